@@ -1,0 +1,72 @@
+//! The newtypes that every layer of Hectare speaks in.
+//!
+//! A volume is full of integers that must not be mixed: a block's number on the device, its number inside a
+//! file, a count of blocks, a group, an inode, a byte offset. Each has a type here, and the only arithmetic
+//! offered is the arithmetic that means something (a block number plus a count is a block number; two block
+//! numbers don't add).
+//!
+//! Hazards: values read from disk are untrusted, so every operation that can overflow exists in a `checked_`
+//! form; the operators panic on overflow in every profile (`overflow-checks` is on in release too) and are for
+//! values already validated. This crate holds no format knowledge and no I/O.
+
+mod block;
+mod bytes;
+mod ids;
+
+pub use block::{BlockNr, BlockSize, Blocks, ClusterNr, Clusters, LogicalBlock};
+pub use bytes::Bytes;
+pub use ids::{GroupNr, InodeNr, TxnId};
+
+/// Widens an index to the 64 bits that disk structures count in. Lossless on every supported target.
+#[must_use]
+pub const fn u64_of(n: usize) -> u64 {
+    n as u64
+}
+
+/// Widens a 32-bit field to an index. Lossless on every supported target (32 bits or more).
+#[must_use]
+pub const fn usize_of(n: u32) -> usize {
+    n as usize
+}
+
+/// Narrows a 64-bit count to an index.
+///
+/// # Panics
+/// If the value does not fit the address space; callers bound it first.
+#[must_use]
+pub fn index_of(n: u64) -> usize {
+    usize::try_from(n).expect("a count that was bounded before")
+}
+
+/// The low 32 bits of a 64-bit field that is stored in two halves.
+#[must_use]
+#[allow(clippy::cast_possible_truncation)] // dropping the high half is the purpose
+pub const fn low32(n: u64) -> u32 {
+    n as u32
+}
+
+/// The high 32 bits of a 64-bit field that is stored in two halves.
+#[must_use]
+pub const fn high32(n: u64) -> u32 {
+    low32(n >> 32)
+}
+
+/// The low 16 bits of a wider field that is stored in pieces.
+#[must_use]
+#[allow(clippy::cast_possible_truncation)] // dropping the high part is the purpose
+pub const fn low16(n: u64) -> u16 {
+    n as u16
+}
+
+/// The low 8 bits of a wider field that is stored in pieces.
+#[must_use]
+#[allow(clippy::cast_possible_truncation)] // dropping the high part is the purpose
+pub const fn low8(n: u64) -> u8 {
+    n as u8
+}
+
+/// Joins two stored halves of a 64-bit field.
+#[must_use]
+pub const fn join32(low: u32, high: u32) -> u64 {
+    (low as u64) | ((high as u64) << 32)
+}
