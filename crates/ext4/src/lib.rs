@@ -1,6 +1,23 @@
-//! The ext4 on-disk format.
+//! The ext4 on-disk format: what every byte means, and no more.
+//!
+//! Two layers. The *records* ([`raw`]) are the bytes as they lie on disk, each declared once with its offsets
+//! asserted. The *validated types* (superblock, geometry, group descriptor, inode, extent, directory entry,
+//! attribute) are what the rest of Hectare sees: parsing checks everything later arithmetic relies on, rendering
+//! writes the checksums. Whatever the bytes, parsing ends with a value or with an error that names structure,
+//! place and reason; it does not panic, loop or recurse without bound.
+//!
+//! Not here: I/O, caches, threads, transactions. Algorithms over several blocks (extent trees, htrees) reach their
+//! blocks through small traits, which the engine implements over its cache.
 
 pub mod checksum;
 pub mod error;
+pub mod feature;
+pub mod geometry;
+pub mod group;
+pub mod inode;
+pub mod raw;
+pub mod record;
+pub mod superblock;
+pub mod time;
 
 pub use error::{Corrupt, FormatError, Place, Unsupported};

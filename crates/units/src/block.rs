@@ -1,6 +1,6 @@
 //! Blocks and clusters: their numbers, counts and sizes.
 
-use crate::{Bytes, index_of};
+use crate::{Bytes, index_of, low32, usize_of};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
 
@@ -289,7 +289,7 @@ impl BlockSize {
     /// The offset of byte `at` inside its block.
     #[must_use]
     pub const fn within(self, at: Bytes) -> usize {
-        (at.get() & ((1 << self.0) - 1)) as usize
+        usize_of(low32(at.get() & ((1 << self.0) - 1)))
     }
 }
 

@@ -1,0 +1,419 @@
+//! The superblock: the one structure everything else is found from.
+//!
+//! [`SuperBlock::parse`] is the only way in: it checks every number that later arithmetic relies on, so that
+//! [`Geometry`] needs no checks of its own. The raw record stays inside, so that fields this program has no use
+//! for are written back as they were read.
+//!
+//! Invariant: a parsed superblock's raw record and typed fields agree; changes go through the setters.
+
+use crate::checksum::{Seed, crc32c};
+use crate::error::{Corrupt, FormatError, Place, Unsupported};
+use crate::feature::{Compat, Features, Incompat, RoCompat};
+use crate::geometry::Geometry;
+use crate::raw;
+use crate::time::Timestamp;
+use hectare_units::{
+    BlockNr, BlockSize, Blocks, Bytes, GroupNr, InodeNr, high32, join32, low8, low16, low32,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// `s_magic` of every ext2, ext3 and ext4 volume.
+pub const MAGIC: u16 = 0xef53;
+/// Bytes of a superblock.
+pub const SIZE: usize = 1024;
+/// The largest inode number that is reserved on volumes of revision 1.
+pub const FIRST_INODE_DEFAULT: u32 = 11;
+
+/// `s_state`: cleanly unmounted.
+pub const STATE_VALID: u16 = 0x1;
+/// `s_state`: errors were found.
+pub const STATE_ERROR: u16 = 0x2;
+
+/// `s_flags`: directory hashes take names as signed characters.
+pub const FLAG_SIGNED_HASH: u32 = 0x1;
+/// `s_flags`: directory hashes take names as unsigned characters.
+pub const FLAG_UNSIGNED_HASH: u32 = 0x2;
+
+/// A validated superblock.
+#[derive(Clone)]
+pub struct SuperBlock {
+    raw: raw::SuperBlock,
+    geometry: Geometry,
+    seed: Option<Seed>,
+}
+
+impl SuperBlock {
+    /// Validates the 1024 bytes of a superblock.
+    ///
+    /// # Errors
+    /// [`Corrupt`] names the field; [`Unsupported`] names what this program can't read.
+    pub fn parse(bytes: &[u8], device: Bytes) -> Result<Self, FormatError> {
+        let (raw, _) = raw::SuperBlock::read_from_prefix(bytes)
+            .map_err(|_| corrupt("it is shorter than 1024 bytes"))?;
+        if raw.s_magic.get() != MAGIC {
+            return Err(corrupt(format!(
+                "its magic is {:#06x} where ext4 has 0xef53: this is no ext2, ext3 or ext4 volume",
+                raw.s_magic.get()
+            ))
+            .into());
+        }
+        if raw.s_rev_level.get() > 1 {
+            return Err(Unsupported(format!("revision {} is unknown", raw.s_rev_level.get())).into());
+        }
+        let features = features_of(&raw);
+        check_checksum(&raw, &features)?;
+        features.check_read()?;
+        let geometry = geometry_of(&raw, features)?;
+        if geometry.bytes() > device {
+            return Err(corrupt(format!(
+                "it claims {} bytes, but the device has only {device}: is the image cut short?",
+                geometry.bytes()
+            ))
+            .into());
+        }
+        let seed = features.metadata_csum().then(|| seed_of(&raw, &features));
+        Ok(Self { raw, geometry, seed })
+    }
+
+    /// Builds a superblock from a record made by the formatter; the same checks apply.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn from_raw(mut raw: raw::SuperBlock) -> Result<Self, FormatError> {
+        seal(&mut raw);
+        Self::parse(raw.as_bytes(), Bytes::new(u64::MAX))
+    }
+
+    /// The record as it lies on disk.
+    #[must_use]
+    pub fn raw(&self) -> &raw::SuperBlock {
+        &self.raw
+    }
+
+    /// Where things lie.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// What the volume uses.
+    #[must_use]
+    pub fn features(&self) -> &Features {
+        &self.geometry.features
+    }
+
+    /// Where metadata checksums start; `None` without `metadata_csum`.
+    #[must_use]
+    pub fn seed(&self) -> Option<Seed> {
+        self.seed
+    }
+
+    /// The volume's UUID.
+    #[must_use]
+    pub fn uuid(&self) -> [u8; 16] {
+        self.raw.s_uuid
+    }
+
+    /// The label, up to 16 bytes, without trailing NULs.
+    #[must_use]
+    pub fn label(&self) -> &[u8] {
+        let name = &self.raw.s_volume_name;
+        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+        &name[..end]
+    }
+
+    /// The seed of directory hashes.
+    #[must_use]
+    pub fn hash_seed(&self) -> [u32; 4] {
+        std::array::from_fn(|i| {
+            let at = 4 * i;
+            let s = &self.raw.s_hash_seed;
+            u32::from_le_bytes([s[at], s[at + 1], s[at + 2], s[at + 3]])
+        })
+    }
+
+    /// Free blocks as the superblock counts them (only a summary of the groups' counts).
+    #[must_use]
+    pub fn free_blocks(&self) -> Blocks {
+        Blocks::new(join32(self.raw.s_free_blocks_count_lo.get(), self.raw.s_free_blocks_count_hi.get()))
+    }
+
+    /// Blocks only root may take.
+    #[must_use]
+    pub fn reserved_blocks(&self) -> Blocks {
+        Blocks::new(join32(self.raw.s_r_blocks_count_lo.get(), self.raw.s_r_blocks_count_hi.get()))
+    }
+
+    /// The first inode that is not reserved.
+    #[must_use]
+    pub fn first_inode(&self) -> InodeNr {
+        InodeNr::new(if self.raw.s_rev_level.get() == 0 {
+            FIRST_INODE_DEFAULT
+        } else {
+            self.raw.s_first_ino.get()
+        })
+    }
+
+    /// The journal's inode, if there is an internal journal.
+    #[must_use]
+    pub fn journal_inode(&self) -> Option<InodeNr> {
+        if !self.features().compat.contains(Compat::HAS_JOURNAL) {
+            return None;
+        }
+        InodeNr::from_disk(self.raw.s_journal_inum.get())
+    }
+
+    /// The head of the orphan list.
+    #[must_use]
+    pub fn last_orphan(&self) -> Option<InodeNr> {
+        InodeNr::from_disk(self.raw.s_last_orphan.get())
+    }
+
+    /// Whether names are hashed as signed characters: the flag, or the signed default of x86.
+    #[must_use]
+    pub fn signed_hash(&self) -> bool {
+        self.raw.s_flags.get() & FLAG_UNSIGNED_HASH == 0
+    }
+
+    /// The extra inode bytes a new inode gets (`s_want_extra_isize`), bounded by the slot.
+    #[must_use]
+    pub fn want_extra_isize(&self) -> u16 {
+        let room = self.geometry.inode_size.saturating_sub(128);
+        let known = 32.min(room);
+        let want = u32::from(self.raw.s_want_extra_isize.get().max(self.raw.s_min_extra_isize.get()));
+        let want = if want == 0 { known } else { want.min(room) };
+        low16(u64::from(want & !3))
+    }
+
+    /// Sets the summary counts.
+    pub fn set_free(&mut self, blocks: Blocks, inodes: u32) {
+        self.raw.s_free_blocks_count_lo = low32(blocks.get()).into();
+        self.raw.s_free_blocks_count_hi = high32(blocks.get()).into();
+        self.raw.s_free_inodes_count = inodes.into();
+    }
+
+    /// Sets `s_state`.
+    pub fn set_state(&mut self, state: u16) {
+        self.raw.s_state = state.into();
+    }
+
+    /// `s_state`.
+    #[must_use]
+    pub fn state(&self) -> u16 {
+        self.raw.s_state.get()
+    }
+
+    /// Sets the time of the last write.
+    pub fn set_write_time(&mut self, time: Timestamp) {
+        self.raw.s_wtime = low32(time.seconds.cast_unsigned()).into();
+        self.raw.s_wtime_hi = low8(time.seconds.cast_unsigned() >> 32);
+    }
+
+    /// Adds to the count of KiB ever written.
+    pub fn add_kbytes_written(&mut self, kib: u64) {
+        self.raw.s_kbytes_written = self.raw.s_kbytes_written.get().saturating_add(kib).into();
+    }
+
+    /// Turns a feature on that a first use brings with it (`large_file`, `dir_nlink` …). Only features that do
+    /// not shape the layout may be added.
+    pub fn add_ro_compat(&mut self, feature: RoCompat) {
+        self.geometry.features.ro_compat |= feature;
+        self.raw.s_feature_ro_compat = self.geometry.features.ro_compat.bits().into();
+    }
+
+    /// The 1024 bytes to write for a group's copy, checksum included.
+    #[must_use]
+    pub fn render(&self, group: GroupNr) -> [u8; SIZE] {
+        let mut raw = self.raw;
+        raw.s_block_group_nr = low16(u64::from(group.get())).into();
+        seal(&mut raw);
+        let mut bytes = [0; SIZE];
+        bytes.copy_from_slice(raw.as_bytes());
+        bytes
+    }
+}
+
+/// Fills in the checksum where the volume has checksums.
+fn seal(raw: &mut raw::SuperBlock) {
+    if features_of(raw).metadata_csum() {
+        raw.s_checksum = checksum_of(raw).into();
+    }
+}
+
+fn checksum_of(raw: &raw::SuperBlock) -> u32 {
+    crc32c(!0, &raw.as_bytes()[..SIZE - 4])
+}
+
+fn corrupt(reason: impl Into<std::borrow::Cow<'static, str>>) -> Corrupt {
+    Corrupt::new("the superblock", Place::Volume, reason)
+}
+
+fn features_of(raw: &raw::SuperBlock) -> Features {
+    if raw.s_rev_level.get() == 0 {
+        return Features::default(); // revision 0 has no feature words
+    }
+    Features {
+        compat: Compat::from_bits_retain(raw.s_feature_compat.get()),
+        incompat: Incompat::from_bits_retain(raw.s_feature_incompat.get()),
+        ro_compat: RoCompat::from_bits_retain(raw.s_feature_ro_compat.get()),
+    }
+}
+
+fn check_checksum(raw: &raw::SuperBlock, features: &Features) -> Result<(), FormatError> {
+    if !features.metadata_csum() {
+        return Ok(());
+    }
+    if raw.s_checksum_type != 1 {
+        return Err(Unsupported(format!("checksum type {} is unknown", raw.s_checksum_type)).into());
+    }
+    let expected = checksum_of(raw);
+    if raw.s_checksum.get() != expected {
+        return Err(
+            Corrupt::checksum("the superblock", Place::Volume, raw.s_checksum.get(), expected).into()
+        );
+    }
+    if features.ro_compat.contains(RoCompat::GDT_CSUM) {
+        return Err(corrupt("it has both metadata_csum and uninit_bg, which exclude each other").into());
+    }
+    Ok(())
+}
+
+fn seed_of(raw: &raw::SuperBlock, features: &Features) -> Seed {
+    if features.incompat.contains(Incompat::CSUM_SEED) {
+        Seed::stored(raw.s_checksum_seed.get())
+    } else {
+        Seed::of_uuid(&raw.s_uuid)
+    }
+}
+
+fn geometry_of(raw: &raw::SuperBlock, features: Features) -> Result<Geometry, FormatError> {
+    let block_size = raw
+        .s_log_block_size
+        .get()
+        .checked_add(10)
+        .and_then(BlockSize::from_shift)
+        .ok_or_else(|| corrupt("its block size is not 1 to 64 KiB"))?;
+    let ratio = cluster_ratio_shift(raw, &features, block_size)?;
+    let bits = 8 * block_size.get();
+    let clusters_per_group = if features.ro_compat.contains(RoCompat::BIGALLOC) {
+        raw.s_clusters_per_group.get()
+    } else {
+        raw.s_blocks_per_group.get()
+    };
+    if clusters_per_group == 0 || clusters_per_group > bits || clusters_per_group % 8 != 0 {
+        return Err(corrupt(format!("clusters per group are {clusters_per_group}")).into());
+    }
+    if clusters_per_group.checked_shl(ratio) != Some(raw.s_blocks_per_group.get())
+        || clusters_per_group.leading_zeros() < ratio
+    {
+        return Err(corrupt("blocks per group are not clusters per group times the cluster ratio").into());
+    }
+    let (inode_size, desc_size) = (inode_size(raw, block_size)?, desc_size(raw, &features, block_size)?);
+    let geometry = Geometry {
+        block_size,
+        cluster_ratio_shift: ratio,
+        first_data_block: raw.s_first_data_block.get(),
+        blocks_count: Blocks::new(join32(
+            raw.s_blocks_count_lo.get(),
+            if features.incompat.contains(Incompat::BIT64) { raw.s_blocks_count_hi.get() } else { 0 },
+        )),
+        clusters_per_group,
+        inodes_per_group: raw.s_inodes_per_group.get(),
+        inode_size,
+        desc_size,
+        reserved_gdt_blocks: u32::from(raw.s_reserved_gdt_blocks.get()),
+        first_meta_bg: raw.s_first_meta_bg.get(),
+        flex_shift: flex_shift(raw, &features),
+        backup_groups: raw.s_backup_bgs.map(zerocopy::little_endian::U32::get),
+        features,
+    };
+    check_geometry(raw, &geometry)?;
+    Ok(geometry)
+}
+
+fn cluster_ratio_shift(
+    raw: &raw::SuperBlock,
+    features: &Features,
+    block_size: BlockSize,
+) -> Result<u32, Corrupt> {
+    if !features.ro_compat.contains(RoCompat::BIGALLOC) {
+        return Ok(0);
+    }
+    let log = raw.s_log_cluster_size.get();
+    // The format allows clusters up to 512 MiB (log 19).
+    match log.checked_add(10).and_then(|shift| shift.checked_sub(block_size.shift())) {
+        Some(ratio) if log <= 19 => Ok(ratio),
+        _ => Err(corrupt(format!("its cluster size 2^({log} + 10) is impossible"))),
+    }
+}
+
+fn inode_size(raw: &raw::SuperBlock, block_size: BlockSize) -> Result<u32, Corrupt> {
+    if raw.s_rev_level.get() == 0 {
+        return Ok(128);
+    }
+    let size = u32::from(raw.s_inode_size.get());
+    if size < 128 || !size.is_power_of_two() || size > block_size.get() {
+        return Err(corrupt(format!("its inode size is {size}")));
+    }
+    Ok(size)
+}
+
+fn desc_size(raw: &raw::SuperBlock, features: &Features, block_size: BlockSize) -> Result<u32, Corrupt> {
+    if !features.incompat.contains(Incompat::BIT64) {
+        return Ok(32);
+    }
+    let size = u32::from(raw.s_desc_size.get());
+    if size < 64 || size > 1024.min(block_size.get()) || !size.is_power_of_two() {
+        return Err(corrupt(format!("its descriptor size is {size}")));
+    }
+    Ok(size)
+}
+
+fn flex_shift(raw: &raw::SuperBlock, features: &Features) -> u32 {
+    let shift = u32::from(raw.s_log_groups_per_flex);
+    if features.incompat.contains(Incompat::FLEX_BG) && shift < 32 { shift } else { 0 }
+}
+
+fn check_geometry(raw: &raw::SuperBlock, geometry: &Geometry) -> Result<(), Corrupt> {
+    let (blocks, first) = (geometry.blocks_count.get(), geometry.first_data_block);
+    let size = geometry.block_size;
+    if blocks >= 1 << 48 {
+        return Err(corrupt(format!("it claims {blocks} blocks, more than 48 bits hold")));
+    }
+    let first_wanted = u32::from(size == BlockSize::KIB1 && geometry.cluster_ratio_shift == 0);
+    if first != first_wanted && !(size == BlockSize::KIB1 && first <= 1) {
+        return Err(corrupt(format!("its first data block is {first}")));
+    }
+    if blocks <= u64::from(first) {
+        return Err(corrupt(format!("it claims {blocks} blocks")));
+    }
+    if (blocks - u64::from(first)).div_ceil(u64::from(geometry.blocks_per_group())) >= u64::from(u32::MAX) {
+        return Err(corrupt("it has more than 2^32 - 2 groups"));
+    }
+    let inodes = geometry.inodes_per_group;
+    if inodes == 0 || inodes > 8 * size.get() || !inodes.is_multiple_of(8) {
+        return Err(corrupt(format!("inodes per group are {inodes}")));
+    }
+    let total = u64::from(inodes) * u64::from(geometry.groups());
+    if total != u64::from(raw.s_inodes_count.get()) {
+        return Err(corrupt(format!(
+            "its inode count is {}, but {} groups of {inodes} hold {total}",
+            raw.s_inodes_count.get(),
+            geometry.groups()
+        )));
+    }
+    if raw.s_rev_level.get() > 0
+        && !(FIRST_INODE_DEFAULT..=raw.s_inodes_count.get()).contains(&raw.s_first_ino.get())
+    {
+        return Err(corrupt(format!("its first inode is {}", raw.s_first_ino.get())));
+    }
+    if u64::from(geometry.reserved_gdt_blocks) > u64::from(size.get() / 4) {
+        return Err(corrupt(format!("it reserves {} descriptor blocks", geometry.reserved_gdt_blocks)));
+    }
+    let meta = geometry.base_meta_blocks(GroupNr::new(0));
+    let old_blocks = u64::from(geometry.old_desc_blocks());
+    if old_blocks + 1 > blocks || BlockNr::new(u64::from(meta)).get() > blocks {
+        return Err(corrupt("its group descriptors do not fit the volume"));
+    }
+    Ok(())
+}
