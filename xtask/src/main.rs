@@ -1,1 +1,36 @@
-fn main() {}
+//! The project's own jobs: `cargo xtask JOB`.
+//!
+//! | job | what it does |
+//! |---|---|
+//! | `tidy` | checks the repository itself: layers, module essays, lengths, banned words (see [`tidy`]) |
+//! | `setup` | installs the Debian packages that tests need, if it may; else says what is missing |
+//! | `test` | setup, formatting, lints, tidy and every test, then one line that counts them |
+//! | `demo` | turns a real folder into an image, checks it and looks at it |
+//!
+//! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
+
+mod demo;
+mod setup;
+mod steps;
+mod testing;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["tidy"] => tidy::run(),
+        ["setup"] => setup::run(),
+        ["test"] => testing::run(),
+        ["demo"] => demo::run(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -9,15 +9,23 @@
 //! Not here: I/O, caches, threads, transactions. Algorithms over several blocks (extent trees, htrees) reach their
 //! blocks through small traits, which the engine implements over its cache.
 
+pub mod acl;
 pub mod checksum;
+pub mod dir;
 pub mod error;
+pub mod extent;
 pub mod feature;
 pub mod geometry;
 pub mod group;
+pub mod indirect;
+pub mod inline;
 pub mod inode;
+pub mod mmp;
+pub mod orphan;
 pub mod raw;
 pub mod record;
 pub mod superblock;
 pub mod time;
+pub mod xattr;
 
 pub use error::{Corrupt, FormatError, Place, Unsupported};

@@ -1,0 +1,136 @@
+//! Space as a value: a run that is reserved, and clusters that are claimed without a place.
+//!
+//! Both own their space: dropping them gives it back, so an error path needs no code. Neither borrows the
+//! allocator, so both can be kept in long-lived structures and sent between threads.
+
+use crate::allocator::Transaction;
+use crate::layout::Run;
+use crate::space::Space;
+use crate::sync::Arc;
+use hectare_units::{Clusters, GroupNr, low32};
+use std::fmt;
+use std::ops::Range;
+
+/// A contiguous run inside one group that nobody else can get. In the durable bitmap it is still free, until it
+/// is [published](Self::publish). Dropping it gives the space back.
+#[must_use = "dropping a reservation gives its space back"]
+pub struct Reservation {
+    space: Arc<Space>,
+    group: GroupNr,
+    range: Range<u32>,
+}
+
+impl Reservation {
+    pub(crate) fn new(space: Arc<Space>, group: GroupNr, range: Range<u32>) -> Self {
+        Self { space, group, range }
+    }
+
+    /// The clusters it holds.
+    #[must_use]
+    pub fn run(&self) -> Run {
+        self.space.run(self.group, &self.range)
+    }
+
+    /// How many clusters it holds.
+    #[must_use]
+    pub fn len(&self) -> Clusters {
+        Clusters::new(u64::from(self.range.end - self.range.start))
+    }
+
+    /// Whether it holds none (all were split off or given back).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// The position in the group after the first `n` clusters, or the end if there are fewer.
+    fn after(&self, n: Clusters) -> u32 {
+        let n = n.min(self.len());
+        self.range.start + low32(n.get())
+    }
+
+    /// Keeps the first `at` clusters and returns the others as a reservation of their own, which is empty if
+    /// there are no others.
+    pub fn split_off(&mut self, at: Clusters) -> Self {
+        let middle = self.after(at);
+        let rest = middle..self.range.end;
+        self.range.end = middle;
+        Self::new(Arc::clone(&self.space), self.group, rest)
+    }
+
+    /// Keeps the first `n` clusters and gives the others back.
+    pub fn shrink_to(&mut self, n: Clusters) {
+        drop(self.split_off(n));
+    }
+
+    /// Makes the clusters used in the durable bitmap, as part of a transaction, and returns them.
+    ///
+    /// The data they are to hold must be written before: from here on metadata may point at them.
+    pub fn publish(mut self, txn: &mut impl Transaction) -> Run {
+        // The id itself is not needed: an open transaction keeps the commit from rendering half of a change.
+        let _: &mut _ = txn;
+        let run = self.run();
+        if !self.is_empty() {
+            self.space.hold(self.group).publish(&self.range);
+            self.range.end = self.range.start;
+        }
+        run
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if !self.is_empty() {
+            self.space.hold(self.group).give_back(&self.range);
+        }
+    }
+}
+
+impl fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Reservation").field(&self.run()).finish()
+    }
+}
+
+/// Clusters that are promised but not placed: they can't be taken by others, and are turned into reservations
+/// with [`Allocator::reserve_claimed`](crate::Allocator::reserve_claimed). Dropping it gives them back.
+#[must_use = "dropping a claim gives its clusters back"]
+pub struct Claim {
+    space: Arc<Space>,
+    left: u64,
+}
+
+impl Claim {
+    pub(crate) fn new(space: Arc<Space>, left: u64) -> Self {
+        Self { space, left }
+    }
+
+    /// Clusters still promised.
+    #[must_use]
+    pub const fn left(&self) -> Clusters {
+        Clusters::new(self.left)
+    }
+
+    /// Keeps `n` of the clusters and gives the others back.
+    pub fn shrink_to(&mut self, n: Clusters) {
+        let surplus = self.left.saturating_sub(n.get());
+        self.left -= surplus;
+        self.space.counters.unclaim(surplus);
+    }
+
+    pub(crate) fn left_mut(&mut self) -> &mut u64 {
+        &mut self.left
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.space.counters.unclaim(self.left);
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim").field("left", &self.left).finish_non_exhaustive()
+    }
+}

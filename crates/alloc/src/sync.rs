@@ -1,0 +1,7 @@
+//! The locks and atomics of this crate, in one place so that a schedule explorer can take their place in tests.
+//!
+//! Nothing else in the crate names `parking_lot` or `std::sync`.
+
+pub(crate) use parking_lot::{Mutex, MutexGuard};
+pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

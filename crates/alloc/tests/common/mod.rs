@@ -1,0 +1,81 @@
+//! What the allocator's tests share: a source in memory, transactions, random numbers.
+
+use hectare_alloc::{GroupSource, Layout, Transaction};
+use hectare_units::{GroupNr, TxnId, usize_of};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The durable bitmaps, as a volume would hold them.
+pub(crate) struct Disk {
+    layout: Layout,
+    groups: Mutex<Vec<Vec<u64>>>,
+    pub(crate) loads: AtomicUsize,
+}
+
+/// A bitmap that can't be read.
+#[derive(Debug, thiserror::Error)]
+#[error("group {0} can't be read")]
+pub(crate) struct Unreadable(pub(crate) GroupNr);
+
+impl Disk {
+    /// All clusters free.
+    pub(crate) fn empty(layout: Layout) -> Self {
+        let words = |nr| vec![0; usize_of(layout.group_len(GroupNr::new(nr)).div_ceil(64))];
+        let groups = (0..layout.groups()).map(words).collect();
+        Self { layout, groups: Mutex::new(groups), loads: AtomicUsize::new(0) }
+    }
+
+    pub(crate) fn store(&self, group: GroupNr, words: &[u64]) {
+        self.groups.lock().unwrap()[group.index()] = words.to_vec();
+    }
+
+    pub(crate) fn is_used(&self, group: GroupNr, at: u32) -> bool {
+        self.groups.lock().unwrap()[group.index()][usize_of(at / 64)] >> (at % 64) & 1 == 1
+    }
+
+    /// Free clusters of a group, counted bit by bit.
+    pub(crate) fn count_free(&self, group: GroupNr) -> u32 {
+        let free = (0..self.layout.group_len(group)).filter(|at| !self.is_used(group, *at));
+        u32::try_from(free.count()).unwrap()
+    }
+}
+
+impl GroupSource for Disk {
+    type Error = Unreadable;
+
+    fn load(&self, group: GroupNr) -> Result<Vec<u64>, Unreadable> {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        self.groups.lock().unwrap().get(group.index()).cloned().ok_or(Unreadable(group))
+    }
+
+    fn free_hint(&self, group: GroupNr) -> u32 {
+        self.count_free(group)
+    }
+}
+
+/// A transaction with nothing but an id.
+pub(crate) struct Txn(pub(crate) TxnId);
+
+impl Transaction for Txn {
+    fn id(&self) -> TxnId {
+        self.0
+    }
+}
+
+/// SplitMix64: random enough, and the same everywhere for one seed.
+pub(crate) struct Rng(pub(crate) u64);
+
+impl Rng {
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number under `n`, which is not 0.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.draw() % n
+    }
+}

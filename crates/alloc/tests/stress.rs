@@ -1,0 +1,282 @@
+//! Real threads on one allocator, ending in a full recount.
+
+#![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
+
+mod common;
+
+use common::{Disk, Rng, Txn};
+use hectare_alloc::{AllocError, Allocator, GroupSource, Layout, Request, Run};
+use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, u64_of};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, RwLock};
+use std::thread;
+
+fn layout(per_group: u32, total: u64) -> Layout {
+    Layout::new(per_group, Clusters::new(total)).unwrap()
+}
+
+fn empty(per_group: u32, total: u64) -> Allocator<Disk> {
+    let layout = layout(per_group, total);
+    Allocator::new(Disk::empty(layout), layout)
+}
+
+/// An allocator with the smallest possible transactions over it.
+struct Volume {
+    allocator: Allocator<Disk>,
+    barrier: RwLock<()>,
+    running: AtomicU32,
+}
+
+impl Volume {
+    fn in_txn<T>(&self, change: impl FnOnce(&mut Txn) -> T) -> T {
+        let _open = self.barrier.read().unwrap();
+        change(&mut Txn(TxnId::new(self.running.load(Ordering::SeqCst))))
+    }
+
+    fn commit(&self) {
+        let mut frozen = Vec::new();
+        let closed = self.barrier.write().unwrap();
+        let txn = TxnId::new(self.running.fetch_add(1, Ordering::SeqCst));
+        let visit = |group, words: &[u64], _| {
+            frozen.push((group, words.to_vec()));
+            Ok::<(), ()>(())
+        };
+        self.allocator.render_dirty(txn, visit).unwrap();
+        let free: u64 = frozen.iter().map(|(_, words)| zeros(words)).sum();
+        assert!(free <= self.allocator.durable_free().get());
+        drop(closed);
+        thread::yield_now();
+        for (group, words) in frozen {
+            self.allocator.source().store(group, &words);
+        }
+        self.allocator.committed(txn);
+    }
+}
+
+fn zeros(words: &[u64]) -> u64 {
+    words.iter().map(|word| u64::from(word.count_zeros())).sum()
+}
+
+/// One thread's life: take, publish or drop, free again. Returns the clusters it keeps.
+fn churn(volume: &Volume, seed: u64, rounds: u32) -> Vec<Run> {
+    let mut rng = Rng(seed);
+    let mut mine: Vec<Run> = Vec::new();
+    for _ in 0..rounds {
+        let total = volume.allocator.layout().total().get();
+        let request = Request::new(ClusterNr::new(rng.below(total)), Clusters::new(1 + rng.below(12)));
+        match volume.allocator.reserve(&request) {
+            Ok(mut reservation) => match rng.below(4) {
+                0 => drop(reservation),
+                1 => {
+                    let rest = reservation.split_off(Clusters::ONE);
+                    mine.push(volume.in_txn(|txn| rest.publish(txn)));
+                }
+                _ => mine.push(volume.in_txn(|txn| reservation.publish(txn))),
+            },
+            Err(AllocError::NoSpace) => {}
+            Err(error) => panic!("{error}"),
+        }
+        if mine.len() > 40 || rng.below(3) == 0 {
+            let at = usize::try_from(rng.below(u64_of(mine.len().max(1)))).unwrap();
+            if at < mine.len() {
+                let run = mine.swap_remove(at);
+                volume.in_txn(|txn| volume.allocator.free(run, txn)).unwrap();
+            }
+        }
+    }
+    mine
+}
+
+#[test]
+fn threads_share_a_volume_and_the_recount_is_exact() {
+    let volume =
+        Volume { allocator: empty(500, 5 * 500 + 123), barrier: RwLock::new(()), running: AtomicU32::new(7) };
+    let kept: Vec<Run> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..8)
+            .map(|seed| {
+                let volume = &volume;
+                scope.spawn(move || churn(volume, seed, 20_000))
+            })
+            .collect();
+        while workers.iter().any(|worker| !worker.is_finished()) {
+            volume.commit();
+            volume.allocator.evict(2);
+        }
+        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+    });
+    volume.commit();
+    volume.commit();
+
+    let mut used = BTreeSet::new();
+    for run in &kept {
+        for at in run.start.get()..run.start.get() + run.len.get() {
+            assert!(used.insert(at), "cluster {at} was given to two owners");
+        }
+    }
+    let total = volume.allocator.layout().total().get();
+    for at in 0..total {
+        let (group, within) = volume.allocator.layout().locate(ClusterNr::new(at)).unwrap();
+        let on_disk = volume.allocator.source().is_used(group, within);
+        assert_eq!(on_disk, used.contains(&at), "cluster {at}");
+    }
+    let counts = volume.allocator.counts();
+    assert_eq!(counts.available.get(), total - u64_of(used.len()));
+    assert_eq!(
+        (counts.reserved, counts.pending, counts.claimed),
+        (Clusters::ZERO, Clusters::ZERO, Clusters::ZERO)
+    );
+    let mut by_group = 0;
+    volume.allocator.for_each_group(|_, free| by_group += u64::from(free));
+    assert_eq!(by_group, counts.available.get());
+}
+
+#[test]
+fn the_last_cluster_can_be_had_and_no_more_by_any_number_of_threads() {
+    let total = 10 * 64 + 5;
+    let allocator = empty(64, total);
+    let reserve = 7;
+    allocator.set_root_reserve(Clusters::new(reserve));
+    let all = Mutex::new(Vec::new());
+    let fill = |seed: u64, root: bool| {
+        let mut rng = Rng(seed);
+        loop {
+            let request = Request::new(ClusterNr::new(rng.below(total)), Clusters::new(1 + rng.below(3)));
+            match allocator.reserve(&request.with_root_reserve(root)) {
+                Ok(reservation) => all.lock().unwrap().push(reservation),
+                Err(AllocError::NoSpace) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for seed in 0..16 {
+            scope.spawn(move || fill(seed, false));
+        }
+    });
+    assert_eq!(allocator.free_clusters().get(), reserve, "all but the root reserve");
+    thread::scope(|scope| {
+        for seed in 0..16 {
+            scope.spawn(move || fill(seed, true));
+        }
+    });
+    assert_eq!(allocator.free_clusters(), Clusters::ZERO);
+    let sum: u64 = all.lock().unwrap().iter().map(|one| one.len().get()).sum();
+    assert_eq!(sum, total);
+}
+
+#[test]
+fn a_request_that_fits_is_never_refused_while_space_moves_between_threads() {
+    // One spare cluster more than threads that each hold one: a refusal would be a lie.
+    let allocator = empty(4, 16 * 4);
+    let threads = 8;
+    let one = |at| allocator.reserve(&Request::new(ClusterNr::new(at), Clusters::ONE)).unwrap();
+    let taken: Vec<_> = (0..16 * 4 - threads - 1).map(one).collect();
+    thread::scope(|scope| {
+        for seed in 0..threads {
+            let allocator = &allocator;
+            scope.spawn(move || {
+                let mut rng = Rng(seed);
+                for _ in 0..20_000 {
+                    let goal = ClusterNr::new(rng.below(64));
+                    drop(allocator.reserve(&Request::new(goal, Clusters::ONE)).unwrap());
+                }
+            });
+        }
+    });
+    drop(taken);
+    assert_eq!(allocator.free_clusters().get(), 64);
+}
+
+#[test]
+fn groups_that_can_not_serve_are_not_loaded() {
+    let allocator = empty(100, 1000);
+    let first = allocator.reserve(&Request::new(ClusterNr::new(300), Clusters::new(10))).unwrap();
+    assert_eq!(first.run().start.get(), 300);
+    assert_eq!(allocator.loaded_groups(), 1);
+    // The goal's group has 90 left: only the next one is asked.
+    let second = allocator.reserve(&Request::new(ClusterNr::new(310), Clusters::new(100))).unwrap();
+    assert_eq!(second.run(), Run::new(ClusterNr::new(400), Clusters::new(100)));
+    assert_eq!(allocator.loaded_groups(), 2);
+}
+
+/// A source whose descriptors lie.
+struct Liar(Layout);
+
+impl GroupSource for Liar {
+    type Error = common::Unreadable;
+
+    fn load(&self, group: GroupNr) -> Result<Vec<u64>, Self::Error> {
+        match group.get() {
+            0 => Err(common::Unreadable(group)),
+            1 => Ok(vec![0xff]),
+            2 => Ok(Vec::new()),
+            _ => Ok(vec![0; 900]),
+        }
+    }
+
+    fn free_hint(&self, group: GroupNr) -> u32 {
+        if group.get() == 4 { u32::MAX } else { 64 }
+    }
+}
+
+#[test]
+fn bad_bitmaps_are_errors_that_name_the_group() {
+    let layout = layout(64, 5 * 64);
+    let allocator = Allocator::new(Liar(layout), layout);
+    assert_eq!(allocator.source().0, layout);
+    let try_group = |group: u64| {
+        let goal = ClusterNr::new(group * 64);
+        allocator.reserve(&Request::new(goal, Clusters::ONE)).map_err(|error| error.to_string())
+    };
+    assert_eq!(try_group(0).unwrap_err(), "group 0 can't be read");
+    assert_eq!(try_group(1).unwrap_err(), "group 1 announces 64 free clusters, its bitmap has 56");
+    assert_eq!(try_group(2).unwrap_err(), "group 2 announces 64 free clusters, its bitmap has 0");
+    assert_eq!(try_group(4).unwrap_err(), "group 4 announces 4294967295 free clusters, its bitmap has 64");
+    assert_eq!(try_group(3).unwrap().run().start.get(), 192, "surplus words are ignored");
+    assert_eq!(allocator.loaded_groups(), 1);
+}
+
+#[test]
+fn misuse_is_refused_by_name() {
+    let allocator = empty(64, 128);
+    let mut txn = Txn(TxnId::new(1));
+    let run = |start, len| Run::new(ClusterNr::new(start), Clusters::new(len));
+    let held = allocator.reserve(&Request::new(ClusterNr::new(10), Clusters::new(4))).unwrap();
+    let refused = |result: Result<(), AllocError<common::Unreadable>>| result.unwrap_err().to_string();
+    assert_eq!(refused(allocator.free(held.run(), &mut txn)), "cluster 10 is freed but is not in use");
+    assert_eq!(
+        refused(allocator.mark_used(run(8, 4))),
+        "cluster 10 is marked used while it is reserved or being freed"
+    );
+    assert_eq!(
+        refused(allocator.free(run(127, 2), &mut txn)),
+        "cluster 127 is beyond the end of the volume (128 clusters)"
+    );
+    allocator.mark_used(run(60, 8)).unwrap();
+    allocator.mark_used(run(60, 8)).unwrap();
+    assert_eq!(allocator.durable_free().get(), 120);
+    allocator.free(run(60, 8), &mut txn).unwrap();
+    assert_eq!(refused(allocator.free(run(62, 1), &mut txn)), "cluster 62 is freed but is not in use");
+    assert_eq!(allocator.free_clusters().get(), 128 - 4 - 8, "freed clusters wait for the commit");
+}
+
+#[test]
+fn a_failed_rendering_leaves_its_groups_dirty() {
+    let allocator = empty(64, 3 * 64);
+    for start in [0, 64, 128] {
+        allocator.mark_used(Run::new(ClusterNr::new(start), Clusters::ONE)).unwrap();
+    }
+    let mut visited = Vec::new();
+    let mut render = |fail_at: u32| {
+        visited.clear();
+        let result = allocator.render_dirty(TxnId::new(1), |group, _, _| {
+            visited.push(group.get());
+            if group.get() == fail_at { Err(()) } else { Ok(()) }
+        });
+        (visited.clone(), result.is_ok())
+    };
+    assert_eq!(render(1), (vec![0, 1], false));
+    assert_eq!(render(9), (vec![1, 2], true));
+    assert_eq!(render(9), (vec![], true));
+}

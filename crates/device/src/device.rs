@@ -1,0 +1,232 @@
+//! The trait itself, with the parts of it that every backend can do the plain way.
+
+use crate::scratch::with_scratch;
+use crate::{Error, Operation, Reason, Result, Span};
+use hectare_units::{Bytes, index_of, u64_of};
+use rustix::io::Errno;
+use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+/// A flat range of bytes that can be read and written at any offset, from any number of threads.
+///
+/// Offsets and lengths are in bytes and need no alignment ([`Device::alignment`] says what is fast). A range
+/// that does not lie inside the device is refused with [`Reason::OutOfRange`] before anything is touched; a
+/// change to a device opened for reading only is refused with [`Reason::ReadOnly`]. An empty range is fine
+/// anywhere up to the end.
+#[allow(clippy::len_without_is_empty)] // the length of a device, not of a collection
+pub trait Device: Send + Sync {
+    /// What error messages call the device: usually its path.
+    fn name(&self) -> &str;
+
+    /// The length in bytes.
+    fn len(&self) -> Bytes;
+
+    /// Fills `buf` from offset `at`.
+    ///
+    /// # Errors
+    /// If the range lies outside or the storage fails; `buf` is then undefined.
+    fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()>;
+
+    /// Writes all of `data` at offset `at`.
+    ///
+    /// # Errors
+    /// If the range lies outside, the device is read-only or the storage fails; in the last case the range
+    /// then holds old bytes, new bytes or a mixture.
+    fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()>;
+
+    /// Writes several buffers to one contiguous place, the first at offset `at`.
+    ///
+    /// # Errors
+    /// As [`Device::write_at`], for the range of all parts together.
+    fn write_all_at(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
+        check_change(self, Operation::Write, Span::new(at, total_len(parts)))?;
+        let mut at = at;
+        for part in parts {
+            self.write_at(at, part)?;
+            at += Bytes::of(part.len());
+        }
+        Ok(())
+    }
+
+    /// Makes every write that has returned durable. A device opened for reading only does nothing.
+    ///
+    /// # Errors
+    /// If the storage fails. What was written since the last successful flush may then be lost, and a later
+    /// flush that succeeds does not mean otherwise.
+    fn flush(&self) -> Result<()>;
+
+    /// Makes a range read as zeros, without using storage for it where the backend can.
+    ///
+    /// # Errors
+    /// As [`Device::write_at`].
+    fn zero(&self, at: Bytes, len: Bytes) -> Result<()>;
+
+    /// Tells the storage that the range is not needed; its content is undefined afterwards. A backend that
+    /// has no use for the hint does nothing.
+    ///
+    /// # Errors
+    /// If the range lies outside, the device is read-only or the storage fails.
+    fn discard(&self, at: Bytes, len: Bytes) -> Result<()>;
+
+    /// Copies `len` bytes from an open file, from its offset `source_at`, to offset `at`, and says how many
+    /// there were: fewer than `len` only where the source ended early. The file's own offset is not used. Holes
+    /// of the source are copied as zeros.
+    ///
+    /// # Errors
+    /// As [`Device::write_at`]; [`Reason::Source`] if it was the source that could not be read.
+    fn copy_from(&self, at: Bytes, source: BorrowedFd<'_>, source_at: Bytes, len: Bytes) -> Result<Bytes> {
+        check_change(self, Operation::Copy, Span::new(at, len))?;
+        copy_through_memory(self, at, source, source_at, len)
+    }
+
+    /// Changes the length. What is gained reads as zeros.
+    ///
+    /// # Errors
+    /// If the storage fails, and always where the length is given by the hardware or by another device.
+    fn resize(&self, len: Bytes) -> Result<()>;
+
+    /// Whether every byte that was not written since this value was made reads as zero, so that a formatter
+    /// need not write the zeros of a fresh volume.
+    fn is_zeroed(&self) -> bool;
+
+    /// Whether changes are refused.
+    fn is_read_only(&self) -> bool;
+
+    /// Offsets and lengths in multiples of this many bytes (a power of two) are served without a detour; 1
+    /// where all are alike.
+    fn alignment(&self) -> u32 {
+        1
+    }
+}
+
+macro_rules! forward {
+    ($pointer:ty) => {
+        impl<D: Device + ?Sized> Device for $pointer {
+            fn name(&self) -> &str {
+                (**self).name()
+            }
+            fn len(&self) -> Bytes {
+                (**self).len()
+            }
+            fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
+                (**self).read_at(at, buf)
+            }
+            fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
+                (**self).write_at(at, data)
+            }
+            fn write_all_at(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
+                (**self).write_all_at(at, parts)
+            }
+            fn flush(&self) -> Result<()> {
+                (**self).flush()
+            }
+            fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {
+                (**self).zero(at, len)
+            }
+            fn discard(&self, at: Bytes, len: Bytes) -> Result<()> {
+                (**self).discard(at, len)
+            }
+            fn copy_from(
+                &self,
+                at: Bytes,
+                source: BorrowedFd<'_>,
+                source_at: Bytes,
+                len: Bytes,
+            ) -> Result<Bytes> {
+                (**self).copy_from(at, source, source_at, len)
+            }
+            fn resize(&self, len: Bytes) -> Result<()> {
+                (**self).resize(len)
+            }
+            fn is_zeroed(&self) -> bool {
+                (**self).is_zeroed()
+            }
+            fn is_read_only(&self) -> bool {
+                (**self).is_read_only()
+            }
+            fn alignment(&self) -> u32 {
+                (**self).alignment()
+            }
+        }
+    };
+}
+
+forward!(&D);
+forward!(Box<D>);
+forward!(Arc<D>);
+
+/// The length of all parts together.
+pub(crate) fn total_len(parts: &[IoSlice<'_>]) -> Bytes {
+    // Slices in memory cannot add up to 2^64 bytes unless one is listed absurdly often; that then fits no
+    // device.
+    Bytes::new(parts.iter().fold(0, |sum, part| u64_of(part.len()).saturating_add(sum)))
+}
+
+/// Refuses a range that does not lie inside the device.
+pub(crate) fn check_range<D: Device + ?Sized>(device: &D, operation: Operation, span: Span) -> Result<()> {
+    check_fits(device.name(), device.len(), operation, span)
+}
+
+/// Refuses a range that does not lie inside a device of `size` bytes; for a device whose length is already
+/// held still by a lock.
+pub(crate) fn check_fits(name: &str, size: Bytes, operation: Operation, span: Span) -> Result<()> {
+    if span.fits(size) {
+        return Ok(());
+    }
+    Err(Error::new(name, operation, Some(span), Reason::OutOfRange(size)))
+}
+
+/// Refuses a change outside the device, or to one that is read-only.
+pub(crate) fn check_change<D: Device + ?Sized>(device: &D, operation: Operation, span: Span) -> Result<()> {
+    if device.is_read_only() {
+        return Err(Error::new(device.name(), operation, Some(span), Reason::ReadOnly));
+    }
+    check_range(device, operation, span)
+}
+
+/// Copies by reading into a buffer and writing that; the range is already checked.
+pub(crate) fn copy_through_memory<D: Device + ?Sized>(
+    device: &D,
+    at: Bytes,
+    source: BorrowedFd<'_>,
+    source_at: Bytes,
+    len: Bytes,
+) -> Result<Bytes> {
+    let fail = |errno: Errno| {
+        Error::new(
+            device.name(),
+            Operation::Copy,
+            Some(Span::new(at, len)),
+            Reason::Source(errno.raw_os_error()),
+        )
+    };
+    with_scratch(|buf| {
+        let mut copied = Bytes::ZERO;
+        while copied < len {
+            let want = index_of((len - copied).get().min(u64_of(buf.len())));
+            let from = source_at.checked_add(copied).ok_or_else(|| fail(Errno::INVAL))?;
+            let got = read_up_to(source, &mut buf[..want], from).map_err(fail)?;
+            device.write_at(at + copied, &buf[..got])?;
+            copied += Bytes::of(got);
+            if got < want {
+                break;
+            }
+        }
+        Ok(copied)
+    })
+}
+
+/// Reads until `buf` is full or the file ends.
+fn read_up_to(source: BorrowedFd<'_>, buf: &mut [u8], at: Bytes) -> rustix::io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match rustix::io::pread(source, &mut buf[done..], at.get().saturating_add(u64_of(done))) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,253 @@
+//! What can go wrong with a device, told on one line: which device, what was tried, where, and why it failed.
+//!
+//! The error is one pointer wide, because the hot path returns `Result<()>` for every block and the detail is
+//! needed only when something failed. It can be cloned, so that a volume that stops at its first failure can
+//! keep the error and show it again.
+
+use crate::Span;
+use hectare_units::Bytes;
+use rustix::io::Errno;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// The outcome of a device operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What was tried.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Operation {
+    /// Reading bytes.
+    Read,
+    /// Writing bytes.
+    Write,
+    /// Making everything written durable.
+    Flush,
+    /// Making a range read as zeros.
+    Zero,
+    /// Giving a range up.
+    Discard,
+    /// Copying from an open file.
+    Copy,
+    /// Changing the length.
+    Resize,
+    /// Opening an existing device.
+    Open,
+    /// Making a new one.
+    Create,
+    /// Giving a finished file its final name.
+    Publish,
+}
+
+impl Operation {
+    /// The operations that reach a device once it is open; the others happen to paths.
+    pub const ON_DEVICE: [Self; 7] =
+        [Self::Read, Self::Write, Self::Flush, Self::Zero, Self::Discard, Self::Copy, Self::Resize];
+
+    /// Whether it may change what the device holds.
+    #[must_use]
+    pub const fn changes(self) -> bool {
+        matches!(self, Self::Write | Self::Zero | Self::Discard | Self::Copy | Self::Resize)
+    }
+
+    /// Its name as a verb.
+    #[must_use]
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Flush => "flush",
+            Self::Zero => "zero",
+            Self::Discard => "discard",
+            Self::Copy => "copy",
+            Self::Resize => "resize",
+            Self::Open => "open",
+            Self::Create => "create",
+            Self::Publish => "publish",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.verb())
+    }
+}
+
+/// Why it failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The system said no; the number is an `errno` value.
+    Io(i32),
+    /// The system said no when the file copied from was read; the number is an `errno` value.
+    Source(i32),
+    /// The range does not lie inside the device, which has this many bytes.
+    OutOfRange(Bytes),
+    /// The device gave fewer bytes than its length promised: it shrank while in use.
+    EndsEarly,
+    /// The device was opened for reading only.
+    ReadOnly,
+    /// Somebody else uses it; the text says who, as far as that can be known, and what to do.
+    Busy(String),
+    /// The path names something that is no device; the text says what it is.
+    NotADevice(&'static str),
+    /// There is a file of this name, and it was not to be overwritten.
+    Exists,
+    /// This device cannot do that; the text says why.
+    Unsupported(&'static str),
+    /// Its length does not suit direct I/O, which works in units of this many bytes.
+    Unaligned(u32),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(errno) => f.write_str(&message(*errno)),
+            Self::Source(errno) => write!(f, "reading the source failed: {}", message(*errno)),
+            Self::OutOfRange(size) => write!(f, "that is beyond its end, it has {size} bytes"),
+            Self::EndsEarly => f.write_str("it became shorter while in use"),
+            Self::ReadOnly => f.write_str("it was opened for reading only"),
+            Self::Busy(holder) => f.write_str(holder),
+            Self::NotADevice(what) => f.write_str(what),
+            Self::Exists => f.write_str("it exists already"),
+            Self::Unsupported(why) => f.write_str(why),
+            Self::Unaligned(unit) => {
+                write!(f, "direct I/O needs a length that is a multiple of {unit} bytes")
+            }
+        }
+    }
+}
+
+/// The system's text for an `errno` value, without the number.
+fn message(errno: i32) -> String {
+    let text = io::Error::from_raw_os_error(errno).to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Detail {
+    device: Arc<str>,
+    operation: Operation,
+    span: Option<Span>,
+    reason: Reason,
+}
+
+/// A failed operation on a device.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{}", self.describe())]
+pub struct Error(Box<Detail>);
+
+impl Error {
+    /// A failure of `operation` on the device called `device`; `span` where the operation has a place.
+    #[must_use]
+    pub fn new(device: &str, operation: Operation, span: Option<Span>, reason: Reason) -> Self {
+        Self(Box::new(Detail { device: device.into(), operation, span, reason }))
+    }
+
+    /// The same from what the standard library reports.
+    pub(crate) fn io(device: &str, operation: Operation, span: Option<Span>, error: &io::Error) -> Self {
+        let reason = match error.kind() {
+            io::ErrorKind::UnexpectedEof => Reason::EndsEarly,
+            _ => Reason::Io(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())),
+        };
+        Self::new(device, operation, span, reason)
+    }
+
+    /// The same from a bare system call.
+    pub(crate) fn errno(device: &str, operation: Operation, span: Option<Span>, errno: Errno) -> Self {
+        Self::new(device, operation, span, Reason::Io(errno.raw_os_error()))
+    }
+
+    fn describe(&self) -> String {
+        let Detail { device, operation, span, reason } = &*self.0;
+        match span {
+            Some(Span { len, .. }) if *operation == Operation::Resize => {
+                format!("{device}: cannot resize to {len} bytes: {reason}")
+            }
+            Some(Span { at, len }) => {
+                format!("{device}: cannot {operation} {len} bytes at byte {at}: {reason}")
+            }
+            None => format!("{device}: cannot {operation}: {reason}"),
+        }
+    }
+
+    /// The name of the device, usually its path.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.0.device
+    }
+
+    /// What was tried.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        self.0.operation
+    }
+
+    /// Where, if the operation has a place.
+    #[must_use]
+    pub fn span(&self) -> Option<Span> {
+        self.0.span
+    }
+
+    /// Why it failed.
+    #[must_use]
+    pub fn reason(&self) -> &Reason {
+        &self.0.reason
+    }
+
+    /// Whether the storage below has no room left: a full host file system, or a quota reached.
+    #[must_use]
+    pub fn is_no_space(&self) -> bool {
+        match self.0.reason {
+            Reason::Io(n) => n == Errno::NOSPC.raw_os_error() || n == Errno::DQUOT.raw_os_error(),
+            _ => false,
+        }
+    }
+
+    /// Whether somebody else uses the device.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        matches!(self.0.reason, Reason::Busy(_))
+    }
+
+    /// The `errno` value that says it best, for edges that speak in those.
+    #[must_use]
+    pub fn raw_os_error(&self) -> i32 {
+        let errno = match self.0.reason {
+            Reason::Io(n) | Reason::Source(n) => return n,
+            Reason::OutOfRange(_) | Reason::EndsEarly => Errno::IO,
+            Reason::ReadOnly => Errno::ROFS,
+            Reason::Busy(_) => Errno::BUSY,
+            Reason::NotADevice(_) => Errno::NOTBLK,
+            Reason::Exists => Errno::EXIST,
+            Reason::Unsupported(_) => Errno::OPNOTSUPP,
+            Reason::Unaligned(_) => Errno::INVAL,
+        };
+        errno.raw_os_error()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_names_device_place_and_reason() {
+        let span = Span::new(Bytes::new(4096), Bytes::new(512));
+        let error = Error::errno("disk.img", Operation::Write, Some(span), Errno::NOSPC);
+        assert_eq!(
+            error.to_string(),
+            "disk.img: cannot write 512 bytes at byte 4096: No space left on device"
+        );
+        assert!(error.is_no_space());
+        let error = Error::new("disk.img", Operation::Open, None, Reason::NotADevice("it is a directory"));
+        assert_eq!(error.to_string(), "disk.img: cannot open: it is a directory");
+        assert!(!error.is_no_space());
+    }
+
+    #[test]
+    fn a_result_costs_one_pointer() {
+        assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+}

@@ -1,0 +1,211 @@
+//! How a file or block device is opened, and how a new file is made.
+//!
+//! Hazard: between looking at a path and opening it, it can become another file. So the checks that matter are
+//! made on the open file; the look beforehand only avoids what opening itself would do wrong (waiting for a
+//! pipe's other end, or missing that a block device needs `O_EXCL` from the start).
+
+use super::pending::PendingFile;
+use super::{FileDevice, file_type, lock, not_a_device};
+use crate::device::Device;
+use crate::{Error, Operation, Reason, Result};
+use hectare_units::Bytes;
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// What to do about a file that already has the name of a new one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Overwrite {
+    /// Fail and leave it as it is.
+    Refuse,
+    /// Take its place.
+    Replace,
+}
+
+/// How to open a file or block device. As made: for reading only, locked, through the page cache.
+#[derive(Clone, Debug, Default)]
+pub struct FileOptions {
+    write: bool,
+    shared: bool,
+    direct: bool,
+}
+
+impl FileOptions {
+    /// For reading only, locked against writers, through the page cache.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether changes are allowed. A writer keeps everybody else out.
+    #[must_use]
+    pub fn write(mut self, write: bool) -> Self {
+        self.write = write;
+        self
+    }
+
+    /// Whether a lock is taken (it is unless told otherwise): a file lock on a regular file, exclusive use of a
+    /// block device. Without it anybody may be writing meanwhile.
+    #[must_use]
+    pub fn exclusive(mut self, exclusive: bool) -> Self {
+        self.shared = !exclusive;
+        self
+    }
+
+    /// Whether the host's page cache is bypassed.
+    #[must_use]
+    pub fn direct(mut self, direct: bool) -> Self {
+        self.direct = direct;
+        self
+    }
+
+    /// Opens an existing regular file or block device.
+    ///
+    /// # Errors
+    /// If there is none, permission lacks, it is another kind of file, somebody else uses it
+    /// ([`Reason::Busy`]: locked, mounted, or under a loop device), or the host cannot do direct I/O on it.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<FileDevice> {
+        let path = path.as_ref();
+        let name = path.to_string_lossy();
+        let fail = |errno| open_error(&name, Operation::Open, errno);
+        let stat = rustix::fs::stat(path).map_err(fail)?;
+        let mut flags = self.flags();
+        match file_type(&stat) {
+            FileType::RegularFile => {}
+            FileType::BlockDevice if self.shared => {}
+            FileType::BlockDevice => flags |= OFlags::EXCL,
+            other => return Err(Error::new(&name, Operation::Open, None, not_a_device(other))),
+        }
+        let file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(fail)?);
+        if !self.shared && file_type(&rustix::fs::fstat(&file).map_err(fail)?) == FileType::RegularFile {
+            lock::take(&file, &name, Operation::Open, self.write)?;
+        }
+        self.bypass_cache(&file, &name, Operation::Open)?;
+        FileDevice::from_file(file, &name)
+    }
+
+    /// Makes a new sparse file of `len` zeros, open for writing whatever these options say. It has its name from
+    /// the start; [`FileOptions::create_pending`] gives it only to a finished file.
+    ///
+    /// # Errors
+    /// If the file exists and is not to be replaced, somebody else uses it, it is no regular file, or the host
+    /// cannot hold a file of that length; in the last case no new file is left behind.
+    pub fn create(&self, path: impl AsRef<Path>, len: Bytes, overwrite: Overwrite) -> Result<FileDevice> {
+        let path = path.as_ref();
+        let name = path.to_string_lossy();
+        let flags = Self { write: true, ..self.clone() }.flags();
+        let fresh = rustix::fs::open(path, flags | OFlags::CREATE | OFlags::EXCL, new_mode());
+        match fresh {
+            Ok(file) => {
+                let made = self.prepare(file.into(), &name, len);
+                if made.is_err() {
+                    // Nothing better can be done than to report the first failure.
+                    let _ = std::fs::remove_file(path);
+                }
+                let mut device = made?;
+                *device.unsynced_dir.get_mut() = parent_dir(path);
+                Ok(device)
+            }
+            Err(Errno::EXIST) => {
+                check_replaceable(path, &name, overwrite)?;
+                let fail = |errno| open_error(&name, Operation::Create, errno);
+                let file = rustix::fs::open(path, flags, Mode::empty()).map_err(fail)?;
+                self.prepare(file.into(), &name, len)
+            }
+            Err(errno) => Err(open_error(&name, Operation::Create, errno)),
+        }
+    }
+
+    /// Makes a new sparse file of `len` zeros that appears under its name only when
+    /// [`published`](PendingFile::publish), and disappears if that never happens.
+    ///
+    /// # Errors
+    /// As [`FileOptions::create`], except that a file to be replaced may be in use: its users keep it.
+    pub fn create_pending(
+        &self,
+        path: impl AsRef<Path>,
+        len: Bytes,
+        overwrite: Overwrite,
+    ) -> Result<PendingFile> {
+        PendingFile::create(self, path.as_ref(), len, overwrite)
+    }
+
+    /// The flags to open with, `O_EXCL` and `O_DIRECT` aside.
+    pub(super) fn flags(&self) -> OFlags {
+        let access = if self.write { OFlags::RDWR } else { OFlags::RDONLY };
+        access | OFlags::CLOEXEC
+    }
+
+    /// Turns direct I/O on where asked for. Not asked of `open` itself, which on a host without it creates the
+    /// file before it fails.
+    fn bypass_cache(&self, file: &File, name: &str, operation: Operation) -> Result<()> {
+        if !self.direct {
+            return Ok(());
+        }
+        let flags = rustix::fs::fcntl_getfl(file);
+        let set = flags.and_then(|flags| rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT));
+        set.map_err(|errno| match errno {
+            Errno::INVAL => {
+                let reason = Reason::Unsupported("the file system it lies on has no direct I/O");
+                Error::new(name, operation, None, reason)
+            }
+            errno => Error::errno(name, operation, None, errno),
+        })
+    }
+
+    /// Locks a file open for writing, empties it and gives it its length.
+    pub(super) fn prepare(&self, file: File, name: &str, len: Bytes) -> Result<FileDevice> {
+        if !self.shared {
+            lock::take(&file, name, Operation::Create, true)?;
+        }
+        self.bypass_cache(&file, name, Operation::Create)?;
+        file.set_len(0).map_err(|e| Error::io(name, Operation::Create, None, &e))?;
+        let mut device = FileDevice::from_file(file, name)?;
+        device.set_len(Operation::Create, len)?;
+        device.zeroed = true;
+        debug_assert_eq!(device.len(), len);
+        Ok(device)
+    }
+}
+
+/// What new files may be used for, before the umask.
+pub(super) fn new_mode() -> Mode {
+    Mode::from_raw_mode(0o666)
+}
+
+/// Refuses a path that may not be replaced, or whose file is of a kind that cannot be.
+pub(super) fn check_replaceable(path: &Path, name: &str, overwrite: Overwrite) -> Result<()> {
+    let refuse = |reason| Err(Error::new(name, Operation::Create, None, reason));
+    match rustix::fs::stat(path).map(|stat| file_type(&stat)) {
+        Ok(FileType::BlockDevice) => {
+            refuse(Reason::NotADevice("it is a block device, which can be opened but not made"))
+        }
+        Ok(FileType::RegularFile) if overwrite == Overwrite::Refuse => refuse(Reason::Exists),
+        Ok(FileType::RegularFile) | Err(Errno::NOENT) => Ok(()),
+        Ok(other) => refuse(not_a_device(other)),
+        Err(errno) => Err(Error::errno(name, Operation::Create, None, errno)),
+    }
+}
+
+/// Says what a refused opening means, where the bare system error would puzzle.
+pub(super) fn open_error(name: &str, operation: Operation, errno: Errno) -> Error {
+    if errno != Errno::BUSY {
+        return Error::errno(name, operation, None, errno);
+    }
+    let busy = "it is mounted or in use; unmount it first".to_owned();
+    Error::new(name, operation, None, Reason::Busy(busy))
+}
+
+/// The directory a path lies in.
+pub(super) fn parent_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// That directory, opened so that it can be made durable; `None` if it may not be read.
+pub(super) fn parent_dir(path: &Path) -> Option<File> {
+    File::open(parent_of(path)).ok()
+}

@@ -1,0 +1,172 @@
+//! A file that has no name until it is finished, so that a build that fails, or is killed, leaves nothing
+//! under the final name.
+//!
+//! The file is opened with `O_TMPFILE` and linked into its directory at the end; if the program dies before, the
+//! kernel frees it. Host file systems without `O_TMPFILE` get a hidden name beside the final one instead, removed
+//! when the value is dropped (a killed program then leaves the hidden file).
+//!
+//! Hazard: publishing must not replace what may not be replaced, even if it appeared meanwhile; linking and
+//! `RENAME_NOREPLACE` refuse that in one step.
+
+use super::options::{check_replaceable, new_mode, open_error, parent_dir, parent_of};
+use super::{FileDevice, FileOptions, Overwrite};
+use crate::{Error, Operation, Reason, Result};
+use hectare_units::Bytes;
+use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags};
+use rustix::io::Errno;
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A file under construction.
+pub struct PendingFile {
+    /// `None` once published.
+    device: Option<FileDevice>,
+    /// The hidden name, where there is one.
+    hidden: Option<PathBuf>,
+    path: PathBuf,
+    overwrite: Overwrite,
+}
+
+impl PendingFile {
+    pub(super) fn create(
+        options: &FileOptions,
+        path: &Path,
+        len: Bytes,
+        overwrite: Overwrite,
+    ) -> Result<Self> {
+        let name = path.to_string_lossy();
+        check_replaceable(path, &name, overwrite)?;
+        if path.file_name().is_none() {
+            let reason = Reason::NotADevice("that is no name for a file");
+            return Err(Error::new(&name, Operation::Create, None, reason));
+        }
+        // Through a symbolic link the file it leads to is replaced, not the link.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let fail = |errno| open_error(&name, Operation::Create, errno);
+        let flags = options.clone().write(true).flags();
+        let (file, hidden) = match rustix::fs::open(parent_of(&path), flags | OFlags::TMPFILE, new_mode()) {
+            Ok(file) => (file, None),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+                let hidden = hidden_name(&path);
+                let flags = flags | OFlags::CREATE | OFlags::EXCL;
+                (rustix::fs::open(&hidden, flags, new_mode()).map_err(fail)?, Some(hidden))
+            }
+            Err(errno) => return Err(fail(errno)),
+        };
+        // From here on dropping it removes the hidden name.
+        let mut pending = Self { device: None, hidden, path, overwrite };
+        pending.device = Some(options.prepare(file.into(), &name, len)?);
+        Ok(pending)
+    }
+
+    /// The device to build on.
+    ///
+    /// # Panics
+    /// Never: the device is there until [`PendingFile::publish`] takes it with the value.
+    #[must_use]
+    pub fn device(&self) -> &FileDevice {
+        self.device.as_ref().expect("it is taken only when the value is consumed")
+    }
+
+    /// Gives the file its name. It is durable under that name once [`Device::flush`](crate::Device::flush) of
+    /// what is returned has succeeded.
+    ///
+    /// # Errors
+    /// If meanwhile there is a file of that name and it is not to be replaced, or the directory does not take
+    /// it. The file is then gone.
+    ///
+    /// # Panics
+    /// Never: the device is there until this takes it.
+    pub fn publish(mut self) -> Result<FileDevice> {
+        let mut device = self.device.take().expect("it is taken only here");
+        self.give_name(&device).map_err(|errno| match errno {
+            Errno::EXIST => Error::new(&device.name, Operation::Publish, None, Reason::Exists),
+            errno => Error::errno(&device.name, Operation::Publish, None, errno),
+        })?;
+        *device.unsynced_dir.get_mut() = parent_dir(&self.path);
+        Ok(device)
+    }
+
+    fn give_name(&mut self, device: &FileDevice) -> rustix::io::Result<()> {
+        if self.hidden.is_none() {
+            if self.overwrite == Overwrite::Refuse {
+                return link(device, &self.path);
+            }
+            // A link cannot replace; a rename can.
+            let hidden = hidden_name(&self.path);
+            link(device, &hidden)?;
+            self.hidden = Some(hidden);
+        }
+        let Some(hidden) = &self.hidden else { return Err(Errno::NOENT) };
+        match self.overwrite {
+            Overwrite::Refuse => rename_new(hidden, &self.path)?,
+            Overwrite::Replace => rustix::fs::rename(hidden, &self.path)?,
+        }
+        self.hidden = None;
+        Ok(())
+    }
+}
+
+/// Links an unnamed file, by way of its entry in `/proc`, which needs no privilege (see open(2), `O_TMPFILE`).
+fn link(device: &FileDevice, path: &Path) -> rustix::io::Result<()> {
+    let entry = format!("/proc/self/fd/{}", device.file.as_raw_fd());
+    rustix::fs::linkat(CWD, entry, CWD, path, AtFlags::SYMLINK_FOLLOW)
+}
+
+/// Renames without replacing. Some host file systems cannot check that in the same step; there it is checked
+/// first.
+fn rename_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) if fs::symlink_metadata(to).is_ok() => Err(Errno::EXIST),
+        Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::rename(from, to),
+        result => result,
+    }
+}
+
+/// A name beside the final one that nobody else in this or another process uses.
+fn hidden_name(path: &Path) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    // The final name is left out: with it, a name near the limit of 255 bytes would become too long.
+    path.with_file_name(format!(".hectare-{}-{count}", std::process::id()))
+}
+
+impl Drop for PendingFile {
+    fn drop(&mut self) {
+        if let Some(hidden) = &self.hidden {
+            // Nothing better can be done than to leave it.
+            let _ = fs::remove_file(hidden);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As on a host file system without `O_TMPFILE`.
+    fn with_hidden_name(path: &Path, overwrite: Overwrite) -> PendingFile {
+        let hidden = hidden_name(path);
+        fs::write(&hidden, b"new").unwrap();
+        let device = FileOptions::new().write(true).open(&hidden).unwrap();
+        PendingFile { device: Some(device), hidden: Some(hidden), path: path.to_owned(), overwrite }
+    }
+
+    #[test]
+    fn a_hidden_name_becomes_the_final_one_or_goes_away() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk.img");
+        drop(with_hidden_name(&path, Overwrite::Refuse));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        with_hidden_name(&path, Overwrite::Refuse).publish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        fs::write(&path, b"old").unwrap();
+        let refused = with_hidden_name(&path, Overwrite::Refuse).publish().err().unwrap();
+        assert_eq!((refused.reason(), &fs::read(&path).unwrap()[..]), (&Reason::Exists, &b"old"[..]));
+        with_hidden_name(&path, Overwrite::Replace).publish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

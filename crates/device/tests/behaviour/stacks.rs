@@ -1,0 +1,136 @@
+//! Every backend, and every layer on one of them, as a fresh device of [`SIZE`] bytes.
+
+use hectare_device::{
+    Device, FaultDevice, FileOptions, MemoryDevice, Outcome, Overwrite, Rule, SliceDevice, SparseDevice,
+    StatsDevice, TraceDevice,
+};
+use hectare_units::Bytes;
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+/// A whole number of sectors, but of no larger unit.
+pub(crate) const SIZE: u64 = (1 << 20) + 3 * 4096;
+
+/// A device to test, with what must be undone when it is dropped.
+pub(crate) struct Stack {
+    pub(crate) name: String,
+    device: Option<Box<dyn Device>>,
+    _dir: tempfile::TempDir,
+    loop_device: Option<String>,
+}
+
+impl Stack {
+    pub(crate) fn device(&self) -> &dyn Device {
+        self.device.as_deref().unwrap()
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        self.device = None;
+        if let Some(path) = &self.loop_device {
+            let _ = Command::new("losetup").args(["-d", path]).status();
+        }
+    }
+}
+
+type Make = fn(&Path) -> Result<Box<dyn Device>, String>;
+
+const STACKS: [(&str, Make); 13] = [
+    ("memory", |_| Ok(Box::new(MemoryDevice::new(Bytes::new(SIZE))))),
+    ("memory with old content", |_| Ok(Box::new(MemoryDevice::from_bytes(&vec![0x5a; SIZE as usize])))),
+    ("sparse", |_| Ok(Box::new(SparseDevice::new(Bytes::new(SIZE))))),
+    ("file", |dir| create(dir, &FileOptions::new())),
+    ("file direct", |dir| create(dir, &FileOptions::new().direct(true))),
+    ("pending file", |dir| {
+        let path = dir.join("pending.img");
+        let pending = FileOptions::new().create_pending(&path, Bytes::new(SIZE), Overwrite::Refuse);
+        let device = pending.and_then(|pending| pending.publish()).map_err(|e| e.to_string())?;
+        Ok(Box::new(device))
+    }),
+    ("file opened again", |dir| {
+        let path = dir.join("old.img");
+        File::create(&path).unwrap().write_all(&vec![0x77; SIZE as usize]).unwrap();
+        let device = FileOptions::new().write(true).open(&path).map_err(|e| e.to_string())?;
+        assert!(!device.is_zeroed());
+        Ok(Box::new(device))
+    }),
+    ("slice of memory", |_| slice(MemoryDevice::new(Bytes::new(SIZE + 7000)))),
+    ("slice of file", |dir| {
+        let path = dir.join("whole.img");
+        let whole = FileOptions::new().create(&path, Bytes::new(SIZE + 8192), Overwrite::Refuse);
+        slice(whole.map_err(|e| e.to_string())?)
+    }),
+    ("fault without rules on sparse", |_| {
+        Ok(Box::new(FaultDevice::new(SparseDevice::new(Bytes::new(SIZE)))))
+    }),
+    ("fault with spent rules on file", |dir| {
+        let device = FaultDevice::new(create(dir, &FileOptions::new())?);
+        device.add(Rule::new(Outcome::IO).times(1));
+        assert!(device.flush().is_err());
+        Ok(Box::new(device))
+    }),
+    ("stats on trace on file", |dir| {
+        Ok(Box::new(StatsDevice::new(TraceDevice::new(create(dir, &FileOptions::new())?, 10))))
+    }),
+    ("trace on fault on shared memory", |_| {
+        let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(Bytes::new(SIZE)));
+        Ok(Box::new(TraceDevice::new(FaultDevice::new(memory), 10)))
+    }),
+];
+
+fn create(dir: &Path, options: &FileOptions) -> Result<Box<dyn Device>, String> {
+    let device = options.create(dir.join("new.img"), Bytes::new(SIZE), Overwrite::Refuse);
+    device.map(|device| Box::new(device) as Box<dyn Device>).map_err(|e| e.to_string())
+}
+
+fn slice(whole: impl Device + 'static) -> Result<Box<dyn Device>, String> {
+    let slice = SliceDevice::new(whole, Bytes::new(4097), Bytes::new(SIZE));
+    slice.map(|slice| Box::new(slice) as Box<dyn Device>).map_err(|e| e.to_string())
+}
+
+fn loop_stack(options: &FileOptions, name: &str) -> Result<Stack, String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("needs root".to_owned());
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let backing = dir.path().join("backing.img");
+    File::create(&backing).unwrap().set_len(SIZE).unwrap();
+    let output = Command::new("losetup").args(["-f", "--show"]).arg(&backing).output();
+    let output = output.map_err(|e| format!("losetup: {e}"))?;
+    if !output.status.success() {
+        return Err(format!("losetup: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    let path = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    // From here on dropping it detaches the loop device.
+    let mut stack = Stack { name: name.to_owned(), device: None, _dir: dir, loop_device: Some(path.clone()) };
+    let device = options.clone().write(true).open(&path).map_err(|e| e.to_string())?;
+    assert!(device.is_block_device());
+    stack.device = Some(Box::new(device));
+    Ok(stack)
+}
+
+fn make(name: &str, make: Make) -> Result<Stack, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let device = make(dir.path())?;
+    Ok(Stack { name: name.to_owned(), device: Some(device), _dir: dir, loop_device: None })
+}
+
+/// Runs a check on each stack in turn; those that cannot be made here are named.
+pub(crate) fn for_each_stack(check: impl Fn(&Stack)) {
+    let made = STACKS.iter().map(|(name, how)| (*name, make(name, *how)));
+    let buffered = std::iter::once_with(|| ("loop device", loop_stack(&FileOptions::new(), "loop device")));
+    let direct = std::iter::once_with(|| {
+        let options = FileOptions::new().direct(true);
+        ("loop device direct", loop_stack(&options, "loop device direct"))
+    });
+    for (name, stack) in made.chain(buffered).chain(direct) {
+        match stack {
+            Ok(stack) => check(&stack),
+            Err(why) => eprintln!("skipped: {name}: {why}"),
+        }
+    }
+}

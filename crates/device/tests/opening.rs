@@ -1,0 +1,273 @@
+//! Opening, creating and publishing: who is let in, what is refused and how that is said, what is left behind.
+
+#![allow(clippy::unwrap_used)] // a failing helper fails its test; sizes here are small
+
+use hectare_device::{Device, Error, FileDevice, FileOptions, Overwrite, Reason};
+use hectare_units::Bytes;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const LEN: Bytes = Bytes::mib(1);
+
+fn open(path: impl AsRef<Path>) -> Result<FileDevice, Error> {
+    FileOptions::new().open(path)
+}
+
+fn open_to_write(path: impl AsRef<Path>) -> Result<FileDevice, Error> {
+    FileOptions::new().write(true).open(path)
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// `Result::unwrap_err` for devices, which cannot be printed.
+fn error_of<T>(result: Result<T, Error>) -> Error {
+    result.err().expect("this must fail")
+}
+
+#[test]
+fn readers_share_and_a_writer_is_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    File::create(&path).unwrap().set_len(4096).unwrap();
+    let readers = [open(&path).unwrap(), open(&path).unwrap()];
+    let error = error_of(open_to_write(&path));
+    assert!(error.is_busy());
+    assert!(error.to_string().contains("this program itself is using it; wait"), "{error}");
+    drop(readers);
+    let writer = open_to_write(&path).unwrap();
+    assert!(error_of(open(&path)).is_busy());
+    let replaced = FileOptions::new().create(&path, LEN, Overwrite::Replace);
+    assert!(error_of(replaced).is_busy());
+    assert_eq!(fs::metadata(&path).unwrap().len(), 4096);
+    FileOptions::new().exclusive(false).open(&path).unwrap();
+    drop(writer);
+    open(&path).unwrap();
+}
+
+#[test]
+fn another_process_with_the_lock_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    File::create(&path).unwrap();
+    // It holds the lock until its input ends.
+    let spawned = Command::new("flock").arg(&path).arg("cat").stdin(Stdio::piped()).spawn();
+    let Ok(mut child) = spawned else {
+        eprintln!("skipped: another_process_with_the_lock_is_named: no flock program");
+        return;
+    };
+    let refused = (0..200).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        open_to_write(&path).err()
+    });
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let text = refused.expect("the lock is held").to_string();
+    assert!(text.contains(&format!("process {} (", child.id())), "{text}");
+}
+
+#[test]
+fn a_read_only_device_refuses_every_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    fs::write(&path, b"content").unwrap();
+    let device = open(&path).unwrap();
+    assert!(device.is_read_only() && !device.is_zeroed());
+    let source = File::open(&path).unwrap();
+    let (at, len) = (Bytes::ZERO, Bytes::new(3));
+    let refused = [
+        device.write_at(at, b"abc").unwrap_err(),
+        device.write_all_at(at, &[std::io::IoSlice::new(b"abc")]).unwrap_err(),
+        device.zero(at, len).unwrap_err(),
+        device.discard(at, len).unwrap_err(),
+        device.copy_from(at, std::os::fd::AsFd::as_fd(&source), at, len).unwrap_err(),
+        device.resize(len).unwrap_err(),
+    ];
+    assert!(refused.iter().all(|error| *error.reason() == Reason::ReadOnly), "{refused:?}");
+    device.flush().unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"content");
+}
+
+#[test]
+fn what_is_no_device_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    for (path, what) in [
+        (dir.path(), "it is a directory"),
+        (&fifo, "it is a pipe"),
+        (Path::new("/dev/null"), "it is a character device"),
+        (&dir.path().join("missing"), "No such file or directory"),
+    ] {
+        let text = error_of(open(path)).to_string();
+        assert_eq!(text, format!("{}: cannot open: {what}", path.display()));
+    }
+    let error = error_of(FileOptions::new().create(dir.path(), LEN, Overwrite::Replace));
+    assert_eq!(error.to_string(), format!("{}: cannot create: it is a directory", dir.path().display()));
+}
+
+#[test]
+fn a_created_file_is_sparse_and_replaces_only_when_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    let device = FileOptions::new().create(&path, Bytes::gib(3), Overwrite::Refuse).unwrap();
+    assert!(device.is_zeroed() && !device.is_read_only());
+    device.write_at(Bytes::gib(2), b"data").unwrap();
+    device.flush().unwrap();
+    drop(device);
+    let meta = fs::metadata(&path).unwrap();
+    assert_eq!(meta.len(), 3 << 30);
+    assert!(meta.blocks() * 512 < 1 << 20);
+    let error = error_of(FileOptions::new().create(&path, LEN, Overwrite::Refuse));
+    assert_eq!(*error.reason(), Reason::Exists);
+    let device = FileOptions::new().create(&path, Bytes::gib(3), Overwrite::Replace).unwrap();
+    let mut buf = [1; 4];
+    device.read_at(Bytes::gib(2), &mut buf).unwrap();
+    assert_eq!(buf, [0; 4]);
+}
+
+#[test]
+fn a_length_the_host_cannot_hold_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    let error = error_of(FileOptions::new().create(&path, Bytes::new(u64::MAX), Overwrite::Refuse));
+    assert_eq!(error.device(), path.to_str().unwrap());
+    error_of(FileOptions::new().create_pending(&path, Bytes::new(u64::MAX), Overwrite::Refuse));
+    assert!(names_in(dir.path()).is_empty());
+}
+
+#[test]
+fn direct_io_refuses_a_length_it_could_not_write_to_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    File::create(&path).unwrap().set_len(4096 + 100).unwrap();
+    match error_of(FileOptions::new().direct(true).open(&path)).reason() {
+        Reason::Unaligned(unit) => assert!(*unit >= 512),
+        Reason::Unsupported(_) => eprintln!("skipped: no direct I/O in {}", dir.path().display()),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_pending_file_appears_when_published_and_not_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    let options = FileOptions::new();
+    drop(options.create_pending(&path, LEN, Overwrite::Refuse).unwrap());
+    let pending = options.create_pending(&path, LEN, Overwrite::Refuse).unwrap();
+    pending.device().write_at(Bytes::ZERO, b"built").unwrap();
+    assert!(!path.exists());
+    let device = pending.publish().unwrap();
+    device.flush().unwrap();
+    assert_eq!(&fs::read(&path).unwrap()[..5], b"built");
+    assert!(error_of(open(&path)).is_busy(), "it stays locked under its name");
+    drop(device);
+    assert_eq!(names_in(dir.path()), ["disk.img"]);
+}
+
+#[test]
+fn publishing_replaces_only_when_told_even_at_the_last_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    let options = FileOptions::new();
+    let pending = options.create_pending(&path, LEN, Overwrite::Refuse).unwrap();
+    fs::write(&path, b"somebody else's").unwrap();
+    assert_eq!(*error_of(pending.publish()).reason(), Reason::Exists);
+    assert_eq!(fs::read(&path).unwrap(), b"somebody else's");
+    assert_eq!(*error_of(options.create_pending(&path, LEN, Overwrite::Refuse)).reason(), Reason::Exists);
+    let link = dir.path().join("link.img");
+    std::os::unix::fs::symlink("disk.img", &link).unwrap();
+    let pending = options.create_pending(&link, LEN, Overwrite::Replace).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"somebody else's");
+    pending.publish().unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), LEN.get());
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(names_in(dir.path()).len(), 2);
+}
+
+#[test]
+fn an_open_file_can_be_used_as_it_is() {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(100).unwrap();
+    let device = FileDevice::from_file(file, "from the caller").unwrap();
+    device.write_at(Bytes::new(90), b"0123456789").unwrap();
+    let error = device.write_at(Bytes::new(91), b"0123456789").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "from the caller: cannot write 10 bytes at byte 91: that is beyond its end, it has 100 bytes"
+    );
+}
+
+#[test]
+fn a_file_that_shrinks_behind_our_back_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    File::create(&path).unwrap().set_len(8192).unwrap();
+    let device = open(&path).unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(100).unwrap();
+    let error = device.read_at(Bytes::new(4096), &mut [0; 10]).unwrap_err();
+    assert_eq!(*error.reason(), Reason::EndsEarly);
+}
+
+/// A mounted ext4 image, as the kernel's loop driver uses it; undone when dropped.
+struct Mounted {
+    dir: tempfile::TempDir,
+    loop_device: String,
+}
+
+impl Mounted {
+    fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("disk.img");
+        File::create(&image).unwrap().set_len(4 << 20).unwrap();
+        let made = Command::new("mke2fs").args(["-q", "-F", "-t", "ext4"]).arg(&image).status();
+        let output = Command::new("losetup").args(["-f", "--show"]).arg(&image).output().ok()?;
+        if !made.is_ok_and(|status| status.success()) || !output.status.success() {
+            return None;
+        }
+        let loop_device = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+        let mounted = Self { dir, loop_device };
+        let point = mounted.point();
+        fs::create_dir(&point).unwrap();
+        let status = Command::new("mount").arg(&mounted.loop_device).arg(&point).status();
+        status.is_ok_and(|status| status.success()).then_some(mounted)
+    }
+
+    fn point(&self) -> std::path::PathBuf {
+        self.dir.path().join("mnt")
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.point()).stderr(Stdio::null()).status();
+        let _ = Command::new("losetup").args(["-d", &self.loop_device]).status();
+    }
+}
+
+#[test]
+fn a_mounted_volume_is_refused_by_device_and_by_image() {
+    let Some(mounted) = Mounted::new() else {
+        eprintln!("skipped: a_mounted_volume_is_refused_by_device_and_by_image: needs root, mke2fs and loop");
+        return;
+    };
+    let error = error_of(open_to_write(&mounted.loop_device));
+    assert!(error.is_busy());
+    assert!(error.to_string().ends_with("it is mounted or in use; unmount it first"), "{error}");
+    let image = mounted.dir.path().join("disk.img");
+    let error = error_of(open_to_write(&image));
+    assert!(error.is_busy());
+    let expected = format!("losetup -d {}", mounted.loop_device);
+    assert!(error.to_string().ends_with(&expected), "{error}");
+    open(&image).unwrap();
+    assert!(Command::new("umount").arg(mounted.point()).status().unwrap().success());
+    open_to_write(&mounted.loop_device).unwrap();
+    assert!(FileOptions::new().create(&mounted.loop_device, LEN, Overwrite::Replace).is_err());
+}

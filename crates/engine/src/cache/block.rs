@@ -1,0 +1,284 @@
+//! The cache of metadata blocks: tree nodes, directory blocks, attribute blocks, inode tables.
+//!
+//! A block's bytes are an `Arc<[u8]>`. A reader clones the `Arc` and parses without holding a lock; an editor
+//! replaces the bytes (copying them only if a reader or a commit still holds the old ones). Edits need a
+//! [`Handle`], so that no block changes outside a transaction. The checksum inside a block is wrong between an
+//! edit and the commit, which seals every dirty block once ([`BlockCache::freeze`]); what a block *is*, and so how
+//! it is sealed and verified, is its [`Kind`].
+//!
+//! Hazards and invariants:
+//! - a dirty block, or one that a commit is still writing, is held by the dirty list or by the frozen list and is
+//!   therefore never evicted (eviction takes only blocks nobody else holds);
+//! - a freed block is *forgotten*: it leaves the cache and the dirty list at once, so that its old bytes are not
+//!   written over whoever gets the block next;
+//! - a block is read under its shard's loading lock, so that no reader can bring back bytes from before an edit
+//!   that was made, committed and evicted while it read.
+//!
+//! Not here: file data, which goes past this cache, and bitmaps and descriptors, which are rendered from typed
+//! state.
+
+use crate::error::Result;
+use hectare_device::Device;
+use hectare_ext4::checksum::Seed;
+use hectare_ext4::dir::Format as DirFormat;
+use hectare_ext4::error::Place;
+use hectare_ext4::extent::TreeGeometry;
+use hectare_ext4::{dir, extent, xattr};
+use hectare_journal::Handle;
+use hectare_units::{BlockNr, BlockSize, LogicalBlock, u64_of};
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// What a block is, which decides how it is verified and sealed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// A block whose parts carry their own checksums (inode table), or that has none (symlink target).
+    Plain,
+    /// A node of an extent tree.
+    ExtentNode { geometry: TreeGeometry, seed: Option<Seed> },
+    /// A block of a directory.
+    Directory { format: DirFormat, seed: Option<Seed>, logical: LogicalBlock, indexed: bool },
+    /// An attribute block; the seed is the volume's.
+    Xattr(Option<Seed>),
+}
+
+impl Kind {
+    fn verify(&self, nr: BlockNr, bytes: &[u8], place: Place) -> Result<()> {
+        match self {
+            Self::ExtentNode { geometry, seed } => Ok(extent::check_block(bytes, nr, geometry, *seed)?),
+            Self::Directory { format, seed, logical, indexed } => {
+                Ok(dir::verify_block(bytes, format, *seed, *logical, *indexed, place)?)
+            }
+            Self::Xattr(Some(seed)) => Ok(xattr::verify(bytes, *seed, nr)?),
+            Self::Xattr(None) | Self::Plain => Ok(()),
+        }
+    }
+
+    fn seal(&self, nr: BlockNr, bytes: &mut [u8]) -> Result<()> {
+        match self {
+            Self::ExtentNode { seed: Some(seed), .. } => extent::set_checksum(bytes, *seed),
+            Self::Directory { format, seed, logical, indexed } => {
+                dir::set_checksum(bytes, format, *seed, *logical, *indexed, Place::Block(nr))?;
+            }
+            Self::Xattr(Some(seed)) => xattr::seal(bytes, *seed, nr),
+            Self::ExtentNode { seed: None, .. } | Self::Xattr(None) | Self::Plain => {}
+        }
+        Ok(())
+    }
+}
+
+struct Content {
+    bytes: Arc<[u8]>,
+    kind: Kind,
+}
+
+/// One metadata block in memory.
+pub(crate) struct Block {
+    nr: BlockNr,
+    content: RwLock<Content>,
+    dirty: AtomicBool,
+    forgotten: AtomicBool,
+    /// Set when used, cleared by the sweep of the eviction.
+    recent: AtomicBool,
+}
+
+impl Block {
+    /// Where the block lies.
+    pub(crate) fn nr(&self) -> BlockNr {
+        self.nr
+    }
+
+    /// The bytes as they are now; later edits don't change what was returned.
+    pub(crate) fn bytes(&self) -> Arc<[u8]> {
+        self.recent.store(true, Ordering::Relaxed);
+        Arc::clone(&self.content.read().bytes)
+    }
+}
+
+/// Bytes frozen by a commit, to be written to `nr`.
+pub(crate) struct FrozenBlock {
+    pub(crate) nr: BlockNr,
+    pub(crate) bytes: Arc<[u8]>,
+    /// Keeps the block from being evicted, and then read back too early, until it is written.
+    _held: Arc<Block>,
+}
+
+const SHARDS: usize = 64;
+
+/// Neighbouring blocks go to different shards.
+fn shard_of(nr: BlockNr) -> usize {
+    hectare_units::index_of(nr.get() % u64_of(SHARDS))
+}
+
+type Shard = Mutex<HashMap<BlockNr, Arc<Block>>>;
+
+/// The cache.
+pub(crate) struct BlockCache {
+    device: Arc<dyn Device>,
+    block_size: BlockSize,
+    shards: Vec<Shard>,
+    /// Held, one per shard, while a block is read.
+    loading: Vec<Mutex<()>>,
+    dirty: Mutex<Vec<Arc<Block>>>,
+    dirty_count: AtomicUsize,
+    /// Blocks a shard may hold before it sheds those that nobody uses.
+    shard_max: usize,
+}
+
+impl BlockCache {
+    /// An empty cache that tries to stay under `max_bytes`.
+    pub(crate) fn new(device: Arc<dyn Device>, block_size: BlockSize, max_bytes: usize) -> Self {
+        Self {
+            device,
+            block_size,
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            loading: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            dirty: Mutex::default(),
+            dirty_count: AtomicUsize::new(0),
+            shard_max: (max_bytes / block_size.len() / SHARDS).max(16),
+        }
+    }
+
+    fn shard(&self, nr: BlockNr) -> &Shard {
+        &self.shards[shard_of(nr)]
+    }
+
+    fn find(&self, nr: BlockNr) -> Option<Arc<Block>> {
+        self.shard(nr).lock().get(&nr).cloned()
+    }
+
+    /// The block, read and verified if it is not in memory.
+    pub(crate) fn load(&self, nr: BlockNr, kind: Kind, place: Place) -> Result<Arc<Block>> {
+        if let Some(block) = self.find(nr) {
+            return Ok(block);
+        }
+        let _loading = self.loading[shard_of(nr)].lock();
+        if let Some(block) = self.find(nr) {
+            return Ok(block);
+        }
+        let mut bytes = vec![0; self.block_size.len()];
+        self.device.read_at(nr.offset(self.block_size), &mut bytes)?;
+        kind.verify(nr, &bytes, place)?;
+        Ok(self.insert(nr, bytes, kind))
+    }
+
+    /// A block that is to be written whole: zeros, nothing read. A block of that number still in memory is reused.
+    pub(crate) fn fresh(&self, nr: BlockNr, kind: Kind) -> Arc<Block> {
+        let block = self.insert(nr, vec![0; self.block_size.len()], kind);
+        let mut content = block.content.write();
+        if content.bytes.iter().any(|byte| *byte != 0) {
+            content.bytes = vec![0; self.block_size.len()].into();
+        }
+        content.kind = kind;
+        drop(content);
+        block
+    }
+
+    /// A plain block whose bytes on the device mean nothing yet: as in memory, or else zeros, nothing read.
+    pub(crate) fn load_zeros(&self, nr: BlockNr) -> Arc<Block> {
+        self.find(nr).unwrap_or_else(|| self.insert(nr, vec![0; self.block_size.len()], Kind::Plain))
+    }
+
+    fn insert(&self, nr: BlockNr, bytes: Vec<u8>, kind: Kind) -> Arc<Block> {
+        let mut shard = self.shard(nr).lock();
+        if shard.len() >= self.shard_max {
+            shed(&mut shard, self.shard_max);
+        }
+        let block = shard.entry(nr).or_insert_with(|| {
+            Arc::new(Block {
+                nr,
+                content: RwLock::new(Content { bytes: bytes.into(), kind }),
+                dirty: AtomicBool::new(false),
+                forgotten: AtomicBool::new(false),
+                recent: AtomicBool::new(true),
+            })
+        });
+        Arc::clone(block)
+    }
+
+    /// Changes a block inside a transaction.
+    pub(crate) fn edit<R>(
+        &self,
+        handle: &mut Handle<'_>,
+        block: &Arc<Block>,
+        kind: Kind,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        if self.mark_dirty(block) {
+            handle.dirtied("a metadata block");
+        }
+        let mut content = block.content.write();
+        content.kind = kind;
+        change(Arc::make_mut(&mut content.bytes))
+    }
+
+    /// Changes a block while a commit renders, when no handle can be open.
+    pub(crate) fn render(&self, block: &Arc<Block>, change: impl FnOnce(&mut [u8])) {
+        self.mark_dirty(block);
+        change(Arc::make_mut(&mut block.content.write().bytes));
+    }
+
+    /// Puts a block on the dirty list; whether it was not there yet.
+    fn mark_dirty(&self, block: &Arc<Block>) -> bool {
+        let first = !block.dirty.swap(true, Ordering::AcqRel);
+        if first {
+            self.dirty_count.fetch_add(1, Ordering::Relaxed);
+            self.dirty.lock().push(Arc::clone(block));
+        }
+        first
+    }
+
+    /// Drops a block that was freed, so that it is neither written nor found again.
+    pub(crate) fn forget(&self, nr: BlockNr) {
+        if let Some(block) = self.shard(nr).lock().remove(&nr) {
+            block.forgotten.store(true, Ordering::Release);
+        }
+    }
+
+    /// Takes everything dirty, sealed, in ascending order. Called with no handle open.
+    pub(crate) fn freeze(&self) -> Result<Vec<FrozenBlock>> {
+        let mut dirty = std::mem::take(&mut *self.dirty.lock());
+        self.dirty_count.store(0, Ordering::Relaxed);
+        dirty.retain(|block| {
+            block.dirty.store(false, Ordering::Release);
+            !block.forgotten.load(Ordering::Acquire)
+        });
+        dirty.sort_unstable_by_key(|block| block.nr);
+        dirty.into_iter().map(freeze_block).collect()
+    }
+
+    /// Blocks that wait for the next commit.
+    pub(crate) fn dirty_blocks(&self) -> usize {
+        self.dirty_count.load(Ordering::Relaxed)
+    }
+}
+
+fn freeze_block(block: Arc<Block>) -> Result<FrozenBlock> {
+    let mut content = block.content.write();
+    let kind = content.kind;
+    kind.seal(block.nr, Arc::make_mut(&mut content.bytes))?;
+    let bytes = Arc::clone(&content.bytes);
+    drop(content);
+    Ok(FrozenBlock { nr: block.nr, bytes, _held: block })
+}
+
+/// Evicts blocks that only the cache holds, those not used since the last sweep first; may leave more than `max`
+/// if everything is in use.
+fn shed(shard: &mut HashMap<BlockNr, Arc<Block>>, max: usize) {
+    let target = max - max / 4;
+    for sweep in 0..2 {
+        if shard.len() <= target {
+            return;
+        }
+        let mut excess = shard.len() - target;
+        shard.retain(|_, block| {
+            let idle = Arc::strong_count(block) == 1 && !block.dirty.load(Ordering::Acquire);
+            let recent = block.recent.swap(false, Ordering::Relaxed);
+            let evict = excess > 0 && idle && (sweep > 0 || !recent);
+            excess -= usize::from(evict);
+            !evict
+        });
+    }
+}

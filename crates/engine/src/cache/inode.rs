@@ -1,0 +1,183 @@
+//! The cache of inodes, and the two locks of each.
+//!
+//! An inode in use is one [`CachedInode`], however many paths, handles and threads use it. It has two locks:
+//!
+//! - the *operation* lock ([`CachedInode::lock`]) is taken first, outside any transaction, and held for a whole
+//!   operation: exclusive to change names in a directory or the map of a file, shared to read. Two of them are
+//!   taken parent before child, else lower number first;
+//! - the *data* lock is inside the transaction and held for moments: [`CachedInode::get`] reads the typed inode,
+//!   [`CachedInode::edit`] changes it, which needs a [`Handle`] and puts the inode on the dirty list.
+//!
+//! Dirty inodes are rendered into their inode-table block once per commit ([`InodeCache::render`]).
+//!
+//! Invariants: an inode on the dirty list is held by it, so it is never evicted; the block of the inode table an
+//! inode lives in stays in memory as long as the inode, so that rendering needs no I/O. An inode number that is
+//! freed leaves the cache at once; whoever still holds the old `CachedInode` sees [`CachedInode::is_freed`].
+
+use crate::cache::block::{Block, BlockCache};
+use hectare_ext4::inode::Inode;
+use hectare_ext4::superblock::SuperBlock;
+use hectare_journal::Handle;
+use hectare_units::{InodeNr, usize_of};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// An inode in memory.
+pub(crate) struct CachedInode {
+    nr: InodeNr,
+    operation: RwLock<()>,
+    data: RwLock<Inode>,
+    dirty: AtomicBool,
+    freed: AtomicBool,
+    recent: AtomicBool,
+    /// Open files; an inode without links lives as long as it has any.
+    opens: AtomicU32,
+    table_block: Arc<Block>,
+    slot: Range<usize>,
+}
+
+impl CachedInode {
+    pub(crate) fn nr(&self) -> InodeNr {
+        self.nr
+    }
+
+    /// The operation lock.
+    pub(crate) fn lock(&self) -> &RwLock<()> {
+        &self.operation
+    }
+
+    /// The inode as it is.
+    pub(crate) fn get(&self) -> RwLockReadGuard<'_, Inode> {
+        self.data.read()
+    }
+
+    /// The inode, to be changed inside a transaction.
+    pub(crate) fn edit<'a>(
+        self: &'a Arc<Self>,
+        handle: &mut Handle<'_>,
+        cache: &InodeCache,
+    ) -> RwLockWriteGuard<'a, Inode> {
+        if !self.dirty.swap(true, Ordering::AcqRel) {
+            handle.dirtied("an inode");
+            cache.dirty.lock().push(Arc::clone(self));
+        }
+        self.data.write()
+    }
+
+    /// Whether the inode was freed while somebody still held it.
+    pub(crate) fn is_freed(&self) -> bool {
+        self.freed.load(Ordering::Acquire)
+    }
+
+    /// Counts an open file.
+    pub(crate) fn opened(&self) {
+        self.opens.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Uncounts an open file; how many are left.
+    pub(crate) fn closed(&self) -> u32 {
+        self.opens.fetch_sub(1, Ordering::AcqRel) - 1
+    }
+
+    /// Open files.
+    pub(crate) fn opens(&self) -> u32 {
+        self.opens.load(Ordering::Acquire)
+    }
+}
+
+const SHARDS: u32 = 64;
+type Shard = Mutex<HashMap<InodeNr, Arc<CachedInode>>>;
+
+/// The cache.
+pub(crate) struct InodeCache {
+    shards: Vec<Shard>,
+    dirty: Mutex<Vec<Arc<CachedInode>>>,
+    shard_max: usize,
+}
+
+impl InodeCache {
+    /// An empty cache that tries to hold no more than `max` inodes.
+    pub(crate) fn new(max: usize) -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            dirty: Mutex::default(),
+            shard_max: (max / usize_of(SHARDS)).max(16),
+        }
+    }
+
+    fn shard(&self, nr: InodeNr) -> &Shard {
+        &self.shards[usize_of(nr.get() % SHARDS)]
+    }
+
+    pub(crate) fn find(&self, nr: InodeNr) -> Option<Arc<CachedInode>> {
+        let shard = self.shard(nr).lock();
+        let inode = shard.get(&nr)?;
+        inode.recent.store(true, Ordering::Relaxed);
+        Some(Arc::clone(inode))
+    }
+
+    /// Adds an inode that was just read; if another thread was faster, its copy counts.
+    pub(crate) fn insert_read(&self, nr: InodeNr, inode: Inode, home: (Arc<Block>, Range<usize>)) -> Arc<CachedInode> {
+        let mut shard = self.shard(nr).lock();
+        self.shed(&mut shard);
+        Arc::clone(shard.entry(nr).or_insert_with(|| new_entry(nr, inode, home)))
+    }
+
+    /// Adds an inode that was just made.
+    pub(crate) fn insert_new(&self, nr: InodeNr, inode: Inode, home: (Arc<Block>, Range<usize>)) -> Arc<CachedInode> {
+        let entry = new_entry(nr, inode, home);
+        let mut shard = self.shard(nr).lock();
+        self.shed(&mut shard);
+        shard.insert(nr, Arc::clone(&entry));
+        entry
+    }
+
+    /// Drops an inode that was freed.
+    pub(crate) fn forget(&self, inode: &CachedInode) {
+        inode.freed.store(true, Ordering::Release);
+        self.shard(inode.nr).lock().remove(&inode.nr);
+    }
+
+    /// Renders every dirty inode into its inode-table block. Called with no handle open. The order of the list is
+    /// kept: a number that was freed and given out again in one transaction is rendered twice, the new one last.
+    pub(crate) fn render(&self, blocks: &BlockCache, sb: &SuperBlock) {
+        for inode in std::mem::take(&mut *self.dirty.lock()) {
+            inode.dirty.store(false, Ordering::Release);
+            let data = inode.data.read();
+            blocks.render(&inode.table_block, |bytes| {
+                data.render(&mut bytes[inode.slot.clone()], inode.nr, sb);
+            });
+        }
+    }
+
+    /// Makes room in a full shard: drops inodes nobody else holds, those not used since the last time first.
+    fn shed(&self, shard: &mut HashMap<InodeNr, Arc<CachedInode>>) {
+        if shard.len() < self.shard_max {
+            return;
+        }
+        let mut excess = self.shard_max / 4;
+        shard.retain(|_, inode| {
+            let recent = inode.recent.swap(false, Ordering::Relaxed);
+            let evict = excess > 0 && !recent && Arc::strong_count(inode) == 1;
+            excess -= usize::from(evict);
+            !evict
+        });
+    }
+}
+
+fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): (Arc<Block>, Range<usize>)) -> Arc<CachedInode> {
+    Arc::new(CachedInode {
+        nr,
+        operation: RwLock::new(()),
+        data: RwLock::new(inode),
+        dirty: AtomicBool::new(false),
+        freed: AtomicBool::new(false),
+        recent: AtomicBool::new(true),
+        opens: AtomicU32::new(0),
+        table_block,
+        slot,
+    })
+}

@@ -1,0 +1,129 @@
+//! The blocks of a directory, as the directory code wants them: read and written through the block cache, found
+//! through the directory's own map.
+
+use crate::cache::block::Kind;
+use crate::error::{Error, Result};
+use crate::map::{MapMut, MapRef};
+use crate::volume::{Shared, Volume};
+use hectare_ext4::dir::{DirRead, DirWrite};
+use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::extent::Mapping;
+use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_journal::Handle;
+use hectare_units::{BlockNr, InodeNr, LogicalBlock};
+use std::sync::Arc;
+
+/// Metadata blocks that putting a name into a directory may dirty, the map of an added block included.
+pub(crate) const DIR_CREDITS: u32 = hectare_ext4::dir::INSERT_BLOCKS_MAX + 4 * crate::map::MAP_CREDITS;
+
+/// A directory, to look at.
+pub(crate) struct DirRef<'a> {
+    pub(crate) volume: &'a Shared,
+    pub(crate) nr: InodeNr,
+    pub(crate) inode: &'a Inode,
+}
+
+impl DirRef<'_> {
+    fn kind(&self, at: LogicalBlock) -> Kind {
+        Kind::Directory {
+            format: self.volume.dir_format,
+            seed: self.inode.seed(self.nr, &self.volume.sb),
+            logical: at,
+            indexed: self.is_indexed(),
+        }
+    }
+
+    fn physical(&self, at: LogicalBlock) -> Result<Option<BlockNr>> {
+        match (MapRef { volume: self.volume, nr: self.nr, inode: self.inode }).lookup(at)? {
+            Mapping::Mapped(extent) if !extent.unwritten => Ok(extent.block_of(at)),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl DirRead for DirRef<'_> {
+    type Error = Error;
+    type Block = Arc<[u8]>;
+
+    fn block(&self, at: LogicalBlock) -> Result<Option<Arc<[u8]>>> {
+        let Some(nr) = self.physical(at)? else { return Ok(None) };
+        Ok(Some(self.volume.blocks.load(nr, self.kind(at), self.place(at))?.bytes()))
+    }
+
+    fn blocks(&self) -> u32 {
+        u32::try_from(self.inode.size >> self.volume.geometry().block_size.shift()).unwrap_or(u32::MAX)
+    }
+
+    fn is_indexed(&self) -> bool {
+        self.inode.flags.contains(InodeFlags::INDEX)
+    }
+
+    fn place(&self, at: LogicalBlock) -> Place {
+        Place::FileBlock(self.nr, at)
+    }
+}
+
+/// A directory, to be changed inside a transaction.
+pub(crate) struct DirMut<'a, 'h> {
+    pub(crate) volume: &'a Volume,
+    pub(crate) handle: &'a mut Handle<'h>,
+    pub(crate) nr: InodeNr,
+    pub(crate) inode: &'a mut Inode,
+}
+
+impl DirMut<'_, '_> {
+    fn as_ref(&self) -> DirRef<'_> {
+        DirRef { volume: self.volume, nr: self.nr, inode: self.inode }
+    }
+}
+
+impl DirRead for DirMut<'_, '_> {
+    type Error = Error;
+    type Block = Arc<[u8]>;
+
+    fn block(&self, at: LogicalBlock) -> Result<Option<Arc<[u8]>>> {
+        self.as_ref().block(at)
+    }
+
+    fn blocks(&self) -> u32 {
+        self.as_ref().blocks()
+    }
+
+    fn is_indexed(&self) -> bool {
+        self.as_ref().is_indexed()
+    }
+
+    fn place(&self, at: LogicalBlock) -> Place {
+        self.as_ref().place(at)
+    }
+}
+
+impl DirWrite for DirMut<'_, '_> {
+    fn edit<R>(&mut self, at: LogicalBlock, f: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        let dir = self.as_ref();
+        let nr = dir.physical(at)?.ok_or_else(|| {
+            Corrupt::new("the directory", Place::FileBlock(self.nr, at), "a block that is needed is a hole")
+        })?;
+        let kind = dir.kind(at);
+        let block = self.volume.blocks.load(nr, kind, self.place(at))?;
+        Ok(self.volume.blocks.edit(self.handle, &block, kind, f))
+    }
+
+    fn append(&mut self) -> Result<LogicalBlock> {
+        let at = LogicalBlock::new(self.blocks());
+        let piece = self.volume.reserve_for(self.nr, self.inode, at, 1)?;
+        let physical = piece.extent.physical;
+        MapMut { volume: self.volume, handle: self.handle, nr: self.nr, inode: self.inode }
+            .publish(piece, false)?;
+        self.inode.size += self.volume.geometry().block_size.bytes().get();
+        let kind = self.as_ref().kind(at);
+        let block = self.volume.blocks.fresh(physical, kind);
+        self.volume.blocks.edit(self.handle, &block, kind, |_| ());
+        Ok(at)
+    }
+
+    fn set_indexed(&mut self, indexed: bool) -> Result<()> {
+        self.inode.flags.set(InodeFlags::INDEX, indexed);
+        Ok(())
+    }
+}

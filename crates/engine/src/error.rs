@@ -1,0 +1,147 @@
+//! What an operation on a volume can answer instead of doing its work.
+//!
+//! One flat enum whose variants are the conditions a caller can act on; each has the `errno` that the kernel
+//! gives for the same condition ([`Error::errno`]), so that a mount needs no second table. The text names what
+//! was asked for where the caller would not know (an inode, a feature); paths are added at the path-level API.
+
+use hectare_ext4::error::{Corrupt, FormatError, Unsupported};
+use hectare_units::{Bytes, InodeNr};
+
+/// The engine's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation was not done.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such name, or no such inode any more.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name is taken.
+    #[error("the file exists already")]
+    Exists,
+    /// A directory was needed.
+    #[error("not a directory")]
+    NotADirectory,
+    /// A directory is in the way.
+    #[error("it is a directory")]
+    IsADirectory,
+    /// The directory holds entries.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// A name is longer than 255 bytes, or a symlink's target longer than a block.
+    #[error("the name is too long")]
+    NameTooLong,
+    /// A size beyond what the format or the file's map can hold.
+    #[error("the file would be larger than the format allows")]
+    FileTooLarge,
+    /// The inode has as many links as it can have.
+    #[error("too many links")]
+    TooManyLinks,
+    /// The volume is full; how much was asked for in vain where that is known.
+    #[error("the volume is full")]
+    NoSpace,
+    /// There is no free inode.
+    #[error("the volume has no free inode")]
+    NoInodes,
+    /// The directory can't take another name although there is space (htree limits).
+    #[error("the directory's index is full")]
+    DirectoryFull,
+    /// The argument makes no sense.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// Too many symlinks on the way.
+    #[error("too many levels of symbolic links")]
+    SymlinkLoop,
+    /// There is no such attribute.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// The attribute does not fit the inode or its attribute block.
+    #[error("the attribute is too large for this volume")]
+    AttributeTooLarge,
+    /// The inode is immutable or append-only.
+    #[error("inode {0} is immutable or append-only")]
+    NotPermitted(InodeNr),
+    /// The volume was opened for reading only.
+    #[error("the volume is open for reading only")]
+    ReadOnly,
+    /// A write that the format allows but this program does not do yet, named.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The bytes on the device break the format.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// The device failed.
+    #[error("{message}")]
+    Device {
+        /// What the device said, one line.
+        message: String,
+        /// The system's error number.
+        errno: i32,
+        /// Whether the medium under the device is full.
+        no_space: bool,
+    },
+    /// An earlier write failed, so that nothing more is written.
+    #[error("an earlier write failed, nothing more is written: {0}")]
+    Aborted(String),
+    /// A read beyond what is there; kept apart so that callers can say how much is missing.
+    #[error("only {have} of {want} bytes are there")]
+    Short {
+        /// Bytes there are.
+        have: Bytes,
+        /// Bytes wanted.
+        want: Bytes,
+    },
+}
+
+impl Error {
+    /// The number by which Linux names this condition.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::NotFound => 2,
+            Self::NotPermitted(_) => 1,
+            Self::Device { errno, .. } => *errno,
+            Self::Short { .. } | Self::Aborted(_) => 5,
+            Self::Exists => 17,
+            Self::NotADirectory => 20,
+            Self::IsADirectory => 21,
+            Self::Invalid(_) => 22,
+            Self::FileTooLarge => 27,
+            Self::NoSpace | Self::NoInodes | Self::DirectoryFull | Self::AttributeTooLarge => 28,
+            Self::ReadOnly => 30,
+            Self::TooManyLinks => 31,
+            Self::NameTooLong => 36,
+            Self::NotEmpty => 39,
+            Self::SymlinkLoop => 40,
+            Self::NoAttribute => 61,
+            Self::Unsupported(_) => 95,
+            Self::Corrupt(_) => 117,
+        }
+    }
+}
+
+impl From<Unsupported> for Error {
+    fn from(error: Unsupported) -> Self {
+        Self::Unsupported(error.0)
+    }
+}
+
+impl From<FormatError> for Error {
+    fn from(error: FormatError) -> Self {
+        match error {
+            FormatError::Corrupt(corrupt) => Self::Corrupt(corrupt),
+            FormatError::Unsupported(unsupported) => unsupported.into(),
+        }
+    }
+}
+
+impl From<hectare_device::Error> for Error {
+    fn from(error: hectare_device::Error) -> Self {
+        Self::Device {
+            message: error.to_string(),
+            errno: error.raw_os_error(),
+            no_space: error.is_no_space(),
+        }
+    }
+}

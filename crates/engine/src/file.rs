@@ -1,0 +1,352 @@
+//! File data: reading, writing, growing and shrinking.
+//!
+//! Data goes straight between the caller's buffer and the device; there is no page cache here. A write into a hole
+//! reserves space, writes the data to its final place, and only then maps it, in a short transaction; so metadata never
+//! points at blocks whose data is not written. A write inside blocks that are mapped and written changes no map at all.
+//!
+//! Invariants: bytes between the end of a file and the end of its last block are zero on the device, so that growing
+//! exposes nothing old: shrinking clears them, and writes pad the blocks they map. Everything here runs under the
+//! inode's operation lock, shared to read and exclusive to change.
+
+use crate::cache::inode::CachedInode;
+use crate::error::{Error, Result};
+use crate::map::{MAP_CREDITS, MapMut, MapRef, UNMAP_CREDITS};
+use crate::volume::Volume;
+use hectare_ext4::error::Place;
+use hectare_ext4::extent::{self, Extent, Mapping, Progress};
+use hectare_ext4::feature::RoCompat;
+use hectare_ext4::inline::Inline;
+use hectare_ext4::inode::{Inode, InodeFlags, Kind};
+use hectare_units::{Bytes, LogicalBlock, index_of, low32, u64_of};
+use std::io::IoSlice;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// One more than the last file block the format can map.
+const FILE_BLOCKS_MAX: u64 = (1 << 32) - 1;
+/// Blocks one write maps at a time.
+const WRITE_STEP: u32 = 32768;
+/// Files of at least this size need `large_file`.
+const LARGE_FILE: u64 = 1 << 31;
+
+impl Volume {
+    /// Copies bytes of a file out; fewer than asked for at its end. The caller holds the operation lock.
+    pub(crate) fn read_locked(&self, inode: &CachedInode, at: u64, out: &mut [u8]) -> Result<usize> {
+        let data = inode.get();
+        let end = data.size.min(at.saturating_add(u64_of(out.len())));
+        if at >= end {
+            return Ok(0);
+        }
+        let out = &mut out[..index_of(end - at)];
+        if data.flags.contains(InodeFlags::INLINE_DATA) {
+            return self.read_inline(inode, &data, at, out);
+        }
+        self.read_mapped(&MapRef { volume: self, nr: inode.nr(), inode: &data }, at, out)?;
+        Ok(out.len())
+    }
+
+    fn read_inline(&self, inode: &CachedInode, data: &Inode, at: u64, out: &mut [u8]) -> Result<usize> {
+        let tail = self.inline_tail(inode.nr(), data)?;
+        let place = Place::Inode(inode.nr());
+        let inline = Inline::new(&data.block, tail.as_deref(), data.bytes(), place)?;
+        Ok(inline.read_at(data.bytes(), Bytes::new(at), out))
+    }
+
+    /// Fills `out` from byte `at` of a file's map, whatever its size; holes read as zeros.
+    pub(crate) fn read_mapped(&self, map: &MapRef<'_>, mut at: u64, mut out: &mut [u8]) -> Result<()> {
+        let size = self.geometry().block_size;
+        while !out.is_empty() {
+            let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
+            let (end, source) = match map.lookup(block)? {
+                Mapping::Mapped(extent) => {
+                    let skip = at - extent.logical.offset(size).get();
+                    let source = extent.physical.offset(size) + Bytes::new(skip);
+                    (extent.end() << size.shift(), (!extent.unwritten).then_some(source))
+                }
+                Mapping::Hole { next } => (next.map_or(u64::MAX, |next| next.offset(size).get()), None),
+            };
+            let (now, rest) = out.split_at_mut(index_of((end - at).min(u64_of(out.len()))));
+            match source {
+                Some(source) => self.device.read_at(source, now)?,
+                None => now.fill(0),
+            }
+            at += u64_of(now.len());
+            out = rest;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes to a file. Returns how many were written: all, or those before the volume was full.
+    pub(crate) fn write(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<usize> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let end = self.check_size(at, u64_of(data.len()))?;
+        if self.overwrite(inode, at, data)? {
+            return Ok(data.len());
+        }
+        let _operation = inode.lock().write();
+        self.check_content_writable(inode)?;
+        self.clear_tail(inode, at)?;
+        let mut done = 0;
+        while done < data.len() {
+            match self.write_piece(inode, at + u64_of(done), &data[done..]) {
+                Ok(n) => done += n,
+                Err(Error::NoSpace) if self.reclaim()? => {}
+                Err(Error::NoSpace) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.note_written(inode, end.min(at + u64_of(done)))?;
+        self.relieve()?;
+        Ok(done)
+    }
+
+    fn check_size(&self, at: u64, len: u64) -> Result<u64> {
+        let end = at.checked_add(len).ok_or(Error::FileTooLarge)?;
+        let max = FILE_BLOCKS_MAX << self.geometry().block_size.shift();
+        if end > max { Err(Error::FileTooLarge) } else { Ok(end) }
+    }
+
+    fn check_content_writable(&self, inode: &CachedInode) -> Result<()> {
+        if inode.is_freed() {
+            return Err(Error::NotFound);
+        }
+        let data = inode.get();
+        match data.kind() {
+            Some(Kind::Directory) => return Err(Error::IsADirectory),
+            Some(Kind::File | Kind::Symlink) => {}
+            _ => return Err(Error::Invalid("only regular files have content to write")),
+        }
+        if data.flags.contains(InodeFlags::IMMUTABLE) {
+            return Err(Error::NotPermitted(inode.nr()));
+        }
+        self.check_file_writable(&data, inode.nr())
+    }
+
+    /// Writes over blocks that are mapped and written, inside the size, under the shared lock; whether that was
+    /// possible.
+    fn overwrite(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<bool> {
+        let operation = inode.lock().read();
+        let runs = {
+            let held = inode.get();
+            if at + u64_of(data.len()) > held.size {
+                return Ok(false);
+            }
+            drop(held);
+            self.check_content_writable(inode)?;
+            let held = inode.get();
+            match self.written_runs(&MapRef { volume: self, nr: inode.nr(), inode: &held }, at, data.len())? {
+                Some(runs) => runs,
+                None => return Ok(false),
+            }
+        };
+        let mut rest = data;
+        for (place, len) in runs {
+            let (now, after) = rest.split_at(len);
+            self.device.write_at(place, now)?;
+            rest = after;
+        }
+        self.count_written(data.len());
+        self.stamp_modified(inode)?;
+        drop(operation);
+        self.relieve()?;
+        Ok(true)
+    }
+
+    /// Where the bytes lie, if all of them are in written blocks.
+    fn written_runs(&self, map: &MapRef<'_>, mut at: u64, len: usize) -> Result<Option<Vec<(Bytes, usize)>>> {
+        let size = self.geometry().block_size;
+        let end = at + u64_of(len);
+        let mut runs = Vec::new();
+        while at < end {
+            let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
+            let Mapping::Mapped(extent @ Extent { unwritten: false, .. }) = map.lookup(block)? else {
+                return Ok(None);
+            };
+            let stop = end.min(extent.end() << size.shift());
+            let skip = at - extent.logical.offset(size).get();
+            runs.push((extent.physical.offset(size) + Bytes::new(skip), index_of(stop - at)));
+            at = stop;
+        }
+        Ok(Some(runs))
+    }
+
+    fn stamp_modified(&self, inode: &Arc<CachedInode>) -> Result<()> {
+        let now = self.now();
+        let mut handle = self.start(MAP_CREDITS)?;
+        let mut data = inode.edit(&mut handle, &self.inodes);
+        data.mtime = now;
+        data.ctime = now;
+        data.version = data.version.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Writes as much of `data` as one mapping step takes.
+    fn write_piece(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<usize> {
+        let size = self.geometry().block_size;
+        let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
+        let within = u64_of(size.within(Bytes::new(at)));
+        let wanted = (within + u64_of(data.len())).div_ceil(size.bytes().get()).min(u64::from(WRITE_STEP));
+        let held = inode.get();
+        let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
+        match map.lookup(block)? {
+            Mapping::Mapped(extent) => {
+                let room = extent.end() - u64::from(block.get());
+                let len = low32(wanted.min(room));
+                let part = &data[..data.len().min(index_of((u64::from(len) << size.shift()) - within))];
+                let physical = extent.block_of(block).ok_or(Error::FileTooLarge)?;
+                drop(held);
+                if extent.unwritten {
+                    let target = Extent { logical: block, len, physical, unwritten: true };
+                    self.write_padded(&target, within, part)?;
+                    self.mark_written(inode, &target)?;
+                } else {
+                    self.device.write_at(physical.offset(size) + Bytes::new(within), part)?;
+                    self.count_written(part.len());
+                }
+                Ok(part.len())
+            }
+            Mapping::Hole { next } => {
+                let room = next.map_or(FILE_BLOCKS_MAX, |next| next.get().into()) - u64::from(block.get());
+                let piece = self.reserve_for(inode.nr(), &held, block, low32(wanted.min(room)))?;
+                drop(held);
+                let len = u64::from(piece.extent.len) << size.shift();
+                let part = &data[..data.len().min(index_of(len - within))];
+                self.write_padded(&piece.extent, within, part)?;
+                let mut handle = self.start(MAP_CREDITS)?;
+                let mut target = inode.edit(&mut handle, &self.inodes);
+                let mut map = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target };
+                map.publish(piece, false)?;
+                target.size = target.size.max(at + u64_of(part.len()));
+                Ok(part.len())
+            }
+        }
+    }
+
+    /// Writes `part` into the blocks of an extent that are not mapped as written yet, `within` bytes after their
+    /// start, and zeros into the rest of the blocks it touches.
+    fn write_padded(&self, target: &Extent, within: u64, part: &[u8]) -> Result<()> {
+        let size = self.geometry().block_size;
+        let zeros = vec![0; size.len()];
+        let end = within + u64_of(part.len());
+        let head = &zeros[..index_of(within)];
+        let tail = &zeros[..index_of(end.next_multiple_of(size.bytes().get()) - end)];
+        let slices = [IoSlice::new(head), IoSlice::new(part), IoSlice::new(tail)];
+        self.device.write_all_at(target.physical.offset(size), &slices)?;
+        self.count_written(part.len());
+        Ok(())
+    }
+
+    fn mark_written(&self, inode: &Arc<CachedInode>, target: &Extent) -> Result<()> {
+        let mut handle = self.start(MAP_CREDITS)?;
+        let mut data = inode.edit(&mut handle, &self.inodes);
+        let mut map = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut data };
+        extent::mark(&mut map, target.logical, target.end(), false)
+    }
+
+    /// Sets the size a write leads to, and the times.
+    fn note_written(&self, inode: &Arc<CachedInode>, end: u64) -> Result<()> {
+        self.stamp_modified(inode)?;
+        if end > inode.get().size {
+            let mut handle = self.start(MAP_CREDITS)?;
+            inode.edit(&mut handle, &self.inodes).size = end;
+        }
+        if end >= LARGE_FILE {
+            self.bring_feature(RoCompat::LARGE_FILE);
+        }
+        Ok(())
+    }
+
+    /// Clears what lies between the end of the file and the end of its last block, before a write or a growth that
+    /// starts beyond the end would expose it.
+    fn clear_tail(&self, inode: &CachedInode, next: u64) -> Result<()> {
+        let size = self.geometry().block_size;
+        let held = inode.get();
+        let within = size.within(held.bytes());
+        if next <= held.size || within == 0 {
+            return Ok(());
+        }
+        let block = LogicalBlock::containing(held.bytes(), size).ok_or(Error::FileTooLarge)?;
+        let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
+        let Mapping::Mapped(extent @ Extent { unwritten: false, .. }) = map.lookup(block)? else { return Ok(()) };
+        let physical = extent.block_of(block).ok_or(Error::FileTooLarge)?;
+        let at = physical.offset(size) + Bytes::of(within);
+        Ok(self.device.write_at(at, &vec![0; size.len() - within])?)
+    }
+
+    /// Makes a file longer or shorter.
+    pub(crate) fn set_size(&self, inode: &Arc<CachedInode>, to: u64) -> Result<()> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.check_size(0, to)?;
+        let _operation = inode.lock().write();
+        self.check_content_writable(inode)?;
+        if inode.get().flags.contains(InodeFlags::APPEND) {
+            return Err(Error::NotPermitted(inode.nr()));
+        }
+        let from = inode.get().size;
+        if to > from {
+            self.clear_tail(inode, to)?;
+        }
+        {
+            let mut handle = self.start(MAP_CREDITS)?;
+            inode.edit(&mut handle, &self.inodes).size = to;
+        }
+        if to < from {
+            self.clear_tail(inode, u64::MAX)?;
+            self.unmap(inode, to)?;
+        }
+        self.note_written(inode, to)?;
+        self.relieve()
+    }
+
+    /// Unmaps all blocks that lie wholly after `size` bytes, a step per transaction.
+    pub(crate) fn unmap(&self, inode: &Arc<CachedInode>, size: u64) -> Result<()> {
+        let first = u64::from(self.geometry().block_size.get());
+        let Ok(from) = u32::try_from(size.div_ceil(first)) else { return Ok(()) };
+        loop {
+            let mut handle = self.start(UNMAP_CREDITS)?;
+            let mut data = inode.edit(&mut handle, &self.inodes);
+            let mut map = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut data };
+            let progress = map.remove(LogicalBlock::new(from), 1 << 32)?;
+            drop(data);
+            handle.stop();
+            if progress == Progress::Done {
+                return Ok(());
+            }
+            self.relieve()?;
+        }
+    }
+
+    /// The ranges of a file that are mapped and written, in order, as byte offset and length, clipped to its size.
+    /// The caller holds the operation lock.
+    pub(crate) fn data_ranges_locked(&self, inode: &CachedInode) -> Result<Vec<(u64, u64)>> {
+        let held = inode.get();
+        if held.flags.contains(InodeFlags::INLINE_DATA) {
+            return Ok(if held.size == 0 { Vec::new() } else { vec![(0, held.size)] });
+        }
+        let size = self.geometry().block_size;
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
+        map.for_each(LogicalBlock::ZERO, &mut |extent| {
+            let start = extent.logical.offset(size).get();
+            let end = (extent.end() << size.shift()).min(held.size);
+            if start >= held.size {
+                return ControlFlow::Break(());
+            }
+            if !extent.unwritten {
+                match ranges.last_mut() {
+                    Some((at, len)) if *at + *len == start => *len = end - *at,
+                    _ => ranges.push((start, end - start)),
+                }
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(ranges)
+    }
+}

@@ -1,0 +1,351 @@
+//! Which blocks of the volume hold a file: looking up, mapping new space, unmapping.
+//!
+//! The tree itself is [`hectare_ext4::extent`]'s; here it is given its nodes ([`MapRef`], [`MapMut`]: the block cache,
+//! inside a transaction) and its space (the allocator). Data space follows *reserve → write → publish*:
+//! [`Volume::reserve_for`] takes space in memory, the caller writes the data there, and [`MapMut::publish`] maps it and
+//! makes it used, in one transaction.
+//!
+//! With `bigalloc` space comes in clusters, but a map counts blocks: the blocks of one cluster of the file must lie in
+//! one cluster of the volume, so a hole beside mapped blocks of its cluster gets the cluster they have
+//! ([`Piece::shared`]), and a cluster is freed only with its last mapped block.
+
+use crate::cache::block::Kind;
+use crate::error::{Error, Result};
+use crate::volume::{Shared, Volume};
+use hectare_alloc::{AllocError, Request, Reservation, Run};
+use hectare_ext4::error::Place;
+use hectare_ext4::extent::{self, Extent, Mapping, Progress, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite};
+use hectare_ext4::indirect;
+use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_journal::Handle;
+use hectare_units::{BlockNr, Blocks, ClusterNr, Clusters, GroupNr, InodeNr, LogicalBlock, low32};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Extents one transaction unmaps.
+const REMOVE_STEP: usize = 256;
+
+/// Metadata blocks that mapping one extent may dirty: a split on every level, twice (an unwritten extent cut in
+/// three), the inode, and slack.
+pub(crate) const MAP_CREDITS: u32 = 32;
+/// Metadata blocks that unmapping one step may dirty.
+pub(crate) const UNMAP_CREDITS: u32 = 4 * 256 + 32;
+
+impl From<AllocError<Error>> for Error {
+    fn from(error: AllocError<Error>) -> Self {
+        match error {
+            AllocError::NoSpace => Self::NoSpace,
+            AllocError::Source(inner) => inner,
+            other => {
+                hectare_ext4::error::Corrupt::new("the block bitmaps", Place::Volume, other.to_string()).into()
+            }
+        }
+    }
+}
+
+/// The map of an inode, to look things up in.
+pub(crate) struct MapRef<'a> {
+    pub(crate) volume: &'a Shared,
+    pub(crate) nr: InodeNr,
+    pub(crate) inode: &'a Inode,
+}
+
+impl MapRef<'_> {
+    fn node_kind(&self) -> Kind {
+        node_kind(self.volume, self.nr, self.inode)
+    }
+
+    /// What a file block is mapped to, whichever kind of map the inode has.
+    pub(crate) fn lookup(&self, at: LogicalBlock) -> Result<Mapping> {
+        if self.inode.flags.contains(InodeFlags::EXTENTS) {
+            return extent::lookup(self, at);
+        }
+        indirect::lookup(&self.inode.block, &self.geometry(), at, |nr| self.table(nr))
+    }
+
+    /// Visits every extent from a file block on, whichever kind of map the inode has.
+    pub(crate) fn for_each(
+        &self,
+        from: LogicalBlock,
+        visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
+    ) -> Result<()> {
+        if self.inode.flags.contains(InodeFlags::EXTENTS) {
+            return extent::for_each(self, from, visit);
+        }
+        indirect::for_each(&self.inode.block, &self.geometry(), from, |nr| self.table(nr), visit)
+    }
+
+    fn table(&self, nr: BlockNr) -> Result<Arc<[u8]>> {
+        Ok(self.volume.blocks.load(nr, Kind::Plain, Place::Inode(self.nr))?.bytes())
+    }
+
+    /// The first extent that maps any block from `from` to before `end`.
+    fn first_in(&self, from: u64, end: u64) -> Result<Option<Extent>> {
+        let mut at = from;
+        while at < end {
+            match self.lookup(LogicalBlock::new(low32(at)))? {
+                Mapping::Mapped(extent) => return Ok(Some(extent)),
+                Mapping::Hole { next: Some(next) } if u64::from(next.get()) > at => at = next.get().into(),
+                Mapping::Hole { .. } => break,
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn node_kind(volume: &Shared, nr: InodeNr, inode: &Inode) -> Kind {
+    Kind::ExtentNode { geometry: tree_geometry(volume, nr), seed: inode.seed(nr, &volume.sb) }
+}
+
+fn tree_geometry(volume: &Shared, inode: InodeNr) -> TreeGeometry {
+    let geometry = volume.geometry();
+    TreeGeometry {
+        block_size: geometry.block_size,
+        first_data_block: BlockNr::new(geometry.first_data_block.into()),
+        blocks_count: geometry.blocks_count,
+        inode,
+    }
+}
+
+impl TreeRead for MapRef<'_> {
+    type Error = Error;
+    type Node = Arc<[u8]>;
+
+    fn root(&self) -> [u8; ROOT_LEN] {
+        self.inode.block
+    }
+
+    fn node(&self, nr: BlockNr) -> Result<Arc<[u8]>> {
+        Ok(self.volume.blocks.load(nr, self.node_kind(), Place::Block(nr))?.bytes())
+    }
+
+    fn geometry(&self) -> TreeGeometry {
+        tree_geometry(self.volume, self.nr)
+    }
+}
+
+/// The map of an inode, to be changed inside a transaction.
+pub(crate) struct MapMut<'a, 'h> {
+    pub(crate) volume: &'a Volume,
+    pub(crate) handle: &'a mut Handle<'h>,
+    pub(crate) nr: InodeNr,
+    pub(crate) inode: &'a mut Inode,
+}
+
+impl MapMut<'_, '_> {
+    fn as_ref(&self) -> MapRef<'_> {
+        MapRef { volume: self.volume, nr: self.nr, inode: self.inode }
+    }
+
+    /// Maps a piece and makes its space used.
+    pub(crate) fn publish(&mut self, piece: Piece, unwritten: bool) -> Result<()> {
+        let mut at = piece.extent;
+        at.unwritten = unwritten;
+        let max = Extent::len_max(unwritten);
+        while at.len > 0 {
+            let len = at.len.min(max);
+            extent::insert(self, Extent { len, ..at })?;
+            at.len -= len;
+            at.logical = LogicalBlock::new(at.logical.get().wrapping_add(len));
+            at.physical += Blocks::new(len.into());
+        }
+        if let Some(space) = piece.space {
+            self.inode.sectors += cluster_sectors(self.volume, space.len());
+            space.publish(self.handle);
+        }
+        Ok(())
+    }
+
+    /// Unmaps up to a step's worth of extents from a range and frees their space.
+    pub(crate) fn remove(&mut self, from: LogicalBlock, to_exclusive: u64) -> Result<Progress> {
+        let mut runs: Vec<(BlockNr, u32, LogicalBlock)> = Vec::new();
+        let progress = extent::remove(self, from, to_exclusive, REMOVE_STEP, &mut |physical, len, logical| {
+            runs.push((physical, len, logical));
+        })?;
+        for run in self.free_runs(&runs)? {
+            self.inode.sectors = self.inode.sectors.saturating_sub(cluster_sectors(self.volume, run.len));
+            self.volume.allocator.free(run, self.handle)?;
+        }
+        Ok(progress)
+    }
+
+    /// The clusters that no longer hold any mapped block, after `runs` were unmapped.
+    fn free_runs(&self, runs: &[(BlockNr, u32, LogicalBlock)]) -> Result<Vec<Run>> {
+        let geometry = self.volume.geometry();
+        if geometry.cluster_ratio_shift == 0 {
+            return Ok(runs
+                .iter()
+                .map(|(physical, len, _)| {
+                    Run::new(geometry.cluster_of(*physical), Clusters::new((*len).into()))
+                })
+                .collect());
+        }
+        let shift = geometry.cluster_ratio_shift;
+        let mut touched: BTreeMap<ClusterNr, u64> = BTreeMap::new();
+        for (physical, len, logical) in runs {
+            let last = *physical + Blocks::new(u64::from(len - 1));
+            let (first, last) = (geometry.cluster_of(*physical), geometry.cluster_of(last));
+            let file_cluster = u64::from(logical.get() >> shift);
+            for step in 0..=(last - first).get() {
+                touched.insert(first + Clusters::new(step), file_cluster + step);
+            }
+        }
+        let mut free = Vec::new();
+        for (cluster, file_cluster) in touched {
+            let start = file_cluster << shift;
+            if self.as_ref().first_in(start, start + (1 << shift))?.is_none() {
+                free.push(Run::new(cluster, Clusters::ONE));
+            }
+        }
+        Ok(free)
+    }
+}
+
+/// 512-byte sectors of so many clusters.
+fn cluster_sectors(volume: &Shared, clusters: Clusters) -> u64 {
+    let geometry = volume.geometry();
+    clusters.get() << (geometry.cluster_ratio_shift + geometry.block_size.shift() - 9)
+}
+
+impl TreeRead for MapMut<'_, '_> {
+    type Error = Error;
+    type Node = Arc<[u8]>;
+
+    fn root(&self) -> [u8; ROOT_LEN] {
+        self.inode.block
+    }
+
+    fn node(&self, nr: BlockNr) -> Result<Arc<[u8]>> {
+        self.as_ref().node(nr)
+    }
+
+    fn geometry(&self) -> TreeGeometry {
+        tree_geometry(self.volume, self.nr)
+    }
+}
+
+impl TreeWrite for MapMut<'_, '_> {
+    fn edit_root<R>(&mut self, change: impl FnOnce(&mut [u8]) -> R) -> R {
+        change(&mut self.inode.block)
+    }
+
+    fn edit<R>(&mut self, nr: BlockNr, change: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        let kind = node_kind(self.volume, self.nr, self.inode);
+        let block = self.volume.blocks.load(nr, kind, Place::Block(nr))?;
+        Ok(self.volume.blocks.edit(self.handle, &block, kind, change))
+    }
+
+    fn allocate(&mut self, goal: BlockNr) -> Result<BlockNr> {
+        let (nr, sectors) = self.volume.allocate_metadata(self.handle, goal)?;
+        self.inode.sectors += sectors;
+        let kind = node_kind(self.volume, self.nr, self.inode);
+        let block = self.volume.blocks.fresh(nr, kind);
+        self.volume.blocks.edit(self.handle, &block, kind, |_| ());
+        Ok(nr)
+    }
+
+    fn free(&mut self, nr: BlockNr) -> Result<()> {
+        let sectors = self.volume.free_metadata(self.handle, nr)?;
+        self.inode.sectors = self.inode.sectors.saturating_sub(sectors);
+        Ok(())
+    }
+}
+
+/// File blocks to be mapped together: where they go, and the space they bring, if it is new.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// The mapping; its state is set when it is published.
+    pub(crate) extent: Extent,
+    /// The new space; `None` if the blocks lie in a cluster the file has already (`bigalloc`).
+    space: Option<Reservation>,
+}
+
+impl Piece {
+    /// Blocks `logical` on, in a cluster of which the file has other blocks.
+    fn shared(logical: LogicalBlock, len: u32, physical: BlockNr) -> Self {
+        Self { extent: Extent { logical, len, physical, unwritten: false }, space: None }
+    }
+}
+
+impl Volume {
+    /// Reserves space for up to `len` blocks of a hole that begins at `logical`; it may give fewer.
+    pub(crate) fn reserve_for(
+        &self,
+        nr: InodeNr,
+        inode: &Inode,
+        logical: LogicalBlock,
+        len: u32,
+    ) -> Result<Piece> {
+        let map = MapRef { volume: self, nr, inode };
+        let shift = self.geometry().cluster_ratio_shift;
+        let cluster_start = u64::from(logical.get()) >> shift << shift;
+        let lead = low32(u64::from(logical.get()) - cluster_start);
+        let mut len = len;
+        if shift > 0 {
+            if let Some(neighbour) = map.first_in(cluster_start, cluster_start + (1 << shift))? {
+                // Any of its blocks inside this cluster of the file tells the cluster of the volume.
+                let within = cluster_start.saturating_sub(u64::from(neighbour.logical.get()));
+                let cluster = self.geometry().cluster_of(neighbour.physical + Blocks::new(within));
+                let physical = self.geometry().cluster_start(cluster) + Blocks::new(lead.into());
+                return Ok(Piece::shared(logical, len.min((1 << shift) - lead), physical));
+            }
+            len = self.clip_to_free_clusters(&map, logical, len)?;
+        }
+        let clusters = Clusters::new((u64::from(lead) + u64::from(len)).div_ceil(1 << shift));
+        let goal = self.goal(&map, logical)?;
+        let space = self.reserve(goal, clusters)?;
+        let got = (space.len().get() << shift) - u64::from(lead);
+        let physical = self.geometry().cluster_start(space.run().start) + Blocks::new(lead.into());
+        let len = u32::try_from(got.min(u64::from(len))).expect("bounded by a u32");
+        Ok(Piece { extent: Extent { logical, len, physical, unwritten: false }, space: Some(space) })
+    }
+
+    /// Shortens a hole so that it does not end in a cluster whose later blocks are mapped.
+    fn clip_to_free_clusters(&self, map: &MapRef<'_>, logical: LogicalBlock, len: u32) -> Result<u32> {
+        let shift = self.geometry().cluster_ratio_shift;
+        let end = u64::from(logical.get()) + u64::from(len);
+        let last_start = end >> shift << shift;
+        if last_start == end || map.first_in(end, last_start + (1 << shift))?.is_none() {
+            return Ok(len);
+        }
+        Ok(low32(last_start.saturating_sub(logical.get().into())))
+    }
+
+    fn reserve(&self, goal: BlockNr, want: Clusters) -> Result<Reservation> {
+        let request = Request::new(self.geometry().cluster_of(goal), want)
+            .with_root_reserve(self.options.use_reserved_blocks);
+        Ok(self.allocator.reserve(&request)?)
+    }
+
+    /// Where the block at `logical` would best lie: after what the file has before it, else in the inode's group.
+    fn goal(&self, map: &MapRef<'_>, logical: LogicalBlock) -> Result<BlockNr> {
+        let geometry = self.geometry();
+        if let Some(before) = logical.get().checked_sub(1)
+            && let Mapping::Mapped(extent) = map.lookup(LogicalBlock::new(before))?
+            && let Some(last) = extent.block_of(LogicalBlock::new(before))
+        {
+            let next = last + Blocks::ONE;
+            return Ok(if next.get() < geometry.blocks_count.get() { next } else { last });
+        }
+        let (group, _) = self.groups.slot(map.nr)?;
+        Ok(geometry.first_block(group))
+    }
+
+    /// A block for metadata, used at once, near `goal`; with the sectors it counts for (a cluster's).
+    pub(crate) fn allocate_metadata(&self, handle: &mut Handle<'_>, goal: BlockNr) -> Result<(BlockNr, u64)> {
+        let geometry = self.geometry();
+        let goal = if geometry.group_of(goal).is_some() { goal } else { geometry.first_block(GroupNr::new(0)) };
+        let space = self.reserve(goal, Clusters::ONE)?;
+        let run = space.publish(handle);
+        Ok((geometry.cluster_start(run.start), cluster_sectors(self, run.len)))
+    }
+
+    /// Gives a metadata block back; the sectors it counted for.
+    pub(crate) fn free_metadata(&self, handle: &mut Handle<'_>, nr: BlockNr) -> Result<u64> {
+        self.blocks.forget(nr);
+        let run = Run::new(self.geometry().cluster_of(nr), Clusters::ONE);
+        self.allocator.free(run, handle)?;
+        Ok(cluster_sectors(self, run.len))
+    }
+}

@@ -1,0 +1,720 @@
+//! Names: looking up, creating, linking, removing.
+//!
+//! These are the operations a mount needs, on inode numbers; the path-level API stands on them. Each takes the
+//! operation lock of the directory, then those of the inodes it names, then opens a transaction; it checks everything
+//! it can before the first change. (Renaming is in [`crate::rename`].)
+//!
+//! Link counts: a directory has 2 plus one for each subdirectory; with `dir_nlink` an indexed directory that would pass
+//! 65,000 has 1 from then on, which means "unknown".
+
+use crate::cache::inode::CachedInode;
+use crate::directory::{DIR_CREDITS, DirMut, DirRef};
+use crate::error::{Error, Result};
+use crate::map::{MAP_CREDITS, MapMut};
+use crate::stat::Metadata;
+use crate::volume::Volume;
+use hectare_ext4::dir::{self, Cookie, DirWrite, Entry, EntryRef, FileType, Insert, Name};
+use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::extent;
+use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::inline::Inline;
+use hectare_ext4::inode::{BLOCK_BYTES, DeviceNumber, Inode, InodeFlags, Kind};
+use hectare_ext4::xattr::Attr;
+use hectare_journal::Handle;
+use hectare_units::{InodeNr, LogicalBlock, u64_of};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// The most links an inode can have (`EXT4_LINK_MAX`).
+pub const LINKS_MAX: u16 = 65_000;
+
+/// Metadata blocks that making, linking or removing a name may dirty.
+pub(crate) const NAME_CREDITS: u32 = 2 * DIR_CREDITS + 4 * MAP_CREDITS;
+
+/// Who makes an inode, and with which permissions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Creation {
+    /// Permission, set-id and sticky bits (`0o7777`), the umask already applied.
+    pub permissions: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group, unless the directory passes on its own (set-group-id).
+    pub gid: u32,
+}
+
+impl Default for Creation {
+    fn default() -> Self {
+        Self { permissions: 0o755, uid: 0, gid: 0 }
+    }
+}
+
+/// What to make.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NewNode<'a> {
+    /// An empty file.
+    File,
+    /// An empty directory.
+    Directory,
+    /// A symbolic link to this target.
+    Symlink(&'a [u8]),
+    /// A character device.
+    CharDevice(DeviceNumber),
+    /// A block device.
+    BlockDevice(DeviceNumber),
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+}
+
+impl NewNode<'_> {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::File => Kind::File,
+            Self::Directory => Kind::Directory,
+            Self::Symlink(_) => Kind::Symlink,
+            Self::CharDevice(_) => Kind::CharDevice,
+            Self::BlockDevice(_) => Kind::BlockDevice,
+            Self::Fifo => Kind::Fifo,
+            Self::Socket => Kind::Socket,
+        }
+    }
+}
+
+/// An entry of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirEntry {
+    /// The name; any bytes but `/` and NUL.
+    pub name: Vec<u8>,
+    /// The inode it names.
+    pub inode: InodeNr,
+    /// What that is, if the volume's directories say so (`filetype`).
+    pub kind: Option<Kind>,
+    /// Where to go on after this entry.
+    pub next: Cookie,
+}
+
+pub(crate) fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::File => FileType::Regular,
+        Kind::Directory => FileType::Directory,
+        Kind::Symlink => FileType::Symlink,
+        Kind::CharDevice => FileType::CharDevice,
+        Kind::BlockDevice => FileType::BlockDevice,
+        Kind::Fifo => FileType::Fifo,
+        Kind::Socket => FileType::Socket,
+    }
+}
+
+fn kind_of(file_type: FileType) -> Option<Kind> {
+    Some(match file_type {
+        FileType::Regular => Kind::File,
+        FileType::Directory => Kind::Directory,
+        FileType::Symlink => Kind::Symlink,
+        FileType::CharDevice => Kind::CharDevice,
+        FileType::BlockDevice => Kind::BlockDevice,
+        FileType::Fifo => Kind::Fifo,
+        FileType::Socket => Kind::Socket,
+        FileType::Unknown => return None,
+    })
+}
+
+/// A name that can be made, or why not.
+pub(crate) fn new_name(name: &[u8]) -> Result<Name<'_>> {
+    if name.len() > Name::LEN_MAX {
+        return Err(Error::NameTooLong);
+    }
+    match Name::new(name) {
+        Some(name) if !name.is_dot() => Ok(name),
+        Some(_) => Err(Error::Exists),
+        None => Err(Error::Invalid("a name has 1 to 255 bytes, none of them '/' or NUL")),
+    }
+}
+
+/// A name that can be looked for, or why not.
+fn old_name(name: &[u8]) -> Result<Name<'_>> {
+    if name.len() > Name::LEN_MAX {
+        return Err(Error::NameTooLong);
+    }
+    Name::new(name).ok_or(Error::NotFound)
+}
+
+impl Volume {
+    /// Runs an operation, and once more after a commit if the volume was full but something waits to be freed. The
+    /// operation must not hold a lock when it returns.
+    pub(crate) fn retry<T>(&self, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
+        let result = match operation() {
+            Err(Error::NoSpace) if self.reclaim()? => operation(),
+            result => result,
+        };
+        self.relieve()?;
+        result
+    }
+
+    /// The directory, alive.
+    pub(crate) fn directory(&self, nr: InodeNr) -> Result<Arc<CachedInode>> {
+        let inode = self.inode(nr)?;
+        if inode.get().kind() != Some(Kind::Directory) {
+            return Err(Error::NotADirectory);
+        }
+        Ok(inode)
+    }
+
+    /// Refuses changes to an inode that is gone, immutable or of a form that can't be written yet.
+    pub(crate) fn check_changeable(&self, inode: &CachedInode) -> Result<()> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        if inode.is_freed() {
+            return Err(Error::NotFound);
+        }
+        let data = inode.get();
+        if data.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+            return Err(Error::NotPermitted(inode.nr()));
+        }
+        Ok(())
+    }
+
+    /// Refuses changes to the names in a directory that is gone or of a form that can't be written yet. The caller
+    /// holds its operation lock.
+    pub(crate) fn check_directory_writable(&self, dir: &CachedInode) -> Result<()> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let data = dir.get();
+        if dir.is_freed() || data.links == 0 {
+            return Err(Error::NotFound);
+        }
+        if data.flags.contains(InodeFlags::IMMUTABLE) {
+            return Err(Error::NotPermitted(dir.nr()));
+        }
+        if data.flags.contains(InodeFlags::CASEFOLD) {
+            return Err(Error::Unsupported(format!("directory {} ignores case (casefold)", dir.nr())));
+        }
+        self.check_file_writable(&data, dir.nr())
+    }
+
+    /// Looks a name up.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], or what reading the directory says.
+    pub fn lookup(&self, parent: InodeNr, name: &[u8]) -> Result<InodeNr> {
+        let dir = self.directory(parent)?;
+        let name = old_name(name)?;
+        let _operation = dir.lock().read();
+        self.lookup_locked(&dir, name)?.ok_or(Error::NotFound)
+    }
+
+    /// Looks a name up in a directory whose operation lock is held.
+    pub(crate) fn lookup_locked(&self, dir: &CachedInode, name: Name<'_>) -> Result<Option<InodeNr>> {
+        let data = dir.get();
+        if data.flags.contains(InodeFlags::INLINE_DATA) {
+            return self.lookup_inline(dir, &data, name);
+        }
+        let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
+        Ok(dir::lookup(&store, &self.dir_format, name)?.map(|found| found.inode))
+    }
+
+    fn lookup_inline(&self, dir: &CachedInode, data: &Inode, name: Name<'_>) -> Result<Option<InodeNr>> {
+        let mut found = None;
+        self.each_inline(dir, data, &mut |entry| {
+            if entry.name == name.bytes() {
+                found = Some(entry.inode);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    }
+
+    /// Visits the entries of an inline directory; cookies count them from 1.
+    fn each_inline(
+        &self,
+        dir: &CachedInode,
+        data: &Inode,
+        visit: &mut dyn FnMut(EntryRef<'_>) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let tail = self.inline_tail(dir.nr(), data)?;
+        let inline = Inline::new(&data.block, tail.as_deref(), data.bytes(), Place::Inode(dir.nr()))?;
+        let entry = |name, inode, file_type, n| EntryRef { name, inode, file_type, next: Cookie::new(n) };
+        if visit(entry(b".", dir.nr(), FileType::Directory, 1)).is_break()
+            || visit(entry(b"..", inline.parent()?, FileType::Directory, 2)).is_break()
+        {
+            return Ok(());
+        }
+        for (n, found) in (3..).zip(inline.dir_entries()) {
+            let found = found?;
+            let file_type = FileType::from_code(found.file_type);
+            if visit(entry(found.name, found.inode, file_type, n)).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lists a directory from a cookie on (0: from the start), up to `max` entries, `.` and `..` included. A name that
+    /// is there from the first call to the last is listed exactly once, whatever else changes.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`], or what reading the directory says.
+    pub fn read_dir_at(&self, nr: InodeNr, from: Cookie, max: usize) -> Result<Vec<DirEntry>> {
+        let dir = self.directory(nr)?;
+        let _operation = dir.lock().read();
+        let data = dir.get();
+        let mut entries = Vec::new();
+        let mut take = |entry: EntryRef<'_>| {
+            if entries.len() == max {
+                return ControlFlow::Break(());
+            }
+            entries.push(DirEntry {
+                name: entry.name.to_vec(),
+                inode: entry.inode,
+                kind: kind_of(entry.file_type),
+                next: entry.next,
+            });
+            if entries.len() == max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        if data.flags.contains(InodeFlags::INLINE_DATA) {
+            self.each_inline(&dir, &data, &mut |entry| {
+                if entry.next <= from { ControlFlow::Continue(()) } else { take(entry) }
+            })?;
+        } else {
+            let store = DirRef { volume: self, nr, inode: &data };
+            dir::read_dir(&store, &self.dir_format, from, &mut take)?;
+        }
+        Ok(entries)
+    }
+
+    /// Makes a file, directory, symbolic link, device, pipe or socket.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NameTooLong`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::TooManyLinks`] …
+    pub fn create(
+        &self,
+        parent: InodeNr,
+        name: &[u8],
+        node: NewNode<'_>,
+        creation: Creation,
+    ) -> Result<InodeNr> {
+        let name = new_name(name)?;
+        if !self.incompat(Incompat::EXTENTS) {
+            return Err(Error::Unsupported(
+                "the volume has no extents (ext2, ext3): files can't be made on it yet".into(),
+            ));
+        }
+        if let NewNode::Symlink(target) = node {
+            self.check_target(target)?;
+        }
+        let dir = self.directory(parent)?;
+        self.retry(|| {
+            let _operation = dir.lock().write();
+            self.check_directory_writable(&dir)?;
+            if self.lookup_locked(&dir, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            self.create_locked(&dir, name, node, creation)
+        })
+    }
+
+    fn check_target(&self, target: &[u8]) -> Result<()> {
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        if target.contains(&0) {
+            return Err(Error::Invalid("a symbolic link's target holds no NUL"));
+        }
+        if target.len() >= self.geometry().block_size.len() {
+            return Err(Error::NameTooLong);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn create_locked(
+        &self,
+        dir: &Arc<CachedInode>,
+        name: Name<'_>,
+        node: NewNode<'_>,
+        creation: Creation,
+    ) -> Result<InodeNr> {
+        let kind = node.kind();
+        if kind == Kind::Directory {
+            self.check_subdirectory_fits(dir)?;
+        }
+        let (inode, attrs) = self.prepare(dir, kind, creation)?;
+        let mut handle = self.start(NAME_CREDITS)?;
+        let new = self.new_inode(&mut handle, dir.nr(), inode)?;
+        let result = self
+            .fill_node(&mut handle, &new, dir.nr(), node, &attrs)
+            .and_then(|()| self.add_name(&mut handle, dir, name, new.nr(), kind));
+        if let Err(error) = result {
+            self.discard_new(&mut handle, &new)?;
+            return Err(error);
+        }
+        if kind == Kind::Directory {
+            self.change_subdirectories(&mut handle, dir, 1);
+        }
+        Ok(new.nr())
+    }
+
+    /// The inode to be made, with what it inherits.
+    fn prepare(&self, dir: &CachedInode, kind: Kind, creation: Creation) -> Result<(Inode, Vec<Attr>)> {
+        let parent = dir.get();
+        let wanted = kind.mode_bits() | (creation.permissions & 0o7777);
+        let (mut mode, attrs) = if kind == Kind::Symlink {
+            (kind.mode_bits() | 0o777, Vec::new())
+        } else {
+            self.inherited_acl(dir.nr(), &parent, wanted)?
+        };
+        let pass_group = parent.permissions() & 0o2000 != 0;
+        if pass_group && kind == Kind::Directory {
+            mode |= 0o2000;
+        }
+        let mut inode = Inode::new(mode, self.now(), 0, &self.sb);
+        inode.uid = creation.uid;
+        inode.gid = if pass_group { parent.gid } else { creation.gid };
+        inode.flags = inherited_flags(parent.flags, kind);
+        if parent.flags.contains(InodeFlags::PROJINHERIT) {
+            inode.projid = parent.projid;
+        }
+        inode.links = 1;
+        if matches!(kind, Kind::File | Kind::Directory) {
+            inode.flags |= InodeFlags::EXTENTS;
+            extent::init_root(&mut inode.block);
+        }
+        Ok((inode, attrs))
+    }
+
+    fn fill_node(
+        &self,
+        handle: &mut Handle<'_>,
+        new: &Arc<CachedInode>,
+        parent: InodeNr,
+        node: NewNode<'_>,
+        attrs: &[Attr],
+    ) -> Result<()> {
+        let mut data = new.edit(handle, &self.inodes);
+        if !attrs.is_empty() {
+            self.store_attributes(handle, new.nr(), &mut data, attrs)?;
+        }
+        match node {
+            NewNode::Directory => {
+                data.links = 2;
+                let mut store = DirMut { volume: self, handle, nr: new.nr(), inode: &mut data };
+                let at = store.append()?;
+                let format = self.dir_format;
+                store.edit(at, |block| dir::leaf::init_dots(block, &format, new.nr(), parent))
+            }
+            NewNode::Symlink(target) => self.fill_symlink(handle, new.nr(), &mut data, target),
+            NewNode::CharDevice(number) | NewNode::BlockDevice(number) => {
+                data.set_device_number(number);
+                Ok(())
+            }
+            NewNode::File | NewNode::Fifo | NewNode::Socket => Ok(()),
+        }
+    }
+
+    fn fill_symlink(
+        &self,
+        handle: &mut Handle<'_>,
+        nr: InodeNr,
+        data: &mut Inode,
+        target: &[u8],
+    ) -> Result<()> {
+        data.size = u64_of(target.len());
+        if target.len() < BLOCK_BYTES {
+            data.block[..target.len()].copy_from_slice(target);
+            return Ok(());
+        }
+        data.flags |= InodeFlags::EXTENTS;
+        extent::init_root(&mut data.block);
+        let piece = self.reserve_for(nr, data, LogicalBlock::ZERO, 1)?;
+        let size = self.geometry().block_size;
+        let mut block = vec![0; size.len()];
+        block[..target.len()].copy_from_slice(target);
+        self.device.write_at(piece.extent.physical.offset(size), &block)?;
+        MapMut { volume: self, handle, nr, inode: data }.publish(piece, false)
+    }
+
+    /// Puts a name into a directory, and stamps the directory.
+    pub(crate) fn add_name(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &Arc<CachedInode>,
+        name: Name<'_>,
+        inode: InodeNr,
+        kind: Kind,
+    ) -> Result<()> {
+        let mut data = dir.edit(handle, &self.inodes);
+        let mut store = DirMut { volume: self, handle, nr: dir.nr(), inode: &mut data };
+        let entry = Entry { name, inode, file_type: file_type(kind) };
+        match dir::insert(&mut store, &self.dir_format, &entry)? {
+            Insert::Done => {}
+            Insert::IndexFull => return Err(Error::DirectoryFull),
+        }
+        self.stamp(&mut data);
+        Ok(())
+    }
+
+    /// Takes a name out of a directory, and stamps the directory.
+    pub(crate) fn take_name(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &Arc<CachedInode>,
+        name: Name<'_>,
+    ) -> Result<()> {
+        let mut data = dir.edit(handle, &self.inodes);
+        let mut store = DirMut { volume: self, handle, nr: dir.nr(), inode: &mut data };
+        dir::remove(&mut store, &self.dir_format, name)?.ok_or(Error::NotFound)?;
+        self.stamp(&mut data);
+        Ok(())
+    }
+
+    /// Marks content and inode as changed now.
+    pub(crate) fn stamp(&self, data: &mut Inode) {
+        let now = self.now();
+        data.mtime = now;
+        data.ctime = now;
+        data.version = data.version.wrapping_add(1);
+    }
+
+    /// Undoes the making of an inode that got no name. It has at most one block of content.
+    fn discard_new(&self, handle: &mut Handle<'_>, new: &Arc<CachedInode>) -> Result<()> {
+        let mut data = new.edit(handle, &self.inodes);
+        self.leave_attribute_block(handle, &mut data)?;
+        if data.flags.contains(InodeFlags::EXTENTS) {
+            let mut map = MapMut { volume: self, handle, nr: new.nr(), inode: &mut data };
+            let _ = map.remove(LogicalBlock::ZERO, 1 << 32)?;
+        }
+        drop(data);
+        self.free_inode(handle, new)
+    }
+
+    /// Refuses another subdirectory where the link count can't hold it.
+    pub(crate) fn check_subdirectory_fits(&self, dir: &CachedInode) -> Result<()> {
+        let data = dir.get();
+        let unlimited = self.sb.features().ro_compat.contains(RoCompat::DIR_NLINK)
+            && self.dir_format.index;
+        if data.links >= LINKS_MAX && !unlimited { Err(Error::TooManyLinks) } else { Ok(()) }
+    }
+
+    /// Counts a subdirectory more (1) or less (-1).
+    pub(crate) fn change_subdirectories(&self, handle: &mut Handle<'_>, dir: &Arc<CachedInode>, by: i8) {
+        let mut data = dir.edit(handle, &self.inodes);
+        data.links = match (data.links, by) {
+            (1, _) => 1, // beyond counting
+            (links, 1) if links >= LINKS_MAX => 1,
+            (links, 1) => links + 1,
+            (links, _) => links.saturating_sub(1).max(2),
+        };
+    }
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// [`Error::IsADirectory`] for a directory, [`Error::TooManyLinks`], [`Error::Exists`] …
+    pub fn link(&self, inode: InodeNr, parent: InodeNr, name: &[u8]) -> Result<()> {
+        let name = new_name(name)?;
+        let dir = self.directory(parent)?;
+        let target = self.inode(inode)?;
+        let kind = target.get().kind().ok_or(Error::NotFound)?;
+        if kind == Kind::Directory {
+            return Err(Error::NotPermitted(inode));
+        }
+        self.retry(|| {
+            let _dir = dir.lock().write();
+            self.check_directory_writable(&dir)?;
+            if self.lookup_locked(&dir, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            let _file = target.lock().write();
+            self.check_changeable(&target)?;
+            let links = target.get().links;
+            if links == 0 {
+                return Err(Error::NotFound);
+            }
+            if links >= LINKS_MAX {
+                return Err(Error::TooManyLinks);
+            }
+            let mut handle = self.start(NAME_CREDITS)?;
+            self.add_name(&mut handle, &dir, name, inode, kind)?;
+            let mut data = target.edit(&mut handle, &self.inodes);
+            data.links += 1;
+            data.ctime = self.now();
+            Ok(())
+        })
+    }
+
+    /// Removes a name of a file; with the last one, and when nobody has it open, the file.
+    ///
+    /// # Errors
+    /// [`Error::IsADirectory`] for a directory, [`Error::NotFound`] …
+    pub fn unlink(&self, parent: InodeNr, name: &[u8]) -> Result<()> {
+        self.remove_name(parent, name, |_, victim| match victim.get().kind() {
+            Some(Kind::Directory) => Err(Error::IsADirectory),
+            _ => Ok(()),
+        })
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`], [`Error::NotEmpty`], [`Error::NotFound`] …
+    pub fn rmdir(&self, parent: InodeNr, name: &[u8]) -> Result<()> {
+        if name == b"." {
+            return Err(Error::Invalid("a directory can't be removed through its '.'"));
+        }
+        if name == b".." {
+            return Err(Error::NotEmpty);
+        }
+        self.remove_name(parent, name, |volume, victim| {
+            if victim.get().kind() != Some(Kind::Directory) {
+                return Err(Error::NotADirectory);
+            }
+            volume.check_empty(victim)
+        })
+    }
+
+    /// Refuses a directory that holds entries. The caller holds its operation lock.
+    pub(crate) fn check_empty(&self, dir: &CachedInode) -> Result<()> {
+        let data = dir.get();
+        let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
+        if dir::is_empty(&store, &self.dir_format)? { Ok(()) } else { Err(Error::NotEmpty) }
+    }
+
+    fn remove_name(
+        &self,
+        parent: InodeNr,
+        name: &[u8],
+        check: impl Fn(&Self, &CachedInode) -> Result<()>,
+    ) -> Result<()> {
+        let name = old_name(name)?;
+        if name.is_dot() {
+            return Err(Error::IsADirectory);
+        }
+        let dir = self.directory(parent)?;
+        self.retry(|| {
+            let _dir = dir.lock().write();
+            self.check_directory_writable(&dir)?;
+            let nr = self.lookup_locked(&dir, name)?.ok_or(Error::NotFound)?;
+            if nr == parent {
+                return Err(Corrupt::new("the directory", Place::Inode(parent), "it holds itself").into());
+            }
+            let victim = self.inode(nr)?;
+            let _victim = victim.lock().write();
+            check(self, &victim)?;
+            self.check_removable(&victim)?;
+            let mut handle = self.start(NAME_CREDITS)?;
+            self.take_name(&mut handle, &dir, name)?;
+            self.drop_link(&mut handle, &dir, &victim);
+            handle.stop();
+            self.delete_if_unused(&victim)
+        })
+    }
+
+    /// Refuses to remove a name of an inode that must not change, or whose content could not be freed.
+    pub(crate) fn check_removable(&self, victim: &CachedInode) -> Result<()> {
+        self.check_changeable(victim)?;
+        let data = victim.get();
+        if data.links == 0 {
+            return Err(Corrupt::new("the inode", Place::Inode(victim.nr()), "it has a name but no links").into());
+        }
+        let last = data.links == 1 || data.kind() == Some(Kind::Directory);
+        let freed_by_map = !data.flags.intersects(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
+        let has_map = match data.kind() {
+            Some(Kind::File | Kind::Directory) => true,
+            Some(Kind::Symlink) => !data.is_fast_symlink(),
+            _ => false,
+        };
+        if last && has_map && freed_by_map && data.sectors > 0 {
+            return Err(Error::Unsupported(format!(
+                "inode {} is mapped by indirect blocks (ext2, ext3): such files can be read, but not removed yet",
+                victim.nr()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Counts a link less; a directory loses all, and its parent that of "..".
+    pub(crate) fn drop_link(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &Arc<CachedInode>,
+        victim: &Arc<CachedInode>,
+    ) {
+        let mut data = victim.edit(handle, &self.inodes);
+        data.ctime = self.now();
+        if data.kind() == Some(Kind::Directory) {
+            data.links = 0;
+            drop(data);
+            self.change_subdirectories(handle, dir, -1);
+        } else {
+            data.links = data.links.saturating_sub(1);
+        }
+    }
+
+    /// Frees an inode that has no links if nobody has it open. The caller holds its operation lock.
+    pub(crate) fn delete_if_unused(&self, inode: &Arc<CachedInode>) -> Result<()> {
+        if inode.get().links > 0 || inode.opens() > 0 || inode.is_freed() {
+            return Ok(());
+        }
+        let mapped = inode.get().flags.contains(InodeFlags::EXTENTS);
+        if mapped {
+            self.unmap(inode, 0)?;
+        }
+        let mut handle = self.start(NAME_CREDITS)?;
+        let mut data = inode.edit(&mut handle, &self.inodes);
+        self.leave_attribute_block(&mut handle, &mut data)?;
+        drop(data);
+        self.free_inode(&mut handle, inode)
+    }
+
+    /// What an inode is.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such inode, or what reading it says.
+    pub fn stat(&self, nr: InodeNr) -> Result<Metadata> {
+        let inode = self.inode(nr)?;
+        let data = inode.get();
+        Metadata::of(nr, &data, self.geometry().block_size)
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is none, or what reading it says.
+    pub fn read_link_at(&self, nr: InodeNr) -> Result<Vec<u8>> {
+        let inode = self.inode(nr)?;
+        let _operation = inode.lock().read();
+        let data = inode.get();
+        if data.kind() != Some(Kind::Symlink) {
+            return Err(Error::Invalid("not a symbolic link"));
+        }
+        if data.flags.contains(InodeFlags::ENCRYPT) {
+            return Err(Error::Unsupported(format!("the target of inode {nr} is encrypted")));
+        }
+        let bad = |what| Corrupt::new("the symbolic link", Place::Inode(nr), what);
+        if data.size == 0 || data.size > u64::from(self.geometry().block_size.get()) {
+            return Err(bad("its target's length is impossible").into());
+        }
+        let mut target = vec![0; hectare_units::index_of(data.size)];
+        if data.is_fast_symlink() {
+            let len = target.len();
+            target.copy_from_slice(&data.block[..len]);
+        } else {
+            drop(data);
+            self.read_locked(&inode, 0, &mut target)?;
+        }
+        Ok(target)
+    }
+}
+
+/// What a new inode takes of its directory's flags: a file not those that only mean something to directories, others
+/// only what any inode can have.
+fn inherited_flags(parent: InodeFlags, kind: Kind) -> InodeFlags {
+    let flags = parent & InodeFlags::INHERITED;
+    match kind {
+        Kind::Directory => flags,
+        Kind::File => flags - (InodeFlags::DIRSYNC | InodeFlags::TOPDIR | InodeFlags::PROJINHERIT | InodeFlags::CASEFOLD),
+        _ => flags & (InodeFlags::NODUMP | InodeFlags::NOATIME),
+    }
+}

@@ -1,0 +1,128 @@
+//! Open files.
+//!
+//! An [`OpenFile`] keeps its inode alive: a file whose last name is removed while it is open lives until it is closed,
+//! and is then freed. It has no position; every read and write says where.
+
+use crate::cache::inode::CachedInode;
+use crate::error::{Error, Result};
+use crate::stat::{Changes, Metadata};
+use crate::volume::Volume;
+use hectare_ext4::inode::Kind;
+use hectare_units::InodeNr;
+use std::sync::Arc;
+
+/// An open regular file.
+pub struct OpenFile {
+    volume: Volume,
+    inode: Arc<CachedInode>,
+}
+
+impl Volume {
+    /// Opens a regular file by its inode number.
+    ///
+    /// # Errors
+    /// [`Error::IsADirectory`], [`Error::Invalid`] for anything else that has no content, [`Error::NotFound`].
+    pub fn open_inode(&self, nr: InodeNr) -> Result<OpenFile> {
+        let inode = self.inode(nr)?;
+        match inode.get().kind() {
+            Some(Kind::File) => {}
+            Some(Kind::Directory) => return Err(Error::IsADirectory),
+            _ => return Err(Error::Invalid("only regular files have content to open")),
+        }
+        // Counted under the operation lock, so that a removal sees it or has freed the inode before.
+        let operation = inode.lock().read();
+        if inode.is_freed() {
+            return Err(Error::NotFound);
+        }
+        inode.opened();
+        drop(operation);
+        Ok(OpenFile { volume: self.clone(), inode })
+    }
+}
+
+impl OpenFile {
+    /// The inode's number.
+    #[must_use]
+    pub fn inode(&self) -> InodeNr {
+        self.inode.nr()
+    }
+
+    /// Reads from byte `at` on; fewer bytes than asked for, or none, only at the end of the file.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Device`], or [`Error::Unsupported`] for content that can't be read.
+    pub fn read_at(&self, at: u64, out: &mut [u8]) -> Result<usize> {
+        let _operation = self.inode.lock().read();
+        self.volume.read_locked(&self.inode, at, out)
+    }
+
+    /// Writes at byte `at`, which may lie beyond the end; fewer bytes than asked for only if the volume is full.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if not even the first byte found room, [`Error::FileTooLarge`], [`Error::ReadOnly`],
+    /// [`Error::Unsupported`] for files of a form that can't be written yet.
+    pub fn write_at(&self, at: u64, data: &[u8]) -> Result<usize> {
+        self.volume.write(&self.inode, at, data)
+    }
+
+    /// Writes all of `data` at byte `at`.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`], and [`Error::NoSpace`] if the volume became full on the way.
+    pub fn write_all_at(&self, at: u64, data: &[u8]) -> Result<()> {
+        let done = self.write_at(at, data)?;
+        if done == data.len() { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    /// Makes the file longer (with a hole) or shorter.
+    ///
+    /// # Errors
+    /// [`Error::FileTooLarge`], [`Error::ReadOnly`] …
+    pub fn set_len(&self, size: u64) -> Result<()> {
+        self.volume.set_size(&self.inode, size)
+    }
+
+    /// What the file is.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn metadata(&self) -> Result<Metadata> {
+        Metadata::of(self.inode.nr(), &self.inode.get(), self.volume.geometry().block_size)
+    }
+
+    /// Changes permissions, owners, times or size.
+    ///
+    /// # Errors
+    /// As [`Volume::change`].
+    pub fn change(&self, changes: &Changes) -> Result<()> {
+        self.volume.change(self.inode.nr(), changes)
+    }
+
+    /// The ranges that hold data, in order, as byte offset and length; what lies between them reads as zeros.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Device`].
+    pub fn data_ranges(&self) -> Result<Vec<(u64, u64)>> {
+        let _operation = self.inode.lock().read();
+        self.volume.data_ranges_locked(&self.inode)
+    }
+
+    /// Writes what was changed on the volume, this file included, and flushes the device.
+    ///
+    /// # Errors
+    /// The first write that failed.
+    pub fn sync(&self) -> Result<()> {
+        self.volume.sync()
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if self.inode.closed() > 0 || self.inode.get().links > 0 {
+            return;
+        }
+        let _operation = self.inode.lock().write();
+        // A failure leaves an inode without a name, which e2fsck finds; there is nobody left to tell.
+        let _ = self.volume.delete_if_unused(&self.inode);
+    }
+}

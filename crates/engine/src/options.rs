@@ -1,0 +1,39 @@
+//! How a volume is opened.
+
+/// Options of [`crate::Volume::open`].
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Open for reading only; nothing is written, not even the state.
+    pub read_only: bool,
+    /// Bytes of metadata blocks to keep in memory (a goal, not a bound while more are in use). Default 64 MiB.
+    pub cache_bytes: usize,
+    /// Inodes to keep in memory (a goal likewise). Default 65,536.
+    pub cache_inodes: usize,
+    /// Whether the blocks reserved for root may be taken. Default: false.
+    pub use_reserved_blocks: bool,
+    /// The time that changes are stamped with, where it should not be the clock's (reproducible images).
+    pub fixed_time: Option<hectare_ext4::time::Timestamp>,
+    /// The seed of inode generations and other arbitrary choices, where they should be repeatable.
+    pub seed: Option<u64>,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            cache_bytes: 64 << 20,
+            cache_inodes: 65_536,
+            use_reserved_blocks: false,
+            fixed_time: None,
+            seed: None,
+        }
+    }
+}
+
+impl OpenOptions {
+    /// Options for reading only.
+    #[must_use]
+    pub fn read_only() -> Self {
+        Self { read_only: true, ..Self::default() }
+    }
+}

@@ -1,0 +1,257 @@
+//! Renaming: the one operation on two directories and up to two inodes at once.
+//!
+//! Locks, in this order: the volume's rename lock if the directories differ (so that who lies under whom stands still),
+//! the directories (the one above first, else the lower number), then the inodes named (lower number first).
+
+use crate::cache::inode::CachedInode;
+use crate::directory::DirMut;
+use crate::error::{Error, Result};
+use crate::namespace::{Creation, NAME_CREDITS, NewNode, file_type, new_name};
+use crate::volume::Volume;
+use hectare_ext4::dir::{self, Name};
+use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::inode::{DeviceNumber, Kind};
+use hectare_journal::Handle;
+use hectare_units::InodeNr;
+use std::sync::Arc;
+
+/// What a rename does when the new name is taken, and leaves under the old one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RenameMode {
+    /// The new name's inode loses that name.
+    #[default]
+    Replace,
+    /// The new name must be free (`RENAME_NOREPLACE`).
+    NoReplace,
+    /// Both names must exist, and swap what they name (`RENAME_EXCHANGE`).
+    Exchange,
+    /// As `Replace`, and a character device 0:0 is left under the old name (`RENAME_WHITEOUT`).
+    Whiteout,
+}
+
+/// How deep directories may nest before a chain of ".." is taken for a loop.
+const DEPTH_MAX: usize = 1 << 20;
+
+struct Side<'a> {
+    dir: &'a Arc<CachedInode>,
+    name: Name<'a>,
+}
+
+impl Volume {
+    /// Gives an inode another name, in the same or another directory.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Exists`] (`NoReplace`), [`Error::NotEmpty`], [`Error::IsADirectory`],
+    /// [`Error::NotADirectory`], [`Error::Invalid`] when a directory would come to lie under itself …
+    pub fn rename(
+        &self,
+        parent: InodeNr,
+        name: &[u8],
+        new_parent: InodeNr,
+        new: &[u8],
+        mode: RenameMode,
+    ) -> Result<()> {
+        let (name, new) = (rename_name(name)?, rename_name(new)?);
+        let (from, to) = (self.directory(parent)?, self.directory(new_parent)?);
+        self.retry(|| {
+            let (from, to) = (Side { dir: &from, name }, Side { dir: &to, name: new });
+            if parent == new_parent {
+                let _dir = from.dir.lock().write();
+                return self.rename_locked(&from, &to, mode, None);
+            }
+            let _renames = self.rename_lock.lock();
+            let (from_first, ancestry) = self.lock_order(parent, new_parent)?;
+            let (first, second) = if from_first { (&from, &to) } else { (&to, &from) };
+            let _first = first.dir.lock().write();
+            let _second = second.dir.lock().write();
+            self.rename_locked(&from, &to, mode, Some(&ancestry))
+        })
+    }
+
+    /// Whether the first of two directories is to be locked first, and the directories above both, each from itself up.
+    fn lock_order(&self, a: InodeNr, b: InodeNr) -> Result<(bool, Ancestry)> {
+        let ancestry = Ancestry { from: self.ancestors(a)?, to: self.ancestors(b)? };
+        let a_first = if ancestry.to.contains(&a) {
+            true
+        } else if ancestry.from.contains(&b) {
+            false
+        } else {
+            a < b
+        };
+        Ok((a_first, ancestry))
+    }
+
+    /// A directory and all above it. The caller holds the rename lock.
+    fn ancestors(&self, nr: InodeNr) -> Result<Vec<InodeNr>> {
+        let mut chain = vec![nr];
+        let mut at = nr;
+        while at != InodeNr::ROOT {
+            at = self.lookup(at, b"..")?;
+            if chain.len() > DEPTH_MAX || chain.contains(&at) {
+                return Err(Corrupt::new("the directory", Place::Inode(nr), "its parents form a loop").into());
+            }
+            chain.push(at);
+        }
+        Ok(chain)
+    }
+
+    fn rename_locked(&self, from: &Side<'_>, to: &Side<'_>, mode: RenameMode, above: Option<&Ancestry>) -> Result<()> {
+        self.check_directory_writable(from.dir)?;
+        self.check_directory_writable(to.dir)?;
+        let source = self.lookup_locked(from.dir, from.name)?.ok_or(Error::NotFound)?;
+        let target = self.lookup_locked(to.dir, to.name)?;
+        match (mode, target) {
+            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+            (RenameMode::Exchange, None) => return Err(Error::NotFound),
+            _ => {}
+        }
+        if target == Some(source) {
+            return Ok(()); // two names of one inode, or one name: nothing is to be done
+        }
+        let under = |nr| above.is_some_and(|above| above.to.contains(&nr));
+        if under(source) || source == to.dir.nr() {
+            return Err(Error::Invalid("a directory can't be moved into itself"));
+        }
+        if let Some(target) = target
+            && (above.is_some_and(|above| above.from.contains(&target)) || target == from.dir.nr())
+        {
+            let loops = mode == RenameMode::Exchange;
+            return Err(if loops { Error::Invalid("a directory can't be moved into itself") } else { Error::NotEmpty });
+        }
+        let source = self.inode(source)?;
+        let target = target.map(|nr| self.inode(nr)).transpose()?;
+        let mut order: Vec<&Arc<CachedInode>> = std::iter::once(&source).chain(&target).collect();
+        order.sort_unstable_by_key(|inode| inode.nr());
+        let _held: Vec<_> = order.iter().map(|inode| inode.lock().write()).collect();
+        match (&target, mode) {
+            (Some(target), RenameMode::Exchange) => self.exchange(from, to, &source, target),
+            (target, mode) => self.replace(from, to, &source, target.as_ref(), mode),
+        }
+    }
+
+    fn replace(
+        &self,
+        from: &Side<'_>,
+        to: &Side<'_>,
+        source: &Arc<CachedInode>,
+        target: Option<&Arc<CachedInode>>,
+        mode: RenameMode,
+    ) -> Result<()> {
+        self.check_changeable(source)?;
+        let kind = kind_of(source)?;
+        let moves_directory = kind == Kind::Directory && from.dir.nr() != to.dir.nr();
+        if moves_directory {
+            self.check_file_writable(&source.get(), source.nr())?; // its ".." changes
+        }
+        if let Some(target) = target {
+            self.check_replaceable(kind, target)?;
+        } else if moves_directory {
+            self.check_subdirectory_fits(to.dir)?;
+        }
+        let mut handle = self.start(2 * NAME_CREDITS)?;
+        match target {
+            Some(target) => {
+                self.point_name(&mut handle, to, source.nr(), kind)?;
+                self.drop_link(&mut handle, to.dir, target);
+            }
+            None => self.add_name(&mut handle, to.dir, to.name, source.nr(), kind)?,
+        }
+        self.take_name(&mut handle, from.dir, from.name)?;
+        if moves_directory {
+            self.move_dot_dot(&mut handle, source, from.dir, to.dir)?;
+        }
+        source.edit(&mut handle, &self.inodes).ctime = self.now();
+        handle.stop();
+        if mode == RenameMode::Whiteout {
+            let creation = Creation { permissions: 0, ..Creation::default() };
+            self.create_locked(from.dir, from.name, NewNode::CharDevice(DeviceNumber::default()), creation)?;
+        }
+        target.map_or(Ok(()), |target| self.delete_if_unused(target))
+    }
+
+    fn check_replaceable(&self, kind: Kind, target: &CachedInode) -> Result<()> {
+        match (kind == Kind::Directory, kind_of(target)? == Kind::Directory) {
+            (true, false) => return Err(Error::NotADirectory),
+            (false, true) => return Err(Error::IsADirectory),
+            (true, true) => self.check_empty(target)?,
+            (false, false) => {}
+        }
+        self.check_removable(target)
+    }
+
+    fn exchange(
+        &self,
+        from: &Side<'_>,
+        to: &Side<'_>,
+        source: &Arc<CachedInode>,
+        target: &Arc<CachedInode>,
+    ) -> Result<()> {
+        self.check_changeable(source)?;
+        self.check_changeable(target)?;
+        let (source_kind, target_kind) = (kind_of(source)?, kind_of(target)?);
+        let apart = from.dir.nr() != to.dir.nr();
+        let moved = [
+            (source, source_kind == Kind::Directory && apart, from.dir, to.dir),
+            (target, target_kind == Kind::Directory && apart, to.dir, from.dir),
+        ];
+        for (inode, moves, _, _) in moved {
+            if moves {
+                self.check_file_writable(&inode.get(), inode.nr())?;
+            }
+        }
+        let mut handle = self.start(2 * NAME_CREDITS)?;
+        self.point_name(&mut handle, to, source.nr(), source_kind)?;
+        self.point_name(&mut handle, from, target.nr(), target_kind)?;
+        for (inode, moves, old, new) in moved {
+            if moves {
+                self.move_dot_dot(&mut handle, inode, old, new)?;
+            }
+            inode.edit(&mut handle, &self.inodes).ctime = self.now();
+        }
+        Ok(())
+    }
+
+    /// Lets a name that exists lead to another inode.
+    fn point_name(&self, handle: &mut Handle<'_>, side: &Side<'_>, inode: InodeNr, kind: Kind) -> Result<()> {
+        let mut data = side.dir.edit(handle, &self.inodes);
+        let mut store = DirMut { volume: self, handle, nr: side.dir.nr(), inode: &mut data };
+        dir::replace(&mut store, &self.dir_format, side.name, inode, file_type(kind))?.ok_or(Error::NotFound)?;
+        self.stamp(&mut data);
+        Ok(())
+    }
+
+    /// Lets a moved directory's ".." lead to its new parent, and counts it there.
+    fn move_dot_dot(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &Arc<CachedInode>,
+        old: &Arc<CachedInode>,
+        new: &Arc<CachedInode>,
+    ) -> Result<()> {
+        let mut data = dir.edit(handle, &self.inodes);
+        let mut store = DirMut { volume: self, handle, nr: dir.nr(), inode: &mut data };
+        dir::replace(&mut store, &self.dir_format, Name::DOT_DOT, new.nr(), file_type(Kind::Directory))?
+            .ok_or_else(|| Corrupt::new("the directory", Place::Inode(dir.nr()), "it has no '..'"))?;
+        drop(data);
+        self.change_subdirectories(handle, old, -1);
+        self.change_subdirectories(handle, new, 1);
+        Ok(())
+    }
+}
+
+/// The directories above the old and the new parent, themselves included.
+struct Ancestry {
+    from: Vec<InodeNr>,
+    to: Vec<InodeNr>,
+}
+
+fn kind_of(inode: &CachedInode) -> Result<Kind> {
+    inode.get().kind().ok_or(Error::NotFound)
+}
+
+fn rename_name(name: &[u8]) -> Result<Name<'_>> {
+    match new_name(name) {
+        Err(Error::Exists) => Err(Error::Invalid("'.' and '..' can't be renamed")),
+        other => other,
+    }
+}

@@ -1,0 +1,224 @@
+//! What an inode and a volume say of themselves, and changing what may be changed directly.
+
+use crate::cache::inode::CachedInode;
+use crate::error::{Error, Result};
+use crate::map::MAP_CREDITS;
+use crate::volume::Volume;
+use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
+use hectare_ext4::time::Timestamp;
+use hectare_units::{BlockSize, Blocks, InodeNr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What `stat` tells of an inode.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Metadata {
+    /// Its number.
+    pub inode: InodeNr,
+    /// What it is.
+    pub kind: Kind,
+    /// Permission, set-id and sticky bits (`0o7777`).
+    pub permissions: u16,
+    /// Hard links.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group of owners.
+    pub gid: u32,
+    /// Bytes of content.
+    pub size: u64,
+    /// 512-byte sectors in use, metadata included.
+    pub sectors: u64,
+    /// The volume's block size in bytes.
+    pub block_size: u32,
+    /// The number of a device; 0:0 for anything else.
+    pub device: DeviceNumber,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the content.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Creation, where the inode has room for it.
+    pub crtime: Option<Timestamp>,
+    /// What is special about it.
+    pub flags: InodeFlags,
+    /// Tells two files that had the same number apart.
+    pub generation: u32,
+    /// Project.
+    pub project: u32,
+}
+
+impl Metadata {
+    pub(crate) fn of(nr: InodeNr, inode: &Inode, block_size: BlockSize) -> Result<Self> {
+        let kind = inode.kind().ok_or_else(|| {
+            Corrupt::new("the inode", Place::Inode(nr), "it is in use but has no kind")
+        })?;
+        let is_device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
+        Ok(Self {
+            inode: nr,
+            kind,
+            permissions: inode.permissions(),
+            links: inode.links.into(),
+            uid: inode.uid,
+            gid: inode.gid,
+            size: inode.size,
+            sectors: inode.sectors,
+            block_size: block_size.get(),
+            device: if is_device { inode.device_number() } else { DeviceNumber::default() },
+            atime: inode.atime,
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+            crtime: inode.has_crtime().then_some(inode.crtime),
+            flags: inode.flags,
+            generation: inode.generation,
+            project: inode.projid,
+        })
+    }
+
+    /// Whether it is a directory.
+    #[must_use]
+    pub fn is_dir(&self) -> bool {
+        self.kind == Kind::Directory
+    }
+
+    /// Whether it is a regular file.
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        self.kind == Kind::File
+    }
+
+    /// Whether it is a symbolic link.
+    #[must_use]
+    pub fn is_symlink(&self) -> bool {
+        self.kind == Kind::Symlink
+    }
+}
+
+/// What is to be changed of an inode; `None` leaves a field as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Changes {
+    /// Permission, set-id and sticky bits.
+    pub permissions: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size, for regular files.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<Timestamp>,
+    /// Last change of the content.
+    pub mtime: Option<Timestamp>,
+    /// Last change of the inode, where it should not become now.
+    pub ctime: Option<Timestamp>,
+    /// Creation.
+    pub crtime: Option<Timestamp>,
+}
+
+/// How full a volume is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StatFs {
+    /// Size of a block.
+    pub block_size: BlockSize,
+    /// Blocks for content: all, less the format's fixed overhead.
+    pub blocks: Blocks,
+    /// Free blocks.
+    pub free: Blocks,
+    /// Free blocks that not only root may take.
+    pub available: Blocks,
+    /// Inodes.
+    pub inodes: u32,
+    /// Free inodes.
+    pub free_inodes: u32,
+    /// The longest name in bytes.
+    pub name_max: u32,
+    /// A number for the volume, from its UUID.
+    pub id: u64,
+}
+
+impl Volume {
+    /// Changes an inode's permissions, owners, times or size.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for an immutable inode, or what setting the size says.
+    pub fn change(&self, nr: InodeNr, changes: &Changes) -> Result<()> {
+        let inode = self.inode(nr)?;
+        if let Some(size) = changes.size {
+            if inode.get().kind() == Some(Kind::Directory) {
+                return Err(Error::IsADirectory);
+            }
+            self.set_size(&inode, size)?;
+        }
+        self.retry(|| {
+            let _operation = inode.lock().write();
+            self.check_changeable(&inode)?;
+            self.change_locked(&inode, changes)
+        })
+    }
+
+    fn change_locked(&self, inode: &Arc<CachedInode>, changes: &Changes) -> Result<()> {
+        let mut handle = self.start(MAP_CREDITS)?;
+        let mut data = inode.edit(&mut handle, &self.inodes);
+        if let Some(permissions) = changes.permissions {
+            let mode = (data.mode & !0o7777) | (permissions & 0o7777);
+            self.chmod_acl(&mut handle, inode.nr(), &mut data, mode)?;
+            data.mode = mode;
+        }
+        if let Some(uid) = changes.uid {
+            data.uid = uid;
+        }
+        if let Some(gid) = changes.gid {
+            data.gid = gid;
+        }
+        if let Some(atime) = changes.atime {
+            data.atime = atime;
+        }
+        if let Some(mtime) = changes.mtime {
+            data.mtime = mtime;
+        }
+        if let Some(crtime) = changes.crtime {
+            data.crtime = crtime;
+        }
+        data.ctime = changes.ctime.unwrap_or_else(|| self.now());
+        Ok(())
+    }
+
+    /// How full the volume is.
+    ///
+    /// # Errors
+    /// What reading the journal's inode says.
+    pub fn statfs(&self) -> Result<StatFs> {
+        let geometry = self.geometry();
+        let shift = geometry.cluster_ratio_shift;
+        let free = Blocks::new(self.allocator.free_clusters().get() << shift);
+        let uuid = self.sb.uuid();
+        let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
+        Ok(StatFs {
+            block_size: geometry.block_size,
+            blocks: geometry.blocks_count.saturating_sub(self.overhead()?),
+            free,
+            available: free.saturating_sub(self.sb.reserved_blocks()),
+            inodes: geometry.inodes_count(),
+            free_inodes: self.free_inodes.load(Ordering::Relaxed),
+            name_max: 255,
+            id: half(0) ^ half(8),
+        })
+    }
+
+    /// Blocks that the format takes before any file: superblocks, descriptors, bitmaps, inode tables, journal.
+    fn overhead(&self) -> Result<Blocks> {
+        let geometry = self.geometry();
+        let fixed = u64::from(geometry.first_data_block);
+        let base: u64 = (0..geometry.groups())
+            .map(|nr| u64::from(geometry.base_meta_blocks(hectare_units::GroupNr::new(nr))))
+            .sum();
+        let tables = u64::from(geometry.groups()) * (2 + u64::from(geometry.itable_blocks()));
+        let journal = match self.sb.journal_inode() {
+            Some(nr) => self.inode(nr)?.get().size >> geometry.block_size.shift(),
+            None => 0,
+        };
+        Ok(Blocks::new(fixed + base + tables + journal))
+    }
+}

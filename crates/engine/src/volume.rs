@@ -1,0 +1,391 @@
+//! A volume: everything that is shared by the operations on it.
+//!
+//! [`Volume`] is a cheap handle (clone it, share it between threads); the state behind it holds the caches, the
+//! allocator, the groups and the journal. The last handle to go closes the volume; call [`Volume::close`] to learn
+//! whether that worked.
+//!
+//! While a volume is open for writing, its superblock on the device says that it was not cleanly unmounted; closing
+//! writes everything, flushes, and says it was. A volume that the superblock calls not clean, has errors, orphans or
+//! a journal to replay is refused for writing, by name.
+
+use crate::cache::block::{Block, BlockCache, Kind};
+use crate::cache::inode::{CachedInode, InodeCache};
+use crate::commit::Committer;
+use crate::error::{Error, Result};
+use crate::groups::{Groups, SUPERBLOCK_AT, Source};
+use crate::mmp::Guard;
+use crate::options::OpenOptions;
+use hectare_alloc::{Allocator, Layout};
+use hectare_device::Device;
+use hectare_ext4::dir::{Format as DirFormat, HashVersion, Signedness};
+use hectare_ext4::error::{Corrupt, Place, Unsupported};
+use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::geometry::Geometry;
+use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
+use hectare_ext4::superblock::{self, STATE_ERROR, STATE_VALID, SuperBlock};
+use hectare_ext4::time::Timestamp;
+use hectare_journal::{Credits, Handle, Journal};
+use hectare_units::{Blocks, Clusters, GroupNr, InodeNr, TxnId, usize_of};
+use parking_lot::{Mutex, MutexGuard};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Dirty metadata blocks at which an operation commits what has gathered.
+const DIRTY_BLOCKS_MAX: usize = 8192;
+
+/// What everything on a volume shares. Nothing of it can be reached from outside the crate.
+#[doc(hidden)]
+pub struct Shared {
+    pub(crate) device: Arc<dyn Device>,
+    /// As read when the volume was opened; geometry, seed and features that shape the layout are taken from here.
+    pub(crate) sb: Arc<SuperBlock>,
+    /// The superblock that is written: counts, state and times change.
+    pub(crate) live_sb: Mutex<SuperBlock>,
+    pub(crate) dir_format: DirFormat,
+    pub(crate) blocks: BlockCache,
+    pub(crate) inodes: InodeCache,
+    pub(crate) groups: Arc<Groups>,
+    pub(crate) allocator: Allocator<Source>,
+    pub(crate) free_inodes: AtomicU32,
+    pub(crate) options: OpenOptions,
+    pub(crate) read_only: bool,
+    pub(crate) kbytes_written: AtomicU64,
+    /// Serialises renames that move a directory, so that none can come to lie under itself.
+    pub(crate) rename_lock: Mutex<()>,
+    /// The state the superblock had when it was opened, restored on close.
+    state_before: u16,
+    mmp: Mutex<Option<Guard>>,
+    seed: AtomicU64,
+}
+
+/// An ext4 volume in use.
+#[derive(Clone)]
+pub struct Volume {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) journal: Journal<Committer>,
+    closed: Mutex<bool>,
+}
+
+impl std::ops::Deref for Volume {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.inner.shared
+    }
+}
+
+impl Volume {
+    /// Opens the volume on a device.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Unsupported`] name what keeps the volume from being read, or, unless opened
+    /// read-only, from being written; [`Error::ReadOnly`] if the device can't be written.
+    pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Self> {
+        let sb = read_superblock(&*device)?;
+        let read_only = options.read_only;
+        if !read_only {
+            if device.is_read_only() {
+                return Err(Error::ReadOnly);
+            }
+            check_writable(&sb)?;
+        }
+        let mmp = crate::mmp::enter(&device, &sb, read_only)?;
+        let volume = Self::assemble(device, sb, options, mmp)?;
+        if !read_only {
+            volume.write_superblock(volume.state_before & !STATE_VALID)?;
+            volume.device.flush()?;
+        }
+        Ok(volume)
+    }
+
+    fn assemble(
+        device: Arc<dyn Device>,
+        sb: SuperBlock,
+        options: OpenOptions,
+        mmp: Option<Guard>,
+    ) -> Result<Self> {
+        let sb = Arc::new(sb);
+        let geometry = sb.geometry();
+        let groups = Arc::new(Groups::new(Arc::clone(&device), Arc::clone(&sb)));
+        let layout = Layout::new(geometry.clusters_per_group, geometry.clusters_count())
+            .ok_or_else(|| Corrupt::new("the superblock", Place::Volume, "its groups are impossible"))?;
+        let allocator = Allocator::new(Source::new(Arc::clone(&groups)), layout);
+        allocator.set_root_reserve(Clusters::new(sb.reserved_blocks().get() >> geometry.cluster_ratio_shift));
+        let shared = Arc::new(Shared {
+            blocks: BlockCache::new(Arc::clone(&device), geometry.block_size, options.cache_bytes),
+            inodes: InodeCache::new(options.cache_inodes),
+            dir_format: dir_format(&sb)?,
+            live_sb: Mutex::new((*sb).clone()),
+            free_inodes: AtomicU32::new(sb.raw().s_free_inodes_count.get()),
+            read_only: options.read_only,
+            kbytes_written: AtomicU64::new(0),
+            rename_lock: Mutex::default(),
+            state_before: sb.state(),
+            mmp: Mutex::new(mmp),
+            seed: AtomicU64::new(options.seed.unwrap_or_else(arbitrary_seed)),
+            device,
+            groups,
+            allocator,
+            options,
+            sb,
+        });
+        let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
+        Ok(Self { inner: Arc::new(Inner { shared, journal, closed: Mutex::new(false) }) })
+    }
+
+    /// Writes everything, flushes, and marks the volume clean. Later operations fail; closing again does nothing.
+    ///
+    /// # Errors
+    /// The first write that failed; the volume then stays marked as not clean.
+    pub fn close(&self) -> Result<()> {
+        self.inner.close()
+    }
+
+    /// Writes everything changed so far and flushes the device.
+    ///
+    /// # Errors
+    /// The first write that failed.
+    pub fn sync(&self) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.inner.sync()
+    }
+
+    /// The superblock as it was when the volume was opened.
+    #[must_use]
+    pub fn superblock(&self) -> &SuperBlock {
+        &self.sb
+    }
+
+    /// The device under the volume.
+    #[must_use]
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// Opens a transaction. Nothing may be waited for while it is open.
+    pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
+        if self.read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.inner.journal.start(Credits::new(credits)).map_err(|aborted| Error::Aborted(aborted.to_string()))
+    }
+
+    /// To be called after an operation, with nothing locked: commits if much has gathered.
+    pub(crate) fn relieve(&self) -> Result<()> {
+        if self.blocks.dirty_blocks() >= DIRTY_BLOCKS_MAX {
+            self.inner.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Commits, so that what was freed becomes free; whether there was anything to gain.
+    pub(crate) fn reclaim(&self) -> Result<bool> {
+        if self.allocator.counts().pending.is_zero() {
+            return Ok(false);
+        }
+        self.inner.commit()?;
+        Ok(true)
+    }
+
+    /// The inode, read if it is not in memory.
+    pub(crate) fn inode(&self, nr: InodeNr) -> Result<Arc<CachedInode>> {
+        if let Some(inode) = self.inodes.find(nr) {
+            return Ok(inode);
+        }
+        let home = self.inode_home(nr)?;
+        let inode = Inode::parse(&home.0.bytes()[home.1.clone()], nr, &self.sb)?;
+        if inode.links == 0 && !(nr.get() < self.sb.first_inode().get() && inode.mode != 0) {
+            return Err(Error::NotFound);
+        }
+        Ok(self.inodes.insert_read(nr, inode, home))
+    }
+
+    /// The block of the inode table and the range in it where an inode lives.
+    pub(crate) fn inode_home(&self, nr: InodeNr) -> Result<(Arc<Block>, Range<usize>)> {
+        let (group, index) = self.groups.slot(nr)?;
+        let table = self.groups.desc(group)?.inode_table;
+        let geometry = self.geometry();
+        let per_block = geometry.inodes_per_block();
+        let block = table + Blocks::new(u64::from(index / per_block));
+        let at = usize_of(index % per_block * geometry.inode_size);
+        let loaded = if self.groups.slot_never_written(group, index)? {
+            self.blocks.load_zeros(block)
+        } else {
+            self.blocks.load(block, Kind::Plain, Place::Inode(nr))?
+        };
+        Ok((loaded, at..at + usize_of(geometry.inode_size)))
+    }
+
+    /// The moment changes are stamped with.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.options.fixed_time.unwrap_or_else(Timestamp::now)
+    }
+
+    /// A number no one should rely on: inode generations.
+    pub(crate) fn arbitrary(&self) -> u32 {
+        // splitmix64: any two steps apart are unrelated
+        let mut z = self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hectare_units::low32(z ^ (z >> 31))
+    }
+}
+
+impl Shared {
+    pub(crate) fn geometry(&self) -> &Geometry {
+        self.sb.geometry()
+    }
+
+    pub(crate) fn incompat(&self, feature: Incompat) -> bool {
+        self.sb.features().incompat.contains(feature)
+    }
+
+    /// Notes a feature that a first use brings with it.
+    pub(crate) fn bring_feature(&self, feature: RoCompat) {
+        let mut live = self.live_sb.lock();
+        if !live.features().ro_compat.contains(feature) {
+            live.add_ro_compat(feature);
+        }
+    }
+
+    /// Fills the counts of the superblock that is to be written.
+    pub(crate) fn refresh_superblock(&self) -> MutexGuard<'_, SuperBlock> {
+        let free = self.allocator.durable_free().get() << self.geometry().cluster_ratio_shift;
+        let mut live = self.live_sb.lock();
+        live.set_free(Blocks::new(free), self.free_inodes.load(Ordering::Relaxed));
+        live.set_write_time(self.options.fixed_time.unwrap_or_else(Timestamp::now));
+        live.add_kbytes_written(self.kbytes_written.swap(0, Ordering::Relaxed));
+        live
+    }
+
+    fn write_superblock(&self, state: u16) -> Result<()> {
+        let mut live = self.refresh_superblock();
+        live.set_state(state);
+        self.device.write_at(SUPERBLOCK_AT, &live.render(GroupNr::new(0)))?;
+        Ok(())
+    }
+
+    /// Adds to the bytes that the superblock counts as ever written.
+    pub(crate) fn count_written(&self, bytes: usize) {
+        self.kbytes_written.fetch_add(hectare_units::u64_of(bytes).div_ceil(1024), Ordering::Relaxed);
+    }
+
+    /// The error for a file whose form can be read but not yet written.
+    pub(crate) fn check_file_writable(&self, inode: &Inode, nr: InodeNr) -> Result<()> {
+        let refuse = |what: &str| {
+            Err(Error::Unsupported(format!("inode {nr} {what}: such files can be read, but not changed yet")))
+        };
+        let flags = inode.flags;
+        if flags.contains(InodeFlags::INLINE_DATA) {
+            return refuse("keeps its data in the inode (inline_data)");
+        }
+        if flags.contains(InodeFlags::VERITY) {
+            return refuse("is sealed by fs-verity");
+        }
+        if flags.contains(InodeFlags::ENCRYPT) {
+            return refuse("is encrypted");
+        }
+        let mapped = match inode.kind() {
+            Some(FileKind::File | FileKind::Directory) => true,
+            Some(FileKind::Symlink) => !inode.is_fast_symlink(),
+            _ => false,
+        };
+        if mapped && !flags.contains(InodeFlags::EXTENTS) {
+            return refuse("is mapped by indirect blocks (ext2, ext3)");
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn commit(&self) -> Result<()> {
+        self.journal.commit().map(drop).map_err(|error| Error::Aborted(error.to_string()))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.commit()?;
+        self.shared.device.flush()?;
+        Ok(())
+    }
+
+    fn close(&self) -> Result<()> {
+        let mut closed = self.closed.lock();
+        if std::mem::replace(&mut *closed, true) || self.shared.read_only {
+            return Ok(());
+        }
+        self.sync()?;
+        // What the last commit freed is free now.
+        self.shared.write_superblock(self.shared.state_before)?;
+        if let Some(mmp) = self.shared.mmp.lock().take() {
+            mmp.leave(&*self.shared.device)?;
+        }
+        self.shared.device.flush()?;
+        Ok(())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Errors can't be told here; whoever wants to hear of them calls `Volume::close`. The volume then stays
+        // marked as not clean on the device.
+        let _ = self.close();
+    }
+}
+
+fn read_superblock(device: &dyn Device) -> Result<SuperBlock> {
+    let need = SUPERBLOCK_AT + hectare_units::Bytes::of(superblock::SIZE);
+    if device.len() < need {
+        return Err(Corrupt::new(
+            "the volume",
+            Place::Volume,
+            format!("{} bytes are too few for a superblock", device.len()),
+        )
+        .into());
+    }
+    let mut bytes = [0; superblock::SIZE];
+    device.read_at(SUPERBLOCK_AT, &mut bytes)?;
+    Ok(SuperBlock::parse(&bytes, device.len())?)
+}
+
+/// Refuses, by name, to write to a volume whose state needs a recovery that is not there yet.
+fn check_writable(sb: &SuperBlock) -> Result<()> {
+    sb.features().check_write()?;
+    let refuse = |what: &str| Err(Unsupported(format!("{what}: run e2fsck -fy on it before writing")).into());
+    if sb.features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) || sb.last_orphan().is_some() {
+        return refuse("the volume has orphaned inodes to clean up");
+    }
+    if sb.state() & STATE_ERROR != 0 {
+        return refuse("the volume is marked as having errors");
+    }
+    // Without a journal, "not clean" means that an earlier writer was cut off. With a clean journal it says nothing:
+    // a mounted volume has it too, and its journal then needs recovery, which was refused above.
+    if sb.state() & STATE_VALID == 0 {
+        return refuse("the volume was not cleanly closed");
+    }
+    Ok(())
+}
+
+fn dir_format(sb: &SuperBlock) -> Result<DirFormat> {
+    let features = sb.features();
+    Ok(DirFormat {
+        block_size: sb.geometry().block_size,
+        filetype: features.incompat.contains(Incompat::FILETYPE),
+        checksums: features.metadata_csum(),
+        index: features.compat.contains(Compat::DIR_INDEX),
+        large_dir: features.incompat.contains(Incompat::LARGEDIR),
+        hash_version: HashVersion::from_code(sb.raw().s_def_hash_version)?,
+        hash_signedness: if sb.signed_hash() { Signedness::Signed } else { Signedness::Unsigned },
+        hash_seed: sb.hash_seed(),
+    })
+}
+
+fn arbitrary_seed() -> u64 {
+    let now = Timestamp::now();
+    now.seconds.cast_unsigned().wrapping_mul(1_000_000_007) ^ u64::from(now.nanoseconds)
+}

@@ -1,0 +1,292 @@
+//! Extended attributes of an inode in use.
+//!
+//! Attributes lie in the inode's slot, in one attribute block, or both. A change reads all of them, changes the list
+//! and lays it out anew. An attribute block may be shared by inodes with equal attributes; it is never changed while
+//! shared: the changing inode leaves it (one reference less) and gets a block of its own.
+
+use crate::cache::block::{Block, Kind};
+use crate::cache::inode::CachedInode;
+use crate::error::{Error, Result};
+use crate::map::MAP_CREDITS;
+use crate::volume::Volume;
+use hectare_ext4::acl::{self, Acl};
+use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
+use hectare_ext4::xattr::{self, Area, Attr, How, Index, Name, NameError, SetError, Value};
+use hectare_journal::Handle;
+use hectare_units::{BlockNr, InodeNr, index_of};
+use std::sync::Arc;
+
+/// The most bytes a value in an inode of its own may have, as the kernel limits it.
+const EA_INODE_MAX: u64 = 64 << 10;
+
+impl Volume {
+    fn xattr_kind(&self) -> Kind {
+        Kind::Xattr(self.sb.seed())
+    }
+
+    fn xattr_block(&self, nr: BlockNr) -> Result<Arc<Block>> {
+        self.blocks.load(nr, self.xattr_kind(), Place::Block(nr))
+    }
+
+    /// Every attribute of an inode, as stored.
+    pub(crate) fn attributes(&self, nr: InodeNr, inode: &Inode) -> Result<Vec<Attr>> {
+        let place = Place::Inode(nr);
+        let in_inode = Area::in_inode(inode.xattr_area(), place)?;
+        let block = inode.file_acl.map(|nr| self.xattr_block(nr)).transpose()?;
+        let bytes = block.as_ref().map(|block| block.bytes());
+        let in_block = match (&bytes, &block) {
+            (Some(bytes), Some(block)) => Some(Area::in_block(bytes, Place::Block(block.nr()))?),
+            _ => None,
+        };
+        Ok(xattr::collect(in_inode, in_block))
+    }
+
+    /// The part of an inline file that lies in its attribute.
+    pub(crate) fn inline_tail(&self, nr: InodeNr, inode: &Inode) -> Result<Option<Vec<u8>>> {
+        let attrs = self.attributes(nr, inode)?;
+        match xattr::find(&attrs, &Name::inline_data()).map(|attr| &attr.value) {
+            Some(Value::Inline(bytes)) => Ok(Some(bytes.clone())),
+            Some(Value::Inode { .. }) => {
+                Err(Corrupt::new("inline data", Place::Inode(nr), "it lies in another inode").into())
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// A value, wherever it lies.
+    fn value(&self, owner: InodeNr, attr: &Attr) -> Result<Vec<u8>> {
+        match &attr.value {
+            Value::Inline(bytes) => Ok(bytes.clone()),
+            Value::Inode { inode, size, .. } => {
+                let bad = |what| Corrupt::new("extended attribute", Place::Inode(owner), what);
+                let size = u64::from(*size);
+                let holder = self.inode(*inode)?;
+                let data = holder.get();
+                if !data.flags.contains(InodeFlags::EA_INODE) || data.size != size || size > EA_INODE_MAX {
+                    return Err(bad("the inode that should hold its value is of another size or kind").into());
+                }
+                drop(data);
+                let mut bytes = vec![0; index_of(size)];
+                self.read_locked(&holder, 0, &mut bytes)?;
+                Ok(bytes)
+            }
+        }
+    }
+
+    /// A value by its full name (`user.comment`).
+    pub(crate) fn get_attribute(&self, inode: &CachedInode, name: &[u8]) -> Result<Vec<u8>> {
+        let name = parse_name(name)?;
+        let _operation = inode.lock().read();
+        let attrs = self.attributes(inode.nr(), &inode.get())?;
+        let attr = xattr::find(&attrs, &name).ok_or(Error::NoAttribute)?;
+        let value = self.value(inode.nr(), attr)?;
+        Ok(acl::to_shown(&name, &value, Place::Inode(inode.nr()))?.into_owned())
+    }
+
+    /// The full names of an inode's attributes; inline data and names without a known prefix are left out.
+    pub(crate) fn list_attributes(&self, inode: &CachedInode) -> Result<Vec<Vec<u8>>> {
+        let _operation = inode.lock().read();
+        let attrs = self.attributes(inode.nr(), &inode.get())?;
+        let hidden = Name::inline_data();
+        Ok(attrs.iter().filter(|attr| attr.name != hidden).filter_map(|attr| attr.name.full()).collect())
+    }
+
+    /// Sets an attribute. An access ACL sets the mode's permissions as well.
+    pub(crate) fn set_attribute(
+        &self,
+        inode: &Arc<CachedInode>,
+        name: &[u8],
+        value: &[u8],
+        how: How,
+    ) -> Result<()> {
+        let name = parse_name(name)?;
+        check_settable(&name)?;
+        let stored = acl::to_stored(&name, value).map_err(|_| Error::Invalid("this is no valid POSIX ACL"))?;
+        self.retry(|| {
+            let _operation = inode.lock().write();
+            self.change_attributes(inode, |data, attrs| {
+                let Some(stored) = &stored else { return remove_if_there(attrs, &name) };
+                if name.index() == Index::ACL_ACCESS {
+                    let acl = Acl::from_xattr(value).ok().flatten();
+                    let acl = acl.ok_or(Error::Invalid("this is no valid POSIX ACL"))?;
+                    data.mode = acl.apply_to(data.mode);
+                    if acl.to_mode().is_some() {
+                        return remove_if_there(attrs, &name);
+                    }
+                }
+                if name.index() == Index::ACL_DEFAULT && data.kind() != Some(FileKind::Directory) {
+                    return Err(Error::Invalid("only directories have a default ACL"));
+                }
+                xattr::set(attrs, &name, stored, how).map_err(set_error)
+            })
+        })
+    }
+
+    /// Removes an attribute.
+    pub(crate) fn remove_attribute(&self, inode: &Arc<CachedInode>, name: &[u8]) -> Result<()> {
+        let name = parse_name(name)?;
+        check_settable(&name)?;
+        self.retry(|| {
+            let _operation = inode.lock().write();
+            self.change_attributes(inode, |_, attrs| xattr::remove(attrs, &name).map(drop).map_err(set_error))
+        })
+    }
+
+    fn change_attributes(
+        &self,
+        inode: &Arc<CachedInode>,
+        change: impl FnOnce(&mut Inode, &mut Vec<Attr>) -> Result<()>,
+    ) -> Result<()> {
+        self.check_changeable(inode)?;
+        let mut attrs = self.attributes(inode.nr(), &inode.get())?;
+        let mut changed = inode.get().clone();
+        change(&mut changed, &mut attrs)?;
+        let mut handle = self.start(MAP_CREDITS)?;
+        let now = self.now();
+        let mut data = inode.edit(&mut handle, &self.inodes);
+        self.store_attributes(&mut handle, inode.nr(), &mut data, &attrs)?;
+        data.mode = changed.mode;
+        data.ctime = now;
+        Ok(())
+    }
+
+    /// Lays out the attributes of an inode anew. Nothing is changed if they don't fit.
+    pub(crate) fn store_attributes(
+        &self,
+        handle: &mut Handle<'_>,
+        nr: InodeNr,
+        data: &mut Inode,
+        attrs: &[Attr],
+    ) -> Result<()> {
+        let had_values_elsewhere = |attr: &Attr| matches!(attr.value, Value::Inode { .. });
+        if self.attributes(nr, data)?.iter().any(had_values_elsewhere) {
+            return Err(Error::Unsupported(format!(
+                "inode {nr} has attribute values in inodes of their own (ea_inode): they can be read, but not changed yet"
+            )));
+        }
+        let size = self.geometry().block_size;
+        let placed = xattr::layout(attrs, data.xattr_area().len(), Some(size))
+            .map_err(|_| Error::AttributeTooLarge)?;
+        self.store_attribute_block(handle, nr, data, placed.block)?;
+        data.xattr_area_mut().copy_from_slice(&placed.inode_area);
+        Ok(())
+    }
+
+    fn store_attribute_block(
+        &self,
+        handle: &mut Handle<'_>,
+        nr: InodeNr,
+        data: &mut Inode,
+        content: Option<Vec<u8>>,
+    ) -> Result<()> {
+        let Some(content) = content else { return self.leave_attribute_block(handle, data) };
+        let kind = self.xattr_kind();
+        if let Some(old) = data.file_acl {
+            let block = self.xattr_block(old)?;
+            if xattr::refcount(&block.bytes()) == Some(1) {
+                self.blocks.edit(handle, &block, kind, |bytes| bytes.copy_from_slice(&content));
+                return Ok(());
+            }
+        }
+        let goal = self.geometry().first_block(self.groups.slot(nr)?.0);
+        let (new, sectors) = self.allocate_metadata(handle, goal)?;
+        self.leave_attribute_block(handle, data)?;
+        let block = self.blocks.fresh(new, kind);
+        self.blocks.edit(handle, &block, kind, |bytes| bytes.copy_from_slice(&content));
+        data.file_acl = Some(new);
+        data.sectors += sectors;
+        Ok(())
+    }
+
+    /// Lets go of an inode's attribute block: one reference less, or freed with the last.
+    pub(crate) fn leave_attribute_block(&self, handle: &mut Handle<'_>, data: &mut Inode) -> Result<()> {
+        let Some(nr) = data.file_acl.take() else { return Ok(()) };
+        let block = self.xattr_block(nr)?;
+        let count = xattr::refcount(&block.bytes()).unwrap_or(1);
+        let sectors = if count > 1 {
+            let edit = |bytes: &mut [u8]| xattr::set_refcount(bytes, count - 1);
+            self.blocks.edit(handle, &block, self.xattr_kind(), edit);
+            u64::from(self.geometry().cluster_blocks()) << (self.geometry().block_size.shift() - 9)
+        } else {
+            self.free_metadata(handle, nr)?
+        };
+        data.sectors = data.sectors.saturating_sub(sectors);
+        Ok(())
+    }
+
+    /// What a new inode takes from its directory's default ACL: the mode it gets, and its attributes.
+    pub(crate) fn inherited_acl(
+        &self,
+        parent: InodeNr,
+        parent_data: &Inode,
+        mode: u16,
+    ) -> Result<(u16, Vec<Attr>)> {
+        let attrs = self.attributes(parent, parent_data)?;
+        let Some(default) = attrs.iter().find(|attr| attr.name.index() == Index::ACL_DEFAULT) else {
+            return Ok((mode, Vec::new()));
+        };
+        let value = self.value(parent, default)?;
+        let acl = Acl::from_disk(&value)
+            .map_err(|e| Corrupt::new("access control list", Place::Inode(parent), e.to_string()))?;
+        let inherited = acl.inherit(mode);
+        let mut own = Vec::new();
+        if let Some(access) = inherited.access
+            && let Some(name) = Name::stored(Index::ACL_ACCESS, b"")
+        {
+            own.push(Attr::new(name, access.to_disk()));
+        }
+        if FileKind::of_mode(mode) == Some(FileKind::Directory) {
+            own.push(Attr::new(default.name.clone(), value));
+        }
+        Ok((inherited.mode, own))
+    }
+
+    /// What `chmod` makes of an access ACL.
+    pub(crate) fn chmod_acl(
+        &self,
+        handle: &mut Handle<'_>,
+        nr: InodeNr,
+        data: &mut Inode,
+        mode: u16,
+    ) -> Result<()> {
+        let mut attrs = self.attributes(nr, data)?;
+        let Some(attr) = attrs.iter_mut().find(|attr| attr.name.index() == Index::ACL_ACCESS) else {
+            return Ok(());
+        };
+        let bad = |e: acl::Invalid| Corrupt::new("access control list", Place::Inode(nr), e.to_string());
+        let mut acl = Acl::from_disk(&self.value(nr, attr)?).map_err(bad)?;
+        acl.chmod(mode);
+        attr.value = Value::Inline(acl.to_disk());
+        self.store_attributes(handle, nr, data, &attrs)
+    }
+}
+
+fn parse_name(name: &[u8]) -> Result<Name> {
+    Name::parse(name).map_err(|error| match error {
+        NameError::Prefix => {
+            Error::Unsupported("attribute names begin with user., trusted., security. or system.posix_acl_".into())
+        }
+        NameError::Length | NameError::Malformed => Error::Invalid("this is no attribute name"),
+    })
+}
+
+/// `system.` holds what belongs to the format; of it only ACLs are set from outside.
+fn check_settable(name: &Name) -> Result<()> {
+    match name.index() {
+        Index::USER | Index::TRUSTED | Index::SECURITY | Index::ACL_ACCESS | Index::ACL_DEFAULT => Ok(()),
+        _ => Err(Error::Unsupported("attributes of this kind can't be set from outside".into())),
+    }
+}
+
+fn remove_if_there(attrs: &mut Vec<Attr>, name: &Name) -> Result<()> {
+    attrs.retain(|attr| attr.name != *name);
+    Ok(())
+}
+
+fn set_error(error: SetError) -> Error {
+    match error {
+        SetError::Exists => Error::Exists,
+        SetError::Missing => Error::NoAttribute,
+    }
+}

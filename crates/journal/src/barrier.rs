@@ -1,0 +1,61 @@
+//! The barrier: a lock that any number of handles share and a commit takes alone.
+//!
+//! Handles come and go millions of times between two commits, from every thread; a single reader count would be
+//! the one cache line they all write. So the lock is cut into shards. A handle takes the one of its thread, a
+//! commit takes all of them, in order.
+//!
+//! Hazards: a thread must not take a second share (a commit that waits between the two would wait for the
+//! first and block the second). The locks are fair: once a commit waits, new handles queue behind it, so a
+//! stream of handles can't keep a commit out.
+
+use crate::sync::{AtomicUsize, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::cell::OnceCell;
+use std::thread::available_parallelism;
+
+/// More shards than this make a commit slower without making handles faster.
+const SHARDS_MAX: usize = 64;
+
+/// A shard on a cache line (pair) of its own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Shard(RwLock<()>);
+
+/// The sharded lock.
+pub(crate) struct Barrier {
+    shards: Box<[Shard]>,
+}
+
+/// A handle's share.
+pub(crate) type Shared<'a> = RwLockReadGuard<'a, ()>;
+
+/// The whole lock; nobody has a share.
+pub(crate) struct Exclusive<'a> {
+    _shards: Vec<RwLockWriteGuard<'a, ()>>,
+}
+
+/// A number of this thread, counted from 0 in the order in which threads first ask.
+fn thread_number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static NUMBER: OnceCell<usize> = const { OnceCell::new() };
+    }
+    NUMBER.with(|number| *number.get_or_init(|| NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+impl Barrier {
+    /// A barrier with a shard for each processor.
+    pub(crate) fn new() -> Self {
+        let shards = available_parallelism().map_or(1, usize::from).min(SHARDS_MAX);
+        Self { shards: std::iter::repeat_with(Shard::default).take(shards).collect() }
+    }
+
+    /// Waits until no commit is at its exclusive step, and keeps the next one from it.
+    pub(crate) fn share(&self) -> Shared<'_> {
+        self.shards[thread_number() % self.shards.len()].0.read()
+    }
+
+    /// Waits until all shares are returned, and keeps new ones out.
+    pub(crate) fn exclude(&self) -> Exclusive<'_> {
+        Exclusive { _shards: self.shards.iter().map(|shard| shard.0.write()).collect() }
+    }
+}

@@ -1,0 +1,98 @@
+//! Handles: the right to change metadata as part of the running transaction.
+
+use crate::barrier;
+use crate::rank::Ranked;
+use hectare_alloc::Transaction;
+use hectare_units::TxnId;
+
+/// How many metadata blocks an operation may dirty at most; what a log must have room for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Credits(u32);
+
+impl Credits {
+    /// No block at all.
+    pub const ZERO: Self = Self(0);
+
+    /// `n` blocks.
+    #[must_use]
+    pub const fn new(n: u32) -> Self {
+        Self(n)
+    }
+
+    /// The number of blocks.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// What two parts of an operation need together.
+    #[must_use]
+    pub const fn and(self, more: Self) -> Self {
+        Self(self.0.saturating_add(more.0))
+    }
+}
+
+/// An open handle. While one is open its transaction can't be frozen, so everything done under it is committed
+/// together or not at all.
+///
+/// [`stop`](Self::stop) closes it; so does dropping it, as `?` does on an error path. Both do the same: what was
+/// changed stays changed and will be committed. An operation that fails halfway and leaves metadata that must
+/// not be committed calls [`Journal::abort`](crate::Journal::abort).
+#[must_use = "a handle that is dropped at once covers nothing"]
+#[derive(Debug)]
+pub struct Handle<'a> {
+    // In this order: the share is returned before the rank is left.
+    _share: barrier::Shared<'a>,
+    _ranked: Ranked,
+    txn: TxnId,
+    credits: Credits,
+    dirtied: Credits,
+}
+
+impl<'a> Handle<'a> {
+    pub(crate) const fn new(
+        share: barrier::Shared<'a>,
+        ranked: Ranked,
+        txn: TxnId,
+        credits: Credits,
+    ) -> Self {
+        Self { _share: share, _ranked: ranked, txn, credits, dirtied: Credits::ZERO }
+    }
+
+    /// The transaction it belongs to. To wait for what was done under the handle, close it and call
+    /// [`commit_through`](crate::Journal::commit_through) with this.
+    #[must_use]
+    pub const fn txn(&self) -> TxnId {
+        self.txn
+    }
+
+    /// Counts one more block that this handle has dirtied; `what` names it should the credits be exceeded.
+    ///
+    /// # Panics
+    /// In debug builds, if more blocks are dirtied than the handle was started for.
+    #[track_caller]
+    pub fn dirtied(&mut self, what: &str) {
+        self.dirtied = self.dirtied.and(Credits::new(1));
+        debug_assert!(
+            self.dirtied <= self.credits,
+            "{what} is block {} that a handle with credits for {} dirties",
+            self.dirtied.get(),
+            self.credits.get(),
+        );
+    }
+
+    /// Blocks that may still be dirtied.
+    #[must_use]
+    pub const fn credits_left(&self) -> Credits {
+        Credits(self.credits.0.saturating_sub(self.dirtied.0))
+    }
+
+    /// Closes the handle.
+    pub fn stop(self) {}
+}
+
+impl Transaction for Handle<'_> {
+    fn id(&self) -> TxnId {
+        self.txn
+    }
+}

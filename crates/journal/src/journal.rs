@@ -1,0 +1,186 @@
+//! The journal: starts handles, and commits what they did.
+
+use crate::barrier::Barrier;
+use crate::handle::{Credits, Handle};
+use crate::rank::{self, LockRank};
+use crate::sync::{Arc, AtomicU32, Condvar, Mutex, OnceLock, Ordering};
+use crate::txn::{Commit, Running};
+use hectare_units::TxnId;
+use std::fmt;
+
+/// Nothing can be changed any more, because something failed earlier.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the journal is aborted: {reason}")]
+pub struct Aborted {
+    reason: Arc<str>,
+}
+
+impl Aborted {
+    /// What failed first.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+/// What committers share.
+struct State {
+    /// The running transaction; `None` while a commit is under way.
+    running: Option<Running>,
+    /// The last transaction known to be safe.
+    committed: TxnId,
+}
+
+/// Transactions over one volume; see the [crate's introduction](crate). All methods may be called by any number
+/// of threads at once.
+pub struct Journal<C> {
+    volume: C,
+    barrier: Barrier,
+    /// The id of the running transaction; changes only while the barrier is held exclusively.
+    running: AtomicU32,
+    state: Mutex<State>,
+    /// A commit has ended, well or not.
+    ended: Condvar,
+    aborted: OnceLock<Aborted>,
+}
+
+impl<C: Commit> Journal<C> {
+    /// A journal over `volume`, whose last transaction so far was `last`.
+    pub fn new(volume: C, last: TxnId) -> Self {
+        let first = last.next();
+        Self {
+            volume,
+            barrier: Barrier::new(),
+            running: AtomicU32::new(first.get()),
+            state: Mutex::new(State { running: Some(Running::new(first)), committed: last }),
+            ended: Condvar::new(),
+            aborted: OnceLock::new(),
+        }
+    }
+
+    /// The volume.
+    pub const fn volume(&self) -> &C {
+        &self.volume
+    }
+
+    /// Opens a handle for an operation that dirties no more blocks than `credits` says. Waits while a commit is
+    /// at its exclusive step.
+    ///
+    /// # Errors
+    /// [`Aborted`] after the first failure.
+    ///
+    /// # Panics
+    /// In debug builds, if this thread has an open handle or holds a lock that comes after one: either would
+    /// wait for a commit that waits for this thread.
+    #[track_caller]
+    pub fn start(&self, credits: Credits) -> Result<Handle<'_>, Aborted> {
+        let ranked = rank::enter(LockRank::Handle);
+        let share = self.barrier.share();
+        self.check()?;
+        // Read under the share: the next freeze, which the share holds up, is this transaction's.
+        let txn = self.running();
+        Ok(Handle::new(share, ranked, txn, credits))
+    }
+
+    /// The transaction that a handle started now would join.
+    #[must_use]
+    pub fn running(&self) -> TxnId {
+        TxnId::new(self.running.load(Ordering::Acquire))
+    }
+
+    /// The last transaction that is safe on disk.
+    #[must_use]
+    pub fn committed(&self) -> TxnId {
+        self.state.lock().committed
+    }
+
+    /// Whether everything may go on.
+    ///
+    /// # Errors
+    /// [`Aborted`] after the first failure.
+    pub fn check(&self) -> Result<(), Aborted> {
+        self.aborted.get().map_or(Ok(()), |aborted| Err(aborted.clone()))
+    }
+
+    /// Makes this the end of all transactions, for the given reason if it is the first one. What has not been
+    /// committed never will be. Returns what [`check`](Self::check) says from now on.
+    pub fn abort(&self, reason: impl fmt::Display) -> Aborted {
+        self.aborted.get_or_init(|| Aborted { reason: reason.to_string().into() }).clone()
+    }
+
+    /// Commits the running transaction and returns its id. Everything done under handles that were closed
+    /// before the call is safe afterwards.
+    ///
+    /// # Errors
+    /// [`Aborted`] if this or an earlier commit failed.
+    ///
+    /// # Panics
+    /// As [`commit_through`](Self::commit_through).
+    #[track_caller]
+    pub fn commit(&self) -> Result<TxnId, Aborted> {
+        let txn = self.running();
+        self.commit_through(txn)?;
+        Ok(txn)
+    }
+
+    /// Waits until `txn` and all before it are safe, committing what must be. Callers that wait for the same
+    /// transaction share one commit. A transaction that has not begun counts as the running one.
+    ///
+    /// # Errors
+    /// [`Aborted`] if this or an earlier commit failed; a transaction that was safe before stays so, and asking
+    /// for it is no error.
+    ///
+    /// # Panics
+    /// In debug builds, if this thread has an open handle or holds a lock that comes after one.
+    #[track_caller]
+    pub fn commit_through(&self, txn: TxnId) -> Result<(), Aborted> {
+        rank::check(LockRank::Handle);
+        let running = self.running();
+        let txn = if txn.is_after(running) { running } else { txn };
+        let mut state = self.state.lock();
+        while txn.is_after(state.committed) {
+            self.check()?;
+            match state.running.take() {
+                None => self.ended.wait(&mut state),
+                Some(running) => {
+                    drop(state);
+                    self.run(running)?;
+                    state = self.state.lock();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// One commit, by the thread that took the running transaction.
+    fn run(&self, running: Running) -> Result<(), Aborted> {
+        let _wakeup = Wakeup { journal: self, txn: running.id() };
+        let locked = running.lock(&self.barrier);
+        // Nothing may be written after an abort, not even what was dirtied before it.
+        self.check()?;
+        let (flushing, next) = locked.freeze(&self.volume, &self.running, |error| self.abort(error))?;
+        let committed = flushing.write(&self.volume).map_err(|error| self.abort(error))?;
+        let txn = committed.release(&self.volume);
+        let mut state = self.state.lock();
+        state.committed = txn;
+        state.running = Some(next);
+        Ok(())
+    }
+}
+
+/// Ends a commit for those who wait, however it ends. One that gives no running transaction back has failed; if
+/// it says nothing else it panicked, and must not leave the others waiting.
+struct Wakeup<'a, C: Commit> {
+    journal: &'a Journal<C>,
+    txn: TxnId,
+}
+
+impl<C: Commit> Drop for Wakeup<'_, C> {
+    fn drop(&mut self) {
+        let state = self.journal.state.lock();
+        if state.running.is_none() {
+            self.journal.abort(format_args!("the commit of transaction {} did not end", self.txn));
+        }
+        self.journal.ended.notify_all();
+    }
+}

@@ -1,0 +1,423 @@
+//! From options and a size to the shape of the volume.
+//!
+//! The numbers are found as mke2fs 1.47 finds them, so that the same options give the same volume: block size and
+//! inode ratio by usage, inodes rounded up to fill whole table blocks in multiples of 8, descriptor blocks
+//! reserved for growing 1024 times, a last group dropped where it could hold little more than its own metadata.
+//! Whatever was chosen in place of what was asked for is said in a [`Note`].
+//!
+//! Hazard: dropping the last group or shrinking the groups changes what was computed before, so the search starts
+//! over until nothing changes; every round makes the volume or its groups smaller, so it ends.
+
+use crate::error::{Error, Result};
+use crate::options::{FormatOptions, InodeCount, Usage};
+use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
+use hectare_ext4::geometry::Geometry;
+use hectare_units::{BlockSize, Blocks, Bytes, GroupNr, low32};
+use std::fmt;
+
+/// Something that was decided differently from what the options say, or is worth knowing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Note {
+    /// Block numbers beyond 32 bits leave no room for the resize inode.
+    NoResizeInode,
+    /// The descriptors would fill most of a group, so each meta group holds its own.
+    MetaGroups,
+    /// The end of the device is left unused: a last group of so many blocks would hold only metadata.
+    LastGroupDropped(Blocks),
+    /// The volume is too small for a journal.
+    NoJournal,
+    /// The groups have this many blocks instead of the most possible, for the number of inodes.
+    SmallerGroups(u32),
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoResizeInode => {
+                write!(f, "resize_inode is off: it can't be used with more than 2^32 - 1 blocks")
+            }
+            Self::MetaGroups => write!(f, "meta_bg is on: the group descriptors would fill most of a group"),
+            Self::LastGroupDropped(blocks) => {
+                write!(f, "the last {blocks} blocks are left unused: too few for a group")
+            }
+            Self::NoJournal => write!(f, "the volume is too small for a journal and has none"),
+            Self::SmallerGroups(blocks) => {
+                write!(f, "groups have {blocks} blocks to make room for the inodes")
+            }
+        }
+    }
+}
+
+/// The shape of a volume to be made.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Shape {
+    /// Where things lie.
+    pub geometry: Geometry,
+    /// Blocks only root may take.
+    pub reserved_blocks: Blocks,
+    /// What is worth saying.
+    pub notes: Vec<Note>,
+}
+
+/// The most groups: group numbers have 32 bits, and all ones is kept free.
+const GROUPS_MAX: u64 = 0xffff_fffe;
+/// Bits in a bitmap that may be used: counts of a 32-byte descriptor have 16 bits.
+const CLUSTERS_PER_GROUP_MAX: u32 = 65528;
+
+/// Finds the shape of a volume of `size` bytes.
+///
+/// # Errors
+/// If options are impossible, alone or together, or the size is too small.
+pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
+    check_plain(options)?;
+    let mut features = options.resolve_features()?;
+    let usage = options.usage.unwrap_or_else(|| Usage::of_size(size));
+    let block_size = options.block_size.unwrap_or_else(|| usage.block_size());
+    let cluster_shift = cluster_shift(options, &features, block_size)?;
+    let inode_size = inode_size(options, &features, block_size)?;
+    let blocks = usable_blocks(size, block_size);
+    let mut notes = Vec::new();
+    check_block_count(blocks, &mut features, &mut notes)?;
+    let geometry = Geometry {
+        block_size,
+        cluster_ratio_shift: cluster_shift,
+        first_data_block: u32::from(block_size == BlockSize::KIB1 && cluster_shift == 0),
+        blocks_count: Blocks::new(blocks),
+        clusters_per_group: clusters_per_group(options, &features, block_size, cluster_shift)?,
+        inodes_per_group: 0,
+        inode_size,
+        desc_size: if features.incompat.contains(Incompat::BIT64) { 64 } else { 32 },
+        reserved_gdt_blocks: 0,
+        first_meta_bg: 0,
+        flex_shift: flex_shift(options, &features)?,
+        backup_groups: [0, 0],
+        features,
+    };
+    let inodes = inodes_wanted(options, usage, &geometry)?;
+    let asked = geometry.clusters_per_group;
+    let mut geometry = settle(options, geometry, inodes, size, &mut notes)?;
+    if geometry.clusters_per_group != asked {
+        notes.push(Note::SmallerGroups(geometry.blocks_per_group()));
+    }
+    let left = blocks - geometry.blocks_count.get();
+    if left > 0 {
+        notes.push(Note::LastGroupDropped(Blocks::new(left)));
+    }
+    choose_journal(options, &mut geometry, &mut notes)?;
+    Ok(Shape { reserved_blocks: reserved(options, blocks), geometry, notes })
+}
+
+/// Checks what is wrong whatever the size.
+fn check_plain(options: &FormatOptions) -> Result<()> {
+    if !(0.0..=50.0).contains(&options.reserved_percent) {
+        return Err(Error::option(format!("-m {}", options.reserved_percent), "it must be 0 to 50 percent"));
+    }
+    if options.label.len() > 16 {
+        return Err(Error::option("-L", "a label has at most 16 bytes; shorten it"));
+    }
+    if options.last_mounted.len() > 63 {
+        return Err(Error::option("-M", "the folder has at most 63 bytes; shorten it"));
+    }
+    if options.backup_superblocks > 2 {
+        return Err(Error::option("-E num_backup_sb", "there can be 0, 1 or 2"));
+    }
+    if options.mmp_update_interval > 300 {
+        return Err(Error::option("-E mmp_update_interval", "it must be at most 300 seconds"));
+    }
+    if options.stride > 0 && options.stripe_width > 0 && options.stripe_width < options.stride.into() {
+        return Err(Error::option("-E stripe_width", "it must be a multiple of the stride"));
+    }
+    Ok(())
+}
+
+/// Blocks that fit; an even number of 4 KiB pages where blocks are smaller, as the kernel's page cache wants.
+fn usable_blocks(size: Bytes, block_size: BlockSize) -> u64 {
+    let page = BlockSize::KIB4.shift().max(block_size.shift());
+    (size.get() >> page) << (page - block_size.shift())
+}
+
+fn check_block_count(blocks: u64, features: &mut Features, notes: &mut Vec<Note>) -> Result<()> {
+    if blocks <= u64::from(u32::MAX) {
+        return Ok(());
+    }
+    if !features.incompat.contains(Incompat::BIT64) {
+        return Err(Error::option("-O ^64bit", format!(
+            "{blocks} blocks need 64-bit block numbers; add -O 64bit, choose larger blocks (-b) or a smaller size"
+        )));
+    }
+    if blocks >= 1 << 48 {
+        return Err(Error::option("the size", "ext4 numbers at most 2^48 - 1 blocks; choose larger blocks (-b)"));
+    }
+    if features.compat.contains(Compat::RESIZE_INODE) {
+        features.compat -= Compat::RESIZE_INODE;
+        notes.push(Note::NoResizeInode);
+    }
+    Ok(())
+}
+
+fn cluster_shift(options: &FormatOptions, features: &Features, block_size: BlockSize) -> Result<u32> {
+    if !features.ro_compat.contains(RoCompat::BIGALLOC) {
+        return match options.cluster_size {
+            None => Ok(0),
+            Some(size) => Err(Error::option(format!("-C {size}"), "it needs bigalloc; add -O bigalloc")),
+        };
+    }
+    let block = u64::from(block_size.get());
+    let size = options.cluster_size.unwrap_or(16 * block);
+    if !size.is_power_of_two() || size < block || size > 512 << 20 {
+        return Err(Error::option(
+            format!("-C {size}"),
+            format!("a cluster is a power of two from the block size ({block}) to 512 MiB"),
+        ));
+    }
+    Ok(size.trailing_zeros() - block_size.shift())
+}
+
+fn inode_size(options: &FormatOptions, features: &Features, block_size: BlockSize) -> Result<u32> {
+    let size = options.inode_size.unwrap_or(256);
+    if !size.is_power_of_two() || size < 128 || size > block_size.get() {
+        return Err(Error::option(
+            format!("-I {size}"),
+            format!("an inode size is a power of two from 128 to the block size ({block_size})"),
+        ));
+    }
+    if size == 128 && features.incompat.contains(Incompat::INLINE_DATA) {
+        return Err(Error::option("-O inline_data", "it needs inodes of 256 bytes or more; change -I"));
+    }
+    Ok(size)
+}
+
+fn clusters_per_group(
+    options: &FormatOptions,
+    features: &Features,
+    block_size: BlockSize,
+    cluster_shift: u32,
+) -> Result<u32> {
+    let most = CLUSTERS_PER_GROUP_MAX.min(8 * block_size.get());
+    let Some(blocks) = options.blocks_per_group else {
+        // Blocks of a group are counted in 32 bits; huge clusters leave fewer of them to a group.
+        return Ok(most.min((u32::MAX >> cluster_shift) & !7));
+    };
+    let bad = |reason: String| Err(Error::option(format!("-g {blocks}"), reason));
+    if !blocks.is_multiple_of(8) {
+        return bad("it must be a multiple of 8".into());
+    }
+    if blocks < 256 {
+        return bad("a group has at least 256 blocks".into());
+    }
+    let clusters = blocks >> cluster_shift;
+    let exact = clusters << cluster_shift == blocks && clusters.is_multiple_of(8) && clusters > 0;
+    if features.ro_compat.contains(RoCompat::BIGALLOC) && !exact {
+        return bad("with bigalloc it must be a multiple of 8 clusters".into());
+    }
+    if clusters > most {
+        return bad(format!("a group has at most {} blocks here", u64::from(most) << cluster_shift));
+    }
+    Ok(clusters)
+}
+
+fn flex_shift(options: &FormatOptions, features: &Features) -> Result<u32> {
+    if !features.incompat.contains(Incompat::FLEX_BG) {
+        return match options.flex_groups {
+            None => Ok(0),
+            Some(n) => Err(Error::option(format!("-G {n}"), "it needs flex_bg; add -O flex_bg")),
+        };
+    }
+    match options.flex_groups {
+        None => Ok(4),
+        Some(n) if n.is_power_of_two() => Ok(n.trailing_zeros()),
+        Some(n) => Err(Error::option(format!("-G {n}"), "it must be a power of two")),
+    }
+}
+
+/// The number of inodes before rounding.
+fn inodes_wanted(options: &FormatOptions, usage: Usage, geometry: &Geometry) -> Result<u64> {
+    let cluster = u64::from(geometry.block_size.get()) << geometry.cluster_ratio_shift;
+    let (option, wanted) = match options.inodes {
+        InodeCount::Exactly(n) if n > u64::from(u32::MAX) => {
+            return Err(Error::option(format!("-N {n}"), "ext4 numbers inodes with 32 bits"));
+        }
+        InodeCount::Exactly(n) => (format!("-N {n}"), n),
+        InodeCount::Ratio(n) if !(1024..=1 << 26).contains(&n) => {
+            return Err(Error::option(format!("-i {n}"), "it must be 1024 to 67108864 bytes"));
+        }
+        InodeCount::Ratio(n) => (format!("-i {n}"), by_ratio(geometry, n)?),
+        InodeCount::ByUsage => ("-i".into(), by_ratio(geometry, usage.inode_ratio().max(cluster))?),
+    };
+    let bytes = u128::from(geometry.bytes().get());
+    if bytes > 0 && u128::from(wanted) * u128::from(geometry.inode_size) >= bytes {
+        return Err(Error::option(
+            option,
+            format!("{wanted} inodes of {} bytes fill the whole volume; ask for fewer", geometry.inode_size),
+        ));
+    }
+    Ok(wanted)
+}
+
+fn by_ratio(geometry: &Geometry, ratio: u64) -> Result<u64> {
+    let wanted = geometry.bytes().get() / ratio;
+    if wanted <= u64::from(u32::MAX) {
+        return Ok(wanted);
+    }
+    if geometry.features.incompat.contains(Incompat::BIT64) {
+        return Ok(u32::MAX.into());
+    }
+    Err(Error::option(format!("-i {ratio}"), "it gives more than 2^32 inodes; raise it"))
+}
+
+/// Goes round until descriptors, inode tables and the last group fit each other.
+fn settle(
+    options: &FormatOptions,
+    mut geometry: Geometry,
+    inodes: u64,
+    size: Bytes,
+    notes: &mut Vec<Note>,
+) -> Result<Geometry> {
+    let small = |reason: &str| Error::TooSmall { bytes: size.get(), reason: reason.into() };
+    let shrinkable = geometry.cluster_ratio_shift == 0 && options.blocks_per_group.is_none();
+    loop {
+        let first = u64::from(geometry.first_data_block);
+        let blocks = geometry.blocks_count.get();
+        if blocks <= first {
+            return Err(small("not even its superblock fits"));
+        }
+        if (blocks - first).div_ceil(u64::from(geometry.blocks_per_group())) > GROUPS_MAX {
+            return Err(Error::option("the size", "it makes more than 2^32 groups; use larger clusters (-O bigalloc -C)"));
+        }
+        geometry.backup_groups = backup_groups(options, &geometry);
+        let Some(per_group) = inodes_per_group(&geometry, inodes) else {
+            if shrinkable && geometry.clusters_per_group > 256 {
+                geometry.clusters_per_group -= 8;
+                continue;
+            }
+            return Err(Error::option("-N", "a group can't hold so many inodes; ask for fewer"));
+        };
+        geometry.inodes_per_group = per_group;
+        reserve_descriptors(options, &mut geometry, notes)?;
+        let last = GroupNr::new(geometry.groups() - 1);
+        let overhead = u64::from(geometry.base_meta_blocks(last)) + 2 + u64::from(geometry.itable_blocks());
+        let first_overhead =
+            u64::from(geometry.base_meta_blocks(GroupNr::new(0))) + 2 + u64::from(geometry.itable_blocks());
+        if overhead.max(first_overhead) > u64::from(geometry.blocks_per_group()) {
+            return Err(Error::option("-N", "a group's metadata does not fit the group; ask for fewer inodes"));
+        }
+        let rest = (blocks - first) % u64::from(geometry.blocks_per_group());
+        if last.get() == 0 && rest > 0 && rest < overhead {
+            return Err(small("its metadata does not fit"));
+        }
+        // A group is worth having if it holds 50 blocks beside its own metadata.
+        if last.get() > 0 && rest > 0 && rest < overhead + 50 {
+            geometry.blocks_count = Blocks::new(blocks - rest);
+            continue;
+        }
+        return Ok(geometry);
+    }
+}
+
+/// The groups of the backups under `sparse_super2`: the second and the last.
+fn backup_groups(options: &FormatOptions, geometry: &Geometry) -> [u32; 2] {
+    if !geometry.features.compat.contains(Compat::SPARSE_SUPER2) {
+        return [0, 0];
+    }
+    let groups = geometry.groups();
+    let first = if options.backup_superblocks > 0 && groups > 1 { 1 } else { 0 };
+    let last = if options.backup_superblocks > 1 && groups > 2 { groups - 1 } else { 0 };
+    [first, last]
+}
+
+/// Inodes of a group: the wanted number spread over the groups, filling whole table blocks, in multiples of 8;
+/// `None` if a bitmap can't count so many.
+fn inodes_per_group(geometry: &Geometry, wanted: u64) -> Option<u32> {
+    const FIRST: u64 = 11;
+    let groups = u64::from(geometry.groups());
+    let bits = u64::from(8 * geometry.block_size.get());
+    let mut each = wanted.max(FIRST + 1).div_ceil(groups);
+    if each > bits {
+        return None;
+    }
+    let per_block = u64::from(geometry.inodes_per_block());
+    each = each.min((1 << 16) - per_block);
+    loop {
+        let filled = ((each.div_ceil(per_block) * per_block).max(8)) & !7;
+        if filled * groups <= u64::from(u32::MAX) {
+            return Some(low32(filled));
+        }
+        each = each.checked_sub(1)?;
+    }
+}
+
+/// Sets the descriptor blocks reserved for growing, and goes over to meta groups where the descriptors would take
+/// more than three quarters of a group.
+fn reserve_descriptors(options: &FormatOptions, geometry: &mut Geometry, notes: &mut Vec<Note>) -> Result<()> {
+    let (asked, forced) = (options.resize, options.resize.is_some());
+    if geometry.features.compat.contains(Compat::RESIZE_INODE) || forced {
+        geometry.reserved_gdt_blocks = match asked {
+            Some(blocks) => reserved_for(options, geometry, blocks)?,
+            None => reserved_by_default(geometry),
+        };
+        if forced && geometry.reserved_gdt_blocks > 0 {
+            geometry.features.compat |= Compat::RESIZE_INODE;
+        }
+    }
+    let most = u64::from(geometry.blocks_per_group()) * 3 / 4;
+    let taken = u64::from(geometry.reserved_gdt_blocks) + u64::from(geometry.desc_blocks());
+    if taken > most && !geometry.features.incompat.contains(Incompat::META_BG) {
+        geometry.features.incompat |= Incompat::META_BG;
+        notes.push(Note::MetaGroups);
+    }
+    if geometry.features.incompat.contains(Incompat::META_BG) {
+        geometry.features.compat -= Compat::RESIZE_INODE;
+        geometry.reserved_gdt_blocks = 0;
+    }
+    Ok(())
+}
+
+/// Descriptor blocks for growing to 1024 times the size, but not beyond 2^32 - 1 blocks.
+fn reserved_by_default(geometry: &Geometry) -> u32 {
+    let limit = u64::from(u32::MAX);
+    let blocks = geometry.blocks_count.get();
+    let grown = if blocks < limit / 1024 { blocks * 1024 } else { limit };
+    descriptors_beyond(geometry, grown)
+}
+
+fn descriptors_beyond(geometry: &Geometry, blocks: u64) -> u32 {
+    let groups = (blocks - u64::from(geometry.first_data_block)).div_ceil(geometry.blocks_per_group().into());
+    let descriptors = groups.div_ceil(geometry.descs_per_block().into());
+    let more = descriptors.saturating_sub(geometry.desc_blocks().into());
+    low32(more.min(u64::from(geometry.block_size.get() / 4)))
+}
+
+fn reserved_for(options: &FormatOptions, geometry: &Geometry, blocks: Blocks) -> Result<u32> {
+    let refuse = |reason: &str| Err(Error::option(format!("-E resize={blocks}"), reason));
+    if blocks <= geometry.blocks_count {
+        return refuse("it must be greater than the volume's size in blocks");
+    }
+    if blocks.get() > u64::from(u32::MAX) {
+        return refuse("the resize inode reaches at most 2^32 - 1 blocks");
+    }
+    if geometry.features.incompat.contains(Incompat::META_BG) {
+        return refuse("meta_bg excludes the resize inode; leave one of them out");
+    }
+    debug_assert!(options.resize.is_some());
+    Ok(descriptors_beyond(geometry, blocks.get()))
+}
+
+/// Drops the journal from a volume too small for one, unless its size was asked for.
+fn choose_journal(options: &FormatOptions, geometry: &mut Geometry, notes: &mut Vec<Note>) -> Result<()> {
+    if !geometry.features.compat.contains(Compat::HAS_JOURNAL) {
+        return Ok(());
+    }
+    if options.journal_mib.is_none() && crate::journal::default_blocks(geometry.blocks_count).is_none() {
+        geometry.features.compat -= Compat::HAS_JOURNAL | Compat::FAST_COMMIT | Compat::ORPHAN_FILE;
+        notes.push(Note::NoJournal);
+    }
+    Ok(())
+}
+
+/// The share only root may take, rounded down.
+fn reserved(options: &FormatOptions, blocks: u64) -> Blocks {
+    // 50 percent at most of less than 2^48 blocks: exact in a double, and never negative.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    let share = (options.reserved_percent * blocks as f64 / 100.0) as u64;
+    Blocks::new(share)
+}

@@ -1,0 +1,91 @@
+//! The journal of a fresh volume: how large it is, and its first block.
+//!
+//! A journal that was never used is a jbd2 superblock (version 2, all fields big-endian) and zeros. Its features
+//! are left off: the kernel turns on what it uses at the first mount.
+
+use crate::error::{Error, Result};
+use crate::options::FormatOptions;
+use hectare_ext4::feature::Compat;
+use hectare_ext4::geometry::Geometry;
+use hectare_units::{Blocks, low32, u64_of};
+
+/// Blocks of a journal and, at its end, of the fast-commit area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct JournalSize {
+    pub(crate) blocks: u32,
+    pub(crate) fast_commit: u32,
+}
+
+impl JournalSize {
+    pub(crate) fn total(self) -> u64 {
+        u64::from(self.blocks) + u64::from(self.fast_commit)
+    }
+}
+
+/// The fewest and most blocks of a journal.
+const BLOCKS: std::ops::RangeInclusive<u64> = 1024..=10_240_000;
+
+/// The journal mke2fs gives a volume of so many blocks; `None` if that is too small for one.
+pub(crate) fn default_blocks(volume: Blocks) -> Option<u32> {
+    const KI: u64 = 1024;
+    Some(match volume.get() {
+        n if n < 2 * KI => return None,
+        n if n < 32 * KI => 1024,
+        n if n < 256 * KI => 4096,
+        n if n < 512 * KI => 8192,
+        n if n < 4096 * KI => 16384,
+        n if n < 8192 * KI => 32768,
+        n if n < 16384 * KI => 65536,
+        n if n < 32768 * KI => 131_072,
+        _ => 262_144,
+    })
+}
+
+/// The size of the journal, `None` without one.
+pub(crate) fn size(options: &FormatOptions, geometry: &Geometry, free: u64) -> Result<Option<JournalSize>> {
+    if !geometry.features.compat.contains(Compat::HAS_JOURNAL) {
+        return Ok(None);
+    }
+    let blocks = match options.journal_mib {
+        None => default_blocks(geometry.blocks_count).map_or(0, u64::from),
+        Some(mib) => mib.saturating_mul(1 << 20) >> geometry.block_size.shift(),
+    };
+    let option = format!("-J size={}", options.journal_mib.unwrap_or(0));
+    if !BLOCKS.contains(&blocks) {
+        return Err(Error::option(
+            option,
+            format!("that is {blocks} blocks; a journal has 1024 to 10240000, change its size or -b"),
+        ));
+    }
+    let fast_commit = if geometry.features.compat.contains(Compat::FAST_COMMIT) { blocks / 64 } else { 0 };
+    if options.journal_mib.is_some() && blocks + fast_commit > free / 2 {
+        return Err(Error::option(option, "it takes more than half of the free space; make it smaller"));
+    }
+    Ok(Some(JournalSize { blocks: low32(blocks), fast_commit: low32(fast_commit) }))
+}
+
+/// The first block of a fresh journal. Offsets as in the kernel's jbd2 format documentation.
+pub(crate) fn superblock(size: JournalSize, block_size: u32, uuid: &[u8; 16]) -> Vec<u8> {
+    let mut block = vec![0; hectare_units::usize_of(block_size)];
+    let mut put = |at: usize, value: u32| block[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    put(0x00, 0xc03b_3998); // magic
+    put(0x04, 4); // superblock, version 2
+    put(0x0c, block_size);
+    put(0x10, low32(size.total()));
+    put(0x14, 1); // the first block of the log
+    put(0x18, 1); // the first sequence expected
+    put(0x40, 1); // users
+    put(0x54, size.fast_commit);
+    block[0x30..0x40].copy_from_slice(uuid);
+    block
+}
+
+/// Blocks of the orphan file: by the size of the volume, 32 to 512.
+pub(crate) fn orphan_blocks(volume: Blocks) -> u32 {
+    low32((volume.get() / 4096).clamp(32, 512))
+}
+
+/// Blocks of lost+found: 16 KiB, but 2 to 12 blocks (those an inode maps directly).
+pub(crate) fn lost_and_found_blocks(block_size: usize) -> u32 {
+    low32((u64_of(16384 / block_size)).clamp(2, 12))
+}

@@ -1,0 +1,398 @@
+//! What the user asks for: the options of `mke2fs`, typed.
+//!
+//! [`FormatOptions`] holds only what was said; what was left out is `None` and gets its default from the size of
+//! the volume in [`crate::geometry`]. The defaults are those of mke2fs 1.47 with the configuration that Debian
+//! ships. Parsing of the `-O` and `-E` words is in [`crate::words`].
+
+use crate::error::{Error, Result};
+use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
+use hectare_ext4::time::Timestamp;
+use hectare_units::{BlockSize, Blocks, Bytes};
+
+/// The family of features to start from (`-t`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FsType {
+    /// No journal, block maps.
+    Ext2,
+    /// A journal, block maps.
+    Ext3,
+    /// Journal, extents, flexible groups, checksums.
+    #[default]
+    Ext4,
+}
+
+/// How the volume will be used (`-T`); chooses block size and inode ratio.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Usage {
+    /// Below 3 MiB.
+    Floppy,
+    /// Below 512 MiB.
+    Small,
+    /// Everything between.
+    Default,
+    /// From 4 TiB on.
+    Big,
+    /// From 16 TiB on.
+    Huge,
+    /// Many small files.
+    News,
+    /// Files of about a MiB.
+    LargeFile,
+    /// Files of about 4 MiB.
+    LargeFile4,
+}
+
+impl Usage {
+    /// The usage that a size suggests.
+    #[must_use]
+    pub fn of_size(size: Bytes) -> Self {
+        const TIB: u64 = 1 << 40;
+        match size.get() {
+            n if n < 3 << 20 => Self::Floppy,
+            n if n < 512 << 20 => Self::Small,
+            n if n < 4 * TIB => Self::Default,
+            n if n < 16 * TIB => Self::Big,
+            _ => Self::Huge,
+        }
+    }
+
+    /// Its block size.
+    #[must_use]
+    pub fn block_size(self) -> BlockSize {
+        match self {
+            Self::Floppy | Self::Small => BlockSize::KIB1,
+            _ => BlockSize::KIB4,
+        }
+    }
+
+    /// Bytes of volume for each inode.
+    #[must_use]
+    pub fn inode_ratio(self) -> u64 {
+        match self {
+            Self::Floppy => 8192,
+            Self::Small | Self::News => 4096,
+            Self::Default => 16384,
+            Self::Big => 32768,
+            Self::Huge => 65536,
+            Self::LargeFile => 1 << 20,
+            Self::LargeFile4 => 4 << 20,
+        }
+    }
+
+    /// Looks up a name of `-T`.
+    ///
+    /// # Errors
+    /// If there is no such usage.
+    pub fn by_name(name: &str) -> Result<Self> {
+        Ok(match name {
+            "floppy" => Self::Floppy,
+            "small" => Self::Small,
+            "default" => Self::Default,
+            "big" => Self::Big,
+            "huge" => Self::Huge,
+            "news" => Self::News,
+            "largefile" => Self::LargeFile,
+            "largefile4" => Self::LargeFile4,
+            _ => {
+                return Err(Error::option(
+                    format!("-T {name}"),
+                    "no such usage; there are floppy, small, default, big, huge, news, largefile and largefile4",
+                ));
+            }
+        })
+    }
+}
+
+/// What the kernel does on finding an error (`-e`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnError {
+    /// Carries on.
+    #[default]
+    Continue,
+    /// Mounts read-only.
+    RemountReadOnly,
+    /// Panics.
+    Panic,
+}
+
+impl OnError {
+    /// `s_errors`.
+    #[must_use]
+    pub fn code(self) -> u16 {
+        match self {
+            Self::Continue => 1,
+            Self::RemountReadOnly => 2,
+            Self::Panic => 3,
+        }
+    }
+}
+
+/// How many inodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum InodeCount {
+    /// By the ratio of the usage.
+    #[default]
+    ByUsage,
+    /// One for so many bytes of volume (`-i`).
+    Ratio(u64),
+    /// So many, rounded up to fill the inode tables (`-N`).
+    Exactly(u64),
+}
+
+/// One change to the features (`-O`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FeatureEdit {
+    /// `none`: start from nothing.
+    None,
+    /// `name`.
+    On(Feature),
+    /// `^name`.
+    Off(Feature),
+}
+
+/// Everything `mke2fs` can be told about a volume.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FormatOptions {
+    /// `-t`.
+    pub fs_type: FsType,
+    /// `-T`; by size if not given.
+    pub usage: Option<Usage>,
+    /// `-b`.
+    pub block_size: Option<BlockSize>,
+    /// `-C`, in bytes; needs `bigalloc`.
+    pub cluster_size: Option<u64>,
+    /// `-I`, in bytes.
+    pub inode_size: Option<u32>,
+    /// `-i` or `-N`.
+    pub inodes: InodeCount,
+    /// `-m`, percent of the blocks only root may take; 0 to 50.
+    pub reserved_percent: f64,
+    /// `-L`, up to 16 bytes.
+    pub label: Vec<u8>,
+    /// `-M`: the folder of the last mount, up to 63 bytes.
+    pub last_mounted: Vec<u8>,
+    /// `-U`; random if not given.
+    pub uuid: Option<[u8; 16]>,
+    /// `-E hash_seed`; random if not given.
+    pub hash_seed: Option<[u8; 16]>,
+    /// `-O`, in the order given.
+    pub features: Vec<FeatureEdit>,
+    /// `-J size`, in MiB.
+    pub journal_mib: Option<u64>,
+    /// `-E stride`, in blocks.
+    pub stride: u16,
+    /// `-E stripe_width`, in blocks.
+    pub stripe_width: u32,
+    /// `-E packed_meta_blocks`: all bitmaps, inode tables and the journal at the start of the volume.
+    pub packed_meta_blocks: bool,
+    /// `-E lazy_itable_init`: leave zeroing of inode tables to the kernel. On if not given.
+    pub lazy_itable_init: Option<bool>,
+    /// `-E lazy_journal_init`: do not zero the journal.
+    pub lazy_journal_init: bool,
+    /// `-E root_owner`: user and group of the root directory.
+    pub root_owner: (u32, u32),
+    /// `-E root_perms`: permissions of the root directory.
+    pub root_permissions: u16,
+    /// `-E num_backup_sb`: superblock copies under `sparse_super2`, 0 to 2.
+    pub backup_superblocks: u8,
+    /// `-G`: groups whose metadata lies together; a power of two.
+    pub flex_groups: Option<u32>,
+    /// `-g`: blocks in a group.
+    pub blocks_per_group: Option<u32>,
+    /// `-E resize`: the size, in blocks, up to which online growing is prepared.
+    pub resize: Option<Blocks>,
+    /// `-E mmp_update_interval`, in seconds; 0 for the default of 5.
+    pub mmp_update_interval: u16,
+    /// `-e`.
+    pub on_error: OnError,
+    /// The time of everything that has a time.
+    pub now: Timestamp,
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        Self {
+            fs_type: FsType::Ext4,
+            usage: None,
+            block_size: None,
+            cluster_size: None,
+            inode_size: None,
+            inodes: InodeCount::ByUsage,
+            reserved_percent: 5.0,
+            label: Vec::new(),
+            last_mounted: Vec::new(),
+            uuid: None,
+            hash_seed: None,
+            features: Vec::new(),
+            journal_mib: None,
+            stride: 0,
+            stripe_width: 0,
+            packed_meta_blocks: false,
+            lazy_itable_init: None,
+            lazy_journal_init: false,
+            root_owner: (0, 0),
+            root_permissions: 0o755,
+            backup_superblocks: 2,
+            flex_groups: None,
+            blocks_per_group: None,
+            resize: None,
+            mmp_update_interval: 0,
+            on_error: OnError::Continue,
+            now: Timestamp::from_seconds(Timestamp::now().seconds),
+        }
+    }
+}
+
+impl FormatOptions {
+    /// The defaults, with `SOURCE_DATE_EPOCH` as the time where the environment has it.
+    ///
+    /// # Errors
+    /// If the variable is set to something that is no number of seconds.
+    pub fn from_environment() -> Result<Self> {
+        let mut options = Self::default();
+        if let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") {
+            let seconds = text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
+                Error::option("SOURCE_DATE_EPOCH", "it is not a number of seconds since 1970")
+            })?;
+            options.now = Timestamp::from_seconds(seconds);
+        }
+        Ok(options)
+    }
+
+    /// The features asked for, before those that the size forces.
+    ///
+    /// # Errors
+    /// For a feature that can't be made, or that lacks another one it needs.
+    pub fn resolve_features(&self) -> Result<Features> {
+        let mut features = self.fs_type.features();
+        for edit in &self.features {
+            match *edit {
+                FeatureEdit::None => features = Features::default(),
+                FeatureEdit::On(feature) => features.set(feature, true),
+                FeatureEdit::Off(feature) => features.set(feature, false),
+            }
+        }
+        if self.journal_mib.is_some() {
+            features.compat |= Compat::HAS_JOURNAL;
+        }
+        if features.metadata_csum() {
+            features.ro_compat -= RoCompat::GDT_CSUM; // the newer checksum replaces the older
+        }
+        check_supported(&features)?;
+        check_needs(&features)?;
+        Ok(features)
+    }
+}
+
+impl FsType {
+    /// The features the type starts from.
+    #[must_use]
+    pub fn features(self) -> Features {
+        let mut features = Features {
+            compat: Compat::RESIZE_INODE | Compat::DIR_INDEX | Compat::EXT_ATTR,
+            incompat: Incompat::FILETYPE,
+            ro_compat: RoCompat::SPARSE_SUPER | RoCompat::LARGE_FILE,
+        };
+        if self != Self::Ext2 {
+            features.compat |= Compat::HAS_JOURNAL;
+        }
+        if self == Self::Ext4 {
+            features.incompat |= Incompat::EXTENTS | Incompat::FLEX_BG | Incompat::BIT64;
+            features.ro_compat |= RoCompat::HUGE_FILE
+                | RoCompat::METADATA_CSUM
+                | RoCompat::DIR_NLINK
+                | RoCompat::EXTRA_ISIZE;
+        }
+        features
+    }
+
+    /// Looks up a name of `-t`.
+    ///
+    /// # Errors
+    /// If there is no such type.
+    pub fn by_name(name: &str) -> Result<Self> {
+        match name {
+            "ext2" => Ok(Self::Ext2),
+            "ext3" => Ok(Self::Ext3),
+            "ext4" => Ok(Self::Ext4),
+            _ => Err(Error::option(format!("-t {name}"), "no such type; there are ext2, ext3 and ext4")),
+        }
+    }
+}
+
+/// What a fresh volume can have.
+const CAN_MAKE: Features = Features {
+    compat: Compat::HAS_JOURNAL
+        .union(Compat::EXT_ATTR)
+        .union(Compat::RESIZE_INODE)
+        .union(Compat::DIR_INDEX)
+        .union(Compat::SPARSE_SUPER2)
+        .union(Compat::FAST_COMMIT)
+        .union(Compat::STABLE_INODES)
+        .union(Compat::ORPHAN_FILE),
+    incompat: Incompat::FILETYPE
+        .union(Incompat::META_BG)
+        .union(Incompat::EXTENTS)
+        .union(Incompat::BIT64)
+        .union(Incompat::MMP)
+        .union(Incompat::FLEX_BG)
+        .union(Incompat::EA_INODE)
+        .union(Incompat::CSUM_SEED)
+        .union(Incompat::LARGEDIR)
+        .union(Incompat::INLINE_DATA)
+        .union(Incompat::ENCRYPT),
+    ro_compat: RoCompat::SPARSE_SUPER
+        .union(RoCompat::LARGE_FILE)
+        .union(RoCompat::HUGE_FILE)
+        .union(RoCompat::GDT_CSUM)
+        .union(RoCompat::DIR_NLINK)
+        .union(RoCompat::EXTRA_ISIZE)
+        .union(RoCompat::BIGALLOC)
+        .union(RoCompat::METADATA_CSUM)
+        .union(RoCompat::VERITY),
+};
+
+fn check_supported(features: &Features) -> Result<()> {
+    let bad = Features {
+        compat: features.compat - CAN_MAKE.compat,
+        incompat: features.incompat - CAN_MAKE.incompat,
+        ro_compat: features.ro_compat - CAN_MAKE.ro_compat,
+    };
+    match bad.names().first() {
+        None => Ok(()),
+        Some(name) => {
+            Err(Error::option(format!("-O {name}"), "a volume with this feature can't be made; leave it out"))
+        }
+    }
+}
+
+fn check_needs(features: &Features) -> Result<()> {
+    let refuse = |option: &str, reason: &str| Err(Error::option(format!("-O {option}"), reason));
+    let (compat, incompat, ro_compat) = (features.compat, features.incompat, features.ro_compat);
+    let extents = incompat.contains(Incompat::EXTENTS);
+    if incompat.contains(Incompat::BIT64) && !extents {
+        return refuse("64bit", "it needs extents; add -O extent or -O ^64bit");
+    }
+    if ro_compat.contains(RoCompat::BIGALLOC) && !extents {
+        return refuse("bigalloc", "it needs extents; add -O extent");
+    }
+    if incompat.contains(Incompat::META_BG) && compat.contains(Compat::RESIZE_INODE) {
+        return refuse("meta_bg", "it excludes resize_inode; add -O ^resize_inode");
+    }
+    if incompat.contains(Incompat::CSUM_SEED) && !features.metadata_csum() {
+        return refuse("metadata_csum_seed", "it needs metadata_csum; add -O metadata_csum");
+    }
+    let journal = compat.contains(Compat::HAS_JOURNAL);
+    if compat.contains(Compat::ORPHAN_FILE) && !journal {
+        return refuse("orphan_file", "it needs a journal; add -O has_journal");
+    }
+    if compat.contains(Compat::FAST_COMMIT) && !journal {
+        return refuse("fast_commit", "it needs a journal; add -O has_journal");
+    }
+    let sparse =
+        ro_compat.contains(RoCompat::SPARSE_SUPER) || compat.contains(Compat::SPARSE_SUPER2);
+    if compat.contains(Compat::RESIZE_INODE) && !sparse {
+        return refuse("^sparse_super", "resize_inode needs sparse_super; add -O ^resize_inode");
+    }
+    Ok(())
+}

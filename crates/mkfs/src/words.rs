@@ -1,0 +1,146 @@
+//! The words after `-O` and `-E`, as `mke2fs` takes them.
+//!
+//! Both are lists separated by commas. Every error names the word it is about.
+
+use crate::error::{Error, Result};
+use crate::options::{FeatureEdit, FormatOptions};
+use hectare_ext4::feature::Features;
+use hectare_units::Blocks;
+use std::str::FromStr;
+
+/// Reads a list of features: `name`, `^name` (or `-name`) and `none`.
+///
+/// # Errors
+/// If a feature is not known.
+pub fn parse_features(list: &str) -> Result<Vec<FeatureEdit>> {
+    let words = list.split([',', ' ']).filter(|word| !word.is_empty());
+    words
+        .map(|word| {
+            if word == "none" {
+                return Ok(FeatureEdit::None);
+            }
+            let (name, off) = match word.strip_prefix(['^', '-']) {
+                Some(name) => (name, true),
+                None => (word.strip_prefix('+').unwrap_or(word), false),
+            };
+            let feature = Features::by_name(name)
+                .ok_or_else(|| Error::option(format!("-O {word}"), "no such feature"))?;
+            Ok(if off { FeatureEdit::Off(feature) } else { FeatureEdit::On(feature) })
+        })
+        .collect()
+}
+
+/// Reads a UUID: 32 hexadecimal digits, dashes anywhere.
+///
+/// # Errors
+/// If it is anything else; `option` says where it was given.
+pub fn parse_uuid(option: &str, text: &str) -> Result<[u8; 16]> {
+    uuid::Uuid::parse_str(text)
+        .map(uuid::Uuid::into_bytes)
+        .map_err(|_| Error::option(format!("{option} {text}"), "it is not a UUID (32 hexadecimal digits)"))
+}
+
+/// Applies a list of extended options.
+///
+/// # Errors
+/// If a word is not known, or its value is wrong.
+pub fn apply_extended(options: &mut FormatOptions, list: &str) -> Result<()> {
+    list.split(',').filter(|word| !word.is_empty()).try_for_each(|word| apply_word(options, word))
+}
+
+fn apply_word(options: &mut FormatOptions, word: &str) -> Result<()> {
+    let (name, value) = match word.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (word, None),
+    };
+    let refuse = |reason: &str| Err(Error::option(format!("-E {word}"), reason));
+    match name {
+        "stride" => options.stride = number(word, value)?,
+        "stripe_width" | "stripe-width" => options.stripe_width = number(word, value)?,
+        "packed_meta_blocks" => options.packed_meta_blocks = switch(word, value)?,
+        "lazy_itable_init" => options.lazy_itable_init = Some(switch(word, value)?),
+        "lazy_journal_init" => options.lazy_journal_init = switch(word, value)?,
+        "num_backup_sb" => options.backup_superblocks = number(word, value)?,
+        "resize" => options.resize = Some(Blocks::new(number(word, value)?)),
+        "mmp_update_interval" => options.mmp_update_interval = number(word, value)?,
+        "hash_seed" => match value {
+            Some(seed) => options.hash_seed = Some(parse_uuid("-E hash_seed", seed)?),
+            None => return refuse("it needs a UUID: hash_seed=UUID"),
+        },
+        "root_owner" => match value.and_then(|value| value.split_once(':')) {
+            Some((uid, gid)) => options.root_owner = (number(word, Some(uid))?, number(word, Some(gid))?),
+            None => return refuse("it needs both numbers: root_owner=UID:GID"),
+        },
+        "root_perms" => match value.map(|value| u16::from_str_radix(value, 8)) {
+            Some(Ok(mode)) if mode <= 0o7777 => options.root_permissions = mode,
+            _ => return refuse("it needs an octal mode: root_perms=0755"),
+        },
+        "discard" | "nodiscard" => {} // what becomes of old content is decided by the device
+        _ => return refuse("no such extended option"),
+    }
+    Ok(())
+}
+
+fn number<T: FromStr>(word: &str, value: Option<&str>) -> Result<T> {
+    value
+        .and_then(|value| value.parse().ok())
+        .ok_or_else(|| Error::option(format!("-E {word}"), "it needs a number in range"))
+}
+
+fn switch(word: &str, value: Option<&str>) -> Result<bool> {
+    match value {
+        None | Some("1") => Ok(true),
+        Some("0") => Ok(false),
+        Some(_) => Err(Error::option(format!("-E {word}"), "its value is 0 or 1")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hectare_ext4::feature::{Feature, Incompat, RoCompat};
+
+    #[test]
+    fn features_are_switched_on_and_off_by_name() {
+        let edits = parse_features("none,extents,^uninit_bg").unwrap();
+        assert_eq!(
+            edits,
+            [
+                FeatureEdit::None,
+                FeatureEdit::On(Feature::Incompat(Incompat::EXTENTS)),
+                FeatureEdit::Off(Feature::RoCompat(RoCompat::GDT_CSUM)),
+            ]
+        );
+        let error = parse_features("extent,bogus").unwrap_err().to_string();
+        assert_eq!(error, "-O bogus: no such feature");
+    }
+
+    #[test]
+    fn extended_words_are_applied_or_named() {
+        let mut options = FormatOptions::default();
+        apply_extended(&mut options, "stride=4,stripe-width=16,lazy_itable_init=0,root_owner=5:6").unwrap();
+        assert_eq!((options.stride, options.stripe_width), (4, 16));
+        assert_eq!((options.lazy_itable_init, options.root_owner), (Some(false), (5, 6)));
+        for bad in ["stride", "stride=x", "foo=1", "root_owner=5", "packed_meta_blocks=2", "hash_seed=1"] {
+            let error = apply_extended(&mut options, bad).unwrap_err().to_string();
+            assert!(error.starts_with("-E ") && error.contains(bad.split('=').next().unwrap()), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_excludes_each_other_is_refused_by_name() {
+        for (list, name) in [
+            ("^extent", "64bit"),
+            ("meta_bg", "meta_bg"),
+            ("orphan_file,^has_journal", "orphan_file"),
+            ("^metadata_csum,metadata_csum_seed", "metadata_csum_seed"),
+            ("^sparse_super", "sparse_super"),
+            ("quota", "quota"),
+            ("casefold", "casefold"),
+        ] {
+            let options = FormatOptions { features: parse_features(list).unwrap(), ..Default::default() };
+            let error = options.resolve_features().unwrap_err().to_string();
+            assert!(error.contains(name), "{list}: {error}");
+        }
+    }
+}

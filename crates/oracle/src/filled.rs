@@ -1,0 +1,255 @@
+//! Volumes with content that Hectare did not write.
+//!
+//! A combination is made with mke2fs and filled with a tree: by a kernel mount and `cp -a` where possible,
+//! else by `mke2fs -d` (which needs no root, but writes simpler structures: no directory indexes). Each is
+//! made once per process and is read-only; a test that changes it copies it first. What must be read from it
+//! is what the kernel reads from it ([`Filled::entries`]), or else what was put in.
+
+use crate::entry::Entry;
+use crate::fsck::e2fsck_with;
+use crate::mount::KernelMount;
+use crate::trees::{Scale, Tree};
+use crate::{Combo, Skip, assert_clean, is_root, scratch, tool, walk};
+use rustix::fs::{SeekFrom, XattrFlags};
+use std::collections::HashMap;
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+
+/// Who filled a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Maker {
+    /// The kernel, with `cp -a`.
+    Kernel,
+    /// `mke2fs -d`.
+    Mke2fs,
+}
+
+/// A filled volume.
+#[derive(Clone, Debug)]
+pub struct Filled {
+    image: PathBuf,
+    maker: Maker,
+    entries: Vec<Entry>,
+}
+
+impl Filled {
+    /// The image: read-only and shared, see [`Filled::copy_to`].
+    #[must_use]
+    pub fn image(&self) -> &Path {
+        &self.image
+    }
+
+    /// Who filled it.
+    #[must_use]
+    pub const fn maker(&self) -> Maker {
+        self.maker
+    }
+
+    /// What it holds, sorted by path: as the kernel reads it, `lost+found` included; or, if `mke2fs -d`
+    /// filled it, as the source folder has it.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Copies the image, holes as holes, to a file that may be changed.
+    ///
+    /// # Errors
+    /// If it can't be copied.
+    pub fn copy_to(&self, file: &Path) -> io::Result<()> {
+        let (from, to) = (File::open(&self.image)?, File::create(file)?);
+        let size = from.metadata()?.len();
+        to.set_len(size)?;
+        let (mut at, mut buffer) = (0, vec![0; 1 << 20]);
+        while let Ok(start) = rustix::fs::seek(&from, SeekFrom::Data(at)) {
+            let end = rustix::fs::seek(&from, SeekFrom::Hole(start))?;
+            at = start;
+            while at < end {
+                let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+                from.read_exact_at(&mut buffer[..want], at)?;
+                to.write_all_at(&buffer[..want], at)?;
+                at += want as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+type Slot<T> = Arc<OnceLock<Result<T, Skip>>>;
+
+/// One slot per key: the first caller makes the value, others wait for it, other keys go on.
+struct Cache<K, T>(LazyLock<Mutex<HashMap<K, Slot<T>>>>);
+
+impl<K: Eq + std::hash::Hash, T: Clone> Cache<K, T> {
+    const fn new() -> Self {
+        Self(LazyLock::new(Mutex::default))
+    }
+
+    fn get(&self, key: K, make: impl FnOnce() -> Result<T, Skip>) -> Result<T, Skip> {
+        let slot = self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        slot.get_or_init(make).clone()
+    }
+}
+
+/// The source folder of a tree, made once per process; it must not be changed.
+///
+/// # Errors
+/// A [`Skip`] if this user or the file system below can't make it.
+///
+/// # Panics
+/// If it can't be made for another reason.
+pub fn source(tree: Tree, scale: &Scale) -> Result<PathBuf, Skip> {
+    static SOURCES: Cache<(Tree, Scale), PathBuf> = Cache::new();
+    SOURCES.get((tree, *scale), || {
+        if tree.needs_root() && !is_root() {
+            return Err(Skip::new(format!("making the tree {} needs root", tree.name())));
+        }
+        let folder = scratch::fresh(tree.name());
+        match tree.make(&folder, scale) {
+            Ok(()) => Ok(folder),
+            Err(error) if is_for_want_of_rights(&error) => {
+                Err(Skip::new(format!("can't make the tree {} here: {error}", tree.name())))
+            }
+            Err(error) => panic!("can't make the tree {}: {error}", tree.name()),
+        }
+    })
+}
+
+fn is_for_want_of_rights(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
+}
+
+/// A volume of a combination filled with a tree, made once per process and clean for e2fsck.
+///
+/// # Errors
+/// A [`Skip`] if neither the kernel nor `mke2fs -d` can make it here.
+///
+/// # Panics
+/// If making it fails otherwise, or e2fsck does not find it clean.
+pub fn filled(combo: &Combo, tree: Tree, scale: &Scale) -> Result<Arc<Filled>, Skip> {
+    static FILLED: Cache<(&str, Tree, Scale), Arc<Filled>> = Cache::new();
+    FILLED.get((combo.name, tree, *scale), || {
+        let source = source(tree, scale)?;
+        let image = scratch::fresh(&format!("{}-{}", combo.name, tree.name()));
+        let filled = match combo.mountable() {
+            Ok(()) => by_kernel(combo, &source, image)?,
+            Err(reason) => by_mke2fs(combo, &source, image, &reason)?,
+        };
+        assert_clean(&filled.image)?;
+        let sealed = fs::set_permissions(&filled.image, Permissions::from_mode(0o444));
+        sealed.unwrap_or_else(|error| panic!("can't seal {}: {error}", filled.image.display()));
+        Ok(Arc::new(filled))
+    })
+}
+
+fn by_kernel(combo: &Combo, source: &Path, image: PathBuf) -> Result<Filled, Skip> {
+    combo.make(&image)?;
+    let mount = KernelMount::new(&image, "")?;
+    let mut cp = tool::need("cp")?;
+    let _ = tool::run(cp.arg("-a").arg(source.join(".")).arg(mount.path())).expect_success();
+    if combo.has("ea_inode") {
+        large_attributes(mount.path()).unwrap_or_else(|error| panic!("{}: {error}", combo.name));
+    }
+    mount.unmount();
+    let mount = KernelMount::read_only(&image, "")?;
+    let entries = walk(mount.path());
+    mount.unmount();
+    Ok(Filled { image, maker: Maker::Kernel, entries })
+}
+
+/// Attributes larger than a block, which only a volume with `ea_inode` holds. Two are equal: their value's
+/// inode is shared.
+fn large_attributes(root: &Path) -> io::Result<()> {
+    for (name, size) in [("large-a", 60_000), ("large-b", 60_000), ("large-c", 5_000)] {
+        let file = root.join(name);
+        fs::write(&file, name)?;
+        rustix::fs::setxattr(&file, "user.large", &vec![b'v'; size], XattrFlags::empty())?;
+        rustix::fs::setxattr(&file, "user.small", b"small", XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+fn by_mke2fs(combo: &Combo, source: &Path, image: PathBuf, reason: &Skip) -> Result<Filled, Skip> {
+    let folder = source.to_string_lossy();
+    let args: Vec<&str> = combo.args.iter().copied().chain(["-d", &folder]).collect();
+    let said = crate::e2fsprogs::try_mke2fs(&args, &image, combo.size)?;
+    if !said.succeeded() {
+        let last = said.stderr.lines().last().unwrap_or("it failed");
+        return Err(Skip::new(format!("{reason}, and mke2fs -d can't fill it: {last}")));
+    }
+    if combo.has("quota") {
+        e2fsck_with(&image, &["-fy"])?; // mke2fs counts the quotas before it copies
+    }
+    Ok(Filled { image, maker: Maker::Mke2fs, entries: walk(source) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::Times;
+    use crate::{What, assert_same, combos, skip, skip_part};
+
+    fn what(combo: &Combo) -> What {
+        let mtimes = if combo.inode_size == 128 { Times::Seconds } else { Times::Exact };
+        What { mtimes, holes: Some(u64::from(combo.block_size).max(4096)), ..What::all() }
+    }
+
+    #[test]
+    fn the_kernel_reads_back_every_tree() {
+        let combo = Combo::named("ext4");
+        if let Err(reason) = combo.mountable() {
+            skip!("filled::the_kernel_reads_back_every_tree", reason);
+        }
+        for tree in Tree::ALL {
+            match filled(&combo, tree, &Scale::SMALL) {
+                Ok(filled) => {
+                    let expected = walk(&source(tree, &Scale::SMALL).unwrap());
+                    assert_same(filled.entries(), &expected, what(&combo));
+                }
+                Err(reason) => skip_part!(format!("filled, {}", tree.name()), reason),
+            }
+        }
+    }
+
+    #[test]
+    fn every_combination_can_be_filled() {
+        if let Err(reason) = tool::need("mke2fs") {
+            skip!("filled::every_combination_can_be_filled", reason);
+        }
+        for combo in combos() {
+            match filled(combo, Tree::Ordinary, &Scale::SMALL) {
+                Ok(filled) if !combo.has("ea_inode") => {
+                    let expected = walk(&source(Tree::Ordinary, &Scale::SMALL).unwrap());
+                    assert_same(filled.entries(), &expected, what(combo));
+                }
+                Ok(filled) => assert!(filled.maker() == Maker::Mke2fs || has_large(&filled)),
+                Err(reason) => skip_part!(format!("filled, {}", combo.name), reason),
+            }
+        }
+    }
+
+    fn has_large(filled: &Filled) -> bool {
+        filled.entries().iter().any(|e| e.xattrs.get(&b"user.large"[..]).is_some_and(|v| v.len() == 60_000))
+    }
+
+    #[test]
+    fn a_copy_is_equal_and_sparse_and_the_cache_gives_the_same() {
+        let combo = Combo::named("ext4");
+        let filled = match filled(&combo, Tree::Ordinary, &Scale::SMALL) {
+            Ok(filled) => filled,
+            Err(reason) => skip!("filled::a_copy_is_equal", reason),
+        };
+        let again = super::filled(&combo, Tree::Ordinary, &Scale::SMALL).unwrap();
+        assert_eq!(again.image(), filled.image());
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("copy");
+        filled.copy_to(&copy).unwrap();
+        assert_eq!(fs::read(&copy).unwrap(), fs::read(filled.image()).unwrap());
+        let blocks = |file: &Path| std::os::unix::fs::MetadataExt::blocks(&fs::metadata(file).unwrap());
+        assert!(blocks(&copy) <= blocks(filled.image()) + 64);
+        assert_clean(&copy).unwrap();
+    }
+}

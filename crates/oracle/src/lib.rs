@@ -1,0 +1,42 @@
+//! The judges: e2fsprogs, the Linux kernel, and a walk that compares two folders or volumes entry by entry.
+//!
+//! Every claim that Hectare writes real ext4 ends here. A test makes a volume and asks
+//! [`fsck::assert_clean`], mounts it with [`KernelMount`] and compares what the kernel sees ([`walk()`]) with
+//! what was meant ([`compare()`]); or it takes a volume that e2fsprogs and the kernel made ([`combos()`],
+//! [`filled()`]) and compares what Hectare reads from it. The sources are awkward on purpose ([`Tree`]).
+//!
+//! A judge may be absent: no root, no loop devices, no e2fsprogs, a kernel without a feature. Then a function
+//! here returns a [`Skip`], and the test passes it to [`skip!`], which names the test, says why and counts
+//! it. A judge that is present and *disagrees* is never a skip: it panics with all it printed.
+//!
+//! Hazards: mounts and loop devices belong to the whole machine. [`KernelMount`] gives them back when
+//! dropped, also while a panic unwinds; what a killed process left is removed by the next one ([`scratch`]).
+//!
+//! This crate is for tests and `xtask` only: no layer may depend on it, it depends on none, and it panics
+//! freely where a library must not.
+
+pub mod combos;
+pub mod compare;
+pub mod e2fsprogs;
+pub mod entry;
+pub mod filled;
+pub mod fsck;
+pub mod mount;
+pub mod scratch;
+pub mod skip;
+pub mod superblock;
+pub mod tool;
+pub mod trees;
+pub mod walk;
+
+pub use combos::{Combo, combos};
+pub use compare::{What, assert_same, compare};
+pub use e2fsprogs::{debugfs, debugfs_write, dumpe2fs, e2freefrag, mke2fs};
+pub use entry::{Content, Entry, Kind, Time};
+pub use filled::{Filled, filled, source};
+pub use fsck::{assert_clean, e2fsck};
+pub use mount::{KernelMount, MountError};
+pub use skip::Skip;
+pub use tool::{is_root, tool};
+pub use trees::{Scale, Tree};
+pub use walk::walk;

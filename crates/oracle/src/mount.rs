@@ -1,0 +1,351 @@
+//! A volume in the kernel's hands: a loop device and a mount, given back when dropped.
+//!
+//! The loop device is detached right after mounting, which the kernel turns into "detach at the last close";
+//! so a process that is killed leaves at most a mount, never a loop device without one.
+//!
+//! Hazards: loop devices are shared by the machine and the search for a free one races, so attaching retries;
+//! unmounting retries while something (an indexer, a slow close) keeps the mount busy. After unmounting, the
+//! kernel lets go of the image a moment later, and dropping waits for that: the image may be checked, copied
+//! or mounted again as soon as the value is gone.
+
+use crate::{Skip, is_root, scratch, superblock, tool};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A mounted image.
+#[derive(Debug)]
+#[must_use = "dropping it unmounts"]
+pub struct KernelMount {
+    image: PathBuf,
+    device: PathBuf,
+    point: PathBuf,
+    mounted: bool,
+}
+
+/// Why an image is not mounted.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum MountError {
+    /// The kernel can't be asked here.
+    #[error(transparent)]
+    Skip(#[from] Skip),
+    /// The kernel was asked and refused; the text says what `mount` and the kernel log said.
+    #[error("the kernel refuses {image}: {said}")]
+    Refused {
+        /// The image.
+        image: String,
+        /// What was said.
+        said: String,
+    },
+}
+
+/// Whether the kernel may write to the image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Mounted for reading and writing, without access-time updates.
+    ReadWrite,
+    /// The loop device itself is read-only: not one byte of the image can change.
+    ReadOnly,
+}
+
+impl KernelMount {
+    /// Mounts an image for reading and writing, with mount options (empty for none) besides `noatime`.
+    ///
+    /// # Errors
+    /// A [`Skip`] if not root, without loop devices, or if the kernel lacks a feature the image uses.
+    ///
+    /// # Panics
+    /// If the kernel refuses the image for another reason: then the image is wrong.
+    #[track_caller]
+    pub fn new(image: &Path, options: &str) -> Result<Self, Skip> {
+        Self::unless_refused(Self::attempt(image, Access::ReadWrite, options))
+    }
+
+    /// Mounts an image for reading; no byte of it changes. A journal that needs recovery is refused, unless
+    /// `options` has `noload`.
+    ///
+    /// # Errors
+    /// As [`KernelMount::new`].
+    ///
+    /// # Panics
+    /// As [`KernelMount::new`].
+    #[track_caller]
+    pub fn read_only(image: &Path, options: &str) -> Result<Self, Skip> {
+        Self::unless_refused(Self::attempt(image, Access::ReadOnly, options))
+    }
+
+    #[track_caller]
+    fn unless_refused(attempt: Result<Self, MountError>) -> Result<Self, Skip> {
+        match attempt {
+            Ok(mount) => Ok(mount),
+            Err(MountError::Skip(skip)) => Err(skip),
+            Err(refused @ MountError::Refused { .. }) => panic!("{refused}"),
+        }
+    }
+
+    /// Mounts an image, telling a refusal from a skip, for tests that expect to be refused.
+    ///
+    /// # Errors
+    /// A skip or a refusal.
+    ///
+    /// # Panics
+    /// If the folder for mount points can't be made.
+    pub fn attempt(image: &Path, access: Access, options: &str) -> Result<Self, MountError> {
+        can_mount()?;
+        let image = image.canonicalize().map_err(|error| refusal(image, &error.to_string()))?;
+        let device = attach(&image, access)?;
+        let point = scratch::fresh("mount");
+        fs::create_dir(&point).unwrap_or_else(|error| panic!("can't make {}: {error}", point.display()));
+        let mut mount = Self { image, device, point, mounted: false };
+        mount.mount(access, options)?; // dropped on failure, which detaches
+        Ok(mount)
+    }
+
+    fn mount(&mut self, access: Access, options: &str) -> Result<(), MountError> {
+        let base = match access {
+            Access::ReadWrite => "noatime",
+            Access::ReadOnly => "ro",
+        };
+        let options = [base, options].join(",").trim_end_matches(',').to_owned();
+        let said = tool::run(
+            tool::need("mount")?
+                .args(["-i", "-t", "ext4", "-o", &options])
+                .arg(&self.device)
+                .arg(&self.point),
+        );
+        if said.succeeded() {
+            self.mounted = true;
+            self.detach();
+            return Ok(());
+        }
+        let text = format!("{}\n{}", said.report(), self.kernel_log());
+        let denied = said.stderr.contains("ermission denied") || said.stderr.contains("must be superuser");
+        if denied || said.stderr.contains("unknown filesystem type") {
+            return Err(Skip::new(format!("mounting is not possible here: {}", said.stderr.trim())).into());
+        }
+        let optional = superblock::read(&self.image).map(|s| s.optional_in_kernels()).unwrap_or_default();
+        if optional.is_empty() {
+            return Err(refusal(&self.image, &text));
+        }
+        let reason = self.kernel_log().lines().last().map(without_age).unwrap_or_default();
+        let features = optional.join(", ");
+        Err(Skip::new(format!("this kernel does not mount volumes with {features}{reason}")).into())
+    }
+
+    /// Where the volume is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.point
+    }
+
+    /// The loop device.
+    #[must_use]
+    pub fn device(&self) -> &Path {
+        &self.device
+    }
+
+    /// Unmounts and detaches now, instead of at the end of the scope.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn unmount(self) {
+        drop(self);
+    }
+
+    /// The kernel log's last lines about the device; empty where it can't be read.
+    fn kernel_log(&self) -> String {
+        let Some(mut dmesg) = tool("dmesg") else { return String::new() };
+        let log = tool::run(&mut dmesg).stdout;
+        let name = self.device.file_name().map(|n| format!("({})", n.to_string_lossy())).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().rev().filter(|line| line.contains(&name)).take(5).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+
+    fn detach(&self) {
+        if let Some(mut losetup) = tool("losetup") {
+            tool::run(losetup.arg("-d").arg(&self.device));
+        }
+    }
+
+    /// Whether the loop device still holds the image.
+    fn is_attached(&self) -> bool {
+        let Some(name) = self.device.file_name() else { return false };
+        let file = Path::new("/sys/block").join(name).join("loop/backing_file");
+        let backing = fs::read_to_string(file).unwrap_or_default();
+        Path::new(backing.trim_end_matches('\n')) == self.image
+    }
+
+    fn release(&mut self) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        while self.mounted {
+            let said = tool::run(tool::need("umount").map_err(|s| s.0)?.arg("-i").arg(&self.point));
+            if said.succeeded() {
+                self.mounted = false;
+            } else if Instant::now() > deadline {
+                tool::run(tool::need("umount").map_err(|s| s.0)?.arg("-l").arg(&self.point));
+                return Err(format!("{} stays busy: {}", self.point.display(), said.report()));
+            } else {
+                sleep(PAUSE);
+            }
+        }
+        while self.is_attached() {
+            if Instant::now() > deadline {
+                return Err(format!("{} keeps {}", self.device.display(), self.image.display()));
+            }
+            self.detach();
+            sleep(PAUSE / 10);
+        }
+        fs::remove_dir(&self.point).map_err(|error| format!("can't remove {}: {error}", self.point.display()))
+    }
+}
+
+impl Drop for KernelMount {
+    fn drop(&mut self) {
+        if let Err(problem) = self.release() {
+            if std::thread::panicking() {
+                eprintln!("{problem}");
+            } else {
+                panic!("{problem}");
+            }
+        }
+    }
+}
+
+/// The text of a kernel log line, without the seconds since boot: the same reason every time.
+fn without_age(line: &str) -> String {
+    let text = line.split_once("] ").map_or(line, |(_, text)| text);
+    let text = text.split_once("): ").map_or(text, |(_, text)| text); // nor which loop device it was
+    format!(": {text}")
+}
+
+fn refusal(image: &Path, said: &str) -> MountError {
+    MountError::Refused { image: image.display().to_string(), said: said.to_owned() }
+}
+
+/// Whether this process may mount at all.
+///
+/// # Errors
+/// A [`Skip`] that says what is missing.
+pub fn can_mount() -> Result<(), Skip> {
+    if !is_root() {
+        return Err(Skip::new("mounting needs root"));
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        return Err(Skip::new("there are no loop devices"));
+    }
+    for name in ["losetup", "mount", "umount"] {
+        tool::need(name)?;
+    }
+    Ok(())
+}
+
+fn attach(image: &Path, access: Access) -> Result<PathBuf, Skip> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut losetup = tool::need("losetup")?;
+        losetup.args(["--find", "--show"]);
+        if access == Access::ReadOnly {
+            losetup.arg("--read-only");
+        }
+        let said = tool::run(losetup.arg(image));
+        if said.succeeded() {
+            return Ok(PathBuf::from(said.stdout.trim()));
+        }
+        let raced = said.stderr.contains("busy") || said.stderr.contains("temporarily unavailable");
+        if !raced || Instant::now() > deadline {
+            return Err(Skip::new(format!("no loop device to be had: {}", said.stderr.trim())));
+        }
+        sleep(PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{assert_clean, mke2fs, skip};
+
+    fn volume(folder: &Path) -> Result<PathBuf, Skip> {
+        let image = folder.join("image");
+        mke2fs(&["-t", "ext4"], &image, "16M")?;
+        can_mount()?;
+        Ok(image)
+    }
+
+    fn is_attached_anywhere(image: &Path) -> bool {
+        let devices = fs::read_dir("/sys/block").unwrap().flatten();
+        let mut files = devices.filter_map(|d| fs::read_to_string(d.path().join("loop/backing_file")).ok());
+        files.any(|file| Path::new(file.trim_end()) == image)
+    }
+
+    #[test]
+    fn what_is_written_is_there_after_mounting_again_and_nothing_is_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = match volume(folder.path()) {
+            Ok(image) => image,
+            Err(reason) => skip!("mount::what_is_written_is_there", reason),
+        };
+        let mount = KernelMount::new(&image, "").unwrap();
+        fs::write(mount.path().join("file"), "hello").unwrap();
+        let point = mount.path().to_owned();
+        mount.unmount();
+        assert!(!point.exists() && !is_attached_anywhere(&image));
+        assert_clean(&image).unwrap();
+
+        let before = fs::read(&image).unwrap();
+        let mount = KernelMount::read_only(&image, "").unwrap();
+        assert_eq!(fs::read(mount.path().join("file")).unwrap(), b"hello");
+        assert!(fs::write(mount.path().join("file"), "no").is_err());
+        drop(mount);
+        assert_eq!(fs::read(&image).unwrap(), before, "a read-only mount changed the image");
+    }
+
+    #[test]
+    fn a_panic_unmounts() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = match volume(folder.path()) {
+            Ok(image) => image,
+            Err(reason) => skip!("mount::a_panic_unmounts", reason),
+        };
+        let panicked = std::panic::catch_unwind(|| {
+            let _mount = KernelMount::new(&image, "").unwrap();
+            panic!("on purpose");
+        });
+        assert!(panicked.is_err());
+        assert!(!is_attached_anywhere(&image));
+    }
+
+    #[test]
+    fn a_busy_mount_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = match volume(folder.path()) {
+            Ok(image) => image,
+            Err(reason) => skip!("mount::a_busy_mount_is_waited_for", reason),
+        };
+        let mount = KernelMount::new(&image, "").unwrap();
+        let open = fs::File::create(mount.path().join("open")).unwrap();
+        let closer = std::thread::spawn(move || {
+            sleep(Duration::from_millis(200));
+            drop(open);
+        });
+        mount.unmount();
+        closer.join().unwrap();
+        assert!(!is_attached_anywhere(&image));
+    }
+
+    #[test]
+    fn a_broken_image_is_refused_and_not_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        fs::write(&image, vec![0; 1 << 20]).unwrap();
+        match KernelMount::attempt(&image, Access::ReadWrite, "") {
+            Err(MountError::Skip(reason)) => skip!("mount::a_broken_image_is_refused", reason),
+            Err(MountError::Refused { said, .. }) => assert!(said.contains("mount"), "{said}"),
+            Ok(_) => panic!("zeros were mounted"),
+        }
+        assert!(!is_attached_anywhere(&image));
+    }
+}

@@ -1,0 +1,118 @@
+//! A folder of this process for mount points, cached images and configuration, removed when nobody uses it.
+//!
+//! A static is never dropped, and a killed test drops nothing. So each process holds a file lock inside its
+//! folder, and every process first removes the folders whose lock is free: their owner is gone. What such an
+//! owner left mounted there is unmounted first.
+//!
+//! Hazard: only folders with this crate's prefix that belong to this user are touched.
+
+use crate::tool;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const PREFIX: &str = "hectare-oracle.";
+const LOCK: &str = "lock";
+
+struct Owned {
+    folder: PathBuf,
+    _lock: File, // held as long as the process lives
+}
+
+/// This process's folder, made on first use in the system's folder for temporary files.
+///
+/// # Panics
+/// If it can't be made.
+pub fn folder() -> &'static Path {
+    static OWNED: OnceLock<Owned> = OnceLock::new();
+    let owned = OWNED.get_or_init(|| {
+        sweep();
+        make().unwrap_or_else(|error| panic!("can't make a folder for temporary files: {error}"))
+    });
+    &owned.folder
+}
+
+fn make() -> io::Result<Owned> {
+    // Locked before it gets its name, so that no other process ever sees it without its owner.
+    let parent = std::env::temp_dir();
+    let hidden = tempfile::Builder::new().prefix(".hectare-oracle-new.").tempdir_in(&parent)?;
+    let lock = File::create(hidden.path().join(LOCK))?;
+    lock.try_lock().map_err(io::Error::from)?;
+    let folder = parent.join(format!("{PREFIX}{}.{:08x}", std::process::id(), nonce()));
+    fs::rename(hidden.keep(), &folder)?;
+    Ok(Owned { folder, _lock: lock })
+}
+
+fn nonce() -> u32 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.subsec_nanos())
+}
+
+/// A path in this process's folder that was never given out before.
+///
+/// # Panics
+/// If the folder can't be made.
+#[must_use]
+pub fn fresh(stem: &str) -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    folder().join(format!("{stem}-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// Removes the folders of processes that are gone, with what they left mounted. Failures are left for later.
+pub fn sweep() {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
+            && entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == rustix::process::geteuid().as_raw());
+        if ours && is_abandoned(&entry.path()) {
+            unmount_below(&entry.path());
+            remove(&entry.path());
+        }
+    }
+}
+
+fn is_abandoned(folder: &Path) -> bool {
+    File::open(folder.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok())
+}
+
+fn unmount_below(folder: &Path) {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    // Field 5 is the mount point; this crate's mount points need no escapes.
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(PathBuf::from);
+    for point in points.filter(|point| point.starts_with(folder)) {
+        if let Some(mut umount) = tool("umount") {
+            tool::run(umount.arg(point));
+        }
+    }
+}
+
+fn remove(folder: &Path) {
+    // A mount that could not be removed must not be emptied: its files are somebody's evidence.
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let still_mounted = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    if still_mounted.map(Path::new).any(|point| point.starts_with(folder)) {
+        return;
+    }
+    let _ = fs::remove_dir_all(folder); // the next sweep tries again
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_removes_the_abandoned_and_keeps_the_living() {
+        let mine = folder();
+        let dead = std::env::temp_dir().join(format!("{PREFIX}0.{:08x}", nonce()));
+        fs::create_dir(&dead).unwrap();
+        fs::write(dead.join("left"), "x").unwrap();
+        fs::write(dead.join(LOCK), "").unwrap();
+        sweep();
+        assert!(!dead.exists());
+        assert!(mine.join(LOCK).exists());
+        assert_ne!(fresh("a"), fresh("a"));
+    }
+}

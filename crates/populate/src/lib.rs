@@ -1,0 +1,23 @@
+//! What is to be put into an image: folders and archives, read into one tree.
+//!
+//! [`Tree::build`] takes ordered sources (layers) and gives a [`Tree`]: every name, kind, owner, mode, time,
+//! extended attribute, hard link and hole, but no file data; data stays where it is and is opened through
+//! [`Tree::opener`]. Whoever lays out an image can therefore know its exact size before a byte of data is read.
+//!
+//! Invariants: a tree depends on its sources and options only, never on thread timing or on the order in which a
+//! directory is listed. Children are sorted by the bytes of their names; node ids are given out in one fixed
+//! order. Names are bytes and need not be UTF-8.
+//!
+//! Hazards: a folder can change between the scan and the copy. What is opened is compared with what was scanned,
+//! before and after reading, and a difference is [`Error::Changed`]. An archive is untrusted input: any bytes
+//! give a tree or an error.
+
+mod error;
+mod source;
+mod time;
+mod tree;
+
+pub use error::{Error, ShownPath};
+pub use source::{Content, Excludes, ModeChange, Opener, Options, Source};
+pub use time::Timestamp;
+pub use tree::{Children, Kind, Meta, NodeId, Segment, Segments, Totals, Tree, Xattr, XattrSetId};

@@ -1,0 +1,390 @@
+//! The tree while it grows: nodes and entries in the order they are met, later layers over earlier ones.
+//!
+//! An entry remembers the layer that last touched it. A whiteout turns entries of earlier layers into tombstones; an
+//! opaque directory only gets a *floor*, and `finish` leaves out whatever below it no layer from the floor on has
+//! touched. So the order of things inside one layer does not matter, which both archives (any order) and the
+//! parallel scan of folders (no order) need. What is replaced or removed stays behind unreachable until `finish`
+//! drops it.
+//!
+//! The index from (directory, name) to entry is kept only where names can meet: archives, and every layer but the
+//! first. Its hash is keyed at random: archives are untrusted.
+
+use super::names::{Whiteout, name_fault, target_fault, whiteout};
+use super::{Options, SourceHandle};
+use crate::error::{Error, ShownPath};
+use crate::time::PackedTime;
+use crate::tree::{Arena, DENSE, FileData, Meta, Node, NodeId, NodeKind, SegmentLists, Xattr};
+use hashbrown::HashTable;
+use hectare_units::{low16, low32, u64_of, usize_of};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+
+/// The node of an entry that is gone.
+pub(crate) const GONE: u32 = u32::MAX;
+
+/// A directory entry while the tree grows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawEntry {
+    pub(crate) parent: u32,
+    pub(crate) name: u32,
+    pub(crate) node: u32,
+    pub(crate) layer: u16,
+}
+
+/// Where the data of a file that is to be added lies.
+#[derive(Debug)]
+pub(crate) enum DraftData {
+    Folder { ino: u64, mtime: PackedTime },
+    Archive { at: u64 },
+}
+
+/// What a node that is to be added is.
+#[derive(Debug)]
+pub(crate) enum DraftKind {
+    Directory,
+    /// `segments` are (offset, length), in order, apart, not empty; `None` for a dense file.
+    File {
+        size: u64,
+        data: DraftData,
+        segments: Option<Vec<(u64, u64)>>,
+    },
+    Symlink(Vec<u8>),
+    CharDevice(u32, u32),
+    BlockDevice(u32, u32),
+    Fifo,
+    Socket,
+}
+
+/// A node that is to be added, as its source has it.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) kind: DraftKind,
+    pub(crate) meta: Meta,
+    pub(crate) xattrs: Vec<Xattr>,
+}
+
+/// The tree while it grows.
+pub(crate) struct Builder<'o> {
+    pub(crate) options: &'o Options,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) entries: Vec<RawEntry>,
+    pub(crate) arena: Arena,
+    pub(crate) xattr_sets: HashMap<Box<[Xattr]>, u32>,
+    pub(crate) files: Vec<FileData>,
+    pub(crate) lists: SegmentLists,
+    pub(crate) sources: Vec<SourceHandle>,
+    pub(crate) left_out: BTreeMap<Box<[u8]>, u64>,
+    /// Directories whose content from layers before this one is hidden.
+    pub(crate) floors: HashMap<NodeId, u16>,
+    index: Option<HashTable<u32>>,
+    hasher: RandomState,
+    whiteouts: bool,
+}
+
+impl<'o> Builder<'o> {
+    /// A tree with a root directory that no source describes.
+    pub(crate) fn new(options: &'o Options, whiteouts: bool) -> Self {
+        let mut builder = Self {
+            options,
+            nodes: Vec::new(),
+            entries: Vec::new(),
+            arena: Arena::default(),
+            xattr_sets: HashMap::new(),
+            files: Vec::new(),
+            lists: SegmentLists::default(),
+            sources: Vec::new(),
+            left_out: BTreeMap::new(),
+            floors: HashMap::new(),
+            index: None,
+            hasher: RandomState::new(),
+            whiteouts,
+        };
+        let root =
+            builder.node_of(NodeKind::Directory { first: 0, count: 0 }, options.default_directory(), 0);
+        builder.nodes.push(root);
+        builder
+    }
+
+    /// Starts the next layer. `indexed` if its names can meet each other.
+    pub(crate) fn begin_layer(&mut self, source: SourceHandle, indexed: bool) -> Result<(), Error> {
+        let first = self.sources.is_empty();
+        self.sources.push(source);
+        if self.index.is_none() && (indexed || !first) {
+            let mut index = HashTable::with_capacity(self.entries.len());
+            for at in 0..self.entries.len() {
+                let hash = |at: &u32| hash_of(&self.hasher, &self.arena, &self.entries[usize_of(*at)]);
+                let at = number(at, "names")?;
+                index.insert_unique(hash(&at), at, hash);
+            }
+            self.index = Some(index);
+        }
+        Ok(())
+    }
+
+    /// The source of the current layer.
+    pub(crate) fn source(&self) -> &SourceHandle {
+        self.sources.last().expect("a layer is begun before anything is added to it")
+    }
+
+    fn layer(&self) -> u16 {
+        low16(u64_of(self.sources.len())) - 1
+    }
+
+    /// An error about an entry of the current source.
+    pub(crate) fn refused(&self, path: &[u8], reason: impl Into<Cow<'static, str>>) -> Error {
+        Error::Refused { path: self.source().shown(path), reason: reason.into() }
+    }
+
+    fn find_entry(&self, dir: NodeId, name: &[u8]) -> Option<usize> {
+        let hash = self.hasher.hash_one((dir.get(), name));
+        let same = |at: &u32| {
+            let entry = &self.entries[usize_of(*at)];
+            entry.parent == dir.get() && self.arena.name(entry.name) == name
+        };
+        self.index.as_ref()?.find(hash, same).map(|at| usize_of(*at))
+    }
+
+    /// What `dir` has under `name`.
+    pub(crate) fn lookup(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
+        let node = self.entries[self.find_entry(dir, name)?].node;
+        (node != GONE).then(|| NodeId::new(node))
+    }
+
+    /// Marks the entry as part of the current layer.
+    pub(crate) fn touch(&mut self, dir: NodeId, name: &[u8]) {
+        if let Some(at) = self.find_entry(dir, name) {
+            self.entries[at].layer = self.layer();
+        }
+    }
+
+    /// Whether no entry of the current layer has given `name` in `dir` what it is.
+    pub(crate) fn is_from_below(&self, dir: NodeId, name: &[u8]) -> bool {
+        self.find_entry(dir, name).is_some_and(|at| self.entries[at].layer < self.layer())
+    }
+
+    pub(crate) fn is_directory(&self, node: NodeId) -> bool {
+        self.nodes[node.index()].is_directory()
+    }
+
+    /// The target of a symbolic link.
+    pub(crate) fn target(&self, node: NodeId) -> Option<&[u8]> {
+        match self.nodes[node.index()].kind {
+            NodeKind::Symlink { at, len } => {
+                Some(&self.arena.0[usize_of(at)..usize_of(at) + usize::from(len)])
+            }
+            _ => None,
+        }
+    }
+
+    /// Adds `draft` to `dir` or merges it with the directory that is there; `path` is for errors.
+    pub(crate) fn put(
+        &mut self,
+        dir: NodeId,
+        name: &[u8],
+        path: &[u8],
+        draft: Draft,
+    ) -> Result<NodeId, Error> {
+        if let Some(fault) = name_fault(name) {
+            return Err(self.refused(path, fault));
+        }
+        if let (DraftKind::Directory, Some(old)) = (&draft.kind, self.lookup(dir, name))
+            && self.is_directory(old)
+        {
+            self.describe_directory(old, draft);
+            self.touch(dir, name);
+            return Ok(old);
+        }
+        let node = self.add_node(path, draft)?;
+        self.set_entry(dir, name, node)?;
+        Ok(node)
+    }
+
+    /// Gives a node one more name.
+    pub(crate) fn link(&mut self, dir: NodeId, name: &[u8], path: &[u8], node: NodeId) -> Result<(), Error> {
+        if let Some(fault) = name_fault(name) {
+            return Err(self.refused(path, fault));
+        }
+        self.set_entry(dir, name, node)
+    }
+
+    fn set_entry(&mut self, dir: NodeId, name: &[u8], node: NodeId) -> Result<(), Error> {
+        let layer = self.layer();
+        if let Some(at) = self.find_entry(dir, name) {
+            (self.entries[at].node, self.entries[at].layer) = (node.get(), layer);
+            return Ok(());
+        }
+        let stored = self.store_name(name)?;
+        let at = number(self.entries.len(), "names")?;
+        self.entries.push(RawEntry { parent: dir.get(), name: stored, node: node.get(), layer });
+        if let Some(index) = &mut self.index {
+            let hash = |at: &u32| hash_of(&self.hasher, &self.arena, &self.entries[usize_of(*at)]);
+            index.insert_unique(hash(&at), at, hash);
+        }
+        Ok(())
+    }
+
+    /// Gives a directory the metadata of `draft`; the kind of `draft` is not looked at.
+    pub(crate) fn describe_directory(&mut self, dir: NodeId, draft: Draft) {
+        let mut meta = draft.meta;
+        self.options.adjust(&mut meta, true, false);
+        let xattrs = self.xattr_set(draft.xattrs);
+        let old = &self.nodes[dir.index()];
+        let mut node = self.node_of(old.kind, meta, xattrs);
+        (node.parent, node.name) = (old.parent, old.name);
+        self.nodes[dir.index()] = node;
+    }
+
+    /// Adds a directory that the source implies but does not describe.
+    pub(crate) fn put_default_directory(
+        &mut self,
+        dir: NodeId,
+        name: &[u8],
+        path: &[u8],
+    ) -> Result<NodeId, Error> {
+        let draft =
+            Draft { kind: DraftKind::Directory, meta: self.options.default_directory(), xattrs: Vec::new() };
+        self.put(dir, name, path, draft)
+    }
+
+    /// Adds a node without a name.
+    pub(crate) fn add_node(&mut self, path: &[u8], draft: Draft) -> Result<NodeId, Error> {
+        let id = number(self.nodes.len(), "files and directories")?;
+        let mut meta = draft.meta;
+        let (is_directory, is_symlink) =
+            (matches!(draft.kind, DraftKind::Directory), matches!(draft.kind, DraftKind::Symlink(_)));
+        self.options.adjust(&mut meta, is_directory, is_symlink);
+        let kind = match draft.kind {
+            DraftKind::Directory => NodeKind::Directory { first: 0, count: 0 },
+            DraftKind::File { size, data, segments } => {
+                NodeKind::File { size, data: self.store_data(data, segments)? }
+            }
+            DraftKind::Symlink(target) => self.store_target(path, &target)?,
+            DraftKind::CharDevice(major, minor) => NodeKind::CharDevice { major, minor },
+            DraftKind::BlockDevice(major, minor) => NodeKind::BlockDevice { major, minor },
+            DraftKind::Fifo => NodeKind::Fifo,
+            DraftKind::Socket => NodeKind::Socket,
+        };
+        let xattrs = self.xattr_set(draft.xattrs);
+        let node = self.node_of(kind, meta, xattrs);
+        self.nodes.push(node);
+        Ok(NodeId::new(id))
+    }
+
+    fn node_of(&self, kind: NodeKind, meta: Meta, xattrs: u32) -> Node {
+        Node {
+            kind,
+            atime: PackedTime::new(meta.atime),
+            mtime: PackedTime::new(meta.mtime),
+            ctime: PackedTime::new(meta.ctime),
+            crtime: meta.crtime.map_or(PackedTime::NONE, PackedTime::new),
+            parent: 0,
+            name: 0,
+            uid: meta.uid,
+            gid: meta.gid,
+            xattrs,
+            links: 0,
+            mode: meta.mode,
+        }
+    }
+
+    fn store_name(&mut self, name: &[u8]) -> Result<u32, Error> {
+        let at = number(self.arena.0.len(), "bytes of names")?;
+        // `name_fault` has bounded the length.
+        self.arena.0.push(u8::try_from(name.len()).expect("a name has at most 255 bytes"));
+        self.arena.0.extend_from_slice(name);
+        Ok(at)
+    }
+
+    fn store_target(&mut self, path: &[u8], target: &[u8]) -> Result<NodeKind, Error> {
+        if let Some(fault) = target_fault(target) {
+            return Err(self.refused(path, fault));
+        }
+        let at = number(self.arena.0.len(), "bytes of names")?;
+        self.arena.0.extend_from_slice(target);
+        let len = u16::try_from(target.len()).expect("a target has at most 4095 bytes");
+        Ok(NodeKind::Symlink { at, len })
+    }
+
+    fn store_data(&mut self, data: DraftData, segments: Option<Vec<(u64, u64)>>) -> Result<u32, Error> {
+        let segments = match segments {
+            None => DENSE,
+            Some(list) => {
+                let id = number(self.lists.ends.len(), "sparse files")?;
+                self.lists.segments.extend_from_slice(&list);
+                self.lists.ends.push(self.lists.segments.len());
+                id
+            }
+        };
+        let source = self.layer();
+        let id = number(self.files.len(), "files")?;
+        self.files.push(match data {
+            DraftData::Folder { ino, mtime } => FileData::Folder { ino, mtime, segments, source },
+            DraftData::Archive { at } => FileData::Archive { at, segments, source },
+        });
+        Ok(id)
+    }
+
+    /// The stored form of a set: 0 for an empty one, else one more than its number.
+    fn xattr_set(&mut self, mut xattrs: Vec<Xattr>) -> u32 {
+        xattrs.retain(|xattr| {
+            let fits = super::xattr::fits_ext4(&xattr.name);
+            if !fits {
+                *self.left_out.entry(xattr.name.clone()).or_default() += 1;
+            }
+            fits
+        });
+        if xattrs.is_empty() {
+            return 0;
+        }
+        xattrs.sort_unstable();
+        let next = low32(u64_of(self.xattr_sets.len())) + 1; // no more sets than nodes, which are counted
+        *self.xattr_sets.entry(xattrs.into()).or_insert(next)
+    }
+
+    /// Does what `name` in `dir` means if it is a whiteout; false if it is an ordinary name.
+    pub(crate) fn whiteout(&mut self, dir: NodeId, name: &[u8]) -> bool {
+        if !self.whiteouts {
+            return false;
+        }
+        let layer = self.layer();
+        match whiteout(name) {
+            None => return false,
+            Some(Whiteout::Ignore) => {}
+            Some(Whiteout::Opaque) => {
+                self.floors.insert(dir, layer);
+            }
+            Some(Whiteout::Remove(name)) => match self.find_entry(dir, name) {
+                Some(at) if self.entries[at].layer < layer => self.entries[at].node = GONE,
+                // This layer has the name too: what earlier layers had below it goes, what this one has stays.
+                Some(at) if self.entries[at].node != GONE => {
+                    self.floors.insert(NodeId::new(self.entries[at].node), layer);
+                }
+                _ => {}
+            },
+        }
+        true
+    }
+
+    /// Whether names of whiteouts have their meaning.
+    pub(crate) fn honours_whiteouts(&self) -> bool {
+        self.whiteouts
+    }
+
+    /// How an entry of the current source is named in errors.
+    pub(crate) fn shown(&self, path: &[u8]) -> ShownPath {
+        self.source().shown(path)
+    }
+}
+
+fn hash_of(hasher: &RandomState, arena: &Arena, entry: &RawEntry) -> u64 {
+    hasher.hash_one((entry.parent, arena.name(entry.name)))
+}
+
+/// A count as the number of the next thing; the last value is kept for "none".
+fn number(count: usize, what: &'static str) -> Result<u32, Error> {
+    u32::try_from(count)
+        .ok()
+        .filter(|n| *n < u32::MAX)
+        .ok_or(Error::TooMany { what, limit: u64::from(u32::MAX) - 1 })
+}

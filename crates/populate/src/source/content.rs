@@ -1,0 +1,166 @@
+//! Reading the data of files: open, read by segments, check that nothing changed.
+//!
+//! A writer opens a file, copies its [`segments`](Tree::segments) from [`Content::fd`] (with `copy_file_range`, or
+//! through [`Content::read_exact_at`]), and then calls [`Content::verify`]. Opening compares the file with what was
+//! scanned, `verify` compares it again, so that a change before, between or during the copy is found, as long as it
+//! changes the size or the modification time.
+//!
+//! An [`Opener`] remembers the directory it last opened a file in, so that files taken in the order of their ids
+//! cost one `openat` each. Use one for each thread.
+
+use super::SourceHandle;
+use super::folder::{open_below, open_quietly, timestamp};
+use crate::error::{Error, ShownPath};
+use crate::time::PackedTime;
+use crate::tree::{FileData, NodeId, NodeKind, Tree};
+use hectare_units::{Bytes, u64_of, usize_of};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
+
+/// Opens the data of files.
+#[derive(Debug)]
+pub struct Opener<'t> {
+    tree: &'t Tree,
+    /// The directory last used: which source, which node.
+    dir: Option<(u16, NodeId, OwnedFd)>,
+    quiet: bool,
+}
+
+/// The data of a file, opened for reading.
+#[derive(Debug)]
+pub struct Content<'t> {
+    tree: &'t Tree,
+    node: NodeId,
+    file: File<'t>,
+}
+
+#[derive(Debug)]
+enum File<'t> {
+    /// A file of a folder; its inode, size and time when scanned.
+    Own { fd: OwnedFd, ino: u64, size: u64, mtime: PackedTime, source: &'t SourceHandle },
+    /// The archive that holds the file.
+    Archive { source: &'t SourceHandle, fd: BorrowedFd<'t>, len: Bytes, mtime: PackedTime },
+}
+
+impl Tree {
+    /// Something to open files with.
+    #[must_use]
+    pub fn opener(&self) -> Opener<'_> {
+        Opener { tree: self, dir: None, quiet: true }
+    }
+}
+
+impl<'t> Opener<'t> {
+    /// Opens the data of a regular file.
+    ///
+    /// # Errors
+    /// If it can't be opened or is not as it was when scanned.
+    ///
+    /// # Panics
+    /// If the node is not a regular file of this tree.
+    pub fn open(&mut self, node: NodeId) -> Result<Content<'t>, Error> {
+        let tree = self.tree;
+        let NodeKind::File { size, data } = tree.node(node).kind else {
+            panic!("node {} is not a regular file", node.get());
+        };
+        let file = match tree.files[usize_of(data)] {
+            FileData::Folder { ino, mtime, source, .. } => {
+                let fd = self.open_in_folder(source, node)?;
+                File::Own { fd, ino, size, mtime, source: &tree.sources[usize::from(source)] }
+            }
+            FileData::Archive { source, .. } => match &tree.sources[usize::from(source)] {
+                source @ SourceHandle::Archive { file, len, mtime, .. } => {
+                    File::Archive { source, fd: file.as_fd(), len: *len, mtime: *mtime }
+                }
+                SourceHandle::Folder { .. } => unreachable!("archive data comes from an archive"),
+            },
+        };
+        let content = Content { tree, node, file };
+        content.verify()?;
+        Ok(content)
+    }
+
+    fn open_in_folder(&mut self, source: u16, node: NodeId) -> Result<OwnedFd, Error> {
+        let tree = self.tree;
+        let handle = &tree.sources[usize::from(source)];
+        let SourceHandle::Folder { root, .. } = handle else {
+            unreachable!("folder data comes from a folder");
+        };
+        let parent = tree.parent(node);
+        let failed = |errno: Errno| Error::io_listed(handle.shown(&tree.path(node)), "open", errno);
+        let dir = match self.dir.take() {
+            Some((known_source, known, fd)) if known_source == source && known == parent => fd,
+            _ => open_below(root.as_fd(), &tree.path(parent), OFlags::PATH | OFlags::DIRECTORY)
+                .map_err(failed)?,
+        };
+        // NONBLOCK: what was a file may be a pipe by now, and must not make us wait.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = |more| rustix::fs::openat(&dir, tree.name(node), flags | more, Mode::empty());
+        let fd = open_quietly(&mut self.quiet, open).map_err(failed);
+        self.dir = Some((source, parent, dir));
+        fd
+    }
+}
+
+impl Content<'_> {
+    /// What to read from, at the [`source`](crate::Segment::source) offsets of the file's segments.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        match &self.file {
+            File::Own { fd, .. } => fd.as_fd(),
+            File::Archive { fd, .. } => *fd,
+        }
+    }
+
+    /// Fills `buffer` from offset `source` of [`fd`](Self::fd).
+    ///
+    /// # Errors
+    /// If it can't be read, or ends before.
+    pub fn read_exact_at(&self, buffer: &mut [u8], source: Bytes) -> Result<(), Error> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match rustix::io::pread(self.fd(), &mut buffer[done..], source.get() + u64_of(done)) {
+                Ok(0) => return Err(Error::Changed { path: self.shown(), what: "it became shorter" }),
+                Ok(len) => done += len,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Error::io(self.shown(), "read", errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the file is still what was scanned. Call it after the last read.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if its size or modification time is another, or it is another file.
+    pub fn verify(&self) -> Result<(), Error> {
+        let mask = StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::INO;
+        let stat = rustix::fs::statx(self.fd(), c"", AtFlags::EMPTY_PATH, mask)
+            .map_err(|errno| Error::io(self.shown(), "read the metadata", errno))?;
+        let (expected_ino, expected_size, expected_mtime) = match &self.file {
+            File::Own { ino, size, mtime, .. } => (*ino, *size, *mtime),
+            File::Archive { len, mtime, .. } => (stat.stx_ino, len.get(), *mtime),
+        };
+        let what = if stat.stx_ino != expected_ino {
+            "it was replaced"
+        } else if stat.stx_size < expected_size {
+            "it became shorter"
+        } else if stat.stx_size > expected_size {
+            "it grew"
+        } else if PackedTime::new(timestamp(stat.stx_mtime)) != expected_mtime {
+            "it was modified"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Changed { path: self.shown(), what })
+    }
+
+    /// The file as named in errors; for an archive that changed, the archive.
+    fn shown(&self) -> ShownPath {
+        match &self.file {
+            File::Own { source, .. } => source.shown(&self.tree.path(self.node)),
+            File::Archive { source, .. } => source.shown(&[]),
+        }
+    }
+}

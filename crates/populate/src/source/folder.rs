@@ -1,0 +1,410 @@
+//! A folder as a layer: a parallel walk.
+//!
+//! A task is a directory, or a part of a large one. Tasks name directories by their path from the root, so a walk
+//! holds one open directory for each thread (and for each large directory in the works) however many are
+//! pending. Paths of any length are opened piece by piece. Symbolic links are never followed; a directory that was
+//! replaced between listing and opening is found by its inode number.
+//!
+//! What a task finds is handed to the builder in one go under a lock; `finish` makes the result independent of the
+//! order in which that happens.
+//!
+//! Where the system allows it, files and directories keep their access times; reading a symbolic link counts as an
+//! access whatever one does.
+//!
+//! File systems mounted inside the folder are part of it, as for `cp -a`.
+
+use super::SourceHandle;
+use super::builder::{Builder, Draft, DraftData, DraftKind};
+use super::xattr::XattrReader;
+use crate::error::{Error, ShownPath};
+use crate::time::{PackedTime, Timestamp};
+use crate::tree::{Meta, NodeId};
+use hectare_units::join32;
+use parking_lot::{Condvar, Mutex};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, Statx, StatxFlags, StatxTimestamp};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A directory with more bytes of names than this (some 4000 names) is shared out among threads in parts this
+/// long: long enough to make a task worth its lock, short enough for two threads to finish together.
+const PART_LEN: usize = 64 << 10;
+/// What is listed of a directory in one system call.
+const LISTING_LEN: usize = 32 << 10;
+/// Longest path handed to one system call; `PATH_MAX` is 4096 with the final NUL.
+const PATH_PIECE_MAX: usize = 4000;
+
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Opens a folder as a source.
+pub(crate) fn open(path: &Path) -> Result<SourceHandle, Error> {
+    let bytes = path.as_os_str().as_bytes();
+    // The folder itself may be named through a symbolic link.
+    let root = rustix::fs::open(path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty())
+        .map_err(|errno| Error::io(ShownPath::new(bytes), "open the folder", errno))?;
+    Ok(SourceHandle::Folder { root, path: bytes.into() })
+}
+
+/// Opens what lies at `path` below `root` without following a link at its end.
+pub(crate) fn open_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if path.is_empty() {
+        return rustix::fs::openat(root, c".", flags, Mode::empty());
+    }
+    let mut base: Option<OwnedFd> = None;
+    let mut rest = path;
+    while rest.len() > PATH_PIECE_MAX {
+        // A name has at most 255 bytes, so there is a slash in every piece.
+        let cut = rest[..PATH_PIECE_MAX].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
+        let piece = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let from = base.as_ref().map_or(root, AsFd::as_fd);
+        base = Some(rustix::fs::openat(from, &rest[..cut], piece, Mode::empty())?);
+        rest = &rest[cut + 1..];
+    }
+    rustix::fs::openat(base.as_ref().map_or(root, AsFd::as_fd), rest, flags, Mode::empty())
+}
+
+/// Opens without leaving a trace in the access time, as long as the system allows it (to owners and root).
+pub(crate) fn open_quietly(
+    quiet: &mut bool,
+    open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
+) -> Result<OwnedFd, Errno> {
+    if *quiet {
+        match open(OFlags::NOATIME) {
+            Err(Errno::PERM) => *quiet = false,
+            result => return result,
+        }
+    }
+    open(OFlags::empty())
+}
+
+/// What tells a file from every other: device and inode.
+type Identity = (u64, u64);
+
+enum Task {
+    /// List a directory and scan what is in it.
+    Directory { node: NodeId, path: Box<[u8]>, identity: Identity },
+    /// Scan some names, each ended by a NUL, of a directory.
+    Part { node: NodeId, path: Arc<[u8]>, dir: Arc<OwnedFd>, names: Vec<u8> },
+}
+
+struct Queue {
+    tasks: Vec<Task>,
+    busy: usize,
+    failed: Option<Error>,
+}
+
+/// What the threads of a walk share.
+struct Walk<'o> {
+    builder: Mutex<(Builder<'o>, HashMap<Identity, NodeId>)>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    /// A second handle of the root, and the folder's path for errors.
+    root: OwnedFd,
+    path: Box<[u8]>,
+    excludes: &'o super::Excludes,
+}
+
+/// Adds everything in the folder of the current layer.
+pub(crate) fn scan(mut builder: Builder<'_>, threads: NonZeroUsize) -> Result<Builder<'_>, Error> {
+    let SourceHandle::Folder { root, path } = builder.source() else {
+        return Ok(builder);
+    };
+    let path = path.clone();
+    let root =
+        root.try_clone().map_err(|cause| Error::io(ShownPath::new(&path), "open the folder", cause))?;
+    let identity = describe_root(&mut builder, root.as_fd())?;
+    let excludes = &builder.options.excludes;
+    let task = Task::Directory { node: NodeId::ROOT, path: Box::default(), identity };
+    let walk = Walk {
+        builder: Mutex::new((builder, HashMap::new())),
+        queue: Mutex::new(Queue { tasks: vec![task], busy: 0, failed: None }),
+        changed: Condvar::new(),
+        root,
+        path,
+        excludes,
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.get() {
+            scope.spawn(|| Worker::new(&walk).work());
+        }
+        Worker::new(&walk).work();
+    });
+    match walk.queue.into_inner().failed {
+        Some(error) => Err(error),
+        None => Ok(walk.builder.into_inner().0),
+    }
+}
+
+fn describe_root(builder: &mut Builder<'_>, root: BorrowedFd<'_>) -> Result<Identity, Error> {
+    let failed = |errno: Errno| Error::io(builder.shown(&[]), "read the metadata", errno);
+    let stat = stat(root, c"", AtFlags::EMPTY_PATH).map_err(failed)?;
+    let identity = identity(&stat);
+    let xattrs = XattrReader::default().read_open(root, identity.0).map_err(failed)?;
+    builder.describe_directory(NodeId::ROOT, Draft { kind: DraftKind::Directory, meta: meta(&stat), xattrs });
+    Ok(identity)
+}
+
+impl Walk<'_> {
+    /// The next task; `None` when there will be none.
+    fn take(&self) -> Option<Task> {
+        let mut queue = self.queue.lock();
+        loop {
+            if queue.failed.is_some() {
+                return None;
+            }
+            if let Some(task) = queue.tasks.pop() {
+                queue.busy += 1;
+                return Some(task);
+            }
+            if queue.busy == 0 {
+                return None;
+            }
+            self.changed.wait(&mut queue);
+        }
+    }
+
+    fn done(&self, result: Result<(), Error>) {
+        let mut queue = self.queue.lock();
+        queue.busy -= 1;
+        if let Err(error) = result {
+            queue.failed.get_or_insert(error);
+        }
+        if queue.failed.is_some() || (queue.busy == 0 && queue.tasks.is_empty()) {
+            self.changed.notify_all();
+        }
+    }
+
+    fn add(&self, tasks: impl IntoIterator<Item = Task>) {
+        self.queue.lock().tasks.extend(tasks);
+        self.changed.notify_all();
+    }
+
+    fn shown(&self, path: &[u8]) -> ShownPath {
+        ShownPath::inside(&self.path, b'/', path)
+    }
+}
+
+/// A name and what it names, before it is added.
+struct Found {
+    name: Box<[u8]>,
+    draft: Draft,
+    identity: Identity,
+    /// Whether the file has more names.
+    shared: bool,
+}
+
+/// One thread of a walk.
+struct Worker<'w, 'o> {
+    walk: &'w Walk<'o>,
+    xattrs: XattrReader,
+    quiet: bool,
+    listing: Vec<MaybeUninit<u8>>,
+}
+
+impl<'w, 'o> Worker<'w, 'o> {
+    fn new(walk: &'w Walk<'o>) -> Self {
+        Self {
+            walk,
+            xattrs: XattrReader::default(),
+            quiet: true,
+            listing: vec![MaybeUninit::uninit(); LISTING_LEN],
+        }
+    }
+
+    fn work(mut self) {
+        while let Some(task) = self.walk.take() {
+            let result = match task {
+                Task::Directory { node, path, identity } => self.directory(node, path, identity),
+                Task::Part { node, path, dir, names } => self.part(node, &path, (*dir).as_fd(), &names),
+            };
+            self.walk.done(result);
+        }
+    }
+
+    fn directory(&mut self, node: NodeId, path: Box<[u8]>, expected: Identity) -> Result<(), Error> {
+        let shown = || self.walk.shown(&path);
+        let open = |flags| open_below(self.walk.root.as_fd(), &path, DIRECTORY | flags);
+        let dir = open_quietly(&mut self.quiet, open)
+            .map_err(|errno| Error::io_listed(shown(), "open the directory", errno))?;
+        let stat = stat(dir.as_fd(), c"", AtFlags::EMPTY_PATH)
+            .map_err(|errno| Error::io(shown(), "read the metadata", errno))?;
+        if identity(&stat) != expected {
+            return Err(Error::Changed { path: shown(), what: "it was replaced" });
+        }
+        let mut names = self.list(dir.as_fd()).map_err(|errno| Error::io(shown(), "list", errno))?;
+        if names.len() <= PART_LEN {
+            return self.part(node, &path, dir.as_fd(), &names);
+        }
+        let (path, dir) = (Arc::<[u8]>::from(path), Arc::new(dir));
+        let mut tasks = Vec::new();
+        while names.len() > PART_LEN {
+            let at = names.len() - PART_LEN;
+            let cut = names[at..].iter().position(|byte| *byte == 0).map_or(names.len(), |nul| at + nul + 1);
+            let part = names.split_off(cut);
+            tasks.push(Task::Part { node, path: path.clone(), dir: dir.clone(), names: part });
+        }
+        self.walk.add(tasks);
+        self.part(node, &path, (*dir).as_fd(), &names)
+    }
+
+    /// The names in a directory, each ended by a NUL.
+    fn list(&mut self, dir: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+        let mut names = Vec::new();
+        let mut listing = RawDir::new(dir, &mut self.listing);
+        while let Some(entry) = listing.next() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name != c"." && name != c".." {
+                names.extend_from_slice(name.to_bytes_with_nul());
+            }
+        }
+        Ok(names)
+    }
+
+    fn part(&mut self, node: NodeId, path: &[u8], dir: BorrowedFd<'_>, names: &[u8]) -> Result<(), Error> {
+        // One directory's descriptor number may be the next one's too.
+        self.xattrs.forget_directory();
+        let mut found = Vec::new();
+        for name in names.split_inclusive(|byte| *byte == 0) {
+            let Ok(name) = CStr::from_bytes_with_nul(name) else { continue };
+            if let Some(one) = self.entry(path, dir, name)? {
+                found.push(one);
+            }
+        }
+        let tasks = self.add(node, path, found)?;
+        if !tasks.is_empty() {
+            self.walk.add(tasks);
+        }
+        Ok(())
+    }
+
+    /// Reads the metadata of one name; `None` if it is to be left out.
+    fn entry(&mut self, dir_path: &[u8], dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Found>, Error> {
+        let failed = |errno: Errno| {
+            Error::io_listed(self.walk.shown(&join(dir_path, name.to_bytes())), "read the metadata", errno)
+        };
+        let stat = stat(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).map_err(failed)?;
+        let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
+        let is_directory = file_type == FileType::Directory;
+        let excludes = self.walk.excludes;
+        if !excludes.is_empty() && excludes.matches(&join(dir_path, name.to_bytes()), is_directory) {
+            return Ok(None);
+        }
+        let identity = identity(&stat);
+        let kind = kind(dir, name, &stat, file_type).map_err(failed)?;
+        let openable = is_directory || file_type == FileType::RegularFile;
+        let xattrs = self.xattrs.read(dir, name, identity.0, openable).map_err(failed)?;
+        let draft = Draft { kind, meta: meta(&stat), xattrs };
+        let shared = !is_directory && stat.stx_nlink > 1;
+        Ok(Some(Found { name: name.to_bytes().into(), draft, identity, shared }))
+    }
+
+    /// Hands what was found in a directory to the builder; gives the subdirectories.
+    fn add(&self, dir: NodeId, dir_path: &[u8], found: Vec<Found>) -> Result<Vec<Task>, Error> {
+        let mut tasks = Vec::new();
+        let mut guard = self.walk.builder.lock();
+        let (builder, hard_links) = &mut *guard;
+        for Found { name, draft, identity, shared } in found {
+            if builder.whiteout(dir, &name) {
+                continue;
+            }
+            let path = || join(dir_path, &name);
+            if shared && let Some(node) = hard_links.get(&identity) {
+                builder.link(dir, &name, &path(), *node)?;
+                continue;
+            }
+            let is_directory = matches!(draft.kind, DraftKind::Directory);
+            let node = builder.put(dir, &name, &path(), draft)?;
+            if shared {
+                hard_links.insert(identity, node);
+            }
+            if is_directory {
+                tasks.push(Task::Directory { node, path: path().into(), identity });
+            }
+        }
+        Ok(tasks)
+    }
+}
+
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    if dir.is_empty() { name.to_vec() } else { [dir, name].join(&b'/') }
+}
+
+fn stat(dir: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<Statx, Errno> {
+    rustix::fs::statx(dir, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+}
+
+fn identity(stat: &Statx) -> Identity {
+    (join32(stat.stx_dev_minor, stat.stx_dev_major), stat.stx_ino)
+}
+
+pub(crate) fn timestamp(time: StatxTimestamp) -> Timestamp {
+    Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
+}
+
+fn meta(stat: &Statx) -> Meta {
+    let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+    Meta {
+        mode: stat.stx_mode & 0o7777,
+        uid: stat.stx_uid,
+        gid: stat.stx_gid,
+        atime: timestamp(stat.stx_atime),
+        mtime: timestamp(stat.stx_mtime),
+        ctime: timestamp(stat.stx_ctime),
+        crtime: has_birth.then(|| timestamp(stat.stx_btime)),
+    }
+}
+
+fn kind(dir: BorrowedFd<'_>, name: &CStr, stat: &Statx, file_type: FileType) -> Result<DraftKind, Errno> {
+    Ok(match file_type {
+        FileType::Directory => DraftKind::Directory,
+        FileType::RegularFile => {
+            let size = stat.stx_size;
+            // Only a file with fewer blocks than bytes can have a hole.
+            let sparse = stat.stx_blocks.saturating_mul(512) < size;
+            let segments = if sparse { holes(dir, name, size)? } else { None };
+            let data =
+                DraftData::Folder { ino: stat.stx_ino, mtime: PackedTime::new(timestamp(stat.stx_mtime)) };
+            DraftKind::File { size, data, segments }
+        }
+        FileType::Symlink => {
+            DraftKind::Symlink(rustix::fs::readlinkat(dir, name, Vec::with_capacity(256))?.into_bytes())
+        }
+        FileType::CharacterDevice => DraftKind::CharDevice(stat.stx_rdev_major, stat.stx_rdev_minor),
+        FileType::BlockDevice => DraftKind::BlockDevice(stat.stx_rdev_major, stat.stx_rdev_minor),
+        FileType::Fifo => DraftKind::Fifo,
+        FileType::Socket => DraftKind::Socket,
+        FileType::Unknown => return Err(Errno::NOTSUP),
+    })
+}
+
+/// The data of a file that seems to have holes; `None` if it turns out to have none.
+fn holes(dir: BorrowedFd<'_>, name: &CStr, size: u64) -> Result<Option<Vec<(u64, u64)>>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    let mut segments = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let start = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
+            Ok(start) if start < size => start,
+            Ok(_) | Err(Errno::NXIO) => break, // nothing but hole up to the end
+            Err(Errno::INVAL | Errno::NOTSUP) => return Ok(None), // a file system that doesn't know holes
+            Err(errno) => return Err(errno),
+        };
+        let end = rustix::fs::seek(&file, SeekFrom::Hole(start))?.min(size);
+        if end <= start {
+            return Err(Errno::NOENT); // cut off meanwhile: reported as a change
+        }
+        segments.push((start, end - start));
+        at = end;
+    }
+    Ok(if segments == [(0, size)] { None } else { Some(segments) })
+}

@@ -1,0 +1,185 @@
+//! Sources: folders and archives, applied in order as layers.
+//!
+//! A later source wins: a file replaces whatever had its name, a directory over a directory merges with it and
+//! brings its own metadata, a directory over something else replaces it.
+//!
+//! With more than one source, OCI whiteouts are honoured in all of them, folders included: `.wh.NAME` removes what
+//! earlier sources had as NAME, `.wh..wh..opq` hides what earlier sources had in its directory; neither touches
+//! its own source, wherever it stands in it, and neither is stored (in the first source they have nothing to hide).
+//! Other names in `.wh..wh.` are bookkeeping of a union file system and are dropped. With a single source such
+//! names are ordinary files: nothing can be hidden, and a faithful copy is what is wanted.
+//!
+//! A source is laid at the root of the tree. So the path of a node in the tree is also its path in the folder it
+//! came from, and no path has to be stored.
+
+mod builder;
+mod content;
+mod exclude;
+mod finish;
+mod folder;
+mod modes;
+mod names;
+mod spool;
+mod tar;
+mod xattr;
+
+pub use content::{Content, Opener};
+pub use exclude::Excludes;
+pub use modes::ModeChange;
+
+use crate::error::{Error, ShownPath};
+use crate::time::{PackedTime, Timestamp};
+use crate::tree::{Meta, Tree};
+use builder::Builder;
+use hectare_units::Bytes;
+use rustix::fd::OwnedFd;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// One layer of what an image is to hold.
+pub enum Source {
+    /// A folder; its own mode, owner and times become the root's.
+    Folder(PathBuf),
+    /// A tar archive, plain or compressed with gzip or zstd; a pipe or device is read like a stream.
+    Archive(PathBuf),
+    /// A tar archive, plain or compressed, read from start to end; a plain or decompressed copy is kept in an
+    /// unnamed temporary file.
+    Stream {
+        /// What to call it in errors.
+        name: String,
+        /// Where it comes from.
+        reader: Box<dyn Read + Send>,
+    },
+}
+
+impl Source {
+    /// The source that an argument names: `-` is standard input, a directory a folder, anything else an archive.
+    #[must_use]
+    pub fn from_argument(argument: &OsStr) -> Self {
+        if argument == "-" {
+            return Self::Stream { name: "standard input".to_owned(), reader: Box::new(std::io::stdin()) };
+        }
+        let path = PathBuf::from(argument);
+        if path.is_dir() { Self::Folder(path) } else { Self::Archive(path) }
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(path) => f.debug_tuple("Folder").field(path).finish(),
+            Self::Archive(path) => f.debug_tuple("Archive").field(path).finish(),
+            Self::Stream { name, .. } => f.debug_tuple("Stream").field(name).finish(),
+        }
+    }
+}
+
+/// How sources are read and what is changed on the way.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Give everything this owner and group instead of its own.
+    pub owner: Option<(u32, u32)>,
+    /// Change permission bits; symbolic links keep theirs.
+    pub modes: Option<ModeChange>,
+    /// Make times reproducible: a modification time later than this second becomes it, and the other times become
+    /// equal to the modification time (`SOURCE_DATE_EPOCH`).
+    pub source_date_epoch: Option<i64>,
+    /// What to leave out.
+    pub excludes: Excludes,
+    /// Threads that scan a folder.
+    pub threads: NonZeroUsize,
+    /// Where to keep the copy of a stream or compressed archive; the system's temporary folder if `None`.
+    pub spool_directory: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            owner: None,
+            modes: None,
+            source_date_epoch: None,
+            excludes: Excludes::default(),
+            threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            spool_directory: None,
+        }
+    }
+}
+
+impl Options {
+    /// The metadata that a node gets in the image.
+    fn adjust(&self, meta: &mut Meta, is_directory: bool, is_symlink: bool) {
+        meta.mode &= 0o7777;
+        if let Some((uid, gid)) = self.owner {
+            (meta.uid, meta.gid) = (uid, gid);
+        }
+        if let (Some(modes), false) = (&self.modes, is_symlink) {
+            meta.mode = modes.apply(meta.mode, is_directory);
+        }
+        if let Some(epoch) = self.source_date_epoch {
+            let time = meta.mtime.min(Timestamp::at(epoch));
+            (meta.atime, meta.mtime, meta.ctime, meta.crtime) = (time, time, time, Some(time));
+        }
+    }
+
+    /// The metadata of a directory that no source describes: 0755, root's, as old as `source_date_epoch` or 1970.
+    fn default_directory(&self) -> Meta {
+        let time = Timestamp::at(self.source_date_epoch.unwrap_or(0));
+        Meta { mode: 0o755, uid: 0, gid: 0, atime: time, mtime: time, ctime: time, crtime: None }
+    }
+}
+
+/// An opened source, kept so that the data of its files can be read.
+#[derive(Debug)]
+pub(crate) enum SourceHandle {
+    Folder { root: OwnedFd, path: Box<[u8]> },
+    Archive { file: File, name: Box<[u8]>, len: Bytes, mtime: PackedTime },
+}
+
+impl SourceHandle {
+    /// How an entry of this source is named in errors.
+    pub(crate) fn shown(&self, entry: &[u8]) -> ShownPath {
+        match self {
+            Self::Folder { path, .. } => ShownPath::inside(path, b'/', entry),
+            Self::Archive { name, .. } => ShownPath::inside(name, b':', entry),
+        }
+    }
+}
+
+impl Tree {
+    /// Reads sources into a tree, each over the ones before it. No sources give an empty root directory.
+    ///
+    /// # Errors
+    /// If a source can't be read, changes while it is read, is no valid archive, or holds what no image can hold.
+    pub fn build(sources: Vec<Source>, options: &Options) -> Result<Self, Error> {
+        if sources.len() > usize::from(u16::MAX) {
+            return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) });
+        }
+        let mut builder = Builder::new(options, sources.len() > 1);
+        for source in sources {
+            match source {
+                Source::Folder(path) => {
+                    let handle = folder::open(&path)?;
+                    builder.begin_layer(handle, false)?;
+                    builder = folder::scan(builder, options.threads)?;
+                }
+                Source::Archive(path) => {
+                    let handle = spool::open(&path, options.spool_directory.as_deref())?;
+                    builder.begin_layer(handle, true)?;
+                    tar::read(&mut builder)?;
+                }
+                Source::Stream { name, reader } => {
+                    let name = OsStr::new(&name).as_bytes();
+                    let handle = spool::copy(name, reader, options.spool_directory.as_deref())?;
+                    builder.begin_layer(handle, true)?;
+                    tar::read(&mut builder)?;
+                }
+            }
+        }
+        Ok(builder.finish())
+    }
+}

@@ -1,0 +1,180 @@
+//! Archives as files that can be read at any offset.
+//!
+//! A plain archive in a regular file is used where it is. Everything else (a pipe, gzip, zstd) is copied once,
+//! decompressed, into an unnamed temporary file. Compression is told by the first bytes; several compressed
+//! pieces one after the other count as one, as `gzip` and `zstd` have it.
+
+use super::SourceHandle;
+use super::folder::timestamp;
+use crate::error::{Error, ShownPath};
+use crate::time::PackedTime;
+use flate2::read::MultiGzDecoder;
+use hectare_units::Bytes;
+use rustix::fs::{AtFlags, StatxFlags};
+use ruzstd::decoding::StreamingDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const BUFFER_LEN: usize = 256 << 10;
+/// The longest signature that is looked for.
+const SIGNATURE_LEN: usize = 6;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+/// Opens an archive; copies it if it can't be used where it is.
+pub(crate) fn open(path: &Path, spool: Option<&Path>) -> Result<SourceHandle, Error> {
+    let name = path.as_os_str().as_bytes();
+    let failed = |doing: &'static str| move |cause| Error::io(ShownPath::new(name), doing, cause);
+    let file = File::open(path).map_err(failed("open"))?;
+    let metadata = file.metadata().map_err(failed("open"))?;
+    if metadata.is_dir() {
+        let reason = "it is a folder, not an archive".into();
+        return Err(Error::Refused { path: ShownPath::new(name), reason });
+    }
+    if !metadata.is_file() {
+        return copy(name, file, spool);
+    }
+    let mut head = [0; SIGNATURE_LEN];
+    let len = read_head(|buffer, at| file.read_at(buffer, at), &mut head).map_err(failed("read"))?;
+    match compression(name, &head[..len])? {
+        Compression::None => handle(name, file),
+        _ => copy(name, file, spool),
+    }
+}
+
+/// Copies a stream, decompressed, into an unnamed temporary file.
+pub(crate) fn copy(name: &[u8], mut from: impl Read, spool: Option<&Path>) -> Result<SourceHandle, Error> {
+    let failed = |doing: &'static str| move |cause| Error::io(ShownPath::new(name), doing, cause);
+    let mut head = [0; SIGNATURE_LEN];
+    let len = read_head(|buffer, _| from.read(buffer), &mut head).map_err(failed("read"))?;
+    let compression = compression(name, &head[..len])?;
+    let folder = spool.map_or_else(std::env::temp_dir, Path::to_owned);
+    let mut to = tempfile::tempfile_in(&folder).map_err(|cause| {
+        Error::io(ShownPath::new(folder.as_os_str().as_bytes()), "make a temporary file", cause)
+    })?;
+    let whole = BufReader::with_capacity(BUFFER_LEN, Cursor::new(head[..len].to_vec()).chain(from));
+    let mut spool = Spool { name, folder: &folder, to: &mut to };
+    match compression {
+        Compression::None => spool.copy(whole)?,
+        Compression::Gzip => spool.copy(MultiGzDecoder::new(whole))?,
+        Compression::Zstd => spool.copy_zstd(whole)?,
+    }
+    handle(name, to)
+}
+
+struct Spool<'a> {
+    name: &'a [u8],
+    folder: &'a Path,
+    to: &'a mut File,
+}
+
+impl Spool<'_> {
+    fn copy(&mut self, mut from: impl Read) -> Result<(), Error> {
+        let mut buffer = vec![0; BUFFER_LEN];
+        loop {
+            match from.read(&mut buffer) {
+                Ok(0) => return Ok(()),
+                Ok(len) => self.write(&buffer[..len])?,
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                Err(cause) => return Err(self.unreadable(cause)),
+            }
+        }
+    }
+
+    fn copy_zstd(&mut self, mut from: impl BufRead) -> Result<(), Error> {
+        while !from.fill_buf().map_err(|cause| self.unreadable(cause))?.is_empty() {
+            let mut decoder = match StreamingDecoder::new(&mut from) {
+                Ok(decoder) => decoder,
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let skipped = io::copy(&mut (&mut from).take(u64::from(length)), &mut io::sink());
+                    skipped.map_err(|cause| self.unreadable(cause))?;
+                    continue;
+                }
+                Err(error) => return Err(self.unreadable(io::Error::other(error))),
+            };
+            self.copy(&mut decoder)?;
+            let frame = decoder.into_frame_decoder();
+            let (stored, computed) = (frame.get_checksum_from_data(), frame.get_calculated_checksum());
+            if stored.is_some() && stored != computed {
+                return Err(self.unreadable(io::Error::other("a checksum does not match")));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.to.write_all(bytes).map_err(|cause| {
+            let folder = ShownPath::new(self.folder.as_os_str().as_bytes());
+            Error::io(folder, "keep a copy of the archive in a temporary file", cause)
+        })
+    }
+
+    fn unreadable(&self, cause: io::Error) -> Error {
+        let name = ShownPath::new(self.name);
+        match cause.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Error::Refused { path: name, reason: "the compressed archive is truncated".into() }
+            }
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::Other => {
+                Error::Refused { path: name, reason: format!("it can't be decompressed: {cause}").into() }
+            }
+            _ => Error::io(name, "read", cause),
+        }
+    }
+}
+
+/// Reads until `head` is full or the end.
+fn read_head(
+    mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
+    head: &mut [u8],
+) -> io::Result<usize> {
+    let mut len = 0;
+    while len < head.len() {
+        match read(&mut head[len..], Bytes::of(len).get()) {
+            Ok(0) => break,
+            Ok(more) => len += more,
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(len)
+}
+
+fn compression(name: &[u8], head: &[u8]) -> Result<Compression, Error> {
+    let tool = match head {
+        [] => {
+            let reason = "it is empty, not an archive".into();
+            return Err(Error::Refused { path: ShownPath::new(name), reason });
+        }
+        [0x1f, 0x8b, ..] => return Ok(Compression::Gzip),
+        // A frame, or a frame to be skipped (0x184D2A50 to 0x184D2A5F, little-endian).
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => return Ok(Compression::Zstd),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => "xz",
+        [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A', ..] => "bzip2",
+        [0x04, 0x22, 0x4d, 0x18, ..] => "lz4",
+        _ => return Ok(Compression::None),
+    };
+    let reason =
+        format!("it is compressed with {tool}: pipe it through `{tool} -dc` and use `-` as the source");
+    Err(Error::Refused { path: ShownPath::new(name), reason: reason.into() })
+}
+
+fn handle(name: &[u8], file: File) -> Result<SourceHandle, Error> {
+    let mask = StatxFlags::SIZE | StatxFlags::MTIME;
+    let stat = rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH, mask)
+        .map_err(|errno| Error::io(ShownPath::new(name), "read the metadata", errno))?;
+    let mtime = PackedTime::new(timestamp(stat.stx_mtime));
+    Ok(SourceHandle::Archive { file, name: name.into(), len: Bytes::new(stat.stx_size), mtime })
+}

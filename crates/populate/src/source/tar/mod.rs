@@ -1,0 +1,428 @@
+//! A tar archive as a layer: its headers are indexed, its data stays where it is.
+//!
+//! Understood: the old form (V7), ustar, GNU (long names, sparse, base-256 numbers) and pax (every standard record,
+//! extended attributes as written by GNU tar, star and libarchive, ACLs with numeric ids, sparse maps 0.0, 0.1 and
+//! 1.0, global records). Owners are taken by number; names of users and groups are not looked up, because an image's
+//! users are not this machine's.
+//!
+//! As in unpacking: leading `/` and `./` are dropped, a later entry replaces an earlier one of its name, a missing
+//! parent becomes a default directory. Refused by name rather than guessed: `..`, a parent that is not a directory
+//! (a symbolic link among the parents is not followed: the layer below may have put it there), a hard link to
+//! nothing, unknown entry types, an archive without its end mark.
+//!
+//! Hazard: everything here is untrusted. Offsets are checked against the length of the archive before they are kept
+//! or read, what is held in memory is bounded by bytes really present, and nothing recurses.
+
+mod acl;
+mod cursor;
+mod encoding;
+mod header;
+mod pax;
+mod sparse;
+
+use super::SourceHandle;
+use super::builder::{Builder, Draft, DraftData, DraftKind};
+use super::names::whiteout;
+use crate::error::Error;
+use crate::time::Timestamp;
+use crate::tree::{Meta, NodeId, Xattr};
+use cursor::Cursor;
+use header::{BLOCK_LEN, Header};
+use hectare_units::{low16, u64_of};
+use pax::Pax;
+use sparse::SparseMap;
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+/// The longest extension (pax records, GNU long name) that is taken into memory. Sparse maps of a million segments
+/// stay below it.
+const EXTENSION_MAX: u64 = 64 << 20;
+
+/// Adds everything in the archive of the current layer.
+pub(crate) fn read(builder: &mut Builder<'_>) -> Result<(), Error> {
+    let SourceHandle::Archive { file, len, .. } = builder.source() else {
+        return Ok(());
+    };
+    let shown = builder.shown(&[]);
+    let file = file.try_clone().map_err(|cause| Error::io(shown.clone(), "read", cause))?;
+    let cursor = Cursor::new(file, len.get(), shown);
+    let mut reader = Reader {
+        builder,
+        cursor,
+        at: 0,
+        global: Pax::default(),
+        local: None,
+        long_name: None,
+        long_target: None,
+        last_parent: None,
+        excluded: HashMap::new(),
+    };
+    reader.run()
+}
+
+struct Reader<'b, 'o> {
+    builder: &'b mut Builder<'o>,
+    cursor: Cursor,
+    /// Where the next header lies.
+    at: u64,
+    global: Pax,
+    local: Option<Pax>,
+    long_name: Option<Vec<u8>>,
+    long_target: Option<Vec<u8>>,
+    /// The directory that the last entry went into: the next one mostly goes there too.
+    last_parent: Option<(Vec<u8>, NodeId)>,
+    /// Files left out, kept for hard links to them that are not.
+    excluded: HashMap<Vec<u8>, NodeId>,
+}
+
+/// What an entry is, before its data has been looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Type {
+    File,
+    OldSparse,
+    HardLink,
+    Symlink,
+    CharDevice,
+    BlockDevice,
+    Directory,
+    /// A directory with a list of names as its data (GNU incremental archives).
+    DumpDirectory,
+    Fifo,
+    /// The archive's label.
+    Label,
+}
+
+impl Reader<'_, '_> {
+    fn run(&mut self) -> Result<(), Error> {
+        loop {
+            let header = self.cursor.header(self.at)?;
+            if header.is_end() {
+                return Ok(());
+            }
+            if !header.checksum_matches() {
+                return Err(match self.at {
+                    0 => self.fault("it is not a tar archive: the first header's checksum is wrong"),
+                    _ => self.fault("the checksum of a header is wrong"),
+                });
+            }
+            match header.type_flag() {
+                b'x' | b'X' => {
+                    let records = self.extension(&header)?;
+                    let mut local = self.global.clone();
+                    local.read(&records).map_err(|reason| self.fault(reason))?;
+                    self.local = Some(local);
+                }
+                b'g' => {
+                    let records = self.extension(&header)?;
+                    let mut global = std::mem::take(&mut self.global);
+                    global.read(&records).map_err(|reason| self.fault(reason))?;
+                    self.global = global;
+                }
+                b'L' => self.long_name = Some(self.long_string(&header)?),
+                b'K' => self.long_target = Some(self.long_string(&header)?),
+                _ => {
+                    let pax = self.local.take().unwrap_or_else(|| self.global.clone());
+                    self.entry(&header, pax)?;
+                    (self.long_name, self.long_target) = (None, None);
+                }
+            }
+        }
+    }
+
+    /// An error at the current header.
+    fn fault(&self, reason: impl Into<Cow<'static, str>>) -> Error {
+        self.cursor.fault(self.at, reason)
+    }
+
+    /// The data of an extension header; moves on to the next header.
+    fn extension(&mut self, header: &Header) -> Result<Vec<u8>, Error> {
+        let size = header.size().map_err(|reason| self.fault(reason))?;
+        if size > EXTENSION_MAX {
+            return Err(self.fault("an extension header is longer than 64 MiB"));
+        }
+        let bytes = self.cursor.bytes(self.at + BLOCK_LEN, size, "an extension header")?;
+        self.at += BLOCK_LEN + size.next_multiple_of(BLOCK_LEN);
+        Ok(bytes)
+    }
+
+    fn long_string(&mut self, header: &Header) -> Result<Vec<u8>, Error> {
+        let mut bytes = self.extension(header)?;
+        if let Some(nul) = bytes.iter().position(|byte| *byte == 0) {
+            bytes.truncate(nul);
+        }
+        Ok(bytes)
+    }
+
+    fn entry(&mut self, header: &Header, mut pax: Pax) -> Result<(), Error> {
+        let name = pax
+            .sparse
+            .name
+            .take()
+            .or(pax.path.take())
+            .or(self.long_name.take())
+            .unwrap_or_else(|| header.name());
+        let kind = self.entry_type(header, &name)?;
+        let stored = match kind {
+            Type::File | Type::OldSparse | Type::DumpDirectory | Type::Label => match pax.size {
+                Some(size) => size,
+                None => header.size().map_err(|reason| self.fault(reason))?,
+            },
+            _ => 0,
+        };
+        let header_at = self.at;
+        let start = header_at + BLOCK_LEN;
+        let map = match kind {
+            Type::OldSparse => Some(SparseMap::old(header, &mut self.cursor, header_at, start, stored)?),
+            Type::File => SparseMap::of_pax(&mut pax.sparse, &mut self.cursor, header_at, start, stored)?,
+            _ => None,
+        };
+        // The map of form 1.0 is part of the stored bytes, the extensions of the old form come before them.
+        let (data, end) = match &map {
+            Some(map) => (map.data, map.end),
+            None => (start, start.saturating_add(stored)),
+        };
+        self.cursor.require(end, "the data of a file")?;
+        self.at = end.next_multiple_of(BLOCK_LEN);
+        if kind == Type::Label {
+            return Ok(());
+        }
+        let path = clean(&name).map_err(|reason| self.builder.refused(&name, reason))?;
+        let target = pax.linkpath.take().or(self.long_target.take()).unwrap_or_else(|| header.link_name());
+        if kind == Type::HardLink {
+            return self.hard_link(&path, &target);
+        }
+        let meta = meta(header, &pax).map_err(|reason| self.cursor.fault(header_at, reason))?;
+        let xattrs = self.xattrs(&path, pax, kind)?;
+        let device = || -> Result<(u32, u32), Error> {
+            header.device().map_err(|reason| self.cursor.fault(header_at, reason))
+        };
+        let kind = match kind {
+            Type::Directory | Type::DumpDirectory => DraftKind::Directory,
+            Type::Symlink => DraftKind::Symlink(target),
+            Type::CharDevice => device().map(|(major, minor)| DraftKind::CharDevice(major, minor))?,
+            Type::BlockDevice => device().map(|(major, minor)| DraftKind::BlockDevice(major, minor))?,
+            Type::Fifo => DraftKind::Fifo,
+            Type::File | Type::OldSparse | Type::HardLink | Type::Label => {
+                let (size, segments) = map.map_or((stored, None), |map| (map.size, map.segments));
+                DraftKind::File { size, data: DraftData::Archive { at: data }, segments }
+            }
+        };
+        self.add(&path, Draft { kind, meta, xattrs })
+    }
+
+    fn entry_type(&self, header: &Header, name: &[u8]) -> Result<Type, Error> {
+        Ok(match header.type_flag() {
+            0 | b'0' | b'7' if name.ends_with(b"/") => Type::Directory,
+            0 | b'0' | b'7' => Type::File,
+            b'1' => Type::HardLink,
+            b'2' => Type::Symlink,
+            b'3' => Type::CharDevice,
+            b'4' => Type::BlockDevice,
+            b'5' => Type::Directory,
+            b'6' => Type::Fifo,
+            b'D' => Type::DumpDirectory,
+            b'S' => Type::OldSparse,
+            b'V' => Type::Label,
+            b'M' => {
+                return Err(self.builder.refused(name, "it continues from another volume of the archive"));
+            }
+            flag => {
+                let reason = format!("its entry type '{}' is not known", flag.escape_ascii());
+                return Err(self.builder.refused(name, reason));
+            }
+        })
+    }
+
+    fn xattrs(&self, path: &[u8], pax: Pax, kind: Type) -> Result<Vec<Xattr>, Error> {
+        let mut xattrs = pax.xattrs;
+        for (name, text, is_default) in [
+            ("system.posix_acl_access", pax.acl_access, false),
+            ("system.posix_acl_default", pax.acl_default, true),
+        ] {
+            // The attribute itself, where both are there, has numbers for names.
+            let Some(text) = text.filter(|_| !xattrs.contains_key(name.as_bytes())) else { continue };
+            let value =
+                acl::from_text(&text, is_default).map_err(|reason| self.builder.refused(path, reason))?;
+            if kind == Type::Symlink || value.is_empty() {
+                continue;
+            }
+            xattrs.insert(name.as_bytes().into(), value.into());
+        }
+        Ok(xattrs.into_iter().map(|(name, value)| Xattr { name, value }).collect())
+    }
+
+    /// Adds a node at a clean path.
+    fn add(&mut self, path: &[u8], draft: Draft) -> Result<(), Error> {
+        let is_directory = matches!(draft.kind, DraftKind::Directory);
+        if path.is_empty() {
+            if !is_directory {
+                return Err(self.builder.refused(b"./", "the root of an archive must be a directory"));
+            }
+            self.builder.describe_directory(NodeId::ROOT, draft);
+            return Ok(());
+        }
+        if self.whiteout(path) {
+            return Ok(());
+        }
+        if self.builder.options.excludes.covers(path, is_directory) {
+            if matches!(draft.kind, DraftKind::File { .. }) {
+                let node = self.builder.add_node(path, draft)?;
+                self.excluded.insert(path.to_vec(), node);
+            }
+            return Ok(());
+        }
+        let (parent, name) = split(path);
+        let dir = self.make_parents(parent)?;
+        if let Some(old) = self.builder.lookup(dir, name)
+            && self.builder.is_directory(old)
+            && !is_directory
+        {
+            self.last_parent = None;
+        }
+        self.builder.put(dir, name, path, draft)?;
+        Ok(())
+    }
+
+    fn hard_link(&mut self, path: &[u8], target: &[u8]) -> Result<(), Error> {
+        if path.is_empty() || self.whiteout(path) || self.builder.options.excludes.covers(path, false) {
+            return Ok(());
+        }
+        let target_path = clean(target).map_err(|reason| self.builder.refused(path, reason))?;
+        let node = self.find(&target_path).or_else(|| self.excluded.get(&target_path).copied());
+        let shown = || crate::error::ShownPath::new(target);
+        let Some(node) = node else {
+            let reason = format!("it is a hard link to {}, which does not come before it", shown());
+            return Err(self.builder.refused(path, reason));
+        };
+        if self.builder.is_directory(node) {
+            let reason = format!("it is a hard link to the directory {}", shown());
+            return Err(self.builder.refused(path, reason));
+        }
+        let (parent, name) = split(path);
+        let dir = self.make_parents(parent)?;
+        self.last_parent = None; // the name may have been a directory
+        self.builder.link(dir, name, path, node)
+    }
+
+    /// Does what a path means if its last name is a whiteout; false if it isn't one.
+    fn whiteout(&mut self, path: &[u8]) -> bool {
+        let (parent, name) = split(path);
+        if !self.builder.honours_whiteouts() || whiteout(name).is_none() {
+            return false;
+        }
+        self.last_parent = None;
+        // Without its directory there is nothing to hide.
+        if let Some(dir) = self.find(parent).filter(|dir| self.builder.is_directory(*dir)) {
+            self.builder.whiteout(dir, name);
+        }
+        true
+    }
+
+    fn find(&self, path: &[u8]) -> Option<NodeId> {
+        names(path).try_fold(NodeId::ROOT, |dir, name| self.builder.lookup(dir, name))
+    }
+
+    /// The directory at `path`, made with default metadata where there is none.
+    fn make_parents(&mut self, path: &[u8]) -> Result<NodeId, Error> {
+        if let Some((known, dir)) = &self.last_parent
+            && known == path
+        {
+            return Ok(*dir);
+        }
+        let mut dir = NodeId::ROOT;
+        let mut end = 0;
+        for name in names(path) {
+            end += name.len() + usize::from(end > 0);
+            dir = match self.builder.lookup(dir, name) {
+                None => self.builder.put_default_directory(dir, name, path)?,
+                Some(node) if self.builder.is_directory(node) => {
+                    self.builder.touch(dir, name);
+                    node
+                }
+                // This layer says it is a directory, by having something below it.
+                Some(node)
+                    if self.builder.is_from_below(dir, name) && self.builder.target(node).is_none() =>
+                {
+                    self.builder.put_default_directory(dir, name, path)?
+                }
+                Some(node) => {
+                    let reason = match self.builder.target(node) {
+                        Some(target) => format!(
+                            "it is a symbolic link to {}, but entries lie below it: name them by the link's target",
+                            crate::error::ShownPath::new(target)
+                        ),
+                        None => "it is not a directory, but entries lie below it".to_owned(),
+                    };
+                    return Err(self.builder.refused(&path[..end], reason));
+                }
+            };
+        }
+        self.last_parent = Some((path.to_vec(), dir));
+        Ok(dir)
+    }
+}
+
+fn meta(header: &Header, pax: &Pax) -> Result<Meta, &'static str> {
+    let mtime = match pax.mtime {
+        Some(time) => time,
+        None => Timestamp::at(header.mtime()?),
+    };
+    Ok(Meta {
+        mode: low16(header.mode()? & 0o7777),
+        uid: pax.uid.map_or_else(|| header.uid(), Ok)?,
+        gid: pax.gid.map_or_else(|| header.gid(), Ok)?,
+        atime: pax.atime.or(header.gnu_atime()).unwrap_or(mtime),
+        mtime,
+        ctime: pax.ctime.or(header.gnu_ctime()).unwrap_or(mtime),
+        crtime: pax.crtime,
+    })
+}
+
+/// A path without `/` at its ends, empty names and `.`; refuses `..` and NUL.
+fn clean(path: &[u8]) -> Result<Vec<u8>, &'static str> {
+    let mut clean = Vec::with_capacity(path.len());
+    for name in names(path).filter(|name| *name != b".") {
+        if name == b".." {
+            return Err("a path with .. in it is not taken from an archive");
+        }
+        if name.contains(&0) {
+            return Err("a path with a NUL byte");
+        }
+        if !clean.is_empty() {
+            clean.push(b'/');
+        }
+        clean.extend_from_slice(name);
+    }
+    Ok(clean)
+}
+
+fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
+}
+
+/// A clean path as its parent and its last name.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&[], path),
+    }
+}
+
+/// A length in memory as an offset.
+fn offset(len: usize) -> u64 {
+    u64_of(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_cleaned() {
+        assert_eq!(clean(b"/./a//b/./c/"), Ok(b"a/b/c".to_vec()));
+        assert_eq!(clean(b"./"), Ok(Vec::new()));
+        assert_eq!(clean(b"a/...b"), Ok(b"a/...b".to_vec()));
+        assert!(clean(b"a/../b").is_err());
+        assert!(clean(b"a\0b").is_err());
+    }
+}

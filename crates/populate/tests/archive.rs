@@ -1,0 +1,291 @@
+//! Archives as sources: what GNU tar makes of a folder gives the same tree as the folder.
+
+#![allow(clippy::unwrap_used)] // helpers of tests
+
+mod common;
+
+use common::*;
+use hectare_populate::{Excludes, Options, Source, Timestamp, Tree};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Puts a folder with one of everything at `at`; whether it has extended attributes too.
+fn prepare(at: &Path) -> bool {
+    everything(at);
+    if is_root() {
+        everything_of_root(at);
+    } else {
+        skip("devices, owners and trusted attributes (not root)");
+    }
+    let has = xattrs_of_user(at);
+    if !has {
+        skip("user attributes and ACLs (not supported here, or no setfacl)");
+    }
+    has
+}
+
+/// Takes from descriptions what a format can't hold.
+fn reduce(all: &mut BTreeMap<String, Described>, nanoseconds: bool, attributes: bool, holes: bool) {
+    for node in all.values_mut() {
+        if !nanoseconds {
+            node.mtime.nanoseconds = 0;
+        }
+        if !attributes {
+            node.xattrs.clear();
+        }
+        if !holes {
+            node.data.clear();
+        }
+    }
+}
+
+fn compare(mut expected: BTreeMap<String, Described>, tree: &Tree, reduced: (bool, bool, bool)) {
+    let mut found = describe(tree);
+    for all in [&mut expected, &mut found] {
+        reduce(all, reduced.0, reduced.1, reduced.2);
+    }
+    assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    for (path, node) in &expected {
+        assert!(found[path] == *node, "{path}: {:?}\nexpected {node:?}", found[path]);
+    }
+}
+
+#[test]
+fn every_format_of_gnu_tar_gives_the_tree_of_the_folder() {
+    if !tool("tar", &["--version"]) {
+        return skip("archives of GNU tar (no tar)");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("from");
+    fs::create_dir(&from).unwrap();
+    let attributes = prepare(&from);
+    let expected = describe(&build(vec![folder(&from)]));
+    let to = dir.path().join("archive.tar");
+    let xattrs: [&[&str]; 2] = [
+        &["--xattrs", "--xattrs-include=*"],
+        &["--xattrs", "--xattrs-include=[!s]*", "--xattrs-include=security.*", "--acls"],
+    ];
+    let cases: &[(&[&str], (bool, bool, bool))] = &[
+        (&["--format=gnu"], (false, false, false)),
+        (&["--format=gnu", "--sparse"], (false, false, true)),
+        (&["--format=gnu", "--incremental"], (false, false, false)),
+        (&["--format=pax"], (true, false, false)),
+        (&["--format=pax", "--sparse"], (true, false, true)),
+        (&["--format=pax", "--sparse", "--sparse-version=0.0"], (true, false, true)),
+        (&["--format=pax", "--sparse", "--sparse-version=0.1"], (true, false, true)),
+        (&["--format=pax", "--label=a label"], (true, false, false)),
+    ];
+    for (flags, reduced) in cases {
+        assert!(tar(&from, &to, flags), "{flags:?}");
+        compare(expected.clone(), &build(vec![archive(&to)]), *reduced);
+        if attributes && flags[0] == "--format=pax" {
+            for more in xattrs {
+                assert!(tar(&from, &to, &[flags, more].concat()), "{flags:?}");
+                compare(expected.clone(), &build(vec![archive(&to)]), (true, true, reduced.2));
+            }
+        }
+    }
+}
+
+#[test]
+fn ustar_gives_the_tree_of_a_folder_that_it_can_hold() {
+    if !tool("tar", &["--version"]) {
+        return skip("archives of GNU tar (no tar)");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("from");
+    let long = (0..4).fold(from.clone(), |path, i| path.join(format!("{i}").repeat(40)));
+    write(long.join("end"), "a path that needs the prefix");
+    write(from.join("file"), "a short name");
+    fs::hard_link(from.join("file"), from.join("linked")).unwrap();
+    std::os::unix::fs::symlink("linked", from.join("link")).unwrap();
+    times(&from);
+    let expected = describe(&build(vec![folder(&from)]));
+    let to = dir.path().join("archive.tar");
+    for format in ["--format=ustar", "--format=v7"] {
+        if format == "--format=v7" {
+            fs::remove_dir_all(from.join("0".repeat(40))).unwrap();
+            times(&from);
+        }
+        let expected =
+            if format == "--format=v7" { describe(&build(vec![folder(&from)])) } else { expected.clone() };
+        assert!(tar(&from, &to, &[format]));
+        compare(expected, &build(vec![archive(&to)]), (false, false, false));
+    }
+}
+
+#[test]
+fn compressed_archives_and_streams_give_the_same_tree() {
+    let dir = tempfile::tempdir().unwrap();
+    let from = dir.path().join("from");
+    fs::create_dir(&from).unwrap();
+    everything(&from);
+    let to = dir.path().join("archive.tar");
+    if !tar(&from, &to, &["--format=pax", "--sparse"]) {
+        return skip("archives of GNU tar (no tar)");
+    }
+    let expected = describe(&build(vec![archive(&to)]));
+    let plain = fs::read(&to).unwrap();
+    let stream = |bytes: Vec<u8>| {
+        vec![Source::Stream { name: "a stream".to_owned(), reader: Box::new(std::io::Cursor::new(bytes)) }]
+    };
+    assert!(describe(&build(stream(plain.clone()))) == expected, "plain stream");
+    // Two pieces one after the other.
+    let (first, second) = plain.split_at(plain.len() / 2);
+    for program in ["gzip", "zstd"] {
+        let mut compressed = Vec::new();
+        for (i, part) in [first, second].into_iter().enumerate() {
+            let path = dir.path().join(format!("part{i}"));
+            let out = dir.path().join(format!("part{i}.compressed"));
+            fs::write(&path, part).unwrap();
+            let command = format!("{program} -c {} > {}", path.display(), out.display());
+            if !tool("sh", &["-c", &command]) {
+                return skip(program);
+            }
+            compressed.extend(fs::read(out).unwrap());
+        }
+        let file = dir.path().join("archive.compressed");
+        fs::write(&file, &compressed).unwrap();
+        assert!(describe(&build(vec![archive(&file)])) == expected, "{program} file");
+        assert!(describe(&build(stream(compressed.clone()))) == expected, "{program} stream");
+        compressed.truncate(compressed.len() - 20);
+        let error = fails(stream(compressed.clone()));
+        assert!(error.starts_with("a stream: "), "{error}");
+    }
+    let xz = fails(stream(b"\xfd7zXZ\0 and so on".to_vec()));
+    assert!(xz.contains("xz -dc"), "{xz}");
+}
+
+#[test]
+fn entries_are_taken_as_unpacking_would() {
+    let mut tar = Archive::default();
+    tar.file("/abs/./file", b"first").file("abs/file", b"second").file("x/y/z", b"implied");
+    tar.entry(b'1', "hard", "abs/file", &[]).entry(b'5', "dir/", "", &[]).entry(b'0', "old-dir/", "", &[]);
+    let tree = build(tar.finish());
+    let all = describe(&tree);
+    assert_eq!(
+        all.keys().map(String::as_str).collect::<Vec<_>>(),
+        ["", "/abs", "/abs/file", "/dir", "/hard", "/old-dir", "/x", "/x/y", "/x/y/z"]
+    );
+    assert_eq!(all["/hard"].content, b"second");
+    assert_eq!(all["/hard"].links, 2);
+    assert_eq!((all["/x"].mode, all["/x"].mtime), (0o755, Timestamp::at(0)));
+    assert_eq!(all["/old-dir"].kind, "Directory");
+}
+
+#[test]
+fn pax_records_say_what_headers_can_t() {
+    let mut tar = Archive::default();
+    tar.pax('g', &[("uid", b"99"), ("mtime", b"5.25")]);
+    tar.pax('x', &[("path", b"a/\xffname"), ("gid", b"4000000000"), ("LIBARCHIVE.xattr.user.l%3d", b"AAEC")]);
+    tar.file("short", b"x").file("plain", b"y");
+    tar.pax(
+        'x',
+        &[("RHT.security.selinux", b"u:r:t"), ("SCHILY.xattr.btrfs.compression", b"zstd"), ("uid", b"")],
+    );
+    tar.file("third", b"");
+    let tree = build(tar.finish());
+    let all = describe(&tree);
+    let first = &all["/a/\\xffname"];
+    assert_eq!(
+        (first.owner, first.mtime),
+        ((99, 4_000_000_000), Timestamp { seconds: 5, nanoseconds: 250_000_000 })
+    );
+    assert_eq!(first.xattrs, [("user.l=".to_owned(), vec![0, 1, 2])]);
+    assert_eq!(all["/plain"].owner, (99, 0));
+    assert_eq!(all["/third"].owner, (0, 0));
+    assert_eq!(all["/third"].xattrs, [("security.selinux".to_owned(), b"u:r:t\0".to_vec())]);
+    assert_eq!(tree.left_out().collect::<Vec<_>>(), [(&b"btrfs.compression"[..], 1)]);
+}
+
+#[test]
+fn a_hard_link_to_an_excluded_file_keeps_the_data() {
+    let mut tar = Archive::default();
+    tar.file("skip/me", b"data").entry(b'1', "keep", "skip/me", &[]);
+    let mut excludes = Excludes::default();
+    excludes.add(b"skip").unwrap();
+    let tree = Tree::build(tar.finish(), &Options { excludes, ..Options::default() }).unwrap();
+    let all = describe(&tree);
+    assert_eq!((all.len(), &*all["/keep"].content, all["/keep"].links), (2, &b"data"[..], 1));
+}
+
+#[test]
+fn what_can_t_be_taken_is_refused_by_name() {
+    type Make = fn(&mut Archive) -> &mut Archive;
+    let cases: &[(Make, &str)] = &[
+        (|tar| tar.file("a/../b", b""), "a/../b: a path with .."),
+        (
+            |tar| tar.entry(b'1', "h", "nothing", &[]),
+            "h: it is a hard link to nothing, which does not come before it",
+        ),
+        (
+            |tar| tar.entry(b'5', "d", "", &[]).entry(b'1', "h", "d", &[]),
+            "h: it is a hard link to the directory d",
+        ),
+        (|tar| tar.file("f", b"").file("f/g", b""), "f: it is not a directory, but entries lie below it"),
+        (|tar| tar.entry(b'2', "l", "t", &[]).file("l/g", b""), "l: it is a symbolic link to t, but"),
+        (|tar| tar.entry(b'2', "l", "", &[]), "l: a symbolic link to nothing"),
+        (|tar| tar.entry(b'M', "m", "", &[]), "m: it continues from another volume"),
+        (|tar| tar.entry(b'q', "q", "", &[]), "q: its entry type 'q' is not known"),
+        (|tar| tar.file(".", b""), "the root of an archive must be a directory"),
+        (|tar| tar.pax('x', &[("path", &[b'n'; 256])]).file("x", b""), "a name longer than 255 bytes"),
+        (|tar| tar.pax('x', &[("SCHILY.acl.access", b"user:joe:r--")]).file("x", b""), "its ACL names 'joe'"),
+        (
+            |tar| tar.pax('x', &[("GNU.sparse.major", b"2")]).file("x", b""),
+            "a sparse file of an unknown form",
+        ),
+    ];
+    for (make, expected) in cases {
+        let mut tar = Archive::default();
+        make(&mut tar);
+        let error = fails(tar.finish());
+        assert!(error.contains(expected) && error.starts_with("test.tar:"), "{error}");
+    }
+}
+
+#[test]
+fn truncated_and_foreign_bytes_are_told() {
+    let mut tar = Archive::default();
+    tar.file("a", &[b'x'; 2000]);
+    let whole = tar.bytes.clone();
+    for (len, expected) in [
+        (300, "it ends at byte 300, inside a header"),
+        (1000, "it ends at byte 1000, inside the data of a file"),
+        (whole.len(), "the archive has no end mark"),
+    ] {
+        let error = fails(vec![stream(whole[..len].to_vec())]);
+        assert!(error.contains(expected), "{error}");
+    }
+    for (bytes, expected) in
+        [(b"#!/bin/sh\n".repeat(200), "it is not a tar archive"), (Vec::new(), "it is empty")]
+    {
+        let error = fails(vec![stream(bytes)]);
+        assert!(error.contains(expected), "{error}");
+    }
+    let mut wrong = tar.bytes.clone();
+    let at = wrong.len();
+    tar.file("b", b"");
+    wrong.extend_from_slice(&tar.bytes[at..]);
+    wrong[at] ^= 1;
+    let error = fails(vec![stream(wrong)]);
+    assert!(error.contains(&format!("the checksum of a header is wrong (at byte {at} ")), "{error}");
+    let dir = tempfile::tempdir().unwrap();
+    assert!(fails(vec![archive(dir.path())]).contains("it is a folder"));
+}
+
+#[test]
+fn an_archive_that_changes_after_the_scan_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.tar");
+    let mut tar = Archive::default();
+    tar.file("f", &[b'x'; 3000]);
+    tar.finish();
+    fs::write(&path, &tar.bytes).unwrap();
+    let tree = build(vec![archive(&path)]);
+    let id = tree.ids().last().unwrap();
+    let content = tree.opener().open(id).unwrap();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(1024).unwrap();
+    let error = content.verify().unwrap_err().to_string();
+    assert!(error.contains("a.tar: it became shorter"), "{error}");
+}

@@ -1,0 +1,137 @@
+//! Several sources, one over the other.
+
+#![allow(clippy::unwrap_used)] // helpers of tests
+
+mod common;
+
+use common::*;
+use hectare_populate::{NodeId, Source, Tree};
+use std::fs;
+use std::path::Path;
+
+fn paths(tree: &Tree) -> Vec<String> {
+    describe(tree).into_keys().skip(1).collect()
+}
+
+/// Files to their own name as content; `name/` makes a directory.
+fn fill(at: &Path, names: &[&str]) {
+    fs::create_dir_all(at).unwrap();
+    for name in names {
+        match name.strip_suffix('/') {
+            Some(dir) => fs::create_dir_all(at.join(dir)).unwrap(),
+            None => write(at.join(name), format!("{} of {}", name, at.file_name().unwrap().display())),
+        }
+    }
+}
+
+/// The same layers as folders, and as archives with their entries in both orders.
+fn every_way(layers: &[&[&str]], check: impl Fn(&Tree)) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut folders: Vec<Source> = Vec::new();
+    for (i, names) in layers.iter().enumerate() {
+        let at = dir.path().join(format!("layer{i}"));
+        fill(&at, names);
+        folders.push(folder(&at));
+    }
+    check(&build(folders));
+    for reversed in [false, true] {
+        let mut archives = Vec::new();
+        for (i, names) in layers.iter().enumerate() {
+            let mut tar = Archive::default();
+            let mut names = names.to_vec();
+            if reversed {
+                names.reverse();
+            }
+            for name in names {
+                match name.strip_suffix('/') {
+                    Some(dir) => tar.entry(b'5', dir, "", &[]),
+                    None => tar.file(name, format!("{name} of layer{i}").as_bytes()),
+                };
+            }
+            archives.extend(tar.finish());
+        }
+        check(&build(archives));
+    }
+}
+
+#[test]
+fn later_sources_replace_and_merge() {
+    every_way(&[&["a", "d/x", "d/y", "f/in", "g"], &["a", "d/x", "f", "g/in"]], |tree| {
+        assert_eq!(paths(tree), ["/a", "/d", "/d/x", "/d/y", "/f", "/g", "/g/in"]);
+        let all = describe(tree);
+        assert_eq!(all["/a"].content, b"a of layer1");
+        assert_eq!(all["/d/x"].content, b"d/x of layer1");
+        assert_eq!(all["/d/y"].content, b"d/y of layer0");
+        assert_eq!(all["/f"].content, b"f of layer1");
+    });
+}
+
+#[test]
+fn a_whiteout_removes_from_the_layers_below_only() {
+    every_way(&[&["a", "b", "d/x", "e/x"], &[".wh.a", ".wh.b", "b", ".wh.d", ".wh.e", "e/new"]], |tree| {
+        assert_eq!(paths(tree), ["/b", "/e", "/e/new"]);
+        assert_eq!(describe(tree)["/b"].content, b"b of layer1");
+    });
+}
+
+#[test]
+fn an_opaque_directory_hides_everything_below() {
+    every_way(
+        &[&["d/x", "d/sub/y", "d/sub/deep/z", "k"], &["d/sub/new", "d/.wh..wh..opq", "d/own"], &["d/x"]],
+        |tree| {
+            assert_eq!(paths(tree), ["/d", "/d/own", "/d/sub", "/d/sub/new", "/d/x", "/k"]);
+            assert_eq!(describe(tree)["/d/x"].content, b"d/x of layer2");
+        },
+    );
+}
+
+#[test]
+fn what_a_whiteout_removed_can_come_back() {
+    every_way(&[&["d/x"], &[".wh.d"], &["d/y"]], |tree| assert_eq!(paths(tree), ["/d", "/d/y"]));
+}
+
+#[test]
+fn whiteouts_of_the_first_source_are_dropped() {
+    every_way(&[&["a", ".wh.a", ".wh..wh..opq", ".wh..wh.plnk/"], &["b"]], |tree| {
+        assert_eq!(paths(tree), ["/a", "/b"]);
+    });
+}
+
+#[test]
+fn with_one_source_whiteouts_are_files() {
+    every_way(&[&["a", ".wh.a"]], |tree| assert_eq!(paths(tree), ["/.wh.a", "/a"]));
+}
+
+#[test]
+fn a_hard_link_survives_the_removal_of_its_first_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (lower, upper) = (dir.path().join("lower"), dir.path().join("upper"));
+    fill(&lower, &["a/first", "z/"]);
+    fs::hard_link(lower.join("a/first"), lower.join("z/second")).unwrap();
+    fill(&upper, &[".wh.a"]);
+    let all = describe(&build(vec![folder(&lower), folder(&upper)]));
+    assert_eq!((all.len(), all["/z/second"].links), (3, 1));
+    assert_eq!(all["/z/second"].content, b"a/first of lower");
+}
+
+#[test]
+fn a_hard_link_may_name_a_file_of_a_lower_layer() {
+    let (mut lower, mut upper) = (Archive::default(), Archive::default());
+    lower.file("f", b"data");
+    upper.entry(b'1', "g", "f", &[]);
+    let all = describe(&build([lower.finish(), upper.finish()].into_iter().flatten().collect()));
+    assert_eq!((all["/f"].links, all["/g"].names.len()), (2, 2));
+}
+
+#[test]
+fn the_last_source_describes_the_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let (lower, upper) = (dir.path().join("lower"), dir.path().join("upper"));
+    fill(&lower, &["x/"]);
+    fill(&upper, &["x/"]);
+    rustix::fs::chmod(&upper, rustix::fs::Mode::from_raw_mode(0o2711)).unwrap();
+    rustix::fs::chmod(upper.join("x"), rustix::fs::Mode::from_raw_mode(0o700)).unwrap();
+    let tree = build(vec![folder(&lower), folder(&upper)]);
+    assert_eq!(tree.meta(NodeId::ROOT).mode, 0o2711);
+    assert_eq!(describe(&tree)["/x"].mode, 0o700);
+}

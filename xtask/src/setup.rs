@@ -1,0 +1,71 @@
+//! Installing what tests and the demo need from Debian's packages, if that is allowed.
+//!
+//! Nothing here is necessary to build Hectare or to use it: a tool that stays missing makes the checks that
+//! need it skips, by name. `HECTARE_NO_INSTALL=1` forbids installing.
+
+use crate::steps::{quiet, shown};
+use hectare_oracle::{is_root, tool};
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// Each tool, and the Debian package that has it.
+const TOOLS: [(&str, &str); 10] = [
+    ("mke2fs", "e2fsprogs"),
+    ("e2fsck", "e2fsprogs"),
+    ("dumpe2fs", "e2fsprogs"),
+    ("debugfs", "e2fsprogs"),
+    ("e2freefrag", "e2fsprogs"),
+    ("losetup", "mount"),
+    ("mount", "mount"),
+    ("umount", "mount"),
+    ("cp", "coreutils"),
+    ("tar", "tar"),
+];
+
+fn missing() -> Vec<(&'static str, &'static str)> {
+    TOOLS.into_iter().filter(|(name, _)| tool(name).is_none()).collect()
+}
+
+/// Installs what is missing, or says so; true in any case, because what is missing is skipped later.
+pub(crate) fn run() -> bool {
+    let packages: BTreeSet<&str> = missing().into_iter().map(|(_, package)| package).collect();
+    if packages.is_empty() {
+        return true;
+    }
+    match installer() {
+        Some(apt) => install(&apt, &packages),
+        None => eprintln!("not installed here: no apt-get, or neither root nor sudo without a password"),
+    }
+    for (name, package) in missing() {
+        eprintln!("{name} is missing (Debian package {package}): what needs it will be skipped");
+    }
+    true
+}
+
+/// The words that start an apt-get which may install.
+fn installer() -> Option<Vec<&'static str>> {
+    let forbidden = std::env::var("HECTARE_NO_INSTALL").is_ok_and(|v| v == "1");
+    if forbidden || tool("apt-get").is_none() {
+        return None;
+    }
+    if is_root() {
+        return Some(vec!["apt-get"]);
+    }
+    let may = quiet(tool("sudo")?.args(["-n", "true"])).is_some();
+    may.then(|| vec!["sudo", "-n", "apt-get"])
+}
+
+fn install(apt: &[&str], packages: &BTreeSet<&str>) {
+    let apt = |words: &[&str]| {
+        let mut command = Command::new(apt[0]);
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(&apt[1..]);
+        // Without a network this must fail soon, not after minutes.
+        command.args(["-q", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20"]).args(words);
+        command
+    };
+    if shown(&mut apt(&["update"])) {
+        let mut words = vec!["install", "--yes", "--no-install-recommends"];
+        words.extend(packages);
+        shown(&mut apt(&words));
+    }
+}

@@ -1,0 +1,48 @@
+//! Running commands in the open: each is printed before it runs, so that anyone can run it by hand.
+
+use hectare_oracle::tool::line_of;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The folder of the workspace.
+pub(crate) fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+/// The cargo that runs this, in the workspace's folder.
+pub(crate) fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root());
+    cargo
+}
+
+/// Prints a command as one would type it, then runs it; whether it succeeded.
+pub(crate) fn shown(command: &mut Command) -> bool {
+    println!("\n$ {}", line_of(command));
+    match command.status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("can't run {}: {error}", line_of(command));
+            false
+        }
+    }
+}
+
+/// The output of a command, if it ran and succeeded.
+pub(crate) fn quiet(command: &mut Command) -> Option<Output> {
+    command.output().ok().filter(|output| output.status.success())
+}
+
+/// What `cargo metadata` says of the workspace's own packages; needs no network.
+pub(crate) fn metadata() -> Option<serde_json::Value> {
+    let mut metadata = cargo();
+    metadata.args(["metadata", "--no-deps", "--format-version", "1"]);
+    serde_json::from_slice(&quiet(&mut metadata)?.stdout).ok()
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target_folder() -> PathBuf {
+    let said = metadata().and_then(|m| m["target_directory"].as_str().map(PathBuf::from));
+    said.unwrap_or_else(|| root().join("target"))
+}

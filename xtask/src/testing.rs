@@ -1,0 +1,178 @@
+//! `make test`: every check there is, and one line that counts them.
+//!
+//! Formatting, lints and tidy count as one check each. A test that skipped itself is counted as skipped
+//! although the harness calls it passed; a part that a test left out, and an ignored test, count as skipped
+//! too. Skips are listed by name, failures last.
+
+use crate::steps::{cargo, quiet, shown, target_folder};
+use crate::{setup, tidy};
+use hectare_oracle::skip::{self, Extent, LOG, Record};
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+/// What the checks came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+    skipped: BTreeSet<(String, String)>,
+    /// Test programs that began and did not end yet.
+    running: usize,
+}
+
+/// Runs everything; whether nothing failed.
+pub(crate) fn run() -> bool {
+    setup::run();
+    let mut tally = Tally::default();
+    match quiet(cargo().args(["fmt", "--version"])) {
+        Some(_) => tally.check("formatting", shown(cargo().args(["fmt", "--all", "--check"]))),
+        None => tally.skip("formatting", "rustfmt is not installed"),
+    }
+    match quiet(cargo().args(["clippy", "--version"])) {
+        Some(_) => tally.check("lints", lints()),
+        None => tally.skip("lints", "clippy is not installed"),
+    }
+    println!("\n$ cargo xtask tidy");
+    tally.check("tidy", tidy::run());
+    let log = target_folder().join("skips.log");
+    tests(&mut tally, &log);
+    hectare_oracle::scratch::sweep();
+    tally.print();
+    tally.failed.is_empty()
+}
+
+fn lints() -> bool {
+    shown(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+}
+
+fn tests(tally: &mut Tally, log: &Path) {
+    let _ = std::fs::remove_file(log); // absent at first; a test that can't append to it fails by itself
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--no-fail-fast"]).env(LOG, log).stdout(Stdio::piped());
+    println!("\n$ cargo test --workspace --no-fail-fast");
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return tally.fail(&format!("cargo test did not start: {error}")),
+    };
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            tally.read_line(&line);
+        }
+    }
+    let succeeded = child.wait().is_ok_and(|status| status.success());
+    tally.finish(succeeded);
+    let records = skip::parse(&std::fs::read_to_string(log).unwrap_or_default());
+    tally.take_skips(&records);
+}
+
+impl Tally {
+    fn check(&mut self, name: &str, passed: bool) {
+        if passed {
+            self.passed += 1;
+        } else {
+            self.fail(name);
+        }
+    }
+
+    fn fail(&mut self, name: &str) {
+        self.failed.push(name.to_owned());
+    }
+
+    fn skip(&mut self, name: &str, reason: &str) {
+        self.skipped.insert((name.to_owned(), reason.to_owned()));
+    }
+
+    /// Nothing may hide behind another failure: neither a program that died nor one that was never built.
+    fn finish(&mut self, succeeded: bool) {
+        if self.running > 0 {
+            self.fail(&format!("{} test programs died in the middle", self.running));
+        }
+        if !succeeded && !self.failed.iter().any(|name| name.starts_with("test ")) {
+            self.fail("cargo test did not come to its end");
+        }
+    }
+
+    /// Takes one line of the harness: `running N tests`, `test result: ...`, or `test NAME ...
+    /// ok|FAILED|ignored[, REASON]`.
+    fn read_line(&mut self, line: &str) {
+        if line.starts_with("running ") && (line.ends_with(" tests") || line.ends_with(" test")) {
+            self.running += 1;
+        } else if line.starts_with("test result: ") {
+            self.running = self.running.saturating_sub(1);
+        }
+        let Some((name, result)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... "))
+        else {
+            return;
+        };
+        match result.split_once(", ").unwrap_or((result, "")) {
+            ("ok", _) => self.passed += 1,
+            ("FAILED", _) => self.failed.push(format!("test {name}")),
+            ("ignored", "") => self.skip(name, "ignored"),
+            ("ignored", reason) => self.skip(name, reason),
+            _ => {}
+        }
+    }
+
+    fn take_skips(&mut self, records: &[Record]) {
+        let whole = records.iter().filter(|record| record.extent == Extent::Test).count();
+        self.passed = self.passed.saturating_sub(whole);
+        for record in records {
+            self.skip(&record.test, &record.reason);
+        }
+    }
+
+    fn print(&self) {
+        println!();
+        for (name, reason) in &self.skipped {
+            println!("skipped {name}: {reason}");
+        }
+        for name in &self.failed {
+            println!("FAILED {name}");
+        }
+        println!("{}", self.line());
+    }
+
+    fn line(&self) -> String {
+        format!("{} passed, {} failed, {} skipped", self.passed, self.failed.len(), self.skipped.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_harness_and_the_skip_log_are_counted_once() {
+        let mut tally = Tally::default();
+        let lines = "running 4 tests
+test a::b ... ok
+test c ... FAILED
+test d ... ignored
+test e ... ignored, needs a week
+test mount::needs_root ... ok
+test src/lib.rs - thing (line 3) ... ok
+test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured";
+        lines.lines().for_each(|line| tally.read_line(line));
+        let log = "test\tmount::needs_root\tmounting needs root\npart\ta::b, 64k\tno such kernel\n";
+        tally.take_skips(&skip::parse(log));
+        assert_eq!(tally.line(), "2 passed, 1 failed, 4 skipped");
+        assert_eq!(tally.failed, ["test c"]);
+        tally.finish(false);
+        assert_eq!(tally.failed, ["test c"]);
+    }
+
+    #[test]
+    fn what_died_or_was_not_built_is_a_failure() {
+        let mut died = Tally::default();
+        ["running 2 tests", "test a ... FAILED"].iter().for_each(|line| died.read_line(line));
+        died.finish(false);
+        assert_eq!(died.failed.len(), 2);
+        let mut unbuilt = Tally::default();
+        unbuilt.finish(false);
+        assert_eq!(unbuilt.line(), "0 passed, 1 failed, 0 skipped");
+    }
+}

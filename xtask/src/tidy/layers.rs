@@ -1,0 +1,162 @@
+//! The layers of the workspace: who may depend on whom.
+//!
+//! Arrows point down only, for tests as well: a test that needs a higher layer belongs there. The oracle is
+//! no layer: anyone's tests may use it, and it uses nobody.
+
+use super::{Finding, Severity};
+use crate::steps::{metadata, root};
+use serde_json::Value;
+
+/// From the lowest to the highest.
+const LAYERS: [&str; 13] = [
+    "hectare-units",
+    "hectare-device",
+    "hectare-alloc",
+    "hectare-journal",
+    "hectare-ext4",
+    "hectare-xfs",
+    "hectare-mkfs",
+    "hectare-populate",
+    "hectare-engine",
+    "hectare-fuse",
+    "hectare-lab",
+    "hectare-capi",
+    "hectare",
+];
+const ORACLE: &str = "hectare-oracle";
+const XTASK: &str = "xtask";
+/// The first layer that may choose an async runtime, a command-line parser or an opaque error type.
+const FIRST_FRONT: &str = "hectare-fuse";
+const FRONT_ONLY: [&str; 8] =
+    ["tokio", "async-std", "smol", "futures", "clap", "anyhow", "eyre", "indicatif"];
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Package {
+    name: String,
+    manifest: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Dependency {
+    name: String,
+    in_tests: bool,
+    inside: bool,
+}
+
+fn packages() -> Option<Vec<Package>> {
+    let metadata = metadata()?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let prefix = root().to_string_lossy().into_owned() + "/";
+    let dependency = |value: &Value| Dependency {
+        name: text(&value["name"]),
+        in_tests: value["kind"].as_str() == Some("dev"),
+        inside: value["path"].is_string(),
+    };
+    let package = |value: &Value| Package {
+        name: text(&value["name"]),
+        manifest: text(&value["manifest_path"]).replacen(&prefix, "", 1),
+        dependencies: value["dependencies"].as_array().into_iter().flatten().map(dependency).collect(),
+    };
+    Some(metadata["packages"].as_array()?.iter().map(package).collect())
+}
+
+/// Findings about all manifests.
+pub(super) fn check() -> Vec<Finding> {
+    match packages() {
+        Some(packages) => packages.iter().flat_map(check_package).collect(),
+        None => vec![finding("Cargo.toml", "cargo metadata fails on the workspace".into())],
+    }
+}
+
+fn finding(file: &str, message: String) -> Finding {
+    Finding { file: file.into(), line: 1, severity: Severity::Error, message }
+}
+
+fn rank(name: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| *layer == name)
+}
+
+fn check_package(package: &Package) -> Vec<Finding> {
+    let name = package.name.as_str();
+    let own = rank(name);
+    if own.is_none() && name != ORACLE && name != XTASK {
+        return vec![finding(&package.manifest, format!("{name} is in no layer: give it one in tidy"))];
+    }
+    let complaint = |dependency: &Dependency| complaint_about(name, own, dependency);
+    let complaints = package.dependencies.iter().filter_map(complaint);
+    complaints.map(|message| finding(&package.manifest, message)).collect()
+}
+
+fn complaint_about(name: &str, own: Option<usize>, dependency: &Dependency) -> Option<String> {
+    let other = dependency.name.as_str();
+    if name == XTASK {
+        return None;
+    }
+    if !dependency.inside {
+        let is_core = own < rank(FIRST_FRONT);
+        let banned = is_core && !dependency.in_tests && FRONT_ONLY.contains(&other);
+        return banned.then(|| format!("{name} may not use {other}: only {FIRST_FRONT} and above may"));
+    }
+    if name == ORACLE {
+        return Some(format!("{ORACLE} judges the layers and may not use {other}"));
+    }
+    if other == ORACLE {
+        return (!dependency.in_tests).then(|| format!("{name} may use {ORACLE} in tests only"));
+    }
+    match (own, rank(other)) {
+        (Some(own), Some(below)) if below < own => None,
+        _ => Some(format!("{name} may not use {other}: arrows point down only")),
+    }
+}
+
+/// One line per crate: what it depends on from outside; and how many packages the lock file has.
+pub(super) fn budget() -> Vec<String> {
+    let mut lines = Vec::new();
+    for package in packages().unwrap_or_default() {
+        let outside = package.dependencies.iter().filter(|d| !d.inside && !d.in_tests);
+        let mut names: Vec<&str> = outside.map(|d| d.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        lines.push(format!("{}: {} dependencies: {}", package.name, names.len(), names.join(" ")));
+    }
+    let lock = std::fs::read_to_string(root().join("Cargo.lock")).unwrap_or_default();
+    let locked = lock.lines().filter(|line| line.starts_with("source = ")).count();
+    lines.push(format!("all together: {locked} packages from outside in Cargo.lock"));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(name: &str, other: &str, in_tests: bool, inside: bool) -> bool {
+        let dependency = Dependency { name: other.into(), in_tests, inside };
+        complaint_about(name, rank(name), &dependency).is_some()
+    }
+
+    #[test]
+    fn arrows_point_down_only() {
+        assert!(!complaint("hectare-engine", "hectare-mkfs", false, true));
+        assert!(complaint("hectare-mkfs", "hectare-engine", false, true));
+        assert!(complaint("hectare-mkfs", "hectare-engine", true, true));
+        assert!(!complaint("hectare-units", ORACLE, true, true));
+        assert!(complaint("hectare-units", ORACLE, false, true));
+        assert!(complaint(ORACLE, "hectare-units", false, true));
+        assert!(!complaint(XTASK, "hectare", false, true));
+    }
+
+    #[test]
+    fn core_crates_choose_no_front_end_library() {
+        assert!(complaint("hectare-engine", "anyhow", false, false));
+        assert!(!complaint("hectare-engine", "anyhow", true, false));
+        assert!(!complaint("hectare", "clap", false, false));
+        assert!(complaint("hectare-populate", "indicatif", false, false));
+    }
+
+    #[test]
+    fn a_package_without_a_layer_is_found() {
+        let package = Package { name: "new".into(), manifest: "m".into(), dependencies: Vec::new() };
+        assert_eq!(check_package(&package).len(), 1);
+    }
+}
