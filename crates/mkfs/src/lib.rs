@@ -1,1 +1,42 @@
-//! Under construction.
+//! Making ext4 volumes: a plan first, then its execution.
+//!
+//! [`FormatOptions`] are what `mke2fs` takes, with its defaults. [`Plan::new`] turns them and a size into a value
+//! that knows where everything will lie and can render any part of it; [`execute()`] carries a plan out with
+//! several threads, each structure written once, in final form. What fills the volume is a [`Contents`]: the empty
+//! volume's root directory, or a whole tree of files whose inodes and blocks are thus part of the first write.
+//! [`probe()`] tells what a device already holds, so that nothing is overwritten by mistake.
+//!
+//! Hazards: a format destroys what was there, so callers probe before they execute; and everything here must agree
+//! with what `e2fsck` and the kernel compute from the superblock alone.
+//!
+//! Not here: filling a volume after it was made (the engine), and reading source trees (populate).
+
+mod blockmap;
+mod contents;
+mod error;
+mod execute;
+mod geometry;
+mod journal;
+mod layout;
+mod options;
+mod overhead;
+mod own;
+mod plan;
+mod probe;
+mod ranges;
+mod space;
+mod superblock;
+mod words;
+
+pub use contents::{Contents, Empty, GroupUse, set_bits};
+pub use error::{Error, Result};
+pub use execute::execute;
+pub use geometry::{Note, Shape, shape};
+pub use layout::{Cursor, GroupMeta, Layout};
+pub use options::{FeatureEdit, FormatOptions, FsType, InodeCount, OnError, Usage};
+pub use overhead::{Capacity, Overhead, capacity, overhead};
+pub use own::dir_format;
+pub use plan::{Chunk, Payload, Plan, Sink, Write};
+pub use probe::{Found, What, probe, refuse_occupied};
+pub use space::{FreeRange, Space};
+pub use words::{apply_extended, parse_features, parse_uuid};

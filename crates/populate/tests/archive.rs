@@ -66,7 +66,8 @@ fn every_format_of_gnu_tar_gives_the_tree_of_the_folder() {
         &["--xattrs", "--xattrs-include=*"],
         &["--xattrs", "--xattrs-include=[!s]*", "--xattrs-include=security.*", "--acls"],
     ];
-    let cases: &[(&[&str], (bool, bool, bool))] = &[
+    type Case = (&'static [&'static str], (bool, bool, bool));
+    let cases: &[Case] = &[
         (&["--format=gnu"], (false, false, false)),
         (&["--format=gnu", "--sparse"], (false, false, true)),
         (&["--format=gnu", "--incremental"], (false, false, false)),

@@ -2,7 +2,7 @@
 //!
 //! Rules are tried in the order in which they were added; the first that strikes decides. Each counts the
 //! operations it applies to, so "the 7th write", "every flush" and "everything from the 100th operation on" are
-//! one rule each. Trying k = 0, 1, 2 … until no rule strikes any more walks through every point of failure.
+//! one rule each. Trying k = 0, 1, 2 and so on until no rule strikes any more walks through every point of failure.
 //!
 //! What this is not: it does not model a power cut (lost and reordered writes since the last flush); a torn write
 //! is only the piece of it that one operation can show.

@@ -122,6 +122,11 @@ impl<'o> Builder<'o> {
         Ok(())
     }
 
+    /// Gives up what only serves to add more: the index would count at the moment of most memory.
+    pub(crate) fn close(&mut self) {
+        self.index = None;
+    }
+
     /// The source of the current layer.
     pub(crate) fn source(&self) -> &SourceHandle {
         self.sources.last().expect("a layer is begun before anything is added to it")

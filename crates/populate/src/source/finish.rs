@@ -14,6 +14,7 @@ const UNNUMBERED: u32 = u32::MAX;
 impl Builder<'_> {
     /// The finished tree.
     pub(crate) fn finish(mut self) -> Tree {
+        self.close();
         let starts = self.sort_entries();
         let mut walk = Walk {
             number: vec![UNNUMBERED; self.nodes.len()],

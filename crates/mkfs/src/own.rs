@@ -1,0 +1,484 @@
+//! What the formatter itself puts on a volume beside the groups' metadata: lost+found, the resize inode, the
+//! journal, the MMP block, the orphan file; and the place of the root directory's first block.
+//!
+//! Places are found first ([`Own::place`]), because the superblock names some of them; inodes and contents are
+//! rendered afterwards ([`Own::render`]), because their checksums start from the superblock's seed. Blocks are
+//! taken in the order in which mke2fs takes them, first fit from the start of the volume; the journal goes to the
+//! roomiest group around the middle.
+//!
+//! Hazard: with bigalloc every file owns whole clusters, so a place is always the start of a cluster although a
+//! file may use only its first blocks.
+
+use crate::blockmap;
+use crate::error::{Error, Result};
+use crate::journal::{self, JournalSize};
+use crate::layout::{Layout, clusters_touched, group_range};
+use crate::options::FormatOptions;
+use crate::ranges::RangeSet;
+use crate::space::{Space, free_in};
+use hectare_ext4::dir::{self, Entry, FileType, Format, HashVersion, Name, Signedness};
+use hectare_ext4::extent::{self, Extent};
+use hectare_ext4::feature::{Compat, Incompat};
+use hectare_ext4::geometry::Geometry;
+use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_ext4::mmp::{Mmp, Status};
+use hectare_ext4::orphan::OrphanBlockMut;
+use hectare_ext4::superblock::SuperBlock;
+use hectare_units::{BlockNr, GroupNr, InodeNr, LogicalBlock, low32, u64_of, usize_of};
+use std::ops::Range;
+
+/// The resize inode.
+pub(crate) const RESIZE_INODE: InodeNr = InodeNr::new(7);
+/// The journal's inode.
+pub(crate) const JOURNAL_INODE: InodeNr = InodeNr::new(8);
+/// The first inode that is not reserved: lost+found.
+pub(crate) const LOST_AND_FOUND: InodeNr = InodeNr::new(11);
+/// The orphan file, where there is one.
+pub(crate) const ORPHAN_FILE: InodeNr = InodeNr::new(12);
+
+/// The blocks of a file, in file order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) runs: Vec<Range<u64>>,
+    /// Blocks for the nodes of its map.
+    nodes: Vec<u64>,
+}
+
+impl Place {
+    pub(crate) fn first(&self) -> u64 {
+        self.runs.first().map_or(0, |run| run.start)
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.runs.iter().map(|run| run.end - run.start).sum()
+    }
+}
+
+/// A block with its content.
+pub(crate) type Block = (BlockNr, Vec<u8>);
+
+/// The formatter's own files and blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
+    pub(crate) root: u64,
+    pub(crate) lost_and_found: Place,
+    resize: Option<u64>,
+    pub(crate) journal: Option<(Place, JournalSize)>,
+    pub(crate) mmp: Option<u64>,
+    pub(crate) orphan_file: Option<Place>,
+    /// All their clusters.
+    pub(crate) used: RangeSet,
+}
+
+/// What is written for the own files.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rendered {
+    /// Slots of the inode table, sorted by number.
+    pub(crate) inodes: Vec<(InodeNr, Vec<u8>)>,
+    pub(crate) blocks: Vec<Block>,
+    /// Ranges that must read as zeros.
+    pub(crate) zeros: Vec<Range<u64>>,
+}
+
+impl Own {
+    pub(crate) fn place(options: &FormatOptions, layout: &Layout) -> Result<Self> {
+        let geometry = layout.geometry();
+        let mut taker = Taker { layout, used: RangeSet::default() };
+        let first = u64::from(geometry.first_data_block);
+        let root = taker.take(first, 1)?.first();
+        let lost_blocks = journal::lost_and_found_blocks(geometry.block_size.len());
+        let lost_and_found = taker.take_file(first, lost_blocks.into())?;
+        let features = &geometry.features;
+        let resize = match features.compat.contains(Compat::RESIZE_INODE) {
+            true => Some(taker.take(resize_goal(geometry), 1)?.first()),
+            false => None,
+        };
+        let journal = match journal::size(options, geometry, taker.free()?)? {
+            Some(size) => Some((taker.take_file(journal_goal(options, &taker)?, size.total())?, size)),
+            None => None,
+        };
+        let mmp = match features.incompat.contains(Incompat::MMP) {
+            true => Some(taker.take(first, 1)?.first()),
+            false => None,
+        };
+        let orphan_file = match features.compat.contains(Compat::ORPHAN_FILE) {
+            true => Some(taker.take_file(first, journal::orphan_blocks(geometry.blocks_count).into())?),
+            false => None,
+        };
+        Ok(Self { root, lost_and_found, resize, journal, mmp, orphan_file, used: taker.used })
+    }
+
+    /// Clusters that count as overhead: the journal's data.
+    pub(crate) fn journal_clusters(&self, geometry: &Geometry) -> u64 {
+        self.journal.as_ref().map_or(0, |(place, _)| clusters_touched(geometry, &sorted(&place.runs)))
+    }
+
+    /// The map of the journal as the superblock keeps a copy of it.
+    pub(crate) fn journal_map(&self, sb: &SuperBlock) -> Option<([u8; 60], u64)> {
+        let (place, size) = self.journal.as_ref()?;
+        Some((map(sb, JOURNAL_INODE, place).block, size.total() << sb.geometry().block_size.shift()))
+    }
+
+    pub(crate) fn render(&self, options: &FormatOptions, sb: &SuperBlock) -> Rendered {
+        let mut out = Rendered::default();
+        let geometry = sb.geometry();
+        for nr in (1..=10).filter(|nr| *nr != InodeNr::ROOT.get()).map(InodeNr::new) {
+            out.inodes.push((nr, reserved_slot(nr, options, sb)));
+        }
+        if let Some(block) = self.resize {
+            self.render_resize(block, options, sb, &mut out);
+        }
+        if let Some((place, size)) = &self.journal {
+            let inode = file(place, 0o100_600, options, sb, JOURNAL_INODE, &mut out.blocks);
+            out.set_inode(JOURNAL_INODE, &inode, sb);
+            let head = journal::superblock(*size, geometry.block_size.get(), &sb.uuid());
+            out.blocks.push((BlockNr::new(place.first()), head));
+            if !options.lazy_journal_init {
+                out.zeros.extend(place.runs.iter().enumerate().map(|(i, run)| {
+                    run.start + u64::from(i == 0)..run.end // the first block is the superblock
+                }));
+            }
+        }
+        self.render_lost_and_found(options, sb, &mut out);
+        if let Some(block) = self.mmp {
+            out.blocks.push((BlockNr::new(block), mmp_block(options, sb)));
+        }
+        if let Some(place) = &self.orphan_file {
+            render_orphan_file(place, options, sb, &mut out);
+        }
+        out
+    }
+
+    fn render_lost_and_found(&self, options: &FormatOptions, sb: &SuperBlock, out: &mut Rendered) {
+        let place = &self.lost_and_found;
+        let mut inode = file(place, 0o040_700, options, sb, LOST_AND_FOUND, &mut out.blocks);
+        inode.links = 2;
+        let (format, seed) = (dir_format(sb), inode.seed(LOST_AND_FOUND, sb));
+        let blocks = place.runs.iter().cloned().flatten();
+        for (logical, nr) in (0..).map(LogicalBlock::new).zip(blocks) {
+            let mut block = vec![0; sb.geometry().block_size.len()];
+            match logical {
+                LogicalBlock::ZERO => {
+                    dir::leaf::init_dots(&mut block, &format, LOST_AND_FOUND, InodeNr::ROOT);
+                }
+                _ => dir::leaf::init_empty(&mut block, &format),
+            }
+            seal_dir_block(&mut block, &format, seed, logical);
+            out.blocks.push((BlockNr::new(nr), block));
+        }
+        out.set_inode(LOST_AND_FOUND, &inode, sb);
+    }
+
+    /// The resize inode: its double-indirect block names the reserved descriptor blocks of the primary copy, each
+    /// of which names those of the same index in every backup.
+    fn render_resize(&self, dind: u64, options: &FormatOptions, sb: &SuperBlock, out: &mut Rendered) {
+        let geometry = sb.geometry();
+        let per_block = u64::from(geometry.block_size.get() / 4);
+        let backups: Vec<u64> = backup_groups(geometry).map(|g| geometry.first_block(g).get()).collect();
+        let primary = geometry.super_block(GroupNr::new(0)).get();
+        let mut table = vec![0; geometry.block_size.len()];
+        for i in 0..u64::from(geometry.reserved_gdt_blocks) {
+            let index = u64::from(geometry.desc_blocks()) + i;
+            let mut names = vec![0; geometry.block_size.len()];
+            for (slot, first) in backups.iter().enumerate() {
+                put32(&mut names, slot, first + 1 + index);
+            }
+            put32(&mut table, hectare_units::index_of(index % per_block), primary + 1 + index);
+            out.blocks.push((BlockNr::new(primary + 1 + index), names));
+        }
+        out.blocks.push((BlockNr::new(dind), table));
+        let mut inode = Inode::new(0o100_600, options.now, 0, sb);
+        inode.links = 1;
+        inode.size = (12 + per_block + per_block * per_block) << geometry.block_size.shift();
+        let held = 1 + u64::from(geometry.reserved_gdt_blocks) * (1 + u64_of(backups.len()));
+        inode.sectors = sectors(geometry, held << geometry.cluster_ratio_shift);
+        inode.block[52..56].copy_from_slice(&low32(dind).to_le_bytes());
+        out.set_inode(RESIZE_INODE, &inode, sb);
+    }
+}
+
+impl Rendered {
+    fn set_inode(&mut self, nr: InodeNr, inode: &Inode, sb: &SuperBlock) {
+        let mut slot = vec![0; usize_of(sb.geometry().inode_size)];
+        inode.render(&mut slot, nr, sb);
+        self.inodes.retain(|(known, _)| *known != nr);
+        let at = self.inodes.partition_point(|(known, _)| *known < nr);
+        self.inodes.insert(at, (nr, slot));
+    }
+}
+
+/// Takes clusters of an empty volume.
+struct Taker<'a> {
+    layout: &'a Layout,
+    used: RangeSet,
+}
+
+impl Taker<'_> {
+    /// Takes `blocks` blocks, first fit from block `from`, then from the start.
+    fn take(&mut self, from: u64, blocks: u64) -> Result<Place> {
+        let geometry = self.layout.geometry();
+        let ratio = u64::from(geometry.cluster_blocks());
+        let start = geometry.group_of(BlockNr::new(from)).unwrap_or(GroupNr::new(0));
+        let (mut runs, mut left) = (Vec::new(), blocks);
+        'both: for (group, above) in [(start, from), (GroupNr::new(0), 0)] {
+            for range in Space::new(self.layout, &self.used, group) {
+                let range = range?;
+                let end = range.start.get() + range.len.get();
+                let at = range.start.get().max(align_up(geometry, above));
+                let len = end.saturating_sub(at).min(left);
+                if len > 0 && !runs.iter().any(|run: &Range<u64>| run.start <= at && at < run.end) {
+                    runs.push(at..at + len);
+                    left -= len;
+                }
+                if left == 0 {
+                    break 'both;
+                }
+            }
+        }
+        if left > 0 {
+            return Err(Error::TooSmall {
+                bytes: geometry.bytes().get(),
+                reason: format!("{left} blocks more are needed for the journal and other own files"),
+            });
+        }
+        for run in &runs {
+            self.used.insert(run.start..run.start + (run.end - run.start).next_multiple_of(ratio));
+        }
+        Ok(Place { runs, nodes: Vec::new() })
+    }
+
+    /// Takes a file's blocks and those of its map.
+    fn take_file(&mut self, from: u64, blocks: u64) -> Result<Place> {
+        let mut place = self.take(from, blocks)?;
+        let geometry = self.layout.geometry();
+        let nodes = if geometry.features.incompat.contains(Incompat::EXTENTS) {
+            extent::tree_blocks(extents(&place.runs).len(), geometry.block_size).get()
+        } else {
+            blockmap::nodes(blocks, geometry.block_size)
+        };
+        let after = place.runs.last().map_or(from, |run| run.end);
+        for _ in 0..nodes {
+            place.nodes.push(self.take(after, 1)?.first());
+        }
+        Ok(place)
+    }
+
+    /// Free blocks on the whole volume.
+    fn free(&self) -> Result<u64> {
+        Space::new(self.layout, &self.used, GroupNr::new(0)).map(|range| Ok(range?.len.get())).sum()
+    }
+
+    fn free_in(&self, group: GroupNr) -> Result<u64> {
+        let free = free_in(self.layout, &mut self.layout.cursor(), &self.used, group)?;
+        Ok(crate::layout::total(&free))
+    }
+}
+
+fn align_up(geometry: &Geometry, block: u64) -> u64 {
+    let first = u64::from(geometry.first_data_block);
+    block.saturating_sub(first).next_multiple_of(u64::from(geometry.cluster_blocks())) + first
+}
+
+fn sorted(runs: &[Range<u64>]) -> Vec<Range<u64>> {
+    let mut runs = runs.to_vec();
+    runs.sort_by_key(|run| run.start);
+    runs
+}
+
+/// Past the metadata a group has by itself.
+fn resize_goal(geometry: &Geometry) -> u64 {
+    u64::from(geometry.reserved_gdt_blocks)
+        + u64::from(geometry.desc_blocks())
+        + u64::from(geometry.itable_blocks())
+        + 3
+}
+
+/// Where the journal starts looking for room: the group with most free blocks around the middle; with packed
+/// metadata the start of the volume.
+fn journal_goal(options: &FormatOptions, taker: &Taker<'_>) -> Result<u64> {
+    let geometry = taker.layout.geometry();
+    if options.packed_meta_blocks {
+        return Ok(geometry.first_data_block.into());
+    }
+    let (groups, flex) = (geometry.groups(), geometry.flex_groups());
+    let middle = (geometry.blocks_count.get() - u64::from(geometry.first_data_block)) / 2;
+    let mut group = geometry.group_of(BlockNr::new(middle)).map_or(0, GroupNr::get);
+    let mut from = group.saturating_sub(1);
+    if geometry.flex_shift > 0 && group > flex {
+        group &= !(flex - 1);
+        while group < groups && taker.free_in(GroupNr::new(group))? == 0 {
+            group += 1;
+        }
+        group = if group == groups { 0 } else { group };
+        from = group;
+    }
+    let mut best = (from, taker.free_in(GroupNr::new(from))?);
+    for nr in from + 1..=(group + 1).min(groups - 1) {
+        let free = taker.free_in(GroupNr::new(nr))?;
+        if free > best.1 {
+            best = (nr, free);
+        }
+    }
+    Ok(group_range(geometry, GroupNr::new(best.0)).start)
+}
+
+/// The groups with superblock copies beside the first.
+pub(crate) fn backup_groups(geometry: &Geometry) -> impl Iterator<Item = GroupNr> + '_ {
+    (1..geometry.groups()).map(GroupNr::new).filter(|group| geometry.has_super(*group))
+}
+
+fn sectors(geometry: &Geometry, blocks: u64) -> u64 {
+    blocks << (geometry.block_size.shift() - 9)
+}
+
+/// A file's runs as extents, cut to the longest there is.
+fn extents(runs: &[Range<u64>]) -> Vec<Extent> {
+    let (mut extents, mut logical) = (Vec::new(), 0);
+    for run in runs {
+        let mut at = run.start;
+        while at < run.end {
+            let len = low32((run.end - at).min(extent::WRITTEN_MAX.into()));
+            extents.push(Extent {
+                logical: LogicalBlock::new(logical),
+                len,
+                physical: BlockNr::new(at),
+                unwritten: false,
+            });
+            logical += len;
+            at += u64::from(len);
+        }
+    }
+    extents
+}
+
+/// A file's map: what its inode holds, and the blocks below.
+struct Map {
+    block: [u8; 60],
+    nodes: Vec<Block>,
+}
+
+fn map(sb: &SuperBlock, nr: InodeNr, place: &Place) -> Map {
+    let geometry = sb.geometry();
+    let mut free = place.nodes.iter().copied().map(BlockNr::new);
+    let mut next = || free.next().expect("as many blocks as nodes were taken");
+    if geometry.features.incompat.contains(Incompat::EXTENTS) {
+        let seed = sb.seed().map(|seed| seed.inode(nr, 0));
+        let built = extent::build(&extents(&place.runs), geometry.block_size, seed, &mut next);
+        return Map { block: built.root, nodes: built.nodes };
+    }
+    let (block, nodes) = blockmap::build(place.runs.iter().cloned().flatten(), geometry.block_size, &mut next);
+    Map { block, nodes }
+}
+
+/// The inode of a file with these blocks, its map's blocks added to `blocks`.
+fn file(
+    place: &Place,
+    mode: u16,
+    options: &FormatOptions,
+    sb: &SuperBlock,
+    nr: InodeNr,
+    blocks: &mut Vec<Block>,
+) -> Inode {
+    let (geometry, map) = (sb.geometry(), map(sb, nr, place));
+    let mut inode = Inode::new(mode, options.now, 0, sb);
+    inode.links = 1;
+    inode.size = place.len() << geometry.block_size.shift();
+    let ratio = u64::from(geometry.cluster_blocks());
+    let data: u64 = place.runs.iter().map(|run| (run.end - run.start).next_multiple_of(ratio)).sum();
+    inode.sectors = sectors(geometry, data + u64_of(map.nodes.len()) * ratio);
+    inode.block = map.block;
+    if geometry.features.incompat.contains(Incompat::EXTENTS) {
+        inode.flags |= InodeFlags::EXTENTS;
+    }
+    blocks.extend(map.nodes);
+    inode
+}
+
+/// A reserved inode without a use: nothing but its checksum; the bad-blocks inode also has times.
+fn reserved_slot(nr: InodeNr, options: &FormatOptions, sb: &SuperBlock) -> Vec<u8> {
+    let mut slot = vec![0; usize_of(sb.geometry().inode_size)];
+    let mut inode = Inode::parse(&slot, nr, sb).expect("zeros are an unused inode");
+    if nr.get() == 1 {
+        (inode.atime, inode.ctime, inode.mtime) = (options.now, options.now, options.now);
+    }
+    inode.render(&mut slot, nr, sb);
+    slot
+}
+
+fn mmp_block(options: &FormatOptions, sb: &SuperBlock) -> Vec<u8> {
+    let mmp = Mmp {
+        status: Status::Clean,
+        time: options.now.seconds.max(0).cast_unsigned(),
+        check_interval: sb.raw().s_mmp_update_interval.get(),
+    };
+    let mut block = mmp.render(sb.seed()).to_vec();
+    block.resize(sb.geometry().block_size.len(), 0);
+    block
+}
+
+fn render_orphan_file(place: &Place, options: &FormatOptions, sb: &SuperBlock, out: &mut Rendered) {
+    let inode = file(place, 0o100_600, options, sb, ORPHAN_FILE, &mut out.blocks);
+    for nr in place.runs.iter().cloned().flatten().map(BlockNr::new) {
+        let mut block = vec![0; sb.geometry().block_size.len()];
+        let mut orphans = OrphanBlockMut::new(&mut block, nr);
+        orphans.format();
+        if let Some(seed) = inode.seed(ORPHAN_FILE, sb) {
+            orphans.seal(seed);
+        }
+        out.blocks.push((nr, block));
+    }
+    out.set_inode(ORPHAN_FILE, &inode, sb);
+}
+
+/// The form of a volume's directories.
+#[must_use]
+pub fn dir_format(sb: &SuperBlock) -> Format {
+    let features = sb.features();
+    Format {
+        block_size: sb.geometry().block_size,
+        filetype: features.incompat.contains(Incompat::FILETYPE),
+        checksums: features.metadata_csum(),
+        index: features.compat.contains(Compat::DIR_INDEX),
+        large_dir: features.incompat.contains(Incompat::LARGEDIR),
+        hash_version: HashVersion::HalfMd4,
+        hash_signedness: if sb.signed_hash() { Signedness::Signed } else { Signedness::Unsigned },
+        hash_seed: sb.hash_seed(),
+    }
+}
+
+/// Root directory of an empty volume: inode and its only block.
+pub(crate) fn empty_root(options: &FormatOptions, sb: &SuperBlock, nr: u64) -> (Inode, Vec<u8>) {
+    let place = Place { runs: std::iter::once(nr..nr + 1).collect(), nodes: Vec::new() };
+    let mode = 0o040_000 | options.root_permissions;
+    let mut inode = file(&place, mode, options, sb, InodeNr::ROOT, &mut Vec::new());
+    inode.links = 3;
+    (inode.uid, inode.gid) = options.root_owner;
+    let format = dir_format(sb);
+    let mut block = vec![0; sb.geometry().block_size.len()];
+    dir::leaf::init_dots(&mut block, &format, InodeNr::ROOT, InodeNr::ROOT);
+    let entry = Entry {
+        name: Name::new(b"lost+found").expect("a proper name"),
+        inode: LOST_AND_FOUND,
+        file_type: FileType::Directory,
+    };
+    let place = hectare_ext4::Place::Inode(InodeNr::ROOT);
+    let inserted = dir::leaf::insert(&mut block, &format, place, &entry).expect("a fresh block is sound");
+    debug_assert!(inserted, "one short name fits any block");
+    seal_dir_block(&mut block, &format, inode.seed(InodeNr::ROOT, sb), LogicalBlock::ZERO);
+    (inode, block)
+}
+
+fn seal_dir_block(
+    block: &mut [u8],
+    format: &Format,
+    seed: Option<hectare_ext4::checksum::Seed>,
+    logical: LogicalBlock,
+) {
+    if let Some(seed) = seed {
+        dir::set_checksum(block, format, Some(seed), logical, false);
+    }
+}
+
+fn put32(block: &mut [u8], slot: usize, value: u64) {
+    block[4 * slot..4 * slot + 4].copy_from_slice(&low32(value).to_le_bytes());
+}

@@ -1,0 +1,467 @@
+//! The plan: everything a format will write, as values, before anything is written.
+//!
+//! A plan is pure. It is made from options and a size, says where everything lies, and renders chunks of groups
+//! (a flex group or several) on demand: their bitmaps, inode tables and descriptors, given what the contents have
+//! in them. Chunks are independent, so any number of threads can render them; the descriptors they return are put
+//! together by the executor. The superblock comes last, because its counts are the sum over all chunks.
+//!
+//! Invariants: every byte that must have a value is in exactly one [`Write`]; bytes of no write may hold anything
+//! (an uninitialised bitmap, an inode table left to the kernel).
+//!
+//! Hazard: a descriptor's `BLOCK_UNINIT` promises that the group holds only what a reader can work out by itself;
+//! it must not be set where another group's metadata or any file lies, nor in the last group, whose bitmap has
+//! padding.
+
+use crate::contents::{Contents, Empty, GroupUse, set_bits};
+use crate::error::Result;
+use crate::geometry::{Note, Shape, shape};
+use crate::layout::{Cursor, Layout, clusters_touched, group_range};
+use crate::options::FormatOptions;
+use crate::own::{LOST_AND_FOUND, Own, Rendered, backup_groups};
+use crate::space::Space;
+use crate::superblock;
+use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
+use hectare_ext4::group::{GroupDesc, GroupFlags};
+use hectare_ext4::superblock::SuperBlock;
+use hectare_units::{BlockNr, Blocks, Bytes, GroupNr, InodeNr, low32, u64_of, usize_of};
+use std::ops::Range;
+
+/// Bytes for one place of the device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Write {
+    /// Where.
+    pub at: Bytes,
+    /// What.
+    pub payload: Payload,
+}
+
+/// What a write puts down.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Payload {
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// So many zeros.
+    Zeros(Bytes),
+}
+
+/// Takes the writes of a plan, one after another.
+pub type Sink<'a> = dyn FnMut(Write) -> Result<()> + 'a;
+
+/// What a rendered chunk adds to the volume's counts, and its descriptors.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Chunk {
+    /// The first group.
+    pub first: u32,
+    /// The descriptors of its groups, one after another.
+    pub descriptors: Vec<u8>,
+    /// Free clusters in its groups.
+    pub free_clusters: u64,
+    /// Free inodes in its groups.
+    pub free_inodes: u64,
+}
+
+/// Everything a format will write.
+#[derive(Clone)]
+pub struct Plan {
+    options: FormatOptions,
+    layout: Layout,
+    superblock: SuperBlock,
+    own: Own,
+    rendered: Rendered,
+    notes: Vec<Note>,
+    /// The device reads as zeros where nothing was written.
+    zeroed: bool,
+}
+
+/// Bytes of inode table rendered at a time.
+const TABLE_PIECE: u32 = 256 << 10;
+
+impl Plan {
+    /// Plans a volume of `size` bytes. `zeroed` says that the device reads as zeros where nothing is written.
+    ///
+    /// # Errors
+    /// If options are impossible, alone or together, or the size is too small.
+    pub fn new(options: &FormatOptions, size: Bytes, zeroed: bool) -> Result<Self> {
+        let shape: Shape = shape(options, size)?;
+        let layout = Layout::new(shape.geometry.clone(), options.stride, options.packed_meta_blocks)?;
+        let own = Own::place(options, &layout)?;
+        let superblock = superblock::make(options, &shape, &layout, &own)?;
+        let mut rendered = own.render(options, &superblock);
+        rendered.blocks.sort_by_key(|(nr, _)| *nr);
+        Ok(Self { options: options.clone(), layout, superblock, own, rendered, notes: shape.notes, zeroed })
+    }
+
+    /// The superblock of the volume; its free counts are set only when it is written.
+    #[must_use]
+    pub fn superblock(&self) -> &SuperBlock {
+        &self.superblock
+    }
+
+    /// Where things lie.
+    #[must_use]
+    pub fn geometry(&self) -> &Geometry {
+        self.layout.geometry()
+    }
+
+    /// Where the groups' metadata lies.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What is worth saying about the choices made.
+    #[must_use]
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// The options the plan was made from.
+    #[must_use]
+    pub fn options(&self) -> &FormatOptions {
+        &self.options
+    }
+
+    /// Whether the device was said to read as zeros.
+    #[must_use]
+    pub fn is_zeroed(&self) -> bool {
+        self.zeroed
+    }
+
+    /// The first inode the contents may number, beside the root directory.
+    #[must_use]
+    pub fn first_free_inode(&self) -> InodeNr {
+        let last = self.rendered.inodes.last().map_or(LOST_AND_FOUND, |(nr, _)| *nr);
+        InodeNr::new(last.get() + 1)
+    }
+
+    /// lost+found, which the root directory must have an entry for.
+    #[must_use]
+    pub fn lost_and_found(&self) -> InodeNr {
+        LOST_AND_FOUND
+    }
+
+    /// The block kept for the start of the root directory: in use in every volume, and not part of [`Self::space`].
+    #[must_use]
+    pub fn root_block(&self) -> BlockNr {
+        BlockNr::new(self.own.root)
+    }
+
+    /// The contents of an empty volume.
+    #[must_use]
+    pub fn empty(&self) -> Empty {
+        Empty::new(&self.options, &self.superblock, self.own.root)
+    }
+
+    /// The free space of the empty volume, in ascending order.
+    #[must_use]
+    pub fn space(&self) -> Space<'_> {
+        Space::new(&self.layout, &self.own.used, GroupNr::new(0))
+    }
+
+    pub(crate) fn own(&self) -> &Own {
+        &self.own
+    }
+
+    /// Groups of a chunk: a flex group, but 16 to 64.
+    #[must_use]
+    pub fn chunk_groups(&self) -> u32 {
+        self.geometry().flex_groups().clamp(16, 64)
+    }
+
+    /// How many chunks there are.
+    #[must_use]
+    pub fn chunks(&self) -> u32 {
+        self.geometry().groups().div_ceil(self.chunk_groups())
+    }
+
+    /// Renders one chunk.
+    ///
+    /// # Errors
+    /// What the sink returns.
+    ///
+    /// # Panics
+    /// If there is no such chunk.
+    pub fn render(&self, chunk: u32, contents: &dyn Contents, sink: &mut Sink<'_>) -> Result<Chunk> {
+        let geometry = self.geometry();
+        let first = chunk * self.chunk_groups();
+        let groups = first..first.saturating_add(self.chunk_groups()).min(geometry.groups());
+        assert!(!groups.is_empty(), "the plan has that chunk");
+        let mut cursor = self.layout.cursor();
+        let mut out = Chunk { first, ..Chunk::default() };
+        let (mut bitmaps, mut tables) = (Vec::new(), Vec::new());
+        for group in groups.map(GroupNr::new) {
+            let rendered = self.group(group, contents, &mut cursor)?;
+            let desc = &rendered.desc;
+            out.free_clusters += u64::from(desc.free_clusters);
+            out.free_inodes += u64::from(desc.free_inodes);
+            let at = out.descriptors.len();
+            out.descriptors.resize(at + usize_of(geometry.desc_size), 0);
+            desc.render(&mut out.descriptors[at..], group, &self.superblock);
+            bitmaps.extend(rendered.block_bitmap.map(|bytes| (desc.block_bitmap, bytes)));
+            bitmaps.extend(rendered.inode_bitmap.map(|bytes| (desc.inode_bitmap, bytes)));
+            tables.push((group, desc.inode_table, rendered.inodes_end));
+        }
+        bitmaps.sort_by_key(|(nr, _)| *nr); // neighbours side by side, for few and large writes
+        for (nr, bytes) in bitmaps {
+            sink(self.block(nr, bytes))?;
+        }
+        for (group, at, inodes_end) in &tables {
+            self.render_table(*group, *at, *inodes_end, contents, sink)?;
+        }
+        for (group, ..) in &tables {
+            self.render_blocks(*group, contents, sink)?;
+        }
+        Ok(out)
+    }
+
+    fn block(&self, nr: BlockNr, bytes: Vec<u8>) -> Write {
+        Write { at: nr.offset(self.geometry().block_size), payload: Payload::Bytes(bytes) }
+    }
+
+    /// Bitmaps and descriptor of one group.
+    fn group(&self, group: GroupNr, contents: &dyn Contents, cursor: &mut Cursor<'_>) -> Result<Group> {
+        let geometry = self.geometry();
+        let (usage, used, meta) = (contents.usage(group), cursor.used_ranges(group)?, cursor.meta(group)?);
+        let own: Vec<_> = self.own.used.inside(group_range(geometry, group)).collect();
+        let checksums = geometry.features.group_checksums();
+        let mut desc = GroupDesc {
+            block_bitmap: meta.block_bitmap,
+            inode_bitmap: meta.inode_bitmap,
+            inode_table: meta.inode_table,
+            free_clusters: 0,
+            free_inodes: geometry.inodes_per_group,
+            used_dirs: usage.directories + u32::from(self.own_index(LOST_AND_FOUND, group).is_some()),
+            itable_unused: 0,
+            flags: GroupFlags::empty(),
+            block_bitmap_csum: 0,
+            inode_bitmap_csum: 0,
+        };
+        let is_last = group.get() + 1 == geometry.groups();
+        let untouched = own.is_empty() && !usage.clusters;
+        let mut block_bitmap = None;
+        if checksums && untouched && !is_last && self.layout.holds_only_its_own(&used, group) {
+            desc.flags |= GroupFlags::BLOCK_UNINIT;
+            desc.free_clusters = geometry.clusters_in(group) - low32(clusters_touched(geometry, &used));
+        } else {
+            let ranges = used.iter().chain(&own);
+            let (bitmap, taken) = self.block_bitmap(group, ranges, usage, contents);
+            desc.free_clusters = geometry.clusters_in(group) - taken;
+            desc.seal_block_bitmap(&bitmap, &self.superblock);
+            block_bitmap = Some(bitmap);
+        }
+        let inodes_end = usage.inodes_end.max(self.own_inodes_end(group));
+        let inode_bitmap = self.inode_bitmap(group, usage, inodes_end, contents, &mut desc);
+        if self.tables_are_zeroed() {
+            desc.flags |= GroupFlags::INODE_ZEROED;
+        }
+        Ok(Group { desc, block_bitmap, inode_bitmap, inodes_end })
+    }
+
+    /// A block bitmap with the bits beyond the group's end set, and the number of clusters taken.
+    fn block_bitmap<'a>(
+        &self,
+        group: GroupNr,
+        ranges: impl Iterator<Item = &'a Range<u64>>,
+        usage: GroupUse,
+        contents: &dyn Contents,
+    ) -> (Vec<u8>, u32) {
+        let geometry = self.geometry();
+        let mut bitmap = vec![0; geometry.block_size.len()];
+        let start = geometry.cluster_of(geometry.first_block(group)).get();
+        for range in ranges.filter(|range| !range.is_empty()) {
+            let first = geometry.cluster_of(BlockNr::new(range.start)).get() - start;
+            let last = geometry.cluster_of(BlockNr::new(range.end - 1)).get() - start;
+            set_bits(&mut bitmap, low32(first), low32(last - first + 1));
+        }
+        if usage.clusters {
+            contents.mark_clusters(group, &mut bitmap);
+        }
+        let taken = bitmap.iter().map(|byte| byte.count_ones()).sum();
+        let clusters = geometry.clusters_in(group);
+        set_bits(&mut bitmap, clusters, 8 * geometry.block_size.get() - clusters);
+        (bitmap, taken)
+    }
+
+    /// The inode bitmap, if the group needs one, and what it means for the descriptor.
+    fn inode_bitmap(
+        &self,
+        group: GroupNr,
+        usage: GroupUse,
+        inodes_end: u32,
+        contents: &dyn Contents,
+        desc: &mut GroupDesc,
+    ) -> Option<Vec<u8>> {
+        let geometry = self.geometry();
+        if geometry.features.group_checksums() {
+            desc.itable_unused = geometry.inodes_per_group - inodes_end;
+            if inodes_end == 0 {
+                desc.flags |= GroupFlags::INODE_UNINIT;
+                return None;
+            }
+        }
+        let mut bitmap = vec![0; geometry.block_size.len()];
+        for (nr, _) in &self.rendered.inodes {
+            if let Some(index) = self.own_index(*nr, group) {
+                set_bits(&mut bitmap, index, 1);
+            }
+        }
+        if usage.inodes_end > 0 {
+            contents.mark_inodes(group, &mut bitmap);
+        }
+        let taken: u32 = bitmap.iter().map(|byte| byte.count_ones()).sum();
+        desc.free_inodes = geometry.inodes_per_group - taken;
+        let inodes = geometry.inodes_per_group;
+        set_bits(&mut bitmap, inodes, 8 * geometry.block_size.get() - inodes);
+        desc.seal_inode_bitmap(&bitmap, &self.superblock);
+        Some(bitmap)
+    }
+
+    /// The index of one of the formatter's inodes, if it lives in the group.
+    fn own_index(&self, nr: InodeNr, group: GroupNr) -> Option<u32> {
+        let (home, index) = self.geometry().inode_slot(nr)?;
+        (home == group).then_some(index)
+    }
+
+    fn own_inodes_end(&self, group: GroupNr) -> u32 {
+        let indices = self.rendered.inodes.iter().filter_map(|(nr, _)| self.own_index(*nr, group));
+        indices.max().map_or(0, |index| index + 1)
+    }
+
+    /// Whether unused inodes are left unwritten for the kernel to zero.
+    fn lazy(&self) -> bool {
+        self.geometry().features.group_checksums() && self.options.lazy_itable_init.unwrap_or(true)
+    }
+
+    fn tables_are_zeroed(&self) -> bool {
+        self.zeroed || !self.lazy()
+    }
+
+    /// The used part of an inode table in pieces, then zeros where they are needed.
+    fn render_table(
+        &self,
+        group: GroupNr,
+        at: BlockNr,
+        inodes_end: u32,
+        contents: &dyn Contents,
+        sink: &mut Sink<'_>,
+    ) -> Result<()> {
+        let geometry = self.geometry();
+        let per_block = geometry.inodes_per_block();
+        let used = inodes_end.div_ceil(per_block);
+        let piece = (TABLE_PIECE >> geometry.block_size.shift()).max(1);
+        for block in (0..used).step_by(usize_of(piece)) {
+            let blocks = piece.min(used - block);
+            let mut bytes = vec![0; usize_of(blocks << geometry.block_size.shift())];
+            let first = block * per_block;
+            contents.render_inodes(group, first, &mut bytes);
+            self.put_own_inodes(group, first, &mut bytes);
+            sink(self.block(at + Blocks::new(block.into()), bytes))?;
+        }
+        let rest = Blocks::new((geometry.itable_blocks() - used).into());
+        if !self.zeroed && !self.lazy() && !rest.is_zero() {
+            let at = (at + Blocks::new(used.into())).offset(geometry.block_size);
+            sink(Write { at, payload: Payload::Zeros(rest.bytes(geometry.block_size)) })?;
+        }
+        Ok(())
+    }
+
+    fn put_own_inodes(&self, group: GroupNr, first: u32, slots: &mut [u8]) {
+        for (nr, slot) in &self.rendered.inodes {
+            let at = self.own_index(*nr, group).and_then(|index| index.checked_sub(first)).map(usize_of);
+            let len = slot.len();
+            if let Some(place) = at.and_then(|at| slots.get_mut(at * len..(at + 1) * len)) {
+                place.copy_from_slice(slot);
+            }
+        }
+    }
+
+    /// Blocks of files: the formatter's own, and what the contents hand over.
+    fn render_blocks(&self, group: GroupNr, contents: &dyn Contents, sink: &mut Sink<'_>) -> Result<()> {
+        let within = group_range(self.geometry(), group);
+        let inside = |nr: &BlockNr| within.contains(&nr.get());
+        let from = self.rendered.blocks.partition_point(|(nr, _)| nr.get() < within.start);
+        for (nr, bytes) in self.rendered.blocks[from..].iter().take_while(|(nr, _)| inside(nr)) {
+            sink(self.block(*nr, bytes.clone()))?;
+        }
+        if !self.zeroed {
+            for run in &self.rendered.zeros {
+                let (start, end) = (run.start.max(within.start), run.end.min(within.end));
+                if start < end {
+                    let size = self.geometry().block_size;
+                    let payload = Payload::Zeros(Blocks::new(end - start).bytes(size));
+                    sink(Write { at: BlockNr::new(start).offset(size), payload })?;
+                }
+            }
+        }
+        let mut handed = Vec::new();
+        contents.blocks(group, &mut |nr, bytes| handed.push((nr, bytes.to_vec())));
+        handed.into_iter().try_for_each(|(nr, bytes)| sink(self.block(nr, bytes)))
+    }
+
+    /// Every copy of the descriptor block with this index.
+    ///
+    /// # Errors
+    /// What the sink returns.
+    pub fn render_descriptors(&self, index: u32, mut bytes: Vec<u8>, sink: &mut Sink<'_>) -> Result<()> {
+        let geometry = self.geometry();
+        bytes.resize(geometry.block_size.len(), 0);
+        for nr in std::iter::once(geometry.desc_block(index)).chain(self.descriptor_copies(index)) {
+            sink(self.block(nr, bytes.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// The copies of a descriptor block beside the primary one.
+    fn descriptor_copies(&self, index: u32) -> Vec<BlockNr> {
+        let geometry = self.geometry();
+        if index >= geometry.old_desc_blocks() {
+            return geometry.desc_block_backups(index);
+        }
+        let after = Blocks::new(u64::from(index) + 1);
+        backup_groups(geometry).map(|group| geometry.first_block(group) + after).collect()
+    }
+
+    /// The superblocks, given the sums over all chunks: the backups, and the primary one as the last write.
+    ///
+    /// # Errors
+    /// What the sink returns.
+    pub fn finish(&self, free_clusters: u64, free_inodes: u64, sink: &mut Sink<'_>) -> Result<()> {
+        let geometry = self.geometry();
+        let mut sb = self.superblock.clone();
+        sb.set_free(Blocks::new(free_clusters << geometry.cluster_ratio_shift), low32(free_inodes));
+        let mut backup = sb.clone();
+        backup.set_state(0); // a backup in use means that something went wrong
+        for group in backup_groups(geometry) {
+            let mut bytes = backup.render(group).to_vec();
+            bytes.resize(geometry.block_size.len(), 0);
+            sink(self.block(geometry.first_block(group), bytes))?;
+        }
+        let bytes = sb.render(GroupNr::new(0)).to_vec();
+        sink(Write { at: SUPERBLOCK_OFFSET, payload: Payload::Bytes(bytes) })
+    }
+}
+
+/// A group, rendered.
+struct Group {
+    desc: GroupDesc,
+    block_bitmap: Option<Vec<u8>>,
+    inode_bitmap: Option<Vec<u8>>,
+    inodes_end: u32,
+}
+
+impl Write {
+    /// Its length in bytes.
+    #[must_use]
+    pub fn len(&self) -> Bytes {
+        match &self.payload {
+            Payload::Bytes(bytes) => Bytes::new(u64_of(bytes.len())),
+            Payload::Zeros(len) => *len,
+        }
+    }
+
+    /// Whether it writes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == Bytes::ZERO
+    }
+}
