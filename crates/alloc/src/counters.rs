@@ -139,3 +139,21 @@ impl Counters {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_taken_than_lies_above_the_floor() {
+        let counters = Counters::new(10);
+        counters.set_root_reserve(Clusters::new(4));
+        let floor = counters.floor(false);
+        assert_eq!(counters.take(9, 7, floor), None);
+        assert_eq!(counters.take(9, 1, floor), Some(6));
+        assert_eq!(counters.take(9, 1, floor), None);
+        assert_eq!(counters.claim(1, floor), None);
+        assert_eq!(counters.take(3, 1, counters.floor(true)), Some(3));
+        assert_eq!(counters.counts().available, Clusters::ONE);
+    }
+}

@@ -70,7 +70,9 @@ impl Group {
 
     /// Whether the source could give the group back just as it is.
     pub(crate) fn is_idle(&self) -> bool {
-        self.home == Home::Clean && self.reserved.len() == 0 && self.pending.is_empty()
+        let clean = self.home == Home::Clean;
+        debug_assert!(!clean || self.pending.is_empty(), "a group with pending frees is not clean");
+        clean && self.reserved.len() == 0
     }
 
     /// `want` free clusters at `from` if they are free there, else the first such run after it, else the first

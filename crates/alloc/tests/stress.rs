@@ -167,25 +167,44 @@ fn the_last_cluster_can_be_had_and_no_more_by_any_number_of_threads() {
 
 #[test]
 fn a_request_that_fits_is_never_refused_while_space_moves_between_threads() {
-    // One spare cluster more than threads that each hold one: a refusal would be a lie.
-    let allocator = empty(4, 16 * 4);
-    let threads = 8;
+    // Each thread takes its next cluster before it drops its last one, and there are two for each: some cluster is
+    // free at every moment, so any refusal would be a lie. The groups are many and tiny, so that a search takes
+    // long and the few free clusters move behind its back.
+    let (groups, threads) = (2048, 2);
+    let allocator = empty(1, groups);
     let one = |at| allocator.reserve(&Request::new(ClusterNr::new(at), Clusters::ONE)).unwrap();
-    let taken: Vec<_> = (0..16 * 4 - threads - 1).map(one).collect();
+    let one = &one;
+    let taken: Vec<_> = (0..groups - 2 * threads).map(one).collect();
     thread::scope(|scope| {
         for seed in 0..threads {
-            let allocator = &allocator;
             scope.spawn(move || {
                 let mut rng = Rng(seed);
+                let mut last = one(rng.below(groups));
                 for _ in 0..20_000 {
-                    let goal = ClusterNr::new(rng.below(64));
-                    drop(allocator.reserve(&Request::new(goal, Clusters::ONE)).unwrap());
+                    last = one(rng.below(groups));
                 }
+                drop(last);
             });
         }
     });
     drop(taken);
-    assert_eq!(allocator.free_clusters().get(), 64);
+    assert_eq!(allocator.free_clusters().get(), groups);
+}
+
+#[test]
+fn a_group_rendered_for_a_later_transaction_stays_in_memory() {
+    let allocator = empty(64, 64);
+    let [first, second] = [1, 2].map(TxnId::new);
+    let use_one = |at| allocator.mark_used(Run::new(ClusterNr::new(at), Clusters::ONE)).unwrap();
+    let render = |txn| allocator.render_dirty(txn, |_, _, _| Ok::<(), ()>(())).unwrap();
+    use_one(0);
+    render(first);
+    use_one(1);
+    render(second);
+    allocator.committed(first);
+    assert_eq!(allocator.evict(1), 0, "the source does not have cluster 1 yet");
+    allocator.committed(second);
+    assert_eq!(allocator.evict(1), 1);
 }
 
 #[test]

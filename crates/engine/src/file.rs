@@ -219,7 +219,8 @@ impl Volume {
                 self.write_padded(&piece.extent, within, part)?;
                 let mut handle = self.start(MAP_CREDITS)?;
                 let mut target = inode.edit(&mut handle, &self.inodes);
-                let mut map = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target };
+                let mut map =
+                    MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target };
                 map.publish(piece, false)?;
                 target.size = target.size.max(at + u64_of(part.len()));
                 Ok(part.len())
@@ -272,7 +273,9 @@ impl Volume {
         }
         let block = LogicalBlock::containing(held.bytes(), size).ok_or(Error::FileTooLarge)?;
         let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
-        let Mapping::Mapped(extent @ Extent { unwritten: false, .. }) = map.lookup(block)? else { return Ok(()) };
+        let Mapping::Mapped(extent @ Extent { unwritten: false, .. }) = map.lookup(block)? else {
+            return Ok(());
+        };
         let physical = extent.block_of(block).ok_or(Error::FileTooLarge)?;
         let at = physical.offset(size) + Bytes::of(within);
         Ok(self.device.write_at(at, &vec![0; size.len() - within])?)

@@ -151,7 +151,12 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Volume::create`].
-    pub fn symlink(&self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>, creation: Creation) -> Result<InodeNr> {
+    pub fn symlink(
+        &self,
+        target: impl AsRef<[u8]>,
+        path: impl AsRef<[u8]>,
+        creation: Creation,
+    ) -> Result<InodeNr> {
         self.make(path, NewNode::Symlink(target.as_ref()), creation)
     }
 

@@ -77,9 +77,7 @@ impl Groups {
         let first = index * geometry.descs_per_block();
         let count = geometry.descs_per_block().min(geometry.groups() - first);
         let descs = (0..count)
-            .map(|i| {
-                GroupDesc::parse(&bytes[desc_range(i, geometry.desc_size)], GroupNr::new(first + i), sb)
-            })
+            .map(|i| GroupDesc::parse(&bytes[desc_range(i, geometry.desc_size)], GroupNr::new(first + i), sb))
             .collect();
         Ok(DescBlock { bytes, descs, dirty: false })
     }
@@ -129,7 +127,8 @@ impl Groups {
     /// The group and index of an inode number.
     pub(crate) fn slot(&self, nr: InodeNr) -> Result<(GroupNr, u32)> {
         self.sb.geometry().inode_slot(nr).ok_or_else(|| {
-            Corrupt::new("an inode number", Place::Inode(nr), "it is beyond the last inode of the volume").into()
+            Corrupt::new("an inode number", Place::Inode(nr), "it is beyond the last inode of the volume")
+                .into()
         })
     }
 
@@ -163,7 +162,12 @@ impl Groups {
         let mut bitmap = bitmap.lock();
         let (byte, bit) = (usize_of(index / 8), 1 << (index % 8));
         if bitmap.bytes[byte] & bit == 0 {
-            return Err(Corrupt::new("the inode bitmap", Place::Group(group), format!("inode {nr} is freed twice")).into());
+            return Err(Corrupt::new(
+                "the inode bitmap",
+                Place::Group(group),
+                format!("inode {nr} is freed twice"),
+            )
+            .into());
         }
         self.edit_desc(group, |desc| {
             desc.free_inodes += 1;

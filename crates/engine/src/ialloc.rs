@@ -53,7 +53,10 @@ impl Volume {
         }
         let step = self.geometry().flex_groups();
         let mut best = (0, group);
-        for flex in (0..self.geometry().groups()).step_by(hectare_units::usize_of(step)).take(hectare_units::usize_of(SPREAD_MAX)) {
+        for flex in (0..self.geometry().groups())
+            .step_by(hectare_units::usize_of(step))
+            .take(hectare_units::usize_of(SPREAD_MAX))
+        {
             let candidate = GroupNr::new(flex);
             let free = self.groups.desc(candidate)?.free_inodes;
             if free > best.0 {

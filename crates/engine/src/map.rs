@@ -37,9 +37,8 @@ impl From<AllocError<Error>> for Error {
         match error {
             AllocError::NoSpace => Self::NoSpace,
             AllocError::Source(inner) => inner,
-            other => {
-                hectare_ext4::error::Corrupt::new("the block bitmaps", Place::Volume, other.to_string()).into()
-            }
+            other => hectare_ext4::error::Corrupt::new("the block bitmaps", Place::Volume, other.to_string())
+                .into(),
         }
     }
 }
@@ -160,9 +159,10 @@ impl MapMut<'_, '_> {
     /// Unmaps up to a step's worth of extents from a range and frees their space.
     pub(crate) fn remove(&mut self, from: LogicalBlock, to_exclusive: u64) -> Result<Progress> {
         let mut runs: Vec<(BlockNr, u32, LogicalBlock)> = Vec::new();
-        let progress = extent::remove(self, from, to_exclusive, REMOVE_STEP, &mut |physical, len, logical| {
-            runs.push((physical, len, logical));
-        })?;
+        let progress =
+            extent::remove(self, from, to_exclusive, REMOVE_STEP, &mut |physical, len, logical| {
+                runs.push((physical, len, logical));
+            })?;
         for run in self.free_runs(&runs)? {
             self.inode.sectors = self.inode.sectors.saturating_sub(cluster_sectors(self.volume, run.len));
             self.volume.allocator.free(run, self.handle)?;
@@ -335,7 +335,8 @@ impl Volume {
     /// A block for metadata, used at once, near `goal`; with the sectors it counts for (a cluster's).
     pub(crate) fn allocate_metadata(&self, handle: &mut Handle<'_>, goal: BlockNr) -> Result<(BlockNr, u64)> {
         let geometry = self.geometry();
-        let goal = if geometry.group_of(goal).is_some() { goal } else { geometry.first_block(GroupNr::new(0)) };
+        let goal =
+            if geometry.group_of(goal).is_some() { goal } else { geometry.first_block(GroupNr::new(0)) };
         let space = self.reserve(goal, Clusters::ONE)?;
         let run = space.publish(handle);
         Ok((geometry.cluster_start(run.start), cluster_sectors(self, run.len)))

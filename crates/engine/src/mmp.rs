@@ -86,7 +86,8 @@ impl Guard {
                 }
             })
         };
-        let clean = Mmp { status: Status::Clean, time: 0, check_interval: sb.raw().s_mmp_update_interval.get() };
+        let clean =
+            Mmp { status: Status::Clean, time: 0, check_interval: sb.raw().s_mmp_update_interval.get() };
         Ok(Self { at, clean: clean.render(seed), stop, heartbeat: Some(heartbeat) })
     }
 
@@ -114,5 +115,6 @@ impl Drop for Guard {
 
 /// This host's name, for others to read.
 fn node_name() -> String {
-    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "hectare".into(), |name| name.trim().into())
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "hectare".into(), |name| name.trim().into())
 }

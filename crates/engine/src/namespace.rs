@@ -492,8 +492,7 @@ impl Volume {
     /// Refuses another subdirectory where the link count can't hold it.
     pub(crate) fn check_subdirectory_fits(&self, dir: &CachedInode) -> Result<()> {
         let data = dir.get();
-        let unlimited = self.sb.features().ro_compat.contains(RoCompat::DIR_NLINK)
-            && self.dir_format.index;
+        let unlimited = self.sb.features().ro_compat.contains(RoCompat::DIR_NLINK) && self.dir_format.index;
         if data.links >= LINKS_MAX && !unlimited { Err(Error::TooManyLinks) } else { Ok(()) }
     }
 
@@ -616,7 +615,9 @@ impl Volume {
         self.check_changeable(victim)?;
         let data = victim.get();
         if data.links == 0 {
-            return Err(Corrupt::new("the inode", Place::Inode(victim.nr()), "it has a name but no links").into());
+            return Err(
+                Corrupt::new("the inode", Place::Inode(victim.nr()), "it has a name but no links").into()
+            );
         }
         let last = data.links == 1 || data.kind() == Some(Kind::Directory);
         let freed_by_map = !data.flags.intersects(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
@@ -714,7 +715,10 @@ fn inherited_flags(parent: InodeFlags, kind: Kind) -> InodeFlags {
     let flags = parent & InodeFlags::INHERITED;
     match kind {
         Kind::Directory => flags,
-        Kind::File => flags - (InodeFlags::DIRSYNC | InodeFlags::TOPDIR | InodeFlags::PROJINHERIT | InodeFlags::CASEFOLD),
+        Kind::File => {
+            flags
+                - (InodeFlags::DIRSYNC | InodeFlags::TOPDIR | InodeFlags::PROJINHERIT | InodeFlags::CASEFOLD)
+        }
         _ => flags & (InodeFlags::NODUMP | InodeFlags::NOATIME),
     }
 }

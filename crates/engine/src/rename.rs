@@ -95,7 +95,13 @@ impl Volume {
         Ok(chain)
     }
 
-    fn rename_locked(&self, from: &Side<'_>, to: &Side<'_>, mode: RenameMode, above: Option<&Ancestry>) -> Result<()> {
+    fn rename_locked(
+        &self,
+        from: &Side<'_>,
+        to: &Side<'_>,
+        mode: RenameMode,
+        above: Option<&Ancestry>,
+    ) -> Result<()> {
         self.check_directory_writable(from.dir)?;
         self.check_directory_writable(to.dir)?;
         let source = self.lookup_locked(from.dir, from.name)?.ok_or(Error::NotFound)?;
@@ -116,7 +122,11 @@ impl Volume {
             && (above.is_some_and(|above| above.from.contains(&target)) || target == from.dir.nr())
         {
             let loops = mode == RenameMode::Exchange;
-            return Err(if loops { Error::Invalid("a directory can't be moved into itself") } else { Error::NotEmpty });
+            return Err(if loops {
+                Error::Invalid("a directory can't be moved into itself")
+            } else {
+                Error::NotEmpty
+            });
         }
         let source = self.inode(source)?;
         let target = target.map(|nr| self.inode(nr)).transpose()?;
@@ -215,7 +225,8 @@ impl Volume {
     fn point_name(&self, handle: &mut Handle<'_>, side: &Side<'_>, inode: InodeNr, kind: Kind) -> Result<()> {
         let mut data = side.dir.edit(handle, &self.inodes);
         let mut store = DirMut { volume: self, handle, nr: side.dir.nr(), inode: &mut data };
-        dir::replace(&mut store, &self.dir_format, side.name, inode, file_type(kind))?.ok_or(Error::NotFound)?;
+        dir::replace(&mut store, &self.dir_format, side.name, inode, file_type(kind))?
+            .ok_or(Error::NotFound)?;
         self.stamp(&mut data);
         Ok(())
     }

@@ -52,9 +52,9 @@ pub struct Metadata {
 
 impl Metadata {
     pub(crate) fn of(nr: InodeNr, inode: &Inode, block_size: BlockSize) -> Result<Self> {
-        let kind = inode.kind().ok_or_else(|| {
-            Corrupt::new("the inode", Place::Inode(nr), "it is in use but has no kind")
-        })?;
+        let kind = inode
+            .kind()
+            .ok_or_else(|| Corrupt::new("the inode", Place::Inode(nr), "it is in use but has no kind"))?;
         let is_device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
         Ok(Self {
             inode: nr,

@@ -17,9 +17,9 @@ use crate::mmp::Guard;
 use crate::options::OpenOptions;
 use hectare_alloc::{Allocator, Layout};
 use hectare_device::Device;
-use hectare_ext4::dir::{Format as DirFormat, HashVersion, Signedness};
+use hectare_ext4::dir::Format as DirFormat;
 use hectare_ext4::error::{Corrupt, Place, Unsupported};
-use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
 use hectare_ext4::superblock::{self, STATE_ERROR, STATE_VALID, SuperBlock};
@@ -118,7 +118,7 @@ impl Volume {
         let shared = Arc::new(Shared {
             blocks: BlockCache::new(Arc::clone(&device), geometry.block_size, options.cache_bytes),
             inodes: InodeCache::new(options.cache_inodes),
-            dir_format: dir_format(&sb)?,
+            dir_format: DirFormat::of(&sb)?,
             live_sb: Mutex::new((*sb).clone()),
             free_inodes: AtomicU32::new(sb.raw().s_free_inodes_count.get()),
             read_only: options.read_only,
@@ -369,20 +369,6 @@ fn check_writable(sb: &SuperBlock) -> Result<()> {
         return refuse("the volume was not cleanly closed");
     }
     Ok(())
-}
-
-fn dir_format(sb: &SuperBlock) -> Result<DirFormat> {
-    let features = sb.features();
-    Ok(DirFormat {
-        block_size: sb.geometry().block_size,
-        filetype: features.incompat.contains(Incompat::FILETYPE),
-        checksums: features.metadata_csum(),
-        index: features.compat.contains(Compat::DIR_INDEX),
-        large_dir: features.incompat.contains(Incompat::LARGEDIR),
-        hash_version: HashVersion::from_code(sb.raw().s_def_hash_version)?,
-        hash_signedness: if sb.signed_hash() { Signedness::Signed } else { Signedness::Unsigned },
-        hash_seed: sb.hash_seed(),
-    })
 }
 
 fn arbitrary_seed() -> u64 {

@@ -102,7 +102,8 @@ impl Volume {
     ) -> Result<()> {
         let name = parse_name(name)?;
         check_settable(&name)?;
-        let stored = acl::to_stored(&name, value).map_err(|_| Error::Invalid("this is no valid POSIX ACL"))?;
+        let stored =
+            acl::to_stored(&name, value).map_err(|_| Error::Invalid("this is no valid POSIX ACL"))?;
         self.retry(|| {
             let _operation = inode.lock().write();
             self.change_attributes(inode, |data, attrs| {
@@ -264,9 +265,9 @@ impl Volume {
 
 fn parse_name(name: &[u8]) -> Result<Name> {
     Name::parse(name).map_err(|error| match error {
-        NameError::Prefix => {
-            Error::Unsupported("attribute names begin with user., trusted., security. or system.posix_acl_".into())
-        }
+        NameError::Prefix => Error::Unsupported(
+            "attribute names begin with user., trusted., security. or system.posix_acl_".into(),
+        ),
         NameError::Length | NameError::Malformed => Error::Invalid("this is no attribute name"),
     })
 }

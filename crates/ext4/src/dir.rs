@@ -43,6 +43,9 @@ pub use record::Record;
 pub use store::{DirRead, DirWrite};
 pub use tree::{Found, Slot, is_empty, lookup, remove, replace};
 
+use crate::error::Unsupported;
+use crate::feature::{Compat, Incompat};
+use crate::superblock::SuperBlock;
 use hectare_units::{BlockSize, InodeNr};
 
 /// What a volume's superblock says about the form of its directories.
@@ -67,6 +70,24 @@ pub struct Format {
 }
 
 impl Format {
+    /// The form of the directories of a volume.
+    ///
+    /// # Errors
+    /// [`Unsupported`] names a hash function that is not known.
+    pub fn of(sb: &SuperBlock) -> Result<Self, Unsupported> {
+        let features = sb.features();
+        Ok(Self {
+            block_size: sb.geometry().block_size,
+            filetype: features.incompat.contains(Incompat::FILETYPE),
+            checksums: features.metadata_csum(),
+            index: features.compat.contains(Compat::DIR_INDEX),
+            large_dir: features.incompat.contains(Incompat::LARGEDIR),
+            hash_version: HashVersion::from_code(sb.raw().s_def_hash_version)?,
+            hash_signedness: if sb.signed_hash() { Signedness::Signed } else { Signedness::Unsigned },
+            hash_seed: sb.hash_seed(),
+        })
+    }
+
     /// The hash function of a directory indexed with `version` on this volume.
     #[must_use]
     pub const fn hasher(&self, version: HashVersion) -> Hasher {

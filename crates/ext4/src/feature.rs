@@ -276,7 +276,8 @@ impl Features {
                 'I' => rest.incompat.bits(),
                 _ => rest.ro_compat.bits(),
             };
-            names.extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| format!("FEATURE_{word}{bit}")));
+            names
+                .extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| format!("FEATURE_{word}{bit}")));
         }
         names
     }
@@ -354,7 +355,8 @@ mod tests {
 
     #[test]
     fn unknown_bits_are_named_and_refused() {
-        let mut features = Features { incompat: Incompat::from_bits_retain(0x4000_0002), ..Features::default() };
+        let mut features =
+            Features { incompat: Incompat::from_bits_retain(0x4000_0002), ..Features::default() };
         assert_eq!(features.names(), ["filetype", "FEATURE_I30"]);
         assert!(features.check_read().unwrap_err().0.contains("FEATURE_I30"));
         features.incompat = Incompat::FILETYPE;

@@ -182,11 +182,7 @@ impl Geometry {
     /// 1 KiB blocks is block 1 even where the first data block is 0 (bigalloc).
     #[must_use]
     pub fn super_block(&self, group: GroupNr) -> BlockNr {
-        if group.get() == 0 {
-            self.block_size.block_at(SUPERBLOCK_OFFSET)
-        } else {
-            self.first_block(group)
-        }
+        if group.get() == 0 { self.block_size.block_at(SUPERBLOCK_OFFSET) } else { self.first_block(group) }
     }
 
     /// The copies of descriptor block `index` beside the primary one, as `(group, block)`.

@@ -48,8 +48,8 @@ impl SuperBlock {
     /// # Errors
     /// [`Corrupt`] names the field; [`Unsupported`] names what this program can't read.
     pub fn parse(bytes: &[u8], device: Bytes) -> Result<Self, FormatError> {
-        let (raw, _) = raw::SuperBlock::read_from_prefix(bytes)
-            .map_err(|_| corrupt("it is shorter than 1024 bytes"))?;
+        let (raw, _) =
+            raw::SuperBlock::read_from_prefix(bytes).map_err(|_| corrupt("it is shorter than 1024 bytes"))?;
         if raw.s_magic.get() != MAGIC {
             return Err(corrupt(format!(
                 "its magic is {:#06x} where ext4 has 0xef53: this is no ext2, ext3 or ext4 volume",
@@ -268,9 +268,7 @@ fn check_checksum(raw: &raw::SuperBlock, features: &Features) -> Result<(), Form
     }
     let expected = checksum_of(raw);
     if raw.s_checksum.get() != expected {
-        return Err(
-            Corrupt::checksum("the superblock", Place::Volume, raw.s_checksum.get(), expected).into()
-        );
+        return Err(Corrupt::checksum("the superblock", Place::Volume, raw.s_checksum.get(), expected).into());
     }
     if features.ro_compat.contains(RoCompat::GDT_CSUM) {
         return Err(corrupt("it has both metadata_csum and uninit_bg, which exclude each other").into());

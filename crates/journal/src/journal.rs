@@ -152,9 +152,15 @@ impl<C: Commit> Journal<C> {
         Ok(())
     }
 
-    /// One commit, by the thread that took the running transaction.
+    /// One commit, by the thread that took the running transaction; tells the others when it has ended.
     fn run(&self, running: Running) -> Result<(), Aborted> {
-        let _wakeup = Wakeup { journal: self, txn: running.id() };
+        let mut ending = Ending { journal: self, txn: running.id(), returned: false };
+        let result = self.run_steps(running);
+        ending.returned = true;
+        result
+    }
+
+    fn run_steps(&self, running: Running) -> Result<(), Aborted> {
         let locked = running.lock(&self.barrier);
         // Nothing may be written after an abort, not even what was dirtied before it.
         self.check()?;
@@ -168,19 +174,23 @@ impl<C: Commit> Journal<C> {
     }
 }
 
-/// Ends a commit for those who wait, however it ends. One that gives no running transaction back has failed; if
-/// it says nothing else it panicked, and must not leave the others waiting.
-struct Wakeup<'a, C: Commit> {
+/// Ends a commit for those who wait, however it ends: one that panicked must not leave them waiting.
+///
+/// That it panicked is told by `returned` alone. The shared state can't tell: when this runs after a good commit,
+/// another thread may already be at the next one.
+struct Ending<'a, C: Commit> {
     journal: &'a Journal<C>,
     txn: TxnId,
+    returned: bool,
 }
 
-impl<C: Commit> Drop for Wakeup<'_, C> {
+impl<C: Commit> Drop for Ending<'_, C> {
     fn drop(&mut self) {
-        let state = self.journal.state.lock();
-        if state.running.is_none() {
+        if !self.returned {
             self.journal.abort(format_args!("the commit of transaction {} did not end", self.txn));
         }
+        // Under the lock, so that nobody is between looking at the state and going to sleep.
+        let _state = self.journal.state.lock();
         self.journal.ended.notify_all();
     }
 }

@@ -92,7 +92,7 @@ fn churn(journal: &Journal<Arc<Volume>>, seed: u64) -> Vec<Run> {
             Err(AllocError::NoSpace) => drop(journal.commit().unwrap()),
             Err(error) => panic!("{error}"),
         }
-        if mine.len() > 100 || round % 3 == 0 {
+        if mine.len() > 100 || (round % 3 == 0 && !mine.is_empty()) {
             let run = mine.swap_remove(usize::try_from(round).unwrap() % mine.len());
             let mut handle = journal.start(Credits::new(1)).unwrap();
             allocator.free(Run::new(run.start, Clusters::ONE), &mut handle).unwrap();

@@ -173,6 +173,22 @@ fn callers_waiting_for_one_transaction_share_its_commit() {
     assert_eq!(volume.freezes.load(Ordering::SeqCst), 2, "{waiters} callers, one commit");
 }
 
+/// A commit that has ended well was taken for one that had died if another thread began the next one in between.
+#[test]
+fn regression_a_quick_successor_is_no_failure() {
+    let journal = journal(0);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20_000 {
+                    journal.commit().unwrap();
+                }
+            });
+        }
+    });
+    journal.check().unwrap();
+}
+
 #[test]
 fn what_is_safe_needs_no_commit() {
     let journal = journal(10);

@@ -15,7 +15,7 @@
 use crate::error::{Error, Result};
 use crate::ranges::RangeSet;
 use hectare_ext4::geometry::Geometry;
-use hectare_units::{BlockNr, GroupNr, u64_of, usize_of};
+use hectare_units::{BlockNr, GroupNr, usize_of};
 use std::ops::Range;
 
 /// The places of one group's metadata.
@@ -192,15 +192,18 @@ impl Placed {
             used: RangeSet::default(),
         };
         groups.clone().for_each(|nr| flex.used.insert(base_range(geometry, GroupNr::new(nr))));
-        let (table_blocks, size) = (u64::from(geometry.itable_blocks()), u64::from(geometry.flex_groups()));
+        let table_blocks = u64::from(geometry.itable_blocks());
+        // Room is left for the bitmaps of the groups there are; a group that is alone leaves it for a full flex
+        // group, into which the volume may grow.
+        let spread = u64::from(if last == first { geometry.flex_groups() } else { last - first + 1 });
         let mut metas: Vec<GroupMeta> = Vec::with_capacity(groups.len());
         for nr in groups {
             let rest = u64::from(last - nr + 1);
             let before = metas.last().copied();
             let block_bitmap = flex.take(before.map(|m| m.block_bitmap.get() + 1), rest, 1)?;
-            let wanted = before.map_or(block_bitmap + size, |m| m.inode_bitmap.get() + 1);
+            let wanted = before.map_or(block_bitmap + spread, |m| m.inode_bitmap.get() + 1);
             let inode_bitmap = flex.take(Some(wanted), rest, 1)?;
-            let wanted = before.map_or(inode_bitmap + size, |m| m.inode_table.get() + table_blocks);
+            let wanted = before.map_or(inode_bitmap + spread, |m| m.inode_table.get() + table_blocks);
             let inode_table = flex.take(Some(wanted), rest, table_blocks)?;
             let [block_bitmap, inode_bitmap, inode_table] =
                 [block_bitmap, inode_bitmap, inode_table].map(BlockNr::new);
@@ -373,18 +376,4 @@ pub(crate) fn clusters_touched(geometry: &Geometry, ranges: &[Range<u64>]) -> u6
         next = next.max(end);
     }
     count
-}
-
-/// The bytes a vector of groups' places takes; for tests of the memory promise.
-#[cfg(test)]
-pub(crate) fn runs_of(layout: &Layout) -> u64 {
-    match &layout.rule {
-        Rule::Packed(packed) => {
-            [&packed.block_bitmaps, &packed.inode_bitmaps, &packed.tables]
-                .into_iter()
-                .map(|sequence| u64_of(sequence.runs.len()))
-                .sum()
-        }
-        Rule::Plain { .. } | Rule::Flexible => 0,
-    }
 }

@@ -16,6 +16,7 @@ use crate::layout::{Layout, clusters_touched, group_range};
 use crate::options::FormatOptions;
 use crate::ranges::RangeSet;
 use crate::space::{Space, free_in};
+use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::{self, Entry, FileType, Format, HashVersion, Name, Signedness};
 use hectare_ext4::extent::{self, Extent};
 use hectare_ext4::feature::{Compat, Incompat};
@@ -468,15 +469,9 @@ pub(crate) fn empty_root(options: &FormatOptions, sb: &SuperBlock, nr: u64) -> (
     (inode, block)
 }
 
-fn seal_dir_block(
-    block: &mut [u8],
-    format: &Format,
-    seed: Option<hectare_ext4::checksum::Seed>,
-    logical: LogicalBlock,
-) {
-    if let Some(seed) = seed {
-        dir::set_checksum(block, format, Some(seed), logical, false);
-    }
+fn seal_dir_block(block: &mut [u8], format: &Format, seed: Option<Seed>, logical: LogicalBlock) {
+    dir::set_checksum(block, format, seed, logical, false, hectare_ext4::Place::Volume)
+        .expect("a block just made is sound");
 }
 
 fn put32(block: &mut [u8], slot: usize, value: u64) {

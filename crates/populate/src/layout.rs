@@ -3,7 +3,7 @@
 //! Inodes are numbered in the order of the tree's nodes, and space is given out in one pass over the free ranges of the
 //! empty volume, from its start to its end: for each node its content, then the tree blocks of its map, then its
 //! attribute block. So a directory's files lie behind each other, an image is a function of the tree and the options
-//! alone, and what is in use is everything before one point ([`Layout::end`]). Whether a tree fits a volume of a given
+//! alone. Whether a tree fits a volume of a given
 //! size, and how much it lacks, is known exactly without reading data, which is what the search for the smallest size
 //! relies on.
 //!
@@ -13,17 +13,18 @@
 //! [`crate::write`]).
 
 mod attributes;
+mod contents;
 mod cursor;
 mod inode;
 mod place;
-#[cfg(test)]
-mod tests;
 
-pub(crate) use attributes::{Attributes, SetLayout};
-pub(crate) use place::{Layout, Needs};
+pub(crate) use attributes::Attributes;
+pub(crate) use contents::TreeContents;
+pub(crate) use inode::{Inodes, LINKS_MAX};
+pub(crate) use place::{DirectorySizes, Lacking, Layout, Needs};
 
 use hectare_ext4::superblock::SuperBlock;
-use hectare_units::InodeNr;
+use hectare_units::{BlockNr, InodeNr};
 
 use crate::tree::NodeId;
 
@@ -33,6 +34,8 @@ pub(crate) struct Volume<'a> {
     pub(crate) sb: &'a SuperBlock,
     /// The first inode after those the format itself uses (lost+found, and the orphan file where there is one).
     pub(crate) first_inode: InodeNr,
+    /// The block the formatter keeps for the start of the root directory.
+    pub(crate) root_block: BlockNr,
 }
 
 impl Volume<'_> {

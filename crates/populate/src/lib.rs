@@ -13,11 +13,15 @@
 //! give a tree or an error.
 
 mod error;
+mod image;
+mod layout;
 mod source;
 mod time;
 mod tree;
+mod write;
 
 pub use error::{Error, ShownPath};
+pub use image::{Explanation, Image, ImageError, Part, Progress, Quiet, Size};
 pub use source::{Content, Excludes, ModeChange, Opener, Options, Source};
 pub use time::Timestamp;
 pub use tree::{Children, Kind, Meta, NodeId, Segment, Segments, Totals, Tree, Xattr, XattrSetId};

@@ -8,13 +8,12 @@
 //! Invariants: every block the layout gave out is written whole (padded with zeros); nothing else is written. What is written does not depend on threads. The first error
 //! stops all workers and is the one returned.
 
-use crate::image::{ImageError, Progress};
+use crate::image::{ImageError, LOST_AND_FOUND, Progress};
 use crate::layout::{Inodes, Layout, Volume};
 use crate::source::Opener;
 use crate::tree::{Kind, NodeId, Segment, Tree};
 use hectare_device::Device;
 use hectare_ext4::dir::{self, Entry, FileType, Fill, Format};
-use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::BLOCK_BYTES;
 use hectare_ext4::xattr;
 use hectare_units::{BlockSize, Blocks, Bytes, InodeNr, index_of};
@@ -34,8 +33,8 @@ pub(crate) struct Writer<'a> {
     pub(crate) device: &'a dyn Device,
     pub(crate) inodes: &'a Inodes<'a>,
     pub(crate) format: &'a Format,
-    /// The entry of lost+found in the root.
-    pub(crate) lost_and_found: Option<InodeNr>,
+    /// The inode that the root names lost+found.
+    pub(crate) lost_and_found: InodeNr,
     pub(crate) progress: &'a dyn Progress,
 }
 
@@ -78,7 +77,8 @@ impl Writer<'_> {
 
     fn work(&self, next: &AtomicU32, stop: &AtomicBool) -> Result<(), ImageError> {
         let nodes = self.tree().ids().len();
-        let mut worker = Worker { writer: self, opener: self.tree().opener(), gather: Gather::new(self.device) };
+        let mut worker =
+            Worker { writer: self, opener: self.tree().opener(), gather: Gather::new(self.device) };
         loop {
             let first = next.fetch_add(BATCH, Ordering::Relaxed);
             if hectare_units::usize_of(first) >= nodes || stop.load(Ordering::Relaxed) {
@@ -199,18 +199,28 @@ impl Worker<'_> {
             inode: volume.inode_of(child),
             file_type: file_type(&tree.kind(child)),
         };
-        let extra = self.writer.lost_and_found.filter(|_| id == NodeId::ROOT).map(|inode| Entry {
-            name: dir::Name::new(b"lost+found").expect("a plain name"),
-            inode,
+        let extra = (id == NodeId::ROOT).then(|| Entry {
+            name: dir::Name::new(LOST_AND_FOUND).expect("a plain name"),
+            inode: self.writer.lost_and_found,
             file_type: FileType::Directory,
         });
         let entries: Vec<Entry<'_>> = tree.children(id).map(entry).chain(extra).collect();
         let own = volume.inode_of(id);
         let seed = volume.sb.seed().map(|seed| seed.inode(own, 0));
         let parent = volume.inode_of(tree.parent(id));
-        let built = dir::build(&entries, own, parent, self.writer.format, seed, Fill::DEFAULT).map_err(|error| {
-            ImageError::Directory { path: crate::ShownPath::new(&tree.path(id)), reason: error.to_string() }
-        })?;
+        let built =
+            dir::build(&entries, own, parent, self.writer.format, seed, Fill::DEFAULT).map_err(|error| {
+                ImageError::Directory {
+                    path: crate::ShownPath::new(&tree.path(id)),
+                    reason: error.to_string(),
+                }
+            })?;
+        let planned: u64 = self.writer.layout().extents(id).iter().map(|extent| u64::from(extent.len)).sum();
+        assert_eq!(
+            Bytes::of(built.blocks.len()),
+            Blocks::new(planned).bytes(self.block_size()),
+            "a directory is built as large as it was planned"
+        );
         self.blocks(id, &built.blocks)
     }
 
@@ -230,7 +240,8 @@ impl Worker<'_> {
             while at < stop {
                 while segments.next_if(|segment| segment.at + segment.len <= at).is_some() {}
                 let place = extent.physical.offset(size) + (at - extent.logical.offset(size));
-                let run = segments.peek().map_or(Bytes::ZERO, |segment| whole_blocks(segment, at, stop, size));
+                let run =
+                    segments.peek().map_or(Bytes::ZERO, |segment| whole_blocks(segment, at, stop, size));
                 let len = if run.get() >= LARGE {
                     self.gather.flush()?;
                     let source = segments.peek().map_or(Bytes::ZERO, |segment| source_of(segment, at));
@@ -278,7 +289,8 @@ impl Worker<'_> {
     ) -> Result<(), ImageError> {
         let mut done = Bytes::ZERO;
         while done < len {
-            let copied = self.writer.device.copy_from(place + done, content.fd(), source + done, len - done)?;
+            let copied =
+                self.writer.device.copy_from(place + done, content.fd(), source + done, len - done)?;
             if copied == Bytes::ZERO {
                 content.read_exact_at(&mut [0], source + done)?; // says that the file became shorter
             }

@@ -120,14 +120,24 @@ impl InodeCache {
     }
 
     /// Adds an inode that was just read; if another thread was faster, its copy counts.
-    pub(crate) fn insert_read(&self, nr: InodeNr, inode: Inode, home: (Arc<Block>, Range<usize>)) -> Arc<CachedInode> {
+    pub(crate) fn insert_read(
+        &self,
+        nr: InodeNr,
+        inode: Inode,
+        home: (Arc<Block>, Range<usize>),
+    ) -> Arc<CachedInode> {
         let mut shard = self.shard(nr).lock();
         self.shed(&mut shard);
         Arc::clone(shard.entry(nr).or_insert_with(|| new_entry(nr, inode, home)))
     }
 
     /// Adds an inode that was just made.
-    pub(crate) fn insert_new(&self, nr: InodeNr, inode: Inode, home: (Arc<Block>, Range<usize>)) -> Arc<CachedInode> {
+    pub(crate) fn insert_new(
+        &self,
+        nr: InodeNr,
+        inode: Inode,
+        home: (Arc<Block>, Range<usize>),
+    ) -> Arc<CachedInode> {
         let entry = new_entry(nr, inode, home);
         let mut shard = self.shard(nr).lock();
         self.shed(&mut shard);

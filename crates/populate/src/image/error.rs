@@ -36,7 +36,9 @@ pub enum ImageError {
         reason: String,
     },
     /// A file is larger than the format allows.
-    #[error("{path}: its {size} bytes are more than a file can have with blocks of {block_size} bytes ({max}); larger blocks (-b) allow more")]
+    #[error(
+        "{path}: its {size} bytes are more than a file can have with blocks of {block_size} bytes ({max}); larger blocks (-b) allow more"
+    )]
     FileTooLarge {
         /// The file.
         path: ShownPath,
@@ -56,7 +58,9 @@ pub enum ImageError {
         links: u32,
     },
     /// The size that was asked for is too small.
-    #[error("{size} bytes are too small: {lacking} more are needed for what the image is to hold; ask for --size {enough} or more")]
+    #[error(
+        "{size} bytes are too small: {lacking} more are needed for what the image is to hold; ask for --size {enough} or more"
+    )]
     TooSmall {
         /// What was asked for.
         size: Bytes,
@@ -66,7 +70,9 @@ pub enum ImageError {
         enough: Bytes,
     },
     /// The inodes that were asked for are too few.
-    #[error("-N {asked}: the image is to hold {needed} files and directories; ask for at least that many inodes")]
+    #[error(
+        "-N {asked}: the image is to hold {needed} files and directories; ask for at least that many inodes"
+    )]
     TooFewInodes {
         /// What was asked for.
         asked: u64,

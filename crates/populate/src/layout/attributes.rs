@@ -30,8 +30,8 @@ impl Attributes {
     /// # Errors
     /// If a set does not fit, naming one file that has it.
     pub(crate) fn new(tree: &Tree, sb: &SuperBlock) -> Result<Self, Error> {
-        let space = usize_of(sb.geometry().inode_size)
-            .saturating_sub(128 + usize::from(sb.want_extra_isize()));
+        let space =
+            usize_of(sb.geometry().inode_size).saturating_sub(128 + usize::from(sb.want_extra_isize()));
         let sets = tree.xattr_sets().iter().enumerate();
         let sets = sets.map(|(index, set)| {
             lay_out(set, space, sb).map_err(|reason| {
@@ -48,6 +48,11 @@ impl Attributes {
         &self.sets[id.index()]
     }
 
+    /// The layout of the set with this index.
+    pub(crate) fn by_index(&self, index: usize) -> &SetLayout {
+        &self.sets[index]
+    }
+
     /// Number of sets.
     pub(crate) fn len(&self) -> usize {
         self.sets.len()
@@ -59,7 +64,8 @@ fn lay_out(set: &[Xattr], space: usize, sb: &SuperBlock) -> Result<SetLayout, St
     for attribute in set {
         let shown = || ShownPath::new(&attribute.name);
         let name = Name::parse(&attribute.name).map_err(|error| format!("{}: {error}", shown()))?;
-        let value = acl::to_stored(&name, &attribute.value).map_err(|error| format!("{}: {error}", shown()))?;
+        let value =
+            acl::to_stored(&name, &attribute.value).map_err(|error| format!("{}: {error}", shown()))?;
         if let Some(value) = value {
             attrs.push(Attr::new(name, value.into_owned()));
         }

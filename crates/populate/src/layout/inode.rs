@@ -1,8 +1,8 @@
 //! A node's inode, as it is written.
 
+use super::Volume;
 use super::attributes::Attributes;
 use super::place::Layout;
-use super::Volume;
 use crate::time::Timestamp as TreeTime;
 use crate::tree::{Kind as NodeKind, NodeId, Tree};
 use hectare_ext4::extent;
@@ -29,8 +29,7 @@ impl Inodes<'_> {
     pub(crate) fn get(&self, id: NodeId) -> Inode {
         let meta = self.tree.meta(id);
         let kind = self.tree.kind(id);
-        let mut inode =
-            Inode::new(format_kind(&kind).mode_bits() | meta.mode, self.now, 0, self.volume.sb);
+        let mut inode = Inode::new(format_kind(&kind).mode_bits() | meta.mode, self.now, 0, self.volume.sb);
         inode.uid = meta.uid;
         inode.gid = meta.gid;
         inode.atime = time(meta.atime);

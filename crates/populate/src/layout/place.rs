@@ -1,8 +1,8 @@
 //! The pass that gives every node its blocks.
 
+use super::Volume;
 use super::attributes::Attributes;
 use super::cursor::Cursor;
-use super::Volume;
 use crate::error::ShownPath;
 use crate::image::ImageError as Error;
 use crate::tree::{Kind, NodeId, Tree};
@@ -25,12 +25,6 @@ pub(crate) struct Needs {
     pub(crate) symlinks: Blocks,
     pub(crate) map_nodes: Blocks,
     pub(crate) attribute_blocks: Blocks,
-}
-
-impl Needs {
-    pub(crate) fn total(&self) -> Blocks {
-        self.file_data + self.directories + self.symlinks + self.map_nodes + self.attribute_blocks
-    }
 }
 
 /// What one node got; indexes into the lists of the layout.
@@ -58,7 +52,8 @@ pub(crate) struct Layout {
     extents: Vec<Extent>,
     map_nodes: Vec<BlockNr>,
     attribute_blocks: Vec<AttributeBlock>,
-    end: BlockNr,
+    used: Vec<Range<u64>>,
+    left: Blocks,
     needs: Needs,
 }
 
@@ -78,8 +73,9 @@ impl DirectorySizes {
             let extra = extra_in_root.filter(|_| id == NodeId::ROOT);
             let names = tree.children(id).map(|(name, _)| name).chain(extra);
             let names = names.map(|name| dir::Name::new(name).expect("a tree's names can be in a directory"));
-            let blocks = dir::blocks_needed(names, format, Fill::DEFAULT)
-                .map_err(|error| Error::Directory { path: ShownPath::new(&tree.path(id)), reason: error.to_string() })?;
+            let blocks = dir::blocks_needed(names, format, Fill::DEFAULT).map_err(|error| {
+                Error::Directory { path: ShownPath::new(&tree.path(id)), reason: error.to_string() }
+            })?;
             sizes[id.index()] = low32(blocks.get());
         }
         Ok(Self(sizes))
@@ -108,9 +104,11 @@ impl Layout {
                 extents: Vec::new(),
                 map_nodes: Vec::new(),
                 attribute_blocks: Vec::new(),
-                end: BlockNr::new(0),
+                used: Vec::new(),
+                left: Blocks::ZERO,
                 needs: Needs::default(),
             },
+            root_block: volume.root_block,
             shared: vec![None; attributes.len()],
             lacking: 0,
         };
@@ -148,9 +146,14 @@ impl Layout {
         Blocks::new(self.nodes[id.index()].blocks)
     }
 
-    /// Every free range of the empty volume is in use up to this block, and none after it.
-    pub(crate) fn end(&self) -> BlockNr {
-        self.end
+    /// All blocks in use, whole clusters, sorted and joined; the one kept for the root directory is not among them.
+    pub(crate) fn used(&self) -> &[Range<u64>] {
+        &self.used
+    }
+
+    /// Free blocks that are left.
+    pub(crate) fn left(&self) -> Blocks {
+        self.left
     }
 
     /// What was given out, by what it holds.
@@ -163,6 +166,7 @@ struct Placer<'a, I> {
     geometry: &'a Geometry,
     cursor: Cursor<I>,
     layout: Layout,
+    root_block: BlockNr,
     /// For each set of attributes the block (an index) that new inodes may share.
     shared: Vec<Option<usize>>,
     /// Blocks asked for after the volume was full.
@@ -175,7 +179,9 @@ impl<I: Iterator<Item = Range<u64>>> Placer<'_, I> {
         let before = self.cursor.taken();
         match tree.kind(id) {
             Kind::Directory => {
-                self.content(0..u64::from(directories.of(id)), None);
+                // The formatter keeps a place for the start of the root directory.
+                let kept = (id == NodeId::ROOT).then_some((0, self.root_block));
+                self.content(0..u64::from(directories.of(id)), kept);
                 self.layout.needs.directories += self.cursor.taken() - before;
             }
             Kind::File { .. } => {
@@ -190,7 +196,8 @@ impl<I: Iterator<Item = Range<u64>>> Placer<'_, I> {
         }
         let count = self.layout.extents.len() - first_extent;
         let map_nodes = self.map_nodes(count);
-        let own = self.cursor.taken() - before;
+        let kept = if id == NodeId::ROOT { u64::from(self.geometry.cluster_blocks()) } else { 0 };
+        let own = self.cursor.taken() - before + Blocks::new(kept);
         let attribute_block = tree
             .xattr_set(id)
             .filter(|set| attributes.get(*set).block.is_some())
@@ -315,7 +322,7 @@ impl<I: Iterator<Item = Range<u64>>> Placer<'_, I> {
         if self.lacking > 0 {
             return Err(Lacking(Blocks::new(self.lacking)));
         }
-        self.layout.end = self.cursor.end();
+        (self.layout.used, self.layout.left) = self.cursor.finish();
         Ok(self.layout)
     }
 }

@@ -1,0 +1,53 @@
+//! How a command ends when it does not succeed.
+//!
+//! A failure is one line that names the thing and the reason; `main` prints it after `hectare: ` and exits with 1.
+//! Commands that walk a tree print a line for each thing they had to leave out, go on, and end with
+//! [`Failure::Told`]. A reader that went away (`hectare ls ... | head`) is no failure at all.
+
+use std::fmt;
+
+/// Why a command did not finish its work.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// One line to print.
+    Line(String),
+    /// Everything was said already.
+    Told,
+    /// The arguments contradict each other; printed with a hint at the help, exit code 2.
+    Usage(String),
+    /// Nobody reads standard output any more.
+    ReaderGone,
+}
+
+/// What a command ends with.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// `what: reason`.
+    pub(crate) fn of(what: impl fmt::Display, reason: impl fmt::Display) -> Self {
+        Self::Line(format!("{what}: {reason}"))
+    }
+}
+
+/// Prints one line on standard error. Nothing can be done if that fails.
+pub(crate) fn tell(line: impl fmt::Display) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "hectare: {line}");
+}
+
+/// Counts what was left out, so that the command can end with the right code.
+#[derive(Debug, Default)]
+pub(crate) struct LeftOut(std::sync::atomic::AtomicUsize);
+
+impl LeftOut {
+    /// Says what was left out and why.
+    pub(crate) fn tell(&self, what: impl fmt::Display, reason: impl fmt::Display) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        tell(format_args!("{what}: {reason}"));
+    }
+
+    /// Success if nothing was left out.
+    pub(crate) fn outcome(&self) -> Outcome {
+        if self.0.load(std::sync::atomic::Ordering::Relaxed) == 0 { Ok(()) } else { Err(Failure::Told) }
+    }
+}

@@ -1,0 +1,109 @@
+//! An opened image: a volume and the name to call it by.
+//!
+//! Commands that only look open for reading, which writes nothing, not even the state. Commands that change open for
+//! writing, which keeps everybody else out, and end with [`Image::close`], so that an error of the last write is told.
+
+use crate::failure::{Failure, Outcome, tell};
+use crate::name::shown;
+use crate::place::{Place, show};
+use hectare_device::{Device, FileOptions};
+use hectare_engine::{Error, OpenOptions, Volume};
+use hectare_ext4::feature::Incompat;
+use hectare_units::InodeNr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An image in use.
+pub(crate) struct Image {
+    path: PathBuf,
+    volume: Volume,
+}
+
+impl Image {
+    /// Opens for reading only.
+    pub(crate) fn read(path: &Path) -> Outcome<Self> {
+        let image = Self::open(path, OpenOptions::read_only())?;
+        if image.volume.superblock().features().incompat.contains(Incompat::RECOVER) {
+            let name = shown(path.as_os_str().as_bytes());
+            tell(format_args!("{name}: note: its journal was not replayed, the newest changes don't show"));
+        }
+        Ok(image)
+    }
+
+    /// Opens for changing.
+    pub(crate) fn write(path: &Path) -> Outcome<Self> {
+        Self::open(path, OpenOptions::default())
+    }
+
+    fn open(path: &Path, options: OpenOptions) -> Outcome<Self> {
+        let device = device(path, !options.read_only)?;
+        let volume = Volume::open(device, options)
+            .map_err(|error| Failure::of(shown(path.as_os_str().as_bytes()), error))?;
+        Ok(Self { path: path.to_owned(), volume })
+    }
+
+    /// The volume.
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// The image's own path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path inside, as it is named in messages.
+    pub(crate) fn show(&self, path: &[u8]) -> String {
+        show(&self.path, path)
+    }
+
+    /// A failure at a path inside.
+    pub(crate) fn fail(&self, path: &[u8], error: &Error) -> Failure {
+        Failure::of(self.show(path), error)
+    }
+
+    /// The inode at a path.
+    pub(crate) fn resolve(&self, path: &[u8], follow: bool) -> Outcome<InodeNr> {
+        self.volume.resolve(path, follow).map_err(|error| self.fail(path, &error))
+    }
+
+    /// Closes after a change, whether or not the change succeeded: the first failure counts.
+    pub(crate) fn close(self, result: Outcome) -> Outcome {
+        let closed = self.volume.close();
+        result?;
+        closed.map_err(|error| Failure::of(shown(self.path.as_os_str().as_bytes()), error))
+    }
+
+    /// Opens for changing, changes, closes.
+    pub(crate) fn change(path: &Path, change: impl FnOnce(&Self) -> Outcome) -> Outcome {
+        let image = Self::write(path)?;
+        let result = change(&image);
+        image.close(result)
+    }
+}
+
+/// The file or block device.
+pub(crate) fn device(path: &Path, write: bool) -> Outcome<Arc<dyn Device>> {
+    let device = FileOptions::new().write(write).open(path).map_err(|error| Failure::Line(error.to_string()))?;
+    Ok(Arc::new(device))
+}
+
+/// Runs a change on every place, opening each image once as long as neighbours share it.
+pub(crate) fn change_each(places: &[Place], change: impl Fn(&Image, &Place) -> Outcome) -> Outcome {
+    for group in places.chunk_by(|a, b| a.image == b.image) {
+        let Some(first) = group.first() else { continue };
+        Image::change(&first.image, |image| group.iter().try_for_each(|place| change(image, place)))?;
+    }
+    Ok(())
+}
+
+/// Looks at every place, opening each image once as long as neighbours share it.
+pub(crate) fn read_each(places: &[Place], mut look: impl FnMut(&Image, &Place) -> Outcome) -> Outcome {
+    for group in places.chunk_by(|a, b| a.image == b.image) {
+        let Some(first) = group.first() else { continue };
+        let image = Image::read(&first.image)?;
+        group.iter().try_for_each(|place| look(&image, place))?;
+    }
+    Ok(())
+}

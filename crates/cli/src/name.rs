@@ -1,0 +1,103 @@
+//! File names are bytes: how they are shown.
+//!
+//! On a terminal and in messages, a name that is not plain text (control characters, bytes that are not UTF-8) is
+//! written as `$'...'`, which a shell reads back to the same bytes; a name can thus never move the cursor. In a pipe
+//! names are written raw. In JSON a name that is UTF-8 is a string, any other is `{"hex": "ff61"}`.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::fmt::Write;
+
+/// The name as text on one line.
+pub(crate) fn shown(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(text) if !text.chars().any(needs_escape) => text.to_owned(),
+        _ => escaped(name),
+    }
+}
+
+fn needs_escape(c: char) -> bool {
+    // Bidirectional controls can make a name look like another one.
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn escaped(name: &[u8]) -> String {
+    let mut text = String::from("$'");
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\n' => text.push_str("\\n"),
+                '\t' => text.push_str("\\t"),
+                '\\' => text.push_str("\\\\"),
+                '\'' => text.push_str("\\'"),
+                c if needs_escape(c) => {
+                    let mut bytes = [0; 4];
+                    octal(&mut text, c.encode_utf8(&mut bytes).as_bytes());
+                }
+                c => text.push(c),
+            }
+        }
+        octal(&mut text, chunk.invalid());
+    }
+    text.push('\'');
+    text
+}
+
+fn octal(text: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        let _ = write!(text, "\\{byte:03o}"); // a string takes everything
+    }
+}
+
+/// A name in JSON.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct JsonName(pub(crate) Vec<u8>);
+
+impl Serialize for JsonName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => {
+                let mut map = serializer.serialize_map(Some(1))?;
+                map.serialize_entry("hex", &hex(&self.0))?;
+                map.end()
+            }
+        }
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // a string takes everything
+        text
+    })
+}
+
+/// A path below a directory.
+pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = dir.to_vec();
+    if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_names_are_quoted_and_plain_ones_are_not() {
+        assert_eq!(shown("plain name \u{e9}".as_bytes()), "plain name \u{e9}");
+        assert_eq!(shown(b"a\nb'\x1b[2J"), "$'a\\nb\\'\\033[2J'");
+        assert_eq!(shown(b"\xffa"), "$'\\377a'");
+        assert_eq!(shown("a\u{202e}b".as_bytes()), "$'a\\342\\200\\256b'");
+    }
+
+    #[test]
+    fn json_names_are_strings_or_hex() {
+        assert_eq!(serde_json::to_string(&JsonName(b"a\"b".to_vec())).unwrap(), r#""a\"b""#);
+        assert_eq!(serde_json::to_string(&JsonName(b"\xffa".to_vec())).unwrap(), r#"{"hex":"ff61"}"#);
+    }
+}

@@ -1,0 +1,63 @@
+//! Standard output: buffered, quiet about a reader that went away, and careful with names on a terminal.
+
+use crate::failure::{Failure, Outcome};
+use crate::name::shown;
+use serde::Serialize;
+use std::fmt;
+use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
+
+/// Standard output. To be finished with [`Output::finish`], or what is still buffered may be lost unnoticed.
+pub(crate) struct Output {
+    writer: BufWriter<StdoutLock<'static>>,
+    terminal: bool,
+}
+
+impl Output {
+    pub(crate) fn new() -> Self {
+        let stdout = std::io::stdout();
+        let terminal = stdout.is_terminal();
+        Self { writer: BufWriter::with_capacity(1 << 16, stdout.lock()), terminal }
+    }
+
+    /// Writes raw bytes.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Outcome {
+        self.writer.write_all(bytes).map_err(failed)
+    }
+
+    /// Writes a file name: quoted where a terminal would stumble over it, else raw.
+    pub(crate) fn name(&mut self, name: &[u8]) -> Outcome {
+        if self.terminal { self.bytes(shown(name).as_bytes()) } else { self.bytes(name) }
+    }
+
+    /// Formats into the output; `write!` and `writeln!` come here.
+    pub(crate) fn write_fmt(&mut self, arguments: fmt::Arguments<'_>) -> Outcome {
+        self.writer.write_fmt(arguments).map_err(failed)
+    }
+
+    /// Writes a value as JSON, and ends the output.
+    pub(crate) fn json(mut self, value: &impl Serialize) -> Outcome {
+        let text = serde_json::to_vec_pretty(value).map_err(|error| Failure::of("JSON", error))?;
+        self.bytes(&text)?;
+        self.bytes(b"\n")?;
+        self.finish()
+    }
+
+    /// Hands everything over.
+    pub(crate) fn finish(mut self) -> Outcome {
+        self.writer.flush().map_err(failed)
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // shaped for map_err
+fn failed(error: std::io::Error) -> Failure {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        return Failure::ReaderGone;
+    }
+    Failure::of("standard output", reason(&error))
+}
+
+/// What the system says, without the error's number.
+pub(crate) fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,78 @@
+//! Users and groups: numbers first, names by the host's files only where a number does not parse.
+//!
+//! The owners inside an image belong to another system, so lists show numbers.
+
+/// The files that give names to numbers.
+const USERS: &str = "/etc/passwd";
+const GROUPS: &str = "/etc/group";
+
+/// What `chown` sets: `USER`, `USER:GROUP`, `USER:` (the same as `USER`) or `:GROUP`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Owner {
+    /// The user, if it is to change.
+    pub(crate) uid: Option<u32>,
+    /// The group, if it is to change.
+    pub(crate) gid: Option<u32>,
+}
+
+impl Owner {
+    /// Reads the argument. Clap calls it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let (user, group) = text.split_once(':').unwrap_or((text, ""));
+        let owner = Self { uid: number(user, USERS, "user")?, gid: number(group, GROUPS, "group")? };
+        if owner.uid.is_none() && owner.gid.is_none() {
+            return Err("give USER, USER:GROUP or :GROUP".to_owned());
+        }
+        Ok(owner)
+    }
+}
+
+fn number(text: &str, file: &str, what: &str) -> Result<Option<u32>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if let Ok(number) = text.parse() {
+        return Ok(Some(number));
+    }
+    let lines = std::fs::read_to_string(file).unwrap_or_default();
+    let found = lines.lines().find_map(|line| entry(line).filter(|(name, _)| *name == text));
+    found.map(|(_, number)| Some(number)).ok_or_else(|| format!("{text} is no number and no {what} of {file}"))
+}
+
+/// The name of a user of the host.
+pub(crate) fn user_name(uid: u32) -> Option<String> {
+    name(uid, USERS)
+}
+
+/// The name of a group of the host.
+pub(crate) fn group_name(gid: u32) -> Option<String> {
+    name(gid, GROUPS)
+}
+
+fn name(number: u32, file: &str) -> Option<String> {
+    let lines = std::fs::read_to_string(file).ok()?;
+    lines.lines().find_map(|line| entry(line).filter(|(_, n)| *n == number).map(|(name, _)| name.to_owned()))
+}
+
+/// Name and number of a line `name:password:number:...`.
+fn entry(line: &str) -> Option<(&str, u32)> {
+    let mut fields = line.split(':');
+    let name = fields.next()?;
+    Some((name, fields.nth(1)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owners_are_numbers_or_names_of_the_host() {
+        assert_eq!(Owner::parse("7:8"), Ok(Owner { uid: Some(7), gid: Some(8) }));
+        assert_eq!(Owner::parse(":8"), Ok(Owner { uid: None, gid: Some(8) }));
+        assert_eq!(Owner::parse("7:"), Ok(Owner { uid: Some(7), gid: None }));
+        assert_eq!(Owner::parse("root"), Ok(Owner { uid: Some(0), gid: None }));
+        assert!(Owner::parse(":").is_err());
+        assert!(Owner::parse("no-such-user-here").unwrap_err().contains("/etc/passwd"));
+        assert_eq!(user_name(0).as_deref(), Some("root"));
+    }
+}

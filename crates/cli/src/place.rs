@@ -1,0 +1,161 @@
+//! `IMAGE:PATH`, as in scp: what an argument names.
+//!
+//! The image ends at the first colon before which an existing file or block device stands, so that `disk.img:/etc/a:b`
+//! and `dir/disk.img:x` mean what they look like. `IMAGE:` alone is the root directory, and so is `IMAGE` where only
+//! something inside an image is possible. Where a local path is possible too (`cp`), an argument that begins with `./`
+//! or `../` and has no image before a colon is local, and so is one that exists as it stands; any other with a colon
+//! names an image, even a missing one.
+//!
+//! Paths inside an image are bytes and always start at its root.
+
+use crate::name::shown;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Something inside an image.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    /// The file or block device that holds the volume.
+    pub(crate) image: PathBuf,
+    /// The path inside it, as given.
+    pub(crate) path: Vec<u8>,
+}
+
+/// Either side of a copy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Operand {
+    /// A path of the host.
+    Local(PathBuf),
+    /// Something inside an image.
+    Inside(Place),
+}
+
+impl Place {
+    /// Reads an argument that can only mean something inside an image. Clap calls it.
+    pub(crate) fn parse(argument: &OsStr) -> Self {
+        let bytes = argument.as_bytes();
+        if let Some(at) = image_end(bytes).or_else(|| first_colon_of_missing(bytes)) {
+            return Self::cut(bytes, at);
+        }
+        Self { image: argument.into(), path: Vec::new() }
+    }
+
+    fn cut(bytes: &[u8], at: usize) -> Self {
+        let (image, path) = (&bytes[..at], &bytes[at + 1..]);
+        Self { image: Path::new(OsStr::from_bytes(image)).to_owned(), path: path.to_vec() }
+    }
+
+    /// The place as it is named in messages.
+    pub(crate) fn show(&self) -> String {
+        self.show_path(&self.path)
+    }
+
+    /// Another place in the same image, as it is named in messages.
+    pub(crate) fn show_path(&self, path: &[u8]) -> String {
+        show(&self.image, path)
+    }
+}
+
+/// `IMAGE:PATH`, for messages.
+pub(crate) fn show(image: &Path, path: &[u8]) -> String {
+    let path = shown(path);
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    format!("{}:{slash}{path}", shown(image.as_os_str().as_bytes()))
+}
+
+impl Operand {
+    /// Reads an argument that can mean either.
+    pub(crate) fn parse(argument: &OsStr) -> Self {
+        let bytes = argument.as_bytes();
+        let local = || Self::Local(argument.into());
+        let dotted = bytes.starts_with(b"./") || bytes.starts_with(b"../");
+        let exists = std::fs::symlink_metadata(argument).is_ok();
+        if dotted && exists {
+            return local();
+        }
+        if let Some(at) = image_end(bytes) {
+            return Self::Inside(Place::cut(bytes, at));
+        }
+        if dotted || exists {
+            return local();
+        }
+        match first_colon_of_missing(bytes) {
+            Some(at) => Self::Inside(Place::cut(bytes, at)),
+            None => local(),
+        }
+    }
+}
+
+/// The first colon with an existing file or block device before it.
+fn image_end(bytes: &[u8]) -> Option<usize> {
+    colons(bytes).find(|at| is_image(Path::new(OsStr::from_bytes(&bytes[..*at]))))
+}
+
+/// Where the image would end if there were one; an argument that exists as it stands has none.
+fn first_colon_of_missing(bytes: &[u8]) -> Option<usize> {
+    let whole = Path::new(OsStr::from_bytes(bytes));
+    if is_image(whole) { None } else { colons(bytes).find(|at| *at > 0) }
+}
+
+fn colons(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    bytes.iter().enumerate().filter(|(_, byte)| **byte == b':').map(|(at, _)| at)
+}
+
+fn is_image(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.is_file() || meta.file_type().is_block_device())
+}
+
+/// Whether two paths lead to one file.
+pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
+    match (std::fs::metadata(a), std::fs::metadata(b)) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => a == b,
+    }
+}
+
+/// A path cut into the directory and the last name; the name is empty for the root, and can be `.` or `..`.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    let trimmed = &path[..end];
+    let cut = trimmed.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    trimmed.split_at(cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inside(image: &Path, path: &str) -> Operand {
+        Operand::Inside(Place { image: image.to_owned(), path: path.into() })
+    }
+
+    #[test]
+    fn the_image_ends_at_the_first_colon_after_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("a:b.img");
+        std::fs::write(&image, "x").unwrap();
+        let argument = |tail: &str| Operand::parse(format!("{}{tail}", image.display()).as_ref());
+        assert_eq!(argument(":/etc/c:d"), inside(&image, "/etc/c:d"));
+        assert_eq!(argument(":"), inside(&image, ""));
+        assert_eq!(argument(""), Operand::Local(image.clone()));
+        assert_eq!(Place::parse(image.as_os_str()), Place { image, path: Vec::new() });
+    }
+
+    #[test]
+    fn a_missing_image_is_an_image_unless_it_looks_local() {
+        assert_eq!(Operand::parse("none.img:x".as_ref()), inside(Path::new("none.img"), "x"));
+        assert_eq!(Operand::parse("./none:x".as_ref()), Operand::Local("./none:x".into()));
+        assert_eq!(Operand::parse("none".as_ref()), Operand::Local("none".into()));
+        assert_eq!(Place::parse("none.img:/a".as_ref()).show(), "none.img:/a");
+    }
+
+    #[test]
+    fn paths_are_cut_at_the_last_name() {
+        assert_eq!(split(b"/a/b//"), (&b"/a/"[..], &b"b"[..]));
+        assert_eq!(split(b"b"), (&b""[..], &b"b"[..]));
+        assert_eq!(split(b"//"), (&b""[..], &b""[..]));
+        assert_eq!(split(b"a/."), (&b"a/"[..], &b"."[..]));
+    }
+}

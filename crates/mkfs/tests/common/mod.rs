@@ -1,0 +1,74 @@
+//! What the tests of whole volumes share: mke2fs's arguments as options, and images made both ways.
+
+#![allow(dead_code)] // no test uses all of it
+
+use hectare_device::{FileDevice, FileOptions, Overwrite};
+use hectare_mkfs::{
+    FormatOptions, FsType, InodeCount, Plan, Usage, apply_extended, execute, parse_features, parse_uuid,
+};
+use hectare_oracle::e2fsprogs::UUID;
+use hectare_units::{BlockSize, Blocks, Bytes};
+use std::path::Path;
+
+/// A size as mke2fs takes it: "64M".
+pub fn bytes(size: &str) -> Bytes {
+    let (number, unit) = size.split_at(size.len() - 1);
+    let shift = match unit {
+        "k" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => panic!("no unit in {size}"),
+    };
+    Bytes::new(number.parse::<u64>().unwrap() << shift)
+}
+
+/// Options from mke2fs's arguments, with the UUIDs that the oracle gives mke2fs.
+pub fn options(args: &[&str]) -> hectare_mkfs::Result<FormatOptions> {
+    let uuid = parse_uuid("-U", UUID)?;
+    let mut options = FormatOptions {
+        fs_type: FsType::Ext2, // mke2fs under its own name
+        uuid: Some(uuid),
+        hash_seed: Some(uuid),
+        ..FormatOptions::default()
+    };
+    for pair in args.chunks(2) {
+        let [flag, value] = pair else { panic!("arguments come in pairs: {pair:?}") };
+        match *flag {
+            "-t" => options.fs_type = FsType::by_name(value)?,
+            "-T" => options.usage = Some(Usage::by_name(value)?),
+            "-b" => options.block_size = BlockSize::from_bytes(value.parse().unwrap()),
+            "-C" => options.cluster_size = value.parse().ok(),
+            "-I" => options.inode_size = value.parse().ok(),
+            "-i" => options.inodes = InodeCount::Ratio(value.parse().unwrap()),
+            "-N" => options.inodes = InodeCount::Exactly(value.parse().unwrap()),
+            "-m" => options.reserved_percent = value.parse().unwrap(),
+            "-L" => options.label = value.as_bytes().to_vec(),
+            "-O" => options.features.extend(parse_features(value)?),
+            "-E" => apply_extended(&mut options, value)?,
+            "-J" => options.journal_mib = value.strip_prefix("size=").unwrap().parse().ok(),
+            "-G" => options.flex_groups = value.parse().ok(),
+            "-g" => options.blocks_per_group = value.parse().ok(),
+            "-e" => options.on_error = hectare_mkfs::OnError::RemountReadOnly,
+            _ => panic!("unknown flag {flag}"),
+        }
+    }
+    Ok(options)
+}
+
+/// A new, sparse image file.
+pub fn create(image: &Path, size: Bytes) -> FileDevice {
+    FileOptions::new().write(true).create(image, size, Overwrite::Replace).unwrap()
+}
+
+/// Makes an empty volume in a new image file.
+pub fn format(options: &FormatOptions, image: &Path, size: Bytes) -> hectare_mkfs::Result<Plan> {
+    let device = create(image, size);
+    let plan = Plan::new(options, size, true)?;
+    execute(&plan, &device, &plan.empty(), 2)?;
+    Ok(plan)
+}
+
+pub fn blocks(n: u64) -> Blocks {
+    Blocks::new(n)
+}

@@ -1,0 +1,179 @@
+//! The same volume as mke2fs makes of the same arguments, field by field and group by group, and clean.
+
+mod common;
+
+use common::{bytes, format, options};
+use hectare_ext4::time::Timestamp;
+use hectare_oracle::e2fsprogs::Dump;
+use hectare_oracle::{assert_clean, dumpe2fs, mke2fs, skip};
+use std::path::Path;
+
+/// Superblock fields that may differ, and why.
+const MAY_DIFFER: &[&str] = &[
+    "Lifetime writes", // counts what mke2fs wrote, several times over
+    "Checksum",        // covers the above
+    "mmp_sequence",
+    "mmp_update_date",
+    "mmp_update_time",
+    "mmp_node_name", // ours names nobody
+    "mmp_device_name",
+    "Last write time",
+];
+
+/// How much of the groups is compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Groups {
+    /// Every line: places, flags, counts, checksums of bitmaps and descriptors.
+    All,
+    /// Places of metadata only: the journal lies elsewhere.
+    Places,
+}
+use Groups::{All, Places};
+
+const CASES: &[(&str, &str, Groups)] = &[
+    ("1M", "", All),
+    ("1M", "-t ext4", All),
+    ("2M", "-t ext4", All),
+    ("4M", "-t ext3", All),
+    ("8M", "-t ext4 -b 2048", All),
+    ("16M", "-t ext4 -b 4096", All),
+    ("33M", "-t ext4", All),
+    ("64M", "", All),
+    ("64M", "-t ext3", All),
+    ("64M", "-t ext4", All),
+    ("64M", "-t ext4 -b 4096", All),
+    ("64M", "-t ext4 -b 65536", All),
+    ("100M", "-t ext4 -I 128", All),
+    ("100M", "-t ext4 -O ^has_journal", All),
+    ("100M", "-t ext4 -O ^flex_bg", All),
+    ("100M", "-t ext4 -O ^resize_inode", All),
+    ("100M", "-t ext4 -O ^flex_bg,^resize_inode,^has_journal", All),
+    ("100M", "-t ext4 -O uninit_bg,^metadata_csum", All),
+    ("100M", "-t ext4 -O uninit_bg,^metadata_csum,^flex_bg", All),
+    ("100M", "-t ext4 -O ^metadata_csum", All),
+    ("100M", "-t ext4 -O ^64bit,^metadata_csum", All),
+    ("100M", "-t ext4 -O ^64bit", All),
+    ("100M", "-t ext4 -O meta_bg,^resize_inode", All),
+    ("200M", "-t ext4 -O meta_bg,^resize_inode -b 1024", All),
+    ("100M", "-t ext4 -O sparse_super2", All),
+    ("100M", "-t ext4 -O sparse_super2 -E num_backup_sb=1", All),
+    ("100M", "-t ext4 -O sparse_super2,^resize_inode -E num_backup_sb=0", All),
+    ("100M", "-t ext4 -O orphan_file", All),
+    ("100M", "-t ext4 -O mmp", All),
+    ("100M", "-t ext4 -O metadata_csum_seed,large_dir,ea_inode", All),
+    ("100M", "-t ext4 -O inline_data", All),
+    ("100M", "-t ext4 -O fast_commit", All),
+    ("100M", "-t ext4 -O bigalloc", All),
+    ("100M", "-t ext4 -O bigalloc -C 65536 -b 4096", All),
+    ("500M", "-t ext4 -O bigalloc,^resize_inode -b 1024 -C 4096", All),
+    ("100M", "-t ext4 -O bigalloc,^flex_bg -b 4096", All),
+    ("64M", "-t ext4 -E packed_meta_blocks=1", All),
+    ("256M", "-t ext4 -E packed_meta_blocks=1 -b 1024 -G 4", All),
+    ("64M", "-t ext2 -E stride=16", All),
+    ("64M", "-t ext2 -E stride=5,stripe_width=20", All),
+    ("64M", "-t ext4 -E stride=16,stripe_width=64", All),
+    ("100M", "-t ext4 -G 4", All),
+    ("100M", "-t ext4 -G 1", All),
+    ("1G", "-t ext4 -g 1000", All),
+    ("1G", "-t ext4 -g 8192", All),
+    ("100M", "-t ext4 -N 20000", All),
+    ("100M", "-t ext4 -N 5", All),
+    ("100M", "-t ext4 -i 1024", All),
+    ("100M", "-t ext4 -i 1048576 -m 0.7", All),
+    ("100M", "-t ext4 -T news -L label -e remount-ro", All),
+    ("100M", "-t ext4 -J size=8", All),
+    ("1G", "-t ext4 -E resize=10000000", All),
+    ("1G", "-t ext4", All),
+    ("1G", "-t ext3", All),
+    ("1G", "-t ext3 -b 1024", All),
+    ("3G", "-t ext4 -b 1024", All),
+    ("10G", "-t ext4", All),
+    ("10G", "-t ext4 -O orphan_file,mmp,metadata_csum_seed", All),
+    ("10G", "-t ext2", All),
+    ("200G", "-t ext4", All),
+    ("600k", "", All),
+    ("128G", "-t ext4 -O ^sparse_super,^resize_inode", All),
+    ("1T", "-t ext4", All),
+    ("1T", "-t ext4 -O bigalloc -C 1048576", All),
+    ("17T", "-t ext4", All),
+];
+
+fn time_of(image: &Path) -> Timestamp {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = [0; 2048];
+    std::fs::File::open(image).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+    let field = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    Timestamp::from_seconds(field(1024 + 0x108).into())
+}
+
+fn compare(name: &str, ours: &Dump, theirs: &Dump, groups: Groups) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let keys: std::collections::BTreeSet<_> = ours.fields.keys().chain(theirs.fields.keys()).collect();
+    for key in keys.into_iter().filter(|key| !MAY_DIFFER.contains(&key.as_str())) {
+        let (a, b) = (ours.fields.get(key), theirs.fields.get(key));
+        if a != b {
+            wrong.push(format!("{name}: {key}: ours {a:?}, mke2fs {b:?}"));
+        }
+    }
+    if ours.groups.len() != theirs.groups.len() {
+        wrong.push(format!("{name}: groups {} {}", ours.groups.len(), theirs.groups.len()));
+    }
+    for (a, b) in ours.groups.iter().zip(&theirs.groups) {
+        let lines = |group: &hectare_oracle::e2fsprogs::GroupDump| -> Vec<String> {
+            let all = std::iter::once(&group.heading).chain(&group.lines).cloned();
+            match groups {
+                All => all.collect(),
+                Places => all
+                    .filter(|line| line.contains(" at "))
+                    .map(|line| line.split(", csum").next().unwrap().to_owned())
+                    .collect(),
+            }
+        };
+        let (a, b) = (lines(a), lines(b));
+        if a != b {
+            for (a, b) in a.iter().zip(&b).filter(|(a, b)| a != b) {
+                wrong.push(format!("{name}: ours   {a}\n{name}: mke2fs {b}"));
+            }
+            break; // one group is enough to look at
+        }
+    }
+    wrong
+}
+
+#[test]
+fn volumes_equal_those_of_mke2fs() {
+    let folder = tempfile::tempdir().unwrap();
+    let extra = std::env::var("HECTARE_MKFS_CASES").unwrap_or_default(); // for a closer look: "64M -t ext4;..."
+    let extra: Vec<(&str, &str)> =
+        extra.split(';').filter(|s| !s.is_empty()).map(|s| s.split_once(' ').unwrap_or((s, ""))).collect();
+    let cases: Vec<(&str, &str, Groups)> = if extra.is_empty() {
+        CASES.to_vec()
+    } else {
+        extra.into_iter().map(|(a, b)| (a, b, All)).collect()
+    };
+    let mut wrong = Vec::new();
+    for (size, args, groups) in cases {
+        let name = format!("{size} {args}");
+        let args: Vec<&str> = args.split_whitespace().collect();
+        let (theirs, ours) = (folder.path().join("theirs"), folder.path().join("ours"));
+        drop(common::create(&theirs, bytes(size))); // an existing sparse file is one that reads as zeros
+        if let Err(reason) = mke2fs(&args, &theirs, size) {
+            skip!("volumes_equal_those_of_mke2fs", reason);
+        }
+        let mut options = options(&args).unwrap();
+        options.now = time_of(&theirs);
+        if let Err(error) = format(&options, &ours, bytes(size)) {
+            wrong.push(format!("{name}: {error}"));
+            continue;
+        }
+        wrong.extend(compare(&name, &dumpe2fs(&ours).unwrap(), &dumpe2fs(&theirs).unwrap(), groups));
+        let report = hectare_oracle::e2fsck(&ours).unwrap();
+        if !report.clean {
+            wrong.push(format!("{name}: e2fsck: {}", report.output));
+        }
+        std::fs::remove_file(&theirs).unwrap();
+        std::fs::remove_file(&ours).unwrap();
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let _ = assert_clean;
+}

@@ -1,0 +1,107 @@
+//! A laid-out tree as the formatter sees it: which inodes and clusters of each group are in use.
+
+use super::inode::Inodes;
+use crate::tree::{Kind, NodeId};
+use hectare_ext4::geometry::Geometry;
+use hectare_mkfs::{Contents, GroupUse, set_bits};
+use hectare_units::{BlockNr, GroupNr, InodeNr, low32, usize_of};
+use std::ops::Range;
+
+/// A tree to fill a volume with.
+pub(crate) struct TreeContents<'a> {
+    inodes: &'a Inodes<'a>,
+    /// Directories in each group that holds any inode of the tree.
+    directories: Vec<u32>,
+}
+
+impl<'a> TreeContents<'a> {
+    pub(crate) fn new(inodes: &'a Inodes<'a>) -> Self {
+        let geometry = inodes.volume.sb.geometry();
+        let mut directories = Vec::new();
+        for id in inodes.tree.ids().filter(|id| matches!(inodes.tree.kind(*id), Kind::Directory)) {
+            let group = usize_of((inodes.volume.inode_of(id).get() - 1) / geometry.inodes_per_group);
+            if directories.len() <= group {
+                directories.resize(group + 1, 0);
+            }
+            directories[group] += 1;
+        }
+        Self { inodes, directories }
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.inodes.volume.sb.geometry()
+    }
+
+    /// The indexes of the group's inode table that the tree's nodes (but the root) have.
+    fn slots(&self, group: GroupNr) -> Range<u32> {
+        let per_group = self.geometry().inodes_per_group;
+        let start = u64::from(group.get()) * u64::from(per_group);
+        let first = u64::from(self.inodes.volume.first_inode.get() - 1);
+        let end = first + hectare_units::u64_of(self.inodes.tree.len() - 1);
+        let clip = |at: u64| low32(at.clamp(start, start + u64::from(per_group)) - start);
+        clip(first)..clip(end)
+    }
+
+    fn used_in(&self, group: GroupNr) -> impl Iterator<Item = Range<u64>> + '_ {
+        let geometry = self.geometry();
+        let start = geometry.first_block(group).get();
+        let end = start + u64::from(geometry.blocks_in(group));
+        let used = self.inodes.layout.used();
+        let first = used.partition_point(|range| range.end <= start);
+        used[first..]
+            .iter()
+            .map(move |range| range.start.max(start)..range.end.min(end))
+            .take_while(|range| range.start < range.end)
+    }
+
+    fn holds_root(&self, group: GroupNr) -> Option<u32> {
+        let (home, index) = self.geometry().inode_slot(InodeNr::ROOT)?;
+        (home == group).then_some(index)
+    }
+
+    fn render(&self, id: NodeId, slot: &mut [u8]) {
+        self.inodes.get(id).render(slot, self.inodes.volume.inode_of(id), self.inodes.volume.sb);
+    }
+}
+
+impl Contents for TreeContents<'_> {
+    fn usage(&self, group: GroupNr) -> GroupUse {
+        let slots = self.slots(group);
+        let root = self.holds_root(group).map_or(0, |index| index + 1);
+        GroupUse {
+            clusters: self.used_in(group).next().is_some()
+                || self.geometry().group_of(self.inodes.volume.root_block) == Some(group),
+            inodes_end: if slots.is_empty() { root } else { slots.end.max(root) },
+            directories: self.directories.get(group.index()).copied().unwrap_or(0),
+        }
+    }
+
+    fn mark_inodes(&self, group: GroupNr, bitmap: &mut [u8]) {
+        let slots = self.slots(group);
+        set_bits(bitmap, slots.start, slots.end - slots.start);
+        if let Some(index) = self.holds_root(group) {
+            set_bits(bitmap, index, 1);
+        }
+    }
+
+    fn mark_clusters(&self, group: GroupNr, bitmap: &mut [u8]) {
+        let geometry = self.geometry();
+        let first = geometry.cluster_of(geometry.first_block(group));
+        for range in self.used_in(group) {
+            let start = geometry.cluster_of(BlockNr::new(range.start)) - first;
+            let end = geometry.cluster_of(BlockNr::new(range.end - 1)) - first;
+            set_bits(bitmap, low32(start.get()), low32(end.get() - start.get() + 1));
+        }
+    }
+
+    fn render_inodes(&self, group: GroupNr, first: u32, slots: &mut [u8]) {
+        let size = usize_of(self.geometry().inode_size);
+        let nodes = self.inodes.tree.len();
+        for (index, slot) in (first..).zip(slots.chunks_exact_mut(size)) {
+            let nr = self.geometry().inode_at(group, index);
+            if let Some(id) = self.inodes.volume.node_of(nr, nodes) {
+                self.render(id, slot);
+            }
+        }
+    }
+}
