@@ -1,1 +1,87 @@
-fn main() {}
+//! The binary `hectare`: real ext4 volumes on the command line, without root and without the kernel's file system.
+//!
+//! This crate is the outermost layer: it reads arguments, calls the engine, the formatter and the populate layer, and
+//! prints. No format knowledge and no rule of a file system belongs here.
+//!
+//! Exit codes: 0 done, 1 failed with a line on standard error that names the thing and the reason, 2 wrong usage.
+
+mod clock;
+mod command;
+mod copy;
+mod entry;
+mod failure;
+mod free;
+mod header;
+mod image;
+mod name;
+mod output;
+mod people;
+mod picture;
+mod place;
+mod progress;
+mod umask;
+mod walk;
+
+use clap::{CommandFactory, Parser};
+use failure::{Failure, tell};
+use std::process::ExitCode;
+
+const LONG: &str = "\
+Makes, fills, reads and changes ext4 volumes in image files and on block devices, without root and without mounting \
+them. What it writes, e2fsck finds clean and Linux mounts.
+
+A file inside an image is named IMAGE:PATH, as in scp: `disk.img:/etc/fstab`. `disk.img:` is the root directory.";
+
+const EXAMPLES: &str = "\
+Examples:
+  hectare mkfs disk.img 1G                    make an empty volume of 1 GiB
+  hectare cp -a site/ disk.img:/srv           copy a folder into it
+  hectare ls -l disk.img:/srv                 look
+  hectare cp disk.img:/srv/index.html .       copy a file out
+  hectare build --from rootfs/ disk.img       make an image that just fits a folder
+  hectare info disk.img                       what the volume says of itself
+  hectare map disk.img -o disk.svg            a picture of where it is full
+
+Exit codes: 0 done, 1 failed (one line on standard error says what and why), 2 wrong usage.";
+
+/// ext4 volumes from user space: make, fill, look, change
+#[derive(Parser)]
+#[command(name = "hectare", version, long_about = LONG, after_help = EXAMPLES, max_term_width = 100)]
+#[command(subcommand_required = true, arg_required_else_help = true, disable_help_subcommand = false)]
+struct Cli {
+    #[command(subcommand)]
+    command: command::Command,
+}
+
+fn main() -> ExitCode {
+    // Before any thread is started: reading the umask means setting it.
+    umask::note();
+    match Cli::parse().command.run() {
+        Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
+        Err(Failure::Told) => ExitCode::FAILURE,
+        Err(Failure::Line(line)) => {
+            tell(one_line(&line));
+            ExitCode::FAILURE
+        }
+        Err(Failure::Usage(message)) => {
+            let error = Cli::command().error(clap::error::ErrorKind::ArgumentConflict, message);
+            let _ = error.print(); // nothing can be done where standard error is closed
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Messages can carry text from an image; nothing in it may look like a second line.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -9,6 +9,7 @@
 //! Paths inside an image are bytes and always start at its root.
 
 use crate::name::shown;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -33,13 +34,18 @@ pub(crate) enum Operand {
 }
 
 impl Place {
-    /// Reads an argument that can only mean something inside an image. Clap calls it.
+    /// Reads an argument that can only mean something inside an image. 
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let bytes = argument.as_bytes();
         if let Some(at) = image_end(bytes).or_else(|| first_colon_of_missing(bytes)) {
             return Self::cut(bytes, at);
         }
         Self { image: argument.into(), path: Vec::new() }
+    }
+
+    /// How clap reads it.
+    pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
+        OsStringValueParser::new().map(|argument| Self::parse(&argument))
     }
 
     fn cut(bytes: &[u8], at: usize) -> Self {
@@ -66,6 +72,11 @@ pub(crate) fn show(image: &Path, path: &[u8]) -> String {
 }
 
 impl Operand {
+    /// How clap reads it.
+    pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
+        OsStringValueParser::new().map(|argument| Self::parse(&argument))
+    }
+
     /// Reads an argument that can mean either.
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let bytes = argument.as_bytes();

@@ -20,6 +20,9 @@ use std::sync::Arc;
 /// Blocks of one gathering write.
 const RUN_MAX: usize = 256;
 
+/// Groups whose block bitmaps are kept in memory after a commit, 4 KiB each with blocks of 4 KiB.
+const LOADED_GROUPS_MAX: usize = 2048;
+
 /// What a commit writes.
 pub(crate) struct Frozen {
     blocks: Vec<Rendered>,
@@ -74,11 +77,19 @@ impl Commit for Committer {
         if !frozen.blocks.is_empty() {
             shared.device.write_at(crate::groups::SUPERBLOCK_AT, &frozen.superblock)?;
         }
+        // Durable before `committed` gives freed clusters to others, whose data would else be seen through this file's
+        // old map after a crash.
+        shared.device.flush()?;
         Ok(())
     }
 
     fn committed(&self, txn: TxnId) {
-        self.shared.allocator.committed(txn);
+        let allocator = &self.shared.allocator;
+        allocator.committed(txn);
+        let excess = allocator.loaded_groups().saturating_sub(LOADED_GROUPS_MAX);
+        if excess > 0 {
+            allocator.evict(excess);
+        }
     }
 }
 

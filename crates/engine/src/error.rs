@@ -71,6 +71,9 @@ pub enum Error {
     /// The bytes on the device break the format.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
+    /// A volume can't be made as asked.
+    #[error("{0}")]
+    Format(String),
     /// The device failed.
     #[error("{message}")]
     Device {
@@ -106,7 +109,7 @@ impl Error {
             Self::Exists => 17,
             Self::NotADirectory => 20,
             Self::IsADirectory => 21,
-            Self::Invalid(_) => 22,
+            Self::Invalid(_) | Self::Format(_) => 22,
             Self::FileTooLarge => 27,
             Self::NoSpace | Self::NoInodes | Self::DirectoryFull | Self::AttributeTooLarge => 28,
             Self::ReadOnly => 30,

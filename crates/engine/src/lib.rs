@@ -16,6 +16,7 @@ mod commit;
 mod directory;
 mod error;
 mod file;
+mod format;
 mod fs;
 mod groups;
 mod ialloc;
@@ -31,6 +32,7 @@ mod volume;
 mod xattrs;
 
 pub use error::{Error, Result};
+pub use format::Overwrite;
 pub use hectare_ext4::dir::Cookie;
 pub use hectare_ext4::inode::{DeviceNumber, InodeFlags, Kind};
 pub use hectare_ext4::time::Timestamp;

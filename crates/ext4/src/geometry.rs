@@ -185,17 +185,21 @@ impl Geometry {
         if group.get() == 0 { self.block_size.block_at(SUPERBLOCK_OFFSET) } else { self.first_block(group) }
     }
 
-    /// The copies of descriptor block `index` beside the primary one, as `(group, block)`.
+    /// The copies of a meta group's descriptor block beside the primary one; none for a block that lies in the
+    /// full copies, which follow the superblock copies.
     #[must_use]
     pub fn desc_block_backups(&self, index: u32) -> Vec<BlockNr> {
         if !self.in_meta_group(index) {
-            return Vec::new(); // full copies follow the superblock copies; see `full_copy`
+            return Vec::new();
         }
         let per = self.descs_per_block();
         let first = index * per;
-        [first.checked_add(1), first.checked_add(per - 1)]
+        let last = per - 1;
+        // Meta groups of one or two groups have fewer copies than three.
+        [Some(1).filter(|second| *second < last), Some(last).filter(|last| *last > 0)]
             .into_iter()
             .flatten()
+            .filter_map(|within| first.checked_add(within))
             .filter(|nr| *nr < self.groups())
             .map(|nr| self.meta_desc_place(GroupNr::new(nr)))
             .collect()

@@ -60,11 +60,10 @@ impl GroupDesc {
     /// [`Corrupt`] names the group and the field.
     pub fn parse(bytes: &[u8], group: GroupNr, sb: &SuperBlock) -> Result<Self, Corrupt> {
         let geometry = sb.geometry();
-        let mut whole = [0u8; 64];
-        let len = bytes.len().min(64);
-        whole[..len].copy_from_slice(&bytes[..len]);
-        let raw = raw::GroupDesc::read_from_bytes(&whole)
-            .map_err(|_| Corrupt::new(STRUCTURE, Place::Group(group), "it is cut short"))?;
+        let bytes = bytes
+            .get(..usize_of(geometry.desc_size))
+            .ok_or_else(|| Corrupt::new(STRUCTURE, Place::Group(group), "it is cut short"))?;
+        let raw = raw_of(bytes);
         check_checksum(bytes, &raw, group, sb)?;
         let desc = Self::from_raw(&raw);
         desc.check(group, geometry)?;
@@ -115,6 +114,9 @@ impl GroupDesc {
 
     /// Writes the descriptor into its slot of `geometry.desc_size` bytes, checksum included. Bytes beyond the
     /// known 64 and the snapshot fields are kept.
+    ///
+    /// # Panics
+    /// If the slot is shorter than a descriptor of this volume.
     pub fn render(&self, slot: &mut [u8], group: GroupNr, sb: &SuperBlock) {
         let wide = slot.len() >= 64;
         let mut whole = [0u8; 64];
@@ -157,22 +159,25 @@ impl GroupDesc {
     /// Compares a block bitmap with the stored checksum.
     ///
     /// # Errors
-    /// [`Corrupt`] if they differ; always fine without `metadata_csum`.
+    /// [`Corrupt`] if they differ, or if the bitmap is cut short; fine without `metadata_csum`.
     pub fn verify_block_bitmap(&self, bitmap: &[u8], group: GroupNr, sb: &SuperBlock) -> Result<(), Corrupt> {
         let covered = sb.geometry().block_bitmap_bytes();
-        verify_bitmap("the block bitmap", &bitmap[..covered], self.block_bitmap_csum, group, sb)
+        verify_bitmap("the block bitmap", bitmap.get(..covered), self.block_bitmap_csum, group, sb)
     }
 
     /// Compares an inode bitmap with the stored checksum.
     ///
     /// # Errors
-    /// [`Corrupt`] if they differ; always fine without `metadata_csum`.
+    /// [`Corrupt`] if they differ, or if the bitmap is cut short; fine without `metadata_csum`.
     pub fn verify_inode_bitmap(&self, bitmap: &[u8], group: GroupNr, sb: &SuperBlock) -> Result<(), Corrupt> {
         let covered = sb.geometry().inode_bitmap_bytes();
-        verify_bitmap("the inode bitmap", &bitmap[..covered], self.inode_bitmap_csum, group, sb)
+        verify_bitmap("the inode bitmap", bitmap.get(..covered), self.inode_bitmap_csum, group, sb)
     }
 
     /// Takes over the checksum of a block bitmap about to be written.
+    ///
+    /// # Panics
+    /// If the bitmap is shorter than a group's.
     pub fn seal_block_bitmap(&mut self, bitmap: &[u8], sb: &SuperBlock) {
         if let Some(seed) = sb.seed() {
             self.block_bitmap_csum = seed.checksum(&bitmap[..sb.geometry().block_bitmap_bytes()]);
@@ -180,6 +185,9 @@ impl GroupDesc {
     }
 
     /// Takes over the checksum of an inode bitmap about to be written.
+    ///
+    /// # Panics
+    /// If the bitmap is shorter than a group's.
     pub fn seal_inode_bitmap(&mut self, bitmap: &[u8], sb: &SuperBlock) {
         if let Some(seed) = sb.seed() {
             self.inode_bitmap_csum = seed.checksum(&bitmap[..sb.geometry().inode_bitmap_bytes()]);
@@ -189,11 +197,13 @@ impl GroupDesc {
 
 fn verify_bitmap(
     structure: &'static str,
-    covered: &[u8],
+    covered: Option<&[u8]>,
     stored: u32,
     group: GroupNr,
     sb: &SuperBlock,
 ) -> Result<(), Corrupt> {
+    let covered =
+        covered.ok_or_else(|| Corrupt::new(structure, Place::Group(group), "it is cut short"))?;
     let Some(seed) = sb.seed() else { return Ok(()) };
     let mask = if sb.geometry().desc_size >= 64 { !0 } else { 0xffff };
     let expected = seed.checksum(covered) & mask;

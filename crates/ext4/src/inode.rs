@@ -6,7 +6,7 @@
 //! target, a device number, or a small file's first bytes.
 //!
 //! Hazards: `i_blocks` counts 512-byte sectors, except in inodes with `HUGE_FILE` set, where it counts blocks;
-//! [`Inode::sectors`] is always in sectors. The high half of the size counts for regular files only (and for
+//! [`Inode::sectors`] is always in sectors, and rendering picks the unit. The high half of the size counts for regular files only (and for
 //! directories with `large_dir`): elsewhere its field had another meaning once.
 
 use crate::checksum::Seed;
@@ -23,6 +23,12 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 pub const BASE_SIZE: usize = 128;
 /// Bytes of the extra part that this program knows.
 const EXTRA_KNOWN: usize = size_of::<raw::InodeExtra>();
+/// Where the extra words of the times end in the extra part.
+const CTIME_EXTRA_END: u16 = 8;
+const MTIME_EXTRA_END: u16 = 12;
+const ATIME_EXTRA_END: u16 = 16;
+/// `i_blocks` has 48 bits; a file of more sectors is counted in blocks (`HUGE_FILE`).
+const SECTORS_BITS: u32 = 48;
 /// Bytes of `i_block`.
 pub const BLOCK_BYTES: usize = 60;
 
@@ -319,8 +325,10 @@ impl Inode {
     }
 
     fn fill_base(&self, raw: &mut raw::Inode, sb: &SuperBlock) {
-        let wide = self.extra_isize >= 16; // the extra words of all three times are there
-        let base = |time: Timestamp| if wide { time.encode().0 } else { time.encode_narrow() };
+        // A time has its extra word only where the slot's extra part reaches over it.
+        let base = |time: Timestamp, extra_end: u16| {
+            if self.extra_isize >= extra_end { time.encode().0 } else { time.encode_narrow() }
+        };
         raw.i_mode = self.mode.into();
         raw.i_uid = low16(self.uid.into()).into();
         raw.i_uid_high = low16(u64::from(self.uid >> 16)).into();
@@ -328,13 +336,13 @@ impl Inode {
         raw.i_gid_high = low16(u64::from(self.gid >> 16)).into();
         raw.i_size_lo = low32(self.size).into();
         raw.i_size_high = high32(self.size).into();
-        raw.i_atime = base(self.atime).into();
-        raw.i_ctime = base(self.ctime).into();
-        raw.i_mtime = base(self.mtime).into();
+        raw.i_atime = base(self.atime, ATIME_EXTRA_END).into();
+        raw.i_ctime = base(self.ctime, CTIME_EXTRA_END).into();
+        raw.i_mtime = base(self.mtime, MTIME_EXTRA_END).into();
         raw.i_dtime = self.dtime.into();
         raw.i_links_count = self.links.into();
-        raw.i_flags = self.flags.bits().into();
-        let count = self.stored_blocks(sb);
+        let (count, flags) = self.stored_blocks(sb);
+        raw.i_flags = flags.bits().into();
         raw.i_blocks_lo = low32(count).into();
         raw.i_blocks_high = low16(count >> 32).into();
         raw.i_version_lo = low32(self.version).into();
@@ -362,13 +370,20 @@ impl Inode {
         }
     }
 
-    /// `i_blocks` as stored: sectors, or blocks in an inode with `HUGE_FILE`.
-    fn stored_blocks(&self, sb: &SuperBlock) -> u64 {
-        if self.flags.contains(InodeFlags::HUGE_FILE) {
-            self.sectors >> (sb.geometry().block_size.shift() - 9)
-        } else {
-            self.sectors
+    /// `i_blocks` as stored, and the flags that say in which unit: sectors, or blocks where sectors exceed 48 bits
+    /// or the inode counted blocks already. Without the feature `huge_file` there are 32 bits of sectors, and
+    /// `large_file` volumes never need more; the flag means nothing there and is left alone.
+    fn stored_blocks(&self, sb: &SuperBlock) -> (u64, InodeFlags) {
+        if !sb.features().ro_compat.contains(RoCompat::HUGE_FILE) {
+            return (self.sectors.min(u32::MAX.into()), self.flags);
         }
+        let shift = sb.geometry().block_size.shift() - 9;
+        let whole_blocks = self.sectors.trailing_zeros() >= shift;
+        let in_blocks = self.sectors >> SECTORS_BITS != 0
+            || (self.flags.contains(InodeFlags::HUGE_FILE) && whole_blocks);
+        let mut flags = self.flags;
+        flags.set(InodeFlags::HUGE_FILE, in_blocks);
+        (if in_blocks { self.sectors >> shift } else { self.sectors }, flags)
     }
 
     /// What the inode is; `None` for one that was never used.

@@ -12,9 +12,7 @@ use crate::feature::{Compat, Features, Incompat, RoCompat};
 use crate::geometry::Geometry;
 use crate::raw;
 use crate::time::Timestamp;
-use hectare_units::{
-    BlockNr, BlockSize, Blocks, Bytes, GroupNr, InodeNr, high32, join32, low8, low16, low32,
-};
+use hectare_units::{BlockSize, Blocks, Bytes, GroupNr, InodeNr, high32, join32, low8, low16, low32};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// `s_magic` of every ext2, ext3 and ext4 volume.
@@ -33,6 +31,10 @@ pub const STATE_ERROR: u16 = 0x2;
 pub const FLAG_SIGNED_HASH: u32 = 0x1;
 /// `s_flags`: directory hashes take names as unsigned characters.
 pub const FLAG_UNSIGNED_HASH: u32 = 0x2;
+
+/// Bytes of an inode that every volume has, and of the extra part whose fields are known.
+const BASE_SIZE_U32: u32 = 128;
+const EXTRA_KNOWN_U32: u32 = 32;
 
 /// A validated superblock.
 #[derive(Clone)]
@@ -175,14 +177,16 @@ impl SuperBlock {
         self.raw.s_flags.get() & FLAG_UNSIGNED_HASH == 0
     }
 
-    /// The extra inode bytes a new inode gets (`s_want_extra_isize`), bounded by the slot.
+    /// The extra inode bytes a new inode gets: 32, so that every field has its place, or more where the volume
+    /// asks for more (`s_want_extra_isize`, `s_min_extra_isize`) and the slot has room for it; 0 in slots of
+    /// 128 bytes. A multiple of 4. The kernel decides the same way.
     #[must_use]
     pub fn want_extra_isize(&self) -> u16 {
-        let room = self.geometry.inode_size.saturating_sub(128);
-        let known = 32.min(room);
-        let want = u32::from(self.raw.s_want_extra_isize.get().max(self.raw.s_min_extra_isize.get()));
-        let want = if want == 0 { known } else { want.min(room) };
-        low16(u64::from(want & !3))
+        let room = self.geometry.inode_size.saturating_sub(BASE_SIZE_U32);
+        let asked = u32::from(self.raw.s_want_extra_isize.get().max(self.raw.s_min_extra_isize.get()));
+        let asked = asked.next_multiple_of(4);
+        let extra = if (EXTRA_KNOWN_U32..=room).contains(&asked) { asked } else { EXTRA_KNOWN_U32 };
+        low16(u64::from(extra.min(room)))
     }
 
     /// Sets the summary counts.
@@ -214,7 +218,7 @@ impl SuperBlock {
         self.raw.s_kbytes_written = self.raw.s_kbytes_written.get().saturating_add(kib).into();
     }
 
-    /// Turns a feature on that a first use brings with it (`large_file`, `dir_nlink` …). Only features that do
+    /// Turns a feature on that a first use brings with it (`large_file`, `dir_nlink`). Only features that do
     /// not shape the layout may be added.
     pub fn add_ro_compat(&mut self, feature: RoCompat) {
         self.geometry.features.ro_compat |= feature;
@@ -408,10 +412,18 @@ fn check_geometry(raw: &raw::SuperBlock, geometry: &Geometry) -> Result<(), Corr
     if u64::from(geometry.reserved_gdt_blocks) > u64::from(size.get() / 4) {
         return Err(corrupt(format!("it reserves {} descriptor blocks", geometry.reserved_gdt_blocks)));
     }
-    let meta = geometry.base_meta_blocks(GroupNr::new(0));
-    let old_blocks = u64::from(geometry.old_desc_blocks());
-    if old_blocks + 1 > blocks || BlockNr::new(u64::from(meta)).get() > blocks {
-        return Err(corrupt("its group descriptors do not fit the volume"));
+    check_base_metadata(geometry)
+}
+
+/// No group has more base metadata than group 0, and only the last can have fewer blocks than the others.
+fn check_base_metadata(geometry: &Geometry) -> Result<(), Corrupt> {
+    for group in [GroupNr::new(0), GroupNr::new(geometry.groups() - 1)] {
+        let (meta, room) = (geometry.base_meta_blocks(group), geometry.blocks_in(group));
+        if meta > room {
+            return Err(corrupt(format!(
+                "group {group} needs {meta} blocks for superblock and group descriptors, but has {room}"
+            )));
+        }
     }
     Ok(())
 }

@@ -22,6 +22,7 @@ pub const SECONDS_MIN: i64 = i32::MIN as i64;
 pub const SECONDS_MAX: i64 = i32::MAX as i64 + (3 << 32);
 /// The latest second an inode of 128 bytes can hold: 2^31 - 1.
 pub const SECONDS_MAX_NARROW: i64 = i32::MAX as i64;
+const NANOSECONDS_MAX: u32 = 999_999_999;
 
 impl Timestamp {
     /// A whole second.
@@ -47,7 +48,7 @@ impl Timestamp {
     pub fn decode(base: u32, extra: u32) -> Self {
         let epoch = i64::from(extra & 3) << 32;
         // A hostile image can store more than 999,999,999 in the 30 bits; carry nothing, clamp.
-        let nanoseconds = (extra >> 2).min(999_999_999);
+        let nanoseconds = (extra >> 2).min(NANOSECONDS_MAX);
         Self { seconds: i64::from(base.cast_signed()) + epoch, nanoseconds }
     }
 
@@ -57,7 +58,7 @@ impl Timestamp {
         let clamped = self.clamped(SECONDS_MAX);
         let base = low32(clamped.seconds.cast_unsigned());
         let epoch = (clamped.seconds - i64::from(base.cast_signed())) >> 32;
-        (base, low32((epoch & 3).cast_unsigned()) | (clamped.nanoseconds << 2))
+        (base, low32((epoch & 3).cast_unsigned()) | (clamped.nanoseconds.min(NANOSECONDS_MAX) << 2))
     }
 
     /// The one word to store in an inode of 128 bytes.

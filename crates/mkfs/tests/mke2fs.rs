@@ -142,7 +142,7 @@ fn compare(name: &str, ours: &Dump, theirs: &Dump, groups: Groups) -> Vec<String
 
 #[test]
 fn volumes_equal_those_of_mke2fs() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = common::folder();
     let extra = std::env::var("HECTARE_MKFS_CASES").unwrap_or_default(); // for a closer look: "64M -t ext4;..."
     let extra: Vec<(&str, &str)> =
         extra.split(';').filter(|s| !s.is_empty()).map(|s| s.split_once(' ').unwrap_or((s, ""))).collect();

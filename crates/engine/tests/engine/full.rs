@@ -1,1 +1,221 @@
-//! To come.
+//! Volumes at their limits: full of data, full of names, out of inodes, out of links.
+
+use crate::common::{InMemory, close_clean, format_bytes, in_memory, long, pattern};
+use hectare_engine::{Creation, Error, LINKS_MAX, NewNode};
+use hectare_oracle::skip;
+use hectare_units::InodeNr;
+
+const ROOT: InodeNr = InodeNr::ROOT;
+
+fn free(held: &InMemory) -> (u64, u32) {
+    let statfs = held.volume.statfs().unwrap();
+    (statfs.free.get(), statfs.free_inodes)
+}
+
+const KINDS: [(&[&str], &str); 5] = [
+    (&["-t", "ext4", "-b", "1024", "-m", "0"], "8M"),
+    (&["-t", "ext4", "-b", "4096", "-m", "0", "-O", "^has_journal"], "8M"),
+    (&["-t", "ext4", "-b", "1024", "-m", "0", "-O", "bigalloc,^has_journal", "-C", "8192", "-N", "256"], "16M"),
+    (&["-t", "ext4", "-b", "2048", "-m", "0", "-O", "^metadata_csum,uninit_bg", "-g", "2048"], "16M"),
+    (&["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^has_journal", "-g", "512", "-G", "4"], "8M"),
+];
+
+/// Writes ever smaller pieces until not one byte more fits; how many files it made.
+fn fill_with_data(held: &InMemory) -> usize {
+    let mut files = 0;
+    for len in [1 << 20, 100_000, 9_000, 100] {
+        for n in 0.. {
+            let name = format!("file-{len}-{n}");
+            let file = match held.volume.create_file(&name, Creation::default()) {
+                Ok(file) => file,
+                Err(Error::NoSpace | Error::NoInodes) => break,
+                Err(other) => panic!("{name}: {other}"),
+            };
+            files += 1;
+            let data = pattern(n, 0, len);
+            match file.write_at(0, &data) {
+                Ok(done) if done == len => {}
+                Ok(done) => {
+                    assert_eq!(file.metadata().unwrap().size, done as u64);
+                    assert!(held.volume.read(&name).unwrap() == data[..done]);
+                    break;
+                }
+                Err(Error::NoSpace) => break,
+                Err(other) => panic!("{name}: {other}"),
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn a_volume_filled_with_data_is_clean_and_empties_to_what_it_was() {
+    for (args, size) in KINDS {
+        let held = match format_bytes(args, size) {
+            Ok(bytes) => in_memory(&bytes),
+            Err(reason) => skip!("full::a_volume_filled_with_data", reason),
+        };
+        let before = free(&held);
+        assert!(fill_with_data(&held) > 8, "{args:?}");
+        assert_eq!(held.volume.statfs().unwrap().available.get(), 0, "{args:?}");
+        held.volume.sync().unwrap();
+        crate::common::assert_clean_bytes(&{
+            held.volume.close().unwrap();
+            held.device.to_vec()
+        });
+        let held = in_memory(&held.device.to_vec());
+        for entry in held.volume.list(ROOT).unwrap() {
+            if entry.name != b"lost+found" {
+                held.volume.unlink(ROOT, &entry.name).unwrap();
+            }
+        }
+        // The root directory keeps the blocks it grew to, as the kernel's does.
+        let grown = (held.volume.stat(ROOT).unwrap().sectors * 512).saturating_sub(1024);
+        let (blocks, inodes) = free(&held);
+        let block = u64::from(held.volume.statfs().unwrap().block_size.get());
+        assert!(blocks + grown / block >= before.0, "{args:?}: {blocks} free and {grown} bytes grown of {before:?}");
+        assert_eq!(inodes, before.1, "{args:?}");
+        close_clean(&held);
+    }
+}
+
+#[test]
+fn a_volume_filled_with_names_is_clean_and_empties_to_what_it_was() {
+    for (args, size) in KINDS {
+        let held = match format_bytes(args, size) {
+            Ok(bytes) => in_memory(&bytes),
+            Err(reason) => skip!("full::a_volume_filled_with_names", reason),
+        };
+        let v = &held.volume;
+        // Little space, so that the names fill it.
+        let ballast = v.create_file("ballast", Creation::default()).unwrap();
+        let spare = 200 * 1024;
+        let bytes = v.statfs().unwrap().available.get() * u64::from(v.statfs().unwrap().block_size.get());
+        ballast.write_all_at(0, &vec![1; usize::try_from(bytes.saturating_sub(spare)).unwrap()]).unwrap();
+        drop(ballast);
+        v.sync().unwrap();
+        let before = free(&held);
+        let dir = v.create_dir("dir", Creation::default()).unwrap();
+        let file = v.create(dir, b"file", NewNode::File, Creation::default()).unwrap();
+        let mut made = 0;
+        let refusal = loop {
+            let name = format!("{made:06}-{}", "n".repeat(200));
+            let result = match made % 8 {
+                0 => v.create(dir, name.as_bytes(), NewNode::Directory, Creation::default()).map(drop),
+                1 => v.create(dir, name.as_bytes(), NewNode::Symlink(&[b't'; 300]), Creation::default()).map(drop),
+                _ => v.link(file, dir, name.as_bytes()),
+            };
+            match result {
+                Ok(()) => made += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refusal.errno(), 28, "{args:?} after {made}: {refusal}");
+        assert!(made > 20, "{args:?}");
+        held.volume.close().unwrap();
+        crate::common::assert_clean_bytes(&held.device.to_vec());
+        let held = in_memory(&held.device.to_vec());
+        assert_eq!(held.volume.list(dir).unwrap().len(), made + 1);
+        held.volume.remove_dir_all("dir").unwrap();
+        assert_eq!(free(&held), before, "{args:?}");
+        close_clean(&held);
+    }
+}
+
+#[test]
+fn a_volume_out_of_inodes_says_so() {
+    let held = match format_bytes(&["-t", "ext4", "-b", "1024", "-N", "64"], "8M") {
+        Ok(bytes) => in_memory(&bytes),
+        Err(reason) => skip!("full::a_volume_out_of_inodes", reason),
+    };
+    let before = free(&held);
+    let mut made = 0;
+    let refusal = loop {
+        let node = if made % 2 == 0 { NewNode::File } else { NewNode::Directory };
+        match held.volume.make(format!("n-{made}"), node, Creation::default()) {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refusal, Error::NoInodes), "{refusal}");
+    assert_eq!(refusal.errno(), 28);
+    assert_eq!((made, free(&held).1), (before.1, 0));
+    close_clean(&held);
+}
+
+#[test]
+fn a_file_has_at_most_65000_links() {
+    let held = match format_bytes(&["-t", "ext4", "-O", "^has_journal"], "64M") {
+        Ok(bytes) => in_memory(&bytes),
+        Err(reason) => skip!("full::a_file_has_at_most", reason),
+    };
+    let v = &held.volume;
+    let file = v.create(ROOT, b"file", NewNode::File, Creation::default()).unwrap();
+    let dir = v.create_dir("dir", Creation::default()).unwrap();
+    for n in 1..LINKS_MAX {
+        v.link(file, dir, format!("l{n}").as_bytes()).unwrap();
+    }
+    let refusal = v.link(file, dir, b"one-more").unwrap_err();
+    assert_eq!(refusal.errno(), 31, "{refusal}");
+    assert_eq!(v.stat(file).unwrap().links, u32::from(LINKS_MAX));
+    v.unlink(dir, b"l1").unwrap();
+    v.link(file, dir, b"one-more").unwrap();
+    close_clean(&held);
+}
+
+/// More subdirectories than a link count holds, if the volume may; how many were made.
+fn subdirectories(args: &[&str], size: &str) -> Option<(InMemory, InodeNr, Option<Error>)> {
+    let held = match format_bytes(args, size) {
+        Ok(bytes) => in_memory(&bytes),
+        Err(reason) => {
+            hectare_oracle::skip::record(hectare_oracle::skip::Extent::Test, "full::subdirectories", &reason.to_string());
+            return None;
+        }
+    };
+    let dir = held.volume.create_dir("dir", Creation::default()).unwrap();
+    for n in 0..u32::from(LINKS_MAX) + 10 {
+        let name = format!("d{n}");
+        if let Err(error) = held.volume.create(dir, name.as_bytes(), NewNode::Directory, Creation::default()) {
+            return Some((held, dir, Some(error)));
+        }
+    }
+    Some((held, dir, None))
+}
+
+#[test]
+fn a_directory_counts_its_subdirectories_to_65000_and_then_no_more() {
+    let size = "320M";
+    let small = ["-t", "ext4", "-b", "1024", "-I", "128", "-N", "70000", "-O", "^has_journal"];
+    let Some((held, dir, error)) = subdirectories(&small, size) else { return };
+    assert!(error.is_none(), "{error:?}");
+    assert_eq!(held.volume.stat(dir).unwrap().links, 1);
+    held.volume.rmdir(dir, b"d7").unwrap();
+    assert_eq!(held.volume.stat(dir).unwrap().links, 1);
+    close_clean(&held);
+    if !long("full, a directory without dir_nlink has at most 64998 subdirectories") {
+        return;
+    }
+    let counted = ["-t", "ext4", "-b", "1024", "-I", "128", "-N", "70000", "-O", "^has_journal,^dir_nlink"];
+    let Some((held, dir, error)) = subdirectories(&counted, size) else { return };
+    assert_eq!(error.map(|error| error.errno()), Some(31));
+    assert_eq!(held.volume.stat(dir).unwrap().links, u32::from(LINKS_MAX));
+    close_clean(&held);
+}
+
+#[test]
+fn the_reserve_is_for_those_who_may_take_it() {
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "1024", "-m", "10", "-O", "^has_journal"], "8M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("full::the_reserve", reason),
+    };
+    let held = in_memory(&bytes);
+    let reserved = held.volume.superblock().reserved_blocks().get();
+    fill_with_data(&held);
+    let statfs = held.volume.statfs().unwrap();
+    assert_eq!((statfs.available.get(), statfs.free.get()), (0, reserved));
+    close_clean(&held);
+    let options = hectare_engine::OpenOptions { use_reserved_blocks: true, ..Default::default() };
+    let held = crate::common::in_memory_with(&held.device.to_vec(), options).unwrap();
+    held.volume.write_file("reserve", &vec![7; 100_000], Creation::default()).unwrap();
+    close_clean(&held);
+}

@@ -515,12 +515,30 @@ fn any_op(sizes: u32) -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Random cases on one kind of volume; how often they ran full.
+/// The volume, all but some blocks filled with something the comparison does not see.
+fn nearly_full(bytes: &[u8], left: u64) -> Vec<u8> {
+    let held = in_memory(bytes);
+    let file = held.volume.create_file(b"lost+found/ballast", Creation::default()).unwrap();
+    let size = held.volume.statfs().unwrap();
+    let block = u64::from(size.block_size.get());
+    let zeros = vec![0; block as usize];
+    let mut at = 0;
+    while held.volume.statfs().unwrap().available.get() > left {
+        file.write_all_at(at, &zeros).unwrap();
+        at += block;
+    }
+    drop(file);
+    held.volume.close().unwrap();
+    held.device.to_vec()
+}
+
+/// Random cases on one kind of volume.
 fn cases(label: &str, args: &[&str], size: &str, sizes: u32, tight: bool) {
     let bytes = match format_bytes(args, size) {
         Ok(bytes) => bytes,
         Err(reason) => skip!(&format!("model::{label}"), reason),
     };
+    let bytes = if tight { nearly_full(&bytes, 48) } else { bytes };
     let (cases, steps) = if long(&format!("model, {label}, 1000 cases")) { (1000, 400) } else { (16, 120) };
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
     let full = std::cell::Cell::new(0);

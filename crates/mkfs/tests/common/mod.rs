@@ -7,7 +7,7 @@ use hectare_mkfs::{
     FormatOptions, FsType, InodeCount, Plan, Usage, apply_extended, execute, parse_features, parse_uuid,
 };
 use hectare_oracle::e2fsprogs::UUID;
-use hectare_units::{BlockSize, Blocks, Bytes};
+use hectare_units::{BlockSize, Bytes};
 use std::path::Path;
 
 /// A size as mke2fs takes it: "64M".
@@ -69,6 +69,8 @@ pub fn format(options: &FormatOptions, image: &Path, size: Bytes) -> hectare_mkf
     Ok(plan)
 }
 
-pub fn blocks(n: u64) -> Blocks {
-    Blocks::new(n)
+
+/// A folder for images: in memory where the host has that, because many large sparse files are made here.
+pub fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }

@@ -1,0 +1,71 @@
+//! The commands, one a file: its arguments, its help, and what it does.
+
+pub(crate) mod build;
+pub(crate) mod cat;
+pub(crate) mod chmod;
+pub(crate) mod chown;
+pub(crate) mod completions;
+pub(crate) mod cp;
+pub(crate) mod freefrag;
+pub(crate) mod info;
+pub(crate) mod ln;
+pub(crate) mod ls;
+pub(crate) mod map;
+pub(crate) mod mkdir;
+pub(crate) mod mkfs;
+pub(crate) mod mv;
+pub(crate) mod rm;
+pub(crate) mod stat;
+pub(crate) mod tree;
+pub(crate) mod xattr;
+
+use crate::failure::Outcome;
+
+/// What to do.
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    Mkfs(mkfs::Arguments),
+    Build(build::Arguments),
+    Ls(ls::Arguments),
+    Tree(tree::Arguments),
+    Stat(stat::Arguments),
+    Cat(cat::Arguments),
+    Cp(cp::Arguments),
+    Mv(mv::Arguments),
+    Rm(rm::Arguments),
+    Mkdir(mkdir::Arguments),
+    Ln(ln::Arguments),
+    Chmod(chmod::Arguments),
+    Chown(chown::Arguments),
+    Xattr(xattr::Arguments),
+    Info(info::Arguments),
+    Freefrag(freefrag::Arguments),
+    Map(map::Arguments),
+    Completions(completions::Arguments),
+}
+
+impl Command {
+    /// Does it.
+    pub(crate) fn run(self) -> Outcome {
+        match self {
+            Self::Mkfs(arguments) => mkfs::run(&arguments),
+            Self::Build(arguments) => build::run(&arguments),
+            Self::Ls(arguments) => ls::run(&arguments),
+            Self::Tree(arguments) => tree::run(&arguments),
+            Self::Stat(arguments) => stat::run(&arguments),
+            Self::Cat(arguments) => cat::run(&arguments),
+            Self::Cp(arguments) => cp::run(&arguments),
+            Self::Mv(arguments) => mv::run(&arguments),
+            Self::Rm(arguments) => rm::run(&arguments),
+            Self::Mkdir(arguments) => mkdir::run(&arguments),
+            Self::Ln(arguments) => ln::run(&arguments),
+            Self::Chmod(arguments) => chmod::run(&arguments),
+            Self::Chown(arguments) => chown::run(&arguments),
+            Self::Xattr(arguments) => xattr::run(&arguments),
+            Self::Info(arguments) => info::run(&arguments),
+            Self::Freefrag(arguments) => freefrag::run(&arguments),
+            Self::Map(arguments) => map::run(&arguments),
+            Self::Completions(arguments) => completions::run(&arguments),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `hectare cat`.
+
+use crate::failure::Outcome;
+use crate::image::read_each;
+use crate::output::Output;
+use crate::place::Place;
+use hectare_units::u64_of;
+
+/// Bytes read at a time.
+const STEP: usize = 1 << 20;
+
+/// Print the content of files inside an image
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  hectare cat disk.img:/etc/fstab")]
+pub(crate) struct Arguments {
+    /// What to print: IMAGE:PATH
+    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
+    places: Vec<Place>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let mut out = Output::new();
+    let mut buffer = vec![0; STEP];
+    read_each(&arguments.places, |image, place| {
+        let fail = |error| image.fail(&place.path, &error);
+        let file = image.volume().open_file(&place.path).map_err(fail)?;
+        let mut at = 0;
+        loop {
+            let n = file.read_at(at, &mut buffer).map_err(fail)?;
+            if n == 0 {
+                return Ok(());
+            }
+            out.bytes(&buffer[..n])?;
+            at += u64_of(n);
+        }
+    })?;
+    out.finish()
+}

@@ -1,0 +1,57 @@
+//! `hectare chmod`.
+
+use crate::failure::{LeftOut, Outcome};
+use crate::image::change_each;
+use crate::place::Place;
+use crate::walk;
+use hectare_engine::Changes;
+use hectare_populate::{Error, ModeChange};
+
+/// Change permissions inside an image
+///
+/// MODE is octal (0644) or symbolic (u=rwX,go-w); the umask takes no part. `D:` before a clause limits it to
+/// directories, `F:` to everything else. Symbolic links have no permissions of their own: one that is named is
+/// followed, others are passed over.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hectare chmod 600 disk.img:/etc/shadow\n  \
+    hectare chmod -R D:755,F:644 disk.img:/srv")]
+pub(crate) struct Arguments {
+    /// Change everything below, too
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// The permissions, or the change to them
+    #[arg(value_name = "MODE", value_parser = parse_mode, allow_hyphen_values = true)]
+    mode: ModeChange,
+    /// What to change: IMAGE:PATH
+    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
+    places: Vec<Place>,
+}
+
+/// Reads a mode. Clap calls it.
+pub(super) fn parse_mode(text: &str) -> Result<ModeChange, String> {
+    ModeChange::parse(text).map_err(|error| match error {
+        Error::Option { reason, .. } => reason.to_owned(),
+        other => other.to_string(),
+    })
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let left_out = LeftOut::default();
+    change_each(&arguments.places, |image, place| {
+        let change = |nr| {
+            let meta = image.volume().stat(nr)?;
+            if meta.is_symlink() {
+                return Ok(());
+            }
+            let permissions = Some(arguments.mode.apply(meta.permissions, meta.is_dir()));
+            image.volume().change(nr, &Changes { permissions, ..Changes::default() })
+        };
+        let nr = image.resolve(&place.path, true)?;
+        if arguments.recursive {
+            walk::each(image, nr, &place.path, &left_out, change);
+            return Ok(());
+        }
+        change(nr).map_err(|error| image.fail(&place.path, &error))
+    })?;
+    left_out.outcome()
+}

@@ -1,0 +1,22 @@
+//! `hectare completions`.
+
+use crate::failure::Outcome;
+use crate::output::Output;
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+/// Print completions for a shell
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  hectare completions bash > ~/.local/share/bash-completion/completions/hectare")]
+pub(crate) struct Arguments {
+    /// The shell
+    shell: Shell,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let mut text = Vec::new();
+    clap_complete::generate(arguments.shell, &mut crate::Cli::command(), "hectare", &mut text);
+    let mut out = Output::new();
+    out.bytes(&text)?;
+    out.finish()
+}

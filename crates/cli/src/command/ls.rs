@@ -1,0 +1,228 @@
+//! `hectare ls`.
+
+use crate::clock;
+use crate::entry::{JsonEntry, arrow, mode_text};
+use crate::failure::{LeftOut, Outcome};
+use crate::image::{Image, read_each};
+use crate::name::{JsonName, join};
+use crate::output::Output;
+use crate::place::{Place, split};
+use crate::walk::{Entered, MET_TWICE, sorted};
+use hectare_engine::{Kind, Metadata, Result};
+use hectare_units::InodeNr;
+
+/// List directories and files inside an image
+///
+/// Names are sorted by their bytes, one a line. Owners are shown as numbers: the image's users are not this system's.
+/// With --json: an array of entries, each with path, kind, mode, owners, size, times (RFC 3339, UTC); a name that is
+/// not UTF-8 is {"hex": "..."}.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hectare ls disk.img:\n  hectare ls -l disk.img:/etc disk.img:/usr\n  \
+    hectare ls -R --json disk.img:/srv")]
+pub(crate) struct Arguments {
+    /// Show mode, links, owner, group, size and time of change
+    #[arg(short)]
+    long: bool,
+    /// Show names that begin with a dot, too
+    #[arg(short)]
+    all: bool,
+    /// List everything below, directory by directory
+    #[arg(short = 'R', long)]
+    recursive: bool,
+    /// Show inode numbers
+    #[arg(short)]
+    inode: bool,
+    /// Show the directory itself instead of what it holds
+    #[arg(short)]
+    directory: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// What to list: IMAGE:PATH
+    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
+    places: Vec<Place>,
+}
+
+/// A line of the list.
+struct Row {
+    name: Vec<u8>,
+    inode: InodeNr,
+    meta: Option<Metadata>,
+    target: Option<Vec<u8>>,
+}
+
+struct Lister<'a> {
+    arguments: &'a Arguments,
+    out: Output,
+    left_out: LeftOut,
+    json: Vec<JsonEntry>,
+    blocks: usize,
+    headings: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let mut lister = Lister {
+        arguments,
+        out: Output::new(),
+        left_out: LeftOut::default(),
+        json: Vec::new(),
+        blocks: 0,
+        headings: arguments.recursive || arguments.places.len() > 1,
+    };
+    read_each(&arguments.places, |image, place| lister.place(image, place))?;
+    if arguments.json { lister.out.json(&lister.json)? } else { lister.out.finish()? }
+    lister.left_out.outcome()
+}
+
+impl Lister<'_> {
+    fn place(&mut self, image: &Image, place: &Place) -> Outcome {
+        let nr = image.resolve(&place.path, !self.arguments.long)?;
+        let meta = image.volume().stat(nr).map_err(|error| image.fail(&place.path, &error))?;
+        if meta.is_dir() && !self.arguments.directory {
+            return self.directories(image, nr, &place.path);
+        }
+        let row = self.row(image, &place.path, place.path.clone(), nr);
+        self.rows(split(&place.path).0, vec![row])
+    }
+
+    fn directories(&mut self, image: &Image, root: InodeNr, path: &[u8]) -> Outcome {
+        let mut entered = Entered::default();
+        let mut stack = vec![(root, path.to_vec())];
+        while let Some((nr, path)) = stack.pop() {
+            if !entered.enter(nr) {
+                self.left_out.tell(image.show(&path), MET_TWICE);
+                continue;
+            }
+            let rows = match self.directory(image, nr, &path) {
+                Ok(rows) => rows,
+                Err(error) => {
+                    self.left_out.tell(image.show(&path), error);
+                    continue;
+                }
+            };
+            if self.arguments.recursive {
+                let below = rows.iter().rev().filter(|row| row.name != b"." && row.name != b"..");
+                let below = below.filter(|row| row.meta.as_ref().is_some_and(Metadata::is_dir));
+                stack.extend(below.map(|row| (row.inode, join(&path, &row.name))));
+            }
+            if self.headings && !self.arguments.json {
+                let blank = if self.blocks > 0 { "\n" } else { "" };
+                write!(self.out, "{blank}{}:\n", image.show(&path))?;
+                self.blocks += 1;
+            }
+            self.rows(&path, rows)?;
+        }
+        Ok(())
+    }
+
+    fn directory(&self, image: &Image, nr: InodeNr, path: &[u8]) -> Result<Vec<Row>> {
+        let mut names = Vec::new();
+        if self.arguments.all && !self.arguments.json {
+            names.push((b".".to_vec(), nr, Some(Kind::Directory)));
+            names.push((b"..".to_vec(), image.volume().lookup(nr, b"..")?, Some(Kind::Directory)));
+        }
+        let entries = sorted(image, nr)?.into_iter();
+        let shown = entries.filter(|entry| self.arguments.all || !entry.name.starts_with(b"."));
+        names.extend(shown.map(|entry| (entry.name, entry.inode, entry.kind)));
+        let rows = names.into_iter().map(|(name, inode, _)| {
+            let full = join(path, &name);
+            self.row(image, &full, name, inode)
+        });
+        Ok(rows.collect())
+    }
+
+    /// A row, with what was asked for; a broken inode leaves its fields empty and is told.
+    fn row(&self, image: &Image, path: &[u8], name: Vec<u8>, inode: InodeNr) -> Row {
+        let wanted = self.arguments.long || self.arguments.json || self.arguments.recursive;
+        let looked = || -> Result<(Metadata, Option<Vec<u8>>)> {
+            let meta = image.volume().stat(inode)?;
+            let target = meta.is_symlink().then(|| image.volume().read_link_at(inode)).transpose()?;
+            Ok((meta, target))
+        };
+        let (meta, target) = match wanted.then(looked) {
+            Some(Ok((meta, target))) => (Some(meta), target),
+            Some(Err(error)) => {
+                self.left_out.tell(image.show(path), error);
+                (image.volume().stat(inode).ok(), None)
+            }
+            None => (None, None),
+        };
+        Row { name, inode, meta, target }
+    }
+
+    fn rows(&mut self, path: &[u8], rows: Vec<Row>) -> Outcome {
+        if self.arguments.json {
+            for row in rows {
+                let Some(meta) = &row.meta else { continue };
+                let mut entry = JsonEntry::new(split(&row.name).1, meta, row.target);
+                entry.path = Some(JsonName(absolute(&join(path, split(&row.name).1))));
+                self.json.push(entry);
+            }
+            return Ok(());
+        }
+        let widths = Widths::of(&rows);
+        for row in &rows {
+            if self.arguments.inode {
+                write!(self.out, "{:>1$} ", row.inode.get(), widths.inode)?;
+            }
+            if self.arguments.long {
+                let line = widths.line(row);
+                write!(self.out, "{line} ")?;
+            }
+            self.out.name(if row.name.is_empty() { b"/" } else { &row.name })?;
+            if self.arguments.long {
+                let arrow = arrow(row.target.as_deref());
+                write!(self.out, "{arrow}")?;
+            }
+            self.out.bytes(b"\n")?;
+        }
+        Ok(())
+    }
+}
+
+fn absolute(path: &[u8]) -> Vec<u8> {
+    if path.starts_with(b"/") { path.to_vec() } else { join(b"/", path) }
+}
+
+/// How wide each column must be.
+#[derive(Default)]
+struct Widths {
+    inode: usize,
+    links: usize,
+    uid: usize,
+    gid: usize,
+    size: usize,
+}
+
+impl Widths {
+    fn of(rows: &[Row]) -> Self {
+        let mut widths = Self::default();
+        for row in rows {
+            widths.inode = widths.inode.max(row.inode.to_string().len());
+            let Some(meta) = &row.meta else { continue };
+            widths.links = widths.links.max(meta.links.to_string().len());
+            widths.uid = widths.uid.max(meta.uid.to_string().len());
+            widths.gid = widths.gid.max(meta.gid.to_string().len());
+            widths.size = widths.size.max(size_text(meta).len());
+        }
+        widths
+    }
+
+    fn line(&self, row: &Row) -> String {
+        let Some(meta) = &row.meta else {
+            let (l, u, g, s) = (self.links, self.uid, self.gid, self.size);
+            return format!("?????????? {:>l$} {:>u$} {:>g$} {:>s$} {:16}", "?", "?", "?", "?", "?");
+        };
+        let mode = mode_text(meta.kind, meta.permissions);
+        let (links, uid, gid, size) = (meta.links, meta.uid, meta.gid, size_text(meta));
+        let (l, u, g, s) = (self.links, self.uid, self.gid, self.size);
+        format!("{mode} {links:>l$} {uid:>u$} {gid:>g$} {size:>s$} {}", clock::short(meta.mtime))
+    }
+}
+
+fn size_text(meta: &Metadata) -> String {
+    match meta.kind {
+        Kind::CharDevice | Kind::BlockDevice => format!("{}, {}", meta.device.major, meta.device.minor),
+        _ => meta.size.to_string(),
+    }
+}

@@ -1,0 +1,162 @@
+//! `hectare xattr`.
+
+use crate::failure::Outcome;
+use crate::image::Image;
+use crate::name::{JsonName, hex};
+use crate::output::Output;
+use crate::place::Place;
+use hectare_engine::XattrHow;
+use hectare_units::InodeNr;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+/// Show and change extended attributes inside an image
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hectare xattr list disk.img:/bin/ping\n  \
+    hectare xattr set user.origin 'the builder' disk.img:/etc/motd\n  \
+    hectare xattr get user.origin disk.img:/etc/motd")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Print an attribute's value as it is, or in hexadecimal
+    Get {
+        /// The full name, such as user.origin
+        name: OsString,
+        /// Print hexadecimal digits
+        #[arg(short = 'x', long)]
+        hex: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Set an attribute
+    Set {
+        /// The full name, such as user.origin
+        name: OsString,
+        /// The value: text, or bytes as 0x and hexadecimal digits
+        value: OsString,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// List the attributes' names, or with --json names and values
+    #[command(visible_alias = "ls")]
+    List {
+        /// Print JSON: name and value (in hexadecimal) of each
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Remove an attribute
+    Rm {
+        /// The full name, such as user.origin
+        name: OsString,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+#[derive(clap::Args)]
+struct Target {
+    /// Take a symbolic link itself, not what it leads to
+    #[arg(short = 'h', long)]
+    no_dereference: bool,
+    /// The file: IMAGE:PATH
+    #[arg(value_name = "IMAGE:PATH", value_parser = Place::parser())]
+    place: Place,
+}
+
+#[derive(Serialize)]
+struct Json {
+    name: JsonName,
+    value_hex: String,
+}
+
+impl Target {
+    fn read<T>(&self, look: impl FnOnce(&Image, InodeNr) -> hectare_engine::Result<T>) -> Outcome<T> {
+        let image = Image::read(&self.place.image)?;
+        let nr = image.resolve(&self.place.path, !self.no_dereference)?;
+        look(&image, nr).map_err(|error| image.fail(&self.place.path, &error))
+    }
+
+    fn change(&self, change: impl FnOnce(&Image, InodeNr) -> hectare_engine::Result<()>) -> Outcome {
+        Image::change(&self.place.image, |image| {
+            let nr = image.resolve(&self.place.path, !self.no_dereference)?;
+            change(image, nr).map_err(|error| image.fail(&self.place.path, &error))
+        })
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    match &arguments.action {
+        Action::Get { name, hex: digits, target } => {
+            let value = target.read(|image, nr| image.volume().get_xattr(nr, name.as_bytes()))?;
+            let mut out = Output::new();
+            if *digits {
+                writeln!(out, "0x{}", hex(&value))?;
+            } else {
+                out.bytes(&value)?;
+            }
+            out.finish()
+        }
+        Action::Set { name, value, target } => {
+            let value = bytes_of(value.as_bytes());
+            target.change(|image, nr| {
+                image.volume().set_xattr(nr, name.as_bytes(), &value, XattrHow::default())
+            })
+        }
+        Action::List { json, target } => list(*json, target),
+        Action::Rm { name, target } => {
+            target.change(|image, nr| image.volume().remove_xattr(nr, name.as_bytes()))
+        }
+    }
+}
+
+fn list(json: bool, target: &Target) -> Outcome {
+    let mut out = Output::new();
+    if !json {
+        let mut names = target.read(|image, nr| image.volume().list_xattrs(nr))?;
+        names.sort();
+        for name in names {
+            out.name(&name)?;
+            out.bytes(b"\n")?;
+        }
+        return out.finish();
+    }
+    let mut attributes = target.read(|image, nr| {
+        let names = image.volume().list_xattrs(nr)?.into_iter();
+        let pairs = names.map(|name| {
+            let value = image.volume().get_xattr(nr, &name)?;
+            Ok((name, value))
+        });
+        pairs.collect::<hectare_engine::Result<Vec<_>>>()
+    })?;
+    attributes.sort();
+    let json = attributes.into_iter().map(|(name, value)| Json { name: JsonName(name), value_hex: hex(&value) });
+    out.json(&json.collect::<Vec<_>>())
+}
+
+/// Text, or `0x` and an even number of hexadecimal digits.
+fn bytes_of(text: &[u8]) -> Vec<u8> {
+    let digits = text.strip_prefix(b"0x").filter(|digits| digits.len() % 2 == 0);
+    let pair = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let decoded = digits.and_then(|digits| digits.chunks(2).map(pair).collect::<Option<Vec<u8>>>());
+    decoded.unwrap_or_else(|| text.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_text_or_hexadecimal() {
+        assert_eq!(bytes_of(b"0x00ff"), [0, 255]);
+        assert_eq!(bytes_of(b"0x0"), b"0x0");
+        assert_eq!(bytes_of(b"0xzz"), b"0xzz");
+        assert_eq!(bytes_of(b"plain"), b"plain");
+    }
+}

@@ -1,0 +1,48 @@
+//! The volumes that inputs are changes to: small ones by mke2fs, with one of everything in them.
+//!
+//! They are made by `cargo xtask fuzz bases` (see there for what each holds) and kept compressed, because a fuzzer's
+//! findings are only good with the very bytes they were found on.
+
+use flate2::read::GzDecoder;
+use std::io::Read;
+use std::sync::OnceLock;
+
+/// Bytes that a change is addressed by.
+pub const UNIT: usize = 1024;
+
+/// A volume to start from.
+pub struct Base {
+    /// Its name, as the file in `bases` is called.
+    pub name: &'static str,
+    /// Its bytes.
+    pub image: Vec<u8>,
+    /// The units that are not all zero, by number: where a change hits something.
+    pub units: Vec<usize>,
+}
+
+macro_rules! bases {
+    ($($name:literal),* $(,)?) => {
+        const COMPRESSED: &[(&str, &[u8])] =
+            &[$(($name, include_bytes!(concat!("../bases/", $name, ".img.gz")))),*];
+    };
+}
+
+bases![
+    "plain", "ext2", "old-csum", "inline", "bigalloc", "ea-inode", "meta-bg", "index", "modern", "mmp", "four-k", "deep",
+];
+
+/// All of them, in an order that inputs rely on.
+pub fn all() -> &'static [Base] {
+    static BASES: OnceLock<Vec<Base>> = OnceLock::new();
+    BASES.get_or_init(|| COMPRESSED.iter().map(|(name, bytes)| Base::unpack(name, bytes)).collect())
+}
+
+impl Base {
+    fn unpack(name: &'static str, compressed: &[u8]) -> Self {
+        let mut image = Vec::new();
+        GzDecoder::new(compressed).read_to_end(&mut image).expect("what was compressed for this can be unpacked");
+        let used = |(_, unit): &(usize, &[u8])| unit.iter().any(|byte| *byte != 0);
+        let units = image.chunks(UNIT).enumerate().filter(used).map(|(i, _)| i).collect();
+        Self { name, image, units }
+    }
+}

@@ -1,0 +1,115 @@
+//! Changes to a volume, decoded from an input.
+//!
+//! A change names one of the volume's used units and a place in it, so that almost every input hits metadata. The
+//! values written are such that formats trip over: limits, small numbers, neighbours of what was there, other
+//! structures' bytes.
+
+use crate::bases::{self, Base, UNIT};
+use crate::input::Input;
+use crate::repair;
+
+/// Values that lie at the edge of something.
+const EDGES: [u32; 24] = [
+    0, 1, 2, 3, 7, 8, 11, 12, 60, 64, 127, 128, 255, 256, 1023, 1024, 0x7fff, 0x8000, 0xffff, 0x1_0000, 0x7fff_ffff,
+    0x8000_0000, 0xffff_fffe, 0xffff_ffff,
+];
+const CHANGES_MAX: u8 = 40;
+
+/// A volume changed as an input says, and what of the input is left.
+pub struct Patched<'a> {
+    /// The base it was.
+    pub base: &'static Base,
+    /// Its bytes now.
+    pub image: Vec<u8>,
+    /// Whether nothing was changed.
+    pub intact: bool,
+    /// What follows the changes.
+    pub rest: Input<'a>,
+}
+
+/// The volume that an input describes: base, flags, number of changes, changes.
+#[must_use]
+pub fn decode(bytes: &[u8]) -> Patched<'_> {
+    let mut input = Input::new(bytes);
+    let base = input.pick(bases::all());
+    let flags = input.byte();
+    let count = input.byte() % CHANGES_MAX;
+    let mut image = base.image.clone();
+    let mut intact = true;
+    for _ in 0..count {
+        if input.is_empty() {
+            break;
+        }
+        change(&mut image, base, &mut input);
+        intact = false;
+    }
+    // One flag value in eight leaves the checksums as they are; the check of each is to be passed through too.
+    if !intact && flags & 7 != 7 {
+        repair::seal(&mut image);
+    }
+    Patched { base, image, intact, rest: input }
+}
+
+fn unit_start(base: &Base, input: &mut Input<'_>) -> usize {
+    let pick = usize::from(input.byte());
+    // The last two numbers reach every unit, also those that are all zero.
+    let unit = if pick < 254 {
+        base.units[pick % base.units.len()]
+    } else {
+        usize::from(input.word()) % base.image.len().div_ceil(UNIT)
+    };
+    unit * UNIT
+}
+
+fn change(image: &mut [u8], base: &Base, input: &mut Input<'_>) {
+    let what = input.byte();
+    let start = unit_start(base, input);
+    let at = start + usize::from(input.word()) % UNIT;
+    match what % 9 {
+        0 => put(image, at, &[input.byte()]),
+        1 => put(image, at & !1, &low(*input.pick(&EDGES), 2)),
+        2 => put(image, at & !3, &low(*input.pick(&EDGES), 4)),
+        3 => {
+            let len = 1 + usize::from(input.byte() % 48);
+            put(image, at, input.bytes(len));
+        }
+        4 => {
+            // Another unit's bytes, from the same place on.
+            let len = [4, 8, 12, 32, 128, 256, UNIT, UNIT][usize::from(input.byte() & 7)];
+            let from = unit_start(base, input) + at - start;
+            let bytes = image.get(from..(from + len).min(image.len())).unwrap_or_default().to_vec();
+            put(image, at, &bytes);
+        }
+        5 => {
+            let len = usize::from(input.word()) % UNIT;
+            put(image, at, &vec![0; len]);
+        }
+        6 => add(image, at & !1, 2, input.byte()),
+        7 => add(image, at & !3, 4, input.byte()),
+        _ => {
+            // The number of a block in use: a pointer to something that is there.
+            let block = unit_start(base, input) / UNIT;
+            put(image, at & !3, &low(u32::try_from(block).unwrap_or(0), 4));
+        }
+    }
+}
+
+fn low(value: u32, len: usize) -> Vec<u8> {
+    value.to_le_bytes()[..len].to_vec()
+}
+
+/// Adds a small signed number to the little-endian number of `len` bytes.
+fn add(image: &mut [u8], at: usize, len: usize, delta: u8) {
+    let Some(field) = image.get_mut(at..at + len) else { return };
+    let mut bytes = [0; 4];
+    bytes[..len].copy_from_slice(field);
+    let sum = u32::from_le_bytes(bytes).wrapping_add_signed(i32::from(delta.cast_signed()));
+    field.copy_from_slice(&sum.to_le_bytes()[..len]);
+}
+
+fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(target) = image.get_mut(at..) {
+        let len = bytes.len().min(target.len());
+        target[..len].copy_from_slice(&bytes[..len]);
+    }
+}
