@@ -100,7 +100,7 @@ fn step(volume: &Volume, what: u8, input: &mut Input<'_>, open: &mut Vec<OpenFil
         12 => drop(open.pop()),
         13 => {
             let nr = volume.resolve(path(input), false)?;
-            let how = [XattrHow::Any, XattrHow::Create, XattrHow::Replace];
+            let how = [XattrHow::Either, XattrHow::Create, XattrHow::Replace];
             let (name, how, len) = (*input.pick(&NAMES), *input.pick(&how), usize::from(input.word()) % 3000);
             let mut value = input.bytes(len.min(40)).to_vec();
             value.resize(len, b'v');

@@ -257,9 +257,10 @@ impl Taker<'_> {
         } else {
             blockmap::nodes(blocks, geometry.block_size)
         };
-        let after = place.runs.last().map_or(from, |run| run.end);
+        // Right before the file's blocks if there is room.
+        let before = place.first().saturating_sub(geometry.cluster_blocks().into());
         for _ in 0..nodes {
-            place.nodes.push(self.take(after, 1)?.first());
+            place.nodes.push(self.take(before, 1)?.first());
         }
         Ok(place)
     }
@@ -288,17 +289,18 @@ fn sorted(runs: &[Range<u64>]) -> Vec<Range<u64>> {
 
 /// Past the metadata a group has by itself.
 fn resize_goal(geometry: &Geometry) -> u64 {
-    u64::from(geometry.reserved_gdt_blocks)
+    u64::from(geometry.first_data_block)
+        + u64::from(geometry.reserved_gdt_blocks)
         + u64::from(geometry.desc_blocks())
         + u64::from(geometry.itable_blocks())
-        + 3
+        + 2
 }
 
 /// Where the journal starts looking for room: the group with most free blocks around the middle; with packed
-/// metadata the start of the volume.
+/// metadata, and with block maps, the start of the volume.
 fn journal_goal(options: &FormatOptions, taker: &Taker<'_>) -> Result<u64> {
     let geometry = taker.layout.geometry();
-    if options.packed_meta_blocks {
+    if options.packed_meta_blocks || !geometry.features.incompat.contains(Incompat::EXTENTS) {
         return Ok(geometry.first_data_block.into());
     }
     let (groups, flex) = (geometry.groups(), geometry.flex_groups());

@@ -237,7 +237,8 @@ impl Plan {
             inode_bitmap_csum: 0,
         };
         let is_last = group.get() + 1 == geometry.groups();
-        let untouched = own.is_empty() && !usage.clusters;
+        let inodes_end = usage.inodes_end.max(self.own_inodes_end(group));
+        let untouched = own.is_empty() && !usage.clusters && inodes_end == 0;
         let mut block_bitmap = None;
         if checksums && untouched && !is_last && self.layout.holds_only_its_own(&used, group) {
             desc.flags |= GroupFlags::BLOCK_UNINIT;
@@ -249,7 +250,6 @@ impl Plan {
             desc.seal_block_bitmap(&bitmap, &self.superblock);
             block_bitmap = Some(bitmap);
         }
-        let inodes_end = usage.inodes_end.max(self.own_inodes_end(group));
         let inode_bitmap = self.inode_bitmap(group, usage, inodes_end, contents, &mut desc);
         if self.tables_are_zeroed() {
             desc.flags |= GroupFlags::INODE_ZEROED;
