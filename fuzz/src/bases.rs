@@ -28,7 +28,8 @@ macro_rules! bases {
 }
 
 bases![
-    "plain", "ext2", "old-csum", "inline", "bigalloc", "ea-inode", "meta-bg", "index", "modern", "mmp", "four-k", "deep",
+    "plain", "ext2", "old-csum", "inline", "bigalloc", "ea-inode", "meta-bg", "index", "modern", "mmp",
+    "four-k", "deep",
 ];
 
 /// All of them, in an order that inputs rely on.
@@ -40,7 +41,9 @@ pub fn all() -> &'static [Base] {
 impl Base {
     fn unpack(name: &'static str, compressed: &[u8]) -> Self {
         let mut image = Vec::new();
-        GzDecoder::new(compressed).read_to_end(&mut image).expect("what was compressed for this can be unpacked");
+        GzDecoder::new(compressed)
+            .read_to_end(&mut image)
+            .expect("what was compressed for this can be unpacked");
         let used = |(_, unit): &(usize, &[u8])| unit.iter().any(|byte| *byte != 0);
         let units = image.chunks(UNIT).enumerate().filter(used).map(|(i, _)| i).collect();
         Self { name, image, units }

@@ -10,8 +10,30 @@ use crate::repair;
 
 /// Values that lie at the edge of something.
 const EDGES: [u32; 24] = [
-    0, 1, 2, 3, 7, 8, 11, 12, 60, 64, 127, 128, 255, 256, 1023, 1024, 0x7fff, 0x8000, 0xffff, 0x1_0000, 0x7fff_ffff,
-    0x8000_0000, 0xffff_fffe, 0xffff_ffff,
+    0,
+    1,
+    2,
+    3,
+    7,
+    8,
+    11,
+    12,
+    60,
+    64,
+    127,
+    128,
+    255,
+    256,
+    1023,
+    1024,
+    0x7fff,
+    0x8000,
+    0xffff,
+    0x1_0000,
+    0x7fff_ffff,
+    0x8000_0000,
+    0xffff_fffe,
+    0xffff_ffff,
 ];
 const CHANGES_MAX: u8 = 40;
 
@@ -48,6 +70,20 @@ pub fn decode(bytes: &[u8]) -> Patched<'_> {
         repair::seal(&mut image);
     }
     Patched { base, image, intact, rest: input }
+}
+
+/// Writes what is left of an input over bytes, a few at a time at any place: for the targets whose input is changes to
+/// something sound.
+pub fn scatter(bytes: &mut [u8], input: &mut Input<'_>) {
+    while !input.is_empty() && !bytes.is_empty() {
+        let (what, at) = (input.byte(), usize::from(input.word()) % bytes.len());
+        match what % 4 {
+            0 => put(bytes, at, &[input.byte()]),
+            1 => put(bytes, at & !1, &low(*input.pick(&EDGES), 2)),
+            2 => put(bytes, at & !3, &low(*input.pick(&EDGES), 4)),
+            _ => put(bytes, at, input.bytes(usize::from(what >> 2 & 15) + 1)),
+        }
+    }
 }
 
 fn unit_start(base: &Base, input: &mut Input<'_>) -> usize {

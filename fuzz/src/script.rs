@@ -5,16 +5,42 @@
 
 use crate::input::Input;
 use hectare_engine::{
-    Changes, Creation, DeviceNumber, Error, NewNode, OpenFile, RenameMode, Result, Timestamp, Volume, XattrHow,
+    Changes, Creation, DeviceNumber, Error, NewNode, OpenFile, RenameMode, Result, Timestamp, Volume,
+    XattrHow,
 };
 
 const OPERATIONS_MAX: usize = 60;
 const OPEN_MAX: usize = 4;
 
 const PATHS: [&str; 28] = [
-    "/", "/d", "/d/f00", "/d/f01", "/d/new", "/links", "/links/fast", "/links/slow", "/links/loop", "/sparse", "/small",
-    "/attrs", "/attrs/many", "/a", "/a/b", "/a/b/c", "/a/b/c/x", "/new", "/new/x", "/new/y", "/new/x/deep", "/hard",
-    "/d/..", "/a/./b", "/d/f19", "/x", "/y", "/attrs/acl",
+    "/",
+    "/d",
+    "/d/f00",
+    "/d/f01",
+    "/d/new",
+    "/links",
+    "/links/fast",
+    "/links/slow",
+    "/links/loop",
+    "/sparse",
+    "/small",
+    "/attrs",
+    "/attrs/many",
+    "/a",
+    "/a/b",
+    "/a/b/c",
+    "/a/b/c/x",
+    "/new",
+    "/new/x",
+    "/new/y",
+    "/new/x/deep",
+    "/hard",
+    "/d/..",
+    "/a/./b",
+    "/d/f19",
+    "/x",
+    "/y",
+    "/attrs/acl",
 ];
 const NAMES: [&str; 8] = [
     "user.a",
@@ -26,8 +52,7 @@ const NAMES: [&str; 8] = [
     "user.",
     "system.data",
 ];
-const SIZES: [u64; 12] =
-    [0, 1, 59, 60, 1000, 1024, 4096, 70_000, 300_000, 1 << 31, 1 << 43, u64::MAX];
+const SIZES: [u64; 12] = [0, 1, 59, 60, 1000, 1024, 4096, 70_000, 300_000, 1 << 31, 1 << 43, u64::MAX];
 
 /// The first error of each kind that an undamaged volume never gives.
 #[derive(Default, Debug)]
@@ -57,7 +82,7 @@ pub fn run(volume: &Volume, input: &mut Input<'_>) -> Ran {
 }
 
 fn path(input: &mut Input<'_>) -> &'static str {
-    input.pick(&PATHS)
+    *input.pick::<&'static str>(&PATHS)
 }
 
 fn creation(input: &mut Input<'_>) -> Creation {
@@ -113,7 +138,8 @@ fn step(volume: &Volume, what: u8, input: &mut Input<'_>, open: &mut Vec<OpenFil
         18 => volume.sync()?,
         19 => {
             let device = DeviceNumber { major: u32::from(input.byte()), minor: input.long() & 0xf_ffff };
-            let nodes = [NewNode::Fifo, NewNode::Socket, NewNode::CharDevice(device), NewNode::BlockDevice(device)];
+            let nodes =
+                [NewNode::Fifo, NewNode::Socket, NewNode::CharDevice(device), NewNode::BlockDevice(device)];
             volume.make(path(input), *input.pick(&nodes), creation(input)).map(drop)?;
         }
         20 => volume.create_dir_all("/new/x/deep/and/deeper", creation(input)).map(drop)?,

@@ -4,9 +4,12 @@
 //! pointers to nowhere. Like the real stores, they hand out blocks that are held while they are read and copied when
 //! they are changed.
 
+use crate::input::Input;
+use crate::patch;
 use hectare_ext4::dir::{DirRead, DirWrite, Format, HashVersion, Signedness};
+use hectare_ext4::dir::{Entry, FileType, Insert, Name, insert, leaf};
 use hectare_ext4::error::{Corrupt, FormatError, Place, Unsupported};
-use hectare_ext4::extent::{ROOT_LEN, TreeGeometry, TreeRead, TreeWrite, check_block};
+use hectare_ext4::extent::{self, Extent, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite, check_block};
 use hectare_units::{BlockNr, BlockSize, Blocks, InodeNr, LogicalBlock, index_of, u64_of};
 use std::rc::Rc;
 
@@ -44,6 +47,28 @@ impl Nodes {
 
     fn index(&self, nr: BlockNr) -> usize {
         index_of(nr.get().saturating_sub(FIRST) % u64_of(self.nodes.len()))
+    }
+
+    /// A tree that maps `count` extents, and then what an input makes of its bytes.
+    #[must_use]
+    pub fn grown(count: u8, node_len: usize, verifies: bool, input: &mut Input<'_>) -> Self {
+        let mut tree = Self::new(extent::empty_root(), &[], node_len, false);
+        tree.budget = usize::MAX;
+        tree.nodes.clear();
+        for i in 0..u32::from(count) {
+            // In an order that splits nodes in the middle too.
+            let at = i * 37 % u32::from(count);
+            let physical = BlockNr::new(9000 + 5 * u64::from(at));
+            let logical = LogicalBlock::new(4 * at);
+            // The multiplier may hit a block twice; that one is refused, which is as good.
+            let _ = extent::insert(&mut tree, Extent { logical, len: 2, physical, unwritten: i % 3 == 0 });
+        }
+        let mut bytes: Vec<u8> = tree.root.to_vec();
+        tree.nodes.iter().for_each(|node| bytes.extend_from_slice(node));
+        patch::scatter(&mut bytes, input);
+        let mut root = [0; ROOT_LEN];
+        root.copy_from_slice(&bytes[..ROOT_LEN]);
+        Self::new(root, &bytes[ROOT_LEN..], node_len, verifies)
     }
 
     /// The node that a block number leads to.
@@ -136,6 +161,24 @@ impl Directory {
         let blocks: Vec<_> = bytes.chunks(block_len).map(block).collect();
         let capacity = blocks.len() + GROWTH_MAX;
         Self { blocks, indexed, block_len, capacity }
+    }
+
+    /// A directory of `count` names, and then what an input makes of its bytes.
+    #[must_use]
+    pub fn grown(count: usize, format: &Format, input: &mut Input<'_>) -> Self {
+        let mut block = vec![0; format.block_size.len()];
+        leaf::init_dots(&mut block, format, INODE, InodeNr::ROOT);
+        let mut dir = Self::new(&block, format, false);
+        for i in 0..count {
+            let text = format!("{}{i}", "name".repeat(1 + i % 50));
+            let name = Name::new(text.as_bytes()).expect("a good name");
+            let entry = Entry { name, inode: InodeNr::new(20), file_type: FileType::Regular };
+            let done = insert(&mut dir, format, &entry).expect("a sound directory takes a name");
+            assert_eq!(done, Insert::Done);
+        }
+        let mut bytes: Vec<u8> = dir.blocks.iter().flatten().flat_map(|block| block.to_vec()).collect();
+        patch::scatter(&mut bytes, input);
+        Self::new(&bytes, format, dir.indexed)
     }
 
     fn index(at: LogicalBlock) -> usize {

@@ -58,7 +58,9 @@ pub fn walk(volume: &Volume) -> Met {
         visit(volume, nr, &mut met, &mut queue, &mut seen);
     }
     met.note("statfs", InodeNr::ROOT, volume.statfs());
-    for path in [&b"/"[..], b"/d/../d/f00", b"/links/fast", b"/links/loop", b"/links/slow", b"//a/./b/", b"/no"] {
+    for path in
+        [&b"/"[..], b"/d/../d/f00", b"/links/fast", b"/links/loop", b"/links/slow", b"//a/./b/", b"/no"]
+    {
         if let Some(found) = met.note("path", InodeNr::ROOT, volume.metadata(path)) {
             assert!(found.inode.get() > 0);
         }
@@ -105,7 +107,9 @@ fn directory(
 ) {
     let Some(entries) = met.note("listing", nr, volume.list(nr)) else { return };
     for (i, entry) in entries.iter().enumerate() {
-        assert!((1..=255).contains(&entry.name.len()) && !entry.name.contains(&b'/') && !entry.name.contains(&0));
+        assert!(
+            (1..=255).contains(&entry.name.len()) && !entry.name.contains(&b'/') && !entry.name.contains(&0)
+        );
         if i < LOOKUPS_MAX {
             met.note("lookup", nr, volume.lookup(nr, &entry.name));
         }

@@ -6,10 +6,12 @@
 //! | `setup` | installs the Debian packages that tests need, if it may; else says what is missing |
 //! | `test` | setup, formatting, lints, tidy and every test, then one line that counts them |
 //! | `demo` | turns a real folder into an image, checks it and looks at it |
+//! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
 
 mod demo;
+mod fuzz;
 mod setup;
 mod steps;
 mod testing;
@@ -17,7 +19,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo";
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         ["setup"] => setup::run(),
         ["test"] => testing::run(),
         ["demo"] => demo::run(),
+        ["fuzz", ref rest @ ..] => fuzz::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -6,11 +6,13 @@
 //! blocks; a journal will put a log in between, from the same frozen blocks.
 //!
 //! Invariant: a block appears once among the frozen ones, since each kind of metadata has one owner (the block cache,
-//! the allocator, the groups, the superblock).
+//! the allocator, the groups, the superblock). Only a broken volume makes two structures claim one block, and then
+//! nothing of the transaction is written.
 
 use crate::error::{Error, Result};
 use crate::groups::Rendered;
 use crate::volume::Shared;
+use hectare_ext4::error::{Corrupt, Place};
 use hectare_journal::Commit;
 use hectare_units::{GroupNr, TxnId};
 use std::any::Any;
@@ -58,7 +60,10 @@ impl Commit for Committer {
         let cached = shared.blocks.freeze()?;
         blocks.extend(cached.iter().map(|block| (block.nr, Arc::clone(&block.bytes))));
         blocks.sort_unstable_by_key(|(nr, _)| *nr);
-        debug_assert!(blocks.windows(2).all(|pair| pair[0].0 < pair[1].0), "a block is rendered once");
+        if let Some(pair) = blocks.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let what = "two structures claim it";
+            return Err(Corrupt::new("a metadata block", Place::Block(pair[0].0), what).into());
+        }
         let superblock = shared.refresh_superblock().render(GroupNr::new(0));
         Ok(Frozen { blocks, superblock, _held: Box::new(cached) })
     }

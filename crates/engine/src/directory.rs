@@ -124,6 +124,7 @@ impl DirWrite for DirMut<'_, '_> {
 
     fn set_indexed(&mut self, indexed: bool) -> Result<()> {
         self.inode.flags.set(InodeFlags::INDEX, indexed);
-        Ok(())
+        // It is the flag that makes block 0 a root or a leaf: how it is sealed changes although its bytes do not.
+        self.edit(LogicalBlock::ZERO, |_| ())
     }
 }

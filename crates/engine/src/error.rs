@@ -62,6 +62,9 @@ pub enum Error {
     /// The inode is immutable or append-only.
     #[error("inode {0} is immutable or append-only")]
     NotPermitted(InodeNr),
+    /// A directory has one name, and no second.
+    #[error("a directory can't have a second name")]
+    LinkToDirectory,
     /// The volume was opened for reading only.
     #[error("the volume is open for reading only")]
     ReadOnly,
@@ -87,6 +90,9 @@ pub enum Error {
     /// An earlier write failed, so that nothing more is written.
     #[error("an earlier write failed, nothing more is written: {0}")]
     Aborted(String),
+    /// The volume was closed.
+    #[error("the volume is closed")]
+    Closed,
     /// A read beyond what is there; kept apart so that callers can say how much is missing.
     #[error("only {have} of {want} bytes are there")]
     Short {
@@ -103,9 +109,10 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Self::NotFound => 2,
-            Self::NotPermitted(_) => 1,
+            Self::NotPermitted(_) | Self::LinkToDirectory => 1,
             Self::Device { errno, .. } => *errno,
             Self::Short { .. } | Self::Aborted(_) => 5,
+            Self::Closed => 9,
             Self::Exists => 17,
             Self::NotADirectory => 20,
             Self::IsADirectory => 21,

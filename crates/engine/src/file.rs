@@ -78,9 +78,7 @@ impl Volume {
 
     /// Writes bytes to a file. Returns how many were written: all, or those before the volume was full.
     pub(crate) fn write(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<usize> {
-        if self.read_only {
-            return Err(Error::ReadOnly);
-        }
+        self.check_takes_changes()?;
         if data.is_empty() {
             return Ok(0);
         }
@@ -90,6 +88,7 @@ impl Volume {
         }
         let _operation = inode.lock().write();
         self.check_content_writable(inode)?;
+        self.check_appends(inode, at)?;
         self.clear_tail(inode, at)?;
         let mut done = 0;
         while done < data.len() {
@@ -118,13 +117,20 @@ impl Volume {
         let data = inode.get();
         match data.kind() {
             Some(Kind::Directory) => return Err(Error::IsADirectory),
-            Some(Kind::File | Kind::Symlink) => {}
+            Some(Kind::File) => {}
             _ => return Err(Error::Invalid("only regular files have content to write")),
         }
         if data.flags.contains(InodeFlags::IMMUTABLE) {
             return Err(Error::NotPermitted(inode.nr()));
         }
         self.check_file_writable(&data, inode.nr())
+    }
+
+    /// Refuses to write anywhere but at the end of an append-only file.
+    fn check_appends(&self, inode: &CachedInode, at: u64) -> Result<()> {
+        let data = inode.get();
+        let refused = data.flags.contains(InodeFlags::APPEND) && at < data.size;
+        if refused { Err(Error::NotPermitted(inode.nr())) } else { Ok(()) }
     }
 
     /// Writes over blocks that are mapped and written, inside the size, under the shared lock; whether that was
@@ -138,6 +144,7 @@ impl Volume {
             }
             drop(held);
             self.check_content_writable(inode)?;
+            self.check_appends(inode, at)?;
             let held = inode.get();
             match self.written_runs(&MapRef { volume: self, nr: inode.nr(), inode: &held }, at, data.len())? {
                 Some(runs) => runs,
@@ -283,9 +290,7 @@ impl Volume {
 
     /// Makes a file longer or shorter.
     pub(crate) fn set_size(&self, inode: &Arc<CachedInode>, to: u64) -> Result<()> {
-        if self.read_only {
-            return Err(Error::ReadOnly);
-        }
+        self.check_takes_changes()?;
         self.check_size(0, to)?;
         let _operation = inode.lock().write();
         self.check_content_writable(inode)?;

@@ -4,6 +4,7 @@
 //! looked up like any name (the root's `..` is the root). Symbolic links on the way are followed within the volume,
 //! at most 40 of them; whether a link at the end is followed, each function says.
 
+use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::namespace::{Creation, DirEntry, NewNode};
 use crate::open::OpenFile;
@@ -11,10 +12,12 @@ use crate::rename::RenameMode;
 use crate::stat::{Changes, Metadata};
 use crate::volume::Volume;
 use hectare_ext4::dir::Cookie;
+use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::inode::Kind;
 use hectare_ext4::xattr::How;
 use hectare_units::{InodeNr, index_of, u64_of};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
 
 /// Symbolic links one path may lead through.
 const LINKS_FOLLOWED_MAX: usize = 40;
@@ -29,13 +32,18 @@ impl Volume {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::SymlinkLoop`] …
     pub fn resolve(&self, path: impl AsRef<[u8]>, follow: bool) -> Result<InodeNr> {
-        let mut names: VecDeque<Vec<u8>> = components(path.as_ref());
-        let must_be_directory = path.as_ref().ends_with(b"/");
-        let mut at = InodeNr::ROOT;
+        Ok(self.find(path.as_ref(), follow)?.nr())
+    }
+
+    /// The inode at a path, held since it was found: its number can't come to mean another one.
+    fn find(&self, path: &[u8], follow: bool) -> Result<Arc<CachedInode>> {
+        let mut names: VecDeque<Vec<u8>> = components(path);
+        let must_be_directory = path.ends_with(b"/");
+        let mut at = self.inode(InodeNr::ROOT)?;
         let mut links = 0;
         while let Some(name) = names.pop_front() {
-            let next = self.lookup(at, &name)?;
-            let is_link = self.inode(next)?.get().kind() == Some(Kind::Symlink);
+            let next = self.lookup_inode(&at, &name)?;
+            let is_link = next.get().kind() == Some(Kind::Symlink);
             if !is_link || (names.is_empty() && !follow && !must_be_directory) {
                 at = next;
                 continue;
@@ -44,9 +52,9 @@ impl Volume {
             if links > LINKS_FOLLOWED_MAX {
                 return Err(Error::SymlinkLoop);
             }
-            let target = self.read_link_at(next)?;
+            let target = self.read_link_of(&next)?;
             if target.starts_with(b"/") {
-                at = InodeNr::ROOT;
+                at = self.inode(InodeNr::ROOT)?;
             }
             let mut replaced = components(&target);
             replaced.append(&mut names);
@@ -55,8 +63,8 @@ impl Volume {
             }
             names = replaced;
         }
-        if must_be_directory {
-            self.directory(at)?;
+        if must_be_directory && at.get().kind() != Some(Kind::Directory) {
+            return Err(Error::NotADirectory);
         }
         Ok(at)
     }
@@ -77,7 +85,7 @@ impl Volume {
     /// # Errors
     /// As [`Volume::resolve`].
     pub fn metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata> {
-        self.stat(self.resolve(path, true)?)
+        self.stat_of(&*self.find(path.as_ref(), true)?)
     }
 
     /// What lies at a path; a symbolic link at its end is not followed.
@@ -85,7 +93,7 @@ impl Volume {
     /// # Errors
     /// As [`Volume::resolve`].
     pub fn symlink_metadata(&self, path: impl AsRef<[u8]>) -> Result<Metadata> {
-        self.stat(self.resolve(path, false)?)
+        self.stat_of(&*self.find(path.as_ref(), false)?)
     }
 
     /// Opens a file for reading and writing.
@@ -93,7 +101,7 @@ impl Volume {
     /// # Errors
     /// As [`Volume::resolve`] and [`Volume::open_inode`].
     pub fn open_file(&self, path: impl AsRef<[u8]>) -> Result<OpenFile> {
-        self.open_inode(self.resolve(path, true)?)
+        self.open_found(self.find(path.as_ref(), true)?)
     }
 
     /// Makes a file, which must not exist, and opens it.
@@ -175,7 +183,7 @@ impl Volume {
     /// # Errors
     /// As [`Volume::resolve`]; [`Error::Invalid`] if it is no symbolic link.
     pub fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
-        self.read_link_at(self.resolve(path, false)?)
+        self.read_link_of(&*self.find(path.as_ref(), false)?)
     }
 
     /// All entries of a directory but `.` and `..`, in the order of the directory.
@@ -261,17 +269,23 @@ impl Volume {
         let (parent, name) = self.parent_of(path.as_ref())?;
         // A stack of directories to empty rather than recursion: trees can be deep.
         let mut stack = vec![(parent, name.to_vec())];
+        let mut opened = HashSet::new();
         while let Some((parent, name)) = stack.last().cloned() {
             let dir = self.lookup(parent, &name)?;
+            opened.insert(dir);
             let mut deeper = Vec::new();
             for entry in self.list(dir)? {
                 match self.unlink(dir, &entry.name) {
+                    Err(Error::IsADirectory) if opened.contains(&entry.inode) => {
+                        return Err(Corrupt::new("the directory", Place::Inode(dir), "it lies under itself").into());
+                    }
                     Err(Error::IsADirectory) => deeper.push((dir, entry.name)),
                     other => other?,
                 }
             }
             if deeper.is_empty() {
                 self.rmdir(parent, &name)?;
+                opened.remove(&dir);
                 stack.pop();
             } else {
                 stack.append(&mut deeper);

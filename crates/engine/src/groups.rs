@@ -89,6 +89,13 @@ impl Groups {
         Ok(block.descs[index].clone()?)
     }
 
+    /// Free inodes of all groups; those of a broken descriptor can't be had and don't count. The superblock's number
+    /// is not used: it may be one that somebody else's crash left behind.
+    pub(crate) fn free_inodes(&self) -> u32 {
+        let free = |nr| self.desc(GroupNr::new(nr)).map_or(0, |desc| desc.free_inodes);
+        (0..self.sb.geometry().groups()).map(free).fold(0, u32::saturating_add)
+    }
+
     /// Changes a descriptor; rendered with the next commit.
     fn edit_desc<R>(&self, group: GroupNr, change: impl FnOnce(&mut GroupDesc) -> R) -> Result<R> {
         let (block, index) = self.desc_block(group)?;
@@ -146,7 +153,7 @@ impl Groups {
         let Some(index) = first_zero(&bitmap.bytes, first_free, per_group) else { return Ok(None) };
         self.edit_desc(group, |desc| {
             desc.free_inodes = desc.free_inodes.saturating_sub(1);
-            desc.used_dirs += u32::from(directory);
+            desc.used_dirs = desc.used_dirs.saturating_add(u32::from(directory));
             desc.itable_unused = desc.itable_unused.min(per_group - index - 1);
             desc.flags.remove(GroupFlags::INODE_UNINIT);
         })?;
@@ -170,7 +177,7 @@ impl Groups {
             .into());
         }
         self.edit_desc(group, |desc| {
-            desc.free_inodes += 1;
+            desc.free_inodes = desc.free_inodes.saturating_add(1);
             desc.used_dirs = desc.used_dirs.saturating_sub(u32::from(directory));
         })?;
         bitmap.bytes[byte] &= !bit;

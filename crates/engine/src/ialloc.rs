@@ -79,7 +79,7 @@ impl Volume {
         };
         self.groups.free_inode(inode.nr(), directory)?;
         self.free_inodes.fetch_add(1, Ordering::Relaxed);
-        self.inodes.forget(inode);
+        inode.mark_freed();
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ use crate::volume::Volume;
 use hectare_ext4::dir::{self, Cookie, DirWrite, Entry, EntryRef, FileType, Insert, Name};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent;
-use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::inline::Inline;
 use hectare_ext4::inode::{BLOCK_BYTES, DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::xattr::Attr;
@@ -162,12 +162,8 @@ impl Volume {
 
     /// Refuses changes to an inode that is gone, immutable or of a form that can't be written yet.
     pub(crate) fn check_changeable(&self, inode: &CachedInode) -> Result<()> {
-        if self.read_only {
-            return Err(Error::ReadOnly);
-        }
-        if inode.is_freed() {
-            return Err(Error::NotFound);
-        }
+        self.check_takes_changes()?;
+        inode.check_alive()?;
         let data = inode.get();
         if data.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
             return Err(Error::NotPermitted(inode.nr()));
@@ -178,9 +174,7 @@ impl Volume {
     /// Refuses changes to the names in a directory that is gone or of a form that can't be written yet. The caller
     /// holds its operation lock.
     pub(crate) fn check_directory_writable(&self, dir: &CachedInode) -> Result<()> {
-        if self.read_only {
-            return Err(Error::ReadOnly);
-        }
+        self.check_takes_changes()?;
         let data = dir.get();
         if dir.is_freed() || data.links == 0 {
             return Err(Error::NotFound);
@@ -205,14 +199,40 @@ impl Volume {
         self.lookup_locked(&dir, name)?.ok_or(Error::NotFound)
     }
 
+    /// What a name leads to, held since it had the name: if it is freed from now on, that shows.
+    pub(crate) fn lookup_inode(&self, dir: &CachedInode, name: &[u8]) -> Result<Arc<CachedInode>> {
+        if dir.get().kind() != Some(Kind::Directory) {
+            return Err(Error::NotADirectory);
+        }
+        let name = old_name(name)?;
+        let _operation = dir.lock().read();
+        self.inode(self.lookup_locked(dir, name)?.ok_or(Error::NotFound)?)
+    }
+
     /// Looks a name up in a directory whose operation lock is held.
     pub(crate) fn lookup_locked(&self, dir: &CachedInode, name: Name<'_>) -> Result<Option<InodeNr>> {
+        dir.check_alive()?;
         let data = dir.get();
-        if data.flags.contains(InodeFlags::INLINE_DATA) {
-            return self.lookup_inline(dir, &data, name);
+        let found = if data.flags.contains(InodeFlags::INLINE_DATA) {
+            self.lookup_inline(dir, &data, name)?
+        } else {
+            let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
+            dir::lookup(&store, &self.dir_format, name)?.map(|found| found.inode)
+        };
+        match found {
+            Some(nr) if self.is_special(nr) => {
+                let what = format!("a name leads to inode {nr}, which belongs to the format");
+                Err(Corrupt::new("the directory", Place::Inode(dir.nr()), what).into())
+            }
+            found => Ok(found),
         }
-        let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
-        Ok(dir::lookup(&store, &self.dir_format, name)?.map(|found| found.inode))
+    }
+
+    /// Whether an inode belongs to the format (the journal, the orphan file …), so that no name may lead to it.
+    fn is_special(&self, nr: InodeNr) -> bool {
+        let orphan_file = self.sb.features().compat.contains(Compat::ORPHAN_FILE)
+            && nr.get() == self.sb.raw().s_orphan_file_inum.get();
+        orphan_file || (nr != InodeNr::ROOT && nr < self.sb.first_inode())
     }
 
     fn lookup_inline(&self, dir: &CachedInode, data: &Inode, name: Name<'_>) -> Result<Option<InodeNr>> {
@@ -260,6 +280,7 @@ impl Volume {
     pub fn read_dir_at(&self, nr: InodeNr, from: Cookie, max: usize) -> Result<Vec<DirEntry>> {
         let dir = self.directory(nr)?;
         let _operation = dir.lock().read();
+        dir.check_alive()?;
         let data = dir.get();
         let mut entries = Vec::new();
         let mut take = |entry: EntryRef<'_>| {
@@ -340,13 +361,10 @@ impl Volume {
         if kind == Kind::Directory {
             self.check_subdirectory_fits(dir)?;
         }
-        let (inode, attrs) = self.prepare(dir, kind, creation)?;
+        let prepared = self.prepare(dir, kind, creation)?;
         let mut handle = self.start(NAME_CREDITS)?;
-        let new = self.new_inode(&mut handle, dir.nr(), inode)?;
-        let result = self
-            .fill_node(&mut handle, &new, dir.nr(), node, &attrs)
-            .and_then(|()| self.add_name(&mut handle, dir, name, new.nr(), kind));
-        if let Err(error) = result {
+        let new = self.make_node(&mut handle, dir.nr(), node, prepared)?;
+        if let Err(error) = self.add_name(&mut handle, dir, name, new.nr(), kind) {
             self.discard_new(&mut handle, &new)?;
             return Err(error);
         }
@@ -356,8 +374,29 @@ impl Volume {
         Ok(new.nr())
     }
 
+    /// Makes an inode that has no name yet: to be named, or discarded, in the same transaction.
+    pub(crate) fn make_node(
+        &self,
+        handle: &mut Handle<'_>,
+        parent: InodeNr,
+        node: NewNode<'_>,
+        (inode, attrs): (Inode, Vec<Attr>),
+    ) -> Result<Arc<CachedInode>> {
+        let new = self.new_inode(handle, parent, inode)?;
+        if let Err(error) = self.fill_node(handle, &new, parent, node, &attrs) {
+            self.discard_new(handle, &new)?;
+            return Err(error);
+        }
+        Ok(new)
+    }
+
     /// The inode to be made, with what it inherits.
-    fn prepare(&self, dir: &CachedInode, kind: Kind, creation: Creation) -> Result<(Inode, Vec<Attr>)> {
+    pub(crate) fn prepare(
+        &self,
+        dir: &CachedInode,
+        kind: Kind,
+        creation: Creation,
+    ) -> Result<(Inode, Vec<Attr>)> {
         let parent = dir.get();
         let wanted = kind.mode_bits() | (creation.permissions & 0o7777);
         let (mut mode, attrs) = if kind == Kind::Symlink {
@@ -478,7 +517,7 @@ impl Volume {
     }
 
     /// Undoes the making of an inode that got no name. It has at most one block of content.
-    fn discard_new(&self, handle: &mut Handle<'_>, new: &Arc<CachedInode>) -> Result<()> {
+    pub(crate) fn discard_new(&self, handle: &mut Handle<'_>, new: &Arc<CachedInode>) -> Result<()> {
         let mut data = new.edit(handle, &self.inodes);
         self.leave_attribute_block(handle, &mut data)?;
         if data.flags.contains(InodeFlags::EXTENTS) {
@@ -510,14 +549,14 @@ impl Volume {
     /// Gives a file another name.
     ///
     /// # Errors
-    /// [`Error::IsADirectory`] for a directory, [`Error::TooManyLinks`], [`Error::Exists`] …
+    /// [`Error::LinkToDirectory`], [`Error::TooManyLinks`], [`Error::Exists`] …
     pub fn link(&self, inode: InodeNr, parent: InodeNr, name: &[u8]) -> Result<()> {
         let name = new_name(name)?;
         let dir = self.directory(parent)?;
         let target = self.inode(inode)?;
         let kind = target.get().kind().ok_or(Error::NotFound)?;
         if kind == Kind::Directory {
-            return Err(Error::NotPermitted(inode));
+            return Err(Error::LinkToDirectory);
         }
         self.retry(|| {
             let _dir = dir.lock().write();
@@ -620,6 +659,9 @@ impl Volume {
             );
         }
         let last = data.links == 1 || data.kind() == Some(Kind::Directory);
+        if last && self.incompat(Incompat::EA_INODE) {
+            self.refuse_values_elsewhere(victim.nr(), &self.attributes(victim.nr(), &data)?)?;
+        }
         let freed_by_map = !data.flags.intersects(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
         let has_map = match data.kind() {
             Some(Kind::File | Kind::Directory) => true,
@@ -655,9 +697,30 @@ impl Volume {
 
     /// Frees an inode that has no links if nobody has it open. The caller holds its operation lock.
     pub(crate) fn delete_if_unused(&self, inode: &Arc<CachedInode>) -> Result<()> {
-        if inode.get().links > 0 || inode.opens() > 0 || inode.is_freed() {
+        if inode.get().links > 0 || inode.is_freed() {
             return Ok(());
         }
+        if inode.opens() > 0 {
+            self.nameless.lock().insert(inode.nr(), Arc::clone(inode));
+            return Ok(());
+        }
+        self.nameless.lock().remove(&inode.nr());
+        self.delete(inode)
+    }
+
+    /// Frees the files that have no name any more although they are open: nobody can come after them.
+    pub(crate) fn free_nameless(&self) -> Result<()> {
+        for inode in std::mem::take(&mut *self.nameless.lock()).into_values() {
+            let _operation = inode.lock().write();
+            if !inode.is_freed() {
+                self.delete(&inode)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees an inode and all it holds. The caller holds its operation lock.
+    fn delete(&self, inode: &Arc<CachedInode>) -> Result<()> {
         let mapped = inode.get().flags.contains(InodeFlags::EXTENTS);
         if mapped {
             self.unmap(inode, 0)?;
@@ -674,9 +737,11 @@ impl Volume {
     /// # Errors
     /// [`Error::NotFound`] if there is no such inode, or what reading it says.
     pub fn stat(&self, nr: InodeNr) -> Result<Metadata> {
-        let inode = self.inode(nr)?;
-        let data = inode.get();
-        Metadata::of(nr, &data, self.geometry().block_size)
+        self.stat_of(&*self.inode(nr)?)
+    }
+
+    pub(crate) fn stat_of(&self, inode: &CachedInode) -> Result<Metadata> {
+        Metadata::of(inode.nr(), &inode.get(), self.geometry().block_size)
     }
 
     /// The target of a symbolic link.
@@ -684,8 +749,13 @@ impl Volume {
     /// # Errors
     /// [`Error::Invalid`] if it is none, or what reading it says.
     pub fn read_link_at(&self, nr: InodeNr) -> Result<Vec<u8>> {
-        let inode = self.inode(nr)?;
+        self.read_link_of(&*self.inode(nr)?)
+    }
+
+    pub(crate) fn read_link_of(&self, inode: &CachedInode) -> Result<Vec<u8>> {
+        let nr = inode.nr();
         let _operation = inode.lock().read();
+        inode.check_alive()?;
         let data = inode.get();
         if data.kind() != Some(Kind::Symlink) {
             return Err(Error::Invalid("not a symbolic link"));
@@ -703,7 +773,7 @@ impl Volume {
             target.copy_from_slice(&data.block[..len]);
         } else {
             drop(data);
-            self.read_locked(&inode, 0, &mut target)?;
+            self.read_locked(inode, 0, &mut target)?;
         }
         Ok(target)
     }

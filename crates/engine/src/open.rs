@@ -23,7 +23,10 @@ impl Volume {
     /// # Errors
     /// [`Error::IsADirectory`], [`Error::Invalid`] for anything else that has no content, [`Error::NotFound`].
     pub fn open_inode(&self, nr: InodeNr) -> Result<OpenFile> {
-        let inode = self.inode(nr)?;
+        self.open_found(self.inode(nr)?)
+    }
+
+    pub(crate) fn open_found(&self, inode: Arc<CachedInode>) -> Result<OpenFile> {
         match inode.get().kind() {
             Some(Kind::File) => {}
             Some(Kind::Directory) => return Err(Error::IsADirectory),
@@ -31,9 +34,7 @@ impl Volume {
         }
         // Counted under the operation lock, so that a removal sees it or has freed the inode before.
         let operation = inode.lock().read();
-        if inode.is_freed() {
-            return Err(Error::NotFound);
-        }
+        inode.check_alive()?;
         inode.opened();
         drop(operation);
         Ok(OpenFile { volume: self.clone(), inode })

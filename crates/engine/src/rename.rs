@@ -29,6 +29,9 @@ pub enum RenameMode {
     Whiteout,
 }
 
+/// What `Whiteout` leaves behind.
+const WHITEOUT: NewNode<'_> = NewNode::CharDevice(DeviceNumber { major: 0, minor: 0 });
+
 /// How deep directories may nest before a chain of ".." is taken for a loop.
 const DEPTH_MAX: usize = 1 << 20;
 
@@ -114,6 +117,11 @@ impl Volume {
         if target == Some(source) {
             return Ok(()); // two names of one inode, or one name: nothing is to be done
         }
+        for (nr, dir) in [(Some(source), from.dir), (target, to.dir)] {
+            if nr == Some(dir.nr()) {
+                return Err(Corrupt::new("the directory", Place::Inode(dir.nr()), "it holds itself").into());
+            }
+        }
         let under = |nr| above.is_some_and(|above| above.to.contains(&nr));
         if under(source) || source == to.dir.nr() {
             return Err(Error::Invalid("a directory can't be moved into itself"));
@@ -158,24 +166,34 @@ impl Volume {
         } else if moves_directory {
             self.check_subdirectory_fits(to.dir)?;
         }
-        let mut handle = self.start(2 * NAME_CREDITS)?;
+        let whiteout = self.prepare(from.dir, Kind::CharDevice, Creation { permissions: 0, ..Creation::default() });
+        let mut handle = self.start(3 * NAME_CREDITS)?;
+        // What may find no room comes first.
+        let left = match mode {
+            RenameMode::Whiteout => Some(self.make_node(&mut handle, from.dir.nr(), WHITEOUT, whiteout?)?),
+            _ => None,
+        };
         match target {
             Some(target) => {
                 self.point_name(&mut handle, to, source.nr(), kind)?;
                 self.drop_link(&mut handle, to.dir, target);
             }
-            None => self.add_name(&mut handle, to.dir, to.name, source.nr(), kind)?,
+            None => {
+                if let Err(error) = self.add_name(&mut handle, to.dir, to.name, source.nr(), kind) {
+                    left.map_or(Ok(()), |left| self.discard_new(&mut handle, &left))?;
+                    return Err(error);
+                }
+            }
         }
-        self.take_name(&mut handle, from.dir, from.name)?;
+        match left {
+            Some(left) => self.point_name(&mut handle, from, left.nr(), Kind::CharDevice)?,
+            None => self.take_name(&mut handle, from.dir, from.name)?,
+        }
         if moves_directory {
             self.move_dot_dot(&mut handle, source, from.dir, to.dir)?;
         }
         source.edit(&mut handle, &self.inodes).ctime = self.now();
         handle.stop();
-        if mode == RenameMode::Whiteout {
-            let creation = Creation { permissions: 0, ..Creation::default() };
-            self.create_locked(from.dir, from.name, NewNode::CharDevice(DeviceNumber::default()), creation)?;
-        }
         target.map_or(Ok(()), |target| self.delete_if_unused(target))
     }
 

@@ -1,7 +1,7 @@
 //! What an inode and a volume say of themselves, and changing what may be changed directly.
 
 use crate::cache::inode::CachedInode;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::map::MAP_CREDITS;
 use crate::volume::Volume;
 use hectare_ext4::error::{Corrupt, Place};
@@ -146,9 +146,6 @@ impl Volume {
     pub fn change(&self, nr: InodeNr, changes: &Changes) -> Result<()> {
         let inode = self.inode(nr)?;
         if let Some(size) = changes.size {
-            if inode.get().kind() == Some(Kind::Directory) {
-                return Err(Error::IsADirectory);
-            }
             self.set_size(&inode, size)?;
         }
         self.retry(|| {
@@ -192,7 +189,9 @@ impl Volume {
     pub fn statfs(&self) -> Result<StatFs> {
         let geometry = self.geometry();
         let shift = geometry.cluster_ratio_shift;
-        let free = Blocks::new(self.allocator.free_clusters().get() << shift);
+        // What waits for a commit is as good as free: whoever runs out commits.
+        let counts = self.allocator.counts();
+        let free = Blocks::new((counts.available.get() + counts.pending.get()) << shift);
         let uuid = self.sb.uuid();
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
         Ok(StatFs {

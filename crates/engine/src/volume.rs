@@ -24,15 +24,18 @@ use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
 use hectare_ext4::superblock::{self, STATE_ERROR, STATE_VALID, SuperBlock};
 use hectare_ext4::time::Timestamp;
-use hectare_journal::{Credits, Handle, Journal};
+use hectare_journal::{Aborted, Credits, Handle, Journal};
 use hectare_units::{Blocks, Clusters, GroupNr, InodeNr, TxnId, usize_of};
 use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Dirty metadata blocks at which an operation commits what has gathered.
-const DIRTY_BLOCKS_MAX: usize = 8192;
+/// Bytes of dirty metadata blocks at which an operation commits what has gathered.
+const DIRTY_BYTES_MAX: usize = 32 << 20;
+/// Dirty inodes at which it does.
+const DIRTY_INODES_MAX: usize = 32_768;
 
 /// What everything on a volume shares. Nothing of it can be reached from outside the crate.
 #[doc(hidden)]
@@ -51,6 +54,10 @@ pub struct Shared {
     pub(crate) options: OpenOptions,
     pub(crate) read_only: bool,
     pub(crate) kbytes_written: AtomicU64,
+    /// Set once by whoever closes the volume.
+    closed: AtomicBool,
+    /// Files that have lost their last name and are still open.
+    pub(crate) nameless: Mutex<HashMap<InodeNr, Arc<CachedInode>>>,
     /// Serialises renames that move a directory, so that none can come to lie under itself.
     pub(crate) rename_lock: Mutex<()>,
     /// The state the superblock had when it was opened, restored on close.
@@ -68,7 +75,6 @@ pub struct Volume {
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) journal: Journal<Committer>,
-    closed: Mutex<bool>,
 }
 
 impl std::ops::Deref for Volume {
@@ -93,8 +99,11 @@ impl Volume {
             }
             check_writable(&sb)?;
         }
-        let mmp = crate::mmp::enter(&device, &sb, read_only)?;
-        let volume = Self::assemble(device, sb, options, mmp)?;
+        let shared = Self::assemble(device, sb, options)?;
+        // From here on there is something to take back: a volume that is refused below is closed by dropping it.
+        *shared.mmp.lock() = crate::mmp::enter(&shared.device, &shared.sb, read_only)?;
+        let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
+        let volume = Self { inner: Arc::new(Inner { shared, journal }) };
         if !read_only {
             volume.write_superblock(volume.state_before & !STATE_VALID)?;
             volume.device.flush()?;
@@ -106,8 +115,7 @@ impl Volume {
         device: Arc<dyn Device>,
         sb: SuperBlock,
         options: OpenOptions,
-        mmp: Option<Guard>,
-    ) -> Result<Self> {
+    ) -> Result<Arc<Shared>> {
         let sb = Arc::new(sb);
         let geometry = sb.geometry();
         let groups = Arc::new(Groups::new(Arc::clone(&device), Arc::clone(&sb)));
@@ -120,12 +128,14 @@ impl Volume {
             inodes: InodeCache::new(options.cache_inodes),
             dir_format: DirFormat::of(&sb)?,
             live_sb: Mutex::new((*sb).clone()),
-            free_inodes: AtomicU32::new(sb.raw().s_free_inodes_count.get()),
+            free_inodes: AtomicU32::new(groups.free_inodes()),
             read_only: options.read_only,
             kbytes_written: AtomicU64::new(0),
+            closed: AtomicBool::new(false),
+            nameless: Mutex::default(),
             rename_lock: Mutex::default(),
             state_before: sb.state(),
-            mmp: Mutex::new(mmp),
+            mmp: Mutex::default(),
             seed: AtomicU64::new(options.seed.unwrap_or_else(arbitrary_seed)),
             device,
             groups,
@@ -133,15 +143,16 @@ impl Volume {
             options,
             sb,
         });
-        let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
-        Ok(Self { inner: Arc::new(Inner { shared, journal, closed: Mutex::new(false) }) })
+        Ok(shared)
     }
 
-    /// Writes everything, flushes, and marks the volume clean. Later operations fail; closing again does nothing.
+    /// Writes everything, flushes, and marks the volume clean. Later changes fail; closing again does nothing. Files
+    /// without a name that are still open are freed.
     ///
     /// # Errors
     /// The first write that failed; the volume then stays marked as not clean.
     pub fn close(&self) -> Result<()> {
+        self.free_nameless()?;
         self.inner.close()
     }
 
@@ -170,15 +181,26 @@ impl Volume {
 
     /// Opens a transaction. Nothing may be waited for while it is open.
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
+        self.check_takes_changes()?;
+        self.inner.journal.start(Credits::new(credits)).map_err(aborted)
+    }
+
+    /// Refuses changes to a volume that is open for reading only, closed, or has failed. File data goes to the device
+    /// without a transaction, so whoever writes it asks first.
+    pub(crate) fn check_takes_changes(&self) -> Result<()> {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
-        self.inner.journal.start(Credits::new(credits)).map_err(|aborted| Error::Aborted(aborted.to_string()))
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Closed);
+        }
+        self.inner.journal.check().map_err(aborted)
     }
 
     /// To be called after an operation, with nothing locked: commits if much has gathered.
     pub(crate) fn relieve(&self) -> Result<()> {
-        if self.blocks.dirty_blocks() >= DIRTY_BLOCKS_MAX {
+        let bytes = self.blocks.dirty_blocks().saturating_mul(self.geometry().block_size.len());
+        if bytes >= DIRTY_BYTES_MAX || self.inodes.dirty_inodes() >= DIRTY_INODES_MAX {
             self.inner.commit()?;
         }
         Ok(())
@@ -195,15 +217,16 @@ impl Volume {
 
     /// The inode, read if it is not in memory.
     pub(crate) fn inode(&self, nr: InodeNr) -> Result<Arc<CachedInode>> {
-        if let Some(inode) = self.inodes.find(nr) {
-            return Ok(inode);
-        }
-        let home = self.inode_home(nr)?;
-        let inode = Inode::parse(&home.0.bytes()[home.1.clone()], nr, &self.sb)?;
-        if inode.links == 0 && !(nr.get() < self.sb.first_inode().get() && inode.mode != 0) {
-            return Err(Error::NotFound);
-        }
-        Ok(self.inodes.insert_read(nr, inode, home))
+        let inode = self.inodes.load(nr, || {
+            let home = self.inode_home(nr)?;
+            let inode = Inode::parse(&home.0.bytes()[home.1.clone()], nr, &self.sb)?;
+            if inode.links == 0 && !(nr.get() < self.sb.first_inode().get() && inode.mode != 0) {
+                return Err(Error::NotFound);
+            }
+            Ok((inode, home))
+        })?;
+        inode.check_alive()?;
+        Ok(inode)
     }
 
     /// The block of the inode table and the range in it where an inode lives.
@@ -305,18 +328,17 @@ impl Shared {
 
 impl Inner {
     fn commit(&self) -> Result<()> {
-        self.journal.commit().map(drop).map_err(|error| Error::Aborted(error.to_string()))
+        self.journal.commit().map(drop).map_err(aborted)
     }
 
     fn sync(&self) -> Result<()> {
         self.commit()?;
-        self.shared.device.flush()?;
-        Ok(())
+        // Nobody knows what a failed flush has kept: nothing may build on it.
+        self.shared.device.flush().map_err(|error| aborted(self.journal.abort(error)))
     }
 
     fn close(&self) -> Result<()> {
-        let mut closed = self.closed.lock();
-        if std::mem::replace(&mut *closed, true) || self.shared.read_only {
+        if self.shared.closed.swap(true, Ordering::AcqRel) || self.shared.read_only {
             return Ok(());
         }
         self.sync()?;
@@ -336,6 +358,10 @@ impl Drop for Inner {
         // marked as not clean on the device.
         let _ = self.close();
     }
+}
+
+fn aborted(aborted: Aborted) -> Error {
+    Error::Aborted(aborted.reason().to_owned())
 }
 
 fn read_superblock(device: &dyn Device) -> Result<SuperBlock> {

@@ -61,6 +61,9 @@ impl Volume {
             Value::Inode { inode, size, .. } => {
                 let bad = |what| Corrupt::new("extended attribute", Place::Inode(owner), what);
                 let size = u64::from(*size);
+                if *inode == owner {
+                    return Err(bad("its value lies in the inode itself").into());
+                }
                 let holder = self.inode(*inode)?;
                 let data = holder.get();
                 if !data.flags.contains(InodeFlags::EA_INODE) || data.size != size || size > EA_INODE_MAX {
@@ -78,6 +81,7 @@ impl Volume {
     pub(crate) fn get_attribute(&self, inode: &CachedInode, name: &[u8]) -> Result<Vec<u8>> {
         let name = parse_name(name)?;
         let _operation = inode.lock().read();
+        inode.check_alive()?;
         let attrs = self.attributes(inode.nr(), &inode.get())?;
         let attr = xattr::find(&attrs, &name).ok_or(Error::NoAttribute)?;
         let value = self.value(inode.nr(), attr)?;
@@ -87,6 +91,7 @@ impl Volume {
     /// The full names of an inode's attributes; inline data and names without a known prefix are left out.
     pub(crate) fn list_attributes(&self, inode: &CachedInode) -> Result<Vec<Vec<u8>>> {
         let _operation = inode.lock().read();
+        inode.check_alive()?;
         let attrs = self.attributes(inode.nr(), &inode.get())?;
         let hidden = Name::inline_data();
         Ok(attrs.iter().filter(|attr| attr.name != hidden).filter_map(|attr| attr.name.full()).collect())
@@ -160,18 +165,23 @@ impl Volume {
         data: &mut Inode,
         attrs: &[Attr],
     ) -> Result<()> {
-        let had_values_elsewhere = |attr: &Attr| matches!(attr.value, Value::Inode { .. });
-        if self.attributes(nr, data)?.iter().any(had_values_elsewhere) {
-            return Err(Error::Unsupported(format!(
-                "inode {nr} has attribute values in inodes of their own (ea_inode): they can be read, but not changed yet"
-            )));
-        }
+        self.refuse_values_elsewhere(nr, &self.attributes(nr, data)?)?;
         let size = self.geometry().block_size;
         let placed = xattr::layout(attrs, data.xattr_area().len(), Some(size))
             .map_err(|_| Error::AttributeTooLarge)?;
         self.store_attribute_block(handle, nr, data, placed.block)?;
         data.xattr_area_mut().copy_from_slice(&placed.inode_area);
         Ok(())
+    }
+
+    /// Refuses, by name, to change or remove attributes with values in inodes of their own.
+    pub(crate) fn refuse_values_elsewhere(&self, nr: InodeNr, attrs: &[Attr]) -> Result<()> {
+        if !attrs.iter().any(|attr| matches!(attr.value, Value::Inode { .. })) {
+            return Ok(());
+        }
+        Err(Error::Unsupported(format!(
+            "inode {nr} has attribute values in inodes of their own (ea_inode): they can be read, but not changed yet"
+        )))
     }
 
     fn store_attribute_block(
@@ -252,9 +262,11 @@ impl Volume {
         mode: u16,
     ) -> Result<()> {
         let mut attrs = self.attributes(nr, data)?;
-        let Some(attr) = attrs.iter_mut().find(|attr| attr.name.index() == Index::ACL_ACCESS) else {
+        let Some(attr) = attrs.iter().position(|attr| attr.name.index() == Index::ACL_ACCESS) else {
             return Ok(());
         };
+        self.refuse_values_elsewhere(nr, &attrs)?;
+        let attr = &mut attrs[attr];
         let bad = |e: acl::Invalid| Corrupt::new("access control list", Place::Inode(nr), e.to_string());
         let mut acl = Acl::from_disk(&self.value(nr, attr)?).map_err(bad)?;
         acl.chmod(mode);

@@ -18,9 +18,13 @@ pub struct Field {
 }
 
 macro_rules! disk_record {
-    ($(#[$doc:meta])* $name:ident, $size:literal bytes { $($(#[$field_doc:meta])* $offset:literal $field:ident: $ty:ty,)+ }) => {
+    ($(#[$doc:meta])* $name:ident, $size:literal bytes {
+        $($(#[$field_doc:meta])* $offset:literal $field:ident: $ty:ty,)+
+    }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::KnownLayout, zerocopy::Immutable, zerocopy::Unaligned)]
+        #[derive(Clone, Copy, Debug)]
+        #[derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::KnownLayout)]
+        #[derive(zerocopy::Immutable, zerocopy::Unaligned)]
         #[repr(C)]
         #[allow(missing_docs)] // the names are the specification's
         pub struct $name {
@@ -30,7 +34,11 @@ macro_rules! disk_record {
         impl $name {
             /// Every field with its place.
             pub const FIELDS: &'static [crate::record::Field] = &[
-                $(crate::record::Field { name: stringify!($field), offset: $offset, size: size_of::<$ty>() },)+
+                $(crate::record::Field {
+                    name: stringify!($field),
+                    offset: $offset,
+                    size: size_of::<$ty>(),
+                },)+
             ];
         }
 

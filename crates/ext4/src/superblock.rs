@@ -19,7 +19,7 @@ use zerocopy::{FromBytes, IntoBytes};
 pub const MAGIC: u16 = 0xef53;
 /// Bytes of a superblock.
 pub const SIZE: usize = 1024;
-/// The largest inode number that is reserved on volumes of revision 1.
+/// The first inode that is not reserved, on volumes that do not say (revision 0), and the least that others may say.
 pub const FIRST_INODE_DEFAULT: u32 = 11;
 
 /// `s_state`: cleanly unmounted.
@@ -37,7 +37,7 @@ const BASE_SIZE_U32: u32 = 128;
 const EXTRA_KNOWN_U32: u32 = 32;
 
 /// A validated superblock.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct SuperBlock {
     raw: raw::SuperBlock,
     geometry: Geometry,
@@ -149,11 +149,7 @@ impl SuperBlock {
     /// The first inode that is not reserved.
     #[must_use]
     pub fn first_inode(&self) -> InodeNr {
-        InodeNr::new(if self.raw.s_rev_level.get() == 0 {
-            FIRST_INODE_DEFAULT
-        } else {
-            self.raw.s_first_ino.get()
-        })
+        InodeNr::new(first_inode(&self.raw))
     }
 
     /// The journal's inode, if there is an internal journal.
@@ -371,6 +367,11 @@ fn desc_size(raw: &raw::SuperBlock, features: &Features, block_size: BlockSize) 
     Ok(size)
 }
 
+/// Revision 0 has no field for it.
+fn first_inode(raw: &raw::SuperBlock) -> u32 {
+    if raw.s_rev_level.get() == 0 { FIRST_INODE_DEFAULT } else { raw.s_first_ino.get() }
+}
+
 fn flex_shift(raw: &raw::SuperBlock, features: &Features) -> u32 {
     let shift = u32::from(raw.s_log_groups_per_flex);
     if features.incompat.contains(Incompat::FLEX_BG) && shift < 32 { shift } else { 0 }
@@ -404,10 +405,9 @@ fn check_geometry(raw: &raw::SuperBlock, geometry: &Geometry) -> Result<(), Corr
             geometry.groups()
         )));
     }
-    if raw.s_rev_level.get() > 0
-        && !(FIRST_INODE_DEFAULT..=raw.s_inodes_count.get()).contains(&raw.s_first_ino.get())
-    {
-        return Err(corrupt(format!("its first inode is {}", raw.s_first_ino.get())));
+    let first_inode = first_inode(raw);
+    if !(FIRST_INODE_DEFAULT..=raw.s_inodes_count.get()).contains(&first_inode) {
+        return Err(corrupt(format!("its first inode is {first_inode} of {total}")));
     }
     if u64::from(geometry.reserved_gdt_blocks) > u64::from(size.get() / 4) {
         return Err(corrupt(format!("it reserves {} descriptor blocks", geometry.reserved_gdt_blocks)));

@@ -11,8 +11,8 @@
 //! data, directories) are the contents' own to write, before or after; small ones can be handed to the formatter
 //! through [`Contents::blocks`].
 
-use crate::own;
 use crate::options::FormatOptions;
+use crate::own;
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;

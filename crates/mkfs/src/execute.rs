@@ -120,8 +120,7 @@ impl Work<'_> {
             let (index, within) = (group / per_block, group % per_block);
             let here = usize_of((per_block - within).min(geometry.groups() - group)).min(rest.len() / size);
             let wanted = usize_of(per_block.min(geometry.groups() - index * per_block));
-            let (block, filled) =
-                state.partial.entry(index).or_insert_with(|| (vec![0; wanted * size], 0));
+            let (block, filled) = state.partial.entry(index).or_insert_with(|| (vec![0; wanted * size], 0));
             let at = usize_of(within) * size;
             block[at..at + here * size].copy_from_slice(&rest[..here * size]);
             *filled += here;

@@ -124,9 +124,6 @@ fn check_plain(options: &FormatOptions) -> Result<()> {
     if options.mmp_update_interval > 300 {
         return Err(Error::option("-E mmp_update_interval", "it must be at most 300 seconds"));
     }
-    if options.stride > 0 && options.stripe_width > 0 && options.stripe_width < options.stride.into() {
-        return Err(Error::option("-E stripe_width", "it must be a multiple of the stride"));
-    }
     Ok(())
 }
 
@@ -141,12 +138,18 @@ fn check_block_count(blocks: u64, features: &mut Features, notes: &mut Vec<Note>
         return Ok(());
     }
     if !features.incompat.contains(Incompat::BIT64) {
-        return Err(Error::option("-O ^64bit", format!(
-            "{blocks} blocks need 64-bit block numbers; add -O 64bit, choose larger blocks (-b) or a smaller size"
-        )));
+        return Err(Error::option(
+            "-O ^64bit",
+            format!(
+                "{blocks} blocks need 64-bit block numbers; add -O 64bit, choose larger blocks (-b) or a smaller size"
+            ),
+        ));
     }
     if blocks >= 1 << 48 {
-        return Err(Error::option("the size", "ext4 numbers at most 2^48 - 1 blocks; choose larger blocks (-b)"));
+        return Err(Error::option(
+            "the size",
+            "ext4 numbers at most 2^48 - 1 blocks; choose larger blocks (-b)",
+        ));
     }
     if features.compat.contains(Compat::RESIZE_INODE) {
         features.compat -= Compat::RESIZE_INODE;
@@ -282,7 +285,10 @@ fn settle(
             return Err(small("not even its superblock fits"));
         }
         if (blocks - first).div_ceil(u64::from(geometry.blocks_per_group())) > GROUPS_MAX {
-            return Err(Error::option("the size", "it makes more than 2^32 groups; use larger clusters (-O bigalloc -C)"));
+            return Err(Error::option(
+                "the size",
+                "it makes more than 2^32 groups; use larger clusters (-O bigalloc -C)",
+            ));
         }
         geometry.backup_groups = backup_groups(options, &geometry);
         let Some(per_group) = inodes_per_group(&geometry, inodes) else {
@@ -299,7 +305,10 @@ fn settle(
         let first_overhead =
             u64::from(geometry.base_meta_blocks(GroupNr::new(0))) + 2 + u64::from(geometry.itable_blocks());
         if overhead.max(first_overhead) > u64::from(geometry.blocks_per_group()) {
-            return Err(Error::option("-N", "a group's metadata does not fit the group; ask for fewer inodes"));
+            return Err(Error::option(
+                "-N",
+                "a group's metadata does not fit the group; ask for fewer inodes",
+            ));
         }
         let rest = (blocks - first) % u64::from(geometry.blocks_per_group());
         if last.get() == 0 && rest > 0 && rest < overhead {
@@ -314,15 +323,17 @@ fn settle(
     }
 }
 
-/// The groups of the backups under `sparse_super2`: the second and the last.
+/// The groups of the backups under `sparse_super2`: the second, and of two the last.
 fn backup_groups(options: &FormatOptions, geometry: &Geometry) -> [u32; 2] {
     if !geometry.features.compat.contains(Compat::SPARSE_SUPER2) {
         return [0, 0];
     }
-    let groups = geometry.groups();
-    let first = if options.backup_superblocks > 0 && groups > 1 { 1 } else { 0 };
-    let last = if options.backup_superblocks > 1 && groups > 2 { groups - 1 } else { 0 };
-    [first, last]
+    match (options.backup_superblocks, geometry.groups()) {
+        (0, _) | (_, 1) => [0, 0],
+        (1, _) => [0, 1],
+        (_, 2) => [0, 1],
+        (_, groups) => [1, groups - 1],
+    }
 }
 
 /// Inodes of a group: the wanted number spread over the groups, filling whole table blocks, in multiples of 8;
@@ -339,6 +350,8 @@ fn inodes_per_group(geometry: &Geometry, wanted: u64) -> Option<u32> {
     each = each.min((1 << 16) - per_block);
     loop {
         let filled = ((each.div_ceil(per_block) * per_block).max(8)) & !7;
+        // The cut to a multiple of 8 must not take the first inode that is not reserved.
+        let filled = if filled * groups <= FIRST { 16 } else { filled };
         if filled * groups <= u64::from(u32::MAX) {
             return Some(low32(filled));
         }
@@ -348,11 +361,15 @@ fn inodes_per_group(geometry: &Geometry, wanted: u64) -> Option<u32> {
 
 /// Sets the descriptor blocks reserved for growing, and goes over to meta groups where the descriptors would take
 /// more than three quarters of a group.
-fn reserve_descriptors(options: &FormatOptions, geometry: &mut Geometry, notes: &mut Vec<Note>) -> Result<()> {
-    let (asked, forced) = (options.resize, options.resize.is_some());
+fn reserve_descriptors(
+    options: &FormatOptions,
+    geometry: &mut Geometry,
+    notes: &mut Vec<Note>,
+) -> Result<()> {
+    let forced = options.resize.is_some();
     if geometry.features.compat.contains(Compat::RESIZE_INODE) || forced {
-        geometry.reserved_gdt_blocks = match asked {
-            Some(blocks) => reserved_for(options, geometry, blocks)?,
+        geometry.reserved_gdt_blocks = match options.resize {
+            Some(blocks) => reserved_for(geometry, blocks)?,
             None => reserved_by_default(geometry),
         };
         if forced && geometry.reserved_gdt_blocks > 0 {
@@ -387,7 +404,7 @@ fn descriptors_beyond(geometry: &Geometry, blocks: u64) -> u32 {
     low32(more.min(u64::from(geometry.block_size.get() / 4)))
 }
 
-fn reserved_for(options: &FormatOptions, geometry: &Geometry, blocks: Blocks) -> Result<u32> {
+fn reserved_for(geometry: &Geometry, blocks: Blocks) -> Result<u32> {
     let refuse = |reason: &str| Err(Error::option(format!("-E resize={blocks}"), reason));
     if blocks <= geometry.blocks_count {
         return refuse("it must be greater than the volume's size in blocks");
@@ -398,7 +415,6 @@ fn reserved_for(options: &FormatOptions, geometry: &Geometry, blocks: Blocks) ->
     if geometry.features.incompat.contains(Incompat::META_BG) {
         return refuse("meta_bg excludes the resize inode; leave one of them out");
     }
-    debug_assert!(options.resize.is_some());
     Ok(descriptors_beyond(geometry, blocks.get()))
 }
 

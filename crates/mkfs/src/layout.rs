@@ -71,6 +71,14 @@ impl Layout {
         Cursor { layout: self, placed: None }
     }
 
+    /// Clusters of the whole volume that hold metadata of groups.
+    pub(crate) fn metadata_clusters(&self) -> Result<u64> {
+        let mut cursor = self.cursor();
+        (0..self.geometry.groups())
+            .map(|nr| Ok(clusters_touched(&self.geometry, &cursor.used_ranges(GroupNr::new(nr))?)))
+            .sum()
+    }
+
     /// Whether a group whose blocks are otherwise free may keep an unwritten block bitmap: only if the metadata
     /// in it is what a reader finds from the superblock and the group's own descriptor.
     pub(crate) fn holds_only_its_own(&self, used: &[Range<u64>], group: GroupNr) -> bool {
@@ -292,9 +300,9 @@ impl Packed {
 
     fn inside<'a>(&'a self, within: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<'a> {
         let within = within.clone();
-        [&self.block_bitmaps, &self.inode_bitmaps, &self.tables].into_iter().flat_map(move |sequence| {
-            sequence.inside(within.clone())
-        })
+        [&self.block_bitmaps, &self.inode_bitmaps, &self.tables]
+            .into_iter()
+            .flat_map(move |sequence| sequence.inside(within.clone()))
     }
 }
 

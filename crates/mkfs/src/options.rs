@@ -298,10 +298,8 @@ impl FsType {
         }
         if self == Self::Ext4 {
             features.incompat |= Incompat::EXTENTS | Incompat::FLEX_BG | Incompat::BIT64;
-            features.ro_compat |= RoCompat::HUGE_FILE
-                | RoCompat::METADATA_CSUM
-                | RoCompat::DIR_NLINK
-                | RoCompat::EXTRA_ISIZE;
+            features.ro_compat |=
+                RoCompat::HUGE_FILE | RoCompat::METADATA_CSUM | RoCompat::DIR_NLINK | RoCompat::EXTRA_ISIZE;
         }
         features
     }
@@ -389,8 +387,7 @@ fn check_needs(features: &Features) -> Result<()> {
     if compat.contains(Compat::FAST_COMMIT) && !journal {
         return refuse("fast_commit", "it needs a journal; add -O has_journal");
     }
-    let sparse =
-        ro_compat.contains(RoCompat::SPARSE_SUPER) || compat.contains(Compat::SPARSE_SUPER2);
+    let sparse = ro_compat.contains(RoCompat::SPARSE_SUPER) || compat.contains(Compat::SPARSE_SUPER2);
     if compat.contains(Compat::RESIZE_INODE) && !sparse {
         return refuse("^sparse_super", "resize_inode needs sparse_super; add -O ^resize_inode");
     }

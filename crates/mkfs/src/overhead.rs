@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::geometry::Note;
-use crate::layout::{base_range, clusters_touched, group_range};
+use crate::layout::base_range;
 use crate::options::FormatOptions;
 use crate::own::Place;
 use crate::plan::Plan;
@@ -132,24 +132,7 @@ impl Plan {
     fn free_blocks(&self) -> Blocks {
         let geometry = self.geometry();
         let own = crate::layout::total(self.own().used.as_slice());
-        let overhead = u64::from(self.superblock().raw().s_overhead_clusters.get());
-        let whole = geometry.clusters_count().get() << geometry.cluster_ratio_shift;
-        if overhead < u64::from(u32::MAX) && geometry.groups() > 64 {
-            // Metadata was counted when the superblock was made.
-            let metadata = overhead
-                - u64::from(geometry.first_data_block)
-                - self.own().journal_clusters(geometry);
-            return Blocks::new(whole - (metadata << geometry.cluster_ratio_shift) - own);
-        }
-        let mut cursor = self.layout().cursor();
-        let metadata: u64 = (0..geometry.groups())
-            .map(GroupNr::new)
-            .map(|group| {
-                debug_assert!(!group_range(geometry, group).is_empty());
-                // The metadata was placed when the plan was made, so it fits.
-                cursor.used_ranges(group).map_or(0, |used| clusters_touched(geometry, &used))
-            })
-            .sum();
-        Blocks::new(whole - (metadata << geometry.cluster_ratio_shift) - own)
+        let clusters = geometry.clusters_count().get() - self.metadata_clusters();
+        Blocks::new((clusters << geometry.cluster_ratio_shift) - own)
     }
 }

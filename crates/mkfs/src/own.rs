@@ -19,7 +19,7 @@ use crate::space::{Space, free_in};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::{self, Entry, FileType, Format, HashVersion, Name, Signedness};
 use hectare_ext4::extent::{self, Extent};
-use hectare_ext4::feature::{Compat, Incompat};
+use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_ext4::mmp::{Mmp, Status};
@@ -94,7 +94,7 @@ impl Own {
             true => Some(taker.take(resize_goal(geometry), 1)?.first()),
             false => None,
         };
-        let journal = match journal::size(options, geometry, taker.free()?)? {
+        let journal = match journal_size(options, &taker)? {
             Some(size) => Some((taker.take_file(journal_goal(options, &taker)?, size.total())?, size)),
             None => None,
         };
@@ -175,14 +175,18 @@ impl Own {
     fn render_resize(&self, dind: u64, options: &FormatOptions, sb: &SuperBlock, out: &mut Rendered) {
         let geometry = sb.geometry();
         let per_block = u64::from(geometry.block_size.get() / 4);
-        let backups: Vec<u64> = backup_groups(geometry).map(|g| geometry.first_block(g).get()).collect();
+        // The kernel looks for a backup's block whole groups after the primary one, which with 1 KiB blocks and
+        // bigalloc (a primary superblock in block 1 of a group that starts at 0) is one block late; so be it.
+        let group_blocks = u64::from(geometry.blocks_per_group());
+        let backups: Vec<u64> =
+            backup_groups(geometry).iter().map(|g| u64::from(g.get()) * group_blocks).collect();
         let primary = geometry.super_block(GroupNr::new(0)).get();
         let mut table = vec![0; geometry.block_size.len()];
         for i in 0..u64::from(geometry.reserved_gdt_blocks) {
             let index = u64::from(geometry.desc_blocks()) + i;
             let mut names = vec![0; geometry.block_size.len()];
-            for (slot, first) in backups.iter().enumerate() {
-                put32(&mut names, slot, first + 1 + index);
+            for (slot, distance) in backups.iter().enumerate() {
+                put32(&mut names, slot, primary + distance + 1 + index);
             }
             put32(&mut table, hectare_units::index_of(index % per_block), primary + 1 + index);
             out.blocks.push((BlockNr::new(primary + 1 + index), names));
@@ -325,9 +329,29 @@ fn journal_goal(options: &FormatOptions, taker: &Taker<'_>) -> Result<u64> {
     Ok(group_range(geometry, GroupNr::new(best.0)).start)
 }
 
-/// The groups with superblock copies beside the first.
-pub(crate) fn backup_groups(geometry: &Geometry) -> impl Iterator<Item = GroupNr> + '_ {
-    (1..geometry.groups()).map(GroupNr::new).filter(|group| geometry.has_super(*group))
+/// The journal's size; free space is counted only where it matters.
+fn journal_size(options: &FormatOptions, taker: &Taker<'_>) -> Result<Option<JournalSize>> {
+    let free = if options.journal_mib.is_some() { taker.free()? } else { u64::MAX };
+    journal::size(options, taker.layout.geometry(), free)
+}
+
+/// The groups with superblock copies beside the first, in order. Under `sparse_super` they are found by counting up
+/// powers instead of asking every group.
+pub(crate) fn backup_groups(geometry: &Geometry) -> Vec<GroupNr> {
+    let sparse = geometry.features.ro_compat.contains(RoCompat::SPARSE_SUPER)
+        || geometry.features.compat.contains(Compat::SPARSE_SUPER2);
+    let mut numbers: Vec<u32> = if sparse {
+        let powers = [3u32, 5, 7]
+            .into_iter()
+            .flat_map(|base| std::iter::successors(Some(base), move |power| power.checked_mul(base)));
+        powers.chain([1]).chain(geometry.backup_groups).collect()
+    } else {
+        (1..geometry.groups()).collect()
+    };
+    numbers.retain(|nr| (1..geometry.groups()).contains(nr) && geometry.has_super(GroupNr::new(*nr)));
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers.into_iter().map(GroupNr::new).collect()
 }
 
 fn sectors(geometry: &Geometry, blocks: u64) -> u64 {
@@ -369,7 +393,8 @@ fn map(sb: &SuperBlock, nr: InodeNr, place: &Place) -> Map {
         let built = extent::build(&extents(&place.runs), geometry.block_size, seed, &mut next);
         return Map { block: built.root, nodes: built.nodes };
     }
-    let (block, nodes) = blockmap::build(place.runs.iter().cloned().flatten(), geometry.block_size, &mut next);
+    let (block, nodes) =
+        blockmap::build(place.runs.iter().cloned().flatten(), geometry.block_size, &mut next);
     Map { block, nodes }
 }
 

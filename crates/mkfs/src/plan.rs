@@ -69,6 +69,10 @@ pub struct Plan {
     own: Own,
     rendered: Rendered,
     notes: Vec<Note>,
+    /// Clusters that hold metadata of groups.
+    metadata_clusters: u64,
+    /// The groups with backups of the superblock.
+    backups: Vec<GroupNr>,
     /// The device reads as zeros where nothing was written.
     zeroed: bool,
 }
@@ -85,10 +89,21 @@ impl Plan {
         let shape: Shape = shape(options, size)?;
         let layout = Layout::new(shape.geometry.clone(), options.stride, options.packed_meta_blocks)?;
         let own = Own::place(options, &layout)?;
-        let superblock = superblock::make(options, &shape, &layout, &own)?;
+        let metadata_clusters = layout.metadata_clusters()?;
+        let superblock = superblock::make(options, &shape, metadata_clusters, &own)?;
         let mut rendered = own.render(options, &superblock);
         rendered.blocks.sort_by_key(|(nr, _)| *nr);
-        Ok(Self { options: options.clone(), layout, superblock, own, rendered, notes: shape.notes, zeroed })
+        Ok(Self {
+            options: options.clone(),
+            backups: backup_groups(&shape.geometry),
+            layout,
+            superblock,
+            own,
+            rendered,
+            notes: shape.notes,
+            metadata_clusters,
+            zeroed,
+        })
     }
 
     /// The superblock of the volume; its free counts are set only when it is written.
@@ -156,6 +171,10 @@ impl Plan {
     #[must_use]
     pub fn space(&self) -> Space<'_> {
         Space::new(&self.layout, &self.own.used, GroupNr::new(0))
+    }
+
+    pub(crate) fn metadata_clusters(&self) -> u64 {
+        self.metadata_clusters
     }
 
     pub(crate) fn own(&self) -> &Own {
@@ -418,7 +437,7 @@ impl Plan {
             return geometry.desc_block_backups(index);
         }
         let after = Blocks::new(u64::from(index) + 1);
-        backup_groups(geometry).map(|group| geometry.first_block(group) + after).collect()
+        self.backups.iter().map(|group| geometry.first_block(*group) + after).collect()
     }
 
     /// The superblocks, given the sums over all chunks: the backups, and the primary one as the last write.
@@ -431,7 +450,7 @@ impl Plan {
         sb.set_free(Blocks::new(free_clusters << geometry.cluster_ratio_shift), low32(free_inodes));
         let mut backup = sb.clone();
         backup.set_state(0); // a backup in use means that something went wrong
-        for group in backup_groups(geometry) {
+        for group in self.backups.iter().copied() {
             let mut bytes = backup.render(group).to_vec();
             bytes.resize(geometry.block_size.len(), 0);
             sink(self.block(geometry.first_block(group), bytes))?;

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use hectare_device::Device;
-use hectare_units::{Bytes, index_of, u64_of};
+use hectare_units::{Bytes, index_of};
 use std::fmt;
 
 /// A kind of content.
@@ -137,8 +137,11 @@ fn read(device: &dyn Device, at: u64, len: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Magic numbers by offset, those that say most first.
-const MAGICS: &[(What, usize, &[u8], Option<(usize, usize)>)] = &[
+/// A kind, the offset of its magic number, the number, and offset and length of its label.
+type Magic = (What, usize, &'static [u8], Option<(usize, usize)>);
+
+/// Magic numbers, those that say most first.
+const MAGICS: &[Magic] = &[
     (What::Xfs, 0, b"XFSB", Some((108, 12))),
     (What::Btrfs, 0x1_0040, b"_BHRfS_M", Some((0x1_012b, 256))),
     (What::Luks, 0, b"LUKS\xba\xbe", None),
@@ -154,6 +157,8 @@ const MAGICS: &[(What, usize, &[u8], Option<(usize, usize)>)] = &[
     (What::Iso9660, 0x8001, b"CD001", Some((0x8028, 32))),
     (What::Lvm, 512, b"LABELONE", None),
     (What::Lvm, 0, b"LABELONE", None),
+    (What::Lvm, 1024, b"LABELONE", None),
+    (What::Lvm, 1536, b"LABELONE", None),
     (What::Raid, 4096, &[0xfc, 0x4e, 0x2b, 0xa9], None),
     (What::Raid, 0, &[0xfc, 0x4e, 0x2b, 0xa9], None),
     (What::Ntfs, 3, b"NTFS    ", None),
@@ -237,7 +242,6 @@ fn in_tail(tail: &[u8], tail_at: u64, len: u64) -> Option<Found> {
     let end = len & !0x3_ffff;
     let first = end.checked_sub(1 << 17)?;
     (0..128).map(|slot| first + slot * 1024).any(|offset| at(offset, &uberblock)).then_some(())?;
-    debug_assert!(u64_of(tail.len()) <= TAIL);
     found(What::Zfs)
 }
 
@@ -253,6 +257,7 @@ fn label_of(bytes: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
     use hectare_device::MemoryDevice;
+    use hectare_units::u64_of;
 
     fn with(at: u64, magic: &[u8]) -> MemoryDevice {
         let device = MemoryDevice::new(Bytes::mib(1));

@@ -2,16 +2,15 @@
 
 use crate::error::Result;
 use crate::geometry::Shape;
-use crate::layout::{Layout, clusters_touched};
 use crate::options::FormatOptions;
-use crate::own::{ORPHAN_FILE, JOURNAL_INODE, Own};
+use crate::own::{JOURNAL_INODE, ORPHAN_FILE, Own};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::raw;
 use hectare_ext4::superblock::{FLAG_SIGNED_HASH, MAGIC, STATE_VALID, SuperBlock};
 use hectare_ext4::time::Timestamp;
-use hectare_units::{GroupNr, high32, low8, low16, low32};
+use hectare_units::{high32, low8, low16, low32};
 use zerocopy::FromZeros;
 
 /// `s_default_mount_opts`: extended attributes and access lists.
@@ -19,8 +18,9 @@ const MOUNT_XATTR_ACL: u32 = 0x4 | 0x8;
 /// Extra inode fields of 32 bytes, up to the project.
 const EXTRA_ISIZE: u16 = 32;
 
-/// The superblock of an empty volume, all but its free counts.
-pub(crate) fn make(options: &FormatOptions, shape: &Shape, layout: &Layout, own: &Own) -> Result<SuperBlock> {
+/// The superblock of an empty volume, all but its free counts. `metadata` is the number of clusters that hold
+/// metadata of groups.
+pub(crate) fn make(options: &FormatOptions, shape: &Shape, metadata: u64, own: &Own) -> Result<SuperBlock> {
     let mut raw = raw::SuperBlock::new_zeroed();
     fill_shape(&mut raw, &shape.geometry);
     fill_identity(&mut raw, options, &shape.geometry);
@@ -29,7 +29,11 @@ pub(crate) fn make(options: &FormatOptions, shape: &Shape, layout: &Layout, own:
     raw.s_r_blocks_count_hi = high32(shape.reserved_blocks.get()).into();
     raw.s_raid_stride = options.stride.into();
     raw.s_raid_stripe_width = options.stripe_width.into();
-    raw.s_overhead_clusters = low32(overhead(layout, own)?).into();
+    // What no file can ever have: metadata, the journal, the block before the first group. A count beyond 32 bits
+    // can't be stored; 0 lets the kernel count for itself.
+    let overhead =
+        u64::from(shape.geometry.first_data_block) + metadata + own.journal_clusters(&shape.geometry);
+    raw.s_overhead_clusters = u32::try_from(overhead).unwrap_or(0).into();
     if let Some(block) = own.mmp {
         let interval = if options.mmp_update_interval == 0 { 5 } else { options.mmp_update_interval };
         raw.s_mmp_update_interval = interval.into();
@@ -114,15 +118,4 @@ fn fill_times(raw: &mut raw::SuperBlock, now: Timestamp) {
     (raw.s_wtime, raw.s_wtime_hi) = (low, high);
     (raw.s_mkfs_time, raw.s_mkfs_time_hi) = (low, high);
     (raw.s_lastcheck, raw.s_lastcheck_hi) = (low, high);
-}
-
-/// Clusters that no file can ever have: metadata and the journal, and the block before the first group.
-fn overhead(layout: &Layout, own: &Own) -> Result<u64> {
-    let geometry = layout.geometry();
-    let mut cursor = layout.cursor();
-    let mut clusters = u64::from(geometry.first_data_block) + own.journal_clusters(geometry);
-    for group in (0..geometry.groups()).map(GroupNr::new) {
-        clusters += clusters_touched(geometry, &cursor.used_ranges(group)?);
-    }
-    Ok(clusters)
 }

@@ -1,11 +1,11 @@
 //! Where everything of a tree goes in a volume: inode numbers and blocks, before a byte of data is read.
 //!
-//! Inodes are numbered in the order of the tree's nodes, and space is given out in one pass over the free ranges of the
-//! empty volume, from its start to its end: for each node its content, then the tree blocks of its map, then its
-//! attribute block. So a directory's files lie behind each other, an image is a function of the tree and the options
-//! alone. Whether a tree fits a volume of a given
-//! size, and how much it lacks, is known exactly without reading data, which is what the search for the smallest size
-//! relies on.
+//! Inodes are numbered in the order of the tree's nodes, and space is given out in one pass over the free ranges of
+//! the empty volume, from its start to its end: for each node its content, then the tree blocks of its map, then its
+//! attribute block. So a directory's files lie behind each other, and an image is a function of the tree and the
+//! options alone. Whether a tree fits a volume of a given size, and how much it lacks, is known exactly without
+//! reading data, which is what the search for the smallest size relies on: the same pass runs to measure only, or to
+//! keep what it finds.
 //!
 //! With `bigalloc` everything takes whole clusters, and a block of a file keeps its place inside its cluster.
 //!
@@ -16,19 +16,23 @@ mod attributes;
 mod contents;
 mod cursor;
 mod inode;
+mod load;
 mod place;
+mod placed;
 
-pub(crate) use attributes::Attributes;
 pub(crate) use contents::TreeContents;
 pub(crate) use inode::{Inodes, LINKS_MAX};
-pub(crate) use place::{DirectorySizes, Lacking, Layout, Needs};
+pub(crate) use load::{LOST_AND_FOUND, Load};
+pub(crate) use place::{Lacking, Needs, Room, lay_out, measure};
+pub(crate) use placed::Layout;
 
 use hectare_ext4::superblock::SuperBlock;
+use hectare_mkfs::Plan;
 use hectare_units::{BlockNr, InodeNr};
 
 use crate::tree::NodeId;
 
-/// What a layout needs to know of the volume: its empty superblock.
+/// What a layout needs to know of the volume: its empty superblock, and what the formatter keeps for itself.
 #[derive(Clone, Copy)]
 pub(crate) struct Volume<'a> {
     pub(crate) sb: &'a SuperBlock,
@@ -36,23 +40,44 @@ pub(crate) struct Volume<'a> {
     pub(crate) first_inode: InodeNr,
     /// The block the formatter keeps for the start of the root directory.
     pub(crate) root_block: BlockNr,
+    /// The formatter's lost+found.
+    pub(crate) lost_and_found: InodeNr,
+    /// The tree's own lost+found, whose place the formatter's takes.
+    pub(crate) stand_in: Option<NodeId>,
 }
 
-impl Volume<'_> {
-    /// The inode a node gets: the root its own, the others in order.
-    pub(crate) fn inode_of(&self, node: NodeId) -> InodeNr {
-        match node.get() {
-            0 => InodeNr::ROOT,
-            n => InodeNr::new(self.first_inode.get() + n - 1),
+impl<'a> Volume<'a> {
+    pub(crate) fn new(plan: &'a Plan, stand_in: Option<NodeId>) -> Self {
+        Self {
+            sb: plan.superblock(),
+            first_inode: plan.first_free_inode(),
+            root_block: plan.root_block(),
+            lost_and_found: plan.lost_and_found(),
+            stand_in,
         }
     }
 
-    /// The node that has an inode, if one of `nodes` has it.
+    /// The inode a node gets: the root its own, the others in order.
+    pub(crate) fn inode_of(&self, node: NodeId) -> InodeNr {
+        if node == NodeId::ROOT {
+            return InodeNr::ROOT;
+        }
+        match self.stand_in {
+            Some(stand_in) if node == stand_in => self.lost_and_found,
+            Some(stand_in) if node > stand_in => InodeNr::new(self.first_inode.get() + node.get() - 2),
+            _ => InodeNr::new(self.first_inode.get() + node.get() - 1),
+        }
+    }
+
+    /// The node that has an inode, if one of `nodes` has it and it is not the formatter's.
     pub(crate) fn node_of(&self, inode: InodeNr, nodes: usize) -> Option<NodeId> {
         if inode == InodeNr::ROOT {
             return Some(NodeId::ROOT);
         }
-        let n = inode.get().checked_sub(self.first_inode.get())? + 1;
+        let mut n = inode.get().checked_sub(self.first_inode.get())? + 1;
+        if self.stand_in.is_some_and(|stand_in| n >= stand_in.get()) {
+            n += 1;
+        }
         (hectare_units::usize_of(n) < nodes).then_some(NodeId::new(n))
     }
 }

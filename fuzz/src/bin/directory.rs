@@ -18,8 +18,11 @@ fuzz_target!(|bytes: &[u8]| {
     let (flags, more) = (input.byte(), input.byte());
     let format = dir_format(flags);
     let operations = input.array::<32>();
-    let bytes = input.rest();
-    let mut store = Directory::new(bytes, &format, more & 1 != 0);
+    let mut store = if more & 8 == 0 {
+        Directory::grown(usize::from(more >> 4) * 12, &format, &mut input)
+    } else {
+        Directory::new(input.rest(), &format, more & 1 != 0)
+    };
     if more & 2 != 0 {
         repair(&mut store, &format);
     }

@@ -3,8 +3,8 @@
 
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::extent::{
-    Extent, Mapping, Progress, check_block, for_each, for_each_node, insert, lookup, mark, remove, set_checksum,
-    verify_checksum,
+    Extent, Mapping, Progress, check_block, for_each, for_each_node, insert, lookup, mark, remove,
+    set_checksum, verify_checksum,
 };
 use hectare_ext4::extent::{TreeRead, tree_blocks};
 use hectare_fuzz::input::Input;
@@ -22,11 +22,16 @@ fuzz_target!(|bytes: &[u8]| {
     // Small nodes make deep trees of few bytes.
     let node_len = if flags & 1 == 0 { 64 } else { 1024 };
     let operations = input.array::<24>();
-    let root = input.array::<60>();
-    let store = Nodes::new(root, input.rest(), node_len, flags & 2 == 0);
+    let verifies = flags & 2 == 0;
+    let store = if flags & 8 == 0 {
+        Nodes::grown(input.byte(), node_len, verifies, &mut input)
+    } else {
+        Nodes::new(input.array::<60>(), input.rest(), node_len, verifies)
+    };
     check_nodes(&store);
     let reading = flags & 4 == 0;
-    if reading { read(&store, &mut Input::new(&operations)) } else { change(store, &mut Input::new(&operations)) }
+    let operations = &mut Input::new(&operations);
+    if reading { read(&store, operations) } else { change(store, operations) }
 });
 
 fn check_nodes(store: &Nodes) {
@@ -74,7 +79,8 @@ fn read(store: &Nodes, input: &mut Input<'_>) {
 
 fn change(mut store: Nodes, input: &mut Input<'_>) {
     for _ in 0..4 {
-        let (what, at, len) = (input.byte(), LogicalBlock::new(u32::from(input.word())), u32::from(input.byte()));
+        let (what, at, len) =
+            (input.byte(), LogicalBlock::new(u32::from(input.word())), u32::from(input.byte()));
         let end = u64::from(at.get()) + u64::from(len);
         match what % 4 {
             0 => {

@@ -45,5 +45,8 @@ fn run(superblocks: &[SuperBlock], bytes: &[u8]) {
     let again = GroupDesc::parse(&slot, group, sb).expect("what is rendered can be parsed");
     again.verify_block_bitmap(&bitmap, group, sb).expect("the bitmap was sealed");
     again.verify_inode_bitmap(&bitmap, group, sb).expect("the bitmap was sealed");
-    assert_eq!((again.block_bitmap, again.inode_table, again.flags), (desc.block_bitmap, desc.inode_table, desc.flags));
+    assert_eq!(
+        (again.block_bitmap, again.inode_table, again.flags),
+        (desc.block_bitmap, desc.inode_table, desc.flags)
+    );
 }

@@ -7,6 +7,7 @@ use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::xattr::Area;
 use hectare_fuzz::bases;
 use hectare_fuzz::input::Input;
+use hectare_fuzz::patch;
 use hectare_fuzz::repair::seal_inode_slot;
 use hectare_units::{Bytes, InodeNr, usize_of};
 use libfuzzer_sys::fuzz_target;
@@ -26,18 +27,35 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn run(superblocks: &[SuperBlock], bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let sb = input.pick(superblocks);
+    let which = usize::from(input.byte()) % superblocks.len();
+    let sb = &superblocks[which];
     let nr = InodeNr::new(u32::from(input.byte()));
-    let whole = input.byte() & 1 == 0;
-    let mut slot = input.bytes(usize_of(sb.geometry().inode_size)).to_vec();
+    let flags = input.byte();
+    let whole = flags & 1 == 0;
+    let len = usize_of(sb.geometry().inode_size);
+    let mut slot = if flags & 2 == 0 {
+        // Whatever of the base lies where an inode might.
+        let base = &bases::all()[which];
+        let start = base.units[usize::from(input.byte()) % base.units.len()] * bases::UNIT;
+        let mut slot = base.image[start..start + bases::UNIT]
+            .chunks(len)
+            .nth(usize::from(flags >> 4))
+            .map(<[u8]>::to_vec);
+        let slot = slot.get_or_insert_with(|| vec![0; len]);
+        patch::scatter(slot, &mut input);
+        std::mem::take(slot)
+    } else {
+        input.bytes(len).to_vec()
+    };
     if whole {
-        slot.resize(usize_of(sb.geometry().inode_size), 0);
+        slot.resize(len, 0);
         if let Some(seed) = sb.seed() {
             seal_inode_slot(&mut slot, nr, seed);
         }
     }
     let Ok(mut inode) = Inode::parse(&slot, nr, sb) else { return };
-    let _ = (inode.kind(), inode.permissions(), inode.is_fast_symlink(), inode.device_number(), inode.bytes());
+    let _ =
+        (inode.kind(), inode.permissions(), inode.is_fast_symlink(), inode.device_number(), inode.bytes());
     let _ = (inode.seed(nr, sb), inode.has_crtime(), inode.xattr_area_mut().len());
     if let Ok(Some(area)) = Area::in_inode(inode.xattr_area(), Place::Inode(nr)) {
         let _ = (area.entries().count(), area.check_hashes());

@@ -7,6 +7,7 @@ use hectare_ext4::error::Place;
 use hectare_ext4::inline::{HEAD, Inline};
 use hectare_ext4::xattr::{self, Area, Attr, How, Name, Value};
 use hectare_fuzz::input::Input;
+use hectare_fuzz::patch;
 use hectare_units::{BlockNr, BlockSize, Bytes, InodeNr};
 use libfuzzer_sys::fuzz_target;
 
@@ -29,9 +30,16 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn areas(flags: u8, input: &mut Input<'_>) {
-    let mut inode = input.bytes(if flags & 4 == 0 { 96 } else { 352 }).to_vec();
-    let mut block = input.rest().to_vec();
-    block.resize(1024, 0);
+    let inode_len = if flags & 4 == 0 { 96 } else { 352 };
+    let (mut inode, mut block);
+    if flags & 16 == 0 {
+        (inode, block) = sound(input, inode_len);
+        patch::scatter(&mut inode, &mut Input::new(input.bytes(12)));
+        patch::scatter(&mut block, input);
+    } else {
+        (inode, block) = (input.bytes(inode_len).to_vec(), input.rest().to_vec());
+        block.resize(1024, 0);
+    }
     if flags & 8 == 0 {
         // The magic numbers, and the header's count of blocks.
         block[..4].copy_from_slice(&0xea02_0000_u32.to_le_bytes());
@@ -52,7 +60,7 @@ fn areas(flags: u8, input: &mut Input<'_>) {
             assert!(area.find(&name).is_some(), "an entry is not found by its name");
             let attr = entry.to_attr();
             let _ = (name.full(), name.to_string());
-            if let Value::Bytes(value) = &attr.value {
+            if let Value::Inline(value) = &attr.value {
                 let _ = to_shown(&attr.name, value, PLACE);
             }
         }
@@ -61,6 +69,24 @@ fn areas(flags: u8, input: &mut Input<'_>) {
     again(attrs, inode.len());
     xattr::seal(&mut block, seed, BLOCK);
     xattr::verify(&block, seed, BLOCK).expect("it was just sealed");
+}
+
+/// Areas that hold a few attributes, as an input says.
+fn sound(input: &mut Input<'_>, inode_len: usize) -> (Vec<u8>, Vec<u8>) {
+    let mut attrs = Vec::new();
+    for prefix in
+        ["user.", "trusted.", "security.", "user.long"].iter().cycle().take(usize::from(input.byte() % 12))
+    {
+        let (letter, len) = (input.byte() % 26 + b'a', usize::from(input.byte()) % 120);
+        let full = format!("{prefix}{}", char::from(letter));
+        let name = Name::parse(full.as_bytes()).expect("a good name");
+        let _ = xattr::set(&mut attrs, &name, &vec![letter; len], How::Either);
+    }
+    let placed = xattr::layout(&attrs, inode_len, Some(BlockSize::KIB1));
+    placed.map_or_else(
+        |_| (vec![0; inode_len], vec![0; 1024]),
+        |placed| (placed.inode_area, placed.block.unwrap_or_else(|| vec![0; 1024])),
+    )
 }
 
 /// Changes a list, lays it out, and reads it back.

@@ -12,9 +12,12 @@
 //!
 //! Invariants: an inode on the dirty list is held by it, so it is never evicted; the block of the inode table an
 //! inode lives in stays in memory as long as the inode, so that rendering needs no I/O. An inode number that is
-//! freed leaves the cache at once; whoever still holds the old `CachedInode` sees [`CachedInode::is_freed`].
+//! freed stays, marked as freed, until its table block says so too (else it could be read back alive) or the number is
+//! given out again; whoever holds the old `CachedInode` sees [`CachedInode::is_freed`]. An inode is read under its
+//! shard's loading lock, so that there is never a second copy of one that is changed meanwhile.
 
 use crate::cache::block::{Block, BlockCache};
+use crate::error::{Error, Result};
 use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_journal::Handle;
@@ -23,7 +26,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 /// An inode in memory.
 pub(crate) struct CachedInode {
@@ -62,14 +65,25 @@ impl CachedInode {
     ) -> RwLockWriteGuard<'a, Inode> {
         if !self.dirty.swap(true, Ordering::AcqRel) {
             handle.dirtied("an inode");
+            cache.dirty_count.fetch_add(1, Ordering::Relaxed);
             cache.dirty.lock().push(Arc::clone(self));
         }
         self.data.write()
     }
 
-    /// Whether the inode was freed while somebody still held it.
+    /// Marks an inode whose number is free from now on.
+    pub(crate) fn mark_freed(&self) {
+        self.freed.store(true, Ordering::Release);
+    }
+
+    /// Whether the inode was freed.
     pub(crate) fn is_freed(&self) -> bool {
         self.freed.load(Ordering::Acquire)
+    }
+
+    /// Refuses an inode that was freed, perhaps while the caller waited for its lock.
+    pub(crate) fn check_alive(&self) -> Result<()> {
+        if self.is_freed() { Err(Error::NotFound) } else { Ok(()) }
     }
 
     /// Counts an open file.
@@ -94,7 +108,10 @@ type Shard = Mutex<HashMap<InodeNr, Arc<CachedInode>>>;
 /// The cache.
 pub(crate) struct InodeCache {
     shards: Vec<Shard>,
+    /// Held, one per shard, while an inode is read.
+    loading: Vec<Mutex<()>>,
     dirty: Mutex<Vec<Arc<CachedInode>>>,
+    dirty_count: AtomicUsize,
     shard_max: usize,
 }
 
@@ -103,7 +120,9 @@ impl InodeCache {
     pub(crate) fn new(max: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            loading: (0..SHARDS).map(|_| Mutex::default()).collect(),
             dirty: Mutex::default(),
+            dirty_count: AtomicUsize::new(0),
             shard_max: (max / usize_of(SHARDS)).max(16),
         }
     }
@@ -112,23 +131,30 @@ impl InodeCache {
         &self.shards[usize_of(nr.get() % SHARDS)]
     }
 
-    pub(crate) fn find(&self, nr: InodeNr) -> Option<Arc<CachedInode>> {
+    fn find(&self, nr: InodeNr) -> Option<Arc<CachedInode>> {
         let shard = self.shard(nr).lock();
         let inode = shard.get(&nr)?;
         inode.recent.store(true, Ordering::Relaxed);
         Some(Arc::clone(inode))
     }
 
-    /// Adds an inode that was just read; if another thread was faster, its copy counts.
-    pub(crate) fn insert_read(
+    /// The inode, read with `read` if it is not in memory.
+    pub(crate) fn load(
         &self,
         nr: InodeNr,
-        inode: Inode,
-        home: (Arc<Block>, Range<usize>),
-    ) -> Arc<CachedInode> {
+        read: impl FnOnce() -> Result<(Inode, (Arc<Block>, Range<usize>))>,
+    ) -> Result<Arc<CachedInode>> {
+        if let Some(inode) = self.find(nr) {
+            return Ok(inode);
+        }
+        let _loading = self.loading[usize_of(nr.get() % SHARDS)].lock();
+        if let Some(inode) = self.find(nr) {
+            return Ok(inode);
+        }
+        let (inode, home) = read()?;
         let mut shard = self.shard(nr).lock();
         self.shed(&mut shard);
-        Arc::clone(shard.entry(nr).or_insert_with(|| new_entry(nr, inode, home)))
+        Ok(Arc::clone(shard.entry(nr).or_insert_with(|| new_entry(nr, inode, home))))
     }
 
     /// Adds an inode that was just made.
@@ -145,15 +171,15 @@ impl InodeCache {
         entry
     }
 
-    /// Drops an inode that was freed.
-    pub(crate) fn forget(&self, inode: &CachedInode) {
-        inode.freed.store(true, Ordering::Release);
-        self.shard(inode.nr).lock().remove(&inode.nr);
+    /// Inodes that wait for the next commit.
+    pub(crate) fn dirty_inodes(&self) -> usize {
+        self.dirty_count.load(Ordering::Relaxed)
     }
 
     /// Renders every dirty inode into its inode-table block. Called with no handle open. The order of the list is
     /// kept: a number that was freed and given out again in one transaction is rendered twice, the new one last.
     pub(crate) fn render(&self, blocks: &BlockCache, sb: &SuperBlock) {
+        self.dirty_count.store(0, Ordering::Relaxed);
         for inode in std::mem::take(&mut *self.dirty.lock()) {
             inode.dirty.store(false, Ordering::Release);
             let data = inode.data.read();

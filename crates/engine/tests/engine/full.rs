@@ -168,7 +168,7 @@ fn subdirectories(args: &[&str], size: &str) -> Option<(InMemory, InodeNr, Optio
     let held = match format_bytes(args, size) {
         Ok(bytes) => in_memory(&bytes),
         Err(reason) => {
-            hectare_oracle::skip::record(hectare_oracle::skip::Extent::Test, "full::subdirectories", &reason.to_string());
+            skip::record(skip::Extent::Test, "full::subdirectories", &reason.to_string());
             return None;
         }
     };

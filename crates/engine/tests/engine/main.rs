@@ -5,9 +5,9 @@
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)] // all of this is tests
 
-
 mod common;
 
+mod checksums;
 mod errors;
 mod faults;
 mod full;

@@ -135,6 +135,9 @@ impl Model {
             return Err(EEXIST);
         }
         let links = if matches!(body, Body::Dir(_)) { 2 } else { 1 };
+        // Directories pass on the set-group-id bit.
+        let inherited = if links == 2 { self.nodes[&dir].mode & 0o2000 } else { 0 };
+        let mode = mode | inherited;
         let id = self.next;
         self.next += 1;
         if links == 2 {
@@ -484,8 +487,9 @@ fn run(bytes: &[u8], ops: &[Op], tight: bool) -> usize {
 }
 
 fn any_op(sizes: u32) -> impl Strategy<Value = Op> {
-    let at = || (0..7u8, 0..NAMES).prop_map(|(dir, name)| At { dir, name });
-    let near = || (0..7u8, 0..SHORT).prop_map(|(dir, name)| At { dir, name });
+    let dir = || prop_oneof![Just(0u8), 0..7u8];
+    let at = move || (dir(), 0..NAMES).prop_map(|(dir, name)| At { dir, name });
+    let near = move || (dir(), 0..SHORT).prop_map(|(dir, name)| At { dir, name });
     let mode = prop_oneof![
         4 => Just(RenameMode::Replace),
         1 => Just(RenameMode::NoReplace),
@@ -538,8 +542,8 @@ fn cases(label: &str, args: &[&str], size: &str, sizes: u32, tight: bool) {
         Ok(bytes) => bytes,
         Err(reason) => skip!(&format!("model::{label}"), reason),
     };
-    let bytes = if tight { nearly_full(&bytes, 48) } else { bytes };
-    let (cases, steps) = if long(&format!("model, {label}, 1000 cases")) { (1000, 400) } else { (16, 120) };
+    let bytes = if tight { nearly_full(&bytes, 30) } else { bytes };
+    let (cases, steps) = if long(&format!("model, {label}, 1000 cases")) { (1000, 400) } else { (32, 120) };
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
     let full = std::cell::Cell::new(0);
     let result = TestRunner::new(config).run(&vec(any_op(sizes), 1..steps), |ops| {

@@ -138,6 +138,21 @@ fn a_listing_shows_each_name_once_whatever_changes_meanwhile() {
 }
 
 #[test]
+fn regression_a_directory_that_becomes_an_index_without_a_split_is_sealed_as_one() {
+    let held = volume!("namespace::a_directory_that_becomes_an_index", "8M", "-b", "1024");
+    let dir = held.volume.create_dir(b"dir", Creation::default()).unwrap();
+    // Records of 20 bytes: 49 fit beside the dots, and the 50th into a leaf without them.
+    for n in 0..50 {
+        let name = format!("name-{n:07}");
+        held.volume.create(dir, name.as_bytes(), NewNode::File, Creation::default()).unwrap();
+    }
+    let metadata = held.volume.stat(dir).unwrap();
+    assert!(metadata.flags.contains(hectare_engine::InodeFlags::INDEX));
+    assert_eq!(metadata.size, 2048);
+    close_clean(&held);
+}
+
+#[test]
 fn a_tree_is_removed_whole() {
     let held = volume!("namespace::a_tree_is_removed", "16M", "-b", "1024");
     let v = &held.volume;

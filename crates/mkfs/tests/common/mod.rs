@@ -11,7 +11,7 @@ use hectare_units::{BlockSize, Bytes};
 use std::path::Path;
 
 /// A size as mke2fs takes it: "64M".
-pub fn bytes(size: &str) -> Bytes {
+pub(crate) fn bytes(size: &str) -> Bytes {
     let (number, unit) = size.split_at(size.len() - 1);
     let shift = match unit {
         "k" => 10,
@@ -24,7 +24,7 @@ pub fn bytes(size: &str) -> Bytes {
 }
 
 /// Options from mke2fs's arguments, with the UUIDs that the oracle gives mke2fs.
-pub fn options(args: &[&str]) -> hectare_mkfs::Result<FormatOptions> {
+pub(crate) fn options(args: &[&str]) -> hectare_mkfs::Result<FormatOptions> {
     let uuid = parse_uuid("-U", UUID)?;
     let mut options = FormatOptions {
         fs_type: FsType::Ext2, // mke2fs under its own name
@@ -56,21 +56,22 @@ pub fn options(args: &[&str]) -> hectare_mkfs::Result<FormatOptions> {
     Ok(options)
 }
 
-/// A new, sparse image file.
-pub fn create(image: &Path, size: Bytes) -> FileDevice {
+/// A new, sparse image file. What had its name goes first: a process that another test just forked may still hold
+/// the lock on it.
+pub(crate) fn create(image: &Path, size: Bytes) -> FileDevice {
+    let _ = std::fs::remove_file(image);
     FileOptions::new().write(true).create(image, size, Overwrite::Replace).unwrap()
 }
 
 /// Makes an empty volume in a new image file.
-pub fn format(options: &FormatOptions, image: &Path, size: Bytes) -> hectare_mkfs::Result<Plan> {
+pub(crate) fn format(options: &FormatOptions, image: &Path, size: Bytes) -> hectare_mkfs::Result<Plan> {
     let device = create(image, size);
     let plan = Plan::new(options, size, true)?;
     execute(&plan, &device, &plan.empty(), 2)?;
     Ok(plan)
 }
 
-
 /// A folder for images: in memory where the host has that, because many large sparse files are made here.
-pub fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }

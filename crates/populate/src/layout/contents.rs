@@ -18,7 +18,9 @@ impl<'a> TreeContents<'a> {
     pub(crate) fn new(inodes: &'a Inodes<'a>) -> Self {
         let geometry = inodes.volume.sb.geometry();
         let mut directories = Vec::new();
-        for id in inodes.tree.ids().filter(|id| matches!(inodes.tree.kind(*id), Kind::Directory)) {
+        let tree = inodes.load.tree;
+        let own = |id: &NodeId| Some(*id) != inodes.load.stand_in;
+        for id in tree.ids().filter(own).filter(|id| matches!(tree.kind(*id), Kind::Directory)) {
             let group = usize_of((inodes.volume.inode_of(id).get() - 1) / geometry.inodes_per_group);
             if directories.len() <= group {
                 directories.resize(group + 1, 0);
@@ -37,7 +39,7 @@ impl<'a> TreeContents<'a> {
         let per_group = self.geometry().inodes_per_group;
         let start = u64::from(group.get()) * u64::from(per_group);
         let first = u64::from(self.inodes.volume.first_inode.get() - 1);
-        let end = first + hectare_units::u64_of(self.inodes.tree.len() - 1);
+        let end = first + self.inodes.load.inodes();
         let clip = |at: u64| low32(at.clamp(start, start + u64::from(per_group)) - start);
         clip(first)..clip(end)
     }
@@ -96,7 +98,7 @@ impl Contents for TreeContents<'_> {
 
     fn render_inodes(&self, group: GroupNr, first: u32, slots: &mut [u8]) {
         let size = usize_of(self.geometry().inode_size);
-        let nodes = self.inodes.tree.len();
+        let nodes = self.inodes.load.tree.len();
         for (index, slot) in (first..).zip(slots.chunks_exact_mut(size)) {
             let nr = self.geometry().inode_at(group, index);
             if let Some(id) = self.inodes.volume.node_of(nr, nodes) {

@@ -1,34 +1,34 @@
 //! A node's inode, as it is written.
 
 use super::Volume;
-use super::attributes::Attributes;
-use super::place::Layout;
+use super::load::Load;
+use super::placed::Layout;
 use crate::time::Timestamp as TreeTime;
-use crate::tree::{Kind as NodeKind, NodeId, Tree};
+use crate::tree::{Kind as NodeKind, NodeId};
 use hectare_ext4::extent;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{BLOCK_BYTES, DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::time::Timestamp;
-use hectare_units::{low16, u64_of};
+use hectare_units::{Blocks, low16, u64_of};
 
 /// The most links an inode counts; a directory with more has 1 (`dir_nlink`).
 pub(crate) const LINKS_MAX: u32 = 65_000;
 
 /// Everything an inode is made from.
 pub(crate) struct Inodes<'a> {
-    pub(crate) tree: &'a Tree,
+    pub(crate) load: &'a Load<'a>,
     pub(crate) volume: Volume<'a>,
     pub(crate) layout: &'a Layout,
-    pub(crate) attributes: &'a Attributes,
-    /// Creation time of nodes whose source has none, and change time where nothing else is known.
+    /// Creation time of nodes whose source has none.
     pub(crate) now: Timestamp,
 }
 
 impl Inodes<'_> {
     /// The inode of a node.
     pub(crate) fn get(&self, id: NodeId) -> Inode {
-        let meta = self.tree.meta(id);
-        let kind = self.tree.kind(id);
+        let (tree, geometry) = (self.load.tree, self.volume.sb.geometry());
+        let meta = tree.meta(id);
+        let kind = tree.kind(id);
         let mut inode = Inode::new(format_kind(&kind).mode_bits() | meta.mode, self.now, 0, self.volume.sb);
         inode.uid = meta.uid;
         inode.gid = meta.gid;
@@ -37,10 +37,10 @@ impl Inodes<'_> {
         inode.ctime = time(meta.ctime);
         inode.crtime = meta.crtime.map_or(self.now, time);
         inode.links = self.links(id, &kind);
-        inode.sectors = self.layout.blocks(id).bytes(self.volume.sb.geometry().block_size).get() >> 9;
+        inode.sectors = self.layout.blocks(id, geometry).bytes(geometry.block_size).get() >> 9;
         inode.file_acl = self.layout.attribute_block(id);
-        if let Some(set) = self.tree.xattr_set(id) {
-            inode.xattr_area_mut().copy_from_slice(&self.attributes.get(set).inode_area);
+        if let Some(set) = tree.xattr_set(id) {
+            inode.xattr_area_mut().copy_from_slice(self.load.attributes.inode_area(set));
         }
         self.fill(&mut inode, id, &kind);
         inode
@@ -50,10 +50,9 @@ impl Inodes<'_> {
         let block_size = self.volume.sb.geometry().block_size;
         match kind {
             NodeKind::Directory => {
-                let extents = self.layout.extents(id);
-                let blocks: u64 = extents.iter().map(|extent| u64::from(extent.len)).sum();
-                inode.size = blocks << block_size.shift();
-                inode.flags.set(InodeFlags::INDEX, blocks > 1 && self.has_index());
+                let blocks = self.layout.content_blocks(id);
+                inode.size = blocks.bytes(block_size).get();
+                inode.flags.set(InodeFlags::INDEX, blocks > Blocks::ONE && self.load.format.index);
                 self.map(inode, id);
             }
             NodeKind::File { size } => {
@@ -75,10 +74,6 @@ impl Inodes<'_> {
         }
     }
 
-    fn has_index(&self) -> bool {
-        self.volume.sb.features().compat.contains(hectare_ext4::feature::Compat::DIR_INDEX)
-    }
-
     /// The map's root. Its nodes below are written with the data; both come from the same build.
     fn map(&self, inode: &mut Inode, id: NodeId) {
         inode.flags |= InodeFlags::EXTENTS;
@@ -91,12 +86,13 @@ impl Inodes<'_> {
         let seed = self.volume.sb.seed().map(|seed| seed.inode(self.volume.inode_of(id), 0));
         let mut nodes = self.layout.map_nodes(id).iter();
         let mut next = || *nodes.next().expect("the layout took as many nodes as the map has");
-        extent::build(self.layout.extents(id), block_size, seed, &mut next)
+        let extents: Vec<_> = self.layout.extents(id).collect();
+        extent::build(&extents, block_size, seed, &mut next)
     }
 
     fn links(&self, id: NodeId, kind: &NodeKind<'_>) -> u16 {
-        let links = self.tree.links(id);
-        let links = if id == NodeId::ROOT { links + 1 } else { links }; // lost+found
+        let adds = id == NodeId::ROOT && self.load.adds_lost_and_found();
+        let links = self.load.tree.links(id) + u32::from(adds);
         let counted = matches!(kind, NodeKind::Directory) && links > LINKS_MAX;
         let unlimited = self.volume.sb.features().ro_compat.contains(RoCompat::DIR_NLINK);
         if counted && unlimited { 1 } else { low16(links.into()) }

@@ -1,0 +1,202 @@
+//! `hectare cp`.
+
+use crate::copy::inside::Inside;
+use crate::copy::local::{Local, Node};
+use crate::copy::{Goal, Options, Origin, copy};
+use crate::failure::{Failure, Outcome};
+use crate::image::Image;
+use crate::name::shown;
+use crate::output::reason;
+use crate::place::{Operand, Place, same_file, split};
+use crate::progress::Progress;
+use hectare_engine::Error;
+use hectare_units::InodeNr;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Copy files into an image, out of one, or between images
+///
+/// At least one side is IMAGE:PATH. Where the destination is a directory, sources are copied into it; a source that
+/// ends in `/.`, or that is the root of an image, is copied as what it holds. Holes stay holes. A local path with a
+/// colon can be written ./a:b.
+///
+/// A file or directory that can't be read is named and left out; what can't be written ends the copy.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hectare cp disk.img:/etc/fstab .\n  hectare cp -a rootfs/. disk.img:/\n  \
+    hectare cp -r disk.img:/srv other.img:/backup")]
+pub(crate) struct Arguments {
+    /// Copy directories with all they hold; symbolic links, devices and pipes as such
+    #[arg(short, long, visible_short_alias = 'R')]
+    recursive: bool,
+    /// Keep modes, owners, times, attributes and ACLs
+    #[arg(short, long)]
+    preserve: bool,
+    /// Keep everything: -r -p, and hard links
+    #[arg(short, long)]
+    archive: bool,
+    /// Threads that copy content (as many as the machine runs at once, if not given)
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// One or more sources, then the destination: a local path or IMAGE:PATH
+    #[arg(required = true, num_args = 2.., value_name = "PATH", value_parser = Operand::parser())]
+    operands: Vec<Operand>,
+}
+
+impl Arguments {
+    fn options(&self) -> Options {
+        let recursive = self.recursive || self.archive;
+        Options {
+            recursive,
+            preserve: self.preserve || self.archive,
+            hard_links: self.archive,
+            follow: !recursive,
+            threads: self.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let Some((to, from)) = arguments.operands.split_last() else { return Ok(()) };
+    let local = |operand: &Operand| matches!(operand, Operand::Local(_));
+    if local(to) && from.iter().any(local) {
+        return Err(Failure::Usage("neither side is in an image (IMAGE:PATH)".to_owned()));
+    }
+    let several = from.len() > 1;
+    let progress = Progress::new("copying");
+    match to {
+        Operand::Local(folder) => each(from, |source| out(arguments, source, folder, several, &progress)),
+        Operand::Inside(place) => Image::change(&place.image, |image| {
+            each(from, |source| match source {
+                Operand::Local(path) => {
+                    let source = Node::at(path);
+                    let bytes = path.as_os_str().as_bytes();
+                    into(arguments, &Local::origin(), (source, bytes), image, place, several, &progress)
+                }
+                Operand::Inside(source) if same_file(&source.image, image.path()) => {
+                    between(arguments, image, source, image, place, several, &progress)
+                }
+                Operand::Inside(source) => {
+                    let other = Image::read(&source.image)?;
+                    between(arguments, &other, source, image, place, several, &progress)
+                }
+            })
+        }),
+    }
+}
+
+/// Goes on with the next source after one of which only parts were left out.
+fn each(sources: &[Operand], mut copy: impl FnMut(&Operand) -> Outcome) -> Outcome {
+    let mut result = Ok(());
+    for source in sources {
+        match copy(source) {
+            Err(Failure::Told) => result = Err(Failure::Told),
+            other => other?,
+        }
+    }
+    result
+}
+
+/// The name a source gives its copy; `None` if only what it holds is meant.
+fn own_name(path: &[u8]) -> Option<Vec<u8>> {
+    let name = split(path).1;
+    (!matches!(name, b"" | b"." | b"..")).then(|| name.to_vec())
+}
+
+fn between(
+    arguments: &Arguments,
+    from: &Image,
+    source: &Place,
+    to: &Image,
+    place: &Place,
+    several: bool,
+    progress: &Progress,
+) -> Outcome {
+    let nr = from.resolve(&source.path, arguments.options().follow)?;
+    into(arguments, &Inside { image: from }, (nr, &source.path), to, place, several, progress)
+}
+
+/// Copies one source into an image.
+fn into<O: Origin>(
+    arguments: &Arguments,
+    origin: &O,
+    (node, path): (O::Node, &[u8]),
+    image: &Image,
+    place: &Place,
+    several: bool,
+    progress: &Progress,
+) -> Outcome {
+    let source_is_dir = origin
+        .meta(&node, arguments.options().follow)
+        .map_err(|reason| Failure::of(origin.show(path), reason))?
+        .kind
+        == hectare_engine::Kind::Directory;
+    let goal = goal_inside(image, &place.path, own_name(path), several, source_is_dir, arguments.options().recursive)?;
+    copy(origin, &Inside { image }, (node, path.to_vec()), goal, arguments.options(), progress)
+}
+
+fn goal_inside(
+    image: &Image,
+    path: &[u8],
+    own: Option<Vec<u8>>,
+    several: bool,
+    source_is_dir: bool,
+    recursive: bool,
+) -> Outcome<Goal<InodeNr>> {
+    let volume = image.volume();
+    match volume.metadata(path) {
+        Ok(meta) if meta.is_dir() => {
+            return Ok(Goal { dir: meta.inode, name: own, path: path.to_vec() });
+        }
+        Ok(_) if several || path.ends_with(b"/") => return Err(image.fail(path, &Error::NotADirectory)),
+        Ok(_) | Err(Error::NotFound) => {}
+        Err(error) => return Err(image.fail(path, &error)),
+    }
+    if several || (path.ends_with(b"/") && !(source_is_dir && recursive)) {
+        return Err(image.fail(path, &Error::NotFound));
+    }
+    let (parent, name) = split(path);
+    if matches!(name, b"" | b"." | b"..") {
+        return Err(image.fail(path, &Error::NotFound));
+    }
+    let dir = image.resolve(parent, true)?;
+    Ok(Goal { dir, name: Some(name.to_vec()), path: parent.to_vec() })
+}
+
+/// Copies one source out of an image.
+fn out(arguments: &Arguments, source: &Operand, to: &Path, several: bool, progress: &Progress) -> Outcome {
+    let Operand::Inside(source) = source else { return Ok(()) };
+    let image = Image::read(&source.image)?;
+    let nr = image.resolve(&source.path, arguments.options().follow)?;
+    let fail = |path: &Path, why: String| Failure::of(shown(path.as_os_str().as_bytes()), why);
+    let (folder, name) = match std::fs::metadata(to) {
+        Ok(meta) if meta.is_dir() => (to.to_owned(), own_name(&source.path)),
+        Ok(_) if several => return Err(fail(to, Error::NotADirectory.to_string())),
+        Err(error) if several || error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(fail(to, reason(&error)));
+        }
+        _ => {
+            let name = to.file_name().ok_or_else(|| fail(to, Error::NotFound.to_string()))?;
+            (parent_of(to), Some(name.as_bytes().to_vec()))
+        }
+    };
+    let (target, dir) = Local::target(&folder).map_err(|why| fail(&folder, why))?;
+    let goal = Goal { dir, name, path: Vec::new() };
+    let copied = copy(
+        &Inside { image: &image },
+        &target,
+        (nr, source.path.clone()),
+        goal,
+        arguments.options(),
+        progress,
+    );
+    target.tell_lost();
+    copied
+}
+
+fn parent_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}

@@ -1,0 +1,457 @@
+//! Copying trees between the host and images, and between images.
+//!
+//! A copy goes from an [`Origin`] to a [`Target`]; each is either a folder of the host ([`local`]) or a volume
+//! ([`inside`]). One thread walks the origin and makes names in the target, parents first; the content of files is
+//! copied by several. A directory gets its final attributes when everything in it has been made, because making things
+//! changes its times.
+//!
+//! What can't be read is named and left out, and the copy goes on; the first thing that can't be written ends it.
+//!
+//! Hazards: an image may be hostile. Names that would leave the target directory (`..`, anything with a `/`) are left
+//! out, nothing is ever written through a symbolic link that the copy met or made, and a directory that is met twice is
+//! not entered again. A file may change while it is read: what is copied is its size when it was opened.
+
+pub(crate) mod content;
+pub(crate) mod inside;
+pub(crate) mod local;
+
+use crate::failure::{Failure, LeftOut, Outcome};
+use crate::name::join;
+use crate::progress::Progress;
+use crate::walk::MET_TWICE;
+use content::{Job, Pool};
+use hectare_engine::{DeviceNumber, Kind, Timestamp};
+use hectare_units::InodeNr;
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroUsize;
+
+/// Why one step failed; the copier adds where.
+pub(crate) type Reason = String;
+
+/// How to copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// Directories too, with all they hold.
+    pub(crate) recursive: bool,
+    /// Keep modes, owners, times and extended attributes.
+    pub(crate) preserve: bool,
+    /// Keep hard links.
+    pub(crate) hard_links: bool,
+    /// Follow symbolic links instead of copying them.
+    pub(crate) follow: bool,
+    /// Threads that copy content.
+    pub(crate) threads: NonZeroUsize,
+}
+
+/// What is copied of a file beside its content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Meta {
+    pub(crate) kind: Kind,
+    pub(crate) mode: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) atime: Timestamp,
+    pub(crate) mtime: Timestamp,
+    pub(crate) links: u64,
+    /// Equal for two names of one file.
+    pub(crate) id: (u64, u64),
+    pub(crate) device: DeviceNumber,
+}
+
+/// Extended attributes: full name and value.
+pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Something to make that has no content of its own to be copied later.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Special {
+    /// A symbolic link to this target.
+    Symlink(Vec<u8>),
+    /// A device, pipe or socket.
+    Node(Kind, DeviceNumber),
+}
+
+/// The first name of a file with several, in the target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct First {
+    /// Its path from the target's top directory.
+    pub(crate) path: Vec<u8>,
+    /// Its inode, in a volume.
+    pub(crate) inode: Option<InodeNr>,
+}
+
+/// The content of a file being read.
+pub(crate) trait Content: Send {
+    /// Bytes when it was opened.
+    fn size(&self) -> u64;
+    /// The ranges that hold data, as offset and length.
+    fn ranges(&self) -> Result<Vec<(u64, u64)>, Reason>;
+    /// Reads from an offset; 0 only at the end.
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<usize, Reason>;
+}
+
+/// Where a copy comes from.
+pub(crate) trait Origin: Sync {
+    /// A file or directory.
+    type Node;
+    /// An open file.
+    type File: Content;
+    /// What it is; a symbolic link is followed if `follow` says so.
+    fn meta(&self, node: &Self::Node, follow: bool) -> Result<Meta, Reason>;
+    /// The entries of a directory.
+    fn children(&self, node: &Self::Node) -> Result<Vec<(Vec<u8>, Self::Node)>, Reason>;
+    /// Opens a regular file.
+    fn open(&self, node: &Self::Node, follow: bool) -> Result<Self::File, Reason>;
+    /// The target of a symbolic link.
+    fn read_link(&self, node: &Self::Node) -> Result<Vec<u8>, Reason>;
+    /// The extended attributes.
+    fn xattrs(&self, node: &Self::Node, follow: bool) -> Result<Xattrs, Reason>;
+    /// Its inode, if it lies in this volume.
+    fn inode_in(&self, node: &Self::Node, volume: &hectare_engine::Volume) -> Option<InodeNr>;
+    /// A path from the origin's top, for messages.
+    fn show(&self, path: &[u8]) -> String;
+}
+
+/// Where a copy goes to.
+pub(crate) trait Target: Sync {
+    /// A directory.
+    type Dir: Clone + Send;
+    /// A file just made.
+    type File: Send;
+    /// What has the name, if anything; links are not followed.
+    fn find(&self, dir: &Self::Dir, name: &[u8]) -> Result<Option<Kind>, Reason>;
+    /// A directory that is there.
+    fn enter(&self, dir: &Self::Dir, name: &[u8]) -> Result<Self::Dir, Reason>;
+    /// Makes a directory.
+    fn make_dir(&self, dir: &Self::Dir, name: &[u8], mode: u16) -> Result<Self::Dir, Reason>;
+    /// Makes a regular file, or empties the one that is there.
+    fn make_file(&self, dir: &Self::Dir, name: &[u8], mode: u16, there: bool) -> Result<Self::File, Reason>;
+    /// Makes anything else, and sets its attributes.
+    fn make_special(
+        &self,
+        dir: &Self::Dir,
+        name: &[u8],
+        special: &Special,
+        mode: u16,
+        attributes: Option<&(Meta, Xattrs)>,
+    ) -> Result<Option<InodeNr>, Reason>;
+    /// Gives a file another name.
+    fn link(&self, first: &First, dir: &Self::Dir, name: &[u8]) -> Result<(), Reason>;
+    /// Removes what is no directory.
+    fn remove(&self, dir: &Self::Dir, name: &[u8]) -> Result<(), Reason>;
+    /// The inode of a file just made, in a volume.
+    fn inode(&self, file: &Self::File) -> Option<InodeNr>;
+    /// The inode of a directory, and the volume it lies in.
+    fn dir_inode(&self, dir: &Self::Dir) -> Option<(&hectare_engine::Volume, InodeNr)>;
+    /// Writes content.
+    fn write_at(&self, file: &Self::File, at: u64, data: &[u8]) -> Result<(), Reason>;
+    /// Sets the size.
+    fn set_len(&self, file: &Self::File, size: u64) -> Result<(), Reason>;
+    /// Sets a file's attributes.
+    fn finish_file(&self, file: &Self::File, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason>;
+    /// Sets a directory's attributes; without them, the mode that new directories get.
+    fn finish_dir(&self, dir: &Self::Dir, mode: u16, kept: Option<&(Meta, Xattrs)>) -> Result<(), Reason>;
+    /// A path from the target's top, for messages.
+    fn show(&self, path: &[u8]) -> String;
+}
+
+/// Where one thing goes.
+pub(crate) struct Goal<D> {
+    /// Into this directory,
+    pub(crate) dir: D,
+    /// under this name; `None` to put what a directory holds into `dir` itself.
+    pub(crate) name: Option<Vec<u8>>,
+    /// The path of `dir` from the target's top.
+    pub(crate) path: Vec<u8>,
+}
+
+enum Step<N, D> {
+    Visit { node: N, from: Vec<u8>, dir: D, name: Vec<u8>, to: Vec<u8>, follow: bool },
+    Leave { dir: D, to: Vec<u8>, mode: u16, kept: Option<(Meta, Xattrs)> },
+}
+
+struct Copier<'a, O: Origin, T: Target> {
+    origin: &'a O,
+    target: &'a T,
+    options: Options,
+    left_out: &'a LeftOut,
+    pool: &'a Pool<'a, O::File, T>,
+    stack: Vec<Step<O::Node, T::Dir>>,
+    first_names: HashMap<(u64, u64), First>,
+    entered: HashSet<(u64, u64)>,
+    /// Directories the copy made: it must not copy them again.
+    made: HashSet<InodeNr>,
+}
+
+/// Copies one thing with all it holds.
+pub(crate) fn copy<O: Origin, T: Target>(
+    origin: &O,
+    target: &T,
+    source: (O::Node, Vec<u8>),
+    goal: Goal<T::Dir>,
+    options: Options,
+    progress: &Progress,
+) -> Outcome {
+    let left_out = LeftOut::default();
+    let pool = Pool::new(target, &left_out, progress);
+    let walked = std::thread::scope(|scope| {
+        pool.start(scope, options.threads);
+        let mut copier = Copier {
+            origin,
+            target,
+            options,
+            left_out: &left_out,
+            pool: &pool,
+            stack: Vec::new(),
+            first_names: HashMap::new(),
+            entered: HashSet::new(),
+            made: HashSet::new(),
+        };
+        let walked = copier.start(source, goal).and_then(|()| copier.run());
+        pool.finish();
+        walked
+    });
+    walked?;
+    pool.outcome()?;
+    left_out.outcome()
+}
+
+impl<O: Origin, T: Target> Copier<'_, O, T> {
+    fn start(&mut self, (node, from): (O::Node, Vec<u8>), goal: Goal<T::Dir>) -> Outcome {
+        let follow = self.options.follow;
+        let Goal { dir, name, path } = goal;
+        if let Some(name) = name {
+            let to = join(&path, &name);
+            self.stack.push(Step::Visit { node, from, dir, name, to, follow });
+            return Ok(());
+        }
+        let meta = self.origin.meta(&node, follow).map_err(|e| Failure::of(self.origin.show(&from), e))?;
+        self.enter(&node, &from, meta, dir, path, false);
+        Ok(())
+    }
+
+    fn run(&mut self) -> Outcome {
+        while let Some(step) = self.stack.pop() {
+            if self.pool.has_failed() {
+                break; // its outcome says why
+            }
+            match step {
+                Step::Visit { node, from, dir, name, to, follow } => {
+                    self.visit(&node, &from, &dir, &name, to, follow)?;
+                }
+                Step::Leave { dir, to, mode, kept } => {
+                    let done = self.target.finish_dir(&dir, mode, kept.as_ref());
+                    done.map_err(|reason| self.target_failed(&to, reason))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn target_failed(&self, to: &[u8], reason: Reason) -> Failure {
+        Failure::of(self.target.show(to), reason)
+    }
+
+    fn visit(
+        &mut self,
+        node: &O::Node,
+        from: &[u8],
+        dir: &T::Dir,
+        name: &[u8],
+        to: Vec<u8>,
+        follow: bool,
+    ) -> Outcome {
+        let meta = match self.origin.meta(node, follow) {
+            Ok(meta) => meta,
+            Err(reason) => return self.leave_out(from, reason),
+        };
+        let there = self.target.find(dir, name).map_err(|reason| self.target_failed(&to, reason))?;
+        if meta.kind == Kind::Directory {
+            return self.visit_directory(node, from, meta, dir, name, to, there);
+        }
+        if there == Some(Kind::Directory) {
+            return self.leave_out(from, "a directory is in the way where it should go");
+        }
+        let several = self.options.hard_links && meta.links > 1;
+        if let Some(first) = self.first_names.get(&meta.id).filter(|_| several) {
+            let linked = match there {
+                Some(_) => self.target.remove(dir, name),
+                None => Ok(()),
+            };
+            let linked = linked.and_then(|()| self.target.link(first, dir, name));
+            return linked.map_err(|reason| self.target_failed(&to, reason));
+        }
+        let inode = if meta.kind == Kind::File {
+            self.file(node, from, meta, dir, name, &to, there, follow)?
+        } else {
+            self.special(node, from, meta, dir, name, &to, there)?
+        };
+        let Some(inode) = inode else { return Ok(()) };
+        if several {
+            self.first_names.insert(meta.id, First { path: to, inode });
+        }
+        Ok(())
+    }
+
+    fn leave_out(&self, from: &[u8], reason: impl std::fmt::Display) -> Outcome {
+        self.left_out.tell(self.origin.show(from), reason);
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parts of one step
+    fn visit_directory(
+        &mut self,
+        node: &O::Node,
+        from: &[u8],
+        meta: Meta,
+        dir: &T::Dir,
+        name: &[u8],
+        to: Vec<u8>,
+        there: Option<Kind>,
+    ) -> Outcome {
+        if !self.options.recursive {
+            return self.leave_out(from, "it is a directory; cp -r copies it with all it holds");
+        }
+        let made = match there {
+            Some(Kind::Directory) => self.target.enter(dir, name),
+            Some(_) => return self.leave_out(from, "something else is in the way where its directory should go"),
+            None => self.target.make_dir(dir, name, self.mode(&meta)),
+        };
+        let made = made.map_err(|reason| self.target_failed(&to, reason))?;
+        self.enter(node, from, meta, made, to, there.is_none());
+        Ok(())
+    }
+
+    /// Queues what a directory holds, and its own attributes after that.
+    fn enter(&mut self, node: &O::Node, from: &[u8], meta: Meta, dir: T::Dir, to: Vec<u8>, new: bool) {
+        let target = self.target.dir_inode(&dir);
+        let itself = target.and_then(|(volume, _)| self.origin.inode_in(node, volume));
+        if let Some((_, nr)) = target {
+            self.made.insert(nr);
+        }
+        if itself.is_some_and(|nr| self.made.contains(&nr)) {
+            self.left_out.tell(self.origin.show(from), "a directory can't be copied into itself");
+            return;
+        }
+        if !self.entered.insert(meta.id) {
+            self.left_out.tell(self.origin.show(from), MET_TWICE);
+            return;
+        }
+        let children = match self.origin.children(node) {
+            Ok(children) => children,
+            Err(reason) => {
+                self.left_out.tell(self.origin.show(from), reason);
+                Vec::new()
+            }
+        };
+        if self.options.preserve || new {
+            let kept = self.kept(node, from, meta, false);
+            let mode = self.mode(&meta);
+            self.stack.push(Step::Leave { dir: dir.clone(), to: to.clone(), mode, kept });
+        }
+        for (name, node) in children.into_iter().rev() {
+            let from = join(from, &name);
+            if !is_possible(&name) {
+                self.left_out.tell(self.origin.show(from.as_slice()), "the directory is corrupt: no file can have that name");
+                continue;
+            }
+            let to = join(&to, &name);
+            self.stack.push(Step::Visit { node, from, dir: dir.clone(), name, to, follow: false });
+        }
+    }
+
+    /// The attributes to keep, if any; attributes that can't be read are left out.
+    fn kept(&self, node: &O::Node, from: &[u8], meta: Meta, follow: bool) -> Option<(Meta, Xattrs)> {
+        self.options.preserve.then(|| match self.origin.xattrs(node, follow) {
+            Ok(xattrs) => (meta, xattrs),
+            Err(reason) => {
+                self.left_out.tell(self.origin.show(from), reason);
+                (meta, Vec::new())
+            }
+        })
+    }
+
+    fn mode(&self, meta: &Meta) -> u16 {
+        if self.options.preserve { meta.mode } else { crate::umask::apply(meta.mode & 0o777) }
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parts of one step
+    fn file(
+        &self,
+        node: &O::Node,
+        from: &[u8],
+        meta: Meta,
+        dir: &T::Dir,
+        name: &[u8],
+        to: &[u8],
+        there: Option<Kind>,
+        follow: bool,
+    ) -> Outcome<Option<Option<InodeNr>>> {
+        let same = self.target.dir_inode(dir).and_then(|(volume, parent)| {
+            let nr = self.origin.inode_in(node, volume)?;
+            volume.lookup(parent, name).ok().filter(|found| *found == nr)
+        });
+        if same.is_some() {
+            self.left_out.tell(self.origin.show(from), "it would be copied onto itself");
+            return Ok(None);
+        }
+        let content = match self.origin.open(node, follow) {
+            Ok(content) => content,
+            Err(reason) => return self.leave_out(from, reason).map(|()| None),
+        };
+        let keep = self.kept(node, from, meta, follow);
+        let made = (|| {
+            if there.is_some_and(|kind| kind != Kind::File) {
+                self.target.remove(dir, name)?;
+            }
+            self.target.make_file(dir, name, self.mode(&meta), there == Some(Kind::File))
+        })();
+        let file = made.map_err(|reason| self.target_failed(to, reason))?;
+        let inode = self.target.inode(&file);
+        let (from, to) = (self.origin.show(from), self.target.show(to));
+        self.pool.send(Job { content, file, keep, from, to });
+        Ok(Some(inode))
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parts of one step
+    fn special(
+        &self,
+        node: &O::Node,
+        from: &[u8],
+        meta: Meta,
+        dir: &T::Dir,
+        name: &[u8],
+        to: &[u8],
+        there: Option<Kind>,
+    ) -> Outcome<Option<Option<InodeNr>>> {
+        let special = if meta.kind == Kind::Symlink {
+            match self.origin.read_link(node) {
+                Ok(target) => Special::Symlink(target),
+                Err(reason) => return self.leave_out(from, reason).map(|()| None),
+            }
+        } else if self.options.recursive {
+            Special::Node(meta.kind, meta.device)
+        } else {
+            return self.leave_out(from, "it is no regular file; cp -r copies devices and pipes").map(|()| None);
+        };
+        let keep = self.kept(node, from, meta, false);
+        let made = (|| {
+            if there.is_some() {
+                self.target.remove(dir, name)?;
+            }
+            self.target.make_special(dir, name, &special, self.mode(&meta), keep.as_ref())
+        })();
+        match made {
+            // Devices need root in a folder of the host; the rest of the tree does not.
+            Err(reason) if matches!(special, Special::Node(..)) => {
+                self.left_out.tell(self.target.show(to), reason);
+                Ok(None)
+            }
+            made => made.map(Some).map_err(|reason| self.target_failed(to, reason)),
+        }
+    }
+}
+
+/// Whether a name read from a directory can be made in another one.
+fn is_possible(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0)
+}

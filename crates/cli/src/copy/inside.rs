@@ -1,0 +1,219 @@
+//! A volume as either side of a copy.
+
+use super::{Content, First, Meta, Origin, Reason, Special, Target, Xattrs};
+use crate::image::Image;
+use crate::umask;
+use hectare_engine::{
+    Changes, Creation, Error, Kind, NewNode, OpenFile, Volume, XattrHow,
+};
+use hectare_units::InodeNr;
+use std::sync::Arc;
+
+/// A volume to copy from, or into.
+pub(crate) struct Inside<'a> {
+    pub(crate) image: &'a Image,
+}
+
+impl Inside<'_> {
+    fn volume(&self) -> &Volume {
+        self.image.volume()
+    }
+
+    fn creation(&self, mode: u16) -> Creation {
+        Creation { permissions: mode, ..umask::creation(0) }
+    }
+
+    fn make(&self, dir: InodeNr, name: &[u8], node: NewNode<'_>, mode: u16) -> Result<InodeNr, Reason> {
+        self.volume().create(dir, name, node, self.creation(mode)).map_err(reason)
+    }
+
+    /// Sets what is kept. What the new inode inherited from its directory's ACL gives way.
+    fn finish(&self, nr: InodeNr, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
+        self.finish_inode(nr, meta, xattrs).map_err(reason)
+    }
+
+    fn finish_inode(&self, nr: InodeNr, meta: &Meta, xattrs: &Xattrs) -> Result<(), Error> {
+        let volume = self.volume();
+        for name in volume.list_xattrs(nr)? {
+            if !xattrs.iter().any(|(kept, _)| *kept == name) {
+                volume.remove_xattr(nr, &name)?;
+            }
+        }
+        for (name, value) in xattrs {
+            volume.set_xattr(nr, name, value, XattrHow::default())?;
+        }
+        // A link's mode means nothing and stays.
+        let permissions = (meta.kind != Kind::Symlink).then_some(meta.mode);
+        let changes = Changes {
+            permissions,
+            uid: Some(meta.uid),
+            gid: Some(meta.gid),
+            atime: Some(meta.atime),
+            mtime: Some(meta.mtime),
+            ..Changes::default()
+        };
+        volume.change(nr, &changes)
+    }
+}
+
+#[allow(clippy::needless_pass_by_value)] // shaped for map_err
+fn reason(error: Error) -> Reason {
+    error.to_string()
+}
+
+impl Content for OpenFile {
+    fn size(&self) -> u64 {
+        self.metadata().map_or(0, |meta| meta.size)
+    }
+
+    fn ranges(&self) -> Result<Vec<(u64, u64)>, Reason> {
+        self.data_ranges().map_err(reason)
+    }
+
+    fn read_at(&self, at: u64, buffer: &mut [u8]) -> Result<usize, Reason> {
+        Self::read_at(self, at, buffer).map_err(reason)
+    }
+}
+
+impl Origin for Inside<'_> {
+    type Node = InodeNr;
+    type File = OpenFile;
+
+    fn meta(&self, node: &InodeNr, _follow: bool) -> Result<Meta, Reason> {
+        let meta = self.volume().stat(*node).map_err(reason)?;
+        Ok(Meta {
+            kind: meta.kind,
+            mode: meta.permissions,
+            uid: meta.uid,
+            gid: meta.gid,
+            atime: meta.atime,
+            mtime: meta.mtime,
+            links: meta.links.into(),
+            id: (0, node.get().into()),
+            device: meta.device,
+        })
+    }
+
+    fn children(&self, node: &InodeNr) -> Result<Vec<(Vec<u8>, InodeNr)>, Reason> {
+        let entries = crate::walk::sorted(self.image, *node).map_err(reason)?;
+        Ok(entries.into_iter().map(|entry| (entry.name, entry.inode)).collect())
+    }
+
+    fn open(&self, node: &InodeNr, _follow: bool) -> Result<OpenFile, Reason> {
+        self.volume().open_inode(*node).map_err(reason)
+    }
+
+    fn read_link(&self, node: &InodeNr) -> Result<Vec<u8>, Reason> {
+        self.volume().read_link_at(*node).map_err(reason)
+    }
+
+    fn xattrs(&self, node: &InodeNr, _follow: bool) -> Result<Xattrs, Reason> {
+        let names = self.volume().list_xattrs(*node).map_err(reason)?;
+        let pair = |name: Vec<u8>| {
+            let value = self.volume().get_xattr(*node, &name).map_err(reason)?;
+            Ok((name, value))
+        };
+        names.into_iter().map(pair).collect()
+    }
+
+    fn inode_in(&self, node: &InodeNr, volume: &Volume) -> Option<InodeNr> {
+        Arc::ptr_eq(self.volume().device(), volume.device()).then_some(*node)
+    }
+
+    fn show(&self, path: &[u8]) -> String {
+        self.image.show(path)
+    }
+}
+
+impl Target for Inside<'_> {
+    type Dir = InodeNr;
+    type File = OpenFile;
+
+    fn find(&self, dir: &InodeNr, name: &[u8]) -> Result<Option<Kind>, Reason> {
+        match self.volume().lookup(*dir, name) {
+            Ok(nr) => self.volume().stat(nr).map(|meta| Some(meta.kind)).map_err(reason),
+            Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(reason(error)),
+        }
+    }
+
+    fn enter(&self, dir: &InodeNr, name: &[u8]) -> Result<InodeNr, Reason> {
+        self.volume().lookup(*dir, name).map_err(reason)
+    }
+
+    fn make_dir(&self, dir: &InodeNr, name: &[u8], mode: u16) -> Result<InodeNr, Reason> {
+        self.make(*dir, name, NewNode::Directory, mode)
+    }
+
+    fn make_file(&self, dir: &InodeNr, name: &[u8], mode: u16, there: bool) -> Result<OpenFile, Reason> {
+        let nr = if there {
+            self.volume().lookup(*dir, name).map_err(reason)?
+        } else {
+            self.make(*dir, name, NewNode::File, mode)?
+        };
+        let file = self.volume().open_inode(nr).map_err(reason)?;
+        if there {
+            file.set_len(0).map_err(reason)?;
+        }
+        Ok(file)
+    }
+
+    fn make_special(
+        &self,
+        dir: &InodeNr,
+        name: &[u8],
+        special: &Special,
+        mode: u16,
+        attributes: Option<&(Meta, Xattrs)>,
+    ) -> Result<Option<InodeNr>, Reason> {
+        let node = match special {
+            Special::Symlink(target) => NewNode::Symlink(target),
+            Special::Node(Kind::CharDevice, number) => NewNode::CharDevice(*number),
+            Special::Node(Kind::BlockDevice, number) => NewNode::BlockDevice(*number),
+            Special::Node(Kind::Fifo, _) => NewNode::Fifo,
+            Special::Node(_, _) => NewNode::Socket,
+        };
+        let nr = self.make(*dir, name, node, mode)?;
+        if let Some((meta, xattrs)) = attributes {
+            self.finish(nr, meta, xattrs)?;
+        }
+        Ok(Some(nr))
+    }
+
+    fn link(&self, first: &First, dir: &InodeNr, name: &[u8]) -> Result<(), Reason> {
+        let inode = first.inode.ok_or("the first name is not in this volume")?;
+        self.volume().link(inode, *dir, name).map_err(reason)
+    }
+
+    fn remove(&self, dir: &InodeNr, name: &[u8]) -> Result<(), Reason> {
+        self.volume().unlink(*dir, name).map_err(reason)
+    }
+
+    fn inode(&self, file: &OpenFile) -> Option<InodeNr> {
+        Some(file.inode())
+    }
+
+    fn dir_inode(&self, dir: &InodeNr) -> Option<(&Volume, InodeNr)> {
+        Some((self.volume(), *dir))
+    }
+
+    fn write_at(&self, file: &OpenFile, at: u64, data: &[u8]) -> Result<(), Reason> {
+        file.write_all_at(at, data).map_err(reason)
+    }
+
+    fn set_len(&self, file: &OpenFile, size: u64) -> Result<(), Reason> {
+        file.set_len(size).map_err(reason)
+    }
+
+    fn finish_file(&self, file: &OpenFile, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
+        self.finish(file.inode(), meta, xattrs)
+    }
+
+    fn finish_dir(&self, dir: &InodeNr, _mode: u16, kept: Option<&(Meta, Xattrs)>) -> Result<(), Reason> {
+        kept.map_or(Ok(()), |(meta, xattrs)| self.finish(*dir, meta, xattrs))
+    }
+
+    fn show(&self, path: &[u8]) -> String {
+        self.image.show(path)
+    }
+}

@@ -1,0 +1,378 @@
+//! Volumes judged by e2fsck and the kernel: odd sizes, used devices, contents, determinism.
+
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+mod common;
+
+use common::{bytes, create, folder, format, options};
+use hectare_device::{Device, MemoryDevice};
+use hectare_ext4::dir;
+use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_ext4::superblock::SuperBlock;
+use hectare_ext4::time::Timestamp;
+use hectare_mkfs::{
+    Contents, Error, FormatOptions, GroupUse, Plan, What, capacity, dir_format, execute, overhead, probe,
+    refuse_occupied, set_bits,
+};
+use hectare_oracle::{KernelMount, assert_clean, dumpe2fs, e2fsck, skip, skip_part};
+use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, LogicalBlock, low8, usize_of};
+
+fn args(text: &str) -> FormatOptions {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    FormatOptions { now: Timestamp::from_seconds(1_700_000_000), ..options(&words).unwrap() }
+}
+
+/// Every small size either gives a clean volume or says that it is too small.
+#[test]
+fn odd_sizes_give_clean_volumes_or_a_reason() {
+    let folder = folder();
+    let image = folder.path().join("image");
+    let shapes = [
+        "",
+        "-t ext4",
+        "-t ext4 -O bigalloc,orphan_file",
+        "-t ext3 -b 4096",
+        "-t ext4 -O mmp -g 512 -b 1024",
+    ];
+    let (mut made, mut refused) = (0, 0);
+    for kib in
+        (4..400).step_by(61).chain((1000..30_000).step_by(4567)).chain([8192, 8200, 8244, 16384, 16448])
+    {
+        for shape in shapes {
+            match format(&args(shape), &image, Bytes::kib(kib)) {
+                Ok(_) => made += 1,
+                Err(Error::TooSmall { .. } | Error::Option { .. }) => {
+                    refused += 1;
+                    continue;
+                }
+                Err(error) => panic!("{kib} KiB {shape}: {error}"),
+            }
+            match e2fsck(&image) {
+                Ok(report) => assert!(report.clean, "{kib} KiB {shape}: {}", report.output),
+                Err(reason) => skip!("odd_sizes_give_clean_volumes_or_a_reason", reason),
+            }
+        }
+    }
+    assert!(made > 50 && refused > 0, "{made} made, {refused} refused");
+}
+
+/// A device full of old bytes gives as clean a volume as a fresh one, and nothing of it is found again.
+#[test]
+fn a_used_device_is_wiped_where_it_matters() {
+    let folder = folder();
+    let image = folder.path().join("image");
+    let size = Bytes::mib(24);
+    for shape in [
+        "-t ext4",
+        "-t ext4 -E lazy_itable_init=0",
+        "-t ext2",
+        "-t ext4 -O bigalloc,mmp,orphan_file",
+        "-t ext4 -O uninit_bg,^metadata_csum",
+        "-t ext4 -O inline_data",
+    ] {
+        let device = create(&image, size);
+        let old: Vec<u8> =
+            (0..1u32 << 20).map(|i| low8(u64::from(i.wrapping_mul(2_654_435_761) >> 24)) | 1).collect();
+        (0..24).for_each(|mib| device.write_at(Bytes::mib(mib), &old).unwrap());
+        device.write_at(Bytes::ZERO, b"XFSB").unwrap();
+        device.write_at(size - Bytes::new(512), b"EFI PART").unwrap();
+        assert!(matches!(refuse_occupied(&device), Err(Error::Occupied { .. })));
+        let plan = Plan::new(&args(shape), size, false).unwrap();
+        execute(&plan, &device, &plan.empty(), 2).unwrap();
+        let found = probe(&device).unwrap().map(|found| found.what);
+        assert!(matches!(found, Some(What::Ext2 | What::Ext4)), "{shape}: {found:?}");
+        let mut start = [1; 1024];
+        device.read_at(Bytes::ZERO, &mut start).unwrap();
+        assert_eq!(start, [0; 1024]);
+        drop(device);
+        if let Err(reason) = assert_clean(&image) {
+            skip!("a_used_device_is_wiped_where_it_matters", reason);
+        }
+    }
+}
+
+/// The kernel mounts what was made, with a file written and read again.
+#[test]
+fn the_kernel_mounts_and_uses_the_volumes() {
+    const TEST: &str = "the_kernel_mounts_and_uses_the_volumes";
+    let folder = folder();
+    for (i, (size, shape)) in [
+        ("2M", "-t ext4"),
+        ("40M", "-t ext4"),
+        ("40M", "-t ext4 -b 2048 -I 128"),
+        ("64M", "-t ext4 -O bigalloc -C 65536 -b 4096"),
+        ("64M", "-t ext4 -O meta_bg,^resize_inode -b 1024"),
+        ("64M", "-t ext4 -O sparse_super2,orphan_file,metadata_csum_seed"),
+        ("64M", "-t ext4 -O mmp"),
+        ("64M", "-t ext4 -O fast_commit -E packed_meta_blocks=1"),
+        ("64M", "-t ext3"),
+        ("20M", "-t ext2"),
+        ("64M", "-t ext4 -O uninit_bg,^metadata_csum -E stride=8,stripe_width=16"),
+        ("10G", "-t ext4"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let image = folder.path().join(format!("image{i}"));
+        format(&args(shape), &image, bytes(size)).unwrap();
+        match KernelMount::new(&image, "") {
+            Ok(mount) => {
+                let file = mount.path().join("file");
+                std::fs::write(&file, vec![7; 300_000]).unwrap();
+                (0..200).for_each(|n| std::fs::create_dir(mount.path().join(format!("d{n}"))).unwrap());
+                assert_eq!(std::fs::read(&file).unwrap(), vec![7; 300_000]);
+                mount.unmount();
+                assert_clean(&image).unwrap();
+                let dump = dumpe2fs(&image).unwrap();
+                assert_eq!(dump.number("Mount count"), 1, "{shape}: the kernel counts its mounts");
+                let made = dump.groups.iter().flat_map(|group| &group.lines);
+                let directories = made.filter_map(|line| line.split(" free inodes, ").nth(1));
+                let directories: u32 =
+                    directories.map(|rest| rest.split(' ').next().unwrap().parse::<u32>().unwrap()).sum();
+                assert_eq!(directories, 202, "{shape}: root, lost+found and those made through the mount");
+            }
+            Err(reason) => skip_part!(format!("{TEST}, {shape}"), reason),
+        }
+        std::fs::remove_file(&image).unwrap();
+    }
+}
+
+#[test]
+fn the_same_options_give_the_same_bytes_whatever_the_thread_count() {
+    let options = args("-t ext4 -O orphan_file,mmp -g 2048 -b 1024");
+    let made = |threads| {
+        let device = MemoryDevice::new(Bytes::mib(80));
+        let plan = Plan::new(&options, device.len(), true).unwrap();
+        assert!(plan.chunks() > 2);
+        execute(&plan, &device, &plan.empty(), threads).unwrap();
+        device.to_vec()
+    };
+    let one = made(1);
+    assert!(one == made(3) && one == made(64));
+    assert_ne!(FormatOptions { uuid: None, ..options.clone() }, options);
+}
+
+/// Some files, one inode in each group and a block of data for each, known only to the contents.
+struct Files {
+    sb: SuperBlock,
+    root: Inode,
+    root_block: (BlockNr, Vec<u8>),
+    files: Vec<(InodeNr, Inode, BlockNr)>,
+}
+
+impl Files {
+    fn new(plan: &Plan) -> Self {
+        let (sb, geometry) = (plan.superblock().clone(), plan.geometry().clone());
+        let now = plan.options().now;
+        let ratio = u64::from(geometry.cluster_blocks());
+        let mut free = plan.space().flat_map(|range| {
+            let range = range.unwrap();
+            let (start, len) = (range.start.get(), range.len.get());
+            // The first and the last cluster of every free range: off by one would hit its neighbours.
+            [start, start + len - ratio].into_iter().filter(move |_| len > ratio).map(BlockNr::new)
+        });
+        let files: Vec<_> = (0..geometry.groups().min(20))
+            .map(|group| match group {
+                0 => plan.first_free_inode(),
+                _ => geometry.inode_at(GroupNr::new(group), 5 + group),
+            })
+            .filter_map(|nr| {
+                let block = free.next()?;
+                let mut inode = Inode::new(0o100_644, now, 9, &sb);
+                (inode.links, inode.size) = (1, 10);
+                inode.sectors = ratio * u64::from(geometry.block_size.get() / 512);
+                map_one(&mut inode, block, &sb);
+                Some((nr, inode, block))
+            })
+            .collect();
+        let names: Vec<String> = files.iter().map(|(nr, ..)| format!("file{nr}")).collect();
+        let mut entries = vec![(b"lost+found".as_slice(), plan.lost_and_found(), dir::FileType::Directory)];
+        entries.extend(
+            names.iter().zip(&files).map(|(name, (nr, ..))| (name.as_bytes(), *nr, dir::FileType::Regular)),
+        );
+        let entries: Vec<_> = entries
+            .into_iter()
+            .map(|(name, inode, file_type)| dir::Entry {
+                name: dir::Name::new(name).unwrap(),
+                inode,
+                file_type,
+            })
+            .collect();
+        let mut root = Inode::new(0o040_755, now, 0, &sb);
+        (root.links, root.size) = (3, geometry.block_size.get().into());
+        root.sectors = ratio * u64::from(geometry.block_size.get() / 512);
+        map_one(&mut root, plan.root_block(), &sb);
+        let seed = root.seed(InodeNr::ROOT, &sb);
+        let built =
+            dir::build(&entries, InodeNr::ROOT, InodeNr::ROOT, &dir_format(&sb), seed, dir::Fill::FULL)
+                .unwrap();
+        assert_eq!(built.blocks.len(), geometry.block_size.len());
+        Self { sb, root, root_block: (plan.root_block(), built.blocks), files }
+    }
+
+    fn inodes(&self) -> impl Iterator<Item = (InodeNr, &Inode)> {
+        std::iter::once((InodeNr::ROOT, &self.root))
+            .chain(self.files.iter().map(|(nr, inode, _)| (*nr, inode)))
+    }
+
+    fn index(&self, nr: InodeNr, group: GroupNr) -> Option<u32> {
+        self.sb.geometry().inode_slot(nr).filter(|(home, _)| *home == group).map(|(_, index)| index)
+    }
+
+    fn clusters(&self, group: GroupNr) -> impl Iterator<Item = u32> + '_ {
+        let geometry = self.sb.geometry();
+        let first = geometry.cluster_of(geometry.first_block(group));
+        let here = self.files.iter().filter(move |(_, _, nr)| geometry.group_of(*nr) == Some(group));
+        here.map(move |(_, _, nr)| u32::try_from((geometry.cluster_of(*nr) - first).get()).unwrap())
+    }
+}
+
+fn map_one(inode: &mut Inode, block: BlockNr, sb: &SuperBlock) {
+    use hectare_ext4::extent::{Extent, build};
+    use hectare_ext4::feature::Incompat;
+    if sb.features().incompat.contains(Incompat::EXTENTS) {
+        let extent = Extent { logical: LogicalBlock::ZERO, len: 1, physical: block, unwritten: false };
+        inode.block = build(&[extent], sb.geometry().block_size, None, &mut || unreachable!()).root;
+        inode.flags |= InodeFlags::EXTENTS;
+    } else {
+        inode.block[..4].copy_from_slice(&u32::try_from(block.get()).unwrap().to_le_bytes());
+    }
+}
+
+impl Contents for Files {
+    fn usage(&self, group: GroupNr) -> GroupUse {
+        let last = self.inodes().filter_map(|(nr, _)| self.index(nr, group)).max();
+        GroupUse {
+            clusters: self.clusters(group).next().is_some(),
+            inodes_end: last.map_or(0, |index| index + 1),
+            directories: u32::from(self.index(InodeNr::ROOT, group).is_some()),
+        }
+    }
+    fn mark_inodes(&self, group: GroupNr, bitmap: &mut [u8]) {
+        self.inodes().filter_map(|(nr, _)| self.index(nr, group)).for_each(|i| set_bits(bitmap, i, 1));
+    }
+    fn mark_clusters(&self, group: GroupNr, bitmap: &mut [u8]) {
+        self.clusters(group).for_each(|cluster| set_bits(bitmap, cluster, 1));
+    }
+    fn render_inodes(&self, group: GroupNr, first: u32, slots: &mut [u8]) {
+        let size = usize_of(self.sb.geometry().inode_size);
+        for (nr, inode) in self.inodes() {
+            let at = self.index(nr, group).and_then(|index| index.checked_sub(first)).map(usize_of);
+            if let Some(slot) = at.and_then(|at| slots.get_mut(at * size..(at + 1) * size)) {
+                inode.render(slot, nr, &self.sb);
+            }
+        }
+    }
+    fn blocks(&self, group: GroupNr, write: &mut dyn FnMut(BlockNr, &[u8])) {
+        if self.sb.geometry().group_of(self.root_block.0) == Some(group) {
+            write(self.root_block.0, &self.root_block.1);
+        }
+    }
+}
+
+/// Contents in every group are in the bitmaps, descriptors, tables and counts of the one write there is.
+#[test]
+fn contents_are_part_of_the_first_write() {
+    let folder = folder();
+    let image = folder.path().join("image");
+    for (size, shape) in [
+        ("64M", "-t ext4"),
+        ("64M", "-t ext4 -O orphan_file -E packed_meta_blocks=1"),
+        ("64M", "-t ext4 -O uninit_bg,^metadata_csum,^flex_bg"),
+        ("64M", "-t ext3 -O ^resize_inode"),
+        ("1G", "-t ext4 -O bigalloc -b 1024"),
+    ] {
+        let device = create(&image, bytes(size));
+        let plan = Plan::new(&args(shape), bytes(size), true).unwrap();
+        let files = Files::new(&plan);
+        assert!(files.files.len() > 3, "{shape}");
+        execute(&plan, &device, &files, 2).unwrap();
+        drop(device);
+        if let Err(reason) = assert_clean(&image) {
+            skip!("contents_are_part_of_the_first_write", reason);
+        }
+    }
+}
+
+/// The parts add up, the free space is what dumpe2fs counts, and [`Plan::space`] covers it.
+#[test]
+fn the_overhead_adds_up() {
+    let folder = folder();
+    let image = folder.path().join("image");
+    for (size, shape) in [
+        ("3M", "-t ext4"),
+        ("200M", "-t ext4"),
+        ("200M", "-t ext3"),
+        ("10G", "-t ext4 -O orphan_file"),
+        ("64M", "-t ext4 -O meta_bg,^resize_inode -b 1024"),
+        ("500M", "-t ext4 -O bigalloc -b 1024"),
+    ] {
+        let plan = format(&args(shape), &image, bytes(size)).unwrap();
+        let parts = overhead(&args(shape), bytes(size)).unwrap();
+        let sum = parts.superblocks
+            + parts.descriptors
+            + parts.reserved_descriptors
+            + parts.bitmaps
+            + parts.inode_tables
+            + parts.journal
+            + parts.orphan_file
+            + parts.other
+            + parts.rounding
+            + parts.free;
+        assert_eq!(sum, parts.volume, "{shape}: {parts:?}");
+        if plan.geometry().cluster_ratio_shift == 0 {
+            assert_eq!(parts.rounding.get(), 0, "{shape}: {parts:?}");
+        }
+        let space: u64 = plan.space().map(|range| range.unwrap().len.get()).sum();
+        assert!(parts.free.get() - space < u64::from(plan.geometry().cluster_blocks()), "{shape}");
+        let dump = match dumpe2fs(&image) {
+            Ok(dump) => dump,
+            Err(reason) => skip!("the_overhead_adds_up", reason),
+        };
+        assert_eq!(dump.number("Free blocks"), parts.free.get(), "{shape}");
+        let capacity = capacity(&args(shape), bytes(size)).unwrap();
+        assert_eq!(dump.number("Free inodes"), capacity.free_inodes, "{shape}");
+    }
+}
+
+/// What mke2fs refuses is refused here too, by the name of the option.
+#[test]
+fn impossible_combinations_are_refused_by_name() {
+    for (size, shape, names) in [
+        ("1G", "-t ext4 -C 65536", "-C 65536: it needs bigalloc"),
+        ("1G", "-t ext4 -O bigalloc -C 5000", "-C 5000"),
+        ("1G", "-t ext4 -I 8192", "-I 8192"),
+        ("1G", "-t ext4 -i 512", "-i 512"),
+        ("1G", "-t ext4 -N 5000000", "-N 5000000"),
+        ("1G", "-m 51", "-m 51"),
+        ("1G", "-t ext4 -G 3", "-G 3"),
+        ("1G", "-t ext4 -O ^flex_bg -G 4", "-G 4"),
+        ("1G", "-t ext4 -J size=2", "-J size=2"),
+        ("1G", "-t ext4 -J size=600", "-J size=600"),
+        ("1G", "-t ext4 -E resize=100", "-E resize=100"),
+        ("1G", "-t ext4 -g 1001", "-g 1001"),
+        ("1G", "-t ext4 -g 65536", "-g 65536"),
+        ("1G", "-E mmp_update_interval=301", "-E mmp_update_interval"),
+        ("17T", "-t ext3", "-O ^64bit"),
+        ("20k", "", "too small"),
+        ("50M", "-t ext4 -L abcdefghijklmnopq", "-L"),
+    ] {
+        let error = Plan::new(&args(shape), bytes(size), true).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains(names) && !error.contains('\n'), "{shape}: {error}");
+    }
+}
+
+/// Planning a petabyte takes no memory per group and little time; its shape is that of meta groups.
+#[test]
+fn large_volumes_are_planned_cheaply() {
+    let plan = Plan::new(&args("-t ext4"), Bytes::new(1 << 50), true).unwrap();
+    assert!(plan.notes().iter().any(|note| note.to_string().contains("meta_bg")));
+    let last = plan.chunks() - 1;
+    let mut writes = 0;
+    plan.render(last, &plan.empty(), &mut |_| {
+        writes += 1;
+        Ok(())
+    })
+    .unwrap();
+    assert!(writes > 0);
+}

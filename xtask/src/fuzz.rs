@@ -1,0 +1,224 @@
+//! Fuzzing: `cargo xtask fuzz [TARGET ...|all] [--seconds N]` builds the targets and runs them, a line for each.
+//!
+//! The targets are the programs of the workspace in `fuzz/`, linked with libFuzzer (crate `libfuzzer-sys`, which
+//! compiles it: a C++ compiler is needed). Coverage comes from flags that the stable compiler takes, so neither a
+//! nightly toolchain nor a tool to install is needed, and no sanitizer: what is looked for are panics, hangs (10 s) and
+//! memory without bound (2 GiB), see `docs/fuzzing.md`.
+//!
+//! `cargo xtask fuzz bases` makes the volumes anew that inputs are changes to (see [`bases`]). Inputs that were found
+//! interesting are kept in `fuzz/corpus`, those that failed in `fuzz/artifacts`; git ignores both.
+
+mod bases;
+mod seeds;
+
+use crate::steps::{quiet, root};
+use hectare_oracle::tool;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Those that must be clean before a release first.
+const TARGETS: [&str; 11] = [
+    "walk",
+    "write",
+    "superblock",
+    "inode",
+    "extent",
+    "directory",
+    "xattr",
+    "group_desc",
+    "indirect",
+    "small",
+    "tar",
+];
+/// Coverage counters and comparisons for libFuzzer; all of it stable.
+const FLAGS: [&str; 7] = [
+    "--cfg=fuzzing",
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+    "-Copt-level=3",
+];
+const SECONDS: u64 = 60;
+/// Longer inputs find nothing that shorter ones don't, and are slow.
+const INPUT_MAX: usize = 8192;
+/// Address space of a target: an allocation without bound fails at once instead of filling the machine.
+const ADDRESS_SPACE: u64 = 4 << 30;
+
+/// What one run came to.
+struct Outcome {
+    executions: u64,
+    seconds: u64,
+    crashes: usize,
+}
+
+/// Runs the job with its words; whether nothing was found.
+pub(crate) fn run(words: &[&str]) -> bool {
+    if words == ["bases"] {
+        return bases::make();
+    }
+    let (targets, seconds) = match parse(words) {
+        Ok(parsed) => parsed,
+        Err(message) => {
+            eprintln!("{message}\nusage: cargo xtask fuzz [TARGET ...|all|bases] [--seconds N]");
+            return false;
+        }
+    };
+    let Some(folder) = build() else { return false };
+    println!("{:<12} {:>12} {:>8} {:>8}", "target", "executions", "seconds", "crashes");
+    let mut clean = true;
+    for target in targets {
+        match fuzz(&folder, target, seconds) {
+            Ok(outcome) => {
+                let Outcome { executions, seconds, crashes } = outcome;
+                println!("{target:<12} {executions:>12} {seconds:>8} {crashes:>8}");
+                clean &= crashes == 0;
+            }
+            Err(error) => {
+                eprintln!("can't run {target}: {error}");
+                clean = false;
+            }
+        }
+    }
+    clean
+}
+
+fn parse<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, u64), String> {
+    let (mut targets, mut seconds) = (Vec::new(), SECONDS);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "all" => targets.extend(TARGETS),
+            "--seconds" => {
+                let number = words.next().and_then(|n| n.parse().ok());
+                seconds = number.ok_or("--seconds takes a number of seconds")?;
+            }
+            target if TARGETS.contains(&target) => targets.push(target),
+            other => {
+                return Err(format!("there is no fuzz target {other}; there are {}", TARGETS.join(", ")));
+            }
+        }
+    }
+    if targets.is_empty() {
+        targets.extend(TARGETS);
+    }
+    Ok((targets, seconds))
+}
+
+/// Builds all targets; the folder they are in.
+fn build() -> Option<PathBuf> {
+    let host = host()?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("fuzz/target"), PathBuf::from);
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // Flags meant for the host's programs would end up in build scripts too, were there no --target.
+    cargo
+        .current_dir(root().join("fuzz"))
+        .args(["build", "--release", "--bins", "--quiet", "--target", &host])
+        .env("CARGO_TARGET_DIR", &target)
+        .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}"));
+    let built = cargo.status().is_ok_and(|status| status.success());
+    if !built {
+        eprintln!("the fuzz targets can't be built; a C++ compiler (g++) is needed besides Rust");
+    }
+    built.then(|| target.join(host).join("release"))
+}
+
+/// The compiler's own target.
+fn host() -> Option<String> {
+    let text = quiet(Command::new("rustc").arg("-vV"))?.stdout;
+    let text = String::from_utf8(text).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("host: ")).map(str::to_owned)
+}
+
+fn fuzz(folder: &Path, target: &str, seconds: u64) -> std::io::Result<Outcome> {
+    let (corpus, artifacts) =
+        (root().join("fuzz/corpus").join(target), root().join("fuzz/artifacts").join(target));
+    fs::create_dir_all(&corpus)?;
+    fs::create_dir_all(&artifacts)?;
+    seeds::plant(target, &corpus)?;
+    let before = files(&artifacts);
+    let log_path = artifacts.with_extension("log");
+    let log = fs::File::create(&log_path)?;
+    let mut command = limited(&folder.join(target));
+    let status = command
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-max_len={INPUT_MAX}"))
+        .args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-reload=0"])
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .arg(&corpus)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .status()?;
+    let log = String::from_utf8_lossy(&fs::read(&log_path)?).into_owned();
+    let failed = !status.success();
+    if failed {
+        let told = |line: &&str| {
+            line.contains("panicked at") || line.contains("ERROR:") || line.contains("Test unit")
+        };
+        log.lines().filter(told).for_each(|line| println!("  {line}"));
+        println!("  everything it said: {}", log_path.display());
+    }
+    let crashes = files(&artifacts).saturating_sub(before).max(usize::from(failed));
+    Ok(Outcome { executions: executions(&log), seconds: last_seconds(&log), crashes })
+}
+
+/// The program with its address space limited, where there is `prlimit` for it.
+fn limited(program: &Path) -> Command {
+    match tool("prlimit") {
+        Some(mut prlimit) => {
+            prlimit.arg(format!("--as={ADDRESS_SPACE}")).arg(program);
+            prlimit
+        }
+        None => Command::new(program),
+    }
+}
+
+fn files(folder: &Path) -> usize {
+    fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+/// What the last status line (`#1234 ...`) or the final statistics count.
+fn executions(log: &str) -> u64 {
+    let statistics = log.lines().filter_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
+    let status = log.lines().filter_map(|line| line.strip_prefix('#')?.split_whitespace().next());
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    statistics.filter_map(number).chain(status.filter_map(number)).max().unwrap_or(0)
+}
+
+/// The seconds of the line `Done N runs in S second(s)`; 0 if it ended before.
+fn last_seconds(log: &str) -> u64 {
+    let done = log.lines().rev().find_map(|line| line.strip_prefix("Done ")?.split(" in ").nth(1));
+    done.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_targets_and_seconds() {
+        assert_eq!(parse(&["inode", "--seconds", "5"]), Ok((vec!["inode"], 5)));
+        assert_eq!(parse(&[]).map(|(targets, _)| targets.len()), Ok(TARGETS.len()));
+        assert!(parse(&["nothing"]).is_err());
+        assert!(parse(&["--seconds"]).is_err());
+    }
+
+    #[test]
+    fn the_log_tells_executions_and_seconds() {
+        let log = "#2\tINITED cov: 3\n#1500\tREDUCE cov\nDone 2000 runs in 61 second(s)\n\
+                   stat::number_of_executed_units: 2000\n";
+        assert_eq!((executions(log), last_seconds(log)), (2000, 61));
+        assert_eq!((executions("#77 NEW"), last_seconds("#77 NEW")), (77, 0));
+    }
+
+    #[test]
+    fn every_target_has_its_program() {
+        for target in TARGETS {
+            assert!(root().join("fuzz/src/bin").join(target).with_extension("rs").is_file(), "{target}");
+        }
+    }
+}
