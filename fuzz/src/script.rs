@@ -82,7 +82,7 @@ pub fn run(volume: &Volume, input: &mut Input<'_>) -> Ran {
 }
 
 fn path(input: &mut Input<'_>) -> &'static str {
-    *input.pick::<&'static str>(&PATHS)
+    input.pick::<&'static str>(&PATHS)
 }
 
 fn creation(input: &mut Input<'_>) -> Creation {

@@ -24,10 +24,8 @@ pub(crate) fn json(time: Timestamp) -> String {
 }
 
 fn format(time: Timestamp, how: &str) -> String {
-    moment(time).map_or_else(
-        || plain(time),
-        |moment| moment.to_zoned(TimeZone::system()).strftime(how).to_string(),
-    )
+    moment(time)
+        .map_or_else(|| plain(time), |moment| moment.to_zoned(TimeZone::system()).strftime(how).to_string())
 }
 
 fn moment(time: Timestamp) -> Option<jiff::Timestamp> {

@@ -1,11 +1,13 @@
 //! The commands, one a file: its arguments, its help, and what it does.
 
+pub(crate) mod bench;
 pub(crate) mod build;
 pub(crate) mod cat;
 pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod completions;
 pub(crate) mod cp;
+pub(crate) mod format_options;
 pub(crate) mod freefrag;
 pub(crate) mod info;
 pub(crate) mod ln;
@@ -41,6 +43,7 @@ pub(crate) enum Command {
     Info(info::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
+    Bench(bench::Arguments),
     Completions(completions::Arguments),
 }
 
@@ -65,6 +68,7 @@ impl Command {
             Self::Info(arguments) => info::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
+            Self::Bench(arguments) => bench::run(&arguments),
             Self::Completions(arguments) => completions::run(&arguments),
         }
     }

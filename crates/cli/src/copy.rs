@@ -58,6 +58,9 @@ pub(crate) struct Meta {
     pub(crate) device: DeviceNumber,
 }
 
+/// An entry of a directory.
+pub(crate) type Named<N> = (Vec<u8>, N);
+
 /// Extended attributes: full name and value.
 pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -98,7 +101,7 @@ pub(crate) trait Origin: Sync {
     /// What it is; a symbolic link is followed if `follow` says so.
     fn meta(&self, node: &Self::Node, follow: bool) -> Result<Meta, Reason>;
     /// The entries of a directory.
-    fn children(&self, node: &Self::Node) -> Result<Vec<(Vec<u8>, Self::Node)>, Reason>;
+    fn children(&self, node: &Self::Node) -> Result<Vec<Named<Self::Node>>, Reason>;
     /// Opens a regular file.
     fn open(&self, node: &Self::Node, follow: bool) -> Result<Self::File, Reason>;
     /// The target of a symbolic link.
@@ -313,7 +316,9 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         }
         let made = match there {
             Some(Kind::Directory) => self.target.enter(dir, name),
-            Some(_) => return self.leave_out(from, "something else is in the way where its directory should go"),
+            Some(_) => {
+                return self.leave_out(from, "something else is in the way where its directory should go");
+            }
             None => self.target.make_dir(dir, name, self.mode(&meta)),
         };
         let made = made.map_err(|reason| self.target_failed(&to, reason))?;
@@ -351,7 +356,10 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         for (name, node) in children.into_iter().rev() {
             let from = join(from, &name);
             if !is_possible(&name) {
-                self.left_out.tell(self.origin.show(from.as_slice()), "the directory is corrupt: no file can have that name");
+                self.left_out.tell(
+                    self.origin.show(from.as_slice()),
+                    "the directory is corrupt: no file can have that name",
+                );
                 continue;
             }
             let to = join(&to, &name);
@@ -431,7 +439,9 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         } else if self.options.recursive {
             Special::Node(meta.kind, meta.device)
         } else {
-            return self.leave_out(from, "it is no regular file; cp -r copies devices and pipes").map(|()| None);
+            return self
+                .leave_out(from, "it is no regular file; cp -r copies devices and pipes")
+                .map(|()| None);
         };
         let keep = self.kept(node, from, meta, false);
         let made = (|| {

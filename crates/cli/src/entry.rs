@@ -34,7 +34,9 @@ pub(crate) const fn words(kind: Kind) -> &'static str {
 /// `-rwxr-xr-x`, set-id and sticky bits included.
 pub(crate) fn mode_text(kind: Kind, mode: u16) -> String {
     let mut text = String::from(letter(kind));
-    for (shift, special, lower, upper) in [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')] {
+    for (shift, special, lower, upper) in
+        [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')]
+    {
         text.push(if mode >> shift & 4 != 0 { 'r' } else { '-' });
         text.push(if mode >> shift & 2 != 0 { 'w' } else { '-' });
         text.push(match (mode >> shift & 1 != 0, mode & special != 0) {

@@ -87,7 +87,8 @@ impl FreeSpace {
             match volume.free_runs(group) {
                 Ok(runs) => {
                     for run in runs {
-                        let stretched = (run.start.get() << shift).min(end)..(run.end.get() << shift).min(end);
+                        let stretched =
+                            (run.start.get() << shift).min(end)..(run.end.get() << shift).min(end);
                         space.add(stretched);
                     }
                 }

@@ -66,11 +66,12 @@ fn identity(raw: &SuperBlock, fields: &mut Fields) {
     };
     fields.push(("Filesystem revision #", revision));
     fields.push(("Filesystem features", or_none(&features.names().join(" "))));
-    let flags: Vec<&str> = [(1, "signed_directory_hash"), (2, "unsigned_directory_hash"), (4, "test_filesystem")]
-        .into_iter()
-        .filter(|(bit, _)| raw.s_flags.get() & bit != 0)
-        .map(|(_, name)| name)
-        .collect();
+    let flags: Vec<&str> =
+        [(1, "signed_directory_hash"), (2, "unsigned_directory_hash"), (4, "test_filesystem")]
+            .into_iter()
+            .filter(|(bit, _)| raw.s_flags.get() & bit != 0)
+            .map(|(_, name)| name)
+            .collect();
     if raw.s_flags.get() != 0 {
         fields.push(("Filesystem flags", flags.join(" ")));
     }
@@ -136,7 +137,10 @@ fn counts(raw: &SuperBlock, fields: &mut Fields) {
         number("Reserved GDT blocks", raw.s_reserved_gdt_blocks.get().into());
     }
     number("Blocks per group", raw.s_blocks_per_group.get());
-    number(if bigalloc { "Clusters per group" } else { "Fragments per group" }, raw.s_clusters_per_group.get());
+    number(
+        if bigalloc { "Clusters per group" } else { "Fragments per group" },
+        raw.s_clusters_per_group.get(),
+    );
     number("Inodes per group", raw.s_inodes_per_group.get());
     let inode_size = if raw.s_rev_level.get() == 0 { 128 } else { u32::from(raw.s_inode_size.get()) };
     let table = u64::from(raw.s_inodes_per_group.get()) * u64::from(inode_size);
@@ -363,7 +367,8 @@ fn special_inodes(raw: &SuperBlock, fields: &mut Fields) {
 
 /// The fields of a journal's superblock (jbd2, big-endian); `None` if the bytes are none.
 pub(crate) fn journal_fields(bytes: &[u8]) -> Option<Fields> {
-    let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_be_bytes);
+    let word =
+        |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_be_bytes);
     if word(0)? != 0xc03b_3998 || !matches!(word(4)?, 3 | 4) {
         return None;
     }
@@ -437,7 +442,7 @@ fn text_or(bytes: &[u8], substitute: &str) -> String {
 }
 
 /// A UUID, or `None` for zeros.
-fn uuid_text(uuid: &[u8; 16]) -> Option<String> {
+pub(crate) fn uuid_text(uuid: &[u8; 16]) -> Option<String> {
     if *uuid == [0; 16] {
         return None;
     }

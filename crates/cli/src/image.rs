@@ -85,7 +85,8 @@ impl Image {
 
 /// The file or block device.
 pub(crate) fn device(path: &Path, write: bool) -> Outcome<Arc<dyn Device>> {
-    let device = FileOptions::new().write(write).open(path).map_err(|error| Failure::Line(error.to_string()))?;
+    let device =
+        FileOptions::new().write(write).open(path).map_err(|error| Failure::Line(error.to_string()))?;
     Ok(Arc::new(device))
 }
 

@@ -36,7 +36,9 @@ fn number(text: &str, file: &str, what: &str) -> Result<Option<u32>, String> {
     }
     let lines = std::fs::read_to_string(file).unwrap_or_default();
     let found = lines.lines().find_map(|line| entry(line).filter(|(name, _)| *name == text));
-    found.map(|(_, number)| Some(number)).ok_or_else(|| format!("{text} is no number and no {what} of {file}"))
+    found
+        .map(|(_, number)| Some(number))
+        .ok_or_else(|| format!("{text} is no number and no {what} of {file}"))
 }
 
 /// The name of a user of the host.

@@ -34,7 +34,7 @@ pub(crate) enum Operand {
 }
 
 impl Place {
-    /// Reads an argument that can only mean something inside an image. 
+    /// Reads an argument that can only mean something inside an image.
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let bytes = argument.as_bytes();
         if let Some(at) = image_end(bytes).or_else(|| first_colon_of_missing(bytes)) {

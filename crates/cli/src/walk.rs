@@ -88,9 +88,9 @@ pub(crate) fn remove(image: &Image, parent: InodeNr, name: &[u8], path: &[u8], l
         }
         let below = match volume.unlink(parent, &name) {
             Ok(()) => continue,
-            Err(Error::IsADirectory) => volume.lookup(parent, &name).and_then(|nr| {
-                Ok((entered.enter(nr), nr, volume.list(nr)?))
-            }),
+            Err(Error::IsADirectory) => {
+                volume.lookup(parent, &name).and_then(|nr| Ok((entered.enter(nr), nr, volume.list(nr)?)))
+            }
             Err(error) => Err(error),
         };
         match below {

@@ -277,7 +277,9 @@ impl Volume {
             for entry in self.list(dir)? {
                 match self.unlink(dir, &entry.name) {
                     Err(Error::IsADirectory) if opened.contains(&entry.inode) => {
-                        return Err(Corrupt::new("the directory", Place::Inode(dir), "it lies under itself").into());
+                        return Err(
+                            Corrupt::new("the directory", Place::Inode(dir), "it lies under itself").into()
+                        );
                     }
                     Err(Error::IsADirectory) => deeper.push((dir, entry.name)),
                     other => other?,

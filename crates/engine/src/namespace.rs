@@ -1,28 +1,25 @@
-//! Names: looking up, creating, linking, removing.
+//! Names: creating and linking, and what all changes of names share.
 //!
 //! These are the operations a mount needs, on inode numbers; the path-level API stands on them. Each takes the
 //! operation lock of the directory, then those of the inodes it names, then opens a transaction; it checks everything
-//! it can before the first change. (Renaming is in [`crate::rename`].)
+//! it can before the first change. (Looking is in [`crate::lookup`], removing in [`crate::remove`], renaming in
+//! [`crate::rename`].)
 //!
 //! Link counts: a directory has 2 plus one for each subdirectory; with `dir_nlink` an indexed directory that would pass
 //! 65,000 has 1 from then on, which means "unknown".
 
 use crate::cache::inode::CachedInode;
-use crate::directory::{DIR_CREDITS, DirMut, DirRef};
+use crate::directory::{DIR_CREDITS, DirMut};
 use crate::error::{Error, Result};
 use crate::map::{MAP_CREDITS, MapMut};
-use crate::stat::Metadata;
 use crate::volume::Volume;
-use hectare_ext4::dir::{self, Cookie, DirWrite, Entry, EntryRef, FileType, Insert, Name};
-use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::dir::{self, Cookie, DirWrite, Entry, FileType, Insert, Name};
 use hectare_ext4::extent;
-use hectare_ext4::feature::{Compat, Incompat, RoCompat};
-use hectare_ext4::inline::Inline;
+use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::inode::{BLOCK_BYTES, DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::xattr::Attr;
 use hectare_journal::Handle;
 use hectare_units::{InodeNr, LogicalBlock, u64_of};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// The most links an inode can have (`EXT4_LINK_MAX`).
@@ -106,7 +103,7 @@ pub(crate) fn file_type(kind: Kind) -> FileType {
     }
 }
 
-fn kind_of(file_type: FileType) -> Option<Kind> {
+pub(crate) fn kind_of(file_type: FileType) -> Option<Kind> {
     Some(match file_type {
         FileType::Regular => Kind::File,
         FileType::Directory => Kind::Directory,
@@ -132,7 +129,7 @@ pub(crate) fn new_name(name: &[u8]) -> Result<Name<'_>> {
 }
 
 /// A name that can be looked for, or why not.
-fn old_name(name: &[u8]) -> Result<Name<'_>> {
+pub(crate) fn old_name(name: &[u8]) -> Result<Name<'_>> {
     if name.len() > Name::LEN_MAX {
         return Err(Error::NameTooLong);
     }
@@ -186,124 +183,6 @@ impl Volume {
             return Err(Error::Unsupported(format!("directory {} ignores case (casefold)", dir.nr())));
         }
         self.check_file_writable(&data, dir.nr())
-    }
-
-    /// Looks a name up.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`], or what reading the directory says.
-    pub fn lookup(&self, parent: InodeNr, name: &[u8]) -> Result<InodeNr> {
-        let dir = self.directory(parent)?;
-        let name = old_name(name)?;
-        let _operation = dir.lock().read();
-        self.lookup_locked(&dir, name)?.ok_or(Error::NotFound)
-    }
-
-    /// What a name leads to, held since it had the name: if it is freed from now on, that shows.
-    pub(crate) fn lookup_inode(&self, dir: &CachedInode, name: &[u8]) -> Result<Arc<CachedInode>> {
-        if dir.get().kind() != Some(Kind::Directory) {
-            return Err(Error::NotADirectory);
-        }
-        let name = old_name(name)?;
-        let _operation = dir.lock().read();
-        self.inode(self.lookup_locked(dir, name)?.ok_or(Error::NotFound)?)
-    }
-
-    /// Looks a name up in a directory whose operation lock is held.
-    pub(crate) fn lookup_locked(&self, dir: &CachedInode, name: Name<'_>) -> Result<Option<InodeNr>> {
-        dir.check_alive()?;
-        let data = dir.get();
-        let found = if data.flags.contains(InodeFlags::INLINE_DATA) {
-            self.lookup_inline(dir, &data, name)?
-        } else {
-            let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
-            dir::lookup(&store, &self.dir_format, name)?.map(|found| found.inode)
-        };
-        match found {
-            Some(nr) if self.is_special(nr) => {
-                let what = format!("a name leads to inode {nr}, which belongs to the format");
-                Err(Corrupt::new("the directory", Place::Inode(dir.nr()), what).into())
-            }
-            found => Ok(found),
-        }
-    }
-
-    /// Whether an inode belongs to the format (the journal, the orphan file …), so that no name may lead to it.
-    fn is_special(&self, nr: InodeNr) -> bool {
-        let orphan_file = self.sb.features().compat.contains(Compat::ORPHAN_FILE)
-            && nr.get() == self.sb.raw().s_orphan_file_inum.get();
-        orphan_file || (nr != InodeNr::ROOT && nr < self.sb.first_inode())
-    }
-
-    fn lookup_inline(&self, dir: &CachedInode, data: &Inode, name: Name<'_>) -> Result<Option<InodeNr>> {
-        let mut found = None;
-        self.each_inline(dir, data, &mut |entry| {
-            if entry.name == name.bytes() {
-                found = Some(entry.inode);
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        })?;
-        Ok(found)
-    }
-
-    /// Visits the entries of an inline directory; cookies count them from 1.
-    fn each_inline(
-        &self,
-        dir: &CachedInode,
-        data: &Inode,
-        visit: &mut dyn FnMut(EntryRef<'_>) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let tail = self.inline_tail(dir.nr(), data)?;
-        let inline = Inline::new(&data.block, tail.as_deref(), data.bytes(), Place::Inode(dir.nr()))?;
-        let entry = |name, inode, file_type, n| EntryRef { name, inode, file_type, next: Cookie::new(n) };
-        if visit(entry(b".", dir.nr(), FileType::Directory, 1)).is_break()
-            || visit(entry(b"..", inline.parent()?, FileType::Directory, 2)).is_break()
-        {
-            return Ok(());
-        }
-        for (n, found) in (3..).zip(inline.dir_entries()) {
-            let found = found?;
-            let file_type = FileType::from_code(found.file_type);
-            if visit(entry(found.name, found.inode, file_type, n)).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Lists a directory from a cookie on (0: from the start), up to `max` entries, `.` and `..` included. A name that
-    /// is there from the first call to the last is listed exactly once, whatever else changes.
-    ///
-    /// # Errors
-    /// [`Error::NotADirectory`], or what reading the directory says.
-    pub fn read_dir_at(&self, nr: InodeNr, from: Cookie, max: usize) -> Result<Vec<DirEntry>> {
-        let dir = self.directory(nr)?;
-        let _operation = dir.lock().read();
-        dir.check_alive()?;
-        let data = dir.get();
-        let mut entries = Vec::new();
-        let mut take = |entry: EntryRef<'_>| {
-            if entries.len() == max {
-                return ControlFlow::Break(());
-            }
-            entries.push(DirEntry {
-                name: entry.name.to_vec(),
-                inode: entry.inode,
-                kind: kind_of(entry.file_type),
-                next: entry.next,
-            });
-            if entries.len() == max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
-        if data.flags.contains(InodeFlags::INLINE_DATA) {
-            self.each_inline(&dir, &data, &mut |entry| {
-                if entry.next <= from { ControlFlow::Continue(()) } else { take(entry) }
-            })?;
-        } else {
-            let store = DirRef { volume: self, nr, inode: &data };
-            dir::read_dir(&store, &self.dir_format, from, &mut take)?;
-        }
-        Ok(entries)
     }
 
     /// Makes a file, directory, symbolic link, device, pipe or socket.
@@ -580,202 +459,6 @@ impl Volume {
             data.ctime = self.now();
             Ok(())
         })
-    }
-
-    /// Removes a name of a file; with the last one, and when nobody has it open, the file.
-    ///
-    /// # Errors
-    /// [`Error::IsADirectory`] for a directory, [`Error::NotFound`] …
-    pub fn unlink(&self, parent: InodeNr, name: &[u8]) -> Result<()> {
-        self.remove_name(parent, name, |_, victim| match victim.get().kind() {
-            Some(Kind::Directory) => Err(Error::IsADirectory),
-            _ => Ok(()),
-        })
-    }
-
-    /// Removes an empty directory.
-    ///
-    /// # Errors
-    /// [`Error::NotADirectory`], [`Error::NotEmpty`], [`Error::NotFound`] …
-    pub fn rmdir(&self, parent: InodeNr, name: &[u8]) -> Result<()> {
-        if name == b"." {
-            return Err(Error::Invalid("a directory can't be removed through its '.'"));
-        }
-        if name == b".." {
-            return Err(Error::NotEmpty);
-        }
-        self.remove_name(parent, name, |volume, victim| {
-            if victim.get().kind() != Some(Kind::Directory) {
-                return Err(Error::NotADirectory);
-            }
-            volume.check_empty(victim)
-        })
-    }
-
-    /// Refuses a directory that holds entries. The caller holds its operation lock.
-    pub(crate) fn check_empty(&self, dir: &CachedInode) -> Result<()> {
-        let data = dir.get();
-        let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
-        if dir::is_empty(&store, &self.dir_format)? { Ok(()) } else { Err(Error::NotEmpty) }
-    }
-
-    fn remove_name(
-        &self,
-        parent: InodeNr,
-        name: &[u8],
-        check: impl Fn(&Self, &CachedInode) -> Result<()>,
-    ) -> Result<()> {
-        let name = old_name(name)?;
-        if name.is_dot() {
-            return Err(Error::IsADirectory);
-        }
-        let dir = self.directory(parent)?;
-        self.retry(|| {
-            let _dir = dir.lock().write();
-            self.check_directory_writable(&dir)?;
-            let nr = self.lookup_locked(&dir, name)?.ok_or(Error::NotFound)?;
-            if nr == parent {
-                return Err(Corrupt::new("the directory", Place::Inode(parent), "it holds itself").into());
-            }
-            let victim = self.inode(nr)?;
-            let _victim = victim.lock().write();
-            check(self, &victim)?;
-            self.check_removable(&victim)?;
-            let mut handle = self.start(NAME_CREDITS)?;
-            self.take_name(&mut handle, &dir, name)?;
-            self.drop_link(&mut handle, &dir, &victim);
-            handle.stop();
-            self.delete_if_unused(&victim)
-        })
-    }
-
-    /// Refuses to remove a name of an inode that must not change, or whose content could not be freed.
-    pub(crate) fn check_removable(&self, victim: &CachedInode) -> Result<()> {
-        self.check_changeable(victim)?;
-        let data = victim.get();
-        if data.links == 0 {
-            return Err(
-                Corrupt::new("the inode", Place::Inode(victim.nr()), "it has a name but no links").into()
-            );
-        }
-        let last = data.links == 1 || data.kind() == Some(Kind::Directory);
-        if last && self.incompat(Incompat::EA_INODE) {
-            self.refuse_values_elsewhere(victim.nr(), &self.attributes(victim.nr(), &data)?)?;
-        }
-        let freed_by_map = !data.flags.intersects(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
-        let has_map = match data.kind() {
-            Some(Kind::File | Kind::Directory) => true,
-            Some(Kind::Symlink) => !data.is_fast_symlink(),
-            _ => false,
-        };
-        if last && has_map && freed_by_map && data.sectors > 0 {
-            return Err(Error::Unsupported(format!(
-                "inode {} is mapped by indirect blocks (ext2, ext3): such files can be read, but not removed yet",
-                victim.nr()
-            )));
-        }
-        Ok(())
-    }
-
-    /// Counts a link less; a directory loses all, and its parent that of "..".
-    pub(crate) fn drop_link(
-        &self,
-        handle: &mut Handle<'_>,
-        dir: &Arc<CachedInode>,
-        victim: &Arc<CachedInode>,
-    ) {
-        let mut data = victim.edit(handle, &self.inodes);
-        data.ctime = self.now();
-        if data.kind() == Some(Kind::Directory) {
-            data.links = 0;
-            drop(data);
-            self.change_subdirectories(handle, dir, -1);
-        } else {
-            data.links = data.links.saturating_sub(1);
-        }
-    }
-
-    /// Frees an inode that has no links if nobody has it open. The caller holds its operation lock.
-    pub(crate) fn delete_if_unused(&self, inode: &Arc<CachedInode>) -> Result<()> {
-        if inode.get().links > 0 || inode.is_freed() {
-            return Ok(());
-        }
-        if inode.opens() > 0 {
-            self.nameless.lock().insert(inode.nr(), Arc::clone(inode));
-            return Ok(());
-        }
-        self.nameless.lock().remove(&inode.nr());
-        self.delete(inode)
-    }
-
-    /// Frees the files that have no name any more although they are open: nobody can come after them.
-    pub(crate) fn free_nameless(&self) -> Result<()> {
-        for inode in std::mem::take(&mut *self.nameless.lock()).into_values() {
-            let _operation = inode.lock().write();
-            if !inode.is_freed() {
-                self.delete(&inode)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Frees an inode and all it holds. The caller holds its operation lock.
-    fn delete(&self, inode: &Arc<CachedInode>) -> Result<()> {
-        let mapped = inode.get().flags.contains(InodeFlags::EXTENTS);
-        if mapped {
-            self.unmap(inode, 0)?;
-        }
-        let mut handle = self.start(NAME_CREDITS)?;
-        let mut data = inode.edit(&mut handle, &self.inodes);
-        self.leave_attribute_block(&mut handle, &mut data)?;
-        drop(data);
-        self.free_inode(&mut handle, inode)
-    }
-
-    /// What an inode is.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if there is no such inode, or what reading it says.
-    pub fn stat(&self, nr: InodeNr) -> Result<Metadata> {
-        self.stat_of(&*self.inode(nr)?)
-    }
-
-    pub(crate) fn stat_of(&self, inode: &CachedInode) -> Result<Metadata> {
-        Metadata::of(inode.nr(), &inode.get(), self.geometry().block_size)
-    }
-
-    /// The target of a symbolic link.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if it is none, or what reading it says.
-    pub fn read_link_at(&self, nr: InodeNr) -> Result<Vec<u8>> {
-        self.read_link_of(&*self.inode(nr)?)
-    }
-
-    pub(crate) fn read_link_of(&self, inode: &CachedInode) -> Result<Vec<u8>> {
-        let nr = inode.nr();
-        let _operation = inode.lock().read();
-        inode.check_alive()?;
-        let data = inode.get();
-        if data.kind() != Some(Kind::Symlink) {
-            return Err(Error::Invalid("not a symbolic link"));
-        }
-        if data.flags.contains(InodeFlags::ENCRYPT) {
-            return Err(Error::Unsupported(format!("the target of inode {nr} is encrypted")));
-        }
-        let bad = |what| Corrupt::new("the symbolic link", Place::Inode(nr), what);
-        if data.size == 0 || data.size > u64::from(self.geometry().block_size.get()) {
-            return Err(bad("its target's length is impossible").into());
-        }
-        let mut target = vec![0; hectare_units::index_of(data.size)];
-        if data.is_fast_symlink() {
-            let len = target.len();
-            target.copy_from_slice(&data.block[..len]);
-        } else {
-            drop(data);
-            self.read_locked(inode, 0, &mut target)?;
-        }
-        Ok(target)
     }
 }
 

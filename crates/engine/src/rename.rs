@@ -166,13 +166,14 @@ impl Volume {
         } else if moves_directory {
             self.check_subdirectory_fits(to.dir)?;
         }
-        let whiteout = self.prepare(from.dir, Kind::CharDevice, Creation { permissions: 0, ..Creation::default() });
+        let whiteout = (mode == RenameMode::Whiteout).then(|| {
+            self.prepare(from.dir, Kind::CharDevice, Creation { permissions: 0, ..Creation::default() })
+        });
+        let whiteout = whiteout.transpose()?;
         let mut handle = self.start(3 * NAME_CREDITS)?;
         // What may find no room comes first.
-        let left = match mode {
-            RenameMode::Whiteout => Some(self.make_node(&mut handle, from.dir.nr(), WHITEOUT, whiteout?)?),
-            _ => None,
-        };
+        let left =
+            whiteout.map(|inode| self.make_node(&mut handle, from.dir.nr(), WHITEOUT, inode)).transpose()?;
         match target {
             Some(target) => {
                 self.point_name(&mut handle, to, source.nr(), kind)?;

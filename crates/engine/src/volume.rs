@@ -111,11 +111,7 @@ impl Volume {
         Ok(volume)
     }
 
-    fn assemble(
-        device: Arc<dyn Device>,
-        sb: SuperBlock,
-        options: OpenOptions,
-    ) -> Result<Arc<Shared>> {
+    fn assemble(device: Arc<dyn Device>, sb: SuperBlock, options: OpenOptions) -> Result<Arc<Shared>> {
         let sb = Arc::new(sb);
         let geometry = sb.geometry();
         let groups = Arc::new(Groups::new(Arc::clone(&device), Arc::clone(&sb)));

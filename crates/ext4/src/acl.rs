@@ -1,12 +1,12 @@
 //! POSIX access control lists: the form on disk, the form programs see, and what they mean for mode bits.
 //!
-//! An ACL is an attribute (`system.posix_acl_access`, and on directories `system.posix_acl_default`, which new
-//! files inherit). Programs exchange it as version 2, with 8 bytes for every entry; ext4 stores version 1, where
-//! entries that name nobody take 4. An ACL that names nobody and has no mask says no more than nine mode bits
-//! and is never stored as an access ACL.
+//! An ACL is an attribute (`system.posix_acl_access`, and on directories `system.posix_acl_default`, which
+//! new files inherit). Programs exchange it as version 2, with 8 bytes for every entry; ext4 stores version
+//! 1, where entries that name nobody take 4. An ACL that names nobody and has no mask says no more than nine
+//! mode bits and is never stored as an access ACL.
 //!
-//! Hazard: with a mask, the group bits of the mode show the *mask*, not the owning group's permissions; `chmod`
-//! then changes the mask. Everything here that takes or gives a mode follows that.
+//! Hazard: with a mask, the group bits of the mode show the *mask*, not the owning group's permissions;
+//! `chmod` then changes the mask. Everything here that takes or gives a mode follows that.
 //!
 //! Invariant: an [`Acl`] is never empty and always valid: entries in the order owner, users, owning group,
 //! groups, mask, others, with exactly one owner, owning group and others, and a mask if anybody is named.
@@ -192,13 +192,14 @@ impl Acl {
         mode & !0o777 | self.mode_bits()
     }
 
-    /// What `chmod` makes of a file's access ACL: owner, mask (or group, without one) and others follow `mode`.
+    /// What `chmod` makes of a file's access ACL: owner, mask (or group, without one) and others follow
+    /// `mode`.
     pub fn chmod(&mut self, mode: u16) {
         self.shape(|class, _| bits(mode, class.shift()));
     }
 
-    /// What a file created with `mode` (the umask not applied) gets in a directory with this default ACL. A new
-    /// directory inherits the default ACL itself as well, unchanged; a symbolic link inherits nothing.
+    /// What a file created with `mode` (the umask not applied) gets in a directory with this default ACL. A
+    /// new directory inherits the default ACL itself as well, unchanged; a symbolic link inherits nothing.
     #[must_use]
     pub fn inherit(&self, mode: u16) -> Inherited {
         let mut acl = self.clone();
@@ -365,9 +366,6 @@ fn check(entries: &[Entry]) -> Result<(), Invalid> {
 }
 
 #[cfg(test)]
-mod kernel_tests;
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -443,6 +441,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::testing::cases("acl", 256))]
+
         #[test]
         fn bytes_are_refused_or_survive_the_round_trip(bytes in prop::collection::vec(0u8..40, 0..64)) {
             for version in [1, 2] {

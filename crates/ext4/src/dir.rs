@@ -1,25 +1,26 @@
 //! Directories: blocks of entries, and the hash tree ("htree") that finds a name in a large one.
 //!
-//! A directory is a file whose blocks hold *records*: inode number, record length, name. Every block is tiled by
-//! its records exactly, so slack and removed entries belong to some record. A directory of one block is a plain
-//! list. When it outgrows that block (and the volume has `dir_index`), block 0 becomes the root of an index over
-//! the hashes of the names, and the other blocks are leaves (plain record blocks) or further index nodes. Index
-//! blocks are dressed up as records that old readers skip, so that every directory can also be read as a list.
+//! A directory is a file whose blocks hold *records*: inode number, record length, name. Every block is tiled
+//! by its records exactly, so slack and removed entries belong to some record. A directory of one block is a
+//! plain list. When it outgrows that block (and the volume has `dir_index`), block 0 becomes the root of an
+//! index over the hashes of the names, and the other blocks are leaves (plain record blocks) or further index
+//! nodes. Index blocks are dressed up as records that old readers skip, so that every directory can also be
+//! read as a list.
 //!
-//! The parts: [`hash`] (names to hashes), [`leaf`] (one block of records), [`verify_block`] and [`set_checksum`]
-//! (one block's checksum), the operations on a whole directory over the traits [`DirRead`] and [`DirWrite`]
-//! ([`lookup`], [`insert()`], [`remove`], [`replace`], [`is_empty`], [`read_dir`]), and [`build()`] (a whole
-//! directory at once).
+//! The parts: [`hash`] (names to hashes), [`leaf`] (one block of records), [`verify_block`] and
+//! [`set_checksum`] (one block's checksum), the operations on a whole directory over the traits [`DirRead`]
+//! and [`DirWrite`] ([`lookup`], [`insert()`], [`remove`], [`replace`], [`is_empty`], [`read_dir`]), and
+//! [`build()`] (a whole directory at once).
 //!
-//! Invariants: every leaf holds exactly the names whose hash lies from its own index entry up to the next one;
-//! bit 0 of an index hash says that names of that same hash also lie in the leaf before. Nothing here verifies or
-//! sets checksums on the way: whoever owns the blocks does so when they are loaded and committed.
+//! Invariants: every leaf holds exactly the names whose hash lies from its own index entry up to the next
+//! one; bit 0 of an index hash says that names of that same hash also lie in the leaf before. Nothing here
+//! verifies or sets checksums on the way: whoever owns the blocks does so when they are loaded and committed.
 //!
-//! Hazards: all bytes are untrusted, so every index descent is bounded by the number of levels the format allows
-//! and by the size of the directory, and every record is checked before it is used.
+//! Hazards: all bytes are untrusted, so every index descent is bounded by the number of levels the format
+//! allows and by the size of the directory, and every record is checked before it is used.
 //!
-//! What this is not: it does no I/O, takes no locks, allocates no blocks and knows no inodes. Inline directories
-//! (inside an inode), case-folded names and encrypted names are the caller's to refuse.
+//! What this is not: it does no I/O, takes no locks, allocates no blocks and knows no inodes. Inline
+//! directories (inside an inode), case-folded names and encrypted names are the caller's to refuse.
 
 pub mod build;
 mod checksum;
@@ -94,8 +95,8 @@ impl Format {
         Hasher::new(version, self.hash_signedness, self.hash_seed)
     }
 
-    /// The most blocks a directory may have: 2 GiB of them without `large_dir`, and never more than the 28 bits
-    /// of an index entry can name.
+    /// The most blocks a directory may have: 2 GiB of them without `large_dir`, and never more than the 28
+    /// bits of an index entry can name.
     #[must_use]
     pub const fn blocks_max(&self) -> u32 {
         if self.large_dir { 1 << 28 } else { 1 << (31 - self.block_size.shift()) }

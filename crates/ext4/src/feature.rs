@@ -1,8 +1,9 @@
 //! The feature table: what a volume uses, how it is called, and what this program does with it.
 //!
 //! A volume names its features in three words. An unknown `incompat` bit means the volume can't be read, an
-//! unknown `ro_compat` bit that it can't be written, an unknown `compat` bit nothing. [`Features::check_read`] and
-//! [`Features::check_write`] apply that rule and, beyond it, refuse by name what would be damaged by a write.
+//! unknown `ro_compat` bit that it can't be written, an unknown `compat` bit nothing.
+//! [`Features::check_read`] and [`Features::check_write`] apply that rule and, beyond it, refuse by name what
+//! would be damaged by a write.
 
 use crate::error::Unsupported;
 use bitflags::bitflags;
@@ -259,7 +260,8 @@ impl Features {
         }
     }
 
-    /// The names of the features that are on, unknown bits as `FEATURE_I17` (word and bit), in printing order.
+    /// The names of the features that are on, unknown bits as `FEATURE_I17` (word and bit), in printing
+    /// order.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let mut rest = *self;

@@ -1,9 +1,10 @@
 //! Where things lie: groups, superblock copies, descriptor blocks, inode slots.
 //!
-//! A volume is cut into groups of `clusters_per_group` clusters. Some groups begin with a copy of the superblock
-//! and of the group descriptors ("base metadata"); bitmaps and inode tables lie where the descriptors say. All of
-//! this follows from a few numbers of the superblock, and the same arithmetic serves the formatter, the engine and
-//! the reports. Everything here is pure and assumes numbers validated by [`crate::superblock`].
+//! A volume is cut into groups of `clusters_per_group` clusters. Some groups begin with a copy of the
+//! superblock and of the group descriptors ("base metadata"); bitmaps and inode tables lie where the
+//! descriptors say. All of this follows from a few numbers of the superblock, and the same arithmetic serves
+//! the formatter, the engine and the reports. Everything here is pure and assumes numbers validated by
+//! [`crate::superblock`].
 //!
 //! Hazard: `first_data_block` is 1 only with 1 KiB blocks without bigalloc; the group boundaries, but not the
 //! byte offset of the primary superblock (always 1024), shift with it.
@@ -178,15 +179,15 @@ impl Geometry {
         if after_super.get() > first.get() { after_super } else { first }
     }
 
-    /// The block that holds the group's superblock copy. In group 0 the superblock is at byte 1024, which with
-    /// 1 KiB blocks is block 1 even where the first data block is 0 (bigalloc).
+    /// The block that holds the group's superblock copy. In group 0 the superblock is at byte 1024, which
+    /// with 1 KiB blocks is block 1 even where the first data block is 0 (bigalloc).
     #[must_use]
     pub fn super_block(&self, group: GroupNr) -> BlockNr {
         if group.get() == 0 { self.block_size.block_at(SUPERBLOCK_OFFSET) } else { self.first_block(group) }
     }
 
-    /// The copies of a meta group's descriptor block beside the primary one; none for a block that lies in the
-    /// full copies, which follow the superblock copies.
+    /// The copies of a meta group's descriptor block beside the primary one; none for a block that lies in
+    /// the full copies, which follow the superblock copies.
     #[must_use]
     pub fn desc_block_backups(&self, index: u32) -> Vec<BlockNr> {
         if !self.in_meta_group(index) {
@@ -206,8 +207,8 @@ impl Geometry {
     }
 
     /// Blocks from the start of the group that its base metadata takes: superblock copy, descriptor blocks,
-    /// reserved descriptor blocks. In group 0 of a volume with 1 KiB blocks whose first data block is 0, the boot
-    /// block before the superblock is counted too.
+    /// reserved descriptor blocks. In group 0 of a volume with 1 KiB blocks whose first data block is 0, the
+    /// boot block before the superblock is counted too.
     #[must_use]
     pub fn base_meta_blocks(&self, group: GroupNr) -> u32 {
         let has_super = self.has_super(group);

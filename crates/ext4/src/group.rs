@@ -202,8 +202,7 @@ fn verify_bitmap(
     group: GroupNr,
     sb: &SuperBlock,
 ) -> Result<(), Corrupt> {
-    let covered =
-        covered.ok_or_else(|| Corrupt::new(structure, Place::Group(group), "it is cut short"))?;
+    let covered = covered.ok_or_else(|| Corrupt::new(structure, Place::Group(group), "it is cut short"))?;
     let Some(seed) = sb.seed() else { return Ok(()) };
     let mask = if sb.geometry().desc_size >= 64 { !0 } else { 0xffff };
     let expected = seed.checksum(covered) & mask;
@@ -229,9 +228,9 @@ fn check_checksum(
     Err(Corrupt::checksum(STRUCTURE, Place::Group(group), raw.bg_checksum.get().into(), expected.into()))
 }
 
-/// `bg_checksum` of a descriptor, whatever its field holds now: crc32c of group number and descriptor with a zero
-/// field (`metadata_csum`, low 16 bits kept), or crc16 over UUID, group number and descriptor without the field
-/// (`uninit_bg`); 0 without either feature.
+/// `bg_checksum` of a descriptor, whatever its field holds now: crc32c of group number and descriptor with a
+/// zero field (`metadata_csum`, low 16 bits kept), or crc16 over UUID, group number and descriptor without
+/// the field (`uninit_bg`); 0 without either feature.
 fn checksum_of(slot: &[u8], group: GroupNr, sb: &SuperBlock) -> u16 {
     let number = group.get().to_le_bytes();
     let (before, after) = (&slot[..CHECKSUM_AT], slot.get(CHECKSUM_AT + 2..).unwrap_or_default());

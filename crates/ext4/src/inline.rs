@@ -1,12 +1,13 @@
 //! Inline data: a small file or directory that lives in its inode and has no blocks (feature `inline_data`).
 //!
-//! The first 60 bytes take the place of the block map (`i_block`); what is longer continues in the value of the
-//! attribute `system.data`, which exists even if it is empty. A directory keeps the number of its parent in the
-//! first four bytes and has no `.` and `..`; entries follow up to byte 60, and again, as a second row of its
-//! own, in the attribute's value. Both rows are covered by record lengths without gap, like directory blocks.
+//! The first 60 bytes take the place of the block map (`i_block`); what is longer continues in the value of
+//! the attribute `system.data`, which exists even if it is empty. A directory keeps the number of its parent
+//! in the first four bytes and has no `.` and `..`; entries follow up to byte 60, and again, as a second row
+//! of its own, in the attribute's value. Both rows are covered by record lengths without gap, like directory
+//! blocks.
 //!
-//! Hazards: the value may be longer than the file needs; bytes behind the file's size mean nothing. A directory's
-//! two rows are separate: no entry crosses from one into the other.
+//! Hazards: the value may be longer than the file needs; bytes behind the file's size mean nothing. A
+//! directory's two rows are separate: no entry crosses from one into the other.
 //!
 //! What this is not: it only reads. Growing out of the inode and writing are not done here.
 
@@ -154,9 +155,6 @@ impl<'a> Inline<'a> {
 }
 
 #[cfg(test)]
-mod kernel_tests;
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -219,6 +217,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::testing::cases("inline", 256))]
+
         #[test]
         fn random_bytes_never_panic(
             head in prop::array::uniform(0u8..24),

@@ -1,13 +1,14 @@
 //! Inodes: what a file is, apart from its name and its data.
 //!
-//! [`Inode`] holds every field typed and in host form; [`Inode::parse`] and [`Inode::render`] go between it and the
-//! slot in the inode table. Bytes this program has no field for are kept and written back. What `block` (the 60
-//! bytes of `i_block`) means depends on the kind and the flags: an extent root, an indirect map, a short symlink's
-//! target, a device number, or a small file's first bytes.
+//! [`Inode`] holds every field typed and in host form; [`Inode::parse`] and [`Inode::render`] go between it
+//! and the slot in the inode table. Bytes this program has no field for are kept and written back. What
+//! `block` (the 60 bytes of `i_block`) means depends on the kind and the flags: an extent root, an indirect
+//! map, a short symlink's target, a device number, or a small file's first bytes.
 //!
-//! Hazards: `i_blocks` counts 512-byte sectors, except in inodes with `HUGE_FILE` set, where it counts blocks;
-//! [`Inode::sectors`] is always in sectors, and rendering picks the unit. The high half of the size counts for regular files only (and for
-//! directories with `large_dir`): elsewhere its field had another meaning once.
+//! Hazards: `i_blocks` counts 512-byte sectors, except in inodes with `HUGE_FILE` set, where it counts
+//! blocks; [`Inode::sectors`] is always in sectors, and rendering picks the unit. The high half of the size
+//! counts for regular files only (and for directories with `large_dir`): elsewhere its field had another
+//! meaning once.
 
 use crate::checksum::Seed;
 use crate::error::{Corrupt, Place};
@@ -27,8 +28,8 @@ const EXTRA_KNOWN: usize = size_of::<raw::InodeExtra>();
 const CTIME_EXTRA_END: u16 = 8;
 const MTIME_EXTRA_END: u16 = 12;
 const ATIME_EXTRA_END: u16 = 16;
-/// `i_blocks` has 48 bits; a file of more sectors is counted in blocks (`HUGE_FILE`).
-const SECTORS_BITS: u32 = 48;
+/// The largest `i_blocks`, which has 48 bits; a file of more sectors is counted in blocks (`HUGE_FILE`).
+const BLOCKS_MAX: u64 = (1 << 48) - 1;
 /// Bytes of `i_block`.
 pub const BLOCK_BYTES: usize = 60;
 
@@ -370,20 +371,22 @@ impl Inode {
         }
     }
 
-    /// `i_blocks` as stored, and the flags that say in which unit: sectors, or blocks where sectors exceed 48 bits
-    /// or the inode counted blocks already. Without the feature `huge_file` there are 32 bits of sectors, and
-    /// `large_file` volumes never need more; the flag means nothing there and is left alone.
+    /// `i_blocks` as stored, and the flags that say in which unit: blocks where the sectors exceed 48 bits or
+    /// the inode counted blocks already, else sectors. A count beyond the field is stored as its largest
+    /// value. Without the feature `huge_file` the field has 32 bits, and the flag means nothing and is left
+    /// alone.
     fn stored_blocks(&self, sb: &SuperBlock) -> (u64, InodeFlags) {
         if !sb.features().ro_compat.contains(RoCompat::HUGE_FILE) {
             return (self.sectors.min(u32::MAX.into()), self.flags);
         }
         let shift = sb.geometry().block_size.shift() - 9;
         let whole_blocks = self.sectors.trailing_zeros() >= shift;
-        let in_blocks = self.sectors >> SECTORS_BITS != 0
-            || (self.flags.contains(InodeFlags::HUGE_FILE) && whole_blocks);
+        let in_blocks =
+            self.sectors > BLOCKS_MAX || (self.flags.contains(InodeFlags::HUGE_FILE) && whole_blocks);
         let mut flags = self.flags;
         flags.set(InodeFlags::HUGE_FILE, in_blocks);
-        (if in_blocks { self.sectors >> shift } else { self.sectors }, flags)
+        let count = if in_blocks { self.sectors >> shift } else { self.sectors };
+        (count.min(BLOCKS_MAX), flags)
     }
 
     /// What the inode is; `None` for one that was never used.

@@ -2,12 +2,12 @@
 //!
 //! Two layers. The *records* ([`raw`]) are the bytes as they lie on disk, each declared once with its offsets
 //! asserted. The *validated types* (superblock, geometry, group descriptor, inode, extent, directory entry,
-//! attribute) are what the rest of Hectare sees: parsing checks everything later arithmetic relies on, rendering
-//! writes the checksums. Whatever the bytes, parsing ends with a value or with an error that names structure,
-//! place and reason; it does not panic, loop or recurse without bound.
+//! attribute) are what the rest of Hectare sees: parsing checks everything later arithmetic relies on,
+//! rendering writes the checksums. Whatever the bytes, parsing ends with a value or with an error that names
+//! structure, place and reason; it does not panic, loop or recurse without bound.
 //!
-//! Not here: I/O, caches, threads, transactions. Algorithms over several blocks (extent trees, htrees) reach their
-//! blocks through small traits, which the engine implements over its cache.
+//! Not here: I/O, caches, threads, transactions. Algorithms over several blocks (extent trees, htrees) reach
+//! their blocks through small traits, which the engine implements over its cache.
 
 pub mod acl;
 pub mod checksum;
@@ -25,6 +25,8 @@ pub mod orphan;
 pub mod raw;
 pub mod record;
 pub mod superblock;
+#[cfg(test)]
+mod testing;
 pub mod time;
 pub mod xattr;
 

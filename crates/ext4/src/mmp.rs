@@ -1,12 +1,12 @@
 //! Multiple mount protection: a block that says whether another machine uses the volume (feature `mmp`).
 //!
-//! Whoever mounts such a volume for writing keeps counting up a number in this block (`s_mmp_block`) and writes
-//! its name beside it. Two numbers are set apart: one for a volume closed cleanly, one for a volume being
-//! checked.
+//! Whoever mounts such a volume for writing keeps counting up a number in this block (`s_mmp_block`) and
+//! writes its name beside it. Two numbers are set apart: one for a volume closed cleanly, one for a volume
+//! being checked.
 //!
-//! Hazards: "in use" is all one look can tell; a machine that crashed leaves the same mark as one that is alive,
-//! and only watching the number for a few check intervals tells them apart. The node and device names are
-//! whatever the other machine wrote and end at a zero byte or with their field.
+//! Hazards: "in use" is all one look can tell; a machine that crashed leaves the same mark as one that is
+//! alive, and only watching the number for a few check intervals tells them apart. The node and device names
+//! are whatever the other machine wrote and end at a zero byte or with their field.
 
 use crate::checksum::Seed;
 use crate::error::{Corrupt, Place};
@@ -108,8 +108,8 @@ impl Mmp {
         Ok(Self { status, time: raw.mmp_time.get(), check_interval: raw.mmp_check_interval.get() })
     }
 
-    /// The first bytes of the block as they are to be written (the rest is zero); `seed` as in [`Self::parse`].
-    /// Names are cut to their fields, with a zero byte at the end.
+    /// The first bytes of the block as they are to be written (the rest is zero); `seed` as in
+    /// [`Self::parse`]. Names are cut to their fields, with a zero byte at the end.
     #[must_use]
     pub fn render(&self, seed: Option<Seed>) -> [u8; size_of::<RawMmp>()] {
         let mut raw = RawMmp::new_zeroed();
@@ -157,9 +157,6 @@ fn checksum(raw: &RawMmp, seed: Seed) -> u32 {
     let bytes = raw.as_bytes();
     seed.checksum(bytes.get(..offset_of!(RawMmp, mmp_checksum)).unwrap_or(bytes))
 }
-
-#[cfg(test)]
-mod kernel_tests;
 
 #[cfg(test)]
 mod tests {

@@ -6,8 +6,8 @@
 //! The file's inode number is in the superblock (`s_orphan_file_inum`); the read-only compatible flag
 //! `orphan_present` says that it may have entries.
 //!
-//! Hazard: the checksum covers the block's number and the slots, but not the tail, and it starts from the seed
-//! of the orphan file's inode, not the volume's.
+//! Hazard: the checksum covers the block's number and the slots, but not the tail, and it starts from the
+//! seed of the orphan file's inode, not the volume's.
 
 use crate::checksum::Seed;
 use crate::error::{Corrupt, Place};
@@ -57,8 +57,8 @@ pub const fn slots_in(block_size: usize) -> usize {
 }
 
 impl<'a> OrphanBlock<'a> {
-    /// The block `nr` of the device, which belongs to the orphan file. `seed` is the seed of the orphan file's
-    /// inode where the volume has checksums.
+    /// The block `nr` of the device, which belongs to the orphan file. `seed` is the seed of the orphan
+    /// file's inode where the volume has checksums.
     ///
     /// # Errors
     /// `Corrupt` if its magic number or checksum is wrong.
@@ -147,9 +147,6 @@ impl<'a> OrphanBlockMut<'a> {
 fn checksum(slots: &[U32], nr: BlockNr, seed: Seed) -> u32 {
     seed.then(&nr.get().to_le_bytes()).checksum(slots.as_bytes())
 }
-
-#[cfg(test)]
-mod kernel_tests;
 
 #[cfg(test)]
 mod tests {

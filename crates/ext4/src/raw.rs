@@ -1,7 +1,7 @@
 //! The records of ext4 as they lie on disk: superblock, group descriptor, inode.
 //!
-//! Field names and offsets are those of the kernel's documentation (Documentation/filesystems/ext4). Nothing here
-//! is validated; see [`crate::superblock`], [`crate::group`] and [`crate::inode`].
+//! Field names and offsets are those of the kernel's documentation (Documentation/filesystems/ext4). Nothing
+//! here is validated; see [`crate::superblock`], [`crate::group`] and [`crate::inode`].
 
 use crate::record::disk_record;
 use zerocopy::little_endian::{U16, U32, U64};

@@ -1,10 +1,10 @@
 //! One declaration per on-disk structure.
 //!
-//! [`disk_record!`] declares a structure once, each field with the offset the format gives it, and derives from
-//! that declaration: the `zerocopy` type, compile-time assertions that every offset and the size are right, and a
-//! table of [`Field`]s that reports and tests read. The types are plain little-endian bytes: they have no
-//! alignment, no padding and no invalid values, so any bytes at all can be looked at through them. Nothing is
-//! validated here; the modules that use these records turn them into validated types.
+//! [`disk_record!`] declares a structure once, each field with the offset the format gives it, and derives
+//! from that declaration: the `zerocopy` type, compile-time assertions that every offset and the size are
+//! right, and a table of [`Field`]s that reports and tests read. The types are plain little-endian bytes:
+//! they have no alignment, no padding and no invalid values, so any bytes at all can be looked at through
+//! them. Nothing is validated here; the modules that use these records turn them into validated types.
 
 /// A field of an on-disk structure, for reports and tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

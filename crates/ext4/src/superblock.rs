@@ -1,8 +1,8 @@
 //! The superblock: the one structure everything else is found from.
 //!
 //! [`SuperBlock::parse`] is the only way in: it checks every number that later arithmetic relies on, so that
-//! [`Geometry`] needs no checks of its own. The raw record stays inside, so that fields this program has no use
-//! for are written back as they were read.
+//! [`Geometry`] needs no checks of its own. The raw record stays inside, so that fields this program has no
+//! use for are written back as they were read.
 //!
 //! Invariant: a parsed superblock's raw record and typed fields agree; changes go through the setters.
 
@@ -19,7 +19,8 @@ use zerocopy::{FromBytes, IntoBytes};
 pub const MAGIC: u16 = 0xef53;
 /// Bytes of a superblock.
 pub const SIZE: usize = 1024;
-/// The first inode that is not reserved, on volumes that do not say (revision 0), and the least that others may say.
+/// The first inode that is not reserved, on volumes that do not say (revision 0), and the least that others
+/// may say.
 pub const FIRST_INODE_DEFAULT: u32 = 11;
 
 /// `s_state`: cleanly unmounted.
@@ -173,9 +174,9 @@ impl SuperBlock {
         self.raw.s_flags.get() & FLAG_UNSIGNED_HASH == 0
     }
 
-    /// The extra inode bytes a new inode gets: 32, so that every field has its place, or more where the volume
-    /// asks for more (`s_want_extra_isize`, `s_min_extra_isize`) and the slot has room for it; 0 in slots of
-    /// 128 bytes. A multiple of 4. The kernel decides the same way.
+    /// The extra inode bytes a new inode gets: 32, so that every field has its place, or more where the
+    /// volume asks for more (`s_want_extra_isize`, `s_min_extra_isize`) and the slot has room for it; 0 in
+    /// slots of 128 bytes. A multiple of 4. The kernel decides the same way.
     #[must_use]
     pub fn want_extra_isize(&self) -> u16 {
         let room = self.geometry.inode_size.saturating_sub(BASE_SIZE_U32);

@@ -1,9 +1,9 @@
 //! Time stamps: 32-bit seconds widened to 34 bits, with nanoseconds.
 //!
 //! The base word holds the low 32 bits of the seconds, read as signed. The extra word (inodes larger than 128
-//! bytes) holds two more bits of seconds below 30 bits of nanoseconds. The range is thus 1901-12-13 to 2446-05-10;
-//! without the extra word it ends on 2038-01-19. Hazard: the two epoch bits are *added* to the sign-extended base
-//! word, so that a negative base word with epoch 1 is a time after 2038.
+//! bytes) holds two more bits of seconds below 30 bits of nanoseconds. The range is thus 1901-12-13 to
+//! 2446-05-10; without the extra word it ends on 2038-01-19. Hazard: the two epoch bits are *added* to the
+//! sign-extended base word, so that a negative base word with epoch 1 is a time after 2038.
 
 use hectare_units::low32;
 

@@ -1,12 +1,13 @@
-//! Extended attributes: names with small values, kept in the spare bytes of an inode and in one block beside it.
+//! Extended attributes: names with small values, kept in the spare bytes of an inode and in one block beside
+//! it.
 //!
-//! An inode larger than 128 bytes has room after its last fixed field (`i_extra_isize` says where that is); the
-//! first four bytes there are a magic number if attributes follow. What does not fit goes to one block of its
-//! own (`i_file_acl`), which several inodes with the same attributes may share; it counts them. Both areas look
-//! alike: entries grow up from the front, each with the attribute's name, a zero word ends them, and values are
-//! packed down from the back. In the block, entries are sorted (the kernel's lookup relies on it) and hashed; in
-//! the inode they are neither. A value too big for either can live in an inode of its own (`ea_inode`); such a
-//! value is named here, and read by whoever can read files.
+//! An inode larger than 128 bytes has room after its last fixed field (`i_extra_isize` says where that is);
+//! the first four bytes there are a magic number if attributes follow. What does not fit goes to one block of
+//! its own (`i_file_acl`), which several inodes with the same attributes may share; it counts them. Both
+//! areas look alike: entries grow up from the front, each with the attribute's name, a zero word ends them,
+//! and values are packed down from the back. In the block, entries are sorted (the kernel's lookup relies on
+//! it) and hashed; in the inode they are neither. A value too big for either can live in an inode of its own
+//! (`ea_inode`); such a value is named here, and read by whoever can read files.
 //!
 //! Hazards:
 //! - value offsets count from the first *entry* in an inode, but from the start of the *block* in a block;
@@ -15,8 +16,8 @@
 //! - `system.data` carries the tail of an inline file and must stay in the inode, see [`crate::inline`];
 //! - entry hashes exist in two kinds, because names were once hashed as signed characters.
 //!
-//! Invariants: an [`Area`] was checked whole when it was made, so walking it cannot fail. What [`layout`] gives
-//! is what the kernel would have written, had it been handed the same attributes in the same order.
+//! Invariants: an [`Area`] was checked whole when it was made, so walking it cannot fail. What [`layout`]
+//! gives is what the kernel would have written, had it been handed the same attributes in the same order.
 //!
 //! What this is not: it neither allocates nor shares blocks, and it decides nothing about permissions.
 
@@ -27,11 +28,6 @@ mod layout;
 mod list;
 mod name;
 pub mod raw;
-
-#[cfg(test)]
-pub(crate) mod image;
-#[cfg(test)]
-mod kernel_tests;
 
 pub use area::{Area, Entry, ValueRef, collect};
 pub use block::{REFCOUNT_MAX, refcount, seal, set_refcount, verify};

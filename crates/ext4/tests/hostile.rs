@@ -1,6 +1,6 @@
-//! Superblocks, descriptors and inodes of hostile bytes: each is refused or parsed, and whatever is parsed can be
-//! asked everything without a panic. Overflow is checked in every profile, so arithmetic on numbers that
-//! validation let through shows here.
+//! Superblocks, descriptors and inodes of hostile bytes: each is refused or parsed, and whatever is parsed
+//! can be asked everything without a panic. Overflow is checked in every profile, so arithmetic on numbers
+//! that validation let through shows here.
 
 use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
@@ -9,6 +9,7 @@ use hectare_ext4::raw;
 use hectare_ext4::superblock::{MAGIC, SIZE, SuperBlock};
 use hectare_ext4::time::{SECONDS_MAX, SECONDS_MAX_NARROW, SECONDS_MIN, Timestamp};
 use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, usize_of};
+use proptest::collection::vec;
 use proptest::prelude::*;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -168,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn spoilt_superblocks_answer_everything(spoilt in proptest::collection::vec((0..0x300usize, edge()), 1..4)) {
+    fn spoilt_superblocks_answer_everything(spoilt in vec((0..0x300usize, edge()), 1..4)) {
         let mut bytes = plain().as_bytes().to_vec();
         for (at, word) in spoilt {
             bytes[at & !3..][..4].copy_from_slice(&word.to_le_bytes());
@@ -180,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_no_superblock_or_one(mut bytes in proptest::collection::vec(any::<u8>(), 0..1100), magic: bool) {
+    fn any_bytes_are_no_superblock_or_one(mut bytes in vec(any::<u8>(), 0..1100), magic: bool) {
         if magic && bytes.len() > 0x3a {
             bytes[0x38..0x3a].copy_from_slice(&MAGIC.to_le_bytes());
         }
@@ -188,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_no_descriptor_or_one(raw in shaped(), bytes in proptest::collection::vec(any::<u8>(), 0..1100)) {
+    fn any_bytes_are_no_descriptor_or_one(raw in shaped(), bytes in vec(any::<u8>(), 0..1100)) {
         let Some(sb) = parse(without_checksums(raw)) else { return Ok(()) };
         for group in some_groups(&sb) {
             let Ok(desc) = GroupDesc::parse(&bytes, group, &sb) else { continue };
@@ -236,7 +237,7 @@ proptest! {
     #[test]
     fn any_bytes_are_no_inode_or_one(
         log_size in 7..13u32,
-        (mut bytes, cut) in (proptest::collection::vec(any::<u8>(), 4096), 0..5000usize),
+        (mut bytes, cut) in (vec(any::<u8>(), 4096), 0..5000usize),
         (extra, mode, tame) in (edge(), any::<u16>(), any::<bool>()),
         features: u32,
     ) {
@@ -266,7 +267,10 @@ proptest! {
     }
 
     #[test]
-    fn every_time_in_range_survives(seconds in SECONDS_MIN..=SECONDS_MAX, nanoseconds in 0..1_000_000_000u32) {
+    fn every_time_in_range_survives(
+        seconds in SECONDS_MIN..=SECONDS_MAX,
+        nanoseconds in 0..1_000_000_000u32,
+    ) {
         let time = Timestamp { seconds, nanoseconds };
         let (base, extra) = time.encode();
         prop_assert_eq!(Timestamp::decode(base, extra), time);

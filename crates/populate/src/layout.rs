@@ -23,7 +23,7 @@ mod placed;
 pub(crate) use contents::TreeContents;
 pub(crate) use inode::{Inodes, LINKS_MAX};
 pub(crate) use load::{LOST_AND_FOUND, Load};
-pub(crate) use place::{Lacking, Needs, Room, lay_out, measure};
+pub(crate) use place::{Lacking, Needs, lay_out, measure};
 pub(crate) use placed::Layout;
 
 use hectare_ext4::superblock::SuperBlock;

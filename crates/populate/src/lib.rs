@@ -8,8 +8,11 @@
 //! directory is listed. Children are sorted by the bytes of their names; node ids are given out in one fixed
 //! order. Names are bytes and need not be UTF-8.
 //!
-//! Hazards: a folder can change between the scan and the copy. What is opened is compared with what was scanned,
-//! before and after reading, and a difference is [`Error::Changed`]. An archive is untrusted input: any bytes
+//! [`Image::plan`] lays a tree out in a volume of a given size, or of the smallest that holds it, and [`Image::write`]
+//! writes it.
+//!
+//! Hazards: a folder can change between the scan and the copy. What was read is compared with what was scanned, and a
+//! difference is [`Error::Changed`]. An archive is untrusted input: any bytes
 //! give a tree or an error.
 
 mod error;
@@ -21,7 +24,7 @@ mod tree;
 mod write;
 
 pub use error::{Error, ShownPath};
-pub use image::{Explanation, Image, ImageError, Part, Progress, Quiet, Size};
+pub use image::{Explanation, Image, ImageError, Part, Progress, Quiet, Size, reproducible};
 pub use source::{Content, Excludes, ModeChange, Opener, Options, Source};
 pub use time::Timestamp;
 pub use tree::{Children, Kind, Meta, NodeId, Segment, Segments, Totals, Tree, Xattr, XattrSetId};

@@ -5,42 +5,51 @@
 //! writes that buffer in one call when it is full or the blocks don't follow each other; large files go from the source
 //! to the device without passing through the buffer. So an image of many small files costs one write per MiB.
 //!
-//! Invariants: every block the layout gave out is written whole (padded with zeros); nothing else is written. What is written does not depend on threads. The first error
-//! stops all workers and is the one returned.
+//! Invariants: every block the layout gave out is written whole (padded with zeros); nothing else is written. What is
+//! written does not depend on threads. The first error stops all workers and is the one returned.
 
-use crate::image::{ImageError, LOST_AND_FOUND, Progress};
-use crate::layout::{Inodes, Layout, Volume};
+mod gather;
+
+use crate::image::{ImageError, Progress};
+use crate::layout::{Inodes, LOST_AND_FOUND, Layout, Load, Volume};
 use crate::source::Opener;
-use crate::tree::{Kind, NodeId, Segment, Tree};
-use hectare_device::Device;
-use hectare_ext4::dir::{self, Entry, FileType, Fill, Format};
+use crate::tree::{Kind, NodeId, Segment};
+use gather::{BUFFER, Gather};
+use hectare_device::{Device, Reason};
+use hectare_ext4::dir::{self, Entry, FileType, Fill};
 use hectare_ext4::inode::BLOCK_BYTES;
 use hectare_ext4::xattr;
-use hectare_units::{BlockSize, Blocks, Bytes, InodeNr, index_of};
+use hectare_units::{BlockSize, Blocks, Bytes, index_of, low32, u64_of};
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes gathered before they are written.
-const BUFFER: usize = 1 << 20;
-/// Files from this size on are copied by themselves.
+/// Runs of data from this size on are copied past the buffer.
 const LARGE: u64 = 512 << 10;
-/// Nodes a worker takes at a time.
+/// What is copied between two looks at whether to stop.
+const PIECE: Bytes = Bytes::mib(16);
+/// Nodes a worker takes at a time, and about how many blocks' bytes at most.
 const BATCH: u32 = 256;
+const BATCH_BYTES: Bytes = Bytes::mib(8);
 
 /// Everything that is written, and where to.
 pub(crate) struct Writer<'a> {
     pub(crate) device: &'a dyn Device,
     pub(crate) inodes: &'a Inodes<'a>,
-    pub(crate) format: &'a Format,
-    /// The inode that the root names lost+found.
-    pub(crate) lost_and_found: InodeNr,
     pub(crate) progress: &'a dyn Progress,
 }
 
+/// What the workers share.
+struct Queue {
+    next: Mutex<u32>,
+    stop: AtomicBool,
+    failed: Mutex<Option<ImageError>>,
+}
+
 impl Writer<'_> {
-    fn tree(&self) -> &Tree {
-        self.inodes.tree
+    fn load(&self) -> &Load<'_> {
+        self.inodes.load
     }
 
     fn layout(&self) -> &Layout {
@@ -51,135 +60,129 @@ impl Writer<'_> {
         self.inodes.volume
     }
 
+    fn block_size(&self) -> BlockSize {
+        self.volume().sb.geometry().block_size
+    }
+
     /// Writes everything with so many threads.
     ///
     /// # Errors
     /// The first that any worker met.
     pub(crate) fn run(&self, threads: NonZeroUsize) -> Result<(), ImageError> {
-        let next = AtomicU32::new(0);
-        let stop = AtomicBool::new(false);
-        let failed: Mutex<Option<ImageError>> = Mutex::new(None);
+        let queue = Queue { next: Mutex::new(0), stop: AtomicBool::new(false), failed: Mutex::new(None) };
         std::thread::scope(|scope| {
-            for _ in 0..threads.get() {
-                scope.spawn(|| {
-                    if let Err(error) = self.work(&next, &stop) {
-                        stop.store(true, Ordering::Relaxed);
-                        failed.lock().get_or_insert(error);
-                    }
-                });
+            for _ in 1..threads.get() {
+                scope.spawn(|| self.work(&queue));
             }
+            self.work(&queue);
         });
-        match failed.into_inner() {
+        match queue.failed.into_inner() {
             Some(error) => Err(error),
             None => self.attribute_blocks(),
         }
     }
 
-    fn work(&self, next: &AtomicU32, stop: &AtomicBool) -> Result<(), ImageError> {
-        let nodes = self.tree().ids().len();
-        let mut worker =
-            Worker { writer: self, opener: self.tree().opener(), gather: Gather::new(self.device) };
-        loop {
-            let first = next.fetch_add(BATCH, Ordering::Relaxed);
-            if hectare_units::usize_of(first) >= nodes || stop.load(Ordering::Relaxed) {
-                return worker.gather.flush();
-            }
-            let mut bytes = 0;
-            for nr in (first..first + BATCH).take_while(|nr| hectare_units::usize_of(*nr) < nodes) {
-                bytes += worker.node(NodeId::new(nr))?;
-            }
-            self.progress.advance(Bytes::new(bytes));
+    fn work(&self, queue: &Queue) {
+        let mut worker = Worker {
+            writer: self,
+            stop: &queue.stop,
+            opener: self.load().tree.opener(),
+            gather: Gather::new(self.device),
+            done: Bytes::ZERO,
+        };
+        if let Err(error) = worker.run(queue) {
+            queue.stop.store(true, Ordering::Relaxed);
+            queue.failed.lock().get_or_insert(error);
         }
+    }
+
+    /// The next nodes to be written; empty at the end.
+    fn batch(&self, queue: &Queue) -> Range<u32> {
+        let nodes = low32(u64_of(self.load().tree.len())); // ids have 32 bits
+        let mut next = queue.next.lock();
+        let (first, mut bytes) = (*next, Bytes::ZERO);
+        while *next < nodes && *next - first < BATCH && bytes < BATCH_BYTES {
+            bytes += self.layout().content_blocks(NodeId::new(*next)).bytes(self.block_size());
+            *next += 1;
+        }
+        first..*next
     }
 
     fn attribute_blocks(&self) -> Result<(), ImageError> {
         let sb = self.volume().sb;
+        let mut gather = Gather::new(self.device);
         for block in self.layout().attribute_blocks() {
-            let set = self.inodes.attributes.by_index(block.set);
-            let Some(content) = &set.block else { continue };
-            let mut bytes = content.clone();
+            let Some(mut bytes) = self.load().attributes.block(self.load().tree, block.set) else { continue };
             xattr::set_refcount(&mut bytes, block.references);
             if let Some(seed) = sb.seed() {
                 xattr::seal(&mut bytes, seed, block.nr);
             }
-            self.device.write_at(block.nr.offset(sb.geometry().block_size), &bytes)?;
+            gather.room(block.nr.offset(self.block_size()), bytes.len())?.copy_from_slice(&bytes);
         }
-        Ok(())
-    }
-}
-
-/// Bytes that lie next to each other in the image, gathered to be written at once.
-struct Gather<'a> {
-    device: &'a dyn Device,
-    at: Bytes,
-    bytes: Vec<u8>,
-}
-
-impl<'a> Gather<'a> {
-    fn new(device: &'a dyn Device) -> Self {
-        Self { device, at: Bytes::ZERO, bytes: Vec::with_capacity(BUFFER) }
-    }
-
-    fn flush(&mut self) -> Result<(), ImageError> {
-        if !self.bytes.is_empty() {
-            self.device.write_at(self.at, &self.bytes)?;
-            self.at += Bytes::of(self.bytes.len());
-            self.bytes.clear();
-        }
-        Ok(())
-    }
-
-    /// Room for `len` bytes at `at`, zeroed, to be filled by the caller.
-    fn room(&mut self, at: Bytes, len: usize) -> Result<&mut [u8], ImageError> {
-        let follows = self.at + Bytes::of(self.bytes.len()) == at;
-        if !follows || self.bytes.len() + len > BUFFER {
-            self.flush()?;
-            self.at = at;
-        }
-        let start = self.bytes.len();
-        self.bytes.resize(start + len, 0);
-        Ok(&mut self.bytes[start..])
+        gather.flush()
     }
 }
 
 /// One thread's means.
 struct Worker<'a> {
     writer: &'a Writer<'a>,
+    stop: &'a AtomicBool,
     opener: Opener<'a>,
     gather: Gather<'a>,
+    /// Bytes of data written and not yet reported.
+    done: Bytes,
 }
 
 impl Worker<'_> {
-    /// Writes a node's content; how many bytes of data it had.
-    fn node(&mut self, id: NodeId) -> Result<u64, ImageError> {
-        let bytes = match self.writer.tree().kind(id) {
+    fn run(&mut self, queue: &Queue) -> Result<(), ImageError> {
+        loop {
+            let batch = self.writer.batch(queue);
+            if batch.is_empty() || self.stopped() {
+                return self.gather.flush();
+            }
+            for nr in batch {
+                if self.stopped() {
+                    return Ok(());
+                }
+                self.node(NodeId::new(nr))?;
+            }
+            self.report();
+        }
+    }
+
+    /// Whether another worker failed, and nothing that is still written matters.
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn report(&mut self) {
+        if self.done > Bytes::ZERO {
+            self.writer.progress.advance(std::mem::take(&mut self.done));
+        }
+    }
+
+    /// Writes a node's content.
+    fn node(&mut self, id: NodeId) -> Result<(), ImageError> {
+        let load = self.writer.load();
+        match load.tree.kind(id) {
+            _ if Some(id) == load.stand_in => {}
             Kind::File { .. } => self.file(id)?,
-            Kind::Directory => {
-                self.directory(id)?;
-                0
-            }
-            Kind::Symlink { target } if target.len() >= BLOCK_BYTES => {
-                self.blocks(id, target)?;
-                0
-            }
-            _ => 0,
-        };
+            Kind::Directory => self.directory(id)?,
+            Kind::Symlink { target } if target.len() >= BLOCK_BYTES => self.blocks(id, target)?,
+            _ => {}
+        }
         if !self.writer.layout().map_nodes(id).is_empty() {
-            let size = self.block_size();
+            let size = self.writer.block_size();
             for (nr, node) in self.writer.inodes.built_map(id).nodes {
                 self.gather.room(nr.offset(size), size.len())?.copy_from_slice(&node);
             }
         }
-        Ok(bytes)
-    }
-
-    fn block_size(&self) -> BlockSize {
-        self.writer.volume().sb.geometry().block_size
+        Ok(())
     }
 
     /// Writes `content` over all blocks of a node.
     fn blocks(&mut self, id: NodeId, content: &[u8]) -> Result<(), ImageError> {
-        let size = self.block_size();
+        let size = self.writer.block_size();
         let mut rest = content;
         for extent in self.writer.layout().extents(id) {
             for step in 0..u64::from(extent.len) {
@@ -193,45 +196,45 @@ impl Worker<'_> {
     }
 
     fn directory(&mut self, id: NodeId) -> Result<(), ImageError> {
-        let (tree, volume) = (self.writer.tree(), self.writer.volume());
-        let entry = |(name, child)| Entry {
+        let (load, volume) = (self.writer.load(), self.writer.volume());
+        let tree = load.tree;
+        let mut entries = Vec::with_capacity(tree.children(id).len() + 1);
+        entries.extend(tree.children(id).map(|(name, child)| Entry {
             name: dir::Name::new(name).expect("a tree's names can be in a directory"),
             inode: volume.inode_of(child),
             file_type: file_type(&tree.kind(child)),
-        };
-        let extra = (id == NodeId::ROOT).then(|| Entry {
-            name: dir::Name::new(LOST_AND_FOUND).expect("a plain name"),
-            inode: self.writer.lost_and_found,
-            file_type: FileType::Directory,
-        });
-        let entries: Vec<Entry<'_>> = tree.children(id).map(entry).chain(extra).collect();
+        }));
+        if id == NodeId::ROOT && load.adds_lost_and_found() {
+            entries.push(Entry {
+                name: dir::Name::new(LOST_AND_FOUND).expect("a plain name"),
+                inode: volume.lost_and_found,
+                file_type: FileType::Directory,
+            });
+        }
         let own = volume.inode_of(id);
         let seed = volume.sb.seed().map(|seed| seed.inode(own, 0));
         let parent = volume.inode_of(tree.parent(id));
         let built =
-            dir::build(&entries, own, parent, self.writer.format, seed, Fill::DEFAULT).map_err(|error| {
+            dir::build(&entries, own, parent, &load.format, seed, Fill::DEFAULT).map_err(|error| {
                 ImageError::Directory {
                     path: crate::ShownPath::new(&tree.path(id)),
                     reason: error.to_string(),
                 }
             })?;
-        let planned: u64 = self.writer.layout().extents(id).iter().map(|extent| u64::from(extent.len)).sum();
-        assert_eq!(
-            Bytes::of(built.blocks.len()),
-            Blocks::new(planned).bytes(self.block_size()),
-            "a directory is built as large as it was planned"
-        );
+        drop(entries);
+        let planned = self.writer.layout().content_blocks(id).bytes(self.writer.block_size());
+        assert_eq!(Bytes::of(built.blocks.len()), planned, "a directory is built as large as it was planned");
         self.blocks(id, &built.blocks)
     }
 
     /// Writes a file's data, extent by extent: long runs of data past the buffer, everything else through it.
-    fn file(&mut self, id: NodeId) -> Result<u64, ImageError> {
-        let (tree, layout) = (self.writer.tree(), self.writer.layout());
+    fn file(&mut self, id: NodeId) -> Result<(), ImageError> {
+        let (tree, layout) = (self.writer.load().tree, self.writer.layout());
         let extents = layout.extents(id);
-        if extents.is_empty() {
-            return Ok(0);
+        if extents.len() == 0 {
+            return Ok(());
         }
-        let size = self.block_size();
+        let size = self.writer.block_size();
         let content = self.opener.open(id)?;
         let mut segments = tree.segments(id).peekable();
         for extent in extents {
@@ -243,7 +246,6 @@ impl Worker<'_> {
                 let run =
                     segments.peek().map_or(Bytes::ZERO, |segment| whole_blocks(segment, at, stop, size));
                 let len = if run.get() >= LARGE {
-                    self.gather.flush()?;
                     let source = segments.peek().map_or(Bytes::ZERO, |segment| source_of(segment, at));
                     self.large(&content, place, run, source)?;
                     run
@@ -256,7 +258,7 @@ impl Worker<'_> {
             }
         }
         content.verify()?;
-        Ok(tree.segments(id).map(|segment| segment.len.get()).sum())
+        Ok(())
     }
 
     /// Puts `len` bytes of a file from byte `at` on into the buffer, what no segment covers as zeros.
@@ -271,30 +273,40 @@ impl Worker<'_> {
         let end = at + len;
         let room = self.gather.room(place, index_of(len.get()))?;
         for segment in segments.take_while(|segment| segment.at < end) {
-            let start = segment.at.max(at);
+            let start = if segment.at > at { segment.at } else { at };
             let stop = (segment.at + segment.len).min(end);
             let target = index_of((start - at).get())..index_of((stop - at).get());
             content.read_exact_at(&mut room[target], source_of(&segment, start))?;
+            self.done += stop - start;
         }
         Ok(())
     }
 
     /// Copies a run of whole blocks from the source to the device without the buffer.
     fn large(
-        &self,
+        &mut self,
         content: &crate::Content<'_>,
         place: Bytes,
         len: Bytes,
         source: Bytes,
     ) -> Result<(), ImageError> {
+        self.gather.flush()?;
         let mut done = Bytes::ZERO;
-        while done < len {
+        while done < len && !self.stopped() {
+            let piece = PIECE.min(len - done);
             let copied =
-                self.writer.device.copy_from(place + done, content.fd(), source + done, len - done)?;
-            if copied == Bytes::ZERO {
-                content.read_exact_at(&mut [0], source + done)?; // says that the file became shorter
+                self.writer.device.copy_from(place + done, content.fd(), source + done, piece).map_err(
+                    |error| match error.reason() {
+                        Reason::Source(errno) => content.failed(*errno).into(),
+                        _ => ImageError::Device(error),
+                    },
+                )?;
+            if copied < piece {
+                return Err(content.ended_early().into());
             }
-            done += copied;
+            done += piece;
+            self.done += piece;
+            self.report();
         }
         Ok(())
     }
@@ -315,7 +327,7 @@ fn whole_blocks(segment: &Segment, at: Bytes, stop: Bytes, size: BlockSize) -> B
     whole.saturating_sub(at)
 }
 
-pub(crate) fn file_type(kind: &Kind<'_>) -> FileType {
+fn file_type(kind: &Kind<'_>) -> FileType {
     match kind {
         Kind::Directory => FileType::Directory,
         Kind::File { .. } => FileType::Regular,

@@ -6,8 +6,8 @@
 //! numbers don't add).
 //!
 //! Hazards: values read from disk are untrusted, so every operation that can overflow exists in a `checked_`
-//! form; the operators panic on overflow in every profile (`overflow-checks` is on in release too) and are for
-//! values already validated. This crate holds no format knowledge and no I/O.
+//! form; the operators panic on overflow in every profile (`overflow-checks` is on in release too) and are
+//! for values already validated. This crate holds no format knowledge and no I/O.
 
 mod block;
 mod bytes;

@@ -2,8 +2,8 @@
 //!
 //! All hold the same folder: a directory of twenty files, files of a few sizes, a sparse file, hard links, symbolic
 //! links short, long and looping, attributes few and many, an ACL; then devices by debugfs. They differ in the
-//! features that change the layout. What is made has a fixed UUID, hash seed and times, but another version of e2fsprogs
-//! may lay it out otherwise, so they are made anew only when there is a reason.
+//! features that change the layout. What is made has a fixed UUID, hash seed and times, but another version of
+//! e2fsprogs may lay it out otherwise, so they are made anew only when there is a reason.
 
 use crate::steps::{root, shown};
 use hectare_oracle::tool;
@@ -23,7 +23,13 @@ const BASES: &[(&str, &str, &str, &[&str], bool)] = &[
     ("ea-inode", "256K", "1024", &["-O", "^has_journal,^resize_inode,ea_inode,metadata_csum_seed"], false),
     ("meta-bg", "512K", "1024", &["-O", "^has_journal,^resize_inode,meta_bg,^flex_bg", "-g", "256"], false),
     ("index", "512K", "1024", &["-O", "^has_journal,^resize_inode,large_dir"], true),
-    ("modern", "2200K", "1024", &["-O", "metadata_csum_seed,orphan_file,^resize_inode", "-J", "size=1"], true),
+    (
+        "modern",
+        "2200K",
+        "1024",
+        &["-O", "metadata_csum_seed,orphan_file,^resize_inode", "-J", "size=1"],
+        true,
+    ),
     ("mmp", "256K", "1024", &["-O", "^has_journal,^resize_inode,mmp", "-E", "mmp_update_interval=1"], false),
     ("four-k", "512K", "4096", &["-O", "^has_journal,^resize_inode"], false),
     ("deep", "1M", "1024", &["-O", "^has_journal,^resize_inode"], false),

@@ -11,15 +11,17 @@ use hectare_engine::{Changes, Kind};
 ///
 /// USER and GROUP are numbers; a name is looked up in this system's /etc/passwd and /etc/group. As the kernel does it,
 /// set-id bits of files are cleared.
-/// Symbolic links that are named are followed unless -h is given; with -R, links below are changed themselves.
+/// Symbolic links that are named are followed unless -P is given; with -R, links below are changed themselves.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  hectare chown 33:33 disk.img:/srv/www\n  hectare chown -R 0:0 disk.img:/")]
+#[command(
+    after_help = "Examples:\n  hectare chown 33:33 disk.img:/srv/www\n  hectare chown -R 0:0 disk.img:/"
+)]
 pub(crate) struct Arguments {
     /// Change everything below, too
     #[arg(short = 'R', long)]
     recursive: bool,
     /// Change a symbolic link itself, not what it leads to
-    #[arg(short = 'h', long)]
+    #[arg(short = 'P', long)]
     no_dereference: bool,
     /// The new owners: USER, USER:GROUP or :GROUP
     #[arg(value_name = "USER:GROUP", value_parser = Owner::parse)]

@@ -7,7 +7,9 @@ use clap_complete::Shell;
 
 /// Print completions for a shell
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  hectare completions bash > ~/.local/share/bash-completion/completions/hectare")]
+#[command(
+    after_help = "Example:\n  hectare completions bash > ~/.local/share/bash-completion/completions/hectare"
+)]
 pub(crate) struct Arguments {
     /// The shell
     shell: Shell,

@@ -23,8 +23,10 @@ use std::path::{Path, PathBuf};
 ///
 /// A file or directory that can't be read is named and left out; what can't be written ends the copy.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  hectare cp disk.img:/etc/fstab .\n  hectare cp -a rootfs/. disk.img:/\n  \
-    hectare cp -r disk.img:/srv other.img:/backup")]
+#[command(
+    after_help = "Examples:\n  hectare cp disk.img:/etc/fstab .\n  hectare cp -a rootfs/. disk.img:/\n  \
+    hectare cp -r disk.img:/srv other.img:/backup"
+)]
 pub(crate) struct Arguments {
     /// Copy directories with all they hold; symbolic links, devices and pipes as such
     #[arg(short, long, visible_short_alias = 'R')]
@@ -51,7 +53,10 @@ impl Arguments {
             preserve: self.preserve || self.archive,
             hard_links: self.archive,
             follow: !recursive,
-            threads: self.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN),
+            threads: self
+                .threads
+                .or_else(|| std::thread::available_parallelism().ok())
+                .unwrap_or(NonZeroUsize::MIN),
         }
     }
 }
@@ -131,7 +136,14 @@ fn into<O: Origin>(
         .map_err(|reason| Failure::of(origin.show(path), reason))?
         .kind
         == hectare_engine::Kind::Directory;
-    let goal = goal_inside(image, &place.path, own_name(path), several, source_is_dir, arguments.options().recursive)?;
+    let goal = goal_inside(
+        image,
+        &place.path,
+        own_name(path),
+        several,
+        source_is_dir,
+        arguments.options().recursive,
+    )?;
     copy(origin, &Inside { image }, (node, path.to_vec()), goal, arguments.options(), progress)
 }
 

@@ -148,7 +148,11 @@ impl Report<'_> {
             let from = size_text(block << index);
             let to = if is_last(index) { "max ".to_owned() } else { end_text(block << index) };
             let percent = percent(class.blocks, self.free_blocks);
-            writeln!(out, "{from}...{to:>7}  :  {:>12}  {:>12}  {percent:>6.2}%", class.extents, class.blocks)?;
+            writeln!(
+                out,
+                "{from}...{to:>7}  :  {:>12}  {:>12}  {percent:>6.2}%",
+                class.extents, class.blocks
+            )?;
         }
         out.finish()
     }

@@ -297,7 +297,11 @@ fn print_free(out: &mut Output, image: &Image, report: &GroupReport, left_out: &
             let per_group = u64::from(image.volume().superblock().geometry().inodes_per_group);
             let first = u64::from(report.group.get()) * per_group + 1;
             let runs = zero_runs(&bitmap, per_group).into_iter();
-            writeln!(out, "  Free inodes: {}", list(runs.map(|run| run.start + first..run.end + first).collect()))
+            writeln!(
+                out,
+                "  Free inodes: {}",
+                list(runs.map(|run| run.start + first..run.end + first).collect())
+            )
         }
         Err(error) => {
             left_out.tell(image.path().display(), error);

@@ -13,7 +13,9 @@ use std::os::unix::ffi::OsStrExt;
 ///
 /// Where LINK is a directory, the link is made in it under the target's name.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  hectare ln -s ../run disk.img:/var/run\n  hectare ln disk.img:/a disk.img:/b")]
+#[command(
+    after_help = "Examples:\n  hectare ln -s ../run disk.img:/var/run\n  hectare ln disk.img:/a disk.img:/b"
+)]
 pub(crate) struct Arguments {
     /// Make a symbolic link; TARGET is then any text, without an image
     #[arg(short, long)]

@@ -70,7 +70,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         headings: arguments.recursive || arguments.places.len() > 1,
     };
     read_each(&arguments.places, |image, place| lister.place(image, place))?;
-    if arguments.json { lister.out.json(&lister.json)? } else { lister.out.finish()? }
+    if arguments.json {
+        lister.out.json(&lister.json)?;
+    } else {
+        lister.out.finish()?;
+    }
     lister.left_out.outcome()
 }
 
@@ -107,7 +111,7 @@ impl Lister<'_> {
             }
             if self.headings && !self.arguments.json {
                 let blank = if self.blocks > 0 { "\n" } else { "" };
-                write!(self.out, "{blank}{}:\n", image.show(&path))?;
+                writeln!(self.out, "{blank}{}:", image.show(&path))?;
                 self.blocks += 1;
             }
             self.rows(&path, rows)?;

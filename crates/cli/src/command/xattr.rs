@@ -63,7 +63,7 @@ enum Action {
 #[derive(clap::Args)]
 struct Target {
     /// Take a symbolic link itself, not what it leads to
-    #[arg(short = 'h', long)]
+    #[arg(short = 'P', long)]
     no_dereference: bool,
     /// The file: IMAGE:PATH
     #[arg(value_name = "IMAGE:PATH", value_parser = Place::parser())]
@@ -136,14 +136,16 @@ fn list(json: bool, target: &Target) -> Outcome {
         pairs.collect::<hectare_engine::Result<Vec<_>>>()
     })?;
     attributes.sort();
-    let json = attributes.into_iter().map(|(name, value)| Json { name: JsonName(name), value_hex: hex(&value) });
+    let json =
+        attributes.into_iter().map(|(name, value)| Json { name: JsonName(name), value_hex: hex(&value) });
     out.json(&json.collect::<Vec<_>>())
 }
 
 /// Text, or `0x` and an even number of hexadecimal digits.
 fn bytes_of(text: &[u8]) -> Vec<u8> {
     let digits = text.strip_prefix(b"0x").filter(|digits| digits.len() % 2 == 0);
-    let pair = |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
+    let pair =
+        |pair: &[u8]| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let decoded = digits.and_then(|digits| digits.chunks(2).map(pair).collect::<Option<Vec<u8>>>());
     decoded.unwrap_or_else(|| text.to_vec())
 }

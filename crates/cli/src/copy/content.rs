@@ -30,12 +30,14 @@ pub(super) struct Job<C, F> {
     pub(super) to: String,
 }
 
+type Sender<C, T> = SyncSender<Job<C, <T as Target>::File>>;
+
 /// Threads that copy content.
 pub(super) struct Pool<'a, C: Content, T: Target> {
     target: &'a T,
     left_out: &'a LeftOut,
     progress: &'a Progress,
-    sender: Mutex<Option<SyncSender<Job<C, T::File>>>>,
+    sender: Mutex<Option<Sender<C, T>>>,
     receiver: Mutex<Receiver<Job<C, T::File>>>,
     failed: AtomicBool,
     failure: Mutex<Option<Failure>>,

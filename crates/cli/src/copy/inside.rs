@@ -3,9 +3,7 @@
 use super::{Content, First, Meta, Origin, Reason, Special, Target, Xattrs};
 use crate::image::Image;
 use crate::umask;
-use hectare_engine::{
-    Changes, Creation, Error, Kind, NewNode, OpenFile, Volume, XattrHow,
-};
+use hectare_engine::{Changes, Creation, Error, Kind, NewNode, OpenFile, Volume, XattrHow};
 use hectare_units::InodeNr;
 use std::sync::Arc;
 

@@ -12,7 +12,9 @@ use crate::name::{join, shown};
 use crate::output::reason as io_reason;
 use hectare_engine::{DeviceNumber, Kind, Timestamp, Volume};
 use hectare_units::InodeNr;
-use rustix::fs::{self as sys, AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{
+    self as sys, AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Timespec, Timestamps, XattrFlags,
+};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -127,7 +129,13 @@ impl Local {
 fn is_lost(error: Errno) -> bool {
     matches!(
         error,
-        Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS | Errno::NOSPC | Errno::RANGE | Errno::TOOBIG | Errno::INVAL
+        Errno::OPNOTSUPP
+            | Errno::PERM
+            | Errno::ACCESS
+            | Errno::NOSPC
+            | Errno::RANGE
+            | Errno::TOOBIG
+            | Errno::INVAL
     )
 }
 
@@ -356,7 +364,8 @@ impl Target for Local {
     fn make_file(&self, dir: &Arc<OwnedFd>, name: &[u8], mode: u16, there: bool) -> Result<File, Reason> {
         let how = if there { OFlags::TRUNC } else { OFlags::CREATE | OFlags::EXCL };
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | how;
-        let file = sys::openat(&**dir, OsStr::from_bytes(name), flags, mode_of(mode & 0o777)).map_err(errno)?;
+        let file =
+            sys::openat(&**dir, OsStr::from_bytes(name), flags, mode_of(mode & 0o777)).map_err(errno)?;
         Ok(file.into())
     }
 

@@ -7,7 +7,7 @@ use hectare_engine::{
 use hectare_oracle::compare::Times;
 use hectare_oracle::filled::Maker;
 use hectare_oracle::{Combo, Content, Entry, Filled, Skip, Time, What};
-use hectare_units::{Bytes, InodeNr};
+use hectare_units::InodeNr;
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -121,7 +121,11 @@ pub(crate) fn try_entries_of(volume: &Volume) -> Result<Vec<Entry>, Error> {
     entries.push(entry(volume, Vec::new(), InodeNr::ROOT)?);
     while let Some((folder, nr)) = folders.pop() {
         for found in volume.list(nr)? {
-            let path = if folder.is_empty() { found.name.clone() } else { [&folder, &b"/"[..], &found.name].concat() };
+            let path = if folder.is_empty() {
+                found.name.clone()
+            } else {
+                [&folder, &b"/"[..], &found.name].concat()
+            };
             let entry = entry(volume, path.clone(), found.inode)?;
             if entry.kind == hectare_oracle::Kind::Directory {
                 folders.push((path, found.inode));
@@ -192,7 +196,8 @@ pub(crate) fn copy_in(volume: &Volume, folder: &Path) -> Vec<Entry> {
     let entries = hectare_oracle::walk(folder);
     let mut first_names: HashMap<u64, Vec<u8>> = HashMap::new();
     for entry in &entries {
-        let seen = (entry.kind != hectare_oracle::Kind::Directory).then(|| first_names.get(&entry.inode)).flatten();
+        let seen =
+            (entry.kind != hectare_oracle::Kind::Directory).then(|| first_names.get(&entry.inode)).flatten();
         if let Some(first) = seen {
             volume.hard_link(first, &entry.path).unwrap();
             continue;
@@ -222,11 +227,8 @@ fn copy_one(volume: &Volume, folder: &Path, entry: &Entry) {
         K::Block => NewNode::BlockDevice(number),
     };
     let creation = Creation { permissions: entry.mode, uid: entry.uid, gid: entry.gid };
-    let nr = if entry.path.is_empty() {
-        InodeNr::ROOT
-    } else {
-        volume.make(&entry.path, node, creation).unwrap()
-    };
+    let nr =
+        if entry.path.is_empty() { InodeNr::ROOT } else { volume.make(&entry.path, node, creation).unwrap() };
     if entry.kind == K::File {
         copy_content(volume, folder, entry, nr);
     }
@@ -262,11 +264,4 @@ fn copy_content(volume: &Volume, folder: &Path, entry: &Entry, nr: InodeNr) {
 /// Bytes that tell their place and their file.
 pub(crate) fn pattern(seed: u64, at: u64, len: usize) -> Vec<u8> {
     (at..at + len as u64).map(|n| ((n ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
-}
-
-/// The device's bytes, whatever their length.
-pub(crate) fn read_device(device: &dyn Device) -> Vec<u8> {
-    let mut bytes = vec![0; usize::try_from(device.len().get()).unwrap()];
-    device.read_at(Bytes::ZERO, &mut bytes).unwrap();
-    bytes
 }

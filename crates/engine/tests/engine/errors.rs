@@ -210,7 +210,10 @@ fn immutable_and_append_only_files_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
     crate::common::save(&first.device.to_vec(), &image);
-    let flags = [format!("set_inode_field <{fixed}> flags 0x80010"), format!("set_inode_field <{log}> flags 0x80020")];
+    let flags = [
+        format!("set_inode_field <{fixed}> flags 0x80010"),
+        format!("set_inode_field <{log}> flags 0x80020"),
+    ];
     hectare_oracle::debugfs_write(&image, &[&flags[0], &flags[1]]).unwrap();
     let held = in_memory(&std::fs::read(&image).unwrap());
     let v = &held.volume;

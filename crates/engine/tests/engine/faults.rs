@@ -1,1 +1,140 @@
-//! To come.
+//! Devices that fail: the k-th operation fails for k = 0, 1, 2 …; every answer is an error that names the device's, and
+//! after a failed commit nothing more is written.
+
+use crate::common::{assert_clean_bytes, format_bytes, pattern};
+use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Rule};
+use hectare_engine::{Creation, Error, NewNode, OpenOptions, RenameMode, Volume, XattrHow};
+use hectare_oracle::skip;
+use std::sync::Arc;
+
+type Faulty = FaultDevice<Arc<MemoryDevice>>;
+
+fn device(bytes: &[u8]) -> (Arc<Faulty>, Arc<MemoryDevice>) {
+    let memory = Arc::new(MemoryDevice::from_bytes(bytes));
+    (Arc::new(FaultDevice::new(Arc::clone(&memory))), memory)
+}
+
+/// Some of everything.
+fn workload(volume: &Volume) -> Result<(), Error> {
+    let c = Creation::default();
+    volume.create_dir_all("a/b", c)?;
+    for n in 0..12 {
+        volume.write_file(format!("a/{n}-{}", "n".repeat(200)), &pattern(n, 0, 3000), c)?;
+    }
+    volume.sync()?;
+    volume.symlink([b't'; 200], "a/link", c)?;
+    let file = volume.open_file(format!("a/1-{}", "n".repeat(200)))?;
+    file.write_all_at(100, b"over")?;
+    file.set_len(1500)?;
+    volume.set_xattr(file.inode(), "user.large", &[1; 700], XattrHow::Either)?;
+    volume.rename_path(format!("a/2-{}", "n".repeat(200)), "a/b/moved", RenameMode::Replace)?;
+    volume.sync()?;
+    volume.make("pipe", NewNode::Fifo, c)?;
+    volume.remove_dir_all("a")?;
+    volume.close()
+}
+
+fn small() -> Result<Vec<u8>, hectare_oracle::Skip> {
+    format_bytes(&["-t", "ext4", "-b", "1024", "-O", "^has_journal", "-g", "1024"], "4M")
+}
+
+#[test]
+fn each_operation_failing_in_turn_is_an_error_and_no_more() {
+    let bytes = match small() {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("faults::each_operation_failing", reason),
+    };
+    let mut k = 0;
+    loop {
+        let (device, memory) = device(&bytes);
+        device.add(Rule::new(Outcome::IO).after(k).times(1));
+        let result = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::default())
+            .and_then(|volume| workload(&volume));
+        if device.strikes() == 0 {
+            result.unwrap();
+            assert_clean_bytes(&memory.to_vec());
+            break;
+        }
+        if let Err(error) = result {
+            let known = matches!(error, Error::Device { errno: 5, .. } | Error::Aborted(_));
+            assert!(known, "operation {k}: {error}");
+            assert_eq!(error.errno(), 5);
+        }
+        k += 1;
+    }
+    assert!(k > 50, "only {k} operations");
+}
+
+#[test]
+fn everything_failing_from_some_point_on_is_an_error_and_no_more() {
+    let bytes = match small() {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("faults::everything_failing", reason),
+    };
+    for k in 0.. {
+        let (device, _) = device(&bytes);
+        device.add(Rule::new(Outcome::IO).after(k));
+        let result = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::default())
+            .and_then(|volume| workload(&volume));
+        if device.strikes() == 0 {
+            break;
+        }
+        assert!(matches!(result, Err(Error::Device { .. } | Error::Aborted(_))), "operation {k}: {result:?}");
+    }
+}
+
+#[test]
+fn after_a_failed_commit_nothing_more_is_written() {
+    let bytes = match small() {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("faults::after_a_failed_commit", reason),
+    };
+    for failing in [Operation::Write, Operation::Flush] {
+        let (device, memory) = device(&bytes);
+        let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::default()).unwrap();
+        let file = volume.create_file("file", Creation::default()).unwrap();
+        file.write_all_at(0, &[1; 5000]).unwrap();
+        device.add(Rule::new(Outcome::IO).on(&[failing]).times(1));
+        let first = volume.sync().unwrap_err();
+        assert!(matches!(&first, Error::Aborted(text) if text.contains("memory device")), "{first}");
+        let before = memory.to_vec();
+        let c = Creation::default();
+        assert!(matches!(file.write_at(0, &[2; 100]), Err(Error::Aborted(_))));
+        assert!(matches!(file.write_at(9000, &[2; 100]), Err(Error::Aborted(_))));
+        assert!(matches!(file.set_len(3), Err(Error::Aborted(_))));
+        assert!(matches!(volume.make("new", NewNode::File, c), Err(Error::Aborted(_))));
+        assert!(matches!(volume.remove_file("file"), Err(Error::Aborted(_))));
+        assert!(matches!(volume.sync(), Err(Error::Aborted(_))));
+        assert!(matches!(volume.close(), Err(Error::Aborted(_))));
+        // What was there is still read.
+        let mut read = [0; 5000];
+        assert_eq!(file.read_at(0, &mut read).unwrap(), 5000);
+        drop(file);
+        drop(volume);
+        assert!(memory.to_vec() == before, "bytes changed after the failure");
+        let again = Volume::open(Arc::clone(&memory) as Arc<dyn Device>, OpenOptions::default());
+        assert!(matches!(again, Err(Error::Unsupported(text)) if text.contains("not cleanly closed")));
+    }
+}
+
+#[test]
+fn file_data_that_cannot_be_written_leaves_a_volume_that_is_right() {
+    let bytes = match small() {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("faults::file_data", reason),
+    };
+    let (device, memory) = device(&bytes);
+    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::default()).unwrap();
+    let file = volume.create_file("file", Creation::default()).unwrap();
+    file.write_all_at(0, &[1; 5000]).unwrap();
+    device.add(Rule::new(Outcome::NO_SPACE).on(&[Operation::Write]));
+    let error = file.write_at(5000, &[2; 9000]).unwrap_err();
+    assert!(matches!(error, Error::Device { no_space: true, .. }), "{error}");
+    assert_eq!(error.errno(), 28);
+    device.clear();
+    assert_eq!(file.metadata().unwrap().size, 5000);
+    file.write_all_at(5000, &[3; 9000]).unwrap();
+    drop(file);
+    volume.close().unwrap();
+    assert_clean_bytes(&memory.to_vec());
+}

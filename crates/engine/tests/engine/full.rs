@@ -15,7 +15,10 @@ fn free(held: &InMemory) -> (u64, u32) {
 const KINDS: [(&[&str], &str); 5] = [
     (&["-t", "ext4", "-b", "1024", "-m", "0"], "8M"),
     (&["-t", "ext4", "-b", "4096", "-m", "0", "-O", "^has_journal"], "8M"),
-    (&["-t", "ext4", "-b", "1024", "-m", "0", "-O", "bigalloc,^has_journal", "-C", "8192", "-N", "256"], "16M"),
+    (
+        &["-t", "ext4", "-b", "1024", "-m", "0", "-O", "bigalloc,^has_journal", "-C", "8192", "-N", "256"],
+        "16M",
+    ),
     (&["-t", "ext4", "-b", "2048", "-m", "0", "-O", "^metadata_csum,uninit_bg", "-g", "2048"], "16M"),
     (&["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^has_journal", "-g", "512", "-G", "4"], "8M"),
 ];
@@ -73,7 +76,10 @@ fn a_volume_filled_with_data_is_clean_and_empties_to_what_it_was() {
         let grown = (held.volume.stat(ROOT).unwrap().sectors * 512).saturating_sub(1024);
         let (blocks, inodes) = free(&held);
         let block = u64::from(held.volume.statfs().unwrap().block_size.get());
-        assert!(blocks + grown / block >= before.0, "{args:?}: {blocks} free and {grown} bytes grown of {before:?}");
+        assert!(
+            blocks + grown / block >= before.0,
+            "{args:?}: {blocks} free and {grown} bytes grown of {before:?}"
+        );
         assert_eq!(inodes, before.1, "{args:?}");
         close_clean(&held);
     }
@@ -102,7 +108,9 @@ fn a_volume_filled_with_names_is_clean_and_empties_to_what_it_was() {
             let name = format!("{made:06}-{}", "n".repeat(200));
             let result = match made % 8 {
                 0 => v.create(dir, name.as_bytes(), NewNode::Directory, Creation::default()).map(drop),
-                1 => v.create(dir, name.as_bytes(), NewNode::Symlink(&[b't'; 300]), Creation::default()).map(drop),
+                1 => v
+                    .create(dir, name.as_bytes(), NewNode::Symlink(&[b't'; 300]), Creation::default())
+                    .map(drop),
                 _ => v.link(file, dir, name.as_bytes()),
             };
             match result {
@@ -175,7 +183,8 @@ fn subdirectories(args: &[&str], size: &str) -> Option<(InMemory, InodeNr, Optio
     let dir = held.volume.create_dir("dir", Creation::default()).unwrap();
     for n in 0..u32::from(LINKS_MAX) + 10 {
         let name = format!("d{n}");
-        if let Err(error) = held.volume.create(dir, name.as_bytes(), NewNode::Directory, Creation::default()) {
+        if let Err(error) = held.volume.create(dir, name.as_bytes(), NewNode::Directory, Creation::default())
+        {
             return Some((held, dir, Some(error)));
         }
     }

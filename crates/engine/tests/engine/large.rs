@@ -95,7 +95,9 @@ fn a_directory_without_large_dir_says_when_its_index_is_full() {
     let mut made = 0;
     let refusal = loop {
         let result = if made % 60_000 == 0 {
-            held.volume.create(dir, name(made).as_bytes(), NewNode::File, Creation::default()).map(|nr| inode = nr)
+            held.volume
+                .create(dir, name(made).as_bytes(), NewNode::File, Creation::default())
+                .map(|nr| inode = nr)
         } else {
             held.volume.link(inode, dir, name(made).as_bytes())
         };
@@ -134,7 +136,8 @@ fn a_million_files_in_a_directory() {
 #[test]
 fn saving_keeps_every_byte() {
     let folder = tempfile::tempdir().unwrap();
-    let bytes: Vec<u8> = (0..300_000u32).map(|n| if n / 70_000 % 2 == 0 { 0 } else { n.to_le_bytes()[0] }).collect();
+    let bytes: Vec<u8> =
+        (0..300_000u32).map(|n| if n / 70_000 % 2 == 0 { 0 } else { n.to_le_bytes()[0] }).collect();
     save(&bytes, &folder.path().join("file"));
     assert!(std::fs::read(folder.path().join("file")).unwrap() == bytes);
 }

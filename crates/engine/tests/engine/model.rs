@@ -39,7 +39,8 @@ enum Op {
     Reopen,
 }
 
-const DIRS: [&[&[u8]]; 7] = [&[], &[b"a"], &[b"b"], &[b"a", b"a"], &[b"a", b"b"], &[b"b", b"a"], &[b"a", b"a", b"a"]];
+const DIRS: [&[&[u8]]; 7] =
+    [&[], &[b"a"], &[b"b"], &[b"a", b"a"], &[b"a", b"b"], &[b"b", b"a"], &[b"a", b"a", b"a"]];
 const SHORT: u8 = 6;
 const NAMES: u8 = 30;
 
@@ -86,7 +87,8 @@ const ENODATA: i32 = 61;
 
 impl Model {
     fn new(root_mode: u16) -> Self {
-        let root = Node { body: Body::Dir(BTreeMap::new()), mode: root_mode, links: 2, xattrs: BTreeMap::new() };
+        let root =
+            Node { body: Body::Dir(BTreeMap::new()), mode: root_mode, links: 2, xattrs: BTreeMap::new() };
         Self { nodes: BTreeMap::from([(0, root)]), next: 1 }
     }
 
@@ -198,7 +200,8 @@ impl Model {
 
     /// Whether a directory lies under another, or is it.
     fn under(&self, dir: Id, above: Id) -> bool {
-        dir == above || self.is_dir(above) && self.entries(above).unwrap().values().any(|id| self.under(dir, *id))
+        dir == above
+            || self.is_dir(above) && self.entries(above).unwrap().values().any(|id| self.under(dir, *id))
     }
 
     fn rename(&mut self, from: At, to: At, mode: RenameMode) -> Answer<()> {
@@ -466,7 +469,9 @@ impl Case {
 }
 
 fn run(bytes: &[u8], ops: &[Op], tight: bool) -> usize {
-    let held = in_memory_with(bytes, OpenOptions { cache_bytes: 0, cache_inodes: 0, ..OpenOptions::default() }).unwrap();
+    let held =
+        in_memory_with(bytes, OpenOptions { cache_bytes: 0, cache_inodes: 0, ..OpenOptions::default() })
+            .unwrap();
     let root = held.volume.stat(InodeNr::ROOT).unwrap().permissions;
     let mut case = Case { held, model: Model::new(root), tight, full: 0 };
     for (n, op) in ops.iter().enumerate() {
@@ -574,7 +579,8 @@ fn random_operations_with_bigalloc() {
 
 #[test]
 fn random_operations_without_checksums_and_with_small_inodes() {
-    let args = ["-t", "ext4", "-b", "1024", "-I", "128", "-O", "^metadata_csum,^64bit,^has_journal", "-N", "512"];
+    let args =
+        ["-t", "ext4", "-b", "1024", "-I", "128", "-O", "^metadata_csum,^64bit,^has_journal", "-N", "512"];
     cases("no checksums", &args, "16M", 100_000, false);
 }
 
@@ -586,7 +592,19 @@ fn random_operations_on_a_volume_that_runs_full() {
 
 #[test]
 fn random_operations_on_a_bigalloc_volume_that_runs_full() {
-    let args =
-        ["-t", "ext4", "-b", "1024", "-O", "bigalloc,^has_journal,^resize_inode", "-C", "4096", "-N", "64", "-m", "0"];
+    let args = [
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-O",
+        "bigalloc,^has_journal,^resize_inode",
+        "-C",
+        "4096",
+        "-N",
+        "64",
+        "-m",
+        "0",
+    ];
     cases("full bigalloc", &args, "768K", 60_000, true);
 }

@@ -124,8 +124,13 @@ fn a_listing_shows_each_name_once_whatever_changes_meanwhile() {
         at = last.next;
         seen.extend(entries.into_iter().map(|entry| entry.name).filter(|name| stable.contains(name)));
         for n in 0..5 {
-            v.create(dir, format!("new-{step}-{n}-{}", "x".repeat(60)).as_bytes(), NewNode::File, Creation::default())
-                .unwrap();
+            v.create(
+                dir,
+                format!("new-{step}-{n}-{}", "x".repeat(60)).as_bytes(),
+                NewNode::File,
+                Creation::default(),
+            )
+            .unwrap();
         }
         if step % 2 == 1 {
             v.unlink(dir, format!("new-{}-1-{}", step - 1, "x".repeat(60)).as_bytes()).unwrap();
@@ -186,7 +191,9 @@ fn fixed_times_and_seeds_make_equal_volumes() {
         let held = crate::common::in_memory_with(&bytes, options).unwrap();
         for n in 0..50 {
             held.volume.create_dir(format!("dir-{n}"), Creation::default()).unwrap();
-            held.volume.write_file(format!("dir-{n}/file"), &pattern(n, 0, 5000), Creation::default()).unwrap();
+            held.volume
+                .write_file(format!("dir-{n}/file"), &pattern(n, 0, 5000), Creation::default())
+                .unwrap();
         }
         held.volume.close().unwrap();
         held.device.to_vec()

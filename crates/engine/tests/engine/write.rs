@@ -112,7 +112,11 @@ fn what_cannot_be_written_yet_is_refused_by_name_and_left_as_it_was() {
             refuses_files(combo, &image);
         } else {
             let error = try_open_image(&image, OpenOptions::default()).err().unwrap();
-            assert!(matches!(&error, Error::Unsupported(text) if text.contains(why)), "{}: {error}", combo.name);
+            assert!(
+                matches!(&error, Error::Unsupported(text) if text.contains(why)),
+                "{}: {error}",
+                combo.name
+            );
             assert!(std::fs::read(&image).unwrap() == before, "{}: bytes changed", combo.name);
         }
         assert_clean(&image).unwrap();
@@ -136,7 +140,9 @@ fn refuses_files(combo: &Combo, image: &Path) {
         let nr = volume.resolve(&entry.path, false).unwrap();
         if volume.stat(nr).unwrap().flags.contains(hectare_engine::InodeFlags::INLINE_DATA) {
             match entry.kind {
-                hectare_oracle::Kind::File => by_name(volume.open_inode(nr).unwrap().write_at(0, b"x").unwrap_err()),
+                hectare_oracle::Kind::File => {
+                    by_name(volume.open_inode(nr).unwrap().write_at(0, b"x").unwrap_err());
+                }
                 hectare_oracle::Kind::Directory => {
                     by_name(volume.create(nr, b"new", NewNode::File, Creation::default()).unwrap_err());
                 }

@@ -1,12 +1,12 @@
 //! A whole directory at once, for filling a fresh volume.
 //!
 //! Entries that fit one block become a list. More become an index, made directly in hash order: every leaf is
-//! written once and filled to a given part, so that the first insertions after the image is in use don't split
-//! every leaf. Blocks come in the order root, nodes level by level, leaves by hash, so that listing the directory
-//! reads it front to back. Without `dir_index` they become a list of packed blocks.
+//! written once and filled to a given part, so that the first insertions after the image is in use don't
+//! split every leaf. Blocks come in the order root, nodes level by level, leaves by hash, so that listing the
+//! directory reads it front to back. Without `dir_index` they become a list of packed blocks.
 //!
-//! The result depends on the set of entries only, not on their order: lists are sorted by name, leaves by hash and
-//! then name. [`blocks_needed`] and [`build()`] share the one plan, so their sizes agree.
+//! The result depends on the set of entries only, not on their order: lists are sorted by name, leaves by
+//! hash and then name. [`blocks_needed`] and [`build()`] share the one plan, so their sizes agree.
 
 use super::hash::DirHash;
 use super::index::{self, IndexEntry, NODE_BASE, ROOT_BASE, Root};
@@ -23,7 +23,8 @@ use std::ops::Range;
 pub struct Fill(u8);
 
 impl Fill {
-    /// Nine tenths: about 15 names of usual length fit a leaf of 4 KiB before it splits, for a tenth more space.
+    /// Nine tenths: about 15 names of usual length fit a leaf of 4 KiB before it splits, for a tenth more
+    /// space.
     pub const DEFAULT: Self = Self(90);
     /// No slack, for a directory that will not change.
     pub const FULL: Self = Self(100);
@@ -183,8 +184,8 @@ impl Plan {
     }
 }
 
-/// Deals the entries out to blocks of `capacity` bytes, `reserved` of which are taken in the first. A block is
-/// filled to its part, and beyond that while names of the same hash go on.
+/// Deals the entries out to blocks of `capacity` bytes, `reserved` of which are taken in the first. A block
+/// is filled to its part, and beyond that while names of the same hash go on.
 fn pack(keys: &[Key<'_>], reserved: usize, capacity: usize, fill: Fill) -> Vec<Range<usize>> {
     let target = fill.of(capacity);
     let mut leaves = Vec::new();
@@ -261,8 +262,8 @@ impl Writer<'_> {
         packer.finish();
     }
 
-    /// The table of index block `i` of the `count` on its level; level 0 is the root, and the level after the last
-    /// one of nodes is the leaves. A level's blocks are shared out evenly among those above.
+    /// The table of index block `i` of the `count` on its level; level 0 is the root, and the level after the
+    /// last one of nodes is the leaves. A level's blocks are shared out evenly among those above.
     fn children(&self, level: usize, i: usize, count: usize) -> Vec<IndexEntry> {
         let first = 1 + self.plan.nodes[..level].iter().sum::<usize>();
         self.share(level, i, count)

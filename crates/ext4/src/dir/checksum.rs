@@ -1,9 +1,10 @@
 //! The checksum of one directory block.
 //!
-//! A leaf's covers everything before its tail. An index block's covers its table as far as it is used, then the
-//! tail with a checksum of zero; the unused slots are not covered. Both start from the inode's seed.
+//! A leaf's covers everything before its tail. An index block's covers its table as far as it is used, then
+//! the tail with a checksum of zero; the unused slots are not covered. Both start from the inode's seed.
 //!
-//! What this is not: a check of the content. That the bytes are those that were written doesn't make them sane.
+//! What this is not: a check of the content. That the bytes are those that were written doesn't make them
+//! sane.
 
 use super::index::{ENTRY_LEN, NODE_BASE, Shape, TAIL_LEN, root_base};
 use super::record::{get16, get32, put32};
@@ -12,8 +13,8 @@ use crate::checksum::Seed;
 use crate::{Corrupt, Place};
 use hectare_units::LogicalBlock;
 
-/// Checks the checksum of block `logical` of a directory; `indexed` is the inode's index flag, `seed` the inode's
-/// checksum seed (`None` on a volume without
+/// Checks the checksum of block `logical` of a directory; `indexed` is the inode's index flag, `seed` the
+/// inode's checksum seed (`None` on a volume without
 /// `metadata_csum`, where everything verifies).
 ///
 /// # Errors
@@ -32,7 +33,8 @@ pub fn verify_block(
     if found == expected { Ok(()) } else { Err(Corrupt::checksum(structure, place, found, expected)) }
 }
 
-/// Stores the checksum of a block that the functions of this module made or edited. Does nothing without a seed.
+/// Stores the checksum of a block that the functions of this module made or edited. Does nothing without a
+/// seed.
 ///
 /// # Errors
 /// [`Corrupt`] if the block has no place for a checksum; it is unchanged then.

@@ -1,15 +1,15 @@
 //! The hash of a name, by which an indexed directory finds it.
 //!
-//! Three functions exist: a historical one ("legacy"), a shortened MD4 and one built on the TEA cipher. Each also
-//! exists in two readings of a name's bytes, signed and unsigned, because the first implementations hashed `char`,
-//! whose sign depends on the machine; the superblock records which one a volume uses. A fourth, SipHash, belongs
-//! to case-folded encrypted directories and is refused.
+//! Three functions exist: a historical one ("legacy"), a shortened MD4 and one built on the TEA cipher. Each
+//! also exists in two readings of a name's bytes, signed and unsigned, because the first implementations
+//! hashed `char`, whose sign depends on the machine; the superblock records which one a volume uses. A
+//! fourth, SipHash, belongs to case-folded encrypted directories and is refused.
 //!
-//! Invariants of a [`DirHash`]: bit 0 of `major` is clear (an index uses it to say "the leaf before holds this
-//! hash too"), and `major` is never 0xffff_fffe, which is reserved for the end of a listing.
+//! Invariants of a [`DirHash`]: bit 0 of `major` is clear (an index uses it to say "the leaf before holds
+//! this hash too"), and `major` is never 0xffff_fffe, which is reserved for the end of a listing.
 //!
-//! What this is not: a safe hash. Colliding names are easy to make (TEA has equivalent keys), so every user must
-//! stay correct when names collide.
+//! What this is not: a safe hash. Colliding names are easy to make (TEA has equivalent keys), so every user
+//! must stay correct when names collide.
 
 use crate::Unsupported;
 use hectare_units::{low32, u64_of};
@@ -29,8 +29,8 @@ impl HashVersion {
     /// The version a code in an index root or superblock stands for.
     ///
     /// # Errors
-    /// [`Unsupported`], naming the code, for SipHash (6) and for codes the format doesn't define. Codes 3 to 5 (the
-    /// unsigned forms) are among the latter: they never appear on disk.
+    /// [`Unsupported`], naming the code, for SipHash (6) and for codes the format doesn't define. Codes 3 to
+    /// 5 (the unsigned forms) are among the latter: they never appear on disk.
     pub fn from_code(code: u8) -> Result<Self, Unsupported> {
         match code {
             0 => Ok(Self::Legacy),
@@ -134,8 +134,8 @@ impl Hasher {
         hash0 << 1
     }
 
-    /// The name in pieces of `BYTES` bytes, each as `WORDS` words; the last piece is padded with the number of
-    /// bytes that were left when it began.
+    /// The name in pieces of `BYTES` bytes, each as `WORDS` words; the last piece is padded with the number
+    /// of bytes that were left when it began.
     fn chunks<const BYTES: usize, const WORDS: usize>(
         &self,
         name: &[u8],

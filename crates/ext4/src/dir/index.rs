@@ -1,13 +1,14 @@
 //! The index blocks of a directory: the root in block 0 and the nodes below it.
 //!
-//! Both hold a sorted table of (hash, block) entries of 8 bytes. The hash field of the first entry is not a hash
-//! (the first child starts where the block itself starts) but holds the table's limit and count. The root's table
-//! starts at byte 32, after the records of `.` and `..` (the latter reaching to the end of the block, so that a
-//! plain reader sees nothing else) and 8 bytes that say how the index is made. A node's starts at byte 8, after an
-//! unused record that spans the block. With checksums, 8 bytes after the table's last slot hold one.
+//! Both hold a sorted table of (hash, block) entries of 8 bytes. The hash field of the first entry is not a
+//! hash (the first child starts where the block itself starts) but holds the table's limit and count. The
+//! root's table starts at byte 32, after the records of `.` and `..` (the latter reaching to the end of the
+//! block, so that a plain reader sees nothing else) and 8 bytes that say how the index is made. A node's
+//! starts at byte 8, after an unused record that spans the block. With checksums, 8 bytes after the table's
+//! last slot hold one.
 //!
-//! Hazard: the low bit of a hash is no part of it. Set, it says that the names of that hash began in the child
-//! before; such names must be looked for in both.
+//! Hazard: the low bit of a hash is no part of it. Set, it says that the names of that hash began in the
+//! child before; such names must be looked for in both.
 //!
 //! What this is not: it sees one block at a time; descending is [`tree`](super::tree)'s.
 

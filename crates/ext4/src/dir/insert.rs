@@ -1,13 +1,13 @@
 //! Putting a name into a directory: the list grows, becomes an index, and the index grows.
 //!
-//! Every step that grows the directory adds one block and then makes edits that can't run out of space: the leaf
-//! that a one-block list is moved to, the second half of a full leaf or index node, the node that takes over a full
-//! root's table. After each of them the directory is whole, so that an insertion which fails for want of space
-//! halfway leaves a sound directory behind. After index blocks have been split the way from the root is looked up
-//! anew instead of being repaired.
+//! Every step that grows the directory adds one block and then makes edits that can't run out of space: the
+//! leaf that a one-block list is moved to, the second half of a full leaf or index node, the node that takes
+//! over a full root's table. After each of them the directory is whole, so that an insertion which fails for
+//! want of space halfway leaves a sound directory behind. After index blocks have been split the way from the
+//! root is looked up anew instead of being repaired.
 //!
-//! Hazard: names of one hash may need more than one leaf. A split inside such a run sets the continuation bit; a
-//! split beside it is preferred where both halves fit.
+//! Hazard: names of one hash may need more than one leaf. A split inside such a run sets the continuation
+//! bit; a split beside it is preferred where both halves fit.
 
 use super::index::{self, IndexEntry, NODE_BASE, ROOT_BASE, Root, Table};
 use super::leaf::{self, Leaf, Packer};
@@ -17,8 +17,8 @@ use crate::{Corrupt, Place};
 use hectare_units::{InodeNr, LogicalBlock};
 use std::ops::ControlFlow;
 
-/// How many different blocks one insertion may edit or add: the root, an old and a new node on each of two levels,
-/// an old and a new leaf, and the node that is added when the index grows a level.
+/// How many different blocks one insertion may edit or add: the root, an old and a new node on each of two
+/// levels, an old and a new leaf, and the node that is added when the index grows a level.
 pub const INSERT_BLOCKS_MAX: u32 = 8;
 
 /// How an insertion ended.
@@ -27,7 +27,8 @@ pub const INSERT_BLOCKS_MAX: u32 = 8;
 pub enum Insert {
     /// The name is in.
     Done,
-    /// The index, or the directory, is as large as this volume's features allow (`ENOSPC`). The name is not in.
+    /// The index, or the directory, is as large as this volume's features allow (`ENOSPC`). The name is not
+    /// in.
     IndexFull,
 }
 
@@ -35,8 +36,8 @@ pub enum Insert {
 ///
 /// # Errors
 /// The store's (what [`append`](DirWrite::append) says when the volume is full comes through here, with the
-/// directory still sound), [`Corrupt`] where the directory is, [`Unsupported`](crate::Unsupported) if its index
-/// can't be kept right.
+/// directory still sound), [`Corrupt`] where the directory is, [`Unsupported`](crate::Unsupported) if its
+/// index can't be kept right.
 pub fn insert<S: DirWrite>(store: &mut S, format: &Format, entry: &Entry<'_>) -> Result<Insert, S::Error> {
     if let Some(index) = open_index_to_write(store, format)? {
         return insert_indexed(store, format, index, entry);
@@ -206,7 +207,8 @@ fn insert_indexed<S: DirWrite>(
                 add_level(store, format, &path.frames[0])?;
                 index.node_levels += 1;
             }
-            // Each split makes room one level further down, so this ends after as many turns as there are levels.
+            // Each split makes room one level further down, so this ends after as many turns as there are
+            // levels.
             above => split_node(store, format, &path.frames[above - 1], &path.frames[above])?,
         }
     }
@@ -238,10 +240,11 @@ fn split_leaf<S: DirWrite>(
     add_entry(store, format, parent, IndexEntry { hash, child })
 }
 
-/// Where to cut sorted entries so that both parts fit a leaf: between different hashes if that is possible, and
-/// then as evenly as possible.
+/// Where to cut sorted entries so that both parts fit a leaf: between different hashes if that is possible,
+/// and then as evenly as possible.
 ///
-/// There is such a cut: what overfills a leaf of at least 1000 bytes has at least four entries of at most 264 bytes.
+/// There is such a cut: what overfills a leaf of at least 1000 bytes has at least four entries of at most 264
+/// bytes.
 fn split_point(hashed: &[(u32, Entry<'_>)], capacity: usize) -> usize {
     let total: usize = hashed.iter().map(|(_, entry)| space(entry)).sum();
     let mut first = 0;

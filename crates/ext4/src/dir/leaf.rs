@@ -1,11 +1,11 @@
 //! One block of directory records: read it, put a name in, take a name out.
 //!
-//! This is a whole directory of one block, a block of an unindexed directory, or a leaf of an index; the three
-//! look alike. Reading goes through [`Leaf`], which checks every record before it shows it. The editing functions
-//! take the block's bytes and re-check what they rely on.
+//! This is a whole directory of one block, a block of an unindexed directory, or a leaf of an index; the
+//! three look alike. Reading goes through [`Leaf`], which checks every record before it shows it. The editing
+//! functions take the block's bytes and re-check what they rely on.
 //!
-//! Invariant: the records tile the block up to the checksum's tail, before and after every edit. Removed names
-//! are wiped, so that they don't linger in the image.
+//! Invariant: the records tile the block up to the checksum's tail, before and after every edit. Removed
+//! names are wiped, so that they don't linger in the image.
 //!
 //! What this is not: it knows neither hashes nor other blocks, and leaves the checksum to
 //! [`set_checksum`](super::set_checksum).
@@ -49,7 +49,8 @@ impl<'a> Leaf<'a> {
         find(self.records.clone(), name)
     }
 
-    /// Where a record of `need` bytes fits with the least waste: the offset of the record whose slack it can have.
+    /// Where a record of `need` bytes fits with the least waste: the offset of the record whose slack it can
+    /// have.
     ///
     /// # Errors
     /// [`Corrupt`] if any record is.
@@ -118,8 +119,8 @@ pub(super) fn put_at(
     Ok(())
 }
 
-/// Takes the record at `offset` out: its space goes to the record before it, or it becomes unused if it is the
-/// first. Its name is wiped.
+/// Takes the record at `offset` out: its space goes to the record before it, or it becomes unused if it is
+/// the first. Its name is wiped.
 ///
 /// # Errors
 /// [`Corrupt`] if a record up to there is, or none in use starts there; nothing has changed then.

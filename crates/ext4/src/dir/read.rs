@@ -1,18 +1,19 @@
 //! Listing a directory, in pieces, while it changes.
 //!
-//! Where records lie says nothing about what has been listed: a split moves half a leaf. So a directory that has or
-//! can get an index is listed in the order of its names' hashes, `.` and `..` first, and a [`Cookie`] is a point in
-//! that order. A directory that will stay a list (no `dir_index`, several blocks already, or an unknown hash
-//! function) never moves records; it is listed in the order of the disk, and a cookie is a byte offset.
+//! Where records lie says nothing about what has been listed: a split moves half a leaf. So a directory that
+//! has or can get an index is listed in the order of its names' hashes, `.` and `..` first, and a [`Cookie`]
+//! is a point in that order. A directory that will stay a list (no `dir_index`, several blocks already, or an
+//! unknown hash function) never moves records; it is listed in the order of the disk, and a cookie is a byte
+//! offset.
 //!
 //! What is promised: a name that is in the directory from the first call to the last is listed exactly once,
-//! whatever is inserted and removed in between, also when the list becomes an index. A cookie has room for 47 bits
-//! of the hash. For names alike in all of these it counts how many of them remain, so a listing goes on right
-//! however many of those already listed are removed. Only if another name with these same 47 bits comes or goes,
-//! which was not listed yet, can one of them be left out or listed twice.
+//! whatever is inserted and removed in between, also when the list becomes an index. A cookie has room for 47
+//! bits of the hash. For names alike in all of these it counts how many of them remain, so a listing goes on
+//! right however many of those already listed are removed. Only if another name with these same 47 bits comes
+//! or goes, which was not listed yet, can one of them be left out or listed twice.
 //!
-//! Memory: one leaf's entries, and those that share one major hash with its last. More than 59000 of the latter are
-//! refused (only names made to collide get there).
+//! Memory: one leaf's entries, and those that share one major hash with its last. More than 59000 of the
+//! latter are refused (only names made to collide get there).
 //!
 //! Hazard: entries that don't belong into their leaf would be listed in the wrong place, so they are corrupt.
 
@@ -27,8 +28,8 @@ use std::ops::{ControlFlow, Range};
 
 /// A point in a directory's listing; less than 2^63. 0 is the start.
 ///
-/// Only a listing of the same directory can use it. It outlives the process: a directory that isn't changed keeps
-/// its cookies.
+/// Only a listing of the same directory can use it. It outlives the process: a directory that isn't changed
+/// keeps its cookies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Cookie(u64);
 
@@ -78,12 +79,12 @@ pub struct EntryRef<'a> {
     pub next: Cookie,
 }
 
-/// Shows the entries from `cookie` on, until `visit` breaks off or there are no more. An entry on which `visit`
-/// breaks off has been shown; to have it again, go on from the `next` of the one before.
+/// Shows the entries from `cookie` on, until `visit` breaks off or there are no more. An entry on which
+/// `visit` breaks off has been shown; to have it again, go on from the `next` of the one before.
 ///
 /// # Errors
-/// The store's, [`Corrupt`] where the directory is, [`Unsupported`] where too many names collide. Entries shown
-/// before an error are right.
+/// The store's, [`Corrupt`] where the directory is, [`Unsupported`] where too many names collide. Entries
+/// shown before an error are right.
 pub fn read_dir<S: DirRead>(
     store: &S,
     format: &Format,

@@ -1,12 +1,12 @@
 //! One record of a directory block, and the walk over a block's records.
 //!
-//! A record is an 8-byte header (inode, record length, name length, file type), the name, and whatever slack its
-//! length includes. Lengths are multiples of 4 and the records tile the block exactly. A record with inode 0 is
-//! unused space. On a volume with checksums the last 12 bytes are a record made to look unused, with file type
-//! 0xDE, that holds the checksum; it is not part of the walk.
+//! A record is an 8-byte header (inode, record length, name length, file type), the name, and whatever slack
+//! its length includes. Lengths are multiples of 4 and the records tile the block exactly. A record with
+//! inode 0 is unused space. On a volume with checksums the last 12 bytes are a record made to look unused,
+//! with file type 0xDE, that holds the checksum; it is not part of the walk.
 //!
-//! Hazard: the 16-bit length field can't hold 65536, so blocks of 64 KiB store the length of a record that fills
-//! them as 65535 or 0.
+//! Hazard: the 16-bit length field can't hold 65536, so blocks of 64 KiB store the length of a record that
+//! fills them as 65535 or 0.
 
 use super::{FileType, Format, Name};
 use crate::{Corrupt, Place};

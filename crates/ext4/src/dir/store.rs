@@ -26,8 +26,8 @@ pub trait DirRead {
 
 /// A directory to change.
 pub trait DirWrite: DirRead {
-    /// Runs `f` on the bytes of block `at`, which is no hole, and keeps what it makes of them. The checksum is set
-    /// later.
+    /// Runs `f` on the bytes of block `at`, which is no hole, and keeps what it makes of them. The checksum
+    /// is set later.
     ///
     /// # Errors
     /// If the block can't be had for writing.

@@ -1,11 +1,12 @@
 //! Finding, removing and replacing names in a whole directory, indexed or not.
 //!
-//! Hazards: an index from a hostile image may lead anywhere. A descent takes at most as many steps as the format
-//! has levels, a walk along leaves that share a hash visits at most as many leaves as the directory has blocks,
-//! and every child is checked to lie inside the directory. Nothing depends on the hashes being in order.
+//! Hazards: an index from a hostile image may lead anywhere. A descent takes at most as many steps as the
+//! format has levels, a walk along leaves that share a hash visits at most as many leaves as the directory
+//! has blocks, and every child is checked to lie inside the directory. Nothing depends on the hashes being in
+//! order.
 //!
-//! A directory whose index can't be used (an unknown hash function, or a volume without `dir_index`) is read as a
-//! list, which every directory also is, and refused for writing.
+//! A directory whose index can't be used (an unknown hash function, or a volume without `dir_index`) is read
+//! as a list, which every directory also is, and refused for writing.
 
 use super::index::{self, NODE_BASE, ROOT_BASE, Root, Table};
 use super::{DirRead, DirWrite, FileType, Format, HashVersion, Hasher, Name, leaf, record::Record};
@@ -259,8 +260,8 @@ impl Path {
         Ok(path)
     }
 
-    /// Goes on to the next leaf and returns the hash it starts from, with its continuation bit. After the last
-    /// leaf, `None`, and the path is of no more use.
+    /// Goes on to the next leaf and returns the hash it starts from, with its continuation bit. After the
+    /// last leaf, `None`, and the path is of no more use.
     pub(super) fn advance<S: DirRead>(
         &mut self,
         store: &S,

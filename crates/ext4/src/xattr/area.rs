@@ -2,8 +2,9 @@
 //!
 //! Checked when an [`Area`] is made: every entry and name lies inside, the entries end before the area does,
 //! every value lies inside and behind the entries, no two values overlap (so that what is read is never more
-//! than what is stored), names have no zero bytes, and a value elsewhere is not longer than the format allows.
-//! Neither order nor hashes are relied upon; [`Area::check_hashes`] judges the hashes for those who ask.
+//! than what is stored), names have no zero bytes, and a value elsewhere is not longer than the format
+//! allows. Neither order nor hashes are relied upon; [`Area::check_hashes`] judges the hashes for those who
+//! ask.
 
 use super::raw::{self, END, INODE_HEADER, MAGIC, VALUE_MAX};
 use super::{Attr, Index, Name, Value, aligned, entry_hash, entry_hash_signed};
@@ -73,8 +74,8 @@ impl Entry<'_> {
 }
 
 impl<'a> Area<'a> {
-    /// The attributes in an inode. `bytes` is everything behind the fixed fields (128 + `i_extra_isize`) up to
-    /// the end of the inode; `None` if it carries no attributes.
+    /// The attributes in an inode. `bytes` is everything behind the fixed fields (128 + `i_extra_isize`) up
+    /// to the end of the inode; `None` if it carries no attributes.
     ///
     /// # Errors
     /// `Corrupt`, as the module says.
@@ -225,8 +226,8 @@ impl<'a> Area<'a> {
     }
 }
 
-/// All attributes of a file from its two areas. A name that occurs twice counts once: the inode's comes first,
-/// as in the kernel's lookup.
+/// All attributes of a file from its two areas. A name that occurs twice counts once: the inode's comes
+/// first, as in the kernel's lookup.
 #[must_use]
 pub fn collect(inode: Option<Area<'_>>, block: Option<Area<'_>>) -> Vec<Attr> {
     let mut seen = HashSet::new();

@@ -1,8 +1,8 @@
 //! The hashes of attribute entries and blocks.
 //!
 //! They serve to find equal blocks, not to detect damage: only the value of an `ea_inode` attribute is ever
-//! refused for a wrong one. Names were hashed as signed characters on most machines until that was noticed, so
-//! names with bytes above 127 have two valid hashes; the unsigned one is what is written.
+//! refused for a wrong one. Names were hashed as signed characters on most machines until that was noticed,
+//! so names with bytes above 127 have two valid hashes; the unsigned one is what is written.
 
 use crate::checksum::Seed;
 
@@ -18,8 +18,8 @@ pub fn entry_hash_signed(suffix: &[u8], value: &[u8]) -> u32 {
     with_value(name_hash(suffix, sign_extended), value)
 }
 
-/// The hash of a value in an inode of its own, over the value's bytes from the volume's seed; that inode keeps it
-/// in place of its access time.
+/// The hash of a value in an inode of its own, over the value's bytes from the volume's seed; that inode
+/// keeps it in place of its access time.
 #[must_use]
 pub fn inode_value_hash(seed: Seed, value: &[u8]) -> u32 {
     seed.checksum(value)

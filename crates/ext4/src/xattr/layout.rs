@@ -1,10 +1,10 @@
 //! Writing attributes: which go in the inode and which in the block, and the bytes of both.
 //!
 //! The inode is filled first, because reading it costs nothing: `system.data` must be there; the encryption
-//! context, security labels, capabilities and ACLs are read with every use of the file and come next; then the
-//! rest, in the order of names, whatever still fits. What is left goes to the block. If the block can't take it
-//! all, the fullest possible inode is searched for, so that a list that fits in any way is never refused.
-//! The result depends only on the set of attributes, not on the order of the list.
+//! context, security labels, capabilities and ACLs are read with every use of the file and come next; then
+//! the rest, in the order of names, whatever still fits. What is left goes to the block. If the block can't
+//! take it all, the fullest possible inode is searched for, so that a list that fits in any way is never
+//! refused. The result depends only on the set of attributes, not on the order of the list.
 
 use super::raw::{self, END, INODE_HEADER, MAGIC};
 use super::{Attr, Index, Name, Value, aligned, block_hash, entry_hash};
@@ -15,7 +15,8 @@ use zerocopy::little_endian::{U16, U32};
 /// Where a list of attributes went.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placed {
-    /// The bytes behind the inode's fixed fields, exactly as many as there is space; all zero without attributes.
+    /// The bytes behind the inode's fixed fields, exactly as many as there is space; all zero without
+    /// attributes.
     pub inode_area: Vec<u8>,
     /// The attribute block, if one is needed: used by one inode, hashes set, its checksum not yet
     /// (see [`seal`](super::seal)).
@@ -99,7 +100,8 @@ impl<'a> Split<'a> {
     fn fullest(order: &[&'a Attr], inode_room: usize) -> Option<Self> {
         let pinned: usize = order.iter().filter(|attr| must_be_in_inode(attr)).map(|attr| cost(attr)).sum();
         let words = inode_room.checked_sub(pinned)? / 4;
-        // For each fill, the last attribute that led to it; an earlier fill never depends on a later attribute.
+        // For each fill, the last attribute that led to it; an earlier fill never depends on a later
+        // attribute.
         let mut last: Vec<Option<usize>> = vec![None; words + 1];
         for (i, attr) in order.iter().enumerate().filter(|(_, attr)| !must_be_in_inode(attr)) {
             let step = cost(attr) / 4;
@@ -155,8 +157,8 @@ fn inline_value(attr: &Attr) -> &[u8] {
     }
 }
 
-/// The hash an entry carries: a value in an inode of its own is verified by it, so that one is kept; otherwise
-/// only entries in a block have one.
+/// The hash an entry carries: a value in an inode of its own is verified by it, so that one is kept;
+/// otherwise only entries in a block have one.
 fn hash_of(attr: &Attr, area: Kind) -> u32 {
     match (&attr.value, area) {
         (Value::Inode { hash, .. }, _) => *hash,
@@ -198,8 +200,8 @@ fn block(mut attrs: Vec<&Attr>, size: BlockSize) -> Vec<u8> {
     block
 }
 
-/// Writes entries from `first` on and values downwards from the last aligned byte; value offsets count from the
-/// start of `area`. The caller has made sure that it all fits.
+/// Writes entries from `first` on and values downwards from the last aligned byte; value offsets count from
+/// the start of `area`. The caller has made sure that it all fits.
 fn fill(attrs: &[&Attr], area: &mut [u8], first: usize, kind: Kind) {
     let (mut entry_at, mut value_at) = (first, area.len() & !3);
     for attr in attrs {
@@ -306,8 +308,8 @@ mod tests {
 
     #[test]
     fn a_list_that_fits_somehow_is_not_refused() {
-        // They take 40, 100 and 948 bytes; the inode has room for 100 and the block for 988. First fit would put
-        // the first in the inode and leave 1048 to the block.
+        // They take 40, 100 and 948 bytes; the inode has room for 100 and the block for 988. First fit would
+        // put the first in the inode and leave 1048 to the block.
         let attrs = [attr("user.a", 20), attr("user.bb", 80), attr("user.ccc", 928)];
         let placed = layout(&attrs, 4 + 100 + 4, Some(BlockSize::KIB1)).unwrap();
         assert!(in_inode(&placed, "user.bb") && placed.block.is_some());
@@ -344,6 +346,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::testing::cases("xattr::layout", 256))]
+
         #[test]
         fn what_is_placed_is_read_back(
             list in attrs(),

@@ -172,8 +172,8 @@ fn check_bitmaps(volume: &Volume, group: GroupNr, desc: &GroupDesc, name: &str) 
     assert_eq!(&resealed, desc, "{name}: the bitmaps of group {group} seal differently");
 }
 
-/// Nothing of the base metadata is free; and in a group that was never used and hosts no bitmaps or tables, what
-/// is free begins right behind it.
+/// Nothing of the base metadata is free; and in a group that was never used and hosts no bitmaps or tables,
+/// what is free begins right behind it.
 fn check_free_list(
     volume: &Volume,
     group: GroupNr,

@@ -1,9 +1,9 @@
-//! Superblocks, group descriptors, bitmaps and inodes of real volumes, compared with what dumpe2fs and debugfs
-//! print of them.
+//! Superblocks, group descriptors, bitmaps and inodes of real volumes, compared with what dumpe2fs and
+//! debugfs print of them.
 //!
 //! Every combination of features and block sizes is made by mke2fs, and again filled by the kernel (or by
-//! `mke2fs -d` where the kernel can't). What is compared is text: the lines the tools print are put together from
-//! our structures and must be the same. What is rendered must be the bytes it was parsed from.
+//! `mke2fs -d` where the kernel can't). What is compared is text: the lines the tools print are put together
+//! from our structures and must be the same. What is rendered must be the bytes it was parsed from.
 
 mod checksums;
 mod groups;
@@ -68,7 +68,8 @@ fn filled_volumes_are_read_as_dumpe2fs_and_debugfs_read_them() {
     }
 }
 
-/// Shapes that the combinations are too small for: many groups, several meta groups, a last group of odd size.
+/// Shapes that the combinations are too small for: many groups, several meta groups, a last group of odd
+/// size.
 #[test]
 fn large_and_odd_shapes_are_read_as_dumpe2fs_reads_them() {
     let shapes: [(&[&str], &str); 9] = [

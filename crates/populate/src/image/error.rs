@@ -49,6 +49,28 @@ pub enum ImageError {
         /// The most a file can have.
         max: Bytes,
     },
+    /// A symbolic link's target does not fit a block.
+    #[error(
+        "{path}: the link's target of {len} bytes does not fit a block of {block_size} bytes; larger blocks (-b) do"
+    )]
+    TargetTooLong {
+        /// The link.
+        path: ShownPath,
+        /// Bytes of its target.
+        len: usize,
+        /// Bytes of a block.
+        block_size: u32,
+    },
+    /// A file can only be stored with a feature that was turned off.
+    #[error("{path}: {what} needs the feature {feature}; leave out -O ^{feature}")]
+    NeedsFeature {
+        /// The file.
+        path: ShownPath,
+        /// What about it.
+        what: &'static str,
+        /// The feature's name.
+        feature: &'static str,
+    },
     /// A file has more names than an inode can count.
     #[error("{path}: it has {links} names, an inode can count 65000")]
     TooManyLinks {
@@ -59,7 +81,8 @@ pub enum ImageError {
     },
     /// The size that was asked for is too small.
     #[error(
-        "{size} bytes are too small: {lacking} more are needed for what the image is to hold; ask for --size {enough} or more"
+        "{size} bytes are too small: {lacking} more are needed for what the image is to hold; ask for --size {enough} or \
+         more"
     )]
     TooSmall {
         /// What was asked for.

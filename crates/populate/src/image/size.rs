@@ -1,16 +1,21 @@
 //! Finding the size of an image.
 //!
 //! What a volume can hold is not a smooth function of its size: groups, journal and reserved descriptors come in
-//! steps. So the search lays the tree out for real at each size it looks at. It goes up by what is lacking until the
-//! tree fits, and then halves the distance to the largest size known to be too small, down to one cluster.
+//! steps. So the search measures the tree in a planned volume at each size it looks at. It starts from what the tree
+//! takes by itself, climbs by what is lacking until the tree fits, and then looks below for the smallest size that is
+//! enough: first where nothing would be left over, then by halving the distance to the largest size known to fail.
+//!
+//! Invariants: one step less than a size that was found is not enough. The search ends: where climbing gets nowhere
+//! its steps double, so that sizes run out before tries do.
 
-use super::{Image, ImageError, attempt, check, inodes_needed, own_lost_and_found, with_inodes};
-use crate::error::ShownPath;
-use crate::layout::{DirectorySizes, Lacking};
-use crate::tree::{Kind, Tree};
-use hectare_ext4::dir;
+use super::check::check;
+use super::{Image, ImageError};
+use crate::layout::{self, Lacking, Load, Volume};
+use crate::tree::Tree;
 use hectare_mkfs::{FormatOptions, InodeCount, Plan};
 use hectare_units::{BlockSize, Blocks, Bytes};
+use std::cell::Cell;
+use std::ops::Range;
 
 /// How large an image is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,163 +25,272 @@ pub enum Size {
     /// A tenth more than the minimum, and a tenth more inodes than needed or one per 16 KiB, whichever is more.
     #[default]
     Default,
-    /// As small as it can be with this much free space, with inodes as for `Default`.
+    /// As small as it can be with this much free space (as `free` in [`Image::free`]), with inodes as for `Default`.
     Free(Bytes),
-    /// This size.
+    /// This size. Inodes are as for `Default` if that fits, else as for `Min`.
     Exactly(Bytes),
 }
 
 /// Sizes above this are taken for a tree that no volume can hold.
 const SIZE_MAX: u64 = 1 << 60;
-/// Attempts to reach a size that is enough.
-const TRIES_MAX: usize = 64;
+/// Climbing goes by what is lacking this often; after that steps at least double.
+const PLAIN_STEPS: u32 = 6;
+/// Sizes at which options are judged before any size is known; the first that can be planned.
+const SAMPLES: [Bytes; 8] = [
+    Bytes::gib(1),
+    Bytes::gib(64),
+    Bytes::gib(4096),
+    Bytes::mib(256),
+    Bytes::mib(64),
+    Bytes::mib(16),
+    Bytes::mib(4),
+    Bytes::mib(1),
+];
+/// Bytes for each inode of an image that is not as small as can be.
+const ROOMY_RATIO: u64 = 16384;
 
 /// A search for the size of one tree's image.
 pub(super) struct Search<'t> {
-    tree: &'t Tree,
+    load: Load<'t>,
     options: FormatOptions,
     zeroed: bool,
-    directories: DirectorySizes,
     block_size: BlockSize,
-    cluster: Bytes,
+    /// Sizes are multiples of this: whole clusters, and pages.
+    unit: u64,
     needed_inodes: u64,
+    /// No volume smaller than this holds the tree.
+    least: Bytes,
+    attempts: Cell<u32>,
+}
+
+/// What a volume must offer.
+#[derive(Clone, Copy)]
+struct Goal {
+    free: Bytes,
+    volume: Bytes,
+    inodes: Inodes,
+}
+
+/// How many inodes to make.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Inodes {
+    /// As many as are needed.
+    Exact,
+    /// More.
+    Roomy,
+}
+
+/// What came of one size.
+enum Outcome {
+    Fits(Fit),
+    /// So much more is needed in a volume that has this size.
+    Lacks {
+        more: Bytes,
+        volume: Bytes,
+    },
+    /// No volume of that size can be made.
+    NoVolume(hectare_mkfs::Error),
+}
+
+/// A size that is enough.
+struct Fit {
+    /// What was asked for, and what the volume takes of it.
+    size: u64,
+    volume: u64,
+    /// Bytes left beside those wanted.
+    spare: u64,
+}
+
+impl Goal {
+    const MIN: Self = Self { free: Bytes::ZERO, volume: Bytes::ZERO, inodes: Inodes::Exact };
 }
 
 impl<'t> Search<'t> {
     pub(super) fn new(tree: &'t Tree, options: &FormatOptions, zeroed: bool) -> Result<Self, ImageError> {
-        if let Some(id) = own_lost_and_found(tree) {
-            refuse_lost_and_found(tree, id)?;
-        }
         let mut options = options.clone();
         // Unlike mke2fs, which gives small volumes blocks of 1 KiB: 4 KiB is what pages and disks have.
         options.block_size.get_or_insert(BlockSize::KIB4);
-        let sample = Plan::new(&options, sample_size(&options), zeroed)?;
+        let sample = sample(&options, zeroed)?;
         // How full directories get depends on the hash seed: the one that sizes are found with is the one written.
         options.hash_seed.get_or_insert(sample.superblock().raw().s_hash_seed);
         options.uuid.get_or_insert(sample.superblock().uuid());
-        check(tree, &sample)?;
-        let format = dir::Format::of(sample.superblock()).map_err(hectare_ext4::FormatError::from)?;
-        let directories = DirectorySizes::new(tree, &format, Some(super::LOST_AND_FOUND))?;
-        let block_size = sample.geometry().block_size;
-        let cluster = Blocks::new(sample.geometry().cluster_blocks().into()).bytes(block_size);
-        let needed_inodes = inodes_needed(tree, &sample);
+        let load = Load::new(tree, sample.superblock())?;
+        let geometry = sample.geometry();
+        check(&load, geometry)?;
+        let block_size = geometry.block_size;
+        let cluster = Blocks::new(geometry.cluster_blocks().into()).bytes(block_size);
+        let needed_inodes = u64::from(sample.first_free_inode().get()) - 1 + load.inodes();
         if let InodeCount::Exactly(asked) = options.inodes
             && asked < needed_inodes
         {
             return Err(ImageError::TooFewInodes { asked, needed: needed_inodes });
         }
-        Ok(Self { tree, options, zeroed, directories, block_size, cluster, needed_inodes })
+        let least = least(&load, &sample, needed_inodes)?;
+        let unit = cluster.get().max(BlockSize::KIB4.bytes().get());
+        let attempts = Cell::new(0);
+        Ok(Self { load, options, zeroed, block_size, unit, needed_inodes, least, attempts })
     }
 
-    pub(super) fn run(&self, size: Size) -> Result<Image<'t>, ImageError> {
-        match size {
-            Size::Min => self.smallest(Bytes::ZERO, Inodes::Exact),
-            Size::Free(free) => self.smallest(free, Inodes::Roomy),
+    pub(super) fn run(self, size: Size) -> Result<Image<'t>, ImageError> {
+        let (size, inodes) = self.find(size)?;
+        self.lay_out(size, inodes)
+    }
+
+    /// The size to plan, and how many inodes.
+    fn find(&self, size: Size) -> Result<(Bytes, Inodes), ImageError> {
+        let goal = match size {
+            Size::Min => Goal::MIN,
+            Size::Free(free) => Goal { free, inodes: Inodes::Roomy, ..Goal::MIN },
             Size::Default => {
-                let min = self.smallest(Bytes::ZERO, Inodes::Exact)?.size();
-                let roomy = Bytes::new(min.get() + min.get().div_ceil(10));
-                self.up(roomy, Bytes::ZERO, Inodes::Roomy).map(|(image, _)| image)
+                let min = self.smallest(0, Goal::MIN)?.volume;
+                let volume = Bytes::new(min + min.div_ceil(10));
+                let (fit, _) = self.climb(0, Goal { volume, inodes: Inodes::Roomy, ..Goal::MIN })?;
+                return Ok((Bytes::new(fit.size), Inodes::Roomy));
             }
-            Size::Exactly(size) => match self.attempt(size, Inodes::Roomy)? {
-                Ok(image) => Ok(image),
-                Err(_) => self.exactly_with_fewer_inodes(size),
-            },
-        }
+            Size::Exactly(size) => return self.exactly(size).map(|inodes| (size, inodes)),
+        };
+        Ok((Bytes::new(self.smallest(0, goal)?.size), goal.inodes))
     }
 
     /// A given size: with as many inodes as fit, before it is called too small.
-    fn exactly_with_fewer_inodes(&self, size: Bytes) -> Result<Image<'t>, ImageError> {
-        match self.attempt(size, Inodes::Exact)? {
-            Ok(image) => Ok(image),
-            Err(Lacking(blocks)) => {
-                let enough = self.smallest(Bytes::ZERO, Inodes::Exact)?.size();
-                let lacking = enough.saturating_sub(size).max(blocks.bytes(self.block_size));
-                Err(ImageError::TooSmall { size, lacking, enough })
+    fn exactly(&self, size: Bytes) -> Result<Inodes, ImageError> {
+        for inodes in [Inodes::Roomy, Inodes::Exact] {
+            if let Outcome::Fits(_) = self.attempt(size, Goal { inodes, ..Goal::MIN })? {
+                return Ok(inodes);
             }
         }
+        let enough = Bytes::new(self.smallest(size.get(), Goal::MIN)?.volume);
+        Err(ImageError::TooSmall { size, lacking: enough.saturating_sub(size), enough })
     }
 
-    /// The smallest image with so much free space.
-    fn smallest(&self, free: Bytes, inodes: Inodes) -> Result<Image<'t>, ImageError> {
-        let totals = self.tree.totals();
-        let start = Bytes::new(totals.data.get().saturating_add(free.get()).max(self.cluster.get()));
-        let (mut best, mut too_small) = self.up(start, free, inodes)?;
-        let unit = self.cluster.get();
+    /// The smallest size above `low` that reaches the goal.
+    fn smallest(&self, low: u64, goal: Goal) -> Result<Fit, ImageError> {
+        let (mut best, mut low) = self.climb(low, goal)?;
+        // First where nothing would be left over; then, once, the next smaller size; then halfway.
+        let (mut by_spare, mut by_one) = (true, true);
         loop {
-            // What is left over is a good guess of what can be taken away; halving makes sure of an end.
-            let distance = (best.size().get() - too_small.get()) / unit;
+            let distance = best.volume.saturating_sub(low) / self.unit;
             if distance <= 1 {
                 return Ok(best);
             }
-            let spare = best.free().bytes(self.block_size).saturating_sub(free).get() / unit;
-            let step = if spare > 0 && spare < distance { spare } else { distance / 2 };
-            let size = Bytes::new(best.size().get() - step.max(1) * unit);
-            match self.fits(size, free, inodes)? {
-                Ok(image) if image.size() < best.size() => best = image,
-                Ok(_) => too_small = size, // the formatter leaves out the end of some sizes
-                Err(_) => too_small = size,
+            let spare = best.spare / self.unit;
+            let step = if by_spare && (1..distance).contains(&spare) {
+                spare
+            } else if std::mem::take(&mut by_one) {
+                1
+            } else {
+                distance / 2
+            };
+            let size = best.volume / self.unit * self.unit - step * self.unit;
+            match self.attempt(Bytes::new(size), goal)? {
+                Outcome::Fits(fit) if fit.volume < best.volume => best = fit,
+                _ => (low, by_spare) = (size, false),
             }
         }
     }
 
-    /// Goes up from `size` to one that is enough; also returns the largest that was not.
-    fn up(&self, mut size: Bytes, free: Bytes, inodes: Inodes) -> Result<(Image<'t>, Bytes), ImageError> {
-        let mut too_small = Bytes::ZERO;
-        for _ in 0..TRIES_MAX {
-            match self.fits(size, free, inodes)? {
-                Ok(image) => return Ok((image, too_small)),
-                Err(Lacking(blocks)) => {
-                    too_small = size;
-                    let more = blocks.bytes(self.block_size).max(self.cluster);
-                    size = Bytes::new(
-                        size.get().saturating_add(more.get()).next_multiple_of(self.cluster.get()),
-                    );
+    /// Goes up from `low`, which is not enough, to a size that is; also returns the largest that was not.
+    fn climb(&self, mut low: u64, goal: Goal) -> Result<(Fit, u64), ImageError> {
+        let start = self.least.get().saturating_add(goal.free.get()).max(goal.volume.get());
+        let mut size =
+            start.max(low.saturating_add(1)).checked_next_multiple_of(self.unit).unwrap_or(u64::MAX);
+        let (mut tries, mut step, mut volume_before) = (0, 0, Bytes::ZERO);
+        loop {
+            let (more, complaint) = if size > SIZE_MAX {
+                return Err(ImageError::Impossible(format!("it would take more than {SIZE_MAX} bytes")));
+            } else {
+                match self.attempt(Bytes::new(size), goal)? {
+                    Outcome::Fits(fit) => return Ok((fit, low)),
+                    // The same volume again: the end of it is left out until it is worth a group.
+                    Outcome::Lacks { more, volume } if volume <= volume_before => {
+                        (more.get().max(2 * step), None)
+                    }
+                    Outcome::Lacks { more, volume } => {
+                        volume_before = volume;
+                        (more.get(), None)
+                    }
+                    Outcome::NoVolume(error) => (self.unit.max(2 * step), Some(error)),
                 }
-            }
-            if size.get() > SIZE_MAX {
-                break;
+            };
+            tries += 1;
+            let least = if tries > PLAIN_STEPS { 2 * step } else { 0 };
+            step = more.max(least).max(self.unit);
+            low = size;
+            size = size.saturating_add(step).checked_next_multiple_of(self.unit).unwrap_or(u64::MAX);
+            // A volume so much larger than the tree that still can't be made never will be.
+            if let Some(error) = complaint
+                && size > start.max(1 << 30) << 12
+            {
+                return Err(error.into());
             }
         }
-        Err(ImageError::Impossible(format!("it would take more than {size} bytes")))
     }
 
-    /// Whether the tree and so much free space fit; if not, what is lacking.
-    fn fits(
-        &self,
-        size: Bytes,
-        free: Bytes,
-        inodes: Inodes,
-    ) -> Result<Result<Image<'t>, Lacking>, ImageError> {
-        Ok(self.attempt(size, inodes)?.and_then(|image| {
-            let lacking = free.saturating_sub(image.free().bytes(self.block_size));
-            match self.block_size.blocks_for(lacking) {
-                Blocks::ZERO => Ok(image),
-                blocks => Err(Lacking(blocks)),
+    /// Whether a volume of this size reaches the goal; if not, what is lacking.
+    fn attempt(&self, size: Bytes, goal: Goal) -> Result<Outcome, ImageError> {
+        self.attempts.set(self.attempts.get() + 1);
+        let plan = match self.plan(size, goal.inodes) {
+            Ok(plan) => plan,
+            // Too small for the format's own structures, or for what an option asks for.
+            Err(error @ (hectare_mkfs::Error::TooSmall { .. } | hectare_mkfs::Error::Option { .. })) => {
+                return Ok(Outcome::NoVolume(error));
             }
-        }))
+            Err(error) => return Err(error.into()),
+        };
+        let volume = plan.geometry().bytes();
+        let lacks = |blocks: Blocks| {
+            let more = Bytes::new(blocks.get().saturating_mul(self.block_size.bytes().get()));
+            Ok(Outcome::Lacks { more, volume })
+        };
+        let inodes = u64::from(plan.geometry().inodes_count());
+        if inodes < self.needed_inodes {
+            let per_block = u64::from(plan.geometry().inodes_per_block());
+            return lacks(Blocks::new((self.needed_inodes - inodes).div_ceil(per_block)));
+        }
+        match in_space(&plan, |free| {
+            layout::measure(&self.load, Volume::new(&plan, self.load.stand_in), free)
+        })? {
+            Err(Lacking(blocks)) => lacks(blocks),
+            Ok(room) => {
+                let free = room.left.bytes(self.block_size);
+                let more = goal.free.saturating_sub(free).get().max(goal.volume.saturating_sub(volume).get());
+                if more > 0 {
+                    return lacks(self.block_size.blocks_for(Bytes::new(more)));
+                }
+                let spare = free.saturating_sub(goal.free).get();
+                Ok(Outcome::Fits(Fit { size: size.get(), volume: volume.get(), spare }))
+            }
+        }
     }
 
-    fn attempt(&self, size: Bytes, inodes: Inodes) -> Result<Result<Image<'t>, Lacking>, ImageError> {
+    /// The image of a size that was found to be enough.
+    fn lay_out(self, size: Bytes, inodes: Inodes) -> Result<Image<'t>, ImageError> {
+        let plan = self.plan(size, inodes)?;
+        let volume = Volume::new(&plan, self.load.stand_in);
+        // What the first pass counts lets the second keep exactly that.
+        let room = in_space(&plan, |free| layout::measure(&self.load, volume, free))?;
+        let layout = match room {
+            Ok(room) => in_space(&plan, |free| layout::lay_out(&self.load, volume, free, &room))?,
+            Err(lacking) => Err(lacking),
+        };
+        match layout {
+            Ok(layout) => Ok(Image { load: self.load, plan, layout }),
+            Err(_) => unreachable!("this very volume was found to be enough"),
+        }
+    }
+
+    /// A volume with enough inodes, if any of this size can have them.
+    fn plan(&self, size: Bytes, inodes: Inodes) -> hectare_mkfs::Result<Plan> {
         let options = self.options_for(size, inodes);
-        match Plan::new(&options, size, self.zeroed) {
-            Ok(plan) if u64::from(plan.geometry().inodes_count()) < self.needed_inodes => {
-                Ok(Err(Lacking(self.step_for_inodes(&plan))))
-            }
-            Ok(plan) => attempt(self.tree, plan, &self.directories),
-            // Too small even for the format's own structures.
-            Err(error) if size.get() < SIZE_MAX && is_too_small(&error) => {
-                Ok(Err(Lacking(self.block_size.blocks_for(Bytes::new((size.get() / 16).max(64 << 10))))))
-            }
-            Err(error) => Err(error.into()),
+        let plan = Plan::new(&options, size, self.zeroed)?;
+        if u64::from(plan.geometry().inodes_count()) >= self.needed_inodes {
+            return Ok(plan);
         }
-    }
-
-    /// Blocks to add where the volume's groups can't hold as many inodes as are needed.
-    fn step_for_inodes(&self, plan: &Plan) -> Blocks {
-        let geometry = plan.geometry();
-        let missing = self.needed_inodes - u64::from(geometry.inodes_count());
-        let per_block = u64::from(geometry.inodes_per_block());
-        Blocks::new(missing.div_ceil(per_block).max(geometry.cluster_blocks().into()))
+        // As mke2fs does, the formatter rounds the inodes of a group down to a multiple of 8.
+        let groups = u64::from(plan.geometry().groups());
+        let each = self.needed_inodes.div_ceil(groups).next_multiple_of(8);
+        let options = FormatOptions { inodes: InodeCount::Exactly(each * groups), ..options };
+        Plan::new(&options, size, self.zeroed)
     }
 
     fn options_for(&self, size: Bytes, inodes: Inodes) -> FormatOptions {
@@ -189,38 +303,59 @@ impl<'t> Search<'t> {
                 tenth_more.max(size.get() / ROOMY_RATIO)
             }
         };
-        with_inodes(&self.options, wanted)
+        // A ratio that asks for more inodes than can be numbered gets as many as can be.
+        let wanted = wanted.min(u32::MAX.into()).max(self.needed_inodes);
+        FormatOptions { inodes: InodeCount::Exactly(wanted), ..self.options.clone() }
     }
 }
 
-/// Bytes for each inode of an image that is not as small as can be.
-const ROOMY_RATIO: u64 = 16384;
-
-/// How many inodes to make.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Inodes {
-    /// As many as are needed.
-    Exact,
-    /// More.
-    Roomy,
-}
-
-/// A size at which the options can be judged.
-fn sample_size(options: &FormatOptions) -> Bytes {
-    let cluster = options.cluster_size.unwrap_or(0);
-    Bytes::new((1 << 30).max(cluster.saturating_mul(1 << 14)))
-}
-
-fn is_too_small(error: &hectare_mkfs::Error) -> bool {
-    matches!(error, hectare_mkfs::Error::TooSmall { .. } | hectare_mkfs::Error::Option { .. })
-}
-
-fn refuse_lost_and_found(tree: &Tree, id: crate::NodeId) -> Result<(), ImageError> {
-    let what = match tree.kind(id) {
-        Kind::Directory => {
-            "the image has a directory of that name already; leave it out with --exclude /lost+found"
+/// Hands the free ranges of an empty volume to `use_it`.
+fn in_space<T>(
+    plan: &Plan,
+    use_it: impl FnOnce(&mut dyn Iterator<Item = Range<u64>>) -> T,
+) -> Result<T, ImageError> {
+    let mut failed = None;
+    let mut free = plan.space().map_while(|range| match range {
+        Ok(range) => Some(range.start.get()..range.start.get() + range.len.get()),
+        Err(error) => {
+            failed = Some(error);
+            None
         }
-        _ => "every volume has a directory of that name; leave it out with --exclude /lost+found",
-    };
-    Err(ImageError::Directory { path: ShownPath::new(&tree.path(id)), reason: what.into() })
+    });
+    let used = use_it(&mut free);
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok(used),
+    }
 }
+
+/// A volume of these options of whatever size they allow.
+fn sample(options: &FormatOptions, zeroed: bool) -> Result<Plan, ImageError> {
+    let by_cluster = Bytes::new(options.cluster_size.unwrap_or(0).saturating_mul(1 << 14).min(SIZE_MAX));
+    let mut first_error = None;
+    for size in SAMPLES {
+        match Plan::new(options, if size > by_cluster { size } else { by_cluster }, zeroed) {
+            Ok(plan) => return Ok(plan),
+            Err(error) => {
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    Err(first_error.expect("there are sizes, and none was right").into())
+}
+
+/// What the tree takes by itself, in one piece, with just its inodes.
+fn least(load: &Load<'_>, sample: &Plan, inodes: u64) -> Result<Bytes, ImageError> {
+    const ENDLESS: u64 = 1 << 62;
+    let geometry = sample.geometry();
+    let impossible = || ImageError::Impossible(format!("it would take more than {SIZE_MAX} bytes"));
+    let endless = std::iter::once(0..ENDLESS);
+    let room =
+        layout::measure(load, Volume::new(sample, load.stand_in), endless).map_err(|_| impossible())?;
+    let content = room.needs.total().get().checked_mul(geometry.block_size.bytes().get());
+    let all = content.and_then(|content| content.checked_add(inodes * u64::from(geometry.inode_size)));
+    all.filter(|all| *all <= SIZE_MAX).map(Bytes::new).ok_or_else(impossible)
+}
+
+#[cfg(test)]
+mod tests;

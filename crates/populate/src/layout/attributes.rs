@@ -43,10 +43,7 @@ impl Attributes {
                 let path = owner.map(|id| tree.path(id)).unwrap_or_default();
                 Error::Attributes { path: ShownPath::new(&path), reason }
             })?;
-            all.sets.push(Set {
-                inode_area: placed.inode_area.into(),
-                has_block: placed.block.is_some(),
-            });
+            all.sets.push(Set { inode_area: placed.inode_area.into(), has_block: placed.block.is_some() });
         }
         Ok(all)
     }

@@ -75,11 +75,8 @@ impl Layout {
 
     /// Adds an extent to the last node, or what it gained to its last one.
     pub(super) fn extent(&mut self, extent: &Extent, joins: bool) {
-        let stored = Stored {
-            logical: extent.logical.get(),
-            len: extent.len,
-            physical: extent.physical.get(),
-        };
+        let stored =
+            Stored { logical: extent.logical.get(), len: extent.len, physical: extent.physical.get() };
         match self.extents.last_mut() {
             Some(last) if joins => *last = stored,
             _ => self.extents.push(stored),

@@ -1,9 +1,9 @@
 //! Reading the data of files: open, read by segments, check that nothing changed.
 //!
 //! A writer opens a file, copies its [`segments`](Tree::segments) from [`Content::fd`] (with `copy_file_range`, or
-//! through [`Content::read_exact_at`]), and then calls [`Content::verify`]. Opening compares the file with what was
-//! scanned, `verify` compares it again, so that a change before, between or during the copy is found, as long as it
-//! changes the size or the modification time.
+//! through [`Content::read_exact_at`]), and then calls [`Content::verify`], which compares the file with what was
+//! scanned. So a change before, between or during the copy is found, as long as it changes the size or the modification
+//! time; it is also looked for when reading fails, because it says more than the failure.
 //!
 //! An [`Opener`] remembers the directory it last opened a file in, so that files taken in the order of their ids
 //! cost one `openat` each. Use one for each thread.
@@ -15,7 +15,7 @@ use crate::time::PackedTime;
 use crate::tree::{FileData, NodeId, NodeKind, Tree};
 use hectare_units::{Bytes, u64_of, usize_of};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 /// Opens the data of files.
@@ -55,7 +55,7 @@ impl<'t> Opener<'t> {
     /// Opens the data of a regular file.
     ///
     /// # Errors
-    /// If it can't be opened or is not as it was when scanned.
+    /// If it can't be opened, or is no longer there.
     ///
     /// # Panics
     /// If the node is not a regular file of this tree.
@@ -76,9 +76,7 @@ impl<'t> Opener<'t> {
                 SourceHandle::Folder { .. } => unreachable!("archive data comes from an archive"),
             },
         };
-        let content = Content { tree, node, file };
-        content.verify()?;
-        Ok(content)
+        Ok(Content { tree, node, file })
     }
 
     fn open_in_folder(&mut self, source: u16, node: NodeId) -> Result<OwnedFd, Error> {
@@ -121,13 +119,25 @@ impl Content<'_> {
         let mut done = 0;
         while done < buffer.len() {
             match rustix::io::pread(self.fd(), &mut buffer[done..], source.get() + u64_of(done)) {
-                Ok(0) => return Err(Error::Changed { path: self.shown(), what: "it became shorter" }),
+                Ok(0) => return Err(self.ended_early()),
                 Ok(len) => done += len,
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Error::io(self.shown(), "read", errno)),
+                Err(errno) => return Err(self.failed(errno.raw_os_error())),
             }
         }
         Ok(())
+    }
+
+    /// The error for a file that ended before all of it was read.
+    pub(crate) fn ended_early(&self) -> Error {
+        let shorter = Error::Changed { path: self.shown(), what: "it became shorter" };
+        self.verify().err().unwrap_or(shorter)
+    }
+
+    /// The error for a file whose reading failed with this `errno` value.
+    pub(crate) fn failed(&self, errno: i32) -> Error {
+        let cause = std::io::Error::from_raw_os_error(errno);
+        self.verify().err().unwrap_or_else(|| Error::io(self.shown(), "read", cause))
     }
 
     /// Whether the file is still what was scanned. Call it after the last read.
@@ -135,14 +145,16 @@ impl Content<'_> {
     /// # Errors
     /// [`Error::Changed`] if its size or modification time is another, or it is another file.
     pub fn verify(&self) -> Result<(), Error> {
-        let mask = StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::INO;
+        let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::INO;
         let stat = rustix::fs::statx(self.fd(), c"", AtFlags::EMPTY_PATH, mask)
             .map_err(|errno| Error::io(self.shown(), "read the metadata", errno))?;
         let (expected_ino, expected_size, expected_mtime) = match &self.file {
             File::Own { ino, size, mtime, .. } => (*ino, *size, *mtime),
             File::Archive { len, mtime, .. } => (stat.stx_ino, len.get(), *mtime),
         };
-        let what = if stat.stx_ino != expected_ino {
+        // The number of a file that is gone may be given to something else at once.
+        let is_file = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
+        let what = if !is_file || stat.stx_ino != expected_ino {
             "it was replaced"
         } else if stat.stx_size < expected_size {
             "it became shorter"

@@ -5,6 +5,7 @@ use super::store::*;
 use crate::checksum::Seed;
 use hectare_units::LogicalBlock;
 use proptest::prelude::*;
+use proptest::sample::Index;
 use std::ops::ControlFlow;
 
 /// Does everything there is to do to a directory, whatever comes of it.
@@ -56,16 +57,16 @@ fn grown(format: &Format, names: u32) -> VecStore {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(crate::testing::cases("dir::hostile", 200))]
 
     #[test]
     fn damaged_directories_do_no_harm(
         checksums: bool,
         large: bool,
         names in prop_oneof![0..40u32, 200..400u32, 2500..3000u32],
-        pokes in prop::collection::vec((any::<prop::sample::Index>(), 0..72usize, any::<u8>(), any::<bool>()), 1..12),
-        tables in prop::collection::vec((any::<prop::sample::Index>(), 0..60usize, any::<prop::sample::Index>()), 0..40),
-        hole in prop::option::of(any::<prop::sample::Index>()),
+        pokes in prop::collection::vec((any::<Index>(), 0..72usize, any::<u8>(), any::<bool>()), 1..12),
+        tables in prop::collection::vec((any::<Index>(), 0..60usize, any::<Index>()), 0..40),
+        hole in prop::option::of(any::<Index>()),
     ) {
         let format = format(1024, checksums, large);
         let mut store = grown(&format, names);
@@ -76,7 +77,8 @@ proptest! {
         }
         // Index entries that lead somewhere else, also back up.
         for (block, entry, child) in tables {
-            let (block, child) = (block.index(count.min(4)), u32::try_from(child.index(count.min(40))).unwrap());
+            let block = block.index(count.min(4));
+            let child = u32::try_from(child.index(count.min(40))).unwrap();
             let at = if block == 0 { 36 } else { 12 } + entry * 8;
             store.edit(LogicalBlock::new(block.try_into().unwrap()), |block| {
                 block[at..at + 4].copy_from_slice(&child.to_le_bytes());

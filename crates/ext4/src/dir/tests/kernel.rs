@@ -4,6 +4,7 @@ use super::super::*;
 use super::oracle::*;
 use super::store::*;
 use crate::checksum::Seed;
+use hectare_oracle::skip;
 use hectare_units::{InodeNr, LogicalBlock};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -15,10 +16,15 @@ struct Mount(PathBuf);
 
 impl Mount {
     fn new(test: &str, image: &Path, at: PathBuf) -> Option<Self> {
+        if let Err(reason) = hectare_oracle::mount::can_mount() {
+            skip::record(skip::Extent::Test, &format!("dir::{test}"), &reason.to_string());
+            return None;
+        }
         std::fs::create_dir_all(&at).unwrap();
         let (ok, output) = run("mount", &["-o", "loop", image.to_str().unwrap(), at.to_str().unwrap()]);
         if !ok {
-            eprintln!("skipped: {test}: {}", String::from_utf8_lossy(&output).trim());
+            let reason = String::from_utf8_lossy(&output);
+            skip::record(skip::Extent::Test, &format!("dir::{test}"), reason.trim());
         }
         ok.then_some(Self(at))
     }

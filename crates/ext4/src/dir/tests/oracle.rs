@@ -3,10 +3,10 @@
 use super::super::*;
 use super::store::*;
 use crate::checksum::Seed;
+use hectare_oracle::{skip, tool};
 use hectare_units::InodeNr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// A folder that goes away with its owner.
 pub(super) struct Scratch(PathBuf);
@@ -30,14 +30,16 @@ impl Drop for Scratch {
 
 /// Runs a program; its standard output and error together.
 pub(super) fn run(program: &str, args: &[&str]) -> (bool, Vec<u8>) {
-    let output = Command::new(program).args(args).output().expect("the program starts");
+    let mut command = tool(program).unwrap_or_else(|| panic!("{program} is not installed"));
+    let output = command.args(args).output().expect("the program starts");
     (output.status.success(), [output.stdout, output.stderr].concat())
 }
 
+/// Whether the programs are there; if not, the test is counted as skipped.
 pub(super) fn have(test: &str, programs: &[&str]) -> bool {
-    let missing = programs.iter().find(|program| Command::new(program).arg("-V").output().is_err());
+    let missing = programs.iter().find(|program| tool(program).is_none());
     if let Some(missing) = missing {
-        eprintln!("skipped: {test}: {missing} is not installed");
+        skip::record(skip::Extent::Test, &format!("dir::{test}"), &format!("{missing} is not installed"));
     }
     missing.is_none()
 }
@@ -91,8 +93,8 @@ fn hashes_are_those_of_debugfs() {
     assert_eq!(answers.next(), None);
 }
 
-/// An image whose directory `d` consists of given blocks, made by debugfs alone: the blocks are written as a regular
-/// file, which then becomes a directory. All names lead to a few empty files of many links.
+/// An image whose directory `d` consists of given blocks, made by debugfs alone: the blocks are written as a
+/// regular file, which then becomes a directory. All names lead to a few empty files of many links.
 pub(super) struct Planted<'a> {
     pub(super) scratch: &'a Scratch,
     pub(super) format: Format,

@@ -105,8 +105,8 @@ pub(super) fn entry(bytes: &[u8], inode: u32) -> Entry<'_> {
     Entry { name: name(bytes), inode: InodeNr::new(inode), file_type: FileType::Regular }
 }
 
-/// Name `i` of a family in which all have one TEA hash, major and minor: flipping the top bits of two words of the
-/// key at once doesn't change the cipher. `i` has 2 bits for every 16 of the `len` bytes.
+/// Name `i` of a family in which all have one TEA hash, major and minor: flipping the top bits of two words
+/// of the key at once doesn't change the cipher. `i` has 2 bits for every 16 of the `len` bytes.
 pub(super) fn tea_twin(len: usize, i: u32) -> Vec<u8> {
     let mut name = vec![b'q'; len];
     for bit in 0..len / 8 {

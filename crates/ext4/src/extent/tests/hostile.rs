@@ -41,7 +41,7 @@ fn damaged(damage: &[(usize, usize, u8)]) -> Store {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+    #![proptest_config(crate::testing::cases("extent::hostile", 2000))]
 
     #[test]
     fn damaged_nodes_give_errors_and_nothing_worse(damage in damage(), verifies: bool, at in 0..1300u32) {

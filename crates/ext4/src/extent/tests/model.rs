@@ -173,7 +173,7 @@ fn blocks_of(extent: &Extent) -> Vec<(u32, (u64, bool))> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(crate::testing::cases("extent::model", 150))]
 
     #[test]
     fn a_tree_maps_what_a_list_of_blocks_maps(

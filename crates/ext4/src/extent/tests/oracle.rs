@@ -9,13 +9,13 @@ use crate::extent::{
     insert, lookup, mark, remove, set_checksum,
 };
 use crate::indirect;
+use hectare_oracle::{skip_part, tool};
 use hectare_units::{BlockNr, BlockSize, Blocks, InodeNr, LogicalBlock, index_of, low16};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// A folder that goes away.
 struct Scratch(PathBuf);
@@ -34,19 +34,15 @@ impl Drop for Scratch {
     }
 }
 
-/// Runs a tool; `None`, and a word about it, if there is none.
-fn run(tool: &str, args: &[&str]) -> Option<(i32, String)> {
-    match Command::new(tool).args(args).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").output() {
-        Ok(output) => {
-            let text =
-                [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            Some((output.status.code().unwrap_or(-1), text.concat()))
-        }
-        Err(error) => {
-            eprintln!("skipped: {tool}: {error}");
-            None
-        }
-    }
+/// Runs a tool; `None`, counted as a skipped part, if there is none.
+fn run(name: &str, args: &[&str]) -> Option<(i32, String)> {
+    let Some(mut command) = tool(name) else {
+        skip_part!("extent::oracle", format!("{name} is not installed"));
+        return None;
+    };
+    let output = command.args(args).output().expect("the tool starts");
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Some((output.status.code().unwrap_or(-1), text.concat()))
 }
 
 /// A file with data in some blocks and holes elsewhere.
@@ -64,11 +60,15 @@ struct Mounted(PathBuf);
 impl Mounted {
     fn new(scratch: &Scratch, image: &Path) -> Option<Self> {
         let at = scratch.0.join("mounted");
+        if let Err(reason) = hectare_oracle::mount::can_mount() {
+            skip_part!("extent::oracle, the kernel", reason);
+            return None;
+        }
         fs::create_dir_all(&at).unwrap();
         match run("mount", &["-t", "ext4", "-o", "loop", image.to_str().unwrap(), at.to_str().unwrap()])? {
             (0, _) => Some(Self(at)),
             (_, text) => {
-                eprintln!("skipped: the kernel as oracle: mount needs root and loop devices: {text}");
+                skip_part!("extent::oracle, the kernel", text);
                 None
             }
         }

@@ -1,27 +1,25 @@
 //! Images made by the reference tool and filled by the kernel, for the tests that compare with both.
 //!
-//! A test that can't run here (no root, no tool) gets no image, and its name is printed as skipped.
+//! A test that can't run here (no root, no tool) gets no image, and is counted as skipped.
 
-use crate::checksum::Seed;
+use hectare_ext4::checksum::Seed;
+use hectare_oracle::{KernelMount, Skip, mke2fs, mount, scratch, skip};
 use hectare_units::{BlockNr, BlockSize, InodeNr, join32, low16};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-const NEEDED: [&str; 9] =
-    ["mke2fs", "debugfs", "e2fsck", "dumpe2fs", "mount", "setfattr", "setfacl", "setcap", "fsfreeze"];
+const NEEDED: [&str; 8] =
+    ["debugfs", "e2fsck", "dumpe2fs", "setfattr", "getfattr", "setfacl", "setcap", "fsfreeze"];
 
 const HAS_CHECKSUMS: u32 = 0x400; // read-only compatible: metadata_csum
 const HAS_STORED_SEED: u32 = 0x2000; // incompatible: metadata_csum_seed
 
 /// An image in a temporary folder, removed with it.
-pub(crate) struct Image {
-    folder: PathBuf,
-}
+pub(crate) struct Image(PathBuf);
 
 /// An inode's bytes and where they are.
 pub(crate) struct RawInode {
@@ -33,46 +31,41 @@ pub(crate) struct RawInode {
 impl Image {
     /// An image of 16 MiB made with these options, or nothing where the kernel can't be asked.
     pub(crate) fn make(test: &str, options: &[&str]) -> Option<Self> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        if fs::metadata("/proc/self").map_or(0, |me| me.uid()) != 0 {
-            eprintln!("skipped: {test}: mounting needs root");
-            return None;
+        match Self::try_make(test, options) {
+            Ok(image) => Some(image),
+            Err(reason) => {
+                skip::record(skip::Extent::Test, &format!("kernel::{test}"), &reason.to_string());
+                None
+            }
         }
-        if let Some(tool) = NEEDED.iter().find(|tool| !installed(tool)) {
-            eprintln!("skipped: {test}: {tool} is not installed");
-            return None;
+    }
+
+    fn try_make(test: &str, options: &[&str]) -> Result<Self, Skip> {
+        mount::can_mount()?;
+        for tool in NEEDED {
+            hectare_oracle::tool::need(tool)?;
         }
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("hectare-{test}-{}-{count}", std::process::id()));
-        fs::create_dir_all(folder.join("mnt")).unwrap();
-        let image = Self { folder };
-        fs::File::create(image.path()).unwrap().set_len(16 << 20).unwrap();
-        run(tool("mke2fs").args(["-q", "-t", "ext4"]).args(options).arg(image.path()));
-        Some(image)
+        let image = Self(scratch::fresh(test));
+        mke2fs(&[&["-t", "ext4"], options].concat(), &image.0, "16M")?;
+        Ok(image)
     }
 
     /// A copy as it is now.
     pub(crate) fn copy(&self) -> Self {
-        let folder = self.folder.with_extension("copy");
-        fs::create_dir_all(folder.join("mnt")).unwrap();
-        fs::copy(self.path(), folder.join("image")).unwrap();
-        Self { folder }
+        let copy = Self(scratch::fresh("copy"));
+        fs::copy(&self.0, &copy.0).unwrap();
+        copy
     }
 
     pub(crate) fn path(&self) -> PathBuf {
-        self.folder.join("image")
-    }
-
-    pub(crate) fn mount_point(&self) -> PathBuf {
-        self.folder.join("mnt")
+        self.0.clone()
     }
 
     /// Runs `work` on the mounted image and unmounts it.
     pub(crate) fn mounted<T>(&self, work: impl FnOnce(&Path) -> T) -> T {
-        let folder = self.mount_point();
-        run(tool("mount").args(["-o", "loop"]).arg(self.path()).arg(&folder));
-        let result = work(&folder);
-        run(tool("umount").arg(&folder));
+        let mount = KernelMount::new(&self.0, "").unwrap_or_else(|reason| panic!("{reason}"));
+        let result = work(mount.path());
+        mount.unmount();
         result
     }
 
@@ -225,23 +218,13 @@ impl RawInode {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // After a failed test the image may still be mounted; nothing to do if it isn't.
-        let _ = tool("umount").arg(self.mount_point()).output();
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_file(&self.0); // the scratch folder goes anyway
     }
 }
 
-/// A program, also found where only root looks.
+/// A program that [`Image::make`] has found.
 pub(crate) fn tool(name: &str) -> Command {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let mut command = Command::new(name);
-    command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LC_ALL", "C");
-    command
-}
-
-fn installed(name: &str) -> bool {
-    let folders = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    folders.split(':').any(|folder| Path::new(folder).join(name).exists())
+    hectare_oracle::tool(name).unwrap_or_else(|| panic!("{name} is not installed"))
 }
 
 /// Runs a program that must succeed and gives what it prints.

@@ -1,8 +1,11 @@
 //! Attributes as the kernel and the reference tools see them.
 
-use super::image::{Image, RawInode, getfattr, run, setfattr, tool};
-use super::*;
-use crate::error::Place;
+use crate::image::{Image, RawInode, getfattr, run, setfattr, tool};
+use hectare_ext4::Place;
+use hectare_ext4::xattr::{
+    Area, Attr, How, Name, Value, block_hash, collect, find, inode_value_matches, layout, refcount, remove,
+    seal, set, set_refcount, verify,
+};
 use std::fs;
 
 /// Everything attribute-related of one file.
@@ -199,9 +202,7 @@ fn a_value_in_an_inode_of_its_own_is_found_and_verified() {
     let big: Vec<u8> = (0..30_000u32).map(|n| hectare_units::low8(u64::from(n * 7))).collect();
     image.mounted(|mnt| {
         fs::write(mnt.join("file"), b"").unwrap();
-        fs::write(mnt.join("value"), &big).unwrap();
-        let script = "import os,sys; os.setxattr(sys.argv[1], 'user.big', open(sys.argv[2],'rb').read())";
-        run(tool("python3").args(["-c", script]).arg(mnt.join("file")).arg(mnt.join("value")));
+        setfattr(&mnt.join("file"), b"user.big", &big);
     });
     let attrs = read(&image, &image.inode("file"));
     let Value::Inode { inode, size, hash } = attrs[0].value else { panic!("{attrs:?}") };

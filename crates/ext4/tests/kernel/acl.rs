@@ -1,8 +1,9 @@
 //! ACLs as the kernel converts, inherits and changes them.
 
-use super::*;
-use crate::xattr::image::{Image, getfattr, run, tool};
-use crate::xattr::{Area, collect, find};
+use crate::image::{Image, getfattr, run, setfattr, tool};
+use hectare_ext4::Place;
+use hectare_ext4::acl::{Acl, to_shown, to_stored};
+use hectare_ext4::xattr::{Area, Index, Name, Value, collect, find};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -22,8 +23,8 @@ fn stored(image: &Image, path: &str, name: &[u8]) -> Vec<u8> {
     let in_block = block.as_ref().map(|block| Area::in_block(block, Place::Volume).unwrap());
     let attrs = collect(in_inode, in_block);
     match &find(&attrs, &Name::parse(name).unwrap()).expect("it is stored").value {
-        crate::xattr::Value::Inline(bytes) => bytes.clone(),
-        crate::xattr::Value::Inode { .. } => panic!("an ACL in an inode of its own"),
+        Value::Inline(bytes) => bytes.clone(),
+        Value::Inode { .. } => panic!("an ACL in an inode of its own"),
     }
 }
 
@@ -96,7 +97,7 @@ fn an_acl_that_is_a_mode_becomes_one() {
         let file = mnt.join("file");
         fs::write(&file, b"").unwrap();
         let value = Acl::from_mode(0o751).to_xattr();
-        crate::xattr::image::setfattr(&file, ACCESS, &value);
+        setfattr(&file, ACCESS, &value);
         let mode = fs::metadata(&file).unwrap().mode();
         assert_eq!(Acl::from_xattr(&value).unwrap().unwrap().to_mode().map(u32::from), Some(mode & 0o777));
     });

@@ -1,8 +1,10 @@
 //! Inline files and directories as the kernel and the reference tools write them.
 
-use super::*;
-use crate::xattr::image::{Image, RawInode};
-use crate::xattr::{Area, Name, ValueRef};
+use crate::image::{Image, RawInode};
+use hectare_ext4::Place;
+use hectare_ext4::inline::Inline;
+use hectare_ext4::xattr::{Area, Name, ValueRef};
+use hectare_units::{Bytes, InodeNr, u64_of};
 use std::fs;
 
 fn with_inline<T>(inode: &RawInode, work: impl FnOnce(Inline<'_>) -> T) -> T {

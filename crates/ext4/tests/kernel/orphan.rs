@@ -1,7 +1,9 @@
 //! The orphan file as the reference tool makes it and the kernel fills it.
 
-use super::*;
-use crate::xattr::image::{Image, run, tool};
+use crate::image::{Image, run, tool};
+use hectare_ext4::checksum::Seed;
+use hectare_ext4::orphan::{OrphanBlock, OrphanBlockMut};
+use hectare_units::{BlockNr, InodeNr};
 use std::fs;
 
 /// The blocks of the orphan file and the seed of its inode.

@@ -1,0 +1,276 @@
+//! `hectare build`.
+
+use super::format_options::{FormatArguments, parse_size};
+use crate::failure::{Failure, Outcome, tell};
+use crate::name::{hex, shown};
+use crate::output::Output;
+use crate::progress::Progress;
+use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
+use hectare_mkfs::{FormatOptions, refuse_occupied};
+use hectare_populate::{Excludes, Explanation, Image, ImageError, Options, Size, Source, Tree, reproducible};
+use hectare_units::Bytes;
+use serde::Serialize;
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
+
+/// Make an image that holds a folder or a tar archive
+///
+/// Owners, modes, times (to the nanosecond), hard links, symbolic links, device nodes, holes, extended attributes, ACLs
+/// and capabilities are kept. Several sources are layers: later ones win, and OCI whiteouts are honoured. The size is
+/// exact: the image holds everything, and no more than was asked for. With SOURCE_DATE_EPOCH set, the same sources give
+/// the same bytes, whatever the number of threads.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hectare build --from rootfs/ disk.img\n  \
+    hectare build --from base.tar --from app.tar --size 2G disk.img\n  \
+    docker export box | hectare build --from - --free 100M disk.img")]
+pub(crate) struct Arguments {
+    /// What to put into it: a folder, a tar file (plain, gzip or zstd) or - for a tar archive on standard input
+    #[arg(long, required = true, value_name = "SOURCE")]
+    from: Vec<OsString>,
+    /// The size: min for the smallest that holds it all, or bytes with K, M, G, T; min and 10 % if not given
+    #[arg(long, value_name = "min|SIZE", conflicts_with = "free")]
+    size: Option<String>,
+    /// Leave this much free: bytes with K, M, G, T
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    free: Option<u64>,
+    /// Say what each part of the size is for
+    #[arg(long)]
+    explain_size: bool,
+    /// Leave out what matches, as in .gitignore
+    #[arg(long, value_name = "PATTERN")]
+    exclude: Vec<OsString>,
+    /// Give everything to this owner: UID:GID
+    #[arg(long, value_name = "UID:GID", value_parser = crate::people::Owner::parse)]
+    owner: Option<crate::people::Owner>,
+    /// Change permissions, as in chmod: u=rwX,go=rX; D: and F: before a clause limit it to directories or the rest
+    #[arg(long, value_name = "MODES", value_parser = super::chmod::parse_mode)]
+    modes: Option<hectare_populate::ModeChange>,
+    #[command(flatten)]
+    format: FormatArguments,
+    /// Threads (as many as the machine runs at once, if not given)
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// Replace an image that is there
+    #[arg(short = 'F', long)]
+    force: bool,
+    /// Print JSON: what was made, and what each part of the size is for
+    #[arg(long)]
+    json: bool,
+    /// The image to make
+    image: PathBuf,
+}
+
+impl Arguments {
+    fn shown(&self) -> String {
+        shown(self.image.as_os_str().as_bytes())
+    }
+
+    fn threads(&self) -> NonZeroUsize {
+        self.threads.unwrap_or_else(|| std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN))
+    }
+
+    fn size(&self) -> Outcome<Size> {
+        Ok(match (self.size.as_deref(), self.free) {
+            (Some("min"), _) => Size::Min,
+            (Some(text), _) => Size::Exactly(Bytes::new(parse_size(text).map_err(Failure::Usage)?)),
+            (None, Some(free)) => Size::Free(Bytes::new(free)),
+            (None, None) => Size::Default,
+        })
+    }
+
+    fn source_options(&self, epoch: Option<i64>) -> Outcome<Options> {
+        let mut excludes = Excludes::default();
+        for pattern in &self.exclude {
+            excludes.add(pattern.as_bytes()).map_err(|error| Failure::Usage(error.to_string()))?;
+        }
+        let owner = match self.owner {
+            None => None,
+            Some(crate::people::Owner { uid: Some(uid), gid: Some(gid) }) => Some((uid, gid)),
+            Some(_) => return Err(Failure::Usage("--owner: give both, UID:GID".to_owned())),
+        };
+        Ok(Options {
+            owner,
+            modes: self.modes.clone(),
+            source_date_epoch: epoch,
+            excludes,
+            threads: self.threads(),
+            ..Options::default()
+        })
+    }
+
+    /// The format's options: mke2fs's, but without a share of the blocks kept for root unless it is asked for.
+    fn format_options(&self) -> Outcome<FormatOptions> {
+        let mut options = self.format.options()?;
+        if !self.format.asks_for_reserve() {
+            options.reserved_percent = 0.0;
+        }
+        Ok(options)
+    }
+}
+
+/// `SOURCE_DATE_EPOCH`, if it is set.
+fn epoch(options: &FormatOptions) -> Option<i64> {
+    std::env::var_os("SOURCE_DATE_EPOCH").map(|_| options.now.seconds)
+}
+
+/// Where the image is made.
+enum Goal {
+    /// A block device, written in place.
+    Device(FileDevice),
+    /// A file that gets its name when it is finished.
+    New(PendingFile),
+}
+
+impl Goal {
+    fn open(arguments: &Arguments, size: Bytes) -> Outcome<Self> {
+        let failed = |error: hectare_device::Error| Failure::Line(error.to_string());
+        let path = &arguments.image;
+        let options = FileOptions::new().write(true);
+        if is_block_device(path) {
+            let device = options.open(path).map_err(failed)?;
+            if !arguments.force {
+                refuse_occupied(&device).map_err(|error| Failure::Line(error.to_string()))?;
+            }
+            return Ok(Self::Device(device));
+        }
+        if path.exists() && !arguments.force {
+            return Err(Failure::of(arguments.shown(), "the file exists; use --force to replace it"));
+        }
+        let overwrite = if arguments.force { Overwrite::Replace } else { Overwrite::Refuse };
+        Ok(Self::New(options.create_pending(path, size, overwrite).map_err(failed)?))
+    }
+
+    fn device(&self) -> &FileDevice {
+        match self {
+            Self::Device(device) => device,
+            Self::New(pending) => pending.device(),
+        }
+    }
+
+    fn finish(self) -> Outcome {
+        let failed = |error: hectare_device::Error| Failure::Line(error.to_string());
+        match self {
+            Self::Device(device) => device.flush().map_err(failed),
+            Self::New(pending) => pending.publish().and_then(|device| device.flush()).map_err(failed),
+        }
+    }
+}
+
+fn is_block_device(path: &std::path::Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|data| data.file_type().is_block_device())
+}
+
+impl hectare_populate::Progress for Progress {
+    fn advance(&self, bytes: Bytes) {
+        self.bytes(bytes.get());
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let format = arguments.format_options()?;
+    let epoch = epoch(&format);
+    let size = arguments.size()?;
+    let device_size = is_block_device(&arguments.image)
+        .then(|| crate::image::device(&arguments.image, false).map(|device| device.len()))
+        .transpose()?;
+    let size = match (size, device_size) {
+        (Size::Default, Some(whole)) => Size::Exactly(whole),
+        (size, _) => size,
+    };
+    let sources = arguments.from.iter().map(|source| Source::from_argument(source)).collect();
+    let tree = Tree::build(sources, &arguments.source_options(epoch)?)
+        .map_err(|error| Failure::Line(error.to_string()))?;
+    for (name, count) in tree.left_out() {
+        tell(format_args!("note: attribute {} of {count} files left out: ext4 has none of its kind", shown(name)));
+    }
+    let format = match epoch {
+        Some(epoch) => reproducible(&format, epoch, &tree),
+        None => format,
+    };
+    let failed = |error: ImageError| match error {
+        ImageError::TooSmall { .. } => Failure::of(arguments.shown(), error),
+        other => Failure::Line(other.to_string()),
+    };
+    let image = Image::plan(&tree, &format, size, device_size.is_none()).map_err(failed)?;
+    let goal = Goal::open(arguments, image.size())?;
+    let progress = Progress::new("writing");
+    image.write(goal.device(), arguments.threads(), &progress).map_err(failed)?;
+    drop(progress);
+    goal.finish()?;
+    say(arguments, &tree, &image)
+}
+
+/// One part of the size, for `--json`.
+#[derive(Serialize)]
+struct Part {
+    name: &'static str,
+    bytes: u64,
+    hint: &'static str,
+}
+
+/// What was made, for `--json`.
+#[derive(Serialize)]
+struct Json {
+    size: u64,
+    free: u64,
+    data: u64,
+    files: u64,
+    directories: u64,
+    symlinks: u64,
+    special: u64,
+    uuid_hex: String,
+    parts: Vec<Part>,
+    /// The most memory the program had, in KiB; `None` where the system does not say.
+    peak_kib: Option<u64>,
+}
+
+fn say(arguments: &Arguments, tree: &Tree, image: &Image<'_>) -> Outcome {
+    let (explanation, totals) = (image.explain(), tree.totals());
+    let geometry = image.format().geometry();
+    let free = image.free().bytes(geometry.block_size).get();
+    if arguments.json {
+        let part = |part: &hectare_populate::Part| Part { name: part.name, bytes: part.bytes.get(), hint: part.hint };
+        return Output::new().json(&Json {
+            size: image.size().get(),
+            free,
+            data: totals.data.get(),
+            files: totals.files,
+            directories: totals.directories,
+            symlinks: totals.symlinks,
+            special: totals.special,
+            uuid_hex: hex(&image.format().superblock().uuid()),
+            parts: explanation.parts.iter().map(part).collect(),
+            peak_kib: peak_kib(),
+        });
+    }
+    if !arguments.explain_size {
+        return Ok(());
+    }
+    explain(&explanation)
+}
+
+fn explain(explanation: &Explanation) -> Outcome {
+    let mut out = Output::new();
+    for part in &explanation.parts {
+        let percent = 100.0 * ratio(part.bytes, explanation.total);
+        let hint = if part.hint.is_empty() { String::new() } else { format!("  ({})", part.hint) };
+        writeln!(out, "{:>16} {percent:5.1} %  {}{hint}", part.bytes.get(), part.name)?;
+    }
+    writeln!(out, "{:>16} 100.0 %  the image; the files hold {} bytes of data", explanation.total.get(), explanation.data)?;
+    out.finish()
+}
+
+#[allow(clippy::cast_precision_loss)] // a figure for people
+fn ratio(part: Bytes, whole: Bytes) -> f64 {
+    part.get() as f64 / whole.get().max(1) as f64
+}
+
+/// `VmHWM` of this process.
+fn peak_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}

@@ -1,0 +1,177 @@
+//! The options that `mkfs` and `build` share: those of mke2fs that say what a volume is to be like.
+
+use crate::failure::{Failure, Outcome};
+use hectare_mkfs::{
+    FormatOptions, InodeCount, OnError, apply_extended, parse_features, parse_uuid,
+};
+use hectare_units::BlockSize;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+/// What a volume is to be like.
+#[derive(clap::Args)]
+pub(crate) struct FormatArguments {
+    /// Bytes of a block: 1024 to 65536
+    #[arg(short = 'b', value_name = "BYTES", value_parser = parse_size)]
+    pub(crate) block_size: Option<u64>,
+    /// Bytes of a cluster (with -O bigalloc)
+    #[arg(short = 'C', value_name = "BYTES", value_parser = parse_size)]
+    cluster_size: Option<u64>,
+    /// Bytes of an inode
+    #[arg(short = 'I', value_name = "BYTES")]
+    inode_size: Option<u32>,
+    /// Bytes of volume for each inode
+    #[arg(short = 'i', value_name = "BYTES", conflicts_with = "inodes", value_parser = parse_size)]
+    inode_ratio: Option<u64>,
+    /// Number of inodes
+    #[arg(short = 'N', value_name = "COUNT")]
+    inodes: Option<u64>,
+    /// Percent of the blocks that only root may take
+    #[arg(short = 'm', value_name = "PERCENT")]
+    reserved: Option<f64>,
+    /// The label, up to 16 bytes
+    #[arg(short = 'L', value_name = "LABEL")]
+    label: Option<OsString>,
+    /// The folder it is said to have been mounted on last
+    #[arg(short = 'M', value_name = "FOLDER")]
+    last_mounted: Option<OsString>,
+    /// The UUID, or: clear, random, time
+    #[arg(short = 'U', value_name = "UUID")]
+    uuid: Option<String>,
+    /// Features to turn on, and off with a ^ before the name
+    #[arg(short = 'O', value_name = "FEATURE,^FEATURE")]
+    features: Vec<String>,
+    /// Extended options: stride=, stripe_width=, lazy_itable_init=, packed_meta_blocks=, hash_seed=, root_owner= ...
+    #[arg(short = 'E', value_name = "OPTION=VALUE,...")]
+    extended: Vec<String>,
+    /// The journal: size=MIB
+    #[arg(short = 'J', value_name = "size=MIB")]
+    journal: Option<String>,
+    /// Groups whose metadata lies together
+    #[arg(short = 'G', value_name = "GROUPS")]
+    flex_groups: Option<u32>,
+    /// Blocks in a group
+    #[arg(short = 'g', value_name = "BLOCKS")]
+    blocks_per_group: Option<u32>,
+    /// What the kernel does on an error: continue, remount-ro, panic
+    #[arg(short = 'e', value_name = "BEHAVIOR")]
+    on_error: Option<String>,
+}
+
+impl FormatArguments {
+    /// The options, with `SOURCE_DATE_EPOCH` as the time if that is set.
+    pub(crate) fn options(&self) -> Outcome<FormatOptions> {
+        let mut options = FormatOptions::from_environment().map_err(usage)?;
+        options.block_size = self.block_size().map_err(Failure::Usage)?;
+        options.cluster_size = self.cluster_size;
+        options.inode_size = self.inode_size;
+        options.inodes = match (self.inode_ratio, self.inodes) {
+            (_, Some(count)) => InodeCount::Exactly(count),
+            (Some(ratio), None) => InodeCount::Ratio(ratio),
+            (None, None) => InodeCount::ByUsage,
+        };
+        options.reserved_percent = self.reserved.unwrap_or(options.reserved_percent);
+        options.label = bytes(self.label.as_ref());
+        options.last_mounted = bytes(self.last_mounted.as_ref());
+        options.uuid = match self.uuid.as_deref() {
+            None | Some("random" | "time") => None,
+            Some("clear") => Some([0; 16]),
+            Some(text) => Some(parse_uuid("-U", text).map_err(usage)?),
+        };
+        for list in &self.features {
+            options.features.extend(parse_features(list).map_err(usage)?);
+        }
+        for list in &self.extended {
+            apply_extended(&mut options, list).map_err(usage)?;
+        }
+        options.journal_mib = self.journal.as_deref().map(journal_mib).transpose().map_err(Failure::Usage)?;
+        options.flex_groups = self.flex_groups;
+        options.blocks_per_group = self.blocks_per_group;
+        options.on_error = self.on_error()?;
+        Ok(options)
+    }
+
+    fn on_error(&self) -> Outcome<OnError> {
+        Ok(match self.on_error.as_deref() {
+            None | Some("continue") => OnError::Continue,
+            Some("remount-ro") => OnError::RemountReadOnly,
+            Some("panic") => OnError::Panic,
+            Some(other) => {
+                let message = format!("-e {other}: there are continue, remount-ro and panic");
+                return Err(Failure::Usage(message));
+            }
+        })
+    }
+
+    /// Whether a share of the blocks for root was asked for.
+    pub(crate) fn asks_for_reserve(&self) -> bool {
+        self.reserved.is_some()
+    }
+
+    fn block_size(&self) -> Result<Option<BlockSize>, String> {
+        let Some(bytes) = self.block_size else { return Ok(None) };
+        let size = BlockSize::from_bytes(bytes);
+        size.map(Some).ok_or_else(|| format!("-b {bytes}: a block has 1024 to 65536 bytes, a power of two"))
+    }
+}
+
+fn bytes(text: Option<&OsString>) -> Vec<u8> {
+    text.map(|text| text.as_bytes().to_vec()).unwrap_or_default()
+}
+
+/// Bytes with an optional suffix K, M, G.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    with_suffix(text, 1)
+}
+
+/// A number with a suffix, or of units of `plain` bytes without one.
+pub(crate) fn with_suffix(text: &str, plain: u64) -> Result<u64, String> {
+    let (digits, unit) = match text.char_indices().next_back() {
+        Some((at, suffix)) if !suffix.is_ascii_digit() => (
+            &text[..at],
+            match suffix.to_ascii_lowercase() {
+                's' => 512,
+                'k' => 1 << 10,
+                'm' => 1 << 20,
+                'g' => 1 << 30,
+                't' => 1 << 40,
+                'p' => 1 << 50,
+                'e' => 1 << 60,
+                _ => return Err(format!("{text} is no size: a number, and s, K, M, G, T, P or E after it")),
+            },
+        ),
+        _ => (text, plain),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text} is no size"))?;
+    number.checked_mul(unit).ok_or_else(|| format!("{text} is more than 64 bits hold"))
+}
+
+fn journal_mib(text: &str) -> Result<u64, String> {
+    let size = text.strip_prefix("size=").ok_or_else(|| format!("-J {text}: give size=MIB"))?;
+    let size = size.strip_suffix(['M', 'm']).unwrap_or(size);
+    size.parse().map_err(|_| format!("-J {text}: the size is a number of MiB"))
+}
+
+/// A wrong option is wrong usage.
+#[allow(clippy::needless_pass_by_value)] // shaped for map_err
+pub(crate) fn usage(error: hectare_mkfs::Error) -> Failure {
+    Failure::Usage(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_as_in_mke2fs() {
+        assert_eq!(with_suffix("64M", 1024), Ok(64 << 20));
+        assert_eq!(with_suffix("100", 1024), Ok(102_400));
+        assert_eq!(with_suffix("100", 4096), Ok(409_600));
+        assert_eq!(with_suffix("8s", 4096), Ok(4096));
+        assert!(
+            with_suffix("", 1).is_err() && with_suffix("1X", 1).is_err() && with_suffix("99E", 1).is_err()
+        );
+        assert_eq!(journal_mib("size=4"), Ok(4));
+        assert!(journal_mib("device=x").is_err());
+    }
+}

@@ -1,0 +1,196 @@
+//! cp: trees go in and come out as they were, judged by the kernel and by a walk of the host.
+
+use crate::support::{Bench, at, hectare};
+use hectare_oracle::compare::Times;
+use hectare_oracle::{
+    Combo, KernelMount, Scale, Tree, What, assert_clean, assert_same, combos, filled, is_root, skip,
+    skip_part, source, walk,
+};
+use std::path::Path;
+
+/// The content of a folder, for `cp -a`.
+fn inner(folder: &Path) -> String {
+    format!("{}/.", folder.display())
+}
+
+#[test]
+fn every_tree_goes_in_as_the_kernel_then_sees_it() {
+    for tree in Tree::ALL {
+        let name = format!("cli copy in, {}", tree.name());
+        let folder = match source(tree, &Scale::SMALL) {
+            Ok(folder) => folder,
+            Err(reason) => {
+                skip_part!(name, reason);
+                continue;
+            }
+        };
+        let bench = match Bench::fresh("ext4") {
+            Ok(bench) => bench,
+            Err(reason) => skip!("cli copy::every_tree_goes_in", reason),
+        };
+        hectare(&["cp", "-a", &inner(&folder), &bench.at("/")]).ok();
+        assert_clean(&bench.image).unwrap();
+        let mount = match KernelMount::read_only(&bench.image, "") {
+            Ok(mount) => mount,
+            Err(reason) => {
+                skip_part!(name, reason);
+                continue;
+            }
+        };
+        let found = walk(mount.path());
+        mount.unmount();
+        assert_same(&found, &walk(&folder), What::all());
+    }
+}
+
+#[test]
+fn every_tree_comes_out_as_the_kernel_saw_it() {
+    for tree in Tree::ALL {
+        if tree.needs_root() && !is_root() {
+            skip_part!(format!("cli copy out, {}", tree.name()), "needs root");
+            continue;
+        }
+        let filled = match filled(&Combo::named("ext4"), tree, &Scale::SMALL) {
+            Ok(filled) => filled,
+            Err(reason) => {
+                skip_part!(format!("cli copy out, {}", tree.name()), reason);
+                continue;
+            }
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let to = folder.path().join("out");
+        hectare(&["cp", "-a", &at(filled.image(), "/"), to.to_str().unwrap()]).ok();
+        let mut found = walk(&to);
+        let owners = is_root();
+        if !owners {
+            // What only root may set is not looked at.
+            found.iter_mut().for_each(|entry| entry.xattrs.clear());
+        }
+        // The folder the host keeps it in may not hold every time the format does.
+        assert_same(&found, filled.entries(), What { owners, xattrs: owners, ..What::all() });
+    }
+}
+
+/// What is refused by name until the full matrix of writes is there.
+const READ_ONLY: [&str; 4] =
+    ["is not supported", "can't be made on it yet", "but not changed yet", "ignores case"];
+
+#[test]
+fn every_combination_takes_a_tree_or_refuses_by_name() {
+    let folder = match source(Tree::Ordinary, &Scale::SMALL) {
+        Ok(folder) => folder,
+        Err(reason) => skip!("cli copy::every_combination", reason),
+    };
+    let mut taken = 0;
+    for combo in combos() {
+        let bench = match Bench::fresh(combo.name) {
+            Ok(bench) => bench,
+            Err(reason) => skip!("cli copy::every_combination", reason),
+        };
+        let ran = hectare(&["cp", "-a", &inner(&folder), &bench.at("/")]);
+        assert_clean(&bench.image).unwrap();
+        if ran.code == Some(1) {
+            assert!(READ_ONLY.iter().any(|part| ran.refused().contains(part)), "{}: {}", combo.name, ran.err);
+            continue;
+        }
+        let (_, to) = (ran.ok(), bench.local("out"));
+        hectare(&["cp", "-a", &bench.at("/."), to.to_str().unwrap()]).ok();
+        let mtimes = if combo.inode_size == 128 { Times::Seconds } else { Times::Exact };
+        let holes = Some(u64::from(combo.block_size).max(4096));
+        assert_same(&walk(&to), &walk(&folder), What { mtimes, holes, owners: is_root(), ..What::all() });
+        taken += 1;
+    }
+    assert!(taken >= 25, "only {taken}");
+}
+
+#[test]
+fn a_tree_goes_from_image_to_image() {
+    let (from, to) = match (Bench::filled("ext4", Tree::Sparse), Bench::fresh("ext4-1k")) {
+        (Ok(from), Ok(to)) => (from, to),
+        (Err(reason), _) | (_, Err(reason)) => skip!("cli copy::a_tree_goes_from_image_to_image", reason),
+    };
+    hectare(&["cp", "-a", &from.at("/."), &to.at("/")]).ok();
+    assert_clean(&to.image).unwrap();
+    let outs = (from.local("out"), to.local("out"));
+    hectare(&["cp", "-a", &from.at("/"), outs.0.to_str().unwrap()]).ok();
+    hectare(&["cp", "-a", &to.at("/"), outs.1.to_str().unwrap()]).ok();
+    assert_same(&walk(&outs.1), &walk(&outs.0), What { owners: is_root(), ..What::all() });
+}
+
+#[test]
+fn plain_copies_do_as_cp_does() {
+    let bench = match Bench::fresh("ext4") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli copy::plain_copies", reason),
+    };
+    let folder = bench.local("d");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("f"), "text").unwrap();
+    std::os::unix::fs::symlink("f", folder.join("l")).unwrap();
+    let (d, l) = (folder.to_str().unwrap().to_owned(), folder.join("l"));
+    let refused = hectare(&["cp", &d, &bench.at("/")]);
+    assert!(refused.refused().contains("cp -r"), "{}", refused.err);
+    hectare(&["cp", l.to_str().unwrap(), &bench.at("/followed")]).ok();
+    assert_eq!(hectare(&["stat", "--json", &bench.at("/followed")]).ok().json()[0]["kind"], "regular file");
+    hectare(&["cp", "-r", &d, &bench.at("/copy")]).ok();
+    hectare(&["cp", "-r", &d, &bench.at("/copy")]).ok();
+    assert_eq!(
+        hectare(&["ls", &bench.at("/copy"), &bench.at("/copy/d")]).ok().text().matches('l').count() > 2,
+        true
+    );
+    assert_eq!(hectare(&["stat", "--json", &bench.at("/copy/d/l")]).ok().json()[0]["kind"], "symbolic link");
+    std::fs::write(folder.join("f"), "longer text").unwrap();
+    hectare(&["cp", folder.join("f").to_str().unwrap(), &bench.at("/copy/f")]).ok();
+    assert_eq!(hectare(&["cat", &bench.at("/copy/f")]).ok().text(), "longer text");
+    std::fs::write(folder.join("f"), "x").unwrap();
+    hectare(&["cp", folder.join("f").to_str().unwrap(), &bench.at("/copy/f")]).ok();
+    assert_eq!(hectare(&["cat", &bench.at("/copy/f")]).ok().text(), "x");
+    let missing = hectare(&["cp", &bench.at("/copy/f"), &bench.at("/none/f")]);
+    assert!(missing.refused().contains("no such file"), "{}", missing.err);
+    let itself = hectare(&["cp", &bench.at("/copy/f"), &bench.at("/copy/f")]);
+    assert!(itself.refused().contains("onto itself"), "{}", itself.err);
+    let into = hectare(&["cp", "-r", &bench.at("/copy"), &bench.at("/copy")]);
+    assert!(into.refused().contains("into itself"), "{}", into.err);
+    assert_clean(&bench.image).unwrap();
+}
+
+#[test]
+fn a_full_volume_says_so_and_stays_whole() {
+    let bench = Bench::empty();
+    if let Err(reason) = hectare_oracle::mke2fs(&["-t", "ext4"], &bench.image, "8M") {
+        skip!("cli copy::a_full_volume", reason);
+    }
+    let big = bench.local("big");
+    std::fs::write(&big, vec![7; 16 << 20]).unwrap();
+    let ran = hectare(&["cp", big.to_str().unwrap(), &bench.at("/")]);
+    assert!(ran.refused().ends_with(":/big: the volume is full"), "{}", ran.err);
+    assert_clean(&bench.image).unwrap();
+    bench.changed(&["rm", &bench.at("/big")]);
+    let small = bench.local("small");
+    std::fs::write(&small, "fits").unwrap();
+    bench.changed(&["cp", small.to_str().unwrap(), &bench.at("/")]);
+}
+
+#[test]
+fn regression_a_name_in_an_image_can_not_leave_the_target() {
+    let bench = match Bench::fresh("no-csum") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli copy::regression_a_name", reason),
+    };
+    let file = bench.local("f");
+    std::fs::write(&file, "gotcha").unwrap();
+    // The name is patched to one with slashes, which the checks of a volume without checksums do not see.
+    hectare(&["cp", file.to_str().unwrap(), &bench.at("/qqqescaped")]).ok();
+    let bytes = std::fs::read(&bench.image).unwrap();
+    let places: Vec<usize> =
+        (0..bytes.len() - 10).filter(|at| &bytes[*at..*at + 10] == b"qqqescaped").collect();
+    let mut bytes = bytes;
+    for place in places {
+        bytes[place..place + 3].copy_from_slice(b"../");
+    }
+    std::fs::write(&bench.image, bytes).unwrap();
+    let out = bench.local("out");
+    let ran = hectare(&["cp", "-a", &bench.at("/"), out.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    assert!(!bench.local("escaped").exists() && !ran.hung);
+}

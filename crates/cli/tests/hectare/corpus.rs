@@ -1,0 +1,149 @@
+//! The 122 broken and odd images: no command panics, hangs, or ends with anything but 0 or 1, and none writes outside.
+
+use crate::report::same_fields;
+use crate::support::{digest, hectare, hectare_within};
+use hectare_oracle::skip;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The images, if they are here: `HECTARE_CORPUS`, or beside the project.
+fn corpus() -> Option<Vec<PathBuf>> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus/e2fsprogs");
+    let folder = std::env::var_os("HECTARE_CORPUS").map_or(beside, PathBuf::from);
+    let mut images: Vec<PathBuf> = std::fs::read_dir(folder)
+        .ok()?
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().ends_with(".img.gz"))
+        .collect();
+    images.sort();
+    (!images.is_empty()).then_some(images)
+}
+
+fn unpack(packed: &Path, to: &Path) {
+    let mut bytes = Vec::new();
+    flate2::read::MultiGzDecoder::new(std::fs::File::open(packed).unwrap()).read_to_end(&mut bytes).unwrap();
+    std::fs::write(to, bytes).unwrap();
+}
+
+/// Runs a command and fails the test if it misbehaves.
+fn behaves(name: &str, arguments: &[&str]) -> Option<i32> {
+    let ran = hectare_within(arguments, PATIENCE);
+    assert!(!ran.hung, "{name}: {} did not end", ran.line);
+    assert!(matches!(ran.code, Some(0 | 1)), "{name}: {} ended with {:?}: {}", ran.line, ran.code, ran.err);
+    assert!(!ran.err.contains("panicked"), "{name}: {}: {}", ran.line, ran.err);
+    assert!(ran.code == Some(0) || ran.err.starts_with("hectare: "), "{name}: {}: {}", ran.line, ran.err);
+    ran.code
+}
+
+fn read_everything(name: &str, image: &Path, folder: &Path) {
+    let (path, root) = (image.to_str().unwrap(), format!("{}:/", image.display()));
+    let out = folder.join("out");
+    let before = digest(image);
+    behaves(name, &["info", path]);
+    behaves(name, &["info", "--groups", "--json", path]);
+    behaves(name, &["freefrag", path]);
+    behaves(name, &["freefrag", "--json", "-c", "64", path]);
+    behaves(name, &["map", path]);
+    behaves(name, &["map", path, "-o", folder.join("map.png").to_str().unwrap()]);
+    behaves(name, &["ls", "-laiR", &root]);
+    behaves(name, &["ls", "-R", "--json", &root]);
+    behaves(name, &["tree", "-a", &root]);
+    behaves(name, &["stat", &root]);
+    behaves(name, &["xattr", "list", &root]);
+    behaves(name, &["cp", "-a", &root, out.to_str().unwrap()]);
+    for file in ["a", "file", "test_file", "lost+found", "../x"] {
+        behaves(name, &["cat", &format!("{root}{file}")]);
+    }
+    assert_eq!(digest(image), before, "{name}: reading changed the image");
+}
+
+fn write_something(name: &str, packed: &Path, folder: &Path) {
+    let image = folder.join("changed.img");
+    let root = format!("{}:/", image.display());
+    let source = folder.join("source");
+    std::fs::create_dir_all(source.join("d")).unwrap();
+    std::fs::write(source.join("d/f"), vec![1; 5000]).unwrap();
+    unpack(packed, &image);
+    let len = std::fs::metadata(&image).unwrap().len();
+    let at = |path: &str| format!("{root}{path}");
+    behaves(name, &["mkdir", "-p", &at("new/dir")]);
+    behaves(name, &["cp", "-a", source.to_str().unwrap(), &at("new")]);
+    behaves(name, &["mv", &at("new/source"), &at("new/moved")]);
+    behaves(name, &["chmod", "-R", "u+rwX", &root]);
+    behaves(name, &["xattr", "set", "user.a", "value", &at("new")]);
+    let names = hectare_within(&["ls", "-a", "--json", &root], PATIENCE);
+    if names.code == Some(0) {
+        for entry in names.json().as_array().unwrap().iter().take(20) {
+            let Some(entry) = entry["name"].as_str() else { continue };
+            behaves(name, &["rm", "-r", &at(entry)]);
+        }
+    }
+    assert_eq!(std::fs::metadata(&image).unwrap().len(), len, "{name}: the image grew");
+}
+
+#[test]
+fn no_broken_image_breaks_a_command() {
+    let Some(images) = corpus() else {
+        skip!("cli corpus::no_broken_image", "the corpus of broken images is not here (HECTARE_CORPUS)");
+    };
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(packed) = images.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let name = packed.file_name().unwrap().to_string_lossy().into_owned();
+                    let folder = tempfile::tempdir().unwrap();
+                    let image = folder.path().join("disk.img");
+                    unpack(packed, &image);
+                    read_everything(&name, &image, folder.path());
+                    write_something(&name, packed, folder.path());
+                }
+            });
+        }
+    });
+    assert!(images.len() >= 100 || std::env::var_os("HECTARE_CORPUS").is_some());
+}
+
+#[test]
+fn clean_images_stay_clean_when_written() {
+    let Some(images) = corpus() else {
+        skip!(
+            "cli corpus::clean_images_stay_clean",
+            "the corpus of broken images is not here (HECTARE_CORPUS)"
+        );
+    };
+    let mut written = 0;
+    for packed in images {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("disk.img");
+        unpack(&packed, &image);
+        match hectare_oracle::e2fsck(&image) {
+            Err(reason) => skip!("cli corpus::clean_images_stay_clean", reason),
+            Ok(report) if !report.clean => continue,
+            Ok(_) => {}
+        }
+        let ran = hectare(&["mkdir", "-p", &format!("{}:/a/b", image.display())]);
+        written += usize::from(ran.code == Some(0));
+        hectare_oracle::assert_clean(&image).unwrap();
+    }
+    assert!(written >= 3, "only {written}");
+}
+
+#[test]
+fn info_says_what_dumpe2fs_says_of_them() {
+    let Some(images) = corpus() else {
+        skip!("cli corpus::info_says", "the corpus of broken images is not here (HECTARE_CORPUS)");
+    };
+    for packed in images {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("disk.img");
+        unpack(&packed, &image);
+        if let Err(reason) = same_fields(&image) {
+            skip!("cli corpus::info_says", reason);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Bad input: one line, exit code 1, nothing lost; wrong usage: exit code 2.
+
+use crate::support::{Bench, digest, hectare};
+use hectare_oracle::mount::Access;
+use hectare_oracle::{KernelMount, Tree, skip};
+
+/// A command of each kind on an image.
+fn commands(bench: &Bench) -> Vec<Vec<String>> {
+    let (image, at) = (bench.image().to_owned(), |path: &str| bench.at(path));
+    let file = bench.local("file");
+    std::fs::write(&file, "x").unwrap();
+    let file = file.to_str().unwrap().to_owned();
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
+    vec![
+        words(&["ls", &at("/")]),
+        words(&["tree", &at("/")]),
+        words(&["stat", &at("/")]),
+        words(&["cat", &at("/a")]),
+        words(&["cp", &file, &at("/")]),
+        words(&["cp", "-r", &at("/"), bench.local("out").to_str().unwrap()]),
+        words(&["mv", &at("/a"), &at("/b")]),
+        words(&["rm", &at("/a")]),
+        words(&["mkdir", &at("/d")]),
+        words(&["ln", "-s", "x", &at("/l")]),
+        words(&["chmod", "644", &at("/")]),
+        words(&["chown", "0", &at("/")]),
+        words(&["xattr", "list", &at("/")]),
+        words(&["xattr", "set", "user.a", "b", &at("/")]),
+        words(&["info", &image]),
+        words(&["freefrag", &image]),
+        words(&["map", &image]),
+    ]
+}
+
+#[test]
+fn what_is_no_volume_is_refused_by_every_command() {
+    type Spoil = fn(&Bench);
+    let spoils: [(&str, Spoil, &str); 6] = [
+        ("missing", |_| (), "No such file or directory"),
+        ("empty", |bench| std::fs::write(&bench.image, "").unwrap(), "too few for a superblock"),
+        ("short", |bench| std::fs::write(&bench.image, [0; 1500]).unwrap(), "too few for a superblock"),
+        ("zeroed", |bench| std::fs::write(&bench.image, vec![0; 1 << 20]).unwrap(), "ext4 volume"),
+        ("random", |bench| std::fs::write(&bench.image, noise(1 << 20)).unwrap(), "ext4 volume"),
+        ("folder", |bench| std::fs::create_dir(&bench.image).unwrap(), "directory"),
+    ];
+    for (name, spoil, reason) in spoils {
+        let bench = Bench::empty();
+        spoil(&bench);
+        for command in commands(&bench) {
+            let ran = hectare(&command);
+            assert!(ran.refused().contains(reason), "{name}: {command:?}: {}", ran.err);
+            assert!(ran.refused().contains("disk.img"), "{name}: {}", ran.err);
+        }
+    }
+}
+
+/// Bytes that are no volume, the same each time.
+fn noise(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()[1]
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn a_volume_cut_short_is_refused() {
+    let bench = match Bench::filled("ext4", Tree::Ordinary) {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli errors::a_volume_cut_short", reason),
+    };
+    std::fs::File::options().write(true).open(&bench.image).unwrap().set_len(40 << 20).unwrap();
+    for command in commands(&bench) {
+        let ran = hectare(&command);
+        assert!(ran.refused().contains("is the image cut short?"), "{command:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn missing_paths_are_named() {
+    let bench = match Bench::fresh("ext4") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli errors::missing_paths", reason),
+    };
+    let missing = bench.at("/no/such");
+    let words: [&[&str]; 9] = [
+        &["ls", &missing],
+        &["tree", &missing],
+        &["stat", &missing],
+        &["cat", &missing],
+        &["rm", &missing],
+        &["rm", "-r", &missing],
+        &["chmod", "644", &missing],
+        &["mkdir", &missing],
+        &["xattr", "list", &missing],
+    ];
+    for command in words {
+        let ran = hectare(command);
+        let expected = format!("{missing}: no such file or directory");
+        assert_eq!(ran.refused(), expected, "{command:?}");
+    }
+    let cases: [(&[&str], &str); 6] = [
+        (&["cat", &bench.at("/")], "it is a directory"),
+        (&["rm", &bench.at("/lost+found")], "rm -r"),
+        (&["rm", "-r", &bench.at("/")], "can't be removed"),
+        (&["mkdir", &bench.at("/lost+found")], "exists already"),
+        (&["xattr", "get", "user.none", &bench.at("/")], "no such attribute"),
+        (&["ls", &bench.at("/lost+found/\u{1b}[2J\nx")], "$'/lost+found/\\033[2J\\nx'"),
+    ];
+    for (command, reason) in cases {
+        let ran = hectare(command);
+        assert!(ran.refused().contains(reason), "{command:?}: {}", ran.err);
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_2() {
+    let cases: [&[&str]; 14] = [
+        &[],
+        &["frobnicate"],
+        &["ls"],
+        &["ls", "--frob", "a"],
+        &["cp", "a"],
+        &["cp", "a", "b"],
+        &["chmod", "u?x", "a:b"],
+        &["chown", ":", "a:b"],
+        &["tree", "-L", "0", "a:"],
+        &["mv", "a.img:x", "b.img:y"],
+        &["mkfs", "-b", "777", "a.img", "1M"],
+        &["mkfs", "-O", "bogus", "a.img", "1M"],
+        &["map", "a.img", "-o", "a.gif"],
+        &["completions", "nosuchshell"],
+    ];
+    for arguments in cases {
+        let ran = hectare(arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.err);
+        assert!(!ran.err.is_empty() && ran.out.is_empty(), "{arguments:?}");
+    }
+    assert!(!std::path::Path::new("a.img").exists());
+}
+
+#[test]
+fn help_and_completions_are_there() {
+    assert!(hectare(&["--help"]).ok().text().contains("Examples:"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(hectare(&["completions", shell]).ok().text().contains("freefrag"));
+    }
+    for command in ["mkfs", "build", "ls", "cp", "info", "freefrag", "map", "xattr"] {
+        assert!(hectare(&[command, "--help"]).ok().text().contains("Example"), "{command}");
+    }
+}
+
+#[test]
+fn reading_changes_nothing_and_a_read_only_file_is_not_written() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = match Bench::filled("ext4", Tree::Ordinary) {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli errors::reading_changes_nothing", reason),
+    };
+    let before = digest(&bench.image);
+    for command in commands(&bench)
+        .iter()
+        .filter(|c| ["ls", "tree", "stat", "info", "freefrag", "map"].contains(&&*c[0]))
+    {
+        hectare(command).ok();
+    }
+    assert_eq!(digest(&bench.image), before);
+    std::fs::set_permissions(&bench.image, std::fs::Permissions::from_mode(0o444)).unwrap();
+    if hectare_oracle::is_root() {
+        hectare_oracle::skip_part!("cli errors, a read-only file", "root may write any file");
+    } else {
+        let ran = hectare(&["mkdir", &bench.at("/x")]);
+        assert!(ran.refused().contains("Permission denied"), "{}", ran.err);
+    }
+}
+
+#[test]
+fn an_image_in_use_is_refused() {
+    let bench = match Bench::filled("ext4", Tree::Ordinary) {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli errors::an_image_in_use", reason),
+    };
+    let locked = std::fs::File::open(&bench.image).unwrap();
+    locked.lock().unwrap();
+    let ran = hectare(&["ls", &bench.at("/")]);
+    assert!(ran.refused().contains("is using it"), "{}", ran.err);
+    drop(locked);
+    let mount = match KernelMount::attempt(&bench.image, Access::ReadWrite, "") {
+        Ok(mount) => mount,
+        Err(reason) => skip!("cli errors::an_image_in_use, mounted", reason),
+    };
+    let ran = hectare(&["mkdir", &bench.at("/x")]);
+    assert!(ran.refused().contains("the kernel uses it"), "{}", ran.err);
+    let device = mount.device().to_str().unwrap().to_owned();
+    let ran = hectare(&["mkdir", &format!("{device}:/x")]);
+    assert!(ran.refused().contains("unmount it first"), "{}", ran.err);
+    mount.unmount();
+}

@@ -1,0 +1,10 @@
+//! The binary, run as a user runs it, against volumes that mke2fs, the kernel and Hectare itself made.
+
+mod change;
+mod copy;
+mod corpus;
+mod errors;
+mod look;
+mod make;
+mod report;
+mod support;

@@ -1,0 +1,96 @@
+//! Making an image depend on nothing but its sources and options.
+//!
+//! What else would get into an image: the time of the build, and two random numbers, the UUID and the seed of the
+//! directory hashes. All three follow from `SOURCE_DATE_EPOCH` and the tree here.
+//!
+//! The UUID is of version 8 (RFC 9562: contents of the maker's choice), taken from a digest of the label, the epoch and
+//! everything the tree says: names, kinds, sizes, owners, modes, modification times, link targets and attributes. So
+//! images of different trees can be mounted side by side. File data is not read for it: two trees that differ in
+//! nothing but the bytes of equally large and equally old files give the same UUID.
+
+use crate::tree::{Kind, Tree};
+use hectare_ext4::time::Timestamp;
+use hectare_mkfs::FormatOptions;
+use hectare_units::u64_of;
+use sha2::{Digest, Sha256};
+
+/// Options that give the same image of `tree` every time: `epoch` (the value of `SOURCE_DATE_EPOCH`, in seconds since
+/// 1970) is the time of everything that has no other, and a UUID and hash seed that are not given are derived from
+/// the tree.
+///
+/// The tree's own times are not changed; [`Options::source_date_epoch`](crate::Options::source_date_epoch) does that
+/// when the tree is made, and both should be set.
+#[must_use]
+pub fn reproducible(options: &FormatOptions, epoch: i64, tree: &Tree) -> FormatOptions {
+    let mut options = FormatOptions { now: Timestamp::from_seconds(epoch), ..options.clone() };
+    if options.uuid.is_none() || options.hash_seed.is_none() {
+        let (uuid, hash_seed) = derive(&options.label, epoch, tree);
+        options.uuid.get_or_insert(uuid);
+        options.hash_seed.get_or_insert(hash_seed);
+    }
+    options
+}
+
+fn derive(label: &[u8], epoch: i64, tree: &Tree) -> ([u8; 16], [u8; 16]) {
+    let mut digest = Described(Sha256::new());
+    digest.bytes(b"hectare image 1");
+    digest.bytes(label);
+    digest.number(epoch.cast_unsigned());
+    for id in tree.ids() {
+        let meta = tree.meta(id);
+        digest.kind(&tree.kind(id));
+        for number in [u32::from(meta.mode), meta.uid, meta.gid, meta.mtime.nanoseconds] {
+            digest.number(number.into());
+        }
+        digest.number(meta.mtime.seconds.cast_unsigned());
+        digest.number(tree.xattr_set(id).map_or(u64::MAX, |set| u64_of(set.index())));
+        for (name, child) in tree.children(id) {
+            digest.bytes(name);
+            digest.number(child.get().into());
+        }
+    }
+    for set in tree.xattr_sets() {
+        digest.number(u64_of(set.len()));
+        for xattr in set {
+            digest.bytes(&xattr.name);
+            digest.bytes(&xattr.value);
+        }
+    }
+    let digest: [u8; 32] = digest.0.finalize().into();
+    let (mut uuid, mut hash_seed) = ([0; 16], [0; 16]);
+    uuid.copy_from_slice(&digest[..16]);
+    hash_seed.copy_from_slice(&digest[16..]);
+    uuid[6] = uuid[6] & 0x0f | 0x80; // version 8
+    uuid[8] = uuid[8] & 0x3f | 0x80; // the variant of RFC 9562
+    (uuid, hash_seed)
+}
+
+/// A digest of values that can't run into each other.
+struct Described(Sha256);
+
+impl Described {
+    fn number(&mut self, number: u64) {
+        self.0.update(number.to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(u64_of(bytes.len()));
+        self.0.update(bytes);
+    }
+
+    fn kind(&mut self, kind: &Kind<'_>) {
+        let (tag, a, b) = match *kind {
+            Kind::Directory => (0, 0, 0),
+            Kind::File { size } => (1, size.get(), 0),
+            Kind::Symlink { target } => {
+                self.bytes(target);
+                (2, 0, 0)
+            }
+            Kind::CharDevice { major, minor } => (3, major.into(), minor.into()),
+            Kind::BlockDevice { major, minor } => (4, major.into(), minor.into()),
+            Kind::Fifo => (5, 0, 0),
+            Kind::Socket => (6, 0, 0),
+        };
+        [tag, a, b].into_iter().for_each(|number| self.number(number));
+    }
+}
