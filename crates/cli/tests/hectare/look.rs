@@ -9,8 +9,8 @@ fn kind_of(kind: Kind) -> &'static str {
         Kind::File => "regular file",
         Kind::Directory => "directory",
         Kind::Symlink => "symbolic link",
-        Kind::CharDevice => "character device",
-        Kind::BlockDevice => "block device",
+        Kind::Char => "character device",
+        Kind::Block => "block device",
         Kind::Fifo => "fifo",
         Kind::Socket => "socket",
     }
