@@ -14,14 +14,14 @@ use std::ops::Range;
 
 /// Where the bitmaps of the groups come from.
 ///
-/// Both functions are called with the group's lock held or before any thread has the allocator; neither may call
-/// back into it.
+/// Both functions are called with the group's lock held or before any thread has the allocator; neither may
+/// call back into it.
 pub trait GroupSource: Send + Sync {
     /// Why a bitmap can't be had.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// The durable bitmap of a group, as last rendered: bit `i % 64` of word `i / 64` is 1 if cluster `i` of the
-    /// group is used. Bits beyond the group's end should be 1; they are ignored.
+    /// The durable bitmap of a group, as last rendered: bit `i % 64` of word `i / 64` is 1 if cluster `i` of
+    /// the group is used. Bits beyond the group's end should be 1; they are ignored.
     ///
     /// A group is loaded on first touch, and again if it is needed after it was
     /// [evicted](Allocator::evict).
@@ -30,8 +30,8 @@ pub trait GroupSource: Send + Sync {
     /// Whatever keeps the bitmap from being read; it fails the operation that needed the group.
     fn load(&self, group: GroupNr) -> Result<Vec<u64>, Self::Error>;
 
-    /// Free clusters of a group by its descriptor, known without reading the bitmap. A bitmap that turns out to
-    /// hold another number fails with [`AllocError::Miscounted`].
+    /// Free clusters of a group by its descriptor, known without reading the bitmap. A bitmap that turns out
+    /// to hold another number fails with [`AllocError::Miscounted`].
     fn free_hint(&self, group: GroupNr) -> u32;
 }
 
@@ -74,8 +74,8 @@ impl Request {
     }
 }
 
-/// Free space of one volume; see the [crate's introduction](crate). All methods may be called by any number of
-/// threads at once.
+/// Free space of one volume; see the [crate's introduction](crate). All methods may be called by any number
+/// of threads at once.
 pub struct Allocator<S> {
     source: S,
     space: Arc<Space>,
@@ -211,9 +211,9 @@ impl<S: GroupSource> Allocator<S> {
     /// when the transaction has [committed](Self::committed).
     ///
     /// # Errors
-    /// [`AllocError::Outside`] for a run beyond the end; [`AllocError::NotInUse`] naming the first cluster of a
-    /// group that is not used, and nothing of that group is freed then (groups before it, which a run may also
-    /// touch, are); or the errors of loading a group.
+    /// [`AllocError::Outside`] for a run beyond the end; [`AllocError::NotInUse`] naming the first cluster of
+    /// a group that is not used, and nothing of that group is freed then (groups before it, which a run may
+    /// also touch, are); or the errors of loading a group.
     pub fn free(&self, run: Run, txn: &mut impl Transaction) -> Result<(), AllocError<S::Error>> {
         for (group, range) in self.pieces(run)? {
             let mut held = self.open(group)?;
@@ -229,8 +229,9 @@ impl<S: GroupSource> Allocator<S> {
     /// out a new volume, before others allocate.
     ///
     /// # Errors
-    /// [`AllocError::InFlight`] if one is reserved or pending, [`AllocError::Outside`], [`AllocError::NoSpace`]
-    /// if so many are claimed that the free ones can't be spared, or the errors of loading a group.
+    /// [`AllocError::InFlight`] if one is reserved or pending, [`AllocError::Outside`],
+    /// [`AllocError::NoSpace`] if so many are claimed that the free ones can't be spared, or the errors of
+    /// loading a group.
     pub fn mark_used(&self, run: Run) -> Result<(), AllocError<S::Error>> {
         for (group, range) in self.pieces(run)? {
             let mut held = self.open(group)?;
@@ -257,13 +258,13 @@ impl<S: GroupSource> Allocator<S> {
         self.space.counters.set_root_reserve(n);
     }
 
-    /// Hands out the durable bitmap of every group that changed since it was last rendered, in ascending order,
-    /// with its number of free clusters, for transaction `txn`. The words are as [`GroupSource::load`] gives
-    /// them; bits beyond the group's end are 1.
+    /// Hands out the durable bitmap of every group that changed since it was last rendered, in ascending
+    /// order, with its number of free clusters, for transaction `txn`. The words are as [`GroupSource::load`]
+    /// gives them; bits beyond the group's end are 1.
     ///
     /// To be called by the commit of `txn` while no transaction is open, so that no publish or free is half
-    /// done. Reservations may come and go meanwhile: they don't show in durable bitmaps. No group's lock is held
-    /// while `visit` runs.
+    /// done. Reservations may come and go meanwhile: they don't show in durable bitmaps. No group's lock is
+    /// held while `visit` runs.
     ///
     /// # Errors
     /// The first error of `visit`; the groups not yet visited and the failed one stay dirty.
@@ -292,8 +293,8 @@ impl<S: GroupSource> Allocator<S> {
     }
 
     /// The transaction `txn`, and with it all before, is safe on disk: what they freed may be used again, and
-    /// the groups rendered for them may be evicted. Call it after [`render_dirty`](Self::render_dirty) for the
-    /// same transaction.
+    /// the groups rendered for them may be evicted. Call it after [`render_dirty`](Self::render_dirty) for
+    /// the same transaction.
     pub fn committed(&self, txn: TxnId) {
         let mut done: Vec<GroupNr> = Vec::new();
         self.space.rendered.lock().retain_mut(|(id, groups)| {
@@ -318,7 +319,8 @@ impl<S: GroupSource> Allocator<S> {
         self.space.counters.counts().available
     }
 
-    /// Free clusters of the durable bitmaps. Exact while no transaction is open, whatever is reserved meanwhile.
+    /// Free clusters of the durable bitmaps. Exact while no transaction is open, whatever is reserved
+    /// meanwhile.
     #[must_use]
     pub fn durable_free(&self) -> Clusters {
         self.space.counters.durable_free()
@@ -351,8 +353,8 @@ impl<S: GroupSource> Allocator<S> {
         Ok(bits::clear_runs(&words, 0..len).map(|range| self.space.run(group, &range)).collect())
     }
 
-    /// Drops up to `at_most` groups from memory that the source can give back as they are, and returns how many
-    /// were dropped. Groups in use by others are passed over.
+    /// Drops up to `at_most` groups from memory that the source can give back as they are, and returns how
+    /// many were dropped. Groups in use by others are passed over.
     pub fn evict(&self, at_most: usize) -> usize {
         let mut evicted = 0;
         for slot in &self.space.slots {

@@ -1,8 +1,8 @@
 //! The counters of a whole volume.
 //!
-//! `available` is what anyone may still take: clusters free in memory less those claimed. Space is taken from it
-//! only at the moment a run is taken, under the group's lock, never before the search: so nobody sees
-//! "no space" because of what another request has not found yet, and the last cluster can be had.
+//! `available` is what anyone may still take: clusters free in memory less those claimed. Space is taken from
+//! it only at the moment a run is taken, under the group's lock, never before the search: so nobody sees "no
+//! space" because of what another request has not found yet, and the last cluster can be had.
 
 use crate::sync::{AtomicU64, Ordering};
 use hectare_units::Clusters;

@@ -1,9 +1,9 @@
 //! One group in memory: its in-use bitmap, and what of it is reserved or being freed.
 //!
 //! A [`Slot`] exists for every group of the volume and is all that an untouched group costs; the [`Group`]
-//! behind it exists from the first touch until it is evicted. The two numbers beside the lock are written under
-//! it and read without it, to pass over groups that can't serve a request; they are advice, and what counts is
-//! looked at again under the lock.
+//! behind it exists from the first touch until it is evicted. The two numbers beside the lock are written
+//! under it and read without it, to pass over groups that can't serve a request; they are advice, and what
+//! counts is looked at again under the lock.
 
 use crate::bits::{self, Found};
 use crate::ranges::RangeSet;
@@ -75,8 +75,8 @@ impl Group {
         clean && self.reserved.len() == 0
     }
 
-    /// `want` free clusters at `from` if they are free there, else the first such run after it, else the first
-    /// one of the group, else the longest run of the group.
+    /// `want` free clusters at `from` if they are free there, else the first such run after it, else the
+    /// first one of the group, else the longest run of the group.
     pub(crate) fn find(&self, from: u32, want: u32) -> Found {
         match bits::find_clear(&self.used, from..self.len, want) {
             Found::Longest(_) if from > 0 => bits::find_clear(&self.used, 0..self.len, want),
@@ -84,7 +84,7 @@ impl Group {
         }
     }
 
-    /// Free → reserved.
+    /// Free -> reserved.
     pub(crate) fn reserve(&mut self, range: Range<u32>) {
         debug_assert_eq!(bits::count(&self.used, &range), 0, "clusters {range:?} of a group are free");
         bits::set(&mut self.used, &range);
@@ -92,18 +92,18 @@ impl Group {
         self.reserved.insert(range);
     }
 
-    /// Reserved → free.
+    /// Reserved -> free.
     pub(crate) fn unreserve(&mut self, range: &Range<u32>) {
         self.reserved.remove(range);
         self.clear(range);
     }
 
-    /// Reserved → used.
+    /// Reserved -> used.
     pub(crate) fn publish(&mut self, range: &Range<u32>) {
         self.reserved.remove(range);
     }
 
-    /// Used → pending, for a range that [`first_not_used`](Self::first_not_used) finds nothing in.
+    /// Used -> pending, for a range that [`first_not_used`](Self::first_not_used) finds nothing in.
     pub(crate) fn free_in(&mut self, txn: TxnId, range: Range<u32>) {
         match self.pending.iter_mut().find(|(id, _)| *id == txn) {
             Some((_, ranges)) => ranges.insert(range),
@@ -115,7 +115,7 @@ impl Group {
         }
     }
 
-    /// Pending → free, for all transactions up to `txn`. Returns what became free.
+    /// Pending -> free, for all transactions up to `txn`. Returns what became free.
     pub(crate) fn release(&mut self, txn: TxnId) -> Vec<Range<u32>> {
         let mut released = Vec::new();
         let done = self.pending.extract_if(.., |(id, _)| !id.is_after(txn));
@@ -128,7 +128,7 @@ impl Group {
         released
     }
 
-    /// Free → used, without a reservation. Returns how many clusters were free.
+    /// Free -> used, without a reservation. Returns how many clusters were free.
     pub(crate) fn mark_used(&mut self, range: &Range<u32>) -> u32 {
         let fresh = self.free_in_range(range);
         bits::set(&mut self.used, range);

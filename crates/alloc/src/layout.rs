@@ -34,7 +34,8 @@ pub struct Layout {
 impl Layout {
     /// A volume of `total` clusters in groups of `clusters_per_group`.
     ///
-    /// `None` if a group would hold nothing or over 2^31 clusters, or if there would be more than 2^32 - 1 groups.
+    /// `None` if a group would hold nothing or over 2^31 clusters, or if there would be more than 2^32 - 1
+    /// groups.
     #[must_use]
     pub fn new(clusters_per_group: u32, total: Clusters) -> Option<Self> {
         if clusters_per_group == 0 || clusters_per_group > GROUP_MAX {

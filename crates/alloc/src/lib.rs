@@ -1,13 +1,13 @@
 //! The allocator: which clusters of a volume are free, and who may have them.
 //!
-//! It knows nothing of ext4 and does no I/O. Storage is seen through [`GroupSource`], which loads the bitmap of
-//! one group; the way back is [`Allocator::render_dirty`], which hands out the bitmaps to be written. All
+//! It knows nothing of ext4 and does no I/O. Storage is seen through [`GroupSource`], which loads the bitmap
+//! of one group; the way back is [`Allocator::render_dirty`], which hands out the bitmaps to be written. All
 //! lengths are in clusters.
 //!
-//! The one protocol is reserve → write → publish. [`Allocator::reserve`] takes a run in memory only and returns
-//! it as a value; dropping the [`Reservation`] gives it back. The caller writes its data there, and then
-//! [`Reservation::publish`] makes the run used in the *durable* bitmap, inside a transaction. A cluster is in
-//! one of four states, and two bitmaps follow from them:
+//! The one protocol is reserve -> write -> publish. [`Allocator::reserve`] takes a run in memory only and
+//! returns it as a value; dropping the [`Reservation`] gives it back. The caller writes its data there, and
+//! then [`Reservation::publish`] makes the run used in the *durable* bitmap, inside a transaction. A cluster
+//! is in one of four states, and two bitmaps follow from them:
 //!
 //! | state | in-use bitmap (who may be given it) | durable bitmap (what is written) |
 //! |---|---|---|
@@ -16,7 +16,7 @@
 //! | used | 1 | 1 |
 //! | freed, its transaction not committed | 1 | 0 |
 //!
-//! Only the in-use bitmap is stored; the durable one is rendered as in use − reserved − freed.
+//! Only the in-use bitmap is stored; the durable one is rendered as in use - reserved - freed.
 //!
 //! Invariants:
 //! - a cluster is in exactly one state, and belongs to at most one reservation;
@@ -25,13 +25,13 @@
 //! - a group with reservations, pending frees or unwritten changes stays in memory.
 //!
 //! Hazards: bitmaps and descriptor counts come from disk and are not trusted: a bitmap that does not hold as
-//! many free clusters as announced is an error that names the group. A group's lock is held while its bitmap is
-//! loaded, so a [`GroupSource`] must not call back. Locks: one group at a time, then the lists of dirty and
-//! rendered groups, which are leaves; in the order of the whole program a group comes after an inode's data
-//! lock and before a block. That order is not checked here but by the callers.
+//! many free clusters as announced is an error that names the group. A group's lock is held while its bitmap
+//! is loaded, so a [`GroupSource`] must not call back. Locks: one group at a time, then the lists of dirty
+//! and rendered groups, which are leaves; in the order of the whole program a group comes after an inode's
+//! data lock and before a block. That order is not checked here but by the callers.
 //!
-//! What it is not: a policy (the search only chooses; limits, reservations and pending frees live above it), or
-//! a transaction manager (it is told of transactions through [`Transaction`] and
+//! What it is not: a policy (the search only chooses; limits, reservations and pending frees live above it),
+//! or a transaction manager (it is told of transactions through [`Transaction`] and
 //! [`Allocator::committed`]).
 
 mod allocator;

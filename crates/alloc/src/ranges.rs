@@ -1,7 +1,7 @@
 //! A set of positions kept as sorted, merged ranges.
 //!
-//! Used for what is reserved and what is being freed in a group: usually a handful of ranges, so a sorted vector
-//! beats a tree, and the vector keeps its memory from one reservation to the next.
+//! Used for what is reserved and what is being freed in a group: usually a handful of ranges, so a sorted
+//! vector beats a tree, and the vector keeps its memory from one reservation to the next.
 
 use std::ops::Range;
 

@@ -8,12 +8,12 @@
 //! | full length | every other group from there on, wrapping | the first run of the full length | skip |
 //! | best available | the group with the longest run there is | that run, down to the least length | wait |
 //!
-//! The passes choose and nothing more. Not their business: how much a caller may take (the purse says), what is
-//! reserved or being freed (those clusters are not free in the bitmap they see), journalling.
+//! The passes choose and nothing more. Not their business: how much a caller may take (the purse says), what
+//! is reserved or being freed (those clusters are not free in the bitmap they see), journalling.
 //!
-//! Groups are passed over without their lock by the upper bound each slot has for its longest run. A group that
-//! was scanned in vain has an exact bound, so a full or shredded volume is scanned once and then costs two loads
-//! per group.
+//! Groups are passed over without their lock by the upper bound each slot has for its longest run. A group
+//! that was scanned in vain has an exact bound, so a full or shredded volume is scanned once and then costs
+//! two loads per group.
 
 use crate::allocator::{Allocator, GroupSource};
 use crate::bits::Found;
@@ -38,9 +38,10 @@ pub(crate) struct Plan {
 impl<S: GroupSource> Allocator<S> {
     /// Runs the passes.
     ///
-    /// "No space" must be true at some moment of the search. A scan that found nothing while others gave space
-    /// back may have looked in each place too early or too late; it looks again. Space that came back is counted
-    /// under the group's lock before it is visible, so an unchanged count means that free space only shrank.
+    /// "No space" must be true at some moment of the search. A scan that found nothing while others gave
+    /// space back may have looked in each place too early or too late; it looks again. Space that came back
+    /// is counted under the group's lock before it is visible, so an unchanged count means that free space
+    /// only shrank.
     pub(crate) fn search(
         &self,
         plan: &Plan,
@@ -96,7 +97,8 @@ impl<S: GroupSource> Allocator<S> {
         Ok(None)
     }
 
-    /// Pass "best available". Each turn takes a run or lowers the bound of the most promising group, so it ends.
+    /// Pass "best available". Each turn takes a run or lowers the bound of the most promising group, so it
+    /// ends.
     fn best_available(
         &self,
         plan: &Plan,
@@ -116,7 +118,8 @@ impl<S: GroupSource> Allocator<S> {
         Ok(None)
     }
 
-    /// The group that may hold the longest run of use, nearest after the goal, and that run's greatest length.
+    /// The group that may hold the longest run of use, nearest after the goal, and that run's greatest
+    /// length.
     fn most_promising(&self, plan: &Plan) -> Option<(GroupNr, u32)> {
         let mut best = None;
         for group in std::iter::once(plan.group).chain(self.others_from(plan.group)) {

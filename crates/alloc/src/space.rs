@@ -1,8 +1,8 @@
 //! The groups and counters that an allocator, its reservations and its claims share.
 //!
-//! Every change of a group goes through [`Held`], which keeps the slot's two numbers, the volume's counters and
-//! the list of dirty groups in step with the bitmap. Nothing here loads a bitmap: what a reservation or a commit
-//! touches is in memory already, and stays there until it is done.
+//! Every change of a group goes through [`Held`], which keeps the slot's two numbers, the volume's counters
+//! and the list of dirty groups in step with the bitmap. Nothing here loads a bitmap: what a reservation or a
+//! commit touches is in memory already, and stays there until it is done.
 
 use crate::bits::Found;
 use crate::counters::Counters;
@@ -135,7 +135,7 @@ impl<'a> Held<'a> {
         Some(Reservation::new(Arc::clone(self.space), self.nr, range))
     }
 
-    /// Reserved → free.
+    /// Reserved -> free.
     pub(crate) fn give_back(&mut self, range: &Range<u32>) {
         // Counted before the bits change: see `Allocator::search`.
         self.space.given_back.fetch_add(1, Ordering::SeqCst);
@@ -144,14 +144,14 @@ impl<'a> Held<'a> {
         self.space.counters.give_back(u64::from(range.end - range.start));
     }
 
-    /// Reserved → used.
+    /// Reserved -> used.
     pub(crate) fn publish(&mut self, range: &Range<u32>) {
         self.group().publish(range);
         self.mark_dirty();
         self.space.counters.publish(u64::from(range.end - range.start));
     }
 
-    /// Used → pending. The range holds used clusters only.
+    /// Used -> pending. The range holds used clusters only.
     pub(crate) fn free(&mut self, txn: TxnId, range: Range<u32>) {
         let len = u64::from(range.end - range.start);
         self.group().free_in(txn, range);
@@ -166,7 +166,7 @@ impl<'a> Held<'a> {
         group.render(words)
     }
 
-    /// Pending → free for all transactions up to `txn`; what was rendered for them is now in the source.
+    /// Pending -> free for all transactions up to `txn`; what was rendered for them is now in the source.
     pub(crate) fn committed(&mut self, txn: TxnId) {
         self.space.given_back.fetch_add(1, Ordering::SeqCst);
         let released = self.group().release(txn);
@@ -181,7 +181,7 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Free → used without a reservation; `false` if that many are not available.
+    /// Free -> used without a reservation; `false` if that many are not available.
     pub(crate) fn mark_used(&mut self, range: &Range<u32>) -> bool {
         let fresh = u64::from(self.group().free_in_range(range));
         if fresh == 0 {

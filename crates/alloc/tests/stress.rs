@@ -167,9 +167,9 @@ fn the_last_cluster_can_be_had_and_no_more_by_any_number_of_threads() {
 
 #[test]
 fn a_request_that_fits_is_never_refused_while_space_moves_between_threads() {
-    // Each thread takes its next cluster before it drops its last one, and there are two for each: some cluster is
-    // free at every moment, so any refusal would be a lie. The groups are many and tiny, so that a search takes
-    // long and the few free clusters move behind its back.
+    // Each thread takes its next cluster before it drops its last one, and there are two for each: some
+    // cluster is free at every moment, so any refusal would be a lie. The groups are many and tiny, so that a
+    // search takes long and the few free clusters move behind its back.
     let (groups, threads) = (2048, 2);
     let allocator = empty(1, groups);
     let one = |at| allocator.reserve(&Request::new(ClusterNr::new(at), Clusters::ONE)).unwrap();

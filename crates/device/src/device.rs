@@ -70,8 +70,8 @@ pub trait Device: Send + Sync {
     fn discard(&self, at: Bytes, len: Bytes) -> Result<()>;
 
     /// Copies `len` bytes from an open file, from its offset `source_at`, to offset `at`, and says how many
-    /// there were: fewer than `len` only where the source ended early. The file's own offset is not used. Holes
-    /// of the source are copied as zeros.
+    /// there were: fewer than `len` only where the source ended early. The file's own offset is not used.
+    /// Holes of the source are copied as zeros.
     ///
     /// # Errors
     /// As [`Device::write_at`]; [`Reason::Source`] if it was the source that could not be read.

@@ -39,17 +39,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The most buffers given to one `pwritev`: below the 1024 that Linux takes, and 4 KiB of stack.
 const PARTS_MAX: usize = 256;
 
-/// The most bytes asked of one `copy_file_range`: Linux serves less than 2 GiB at a time, and a multiple of any
-/// block size lets the host share blocks instead of copying.
+/// The most bytes asked of one `copy_file_range`: Linux serves less than 2 GiB at a time, and a multiple of
+/// any block size lets the host share blocks instead of copying.
 const COPY_MAX: u64 = 1 << 30;
 
 /// Copies shorter than this are not worth asking the host to share blocks.
 const COPY_MIN: u64 = 1 << 16;
 
-/// Host file systems on which `copy_file_range` shares blocks or copies on the server: Btrfs, XFS, bcachefs, NFS,
-/// SMB, Ceph, OCFS2 (their numbers are those of statfs(2) and of `linux/magic.h`). Elsewhere the kernel copies page
-/// by page through a pipe, which on ext4 was measured 1.3 to 2 times slower than reading and writing, at every
-/// size from 4 KiB to 1 MiB.
+/// Host file systems on which `copy_file_range` shares blocks or copies on the server: Btrfs, XFS, bcachefs,
+/// NFS, SMB, Ceph, OCFS2 (their numbers are those of statfs(2) and of `linux/magic.h`). Elsewhere the kernel
+/// copies page by page through a pipe, which on ext4 was measured 1.3 to 2 times slower than reading and
+/// writing, at every size from 4 KiB to 1 MiB.
 const COPIES_WELL: [u32; 7] =
     [0x9123_683e, 0x5846_5342, 0xca45_1a4e, 0x6969, 0xff53_4d42, 0x00c3_6400, 0x7461_636f];
 
@@ -80,8 +80,8 @@ enum Kind {
 }
 
 impl FileDevice {
-    /// A device on a file that is already open, for reading and writing as the file is. No lock is taken; direct
-    /// I/O is used if the file was opened with `O_DIRECT`. `name` is for error messages.
+    /// A device on a file that is already open, for reading and writing as the file is. No lock is taken;
+    /// direct I/O is used if the file was opened with `O_DIRECT`. `name` is for error messages.
     ///
     /// # Errors
     /// If it is neither a regular file nor a block device, is open only for writing, or its length does not

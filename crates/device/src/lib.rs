@@ -1,19 +1,23 @@
-//! Storage devices: flat, byte-addressed, of a known length. Everything above reads and writes a volume through
-//! [`Device`] and cannot tell a disk from an image file or from memory.
+//! Storage devices: flat, byte-addressed, of a known length. Everything above reads and writes a volume
+//! through [`Device`] and cannot tell a disk from an image file or from memory.
 //!
-//! - **Backends** hold bytes: [`FileDevice`] (regular files and block devices), [`MemoryDevice`] (a vector, for
+//! - **Backends** hold bytes: [`FileDevice`] (regular files and block devices), [`MemoryDevice`] (a vector,
+//!   for
 //!   tests and small images), [`SparseDevice`] (an exabyte of which only the written part is stored).
 //! - **Layers** wrap any device: [`FaultDevice`] (operations that fail on demand), [`TraceDevice`] (what was
 //!   asked, when), [`StatsDevice`] (how much was asked), [`SliceDevice`] (a window, such as a partition).
 //!
 //! Hazards that every implementation must answer:
-//! - *Reaching outside.* A device never grows by being written to: a range that does not fit is refused before
+//! - *Reaching outside.* A device never grows by being written to: a range that does not fit is refused
+//!   before
 //!   anything is touched, with all arithmetic on the range checked.
-//! - *Half-done work.* `read_at` and `write_at` do all or report an error; after a failed write the content of
+//! - *Half-done work.* `read_at` and `write_at` do all or report an error; after a failed write the content
+//!   of
 //!   the range is undefined, outside the range it is untouched.
 //! - *Order.* Nothing but [`Device::flush`] orders writes towards durable storage. Overlapping operations of
 //!   several threads are the caller's affair; disjoint ones never disturb each other, even inside a sector.
-//! - *Failed flushes.* After a failed flush nobody knows what became durable, and asking again proves nothing.
+//! - *Failed flushes.* After a failed flush nobody knows what became durable, and asking again proves
+//!   nothing.
 //!   The device reports; remembering that it happened is the volume's business.
 //!
 //! What this crate is not: it knows no on-disk format, caches nothing, and starts no thread.

@@ -1,8 +1,9 @@
 //! A device in memory, for tests and for images small enough to hold whole.
 //!
-//! The bytes lie in chunks of 64 KiB, each behind its own lock, so that threads working in different chunks do
-//! not wait for each other; a chunk that was never written costs no memory. The table of chunks is allocated
-//! whole (0.02 % of the length): beyond some hundred gigabytes use [`SparseDevice`](crate::SparseDevice).
+//! The bytes lie in chunks of 64 KiB, each behind its own lock, so that threads working in different chunks
+//! do not wait for each other; a chunk that was never written costs no memory. The table of chunks is
+//! allocated whole (0.02 % of the length): beyond some hundred gigabytes use
+//! [`SparseDevice`](crate::SparseDevice).
 //!
 //! Hazard: an operation over several chunks takes their locks one after the other, so readers racing with a
 //! writer may see part of the write, as with any disk.

@@ -1,13 +1,13 @@
 //! A device of any length, up to 16 EiB, of which only what was written is stored: formatting an exabyte then
 //! takes as much memory as the metadata it writes.
 //!
-//! What is stored is 4 KiB chunks, sixteen neighbours to a region, the regions in hash maps spread over shards
-//! with a lock each. A chunk that would hold only zeros is not stored: zeros written where nothing is leave
-//! nothing, and overwriting a whole chunk with zeros drops it.
+//! What is stored is 4 KiB chunks, sixteen neighbours to a region, the regions in hash maps spread over
+//! shards with a lock each. A chunk that would hold only zeros is not stored: zeros written where nothing is
+//! leave nothing, and overwriting a whole chunk with zeros drops it.
 //!
-//! Hazards: a range may span 2^48 regions, so nothing here walks a range region by region unless its bytes are
-//! in memory anyway; zeroing a huge range walks what is stored instead. Operations over several regions are not
-//! atomic, as with any disk.
+//! Hazards: a range may span 2^48 regions, so nothing here walks a range region by region unless its bytes
+//! are in memory anyway; zeroing a huge range walks what is stored instead. Operations over several regions
+//! are not atomic, as with any disk.
 
 use crate::device::check_fits;
 use crate::file::{FileDevice, FileOptions, Overwrite};
@@ -56,8 +56,8 @@ impl SparseDevice {
         Bytes::new(self.chunks_stored.load(Ordering::Relaxed) * u64_of(CHUNK_LEN))
     }
 
-    /// The ranges that are stored, in order, neighbours joined; all else is zeros. In whole chunks of 4 KiB, but
-    /// never beyond the end.
+    /// The ranges that are stored, in order, neighbours joined; all else is zeros. In whole chunks of 4 KiB,
+    /// but never beyond the end.
     #[must_use]
     pub fn data_ranges(&self) -> Vec<Span> {
         let len = self.len();
@@ -163,7 +163,8 @@ impl SparseDevice {
         }
     }
 
-    /// Zeroes a range by walking the regions of the range or the regions that are stored, whichever are fewer.
+    /// Zeroes a range by walking the regions of the range or the regions that are stored, whichever are
+    /// fewer.
     fn zero_range(&self, span: Span) {
         let Some(end) = span.end() else { return };
         let stored: usize = self.shards.iter().map(|shard| shard.read().len()).sum();

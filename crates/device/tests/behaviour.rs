@@ -1,9 +1,10 @@
 //! One suite for every backend and every stack of layers: whatever is a `Device` must pass all of it.
 //!
-//! A stack that this machine cannot make (no direct I/O on the host file system, no loop devices without root)
-//! is skipped by name.
+//! A stack that this machine cannot make (no direct I/O on the host file system, no loop devices without
+//! root) is skipped by name.
 
-#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)] // a failing helper fails its test; sizes here are small
+// A failing helper fails its test; sizes here are small.
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
 
 #[path = "behaviour/stacks.rs"]
 mod stacks;

@@ -1,4 +1,5 @@
-//! Opening, creating and publishing: who is let in, what is refused and how that is said, what is left behind.
+//! Opening, creating and publishing: who is let in, what is refused and how that is said, what is left
+//! behind.
 
 #![allow(clippy::unwrap_used)] // a failing helper fails its test; sizes here are small
 

@@ -1,4 +1,5 @@
 //! What of the volume is held in memory: metadata blocks and inodes.
 
 pub(crate) mod block;
+mod held;
 pub(crate) mod inode;

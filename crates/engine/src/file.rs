@@ -41,7 +41,8 @@ impl Volume {
         if data.flags.contains(InodeFlags::INLINE_DATA) {
             return self.read_inline(inode, &data, at, out);
         }
-        self.read_mapped(&MapRef { volume: self, nr: inode.nr(), inode: &data }, at, out)?;
+        drop(data);
+        self.read_mapped(inode, at, out)?;
         Ok(out.len())
     }
 
@@ -52,20 +53,15 @@ impl Volume {
         Ok(inline.read_at(data.bytes(), Bytes::new(at), out))
     }
 
-    /// Fills `out` from byte `at` of a file's map, whatever its size; holes read as zeros.
-    pub(crate) fn read_mapped(&self, map: &MapRef<'_>, mut at: u64, mut out: &mut [u8]) -> Result<()> {
-        let size = self.geometry().block_size;
+    /// Fills `out` from byte `at` of a file's map, whatever its size; holes read as zeros. The data lock is not held
+    /// while the device works: a commit may be waiting for whoever wants it.
+    fn read_mapped(&self, inode: &CachedInode, mut at: u64, mut out: &mut [u8]) -> Result<()> {
         while !out.is_empty() {
-            let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
-            let (end, source) = match map.lookup(block)? {
-                Mapping::Mapped(extent) => {
-                    let skip = at - extent.logical.offset(size).get();
-                    let source = extent.physical.offset(size) + Bytes::new(skip);
-                    (extent.end() << size.shift(), (!extent.unwritten).then_some(source))
-                }
-                Mapping::Hole { next } => (next.map_or(u64::MAX, |next| next.offset(size).get()), None),
+            let (source, len) = {
+                let data = inode.get();
+                self.run_at(&MapRef { volume: self, nr: inode.nr(), inode: &data }, at)?
             };
-            let (now, rest) = out.split_at_mut(index_of((end - at).min(u64_of(out.len()))));
+            let (now, rest) = out.split_at_mut(index_of(len.min(u64_of(out.len()))));
             match source {
                 Some(source) => self.device.read_at(source, now)?,
                 None => now.fill(0),
@@ -74,6 +70,20 @@ impl Volume {
             out = rest;
         }
         Ok(())
+    }
+
+    /// Where byte `at` of a file lies, `None` if it reads as zero, and for how many bytes that goes on.
+    fn run_at(&self, map: &MapRef<'_>, at: u64) -> Result<(Option<Bytes>, u64)> {
+        let size = self.geometry().block_size;
+        let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
+        Ok(match map.lookup(block)? {
+            Mapping::Mapped(extent) => {
+                let skip = at - extent.logical.offset(size).get();
+                let source = extent.physical.offset(size) + Bytes::new(skip);
+                ((!extent.unwritten).then_some(source), (extent.end() << size.shift()) - at)
+            }
+            Mapping::Hole { next } => (None, next.map_or(u64::MAX, |next| next.offset(size).get()) - at),
+        })
     }
 
     /// Writes bytes to a file. Returns how many were written: all, or those before the volume was full.
@@ -92,9 +102,10 @@ impl Volume {
         self.clear_tail(inode, at)?;
         let mut done = 0;
         while done < data.len() {
+            let seen = self.last_commit();
             match self.write_piece(inode, at + u64_of(done), &data[done..]) {
                 Ok(n) => done += n,
-                Err(Error::NoSpace) if self.reclaim()? => {}
+                Err(Error::NoSpace) if self.reclaim(seen)? => {}
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -166,18 +177,13 @@ impl Volume {
 
     /// Where the bytes lie, if all of them are in written blocks.
     fn written_runs(&self, map: &MapRef<'_>, mut at: u64, len: usize) -> Result<Option<Vec<(Bytes, usize)>>> {
-        let size = self.geometry().block_size;
         let end = at + u64_of(len);
         let mut runs = Vec::new();
         while at < end {
-            let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
-            let Mapping::Mapped(extent @ Extent { unwritten: false, .. }) = map.lookup(block)? else {
-                return Ok(None);
-            };
-            let stop = end.min(extent.end() << size.shift());
-            let skip = at - extent.logical.offset(size).get();
-            runs.push((extent.physical.offset(size) + Bytes::new(skip), index_of(stop - at)));
-            at = stop;
+            let (Some(place), len) = self.run_at(map, at)? else { return Ok(None) };
+            let len = len.min(end - at);
+            runs.push((place, index_of(len)));
+            at += len;
         }
         Ok(Some(runs))
     }

@@ -140,8 +140,9 @@ impl Volume {
     /// Runs an operation, and once more after a commit if the volume was full but something waits to be freed. The
     /// operation must not hold a lock when it returns.
     pub(crate) fn retry<T>(&self, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
+        let seen = self.last_commit();
         let result = match operation() {
-            Err(Error::NoSpace) if self.reclaim()? => operation(),
+            Err(Error::NoSpace) if self.reclaim(seen)? => operation(),
             result => result,
         };
         self.relieve()?;

@@ -202,10 +202,16 @@ impl Volume {
         Ok(())
     }
 
-    /// Commits, so that what was freed becomes free; whether there was anything to gain.
-    pub(crate) fn reclaim(&self) -> Result<bool> {
+    /// The last transaction that is durable.
+    pub(crate) fn last_commit(&self) -> TxnId {
+        self.inner.journal.committed()
+    }
+
+    /// Commits, so that what was freed becomes free. Whether there is anything to gain by trying again: something
+    /// waited to be freed, or was freed by another commit since `seen` was the last.
+    pub(crate) fn reclaim(&self, seen: TxnId) -> Result<bool> {
         if self.allocator.counts().pending.is_zero() {
-            return Ok(false);
+            return Ok(self.last_commit() != seen);
         }
         self.inner.commit()?;
         Ok(true)

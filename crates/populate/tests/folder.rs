@@ -174,7 +174,11 @@ fn a_file_that_changes_after_the_scan_is_noticed() {
             b"gone" => "it vanished",
             _ => "it was replaced",
         };
-        let error = opener.open(id).unwrap_err().to_string();
+        let read = opener.open(id).and_then(|content| {
+            content.read_exact_at(&mut [0; 8], hectare_units::Bytes::ZERO)?;
+            content.verify()
+        });
+        let error = read.unwrap_err().to_string();
         assert!(error.contains(expected) && error.contains("/in/"), "{error}");
     }
     let mut buffer = [0; 8];

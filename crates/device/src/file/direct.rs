@@ -1,11 +1,12 @@
 //! I/O past the host's page cache (`O_DIRECT`), for requests of any alignment.
 //!
 //! The kernel takes a direct request only if its offset, its length and the memory are aligned. Others make a
-//! detour through an aligned buffer; a write that covers a unit in part reads the unit first and writes it whole.
+//! detour through an aligned buffer; a write that covers a unit in part reads the unit first and writes it
+//! whole.
 //!
-//! Hazard: such a read-and-write-back races with everybody who changes the rest of the unit meanwhile, and would
-//! undo their change. So partial writes exclude all other changes of the device for as long as they take,
-//! while aligned ones (all that a file system does in earnest) only share a lock.
+//! Hazard: such a read-and-write-back races with everybody who changes the rest of the unit meanwhile, and
+//! would undo their change. So partial writes exclude all other changes of the device for as long as they
+//! take, while aligned ones (all that a file system does in earnest) only share a lock.
 
 use super::Kind;
 use crate::scratch::{SCRATCH_ALIGN, SCRATCH_LEN, with_scratch};

@@ -1,12 +1,12 @@
 //! Ranges given back to the host, and ranges made zero without writing zeros.
 //!
-//! `fallocate` does both, on regular files and on block devices: `PUNCH_HOLE` frees the storage and makes it read
-//! as zeros (a block device unmaps it, if it promises zeros then), `ZERO_RANGE` makes it zero without freeing.
-//! What neither serves is written. The first refusal is remembered, so that a host without them is not asked
-//! a million times.
+//! `fallocate` does both, on regular files and on block devices: `PUNCH_HOLE` frees the storage and makes it
+//! read as zeros (a block device unmaps it, if it promises zeros then), `ZERO_RANGE` makes it zero without
+//! freeing. What neither serves is written. The first refusal is remembered, so that a host without them is
+//! not asked a million times.
 //!
-//! Hazard: a block device takes only whole sectors here, so the ragged ends of a range are written, or, when the
-//! range is only given up, left as they are.
+//! Hazard: a block device takes only whole sectors here, so the ragged ends of a range are written, or, when
+//! the range is only given up, left as they are.
 
 use super::{FileDevice, Kind};
 use crate::device::Device;

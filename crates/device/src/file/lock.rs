@@ -1,9 +1,9 @@
 //! Locks on regular files, and who holds them.
 //!
-//! The lock is `flock`, whole-file and advisory: shared for reading, exclusive for writing, gone when the last
-//! descriptor is closed. It is never waited for. What it cannot see is the kernel itself: a loop device on the
-//! image takes no lock, yet a mounted image that is written behind the kernel's back is destroyed. So a writer
-//! also asks whether a loop device sits on the file.
+//! The lock is `flock`, whole-file and advisory: shared for reading, exclusive for writing, gone when the
+//! last descriptor is closed. It is never waited for. What it cannot see is the kernel itself: a loop device
+//! on the image takes no lock, yet a mounted image that is written behind the kernel's back is destroyed. So
+//! a writer also asks whether a loop device sits on the file.
 //!
 //! Finding out who is in the way reads `/proc/locks` and `/sys/block`; where those are missing or hidden, the
 //! message is less exact, nothing more.

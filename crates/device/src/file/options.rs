@@ -1,8 +1,8 @@
 //! How a file or block device is opened, and how a new file is made.
 //!
-//! Hazard: between looking at a path and opening it, it can become another file. So the checks that matter are
-//! made on the open file; the look beforehand only avoids what opening itself would do wrong (waiting for a
-//! pipe's other end, or missing that a block device needs `O_EXCL` from the start).
+//! Hazard: between looking at a path and opening it, it can become another file. So the checks that matter
+//! are made on the open file; the look beforehand only avoids what opening itself would do wrong (waiting for
+//! a pipe's other end, or missing that a block device needs `O_EXCL` from the start).
 
 use super::pending::PendingFile;
 use super::{FileDevice, file_type, lock, not_a_device};
@@ -45,8 +45,8 @@ impl FileOptions {
         self
     }
 
-    /// Whether a lock is taken (it is unless told otherwise): a file lock on a regular file, exclusive use of a
-    /// block device. Without it anybody may be writing meanwhile.
+    /// Whether a lock is taken (it is unless told otherwise): a file lock on a regular file, exclusive use of
+    /// a block device. Without it anybody may be writing meanwhile.
     #[must_use]
     pub fn exclusive(mut self, exclusive: bool) -> Self {
         self.shared = !exclusive;
@@ -85,12 +85,12 @@ impl FileOptions {
         FileDevice::from_file(file, &name)
     }
 
-    /// Makes a new sparse file of `len` zeros, open for writing whatever these options say. It has its name from
-    /// the start; [`FileOptions::create_pending`] gives it only to a finished file.
+    /// Makes a new sparse file of `len` zeros, open for writing whatever these options say. It has its name
+    /// from the start; [`FileOptions::create_pending`] gives it only to a finished file.
     ///
     /// # Errors
-    /// If the file exists and is not to be replaced, somebody else uses it, it is no regular file, or the host
-    /// cannot hold a file of that length; in the last case no new file is left behind.
+    /// If the file exists and is not to be replaced, somebody else uses it, it is no regular file, or the
+    /// host cannot hold a file of that length; in the last case no new file is left behind.
     pub fn create(&self, path: impl AsRef<Path>, len: Bytes, overwrite: Overwrite) -> Result<FileDevice> {
         let path = path.as_ref();
         let name = path.to_string_lossy();
@@ -137,8 +137,8 @@ impl FileOptions {
         access | OFlags::CLOEXEC
     }
 
-    /// Turns direct I/O on where asked for. Not asked of `open` itself, which on a host without it creates the
-    /// file before it fails.
+    /// Turns direct I/O on where asked for. Not asked of `open` itself, which on a host without it creates
+    /// the file before it fails.
     fn bypass_cache(&self, file: &File, name: &str, operation: Operation) -> Result<()> {
         if !self.direct {
             return Ok(());

@@ -1,9 +1,9 @@
 //! A file that has no name until it is finished, so that a build that fails, or is killed, leaves nothing
 //! under the final name.
 //!
-//! The file is opened with `O_TMPFILE` and linked into its directory at the end; if the program dies before, the
-//! kernel frees it. Host file systems without `O_TMPFILE` get a hidden name beside the final one instead, removed
-//! when the value is dropped (a killed program then leaves the hidden file).
+//! The file is opened with `O_TMPFILE` and linked into its directory at the end; if the program dies before,
+//! the kernel frees it. Host file systems without `O_TMPFILE` get a hidden name beside the final one instead,
+//! removed when the value is dropped (a killed program then leaves the hidden file).
 //!
 //! Hazard: publishing must not replace what may not be replaced, even if it appeared meanwhile; linking and
 //! `RENAME_NOREPLACE` refuse that in one step.
@@ -109,7 +109,8 @@ impl PendingFile {
     }
 }
 
-/// Links an unnamed file, by way of its entry in `/proc`, which needs no privilege (see open(2), `O_TMPFILE`).
+/// Links an unnamed file, by way of its entry in `/proc`, which needs no privilege (see open(2),
+/// `O_TMPFILE`).
 fn link(device: &FileDevice, path: &Path) -> rustix::io::Result<()> {
     let entry = format!("/proc/self/fd/{}", device.file.as_raw_fd());
     rustix::fs::linkat(CWD, entry, CWD, path, AtFlags::SYMLINK_FOLLOW)

@@ -1,11 +1,12 @@
 //! Makes operations fail on demand, so that what must survive a failing disk can be shown to.
 //!
 //! Rules are tried in the order in which they were added; the first that strikes decides. Each counts the
-//! operations it applies to, so "the 7th write", "every flush" and "everything from the 100th operation on" are
-//! one rule each. Trying k = 0, 1, 2 and so on until no rule strikes any more walks through every point of failure.
+//! operations it applies to, so "the 7th write", "every flush" and "everything from the 100th operation on"
+//! are one rule each. Trying k = 0, 1, 2 and so on until no rule strikes any more walks through every point
+//! of failure.
 //!
-//! What this is not: it does not model a power cut (lost and reordered writes since the last flush); a torn write
-//! is only the piece of it that one operation can show.
+//! What this is not: it does not model a power cut (lost and reordered writes since the last flush); a torn
+//! write is only the piece of it that one operation can show.
 
 use crate::device::total_len;
 use crate::{Device, Error, Operation, Reason, Request, Result};
@@ -27,7 +28,8 @@ pub enum Outcome {
         /// What it fails with.
         errno: i32,
     },
-    /// It is done for its first `keep` bytes only, and reported as done: a torn write, or a flush that isn't one.
+    /// It is done for its first `keep` bytes only, and reported as done: a torn write, or a flush that isn't
+    /// one.
     Torn {
         /// How many bytes are done.
         keep: Bytes,

@@ -1,7 +1,8 @@
 //! A window of another device: a partition of a disk image, a volume that lies inside a larger file.
 //!
-//! Hazard: offsets inside the window are checked against the window before the offset of the window is added, so
-//! nothing reaches the device around it. Failures of the device below name that device and its own offsets.
+//! Hazard: offsets inside the window are checked against the window before the offset of the window is added,
+//! so nothing reaches the device around it. Failures of the device below name that device and its own
+//! offsets.
 
 use crate::device::{check_change, check_range, total_len};
 use crate::{Device, Error, Operation, Reason, Result, Span};

@@ -1,8 +1,8 @@
-//! Records what passes: kind, place, time. The newest records are kept in a ring of fixed size; a callback, if
-//! there is one, sees them all.
+//! Records what passes: kind, place, time. The newest records are kept in a ring of fixed size; a callback,
+//! if there is one, sees them all.
 //!
-//! Hazard: records appear in the order in which operations *ended*. The ring is behind one lock, so a trace slows
-//! many threads down; it is for looking, not for measuring.
+//! Hazard: records appear in the order in which operations *ended*. The ring is behind one lock, so a trace
+//! slows many threads down; it is for looking, not for measuring.
 
 use crate::device::total_len;
 use crate::{Device, Operation, Request, Result};

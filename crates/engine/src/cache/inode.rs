@@ -17,12 +17,14 @@
 //! shard's loading lock, so that there is never a second copy of one that is changed meanwhile.
 
 use crate::cache::block::{Block, BlockCache};
+use crate::cache::held::{Held, RankedLock};
 use crate::error::{Error, Result};
 use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_journal::Handle;
+use hectare_journal::rank::LockRank;
 use hectare_units::{InodeNr, usize_of};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,8 +33,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 /// An inode in memory.
 pub(crate) struct CachedInode {
     nr: InodeNr,
-    operation: RwLock<()>,
-    data: RwLock<Inode>,
+    operation: RankedLock<()>,
+    data: RankedLock<Inode>,
     dirty: AtomicBool,
     freed: AtomicBool,
     recent: AtomicBool,
@@ -48,21 +50,23 @@ impl CachedInode {
     }
 
     /// The operation lock.
-    pub(crate) fn lock(&self) -> &RwLock<()> {
+    pub(crate) fn lock(&self) -> &RankedLock<()> {
         &self.operation
     }
 
     /// The inode as it is.
-    pub(crate) fn get(&self) -> RwLockReadGuard<'_, Inode> {
+    #[track_caller]
+    pub(crate) fn get(&self) -> Held<RwLockReadGuard<'_, Inode>> {
         self.data.read()
     }
 
     /// The inode, to be changed inside a transaction.
+    #[track_caller]
     pub(crate) fn edit<'a>(
         self: &'a Arc<Self>,
         handle: &mut Handle<'_>,
         cache: &InodeCache,
-    ) -> RwLockWriteGuard<'a, Inode> {
+    ) -> Held<RwLockWriteGuard<'a, Inode>> {
         if !self.dirty.swap(true, Ordering::AcqRel) {
             handle.dirtied("an inode");
             cache.dirty_count.fetch_add(1, Ordering::Relaxed);
@@ -207,8 +211,8 @@ impl InodeCache {
 fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): (Arc<Block>, Range<usize>)) -> Arc<CachedInode> {
     Arc::new(CachedInode {
         nr,
-        operation: RwLock::new(()),
-        data: RwLock::new(inode),
+        operation: RankedLock::new(LockRank::Operation, ()),
+        data: RankedLock::new(LockRank::InodeData, inode),
         dirty: AtomicBool::new(false),
         freed: AtomicBool::new(false),
         recent: AtomicBool::new(true),

@@ -547,7 +547,7 @@ fn cases(label: &str, args: &[&str], size: &str, sizes: u32, tight: bool) {
         Ok(bytes) => bytes,
         Err(reason) => skip!(&format!("model::{label}"), reason),
     };
-    let bytes = if tight { nearly_full(&bytes, 30) } else { bytes };
+    let bytes = if tight { nearly_full(&bytes, 12) } else { bytes };
     let (cases, steps) = if long(&format!("model, {label}, 1000 cases")) { (1000, 400) } else { (32, 120) };
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
     let full = std::cell::Cell::new(0);

@@ -28,6 +28,7 @@ use std::collections::HashMap;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -92,7 +93,7 @@ enum Task {
     /// List a directory and scan what is in it.
     Directory { node: NodeId, path: Box<[u8]>, identity: Identity },
     /// Scan some names, each ended by a NUL, of a directory.
-    Part { node: NodeId, path: Arc<[u8]>, dir: Arc<OwnedFd>, names: Vec<u8> },
+    Part { node: NodeId, path: Arc<[u8]>, dir: Arc<OwnedFd>, names: Arc<Vec<u8>>, range: Range<usize> },
 }
 
 struct Queue {
@@ -223,7 +224,9 @@ impl<'w, 'o> Worker<'w, 'o> {
         while let Some(task) = self.walk.take() {
             let result = match task {
                 Task::Directory { node, path, identity } => self.directory(node, path, identity),
-                Task::Part { node, path, dir, names } => self.part(node, &path, (*dir).as_fd(), &names),
+                Task::Part { node, path, dir, names, range } => {
+                    self.part(node, &path, (*dir).as_fd(), &names[range])
+                }
             };
             self.walk.done(result);
         }
@@ -239,20 +242,23 @@ impl<'w, 'o> Worker<'w, 'o> {
         if identity(&stat) != expected {
             return Err(Error::Changed { path: shown(), what: "it was replaced" });
         }
-        let mut names = self.list(dir.as_fd()).map_err(|errno| Error::io(shown(), "list", errno))?;
+        let names = self.list(dir.as_fd()).map_err(|errno| Error::io(shown(), "list", errno))?;
         if names.len() <= PART_LEN {
             return self.part(node, &path, dir.as_fd(), &names);
         }
-        let (path, dir) = (Arc::<[u8]>::from(path), Arc::new(dir));
+        // The parts share one list: a copy for each would leave the heap in pieces.
+        let (path, dir, names) = (Arc::<[u8]>::from(path), Arc::new(dir), Arc::new(names));
         let mut tasks = Vec::new();
-        while names.len() > PART_LEN {
-            let at = names.len() - PART_LEN;
-            let cut = names[at..].iter().position(|byte| *byte == 0).map_or(names.len(), |nul| at + nul + 1);
-            let part = names.split_off(cut);
-            tasks.push(Task::Part { node, path: path.clone(), dir: dir.clone(), names: part });
+        let mut end = names.len();
+        while end > PART_LEN {
+            let at = end - PART_LEN;
+            let cut = names[at..end].iter().position(|byte| *byte == 0).map_or(at, |nul| at + nul + 1);
+            let (path, dir, names) = (path.clone(), dir.clone(), names.clone());
+            tasks.push(Task::Part { node, path, dir, names, range: cut..end });
+            end = cut;
         }
         self.walk.add(tasks);
-        self.part(node, &path, (*dir).as_fd(), &names)
+        self.part(node, &path, (*dir).as_fd(), &names[..end])
     }
 
     /// The names in a directory, each ended by a NUL.

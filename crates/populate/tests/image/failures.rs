@@ -197,7 +197,7 @@ fn an_unreadable_file_is_named() {
     sample(folder.path());
     let tree = tree(folder.path());
     let path = folder.path().join("dir1/file01");
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o0)).unwrap();
     one_line(&write_to_memory(&tree).unwrap_err(), &["dir1/file01", "permission denied"]);
 }
 

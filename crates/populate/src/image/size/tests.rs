@@ -33,7 +33,8 @@ fn make(folder: &Path, kind: u32, seed: u32) {
 
 /// A tree of a kind, made once.
 fn tree(kind: u32, seed: u32) -> Arc<Tree> {
-    static MADE: LazyLock<Mutex<HashMap<(u32, u32), Arc<Tree>>>> = LazyLock::new(Mutex::default);
+    type Made = Mutex<HashMap<(u32, u32), Arc<Tree>>>;
+    static MADE: LazyLock<Made> = LazyLock::new(Mutex::default);
     MADE.lock().entry((kind, seed)).or_insert_with(|| Arc::new(scanned(kind, seed))).clone()
 }
 
