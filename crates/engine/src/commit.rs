@@ -1,13 +1,13 @@
 //! The commit: everything typed becomes bytes, once, and the bytes go home.
 //!
-//! [`Committer::freeze`] runs with no handle open. It renders inodes into their table blocks, block bitmaps from the
-//! allocator, inode bitmaps and descriptors from the groups, seals every dirty metadata block, and the superblock
-//! last. [`Committer::write`] then writes all of it beside new work. Without a journal this goes straight to the home
-//! blocks; a journal will put a log in between, from the same frozen blocks.
+//! [`Committer::freeze`] runs with no handle open. It renders inodes into their table blocks, block bitmaps
+//! from the allocator, inode bitmaps and descriptors from the groups, seals every dirty metadata block, and
+//! the superblock last. [`Committer::write`] then writes all of it beside new work. Without a journal this
+//! goes straight to the home blocks; a journal will put a log in between, from the same frozen blocks.
 //!
-//! Invariant: a block appears once among the frozen ones, since each kind of metadata has one owner (the block cache,
-//! the allocator, the groups, the superblock). Only a broken volume makes two structures claim one block, and then
-//! nothing of the transaction is written.
+//! Invariant: a block appears once among the frozen ones, since each kind of metadata has one owner (the
+//! block cache, the allocator, the groups, the superblock). Only a broken volume makes two structures claim
+//! one block, and then nothing of the transaction is written.
 
 use crate::error::{Error, Result};
 use crate::groups::Rendered;
@@ -82,8 +82,8 @@ impl Commit for Committer {
         if !frozen.blocks.is_empty() {
             shared.device.write_at(crate::groups::SUPERBLOCK_AT, &frozen.superblock)?;
         }
-        // Durable before `committed` gives freed clusters to others, whose data would else be seen through this file's
-        // old map after a crash.
+        // Durable before `committed` gives freed clusters to others, whose data would else be seen through
+        // this file's old map after a crash.
         shared.device.flush()?;
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The blocks of a directory, as the directory code wants them: read and written through the block cache, found
-//! through the directory's own map.
+//! The blocks of a directory, as the directory code wants them: read and written through the block cache,
+//! found through the directory's own map.
 
 use crate::cache::block::Kind;
 use crate::error::{Error, Result};
@@ -124,7 +124,8 @@ impl DirWrite for DirMut<'_, '_> {
 
     fn set_indexed(&mut self, indexed: bool) -> Result<()> {
         self.inode.flags.set(InodeFlags::INDEX, indexed);
-        // It is the flag that makes block 0 a root or a leaf: how it is sealed changes although its bytes do not.
+        // It is the flag that makes block 0 a root or a leaf: how it is sealed changes although its bytes do
+        // not.
         self.edit(LogicalBlock::ZERO, |_| ())
     }
 }

@@ -1,8 +1,9 @@
 //! What an operation on a volume can answer instead of doing its work.
 //!
 //! One flat enum whose variants are the conditions a caller can act on; each has the `errno` that the kernel
-//! gives for the same condition ([`Error::errno`]), so that a mount needs no second table. The text names what
-//! was asked for where the caller would not know (an inode, a feature); paths are added at the path-level API.
+//! gives for the same condition ([`Error::errno`]), so that a mount needs no second table. The text names
+//! what was asked for where the caller would not know (an inode, a feature); paths are added at the
+//! path-level API.
 
 use hectare_ext4::error::{Corrupt, FormatError, Unsupported};
 use hectare_units::{Bytes, InodeNr};

@@ -1,12 +1,13 @@
 //! File data: reading, writing, growing and shrinking.
 //!
-//! Data goes straight between the caller's buffer and the device; there is no page cache here. A write into a hole
-//! reserves space, writes the data to its final place, and only then maps it, in a short transaction; so metadata never
-//! points at blocks whose data is not written. A write inside blocks that are mapped and written changes no map at all.
+//! Data goes straight between the caller's buffer and the device; there is no page cache here. A write into a
+//! hole reserves space, writes the data to its final place, and only then maps it, in a short transaction; so
+//! metadata never points at blocks whose data is not written. A write inside blocks that are mapped and
+//! written changes no map at all.
 //!
-//! Invariants: bytes between the end of a file and the end of its last block are zero on the device, so that growing
-//! exposes nothing old: shrinking clears them, and writes pad the blocks they map. Everything here runs under the
-//! inode's operation lock, shared to read and exclusive to change.
+//! Invariants: bytes between the end of a file and the end of its last block are zero on the device, so that
+//! growing exposes nothing old: shrinking clears them, and writes pad the blocks they map. Everything here
+//! runs under the inode's operation lock, shared to read and exclusive to change.
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
@@ -53,8 +54,8 @@ impl Volume {
         Ok(inline.read_at(data.bytes(), Bytes::new(at), out))
     }
 
-    /// Fills `out` from byte `at` of a file's map, whatever its size; holes read as zeros. The data lock is not held
-    /// while the device works: a commit may be waiting for whoever wants it.
+    /// Fills `out` from byte `at` of a file's map, whatever its size; holes read as zeros. The data lock is
+    /// not held while the device works: a commit may be waiting for whoever wants it.
     fn read_mapped(&self, inode: &CachedInode, mut at: u64, mut out: &mut [u8]) -> Result<()> {
         while !out.is_empty() {
             let (source, len) = {
@@ -144,8 +145,8 @@ impl Volume {
         if refused { Err(Error::NotPermitted(inode.nr())) } else { Ok(()) }
     }
 
-    /// Writes over blocks that are mapped and written, inside the size, under the shared lock; whether that was
-    /// possible.
+    /// Writes over blocks that are mapped and written, inside the size, under the shared lock; whether that
+    /// was possible.
     fn overwrite(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<bool> {
         let operation = inode.lock().read();
         let runs = {
@@ -241,8 +242,8 @@ impl Volume {
         }
     }
 
-    /// Writes `part` into the blocks of an extent that are not mapped as written yet, `within` bytes after their
-    /// start, and zeros into the rest of the blocks it touches.
+    /// Writes `part` into the blocks of an extent that are not mapped as written yet, `within` bytes after
+    /// their start, and zeros into the rest of the blocks it touches.
     fn write_padded(&self, target: &Extent, within: u64, part: &[u8]) -> Result<()> {
         let size = self.geometry().block_size;
         let zeros = vec![0; size.len()];
@@ -275,8 +276,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Clears what lies between the end of the file and the end of its last block, before a write or a growth that
-    /// starts beyond the end would expose it.
+    /// Clears what lies between the end of the file and the end of its last block, before a write or a growth
+    /// that starts beyond the end would expose it.
     fn clear_tail(&self, inode: &CachedInode, next: u64) -> Result<()> {
         let size = self.geometry().block_size;
         let held = inode.get();
@@ -337,8 +338,8 @@ impl Volume {
         }
     }
 
-    /// The ranges of a file that are mapped and written, in order, as byte offset and length, clipped to its size.
-    /// The caller holds the operation lock.
+    /// The ranges of a file that are mapped and written, in order, as byte offset and length, clipped to its
+    /// size. The caller holds the operation lock.
     pub(crate) fn data_ranges_locked(&self, inode: &CachedInode) -> Result<Vec<(u64, u64)>> {
         let held = inode.get();
         if held.flags.contains(InodeFlags::INLINE_DATA) {

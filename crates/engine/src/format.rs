@@ -21,8 +21,8 @@ impl Volume {
     /// Makes an empty volume on a device, as large as the device, and opens it.
     ///
     /// # Errors
-    /// [`Error::Format`] if the options are impossible or the device holds something and may not be overwritten;
-    /// [`Error::Device`] if writing failed: the device then holds no volume.
+    /// [`Error::Format`] if the options are impossible or the device holds something and may not be
+    /// overwritten; [`Error::Device`] if writing failed: the device then holds no volume.
     pub fn format(
         device: Arc<dyn Device>,
         format: &FormatOptions,
@@ -60,9 +60,8 @@ mod tests {
         let device = Arc::new(MemoryDevice::new(Bytes::mib(16)));
         let format = FormatOptions::default();
         let shared: Arc<dyn Device> = Arc::clone(&device) as _;
-        let make = |overwrite| {
-            Volume::format(Arc::clone(&shared), &format, overwrite, OpenOptions::default())
-        };
+        let make =
+            |overwrite| Volume::format(Arc::clone(&shared), &format, overwrite, OpenOptions::default());
         let volume = make(Overwrite::Refuse).unwrap();
         volume.write_file("/hello", b"world", Creation::default()).unwrap();
         assert_eq!(volume.read("/hello").unwrap(), b"world");

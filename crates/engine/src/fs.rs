@@ -1,8 +1,8 @@
 //! The volume by paths, in the shape of `std::fs`.
 //!
-//! Paths are bytes, `/`-separated, taken from the root directory whether they begin with `/` or not; `.` and `..` are
-//! looked up like any name (the root's `..` is the root). Symbolic links on the way are followed within the volume,
-//! at most 40 of them; whether a link at the end is followed, each function says.
+//! Paths are bytes, `/`-separated, taken from the root directory whether they begin with `/` or not; `.` and
+//! `..` are looked up like any name (the root's `..` is the root). Symbolic links on the way are followed
+//! within the volume, at most 40 of them; whether a link at the end is followed, each function says.
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
@@ -30,7 +30,7 @@ impl Volume {
     /// The inode at a path; a symbolic link at its end is followed if `follow` says so.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::SymlinkLoop`] …
+    /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::SymlinkLoop`]...
     pub fn resolve(&self, path: impl AsRef<[u8]>, follow: bool) -> Result<InodeNr> {
         Ok(self.find(path.as_ref(), follow)?.nr())
     }
@@ -317,7 +317,7 @@ impl Volume {
     /// The value of an extended attribute by its full name.
     ///
     /// # Errors
-    /// [`Error::NoAttribute`] …
+    /// [`Error::NoAttribute`]...
     pub fn get_xattr(&self, nr: InodeNr, name: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         self.get_attribute(&*self.inode(nr)?, name.as_ref())
     }
@@ -325,7 +325,7 @@ impl Volume {
     /// The full names of an inode's extended attributes.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] …
+    /// [`Error::Corrupt`]...
     pub fn list_xattrs(&self, nr: InodeNr) -> Result<Vec<Vec<u8>>> {
         self.list_attributes(&*self.inode(nr)?)
     }
@@ -333,7 +333,7 @@ impl Volume {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// [`Error::Exists`] or [`Error::NoAttribute`] as `how` says, [`Error::AttributeTooLarge`] …
+    /// [`Error::Exists`] or [`Error::NoAttribute`] as `how` says, [`Error::AttributeTooLarge`]...
     pub fn set_xattr(&self, nr: InodeNr, name: impl AsRef<[u8]>, value: &[u8], how: How) -> Result<()> {
         self.set_attribute(&self.inode(nr)?, name.as_ref(), value, how)
     }
@@ -341,7 +341,7 @@ impl Volume {
     /// Removes an extended attribute.
     ///
     /// # Errors
-    /// [`Error::NoAttribute`] …
+    /// [`Error::NoAttribute`]...
     pub fn remove_xattr(&self, nr: InodeNr, name: impl AsRef<[u8]>) -> Result<()> {
         self.remove_attribute(&self.inode(nr)?, name.as_ref())
     }

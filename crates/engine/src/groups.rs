@@ -1,12 +1,12 @@
 //! Group descriptors and inode bitmaps in use.
 //!
-//! Descriptors are loaded a block at a time on first touch and kept typed; inode bitmaps a group at a time. Both are
-//! changed under their own small locks inside transactions and rendered once per commit ([`Groups::render`]). The
-//! block bitmaps belong to the allocator, which loads them through [`Source`].
+//! Descriptors are loaded a block at a time on first touch and kept typed; inode bitmaps a group at a time.
+//! Both are changed under their own small locks inside transactions and rendered once per commit
+//! ([`Groups::render`]). The block bitmaps belong to the allocator, which loads them through [`Source`].
 //!
-//! Invariants: what a descriptor says of free inodes and directories changes together with the bitmap, under the
-//! bitmap's lock (bitmap before descriptor). A broken descriptor is an error for whoever needs that group, not for
-//! the volume.
+//! Invariants: what a descriptor says of free inodes and directories changes together with the bitmap, under
+//! the bitmap's lock (bitmap before descriptor). A broken descriptor is an error for whoever needs that
+//! group, not for the volume.
 
 use crate::error::{Error, Result};
 use hectare_alloc::GroupSource;
@@ -38,7 +38,8 @@ pub(crate) type Rendered = (BlockNr, Arc<[u8]>);
 /// The descriptors and inode bitmaps of a volume.
 pub(crate) struct Groups {
     device: Arc<dyn Device>,
-    /// As read when the volume was opened: only its geometry, seed and features count here, and those don't change.
+    /// As read when the volume was opened: only its geometry, seed and features count here, and those don't
+    /// change.
     sb: Arc<SuperBlock>,
     desc_blocks: Vec<OnceLock<Mutex<DescBlock>>>,
     bitmaps: Mutex<HashMap<GroupNr, Arc<Mutex<InodeBitmap>>>>,
@@ -89,8 +90,8 @@ impl Groups {
         Ok(block.descs[index].clone()?)
     }
 
-    /// Free inodes of all groups; those of a broken descriptor can't be had and don't count. The superblock's number
-    /// is not used: it may be one that somebody else's crash left behind.
+    /// Free inodes of all groups; those of a broken descriptor can't be had and don't count. The superblock's
+    /// number is not used: it may be one that somebody else's crash left behind.
     pub(crate) fn free_inodes(&self) -> u32 {
         let free = |nr| self.desc(GroupNr::new(nr)).map_or(0, |desc| desc.free_inodes);
         (0..self.sb.geometry().groups()).map(free).fold(0, u32::saturating_add)
@@ -185,7 +186,8 @@ impl Groups {
         Ok(())
     }
 
-    /// Whether a slot lies in a part of the inode table that was never written, so that its block holds anything.
+    /// Whether a slot lies in a part of the inode table that was never written, so that its block holds
+    /// anything.
     pub(crate) fn slot_never_written(&self, group: GroupNr, index: u32) -> Result<bool> {
         let desc = self.desc(group)?;
         let sb = &*self.sb;
@@ -212,8 +214,8 @@ impl Groups {
         Ok((place, bytes.into()))
     }
 
-    /// Renders every dirty inode bitmap, then every dirty block of descriptors. Called with no handle open, after
-    /// the block bitmaps were sealed.
+    /// Renders every dirty inode bitmap, then every dirty block of descriptors. Called with no handle open,
+    /// after the block bitmaps were sealed.
     pub(crate) fn render(&self) -> Result<Vec<Rendered>> {
         let mut rendered = Vec::new();
         let sb = &*self.sb;
@@ -305,8 +307,8 @@ impl GroupSource for Source {
     }
 }
 
-/// What is in use in a group whose bitmap was never written: its base metadata, and those of its own bitmaps and
-/// inode table that lie in it.
+/// What is in use in a group whose bitmap was never written: its base metadata, and those of its own bitmaps
+/// and inode table that lie in it.
 fn mark_own_metadata(bitmap: &mut [u8], desc: &GroupDesc, group: GroupNr, sb: &SuperBlock) {
     let geometry = sb.geometry();
     let first = geometry.first_block(group);

@@ -1,8 +1,8 @@
 //! Giving out and taking back inodes.
 //!
-//! One plain rule for now: a file goes into its directory's group, a directory into its parent's group unless the
-//! parent is the root, whose directories spread over the flex groups with the most free inodes; when that group is
-//! full, into the next that has room. (The allocator issue brings Orlov's placement.)
+//! One plain rule for now: a file goes into its directory's group, a directory into its parent's group unless
+//! the parent is the root, whose directories spread over the flex groups with the most free inodes; when that
+//! group is full, into the next that has room. (The allocator issue brings Orlov's placement.)
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};

@@ -1,8 +1,8 @@
 //! Looking at names: finding them, listing them, and what they lead to.
 //!
-//! These operations take the operation lock of one inode, shared, and change nothing. A number that a name led to a
-//! moment ago may belong to another inode now; so whoever goes on with what was found holds the inode itself
-//! ([`Volume::lookup_inode`]), and sees when it is freed.
+//! These operations take the operation lock of one inode, shared, and change nothing. A number that a name
+//! led to a moment ago may belong to another inode now; so whoever goes on with what was found holds the
+//! inode itself ([`Volume::lookup_inode`]), and sees when it is freed.
 
 use crate::cache::inode::CachedInode;
 use crate::directory::DirRef;
@@ -60,7 +60,8 @@ impl Volume {
         }
     }
 
-    /// Whether an inode belongs to the format (the journal, the orphan file …), so that no name may lead to it.
+    /// Whether an inode belongs to the format (the journal, the orphan file...), so that no name may lead to
+    /// it.
     fn is_special(&self, nr: InodeNr) -> bool {
         let orphan_file = self.sb.features().compat.contains(Compat::ORPHAN_FILE)
             && nr.get() == self.sb.raw().s_orphan_file_inum.get();
@@ -104,8 +105,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Lists a directory from a cookie on (0: from the start), up to `max` entries, `.` and `..` included. A name that
-    /// is there from the first call to the last is listed exactly once, whatever else changes.
+    /// Lists a directory from a cookie on (0: from the start), up to `max` entries, `.` and `..` included. A
+    /// name that is there from the first call to the last is listed exactly once, whatever else changes.
     ///
     /// # Errors
     /// [`Error::NotADirectory`], or what reading the directory says.

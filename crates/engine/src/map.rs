@@ -1,13 +1,13 @@
 //! Which blocks of the volume hold a file: looking up, mapping new space, unmapping.
 //!
-//! The tree itself is [`hectare_ext4::extent`]'s; here it is given its nodes ([`MapRef`], [`MapMut`]: the block cache,
-//! inside a transaction) and its space (the allocator). Data space follows *reserve → write → publish*:
-//! [`Volume::reserve_for`] takes space in memory, the caller writes the data there, and [`MapMut::publish`] maps it and
-//! makes it used, in one transaction.
+//! The tree itself is [`hectare_ext4::extent`]'s; here it is given its nodes ([`MapRef`], [`MapMut`]: the
+//! block cache, inside a transaction) and its space (the allocator). Data space follows *reserve -> write ->
+//! publish*: [`Volume::reserve_for`] takes space in memory, the caller writes the data there, and
+//! [`MapMut::publish`] maps it and makes it used, in one transaction.
 //!
-//! With `bigalloc` space comes in clusters, but a map counts blocks: the blocks of one cluster of the file must lie in
-//! one cluster of the volume, so a hole beside mapped blocks of its cluster gets the cluster they have
-//! ([`Piece::shared`]), and a cluster is freed only with its last mapped block.
+//! With `bigalloc` space comes in clusters, but a map counts blocks: the blocks of one cluster of the file
+//! must lie in one cluster of the volume, so a hole beside mapped blocks of its cluster gets the cluster they
+//! have ([`Piece::shared`]), and a cluster is freed only with its last mapped block.
 
 use crate::cache::block::Kind;
 use crate::error::{Error, Result};
@@ -26,8 +26,8 @@ use std::sync::Arc;
 /// Extents one transaction unmaps.
 const REMOVE_STEP: usize = 256;
 
-/// Metadata blocks that mapping one extent may dirty: a split on every level, twice (an unwritten extent cut in
-/// three), the inode, and slack.
+/// Metadata blocks that mapping one extent may dirty: a split on every level, twice (an unwritten extent cut
+/// in three), the inode, and slack.
 pub(crate) const MAP_CREDITS: u32 = 32;
 /// Metadata blocks that unmapping one step may dirty.
 pub(crate) const UNMAP_CREDITS: u32 = 4 * 256 + 32;
@@ -318,7 +318,8 @@ impl Volume {
         Ok(self.allocator.reserve(&request)?)
     }
 
-    /// Where the block at `logical` would best lie: after what the file has before it, else in the inode's group.
+    /// Where the block at `logical` would best lie: after what the file has before it, else in the inode's
+    /// group.
     fn goal(&self, map: &MapRef<'_>, logical: LogicalBlock) -> Result<BlockNr> {
         let geometry = self.geometry();
         if let Some(before) = logical.get().checked_sub(1)

@@ -1,9 +1,9 @@
 //! Multiple-mount protection: refuse a volume that another host has in use, and say so while it is ours.
 //!
-//! The MMP block holds a sequence number that whoever uses the volume changes every few seconds. On entering for
-//! writing the block must say *clean* (or hold still for long enough, which is not tried: a volume that looks in use
-//! is refused, and the message says how to clear it). While the volume is open its block holds a sequence of ours,
-//! and a thread renews it; leaving writes *clean* again.
+//! The MMP block holds a sequence number that whoever uses the volume changes every few seconds. On entering
+//! for writing the block must say *clean* (or hold still for long enough, which is not tried: a volume that
+//! looks in use is refused, and the message says how to clear it). While the volume is open its block holds a
+//! sequence of ours, and a thread renews it; leaving writes *clean* again.
 
 use crate::error::{Error, Result};
 use hectare_device::Device;
@@ -26,8 +26,8 @@ pub(crate) struct Guard {
     heartbeat: Option<JoinHandle<()>>,
 }
 
-/// Checks the MMP block and, for writing, takes the volume. `None` where the volume has no such protection or is
-/// opened for reading only.
+/// Checks the MMP block and, for writing, takes the volume. `None` where the volume has no such protection or
+/// is opened for reading only.
 pub(crate) fn enter(device: &Arc<dyn Device>, sb: &SuperBlock, read_only: bool) -> Result<Option<Guard>> {
     if !sb.features().incompat.contains(Incompat::MMP) {
         return Ok(None);
@@ -42,13 +42,14 @@ pub(crate) fn enter(device: &Arc<dyn Device>, sb: &SuperBlock, read_only: bool) 
         Status::Clean => {}
         Status::InUse { node, device, .. } => {
             return Err(Error::Unsupported(format!(
-                "the volume is in use by host {node}, device {device} (MMP): close it there, or, if that host is gone, \
-                 clear the mark with tune2fs -f -E clear_mmp"
+                "the volume is in use by host {node}, device {device} (MMP): close it there, or, if \
+                 that host is gone, clear the mark with tune2fs -f -E clear_mmp"
             )));
         }
         Status::Fsck => {
             return Err(Error::Unsupported(
-                "the volume is being checked by e2fsck (MMP): wait for it, or clear the mark with tune2fs -f -E clear_mmp"
+                "the volume is being checked by e2fsck (MMP): wait for it, or clear the mark with \
+                 tune2fs -f -E clear_mmp"
                     .into(),
             ));
         }
@@ -80,7 +81,8 @@ impl Guard {
                     if wake.wait_for(&mut stopped, interval).timed_out() {
                         // Far below the two values that mean something else.
                         sequence = sequence % 0x7fff_ffff + 1;
-                        // A failed renewal lets others think the volume free; the next write fails too and latches.
+                        // A failed renewal lets others think the volume free; the next write fails too and
+                        // latches.
                         let _ = device.write_at(at, &mine(sequence, &*device).render(seed));
                     }
                 }

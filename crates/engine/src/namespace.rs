@@ -1,12 +1,12 @@
 //! Names: creating and linking, and what all changes of names share.
 //!
-//! These are the operations a mount needs, on inode numbers; the path-level API stands on them. Each takes the
-//! operation lock of the directory, then those of the inodes it names, then opens a transaction; it checks everything
-//! it can before the first change. (Looking is in [`crate::lookup`], removing in [`crate::remove`], renaming in
-//! [`crate::rename`].)
+//! These are the operations a mount needs, on inode numbers; the path-level API stands on them. Each takes
+//! the operation lock of the directory, then those of the inodes it names, then opens a transaction; it
+//! checks everything it can before the first change. (Looking is in [`crate::lookup`], removing in
+//! [`crate::remove`], renaming in [`crate::rename`].)
 //!
-//! Link counts: a directory has 2 plus one for each subdirectory; with `dir_nlink` an indexed directory that would pass
-//! 65,000 has 1 from then on, which means "unknown".
+//! Link counts: a directory has 2 plus one for each subdirectory; with `dir_nlink` an indexed directory that
+//! would pass 65,000 has 1 from then on, which means "unknown".
 
 use crate::cache::inode::CachedInode;
 use crate::directory::{DIR_CREDITS, DirMut};
@@ -137,8 +137,8 @@ pub(crate) fn old_name(name: &[u8]) -> Result<Name<'_>> {
 }
 
 impl Volume {
-    /// Runs an operation, and once more after a commit if the volume was full but something waits to be freed. The
-    /// operation must not hold a lock when it returns.
+    /// Runs an operation, and once more after a commit if the volume was full but something waits to be
+    /// freed. The operation must not hold a lock when it returns.
     pub(crate) fn retry<T>(&self, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
         let seen = self.last_commit();
         let result = match operation() {
@@ -169,8 +169,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses changes to the names in a directory that is gone or of a form that can't be written yet. The caller
-    /// holds its operation lock.
+    /// Refuses changes to the names in a directory that is gone or of a form that can't be written yet. The
+    /// caller holds its operation lock.
     pub(crate) fn check_directory_writable(&self, dir: &CachedInode) -> Result<()> {
         self.check_takes_changes()?;
         let data = dir.get();
@@ -189,7 +189,8 @@ impl Volume {
     /// Makes a file, directory, symbolic link, device, pipe or socket.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::NameTooLong`], [`Error::NoSpace`], [`Error::NoInodes`], [`Error::TooManyLinks`] …
+    /// [`Error::Exists`], [`Error::NameTooLong`], [`Error::NoSpace`], [`Error::NoInodes`],
+    /// [`Error::TooManyLinks`]...
     pub fn create(
         &self,
         parent: InodeNr,
@@ -429,7 +430,7 @@ impl Volume {
     /// Gives a file another name.
     ///
     /// # Errors
-    /// [`Error::LinkToDirectory`], [`Error::TooManyLinks`], [`Error::Exists`] …
+    /// [`Error::LinkToDirectory`], [`Error::TooManyLinks`], [`Error::Exists`]...
     pub fn link(&self, inode: InodeNr, parent: InodeNr, name: &[u8]) -> Result<()> {
         let name = new_name(name)?;
         let dir = self.directory(parent)?;
@@ -463,8 +464,8 @@ impl Volume {
     }
 }
 
-/// What a new inode takes of its directory's flags: a file not those that only mean something to directories, others
-/// only what any inode can have.
+/// What a new inode takes of its directory's flags: a file not those that only mean something to directories,
+/// others only what any inode can have.
 fn inherited_flags(parent: InodeFlags, kind: Kind) -> InodeFlags {
     let flags = parent & InodeFlags::INHERITED;
     match kind {

@@ -1,7 +1,7 @@
 //! Open files.
 //!
-//! An [`OpenFile`] keeps its inode alive: a file whose last name is removed while it is open lives until it is closed,
-//! and is then freed. It has no position; every read and write says where.
+//! An [`OpenFile`] keeps its inode alive: a file whose last name is removed while it is open lives until it
+//! is closed, and is then freed. It has no position; every read and write says where.
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
@@ -21,7 +21,8 @@ impl Volume {
     /// Opens a regular file by its inode number.
     ///
     /// # Errors
-    /// [`Error::IsADirectory`], [`Error::Invalid`] for anything else that has no content, [`Error::NotFound`].
+    /// [`Error::IsADirectory`], [`Error::Invalid`] for anything else that has no content,
+    /// [`Error::NotFound`].
     pub fn open_inode(&self, nr: InodeNr) -> Result<OpenFile> {
         self.open_found(self.inode(nr)?)
     }
@@ -57,11 +58,12 @@ impl OpenFile {
         self.volume.read_locked(&self.inode, at, out)
     }
 
-    /// Writes at byte `at`, which may lie beyond the end; fewer bytes than asked for only if the volume is full.
+    /// Writes at byte `at`, which may lie beyond the end; fewer bytes than asked for only if the volume is
+    /// full.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if not even the first byte found room, [`Error::FileTooLarge`], [`Error::ReadOnly`],
-    /// [`Error::Unsupported`] for files of a form that can't be written yet.
+    /// [`Error::NoSpace`] if not even the first byte found room, [`Error::FileTooLarge`],
+    /// [`Error::ReadOnly`], [`Error::Unsupported`] for files of a form that can't be written yet.
     pub fn write_at(&self, at: u64, data: &[u8]) -> Result<usize> {
         self.volume.write(&self.inode, at, data)
     }
@@ -78,7 +80,7 @@ impl OpenFile {
     /// Makes the file longer (with a hole) or shorter.
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`], [`Error::ReadOnly`] …
+    /// [`Error::FileTooLarge`], [`Error::ReadOnly`]...
     pub fn set_len(&self, size: u64) -> Result<()> {
         self.volume.set_size(&self.inode, size)
     }

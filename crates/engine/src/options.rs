@@ -5,7 +5,8 @@
 pub struct OpenOptions {
     /// Open for reading only; nothing is written, not even the state.
     pub read_only: bool,
-    /// Bytes of metadata blocks to keep in memory (a goal, not a bound while more are in use). Default 64 MiB.
+    /// Bytes of metadata blocks to keep in memory (a goal, not a bound while more are in use). Default 64
+    /// MiB.
     pub cache_bytes: usize,
     /// Inodes to keep in memory (a goal likewise). Default 65,536.
     pub cache_inodes: usize,

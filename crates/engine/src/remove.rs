@@ -1,7 +1,7 @@
 //! Removing names, and with the last one the inode.
 //!
-//! Everything that could refuse is asked before the name goes. A file that is open keeps its content until it is
-//! closed (the volume's list of nameless files knows it, so that closing the volume frees it).
+//! Everything that could refuse is asked before the name goes. A file that is open keeps its content until it
+//! is closed (the volume's list of nameless files knows it, so that closing the volume frees it).
 
 use crate::cache::inode::CachedInode;
 use crate::directory::DirRef;
@@ -21,7 +21,7 @@ impl Volume {
     /// Removes a name of a file; with the last one, and when nobody has it open, the file.
     ///
     /// # Errors
-    /// [`Error::IsADirectory`] for a directory, [`Error::NotFound`] …
+    /// [`Error::IsADirectory`] for a directory, [`Error::NotFound`]...
     pub fn unlink(&self, parent: InodeNr, name: &[u8]) -> Result<()> {
         self.remove_name(parent, name, |_, victim| match victim.get().kind() {
             Some(Kind::Directory) => Err(Error::IsADirectory),
@@ -32,7 +32,7 @@ impl Volume {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// [`Error::NotADirectory`], [`Error::NotEmpty`], [`Error::NotFound`] …
+    /// [`Error::NotADirectory`], [`Error::NotEmpty`], [`Error::NotFound`]...
     pub fn rmdir(&self, parent: InodeNr, name: &[u8]) -> Result<()> {
         if name == b"." {
             return Err(Error::Invalid("a directory can't be removed through its '.'"));
@@ -119,7 +119,8 @@ impl Volume {
         };
         if last && has_map && freed_by_map && data.sectors > 0 {
             return Err(Error::Unsupported(format!(
-                "inode {} is mapped by indirect blocks (ext2, ext3): such files can be read, but not removed yet",
+                "inode {} is mapped by indirect blocks (ext2, ext3): such files can be read, but not \
+                 removed yet",
                 victim.nr()
             )));
         }

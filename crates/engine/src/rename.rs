@@ -1,7 +1,8 @@
 //! Renaming: the one operation on two directories and up to two inodes at once.
 //!
-//! Locks, in this order: the volume's rename lock if the directories differ (so that who lies under whom stands still),
-//! the directories (the one above first, else the lower number), then the inodes named (lower number first).
+//! Locks, in this order: the volume's rename lock if the directories differ (so that who lies under whom
+//! stands still), the directories (the one above first, else the lower number), then the inodes named (lower
+//! number first).
 
 use crate::cache::inode::CachedInode;
 use crate::directory::DirMut;
@@ -45,7 +46,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`] (`NoReplace`), [`Error::NotEmpty`], [`Error::IsADirectory`],
-    /// [`Error::NotADirectory`], [`Error::Invalid`] when a directory would come to lie under itself …
+    /// [`Error::NotADirectory`], [`Error::Invalid`] when a directory would come to lie under itself...
     pub fn rename(
         &self,
         parent: InodeNr,
@@ -71,7 +72,8 @@ impl Volume {
         })
     }
 
-    /// Whether the first of two directories is to be locked first, and the directories above both, each from itself up.
+    /// Whether the first of two directories is to be locked first, and the directories above both, each from
+    /// itself up.
     fn lock_order(&self, a: InodeNr, b: InodeNr) -> Result<(bool, Ancestry)> {
         let ancestry = Ancestry { from: self.ancestors(a)?, to: self.ancestors(b)? };
         let a_first = if ancestry.to.contains(&a) {

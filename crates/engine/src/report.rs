@@ -1,8 +1,8 @@
 //! What a volume's groups say of themselves: descriptors, bitmaps, free runs.
 //!
-//! For reports (`info`, `freefrag`, `map`), not for allocation: everything is read from the device as the last commit
-//! left it, so on a volume that is being written the figures are those of a moment ago, each group's by itself.
-//! A broken descriptor or bitmap is an error for its group, not for the report.
+//! For reports (`info`, `freefrag`, `map`), not for allocation: everything is read from the device as the
+//! last commit left it, so on a volume that is being written the figures are those of a moment ago, each
+//! group's by itself. A broken descriptor or bitmap is an error for its group, not for the report.
 //!
 //! With `bigalloc` a bit of a block bitmap stands for a cluster; runs are always told in blocks.
 
@@ -68,8 +68,8 @@ impl Volume {
         })
     }
 
-    /// The block bitmap of a group, 64 clusters a word, the lowest in bit 0; set = in use. Bits beyond the group's
-    /// last cluster mean nothing.
+    /// The block bitmap of a group, 64 clusters a word, the lowest in bit 0; set = in use. Bits beyond the
+    /// group's last cluster mean nothing.
     ///
     /// # Errors
     /// [`crate::Error::Corrupt`] for a broken descriptor or checksum, [`crate::Error::Device`].
@@ -78,8 +78,8 @@ impl Volume {
         Source::new(Arc::clone(&self.groups)).load(group)
     }
 
-    /// The inode bitmap of a group, 64 inodes a word, the lowest in bit 0; set = in use. Bits beyond the group's
-    /// last inode mean nothing.
+    /// The inode bitmap of a group, 64 inodes a word, the lowest in bit 0; set = in use. Bits beyond the
+    /// group's last inode mean nothing.
     ///
     /// # Errors
     /// As [`Self::block_bitmap`].

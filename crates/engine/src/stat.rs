@@ -206,7 +206,8 @@ impl Volume {
         })
     }
 
-    /// Blocks that the format takes before any file: superblocks, descriptors, bitmaps, inode tables, journal.
+    /// Blocks that the format takes before any file: superblocks, descriptors, bitmaps, inode tables,
+    /// journal.
     fn overhead(&self) -> Result<Blocks> {
         let geometry = self.geometry();
         let fixed = u64::from(geometry.first_data_block);

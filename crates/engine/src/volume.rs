@@ -1,12 +1,12 @@
 //! A volume: everything that is shared by the operations on it.
 //!
-//! [`Volume`] is a cheap handle (clone it, share it between threads); the state behind it holds the caches, the
-//! allocator, the groups and the journal. The last handle to go closes the volume; call [`Volume::close`] to learn
-//! whether that worked.
+//! [`Volume`] is a cheap handle (clone it, share it between threads); the state behind it holds the caches,
+//! the allocator, the groups and the journal. The last handle to go closes the volume; call [`Volume::close`]
+//! to learn whether that worked.
 //!
-//! While a volume is open for writing, its superblock on the device says that it was not cleanly unmounted; closing
-//! writes everything, flushes, and says it was. A volume that the superblock calls not clean, has errors, orphans or
-//! a journal to replay is refused for writing, by name.
+//! While a volume is open for writing, its superblock on the device says that it was not cleanly unmounted;
+//! closing writes everything, flushes, and says it was. A volume that the superblock calls not clean, has
+//! errors, orphans or a journal to replay is refused for writing, by name.
 
 use crate::cache::block::{Block, BlockCache, Kind};
 use crate::cache::inode::{CachedInode, InodeCache};
@@ -41,7 +41,8 @@ const DIRTY_INODES_MAX: usize = 32_768;
 #[doc(hidden)]
 pub struct Shared {
     pub(crate) device: Arc<dyn Device>,
-    /// As read when the volume was opened; geometry, seed and features that shape the layout are taken from here.
+    /// As read when the volume was opened; geometry, seed and features that shape the layout are taken from
+    /// here.
     pub(crate) sb: Arc<SuperBlock>,
     /// The superblock that is written: counts, state and times change.
     pub(crate) live_sb: Mutex<SuperBlock>,
@@ -88,8 +89,8 @@ impl Volume {
     /// Opens the volume on a device.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] or [`Error::Unsupported`] name what keeps the volume from being read, or, unless opened
-    /// read-only, from being written; [`Error::ReadOnly`] if the device can't be written.
+    /// [`Error::Corrupt`] or [`Error::Unsupported`] name what keeps the volume from being read, or, unless
+    /// opened read-only, from being written; [`Error::ReadOnly`] if the device can't be written.
     pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Self> {
         let sb = read_superblock(&*device)?;
         let read_only = options.read_only;
@@ -100,7 +101,8 @@ impl Volume {
             check_writable(&sb)?;
         }
         let shared = Self::assemble(device, sb, options)?;
-        // From here on there is something to take back: a volume that is refused below is closed by dropping it.
+        // From here on there is something to take back: a volume that is refused below is closed by dropping
+        // it.
         *shared.mmp.lock() = crate::mmp::enter(&shared.device, &shared.sb, read_only)?;
         let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
         let volume = Self { inner: Arc::new(Inner { shared, journal }) };
@@ -142,8 +144,8 @@ impl Volume {
         Ok(shared)
     }
 
-    /// Writes everything, flushes, and marks the volume clean. Later changes fail; closing again does nothing. Files
-    /// without a name that are still open are freed.
+    /// Writes everything, flushes, and marks the volume clean. Later changes fail; closing again does
+    /// nothing. Files without a name that are still open are freed.
     ///
     /// # Errors
     /// The first write that failed; the volume then stays marked as not clean.
@@ -181,8 +183,8 @@ impl Volume {
         self.inner.journal.start(Credits::new(credits)).map_err(aborted)
     }
 
-    /// Refuses changes to a volume that is open for reading only, closed, or has failed. File data goes to the device
-    /// without a transaction, so whoever writes it asks first.
+    /// Refuses changes to a volume that is open for reading only, closed, or has failed. File data goes to
+    /// the device without a transaction, so whoever writes it asks first.
     pub(crate) fn check_takes_changes(&self) -> Result<()> {
         if self.read_only {
             return Err(Error::ReadOnly);
@@ -207,8 +209,8 @@ impl Volume {
         self.inner.journal.committed()
     }
 
-    /// Commits, so that what was freed becomes free. Whether there is anything to gain by trying again: something
-    /// waited to be freed, or was freed by another commit since `seen` was the last.
+    /// Commits, so that what was freed becomes free. Whether there is anything to gain by trying again:
+    /// something waited to be freed, or was freed by another commit since `seen` was the last.
     pub(crate) fn reclaim(&self, seen: TxnId) -> Result<bool> {
         if self.allocator.counts().pending.is_zero() {
             return Ok(self.last_commit() != seen);
@@ -356,8 +358,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Errors can't be told here; whoever wants to hear of them calls `Volume::close`. The volume then stays
-        // marked as not clean on the device.
+        // Errors can't be told here; whoever wants to hear of them calls `Volume::close`. The volume then
+        // stays marked as not clean on the device.
         let _ = self.close();
     }
 }
@@ -391,8 +393,8 @@ fn check_writable(sb: &SuperBlock) -> Result<()> {
     if sb.state() & STATE_ERROR != 0 {
         return refuse("the volume is marked as having errors");
     }
-    // Without a journal, "not clean" means that an earlier writer was cut off. With a clean journal it says nothing:
-    // a mounted volume has it too, and its journal then needs recovery, which was refused above.
+    // Without a journal, "not clean" means that an earlier writer was cut off. With a clean journal it says
+    // nothing: a mounted volume has it too, and its journal then needs recovery, which was refused above.
     if sb.state() & STATE_VALID == 0 {
         return refuse("the volume was not cleanly closed");
     }

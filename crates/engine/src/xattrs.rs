@@ -1,8 +1,8 @@
 //! Extended attributes of an inode in use.
 //!
-//! Attributes lie in the inode's slot, in one attribute block, or both. A change reads all of them, changes the list
-//! and lays it out anew. An attribute block may be shared by inodes with equal attributes; it is never changed while
-//! shared: the changing inode leaves it (one reference less) and gets a block of its own.
+//! Attributes lie in the inode's slot, in one attribute block, or both. A change reads all of them, changes
+//! the list and lays it out anew. An attribute block may be shared by inodes with equal attributes; it is
+//! never changed while shared: the changing inode leaves it (one reference less) and gets a block of its own.
 
 use crate::cache::block::{Block, Kind};
 use crate::cache::inode::CachedInode;
@@ -180,7 +180,8 @@ impl Volume {
             return Ok(());
         }
         Err(Error::Unsupported(format!(
-            "inode {nr} has attribute values in inodes of their own (ea_inode): they can be read, but not changed yet"
+            "inode {nr} has attribute values in inodes of their own (ea_inode): they can be read, but not \
+             changed yet"
         )))
     }
 

@@ -1,8 +1,8 @@
 //! The barrier: a lock that any number of handles share and a commit takes alone.
 //!
-//! Handles come and go millions of times between two commits, from every thread; a single reader count would be
-//! the one cache line they all write. So the lock is cut into shards. A handle takes the one of its thread, a
-//! commit takes all of them, in order.
+//! Handles come and go millions of times between two commits, from every thread; a single reader count would
+//! be the one cache line they all write. So the lock is cut into shards. A handle takes the one of its
+//! thread, a commit takes all of them, in order.
 //!
 //! Hazards: a thread must not take a second share (a commit that waits between the two would wait for the
 //! first and block the second). The locks are fair: once a commit waits, new handles queue behind it, so a

@@ -32,12 +32,12 @@ impl Credits {
     }
 }
 
-/// An open handle. While one is open its transaction can't be frozen, so everything done under it is committed
-/// together or not at all.
+/// An open handle. While one is open its transaction can't be frozen, so everything done under it is
+/// committed together or not at all.
 ///
-/// [`stop`](Self::stop) closes it; so does dropping it, as `?` does on an error path. Both do the same: what was
-/// changed stays changed and will be committed. An operation that fails halfway and leaves metadata that must
-/// not be committed calls [`Journal::abort`](crate::Journal::abort).
+/// [`stop`](Self::stop) closes it; so does dropping it, as `?` does on an error path. Both do the same: what
+/// was changed stays changed and will be committed. An operation that fails halfway and leaves metadata that
+/// must not be committed calls [`Journal::abort`](crate::Journal::abort).
 #[must_use = "a handle that is dropped at once covers nothing"]
 #[derive(Debug)]
 pub struct Handle<'a> {

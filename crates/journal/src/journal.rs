@@ -31,8 +31,8 @@ struct State {
     committed: TxnId,
 }
 
-/// Transactions over one volume; see the [crate's introduction](crate). All methods may be called by any number
-/// of threads at once.
+/// Transactions over one volume; see the [crate's introduction](crate). All methods may be called by any
+/// number of threads at once.
 pub struct Journal<C> {
     volume: C,
     barrier: Barrier,
@@ -63,8 +63,8 @@ impl<C: Commit> Journal<C> {
         &self.volume
     }
 
-    /// Opens a handle for an operation that dirties no more blocks than `credits` says. Waits while a commit is
-    /// at its exclusive step.
+    /// Opens a handle for an operation that dirties no more blocks than `credits` says. Waits while a commit
+    /// is at its exclusive step.
     ///
     /// # Errors
     /// [`Aborted`] after the first failure.
@@ -127,8 +127,8 @@ impl<C: Commit> Journal<C> {
     /// transaction share one commit. A transaction that has not begun counts as the running one.
     ///
     /// # Errors
-    /// [`Aborted`] if this or an earlier commit failed; a transaction that was safe before stays so, and asking
-    /// for it is no error.
+    /// [`Aborted`] if this or an earlier commit failed; a transaction that was safe before stays so, and
+    /// asking for it is no error.
     ///
     /// # Panics
     /// In debug builds, if this thread has an open handle or holds a lock that comes after one.
@@ -176,8 +176,8 @@ impl<C: Commit> Journal<C> {
 
 /// Ends a commit for those who wait, however it ends: one that panicked must not leave them waiting.
 ///
-/// That it panicked is told by `returned` alone. The shared state can't tell: when this runs after a good commit,
-/// another thread may already be at the next one.
+/// That it panicked is told by `returned` alone. The shared state can't tell: when this runs after a good
+/// commit, another thread may already be at the next one.
 struct Ending<'a, C: Commit> {
     journal: &'a Journal<C>,
     txn: TxnId,

@@ -1,11 +1,11 @@
 //! Transactions: changes of metadata that reach the disk together.
 //!
 //! An operation that changes metadata opens a [`Handle`] with [`Journal::start`], changes what it has to in
-//! memory and closes the handle. All handles between two commits belong to one transaction. [`Journal::commit`]
-//! ends the running transaction: for a moment it keeps every handle out (the barrier), has the volume freeze
-//! what is dirty, opens the next transaction, lets handles in again, and writes the frozen state beside the new
-//! work. What to freeze and how to write it is the business of the volume's [`Commit`]; here is only who
-//! waits for whom.
+//! memory and closes the handle. All handles between two commits belong to one transaction.
+//! [`Journal::commit`] ends the running transaction: for a moment it keeps every handle out (the barrier),
+//! has the volume freeze what is dirty, opens the next transaction, lets handles in again, and writes the
+//! frozen state beside the new work. What to freeze and how to write it is the business of the volume's
+//! [`Commit`]; here is only who waits for whom.
 //!
 //! In this form there is no log: [`Commit::write`] writes the home blocks, and a crash in the middle of it is
 //! not covered. A log will go between freezing and writing home, behind the same interface.
@@ -17,11 +17,12 @@
 //! - after the first failure nothing is committed any more, and everything says so ([`Aborted`]).
 //!
 //! Hazards: a handle must be short and must not wait for a commit, or for a lock whose owner waits for one; a
-//! second handle on the same thread would wait for a commit that waits for the first. [`rank`] catches both in
-//! debug builds. Undoing a failed operation is not offered: what was changed in memory before an error is
+//! second handle on the same thread would wait for a commit that waits for the first. [`rank`] catches both
+//! in debug builds. Undoing a failed operation is not offered: what was changed in memory before an error is
 //! committed with the rest, so an operation checks first and changes last, or [aborts](Journal::abort).
 //!
-//! What it is not: a cache (the volume keeps the dirty state), or a timer (the volume decides when to commit).
+//! What it is not: a cache (the volume keeps the dirty state), or a timer (the volume decides when to
+//! commit).
 
 mod barrier;
 mod handle;

@@ -1,4 +1,5 @@
-//! The locks and atomics of this crate, in one place so that a schedule explorer can take their place in tests.
+//! The locks and atomics of this crate, in one place so that a schedule explorer can take their place in
+//! tests.
 //!
 //! Nothing else in the crate names `parking_lot` or `std::sync`.
 

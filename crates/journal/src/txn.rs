@@ -1,6 +1,7 @@
 //! The life of a transaction, a type for each state, so that no step can be left out or done twice.
 //!
-//! running → locked (no handle is open, none can start) → flushing (frozen; the next one runs) → committed.
+//! running -> locked (no handle is open, none can start) -> flushing (frozen; the next one runs) ->
+//! committed.
 
 use crate::barrier::{Barrier, Exclusive};
 use crate::rank::{self, LockRank, Ranked};
@@ -14,8 +15,8 @@ pub trait Commit: Send + Sync {
     /// Why a commit failed. The first failure is final: the journal aborts.
     type Error: std::fmt::Display;
 
-    /// Renders and freezes everything dirtied since the last freeze. No handle is open meanwhile, so it must be
-    /// short: no I/O, and no lock above [`LockRank::Handle`].
+    /// Renders and freezes everything dirtied since the last freeze. No handle is open meanwhile, so it must
+    /// be short: no I/O, and no lock above [`LockRank::Handle`].
     ///
     /// # Errors
     /// If the dirty state can't be rendered.

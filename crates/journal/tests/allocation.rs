@@ -1,4 +1,4 @@
-//! The allocator under the journal: reserve → publish and free inside handles, rendered by the commit.
+//! The allocator under the journal: reserve -> publish and free inside handles, rendered by the commit.
 
 #![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
 

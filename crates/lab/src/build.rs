@@ -1,9 +1,9 @@
 //! `bench build`: a folder becomes an image, by Hectare and by the ways people use today.
 //!
-//! In every round each way runs once, after the others of the round before, on the same folder and into the same work
-//! folder: `hectare build`, `mke2fs -d` into an image of the same size, and the kernel's way (mkfs, loop mount, `cp -a`,
-//! unmount). Images are checked with `e2fsck -fn` once, after the last round, so that a fast and wrong image would not
-//! count.
+//! In every round each way runs once, after the others of the round before, on the same folder and into the
+//! same work folder: `hectare build`, `mke2fs -d` into an image of the same size, and the kernel's way (mkfs,
+//! loop mount, `cp -a`, unmount). Images are checked with `e2fsck -fn` once, after the last round, so that a
+//! fast and wrong image would not count.
 //!
 //! A way that can't run here (no root, tool missing) is left out and named, not guessed.
 
@@ -157,7 +157,8 @@ impl Way {
         }
     }
 
-    /// Makes the image once; the most memory it had, where that is known. `size` is that of the image before it.
+    /// Makes the image once; the most memory it had, where that is known. `size` is that of the image before
+    /// it.
     fn once(&self, options: &Options, image: &Path, size: u64) -> Result<Option<u64>, Error> {
         match self.name.as_str() {
             MKE2FS => {
@@ -184,7 +185,8 @@ impl Way {
             self.stored_bytes = Some(data.blocks() * 512);
         }
         if last && program("e2fsck").is_some() {
-            let clean = tool("e2fsck").arg("-fn").arg(image).stdout(Stdio::null()).stderr(Stdio::null()).status();
+            let clean =
+                tool("e2fsck").arg("-fn").arg(image).stdout(Stdio::null()).stderr(Stdio::null()).status();
             self.clean = clean.ok().map(|status| status.success());
         }
     }
@@ -228,7 +230,10 @@ fn tool(name: &str) -> Command {
 
 fn run_quietly(command: &mut Command) -> Result<Output, Error> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().map_err(|cause| Error::Io { path: program.clone().into(), cause })?;
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|cause| Error::Io { path: program.clone().into(), cause })?;
     if output.status.success() {
         return Ok(output);
     }
@@ -242,7 +247,8 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|data| data.uid() == 0)
 }
 
-/// Entries and bytes of files in a folder; also brings its metadata into the host's caches before the first round.
+/// Entries and bytes of files in a folder; also brings its metadata into the host's caches before the first
+/// round.
 fn measure(source: &Path) -> Result<(u64, u64), Error> {
     let (mut entries, mut bytes) = (0, 0);
     let mut folders = vec![source.to_owned()];
@@ -267,7 +273,9 @@ impl Report {
     #[must_use]
     pub fn table(&self) -> String {
         let mut text = format!(
-            "{} entries, {:.0} MB in files, {} rounds\n\n| way | wall seconds: median (min to max) | times Hectare's | image MB | peak MiB | e2fsck -fn |\n|---|---|---|---|---|---|\n",
+            "{} entries, {:.0} MB in files, {} rounds\n\n\
+             | way | seconds: median (min to max) | times Hectare's | image MB | peak MiB | e2fsck -fn |\n\
+             |---|---|---|---|---|---|\n",
             self.entries,
             megabytes(self.bytes),
             self.rounds
@@ -285,7 +293,9 @@ impl Way {
             return format!("| {} | left out: {reason} | | | | |\n", self.name);
         }
         let spread = |spread: Option<Spread>, digits: usize| {
-            spread.map_or("-".to_owned(), |s| format!("{:.digits$} ({:.digits$} to {:.digits$})", s.median, s.min, s.max))
+            spread.map_or("-".to_owned(), |s| {
+                format!("{:.digits$} ({:.digits$} to {:.digits$})", s.median, s.min, s.max)
+            })
         };
         let or_dash = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
         format!(

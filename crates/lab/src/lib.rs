@@ -1,7 +1,8 @@
 //! The lab: workloads, what they run against, and what they report.
 //!
-//! Every speed is a ratio: ours and the peer's run in turn within one call, several rounds of it, and what is told is the
-//! median with its spread ([`paired`]). One workload so far: building an image from a folder ([`build`]).
+//! Every speed is a ratio: ours and the peer's run in turn within one call, several rounds of it, and what is
+//! told is the median with its spread ([`paired`]). One workload so far: building an image from a folder
+//! ([`build`]).
 
 pub mod build;
 pub mod paired;

@@ -1,15 +1,15 @@
 //! What fills a volume while it is formatted.
 //!
-//! Every bitmap, descriptor and inode-table block is written once, in final form, so whoever fills the volume (an
-//! image builder) must be able to say what lies in each group when that group is rendered. The formatter keeps for
-//! itself the reserved inodes, lost+found and the orphan file ([`crate::Plan::first_free_inode`] comes after
-//! them), and the clusters of its own files; the contents have the root directory (inode 2), every inode from the
-//! first free one on, and any cluster that [`crate::Plan::space`] names.
+//! Every bitmap, descriptor and inode-table block is written once, in final form, so whoever fills the volume
+//! (an image builder) must be able to say what lies in each group when that group is rendered. The formatter
+//! keeps for itself the reserved inodes, lost+found and the orphan file ([`crate::Plan::first_free_inode`]
+//! comes after them), and the clusters of its own files; the contents have the root directory (inode 2),
+//! every inode from the first free one on, and any cluster that [`crate::Plan::space`] names.
 //!
-//! Invariants the contents keep: inodes are numbered so that [`GroupUse::inodes_end`] is exact; clusters marked are
-//! free ones; the root directory has an entry for lost+found and counts it as a link. The blocks themselves (file
-//! data, directories) are the contents' own to write, before or after; small ones can be handed to the formatter
-//! through [`Contents::blocks`].
+//! Invariants the contents keep: inodes are numbered so that [`GroupUse::inodes_end`] is exact; clusters
+//! marked are free ones; the root directory has an entry for lost+found and counts it as a link. The blocks
+//! themselves (file data, directories) are the contents' own to write, before or after; small ones can be
+//! handed to the formatter through [`Contents::blocks`].
 
 use crate::options::FormatOptions;
 use crate::own;
@@ -40,8 +40,8 @@ pub trait Contents: Sync {
     /// Sets the bits of the group's used clusters. Called only where [`GroupUse::clusters`] is set.
     fn mark_clusters(&self, group: GroupNr, bitmap: &mut [u8]);
 
-    /// Renders a piece of the group's inode table: `slots` holds whole inodes, zeroed, of which the first has index
-    /// `first` in the group. Slots of inodes that belong to others are left alone.
+    /// Renders a piece of the group's inode table: `slots` holds whole inodes, zeroed, of which the first has
+    /// index `first` in the group. Slots of inodes that belong to others are left alone.
     fn render_inodes(&self, group: GroupNr, first: u32, slots: &mut [u8]);
 
     /// Hands over blocks of the group for the formatter to write.
@@ -110,7 +110,8 @@ impl Contents for Empty {
         }
     }
 
-    fn mark_clusters(&self, _: GroupNr, _: &mut [u8]) {} // the formatter keeps the place of the first root block
+    /// Nothing: the formatter keeps the place of the first root block.
+    fn mark_clusters(&self, _: GroupNr, _: &mut [u8]) {}
 
     fn render_inodes(&self, group: GroupNr, first: u32, slots: &mut [u8]) {
         let at = self.holds_root_inode(group).and_then(|index| index.checked_sub(first)).map(usize_of);

@@ -1,20 +1,21 @@
 //! Carrying a plan out: threads that render chunks and write them.
 //!
 //! Order matters only at both ends: old signatures are wiped first, so that a format that is cut short leaves
-//! nothing that could be taken for the old volume, and the primary superblock is written last, after everything
-//! else is durable, so that a half-made volume is never taken for a whole one. Between them chunks go to the device
-//! in any order, neighbouring writes joined into large ones.
+//! nothing that could be taken for the old volume, and the primary superblock is written last, after
+//! everything else is durable, so that a half-made volume is never taken for a whole one. Between them chunks
+//! go to the device in any order, neighbouring writes joined into large ones.
 
 use crate::contents::Contents;
 use crate::error::Result;
 use crate::plan::{Chunk, Payload, Plan, Write};
 use hectare_device::Device;
 use hectare_units::{Bytes, index_of, u64_of, usize_of};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-/// Bytes wiped at either end: signatures of other formats lie within the first 68 KiB, copies of some at the end.
+/// Bytes wiped at either end: signatures of other formats lie within the first 68 KiB, copies of some at the
+/// end.
 const WIPE: Bytes = Bytes::kib(128);
 /// Bytes gathered before a write.
 const GATHER: usize = 1 << 20;
@@ -38,7 +39,7 @@ pub fn execute(plan: &Plan, device: &dyn Device, contents: &dyn Contents, thread
         results
     });
     results.into_iter().collect::<Result<Vec<()>>>()?;
-    let state = work.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let state = work.state.into_inner();
     let mut last = None;
     let mut writer = Writer::new(device, plan.is_zeroed());
     plan.finish(state.free_clusters, state.free_inodes, &mut |write| match last.replace(write) {
@@ -110,7 +111,7 @@ impl Work<'_> {
     /// Adds a chunk to the sums, and gives the descriptor blocks that are now complete.
     fn collect(&self, chunk: Chunk) -> Vec<(u32, Vec<u8>)> {
         let geometry = self.plan.geometry();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.free_clusters += chunk.free_clusters;
         state.free_inodes += chunk.free_inodes;
         let (per_block, size) = (geometry.descs_per_block(), usize_of(geometry.desc_size));

@@ -1,12 +1,12 @@
 //! From options and a size to the shape of the volume.
 //!
-//! The numbers are found as mke2fs 1.47 finds them, so that the same options give the same volume: block size and
-//! inode ratio by usage, inodes rounded up to fill whole table blocks in multiples of 8, descriptor blocks
-//! reserved for growing 1024 times, a last group dropped where it could hold little more than its own metadata.
-//! Whatever was chosen in place of what was asked for is said in a [`Note`].
+//! The numbers are found as mke2fs 1.47 finds them, so that the same options give the same volume: block size
+//! and inode ratio by usage, inodes rounded up to fill whole table blocks in multiples of 8, descriptor
+//! blocks reserved for growing 1024 times, a last group dropped where it could hold little more than its own
+//! metadata. Whatever was chosen in place of what was asked for is said in a [`Note`].
 //!
-//! Hazard: dropping the last group or shrinking the groups changes what was computed before, so the search starts
-//! over until nothing changes; every round makes the volume or its groups smaller, so it ends.
+//! Hazard: dropping the last group or shrinking the groups changes what was computed before, so the search
+//! starts over until nothing changes; every round makes the volume or its groups smaller, so it ends.
 
 use crate::error::{Error, Result};
 use crate::options::{FormatOptions, InodeCount, Usage};
@@ -141,7 +141,8 @@ fn check_block_count(blocks: u64, features: &mut Features, notes: &mut Vec<Note>
         return Err(Error::option(
             "-O ^64bit",
             format!(
-                "{blocks} blocks need 64-bit block numbers; add -O 64bit, choose larger blocks (-b) or a smaller size"
+                "{blocks} blocks need 64-bit block numbers; add -O 64bit, choose larger blocks (-b) or a \
+                 smaller size"
             ),
         ));
     }
@@ -278,6 +279,7 @@ fn settle(
 ) -> Result<Geometry> {
     let small = |reason: &str| Error::TooSmall { bytes: size.get(), reason: reason.into() };
     let shrinkable = geometry.cluster_ratio_shift == 0 && options.blocks_per_group.is_none();
+    let all = geometry.blocks_count;
     loop {
         let first = u64::from(geometry.first_data_block);
         let blocks = geometry.blocks_count.get();
@@ -294,6 +296,8 @@ fn settle(
         let Some(per_group) = inodes_per_group(&geometry, inodes) else {
             if shrinkable && geometry.clusters_per_group > 256 {
                 geometry.clusters_per_group -= 8;
+                // What a last group of the old size had no use for, smaller groups may have.
+                geometry.blocks_count = all;
                 continue;
             }
             return Err(Error::option("-N", "a group can't hold so many inodes; ask for fewer"));
@@ -336,8 +340,8 @@ fn backup_groups(options: &FormatOptions, geometry: &Geometry) -> [u32; 2] {
     }
 }
 
-/// Inodes of a group: the wanted number spread over the groups, filling whole table blocks, in multiples of 8;
-/// `None` if a bitmap can't count so many.
+/// Inodes of a group: the wanted number spread over the groups, filling whole table blocks, in multiples of
+/// 8; `None` if a bitmap can't count so many.
 fn inodes_per_group(geometry: &Geometry, wanted: u64) -> Option<u32> {
     const FIRST: u64 = 11;
     let groups = u64::from(geometry.groups());
@@ -359,8 +363,8 @@ fn inodes_per_group(geometry: &Geometry, wanted: u64) -> Option<u32> {
     }
 }
 
-/// Sets the descriptor blocks reserved for growing, and goes over to meta groups where the descriptors would take
-/// more than three quarters of a group.
+/// Sets the descriptor blocks reserved for growing, and goes over to meta groups where the descriptors would
+/// take more than three quarters of a group.
 fn reserve_descriptors(
     options: &FormatOptions,
     geometry: &mut Geometry,

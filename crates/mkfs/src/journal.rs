@@ -1,7 +1,7 @@
 //! The journal of a fresh volume: how large it is, and its first block.
 //!
-//! A journal that was never used is a jbd2 superblock (version 2, all fields big-endian) and zeros. Its features
-//! are left off: the kernel turns on what it uses at the first mount.
+//! A journal that was never used is a jbd2 superblock (version 2, all fields big-endian) and zeros. Its
+//! features are left off: the kernel turns on what it uses at the first mount.
 
 use crate::error::{Error, Result};
 use crate::options::FormatOptions;

@@ -1,13 +1,13 @@
 //! Where each group's bitmaps and inode table lie.
 //!
-//! Three ways, as mke2fs lays them out: *plain* (each group holds its own, after its base metadata), *flexible*
-//! (`flex_bg`: those of 16 groups, or `-G`, lie together at the start of the first) and *packed* (all at the start
-//! of the volume). None needs memory for every group: plain places are computed group by group, flexible ones flex
-//! group by flex group, and the packed form is three sequences interrupted only by base metadata, of which the
-//! interruptions are kept.
+//! Three ways, as mke2fs lays them out: *plain* (each group holds its own, after its base metadata),
+//! *flexible* (`flex_bg`: those of 16 groups, or `-G`, lie together at the start of the first) and *packed*
+//! (all at the start of the volume). None needs memory for every group: plain places are computed group by
+//! group, flexible ones flex group by flex group, and the packed form is three sequences interrupted only by
+//! base metadata, of which the interruptions are kept.
 //!
-//! [`Layout`] is the rule; a [`Cursor`] applies it and remembers the flex group it is in, so that going through
-//! the groups in order costs little.
+//! [`Layout`] is the rule; a [`Cursor`] applies it and remembers the flex group it is in, so that going
+//! through the groups in order costs little.
 //!
 //! Hazard: base metadata (superblock copies, descriptors) lies at fixed places and everything else has to go
 //! around it, including around that of later groups when a table is longer than what is left of a group.
@@ -79,8 +79,8 @@ impl Layout {
             .sum()
     }
 
-    /// Whether a group whose blocks are otherwise free may keep an unwritten block bitmap: only if the metadata
-    /// in it is what a reader finds from the superblock and the group's own descriptor.
+    /// Whether a group whose blocks are otherwise free may keep an unwritten block bitmap: only if the
+    /// metadata in it is what a reader finds from the superblock and the group's own descriptor.
     pub(crate) fn holds_only_its_own(&self, used: &[Range<u64>], group: GroupNr) -> bool {
         match self.rule {
             Rule::Plain { .. } => true,
@@ -168,8 +168,8 @@ struct Placed {
 }
 
 impl Placed {
-    /// One group by itself. With a stride the bitmaps move on by it from group to group, so that they don't all
-    /// lie on one disk of a stripe.
+    /// One group by itself. With a stride the bitmaps move on by it from group to group, so that they don't
+    /// all lie on one disk of a stripe.
     fn plain(geometry: &Geometry, group: GroupNr, stride: u64) -> Option<Self> {
         let (whole, base) = (group_range(geometry, group), base_range(geometry, group));
         let table_blocks = u64::from(geometry.itable_blocks());
@@ -201,8 +201,8 @@ impl Placed {
         };
         groups.clone().for_each(|nr| flex.used.insert(base_range(geometry, GroupNr::new(nr))));
         let table_blocks = u64::from(geometry.itable_blocks());
-        // Room is left for the bitmaps of the groups there are; a group that is alone leaves it for a full flex
-        // group, into which the volume may grow.
+        // Room is left for the bitmaps of the groups there are; a group that is alone leaves it for a full
+        // flex group, into which the volume may grow.
         let spread = u64::from(if last == first { geometry.flex_groups() } else { last - first + 1 });
         let mut metas: Vec<GroupMeta> = Vec::with_capacity(groups.len());
         for nr in groups {
@@ -235,14 +235,15 @@ fn striped(whole: &Range<u64>, base: &Range<u64>, table_blocks: u64, group: Grou
 /// A flex group being filled.
 struct Flex {
     whole: Range<u64>,
-    /// A quarter of a group: the longest run looked for, so that the runs of large flex groups don't all move on.
+    /// A quarter of a group: the longest run looked for, so that the runs of large flex groups don't all move
+    /// on.
     quarter: u64,
     used: RangeSet,
 }
 
 impl Flex {
-    /// Takes `len` blocks: right at `wanted` if free, else where there is room for the same of all `rest` groups
-    /// still to come, else anywhere in the flex group.
+    /// Takes `len` blocks: right at `wanted` if free, else where there is room for the same of all `rest`
+    /// groups still to come, else anywhere in the flex group.
     fn take(&mut self, wanted: Option<u64>, rest: u64, len: u64) -> Option<u64> {
         let at = wanted
             .filter(|at| at + len <= self.whole.end && self.used.is_free(&(*at..at + len)))

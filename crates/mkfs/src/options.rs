@@ -1,8 +1,8 @@
 //! What the user asks for: the options of `mke2fs`, typed.
 //!
-//! [`FormatOptions`] holds only what was said; what was left out is `None` and gets its default from the size of
-//! the volume in [`crate::geometry`]. The defaults are those of mke2fs 1.47 with the configuration that Debian
-//! ships. Parsing of the `-O` and `-E` words is in [`crate::words`].
+//! [`FormatOptions`] holds only what was said; what was left out is `None` and gets its default from the size
+//! of the volume in [`crate::geometry`]. The defaults are those of mke2fs 1.47 with the configuration that
+//! Debian ships. Parsing of the `-O` and `-E` words is in [`crate::words`].
 
 use crate::error::{Error, Result};
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
@@ -96,7 +96,8 @@ impl Usage {
             _ => {
                 return Err(Error::option(
                     format!("-T {name}"),
-                    "no such usage; there are floppy, small, default, big, huge, news, largefile and largefile4",
+                    "no such usage; there are floppy, small, default, big, huge, news, largefile and \
+                     largefile4",
                 ));
             }
         })

@@ -1,4 +1,5 @@
-//! What a format takes from a volume, and what it leaves: for `--explain-size` and for finding the smallest size.
+//! What a format takes from a volume, and what it leaves: for `--explain-size` and for finding the smallest
+//! size.
 
 use crate::error::Result;
 use crate::geometry::Note;

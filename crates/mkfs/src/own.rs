@@ -1,13 +1,13 @@
 //! What the formatter itself puts on a volume beside the groups' metadata: lost+found, the resize inode, the
 //! journal, the MMP block, the orphan file; and the place of the root directory's first block.
 //!
-//! Places are found first ([`Own::place`]), because the superblock names some of them; inodes and contents are
-//! rendered afterwards ([`Own::render`]), because their checksums start from the superblock's seed. Blocks are
-//! taken in the order in which mke2fs takes them, first fit from the start of the volume; the journal goes to the
-//! roomiest group around the middle.
+//! Places are found first ([`Own::place`]), because the superblock names some of them; inodes and contents
+//! are rendered afterwards ([`Own::render`]), because their checksums start from the superblock's seed.
+//! Blocks are taken in the order in which mke2fs takes them, first fit from the start of the volume; the
+//! journal goes to the roomiest group around the middle.
 //!
-//! Hazard: with bigalloc every file owns whole clusters, so a place is always the start of a cluster although a
-//! file may use only its first blocks.
+//! Hazard: with bigalloc every file owns whole clusters, so a place is always the start of a cluster although
+//! a file may use only its first blocks.
 
 use crate::blockmap;
 use crate::error::{Error, Result};
@@ -170,13 +170,14 @@ impl Own {
         out.set_inode(LOST_AND_FOUND, &inode, sb);
     }
 
-    /// The resize inode: its double-indirect block names the reserved descriptor blocks of the primary copy, each
-    /// of which names those of the same index in every backup.
+    /// The resize inode: its double-indirect block names the reserved descriptor blocks of the primary copy,
+    /// each of which names those of the same index in every backup.
     fn render_resize(&self, dind: u64, options: &FormatOptions, sb: &SuperBlock, out: &mut Rendered) {
         let geometry = sb.geometry();
         let per_block = u64::from(geometry.block_size.get() / 4);
-        // The kernel looks for a backup's block whole groups after the primary one, which with 1 KiB blocks and
-        // bigalloc (a primary superblock in block 1 of a group that starts at 0) is one block late; so be it.
+        // The kernel looks for a backup's block whole groups after the primary one, which with 1 KiB blocks
+        // and bigalloc (a primary superblock in block 1 of a group that starts at 0) is one block late; so be
+        // it.
         let group_blocks = u64::from(geometry.blocks_per_group());
         let backups: Vec<u64> =
             backup_groups(geometry).iter().map(|g| u64::from(g.get()) * group_blocks).collect();
@@ -335,8 +336,8 @@ fn journal_size(options: &FormatOptions, taker: &Taker<'_>) -> Result<Option<Jou
     journal::size(options, taker.layout.geometry(), free)
 }
 
-/// The groups with superblock copies beside the first, in order. Under `sparse_super` they are found by counting up
-/// powers instead of asking every group.
+/// The groups with superblock copies beside the first, in order. Under `sparse_super` they are found by
+/// counting up powers instead of asking every group.
 pub(crate) fn backup_groups(geometry: &Geometry) -> Vec<GroupNr> {
     let sparse = geometry.features.ro_compat.contains(RoCompat::SPARSE_SUPER)
         || geometry.features.compat.contains(Compat::SPARSE_SUPER2);

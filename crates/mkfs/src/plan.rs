@@ -1,16 +1,17 @@
 //! The plan: everything a format will write, as values, before anything is written.
 //!
-//! A plan is pure. It is made from options and a size, says where everything lies, and renders chunks of groups
-//! (a flex group or several) on demand: their bitmaps, inode tables and descriptors, given what the contents have
-//! in them. Chunks are independent, so any number of threads can render them; the descriptors they return are put
-//! together by the executor. The superblock comes last, because its counts are the sum over all chunks.
+//! A plan is pure. It is made from options and a size, says where everything lies, and renders chunks of
+//! groups (a flex group or several) on demand: their bitmaps, inode tables and descriptors, given what the
+//! contents have in them. Chunks are independent, so any number of threads can render them; the descriptors
+//! they return are put together by the executor. The superblock comes last, because its counts are the sum
+//! over all chunks.
 //!
-//! Invariants: every byte that must have a value is in exactly one [`Write`]; bytes of no write may hold anything
-//! (an uninitialised bitmap, an inode table left to the kernel).
+//! Invariants: every byte that must have a value is in exactly one [`Write`]; bytes of no write may hold
+//! anything (an uninitialised bitmap, an inode table left to the kernel).
 //!
-//! Hazard: a descriptor's `BLOCK_UNINIT` promises that the group holds only what a reader can work out by itself;
-//! it must not be set where another group's metadata or any file lies, nor in the last group, whose bitmap has
-//! padding.
+//! Hazard: a descriptor's `BLOCK_UNINIT` promises that the group holds only what a reader can work out by
+//! itself; it must not be set where another group's metadata or any file lies, nor in the last group, whose
+//! bitmap has padding.
 
 use crate::contents::{Contents, Empty, GroupUse, set_bits};
 use crate::error::Result;
@@ -155,7 +156,8 @@ impl Plan {
         LOST_AND_FOUND
     }
 
-    /// The block kept for the start of the root directory: in use in every volume, and not part of [`Self::space`].
+    /// The block kept for the start of the root directory: in use in every volume, and not part of
+    /// [`Self::space`].
     #[must_use]
     pub fn root_block(&self) -> BlockNr {
         BlockNr::new(self.own.root)

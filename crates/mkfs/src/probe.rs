@@ -1,8 +1,8 @@
 //! What a device already holds, judged by magic numbers.
 //!
-//! Used to refuse a format without `--force`. It looks at fixed places near both ends and nowhere else; it does not
-//! validate, because a damaged file system is worth a question too. Every offset is from the published
-//! description of the format named beside it.
+//! Used to refuse a format without `--force`. It looks at fixed places near both ends and nowhere else; it
+//! does not validate, because a damaged file system is worth a question too. Every offset is from the
+//! published description of the format named beside it.
 
 use crate::error::{Error, Result};
 use hectare_device::Device;

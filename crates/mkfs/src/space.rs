@@ -1,7 +1,7 @@
 //! The free space of a freshly formatted volume, in ascending order.
 //!
-//! What an image builder fills: ranges between metadata and the formatter's own files, whole clusters only. The
-//! iterator needs memory for one flex group.
+//! What an image builder fills: ranges between metadata and the formatter's own files, whole clusters only.
+//! The iterator needs memory for one flex group.
 
 use crate::error::Result;
 use crate::layout::{Cursor, Layout, group_range};
@@ -18,8 +18,8 @@ pub struct FreeRange {
     pub len: Blocks,
 }
 
-/// Iterates over the free ranges of an empty volume, from a group on. Ranges of neighbouring groups that touch are
-/// joined.
+/// Iterates over the free ranges of an empty volume, from a group on. Ranges of neighbouring groups that
+/// touch are joined.
 #[derive(Clone, Debug)]
 pub struct Space<'a> {
     layout: &'a Layout,

@@ -29,8 +29,8 @@ pub(crate) fn make(options: &FormatOptions, shape: &Shape, metadata: u64, own: &
     raw.s_r_blocks_count_hi = high32(shape.reserved_blocks.get()).into();
     raw.s_raid_stride = options.stride.into();
     raw.s_raid_stripe_width = options.stripe_width.into();
-    // What no file can ever have: metadata, the journal, the block before the first group. A count beyond 32 bits
-    // can't be stored; 0 lets the kernel count for itself.
+    // What no file can ever have: metadata, the journal, the block before the first group. A count beyond 32
+    // bits can't be stored; 0 lets the kernel count for itself.
     let overhead =
         u64::from(shape.geometry.first_data_block) + metadata + own.journal_clusters(&shape.geometry);
     raw.s_overhead_clusters = u32::try_from(overhead).unwrap_or(0).into();

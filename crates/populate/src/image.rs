@@ -1,14 +1,16 @@
 //! From a tree to an image: how large it must be, and writing it.
 //!
-//! [`Image::plan`] finds the exact size without reading any data: it measures the tree in planned volumes of one size
-//! after another, sees how many blocks it lacks or leaves, and narrows the size down until one block less would not do
-//! (or until what is left over is what was asked for). [`Image::write`] then writes data, directories and metadata,
-//! each block once, in final form, with several threads; the superblock comes last.
+//! [`Image::plan`] finds the exact size without reading any data: it measures the tree in planned volumes of
+//! one size after another, sees how many blocks it lacks or leaves, and narrows the size down until one block
+//! less would not do (or until what is left over is what was asked for). [`Image::write`] then writes data,
+//! directories and metadata, each block once, in final form, with several threads; the superblock comes last.
 //!
-//! Invariants: the bytes of an image depend on the tree and the options alone, never on threads, if time, UUID and hash
-//! seed are given ([`reproducible`] gives all three). A source's empty `/lost+found` becomes the volume's own.
+//! Invariants: the bytes of an image depend on the tree and the options alone, never on threads, if time,
+//! UUID and hash seed are given ([`reproducible()`] gives all three). A source's empty `/lost+found` becomes
+//! the volume's own.
 //!
-//! Not here: where the image lies and under which name (the caller's), and adding to a volume that exists (the engine).
+//! Not here: where the image lies and under which name (the caller's), and adding to a volume that exists
+//! (the engine).
 
 mod check;
 mod error;
@@ -53,8 +55,8 @@ pub struct Image<'t> {
 }
 
 impl<'t> Image<'t> {
-    /// Lays `tree` out in a volume of the given size. `zeroed` says that the device it will be written to reads as
-    /// zeros where nothing was written (a new file).
+    /// Lays `tree` out in a volume of the given size. `zeroed` says that the device it will be written to
+    /// reads as zeros where nothing was written (a new file).
     ///
     /// # Errors
     /// [`ImageError::TooSmall`] says how much a given size lacks; other errors name the option or file.
@@ -67,8 +69,8 @@ impl<'t> Image<'t> {
         size::Search::new(tree, options, zeroed)?.run(size)
     }
 
-    /// The size of the volume, exactly. For [`Size::Exactly`] it can be less than what was asked for: what is left
-    /// over beside whole blocks, and a last group too small to be of use.
+    /// The size of the volume, exactly. For [`Size::Exactly`] it can be less than what was asked for: what is
+    /// left over beside whole blocks, and a last group too small to be of use.
     #[must_use]
     pub fn size(&self) -> Bytes {
         self.plan.geometry().bytes()
@@ -101,8 +103,8 @@ impl<'t> Image<'t> {
     /// Writes the image to a device of at least [`size`](Self::size) bytes, and flushes it.
     ///
     /// # Errors
-    /// If a source can't be read or changed since it was scanned, or the device fails; the device then holds no
-    /// valid superblock.
+    /// If a source can't be read or changed since it was scanned, or the device fails; the device then holds
+    /// no valid superblock.
     pub fn write(
         &self,
         device: &dyn Device,

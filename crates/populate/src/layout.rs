@@ -1,16 +1,16 @@
 //! Where everything of a tree goes in a volume: inode numbers and blocks, before a byte of data is read.
 //!
-//! Inodes are numbered in the order of the tree's nodes, and space is given out in one pass over the free ranges of
-//! the empty volume, from its start to its end: for each node its content, then the tree blocks of its map, then its
-//! attribute block. So a directory's files lie behind each other, and an image is a function of the tree and the
-//! options alone. Whether a tree fits a volume of a given size, and how much it lacks, is known exactly without
-//! reading data, which is what the search for the smallest size relies on: the same pass runs to measure only, or to
-//! keep what it finds.
+//! Inodes are numbered in the order of the tree's nodes, and space is given out in one pass over the free
+//! ranges of the empty volume, from its start to its end: for each node its content, then the tree blocks of
+//! its map, then its attribute block. So a directory's files lie behind each other, and an image is a
+//! function of the tree and the options alone. Whether a tree fits a volume of a given size, and how much it
+//! lacks, is known exactly without reading data, which is what the search for the smallest size relies on:
+//! the same pass runs to measure only, or to keep what it finds.
 //!
 //! With `bigalloc` everything takes whole clusters, and a block of a file keeps its place inside its cluster.
 //!
-//! Not here: the places of the format's own metadata (that is `hectare-mkfs`), reading data and writing (that is
-//! [`crate::write`]).
+//! Not here: the places of the format's own metadata (that is `hectare-mkfs`), reading data and writing (that
+//! is [`crate::write`]).
 
 mod attributes;
 mod contents;
@@ -36,7 +36,8 @@ use crate::tree::NodeId;
 #[derive(Clone, Copy)]
 pub(crate) struct Volume<'a> {
     pub(crate) sb: &'a SuperBlock,
-    /// The first inode after those the format itself uses (lost+found, and the orphan file where there is one).
+    /// The first inode after those the format itself uses (lost+found, and the orphan file where there is
+    /// one).
     pub(crate) first_inode: InodeNr,
     /// The block the formatter keeps for the start of the root directory.
     pub(crate) root_block: BlockNr,

@@ -2,17 +2,18 @@
 //!
 //! [`Tree::build`] takes ordered sources (layers) and gives a [`Tree`]: every name, kind, owner, mode, time,
 //! extended attribute, hard link and hole, but no file data; data stays where it is and is opened through
-//! [`Tree::opener`]. Whoever lays out an image can therefore know its exact size before a byte of data is read.
+//! [`Tree::opener`]. Whoever lays out an image can therefore know its exact size before a byte of data is
+//! read.
 //!
-//! Invariants: a tree depends on its sources and options only, never on thread timing or on the order in which a
-//! directory is listed. Children are sorted by the bytes of their names; node ids are given out in one fixed
-//! order. Names are bytes and need not be UTF-8.
+//! Invariants: a tree depends on its sources and options only, never on thread timing or on the order in
+//! which a directory is listed. Children are sorted by the bytes of their names; node ids are given out in
+//! one fixed order. Names are bytes and need not be UTF-8.
 //!
-//! [`Image::plan`] lays a tree out in a volume of a given size, or of the smallest that holds it, and [`Image::write`]
-//! writes it.
+//! [`Image::plan`] lays a tree out in a volume of a given size, or of the smallest that holds it, and
+//! [`Image::write`] writes it.
 //!
-//! Hazards: a folder can change between the scan and the copy. What was read is compared with what was scanned, and a
-//! difference is [`Error::Changed`]. An archive is untrusted input: any bytes
+//! Hazards: a folder can change between the scan and the copy. What was read is compared with what was
+//! scanned, and a difference is [`Error::Changed`]. An archive is untrusted input: any bytes
 //! give a tree or an error.
 
 mod error;

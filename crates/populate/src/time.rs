@@ -1,8 +1,8 @@
 //! Times of files, and their packed form.
 //!
-//! ext4 stores a time as 34 bits of seconds (from -2^31, so 1901 to 2446) and 30 bits of nanoseconds. A tree keeps
-//! exactly that in 64 bits, four times for every node. A time outside that range is moved to its nearest end, as
-//! the kernel does when it stores one.
+//! ext4 stores a time as 34 bits of seconds (from -2^31, so 1901 to 2446) and 30 bits of nanoseconds. A tree
+//! keeps exactly that in 64 bits, four times for every node. A time outside that range is moved to its
+//! nearest end, as the kernel does when it stores one.
 
 use hectare_units::low32;
 

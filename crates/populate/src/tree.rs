@@ -1,8 +1,8 @@
 //! The tree: what an image is to hold, without the data of its files.
 //!
-//! A million entries have to fit beside everything else in 256 MiB, so nodes are fixed records of 80 bytes in one
-//! vector, names lie in one arena behind a length byte, a directory is a run of 8-byte entries sorted by name, and
-//! equal sets of extended attributes are stored once. A dense file has no list of segments.
+//! A million entries have to fit beside everything else in 256 MiB, so nodes are fixed records of 80 bytes in
+//! one vector, names lie in one arena behind a length byte, a directory is a run of 8-byte entries sorted by
+//! name, and equal sets of extended attributes are stored once. A dense file has no list of segments.
 //!
 //! Invariants: node 0 is the root and a directory; every node is reachable from it; a directory has one name,
 //! other nodes may have many (hard links) and remember the first; ids follow from the content alone.

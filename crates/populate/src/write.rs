@@ -1,12 +1,14 @@
-//! Writing the content of a laid-out tree: file data, directories, symbolic links, map nodes, attribute blocks.
+//! Writing the content of a laid-out tree: file data, directories, symbolic links, map nodes, attribute
+//! blocks.
 //!
-//! Nodes are cut into batches in the order of the tree, which is also the order of their blocks, and threads take the
-//! batches as they come. A worker reads small files straight into one buffer at the places they have in the image, and
-//! writes that buffer in one call when it is full or the blocks don't follow each other; large files go from the source
-//! to the device without passing through the buffer. So an image of many small files costs one write per MiB.
+//! Nodes are cut into batches in the order of the tree, which is also the order of their blocks, and threads
+//! take the batches as they come. A worker reads small files straight into one buffer at the places they have
+//! in the image, and writes that buffer in one call when it is full or the blocks don't follow each other;
+//! large files go from the source to the device without passing through the buffer. So an image of many small
+//! files costs one write per MiB.
 //!
-//! Invariants: every block the layout gave out is written whole (padded with zeros); nothing else is written. What is
-//! written does not depend on threads. The first error stops all workers and is the one returned.
+//! Invariants: every block the layout gave out is written whole (padded with zeros); nothing else is written.
+//! What is written does not depend on threads. The first error stops all workers and is the one returned.
 
 mod gather;
 

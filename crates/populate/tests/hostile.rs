@@ -101,12 +101,15 @@ enum Change {
     Repeat(usize, usize),
 }
 
+fn any_number() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(u64::MAX), Just(u64::MAX >> 1), any::<u64>(), 0u64..20_000]
+}
+
 fn change() -> impl Strategy<Value = Change> {
     let at = 0usize..20_000;
     prop_oneof![
         4 => (at.clone(), any::<u8>()).prop_map(|(at, byte)| Change::Set(at, byte)),
-        2 => (at.clone(), prop_oneof![Just(0), Just(u64::MAX), Just(u64::MAX >> 1), any::<u64>(), 0u64..20_000])
-            .prop_map(|(at, n)| Change::Number(at, n)),
+        2 => (at.clone(), any_number()).prop_map(|(at, n)| Change::Number(at, n)),
         1 => (at.clone(), 1usize..3).prop_map(|(at, n)| Change::Remove(at / 512 * 512, n * 512)),
         1 => (at, 1usize..3).prop_map(|(at, n)| Change::Repeat(at / 512 * 512, n * 512)),
     ]

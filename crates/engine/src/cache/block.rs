@@ -2,20 +2,20 @@
 //!
 //! A block's bytes are an `Arc<[u8]>`. A reader clones the `Arc` and parses without holding a lock; an editor
 //! replaces the bytes (copying them only if a reader or a commit still holds the old ones). Edits need a
-//! [`Handle`], so that no block changes outside a transaction. The checksum inside a block is wrong between an
-//! edit and the commit, which seals every dirty block once ([`BlockCache::freeze`]); what a block *is*, and so how
-//! it is sealed and verified, is its [`Kind`].
+//! [`Handle`], so that no block changes outside a transaction. The checksum inside a block is wrong between
+//! an edit and the commit, which seals every dirty block once ([`BlockCache::freeze`]); what a block *is*,
+//! and so how it is sealed and verified, is its [`Kind`].
 //!
 //! Hazards and invariants:
-//! - a dirty block, or one that a commit is still writing, is held by the dirty list or by the frozen list and is
-//!   therefore never evicted (eviction takes only blocks nobody else holds);
-//! - a freed block is *forgotten*: it leaves the cache and the dirty list at once, so that its old bytes are not
-//!   written over whoever gets the block next;
-//! - a block is read under its shard's loading lock, so that no reader can bring back bytes from before an edit
-//!   that was made, committed and evicted while it read.
+//! - a dirty block, or one that a commit is still writing, is held by the dirty list or by the frozen list
+//!   and is therefore never evicted (eviction takes only blocks nobody else holds);
+//! - a freed block is *forgotten*: it leaves the cache and the dirty list at once, so that its old bytes are
+//!   not written over whoever gets the block next;
+//! - a block is read under its shard's loading lock, so that no reader can bring back bytes from before an
+//!   edit that was made, committed and evicted while it read.
 //!
-//! Not here: file data, which goes past this cache, and bitmaps and descriptors, which are rendered from typed
-//! state.
+//! Not here: file data, which goes past this cache, and bitmaps and descriptors, which are rendered from
+//! typed state.
 
 use crate::error::Result;
 use hectare_device::Device;
@@ -164,7 +164,8 @@ impl BlockCache {
         Ok(self.insert(nr, bytes, kind))
     }
 
-    /// A block that is to be written whole: zeros, nothing read. A block of that number still in memory is reused.
+    /// A block that is to be written whole: zeros, nothing read. A block of that number still in memory is
+    /// reused.
     pub(crate) fn fresh(&self, nr: BlockNr, kind: Kind) -> Arc<Block> {
         let block = self.insert(nr, vec![0; self.block_size.len()], kind);
         let mut content = block.content.write();
@@ -264,8 +265,8 @@ fn freeze_block(block: Arc<Block>) -> Result<FrozenBlock> {
     Ok(FrozenBlock { nr: block.nr, bytes, _held: block })
 }
 
-/// Evicts blocks that only the cache holds, those not used since the last sweep first; may leave more than `max`
-/// if everything is in use.
+/// Evicts blocks that only the cache holds, those not used since the last sweep first; may leave more than
+/// `max` if everything is in use.
 fn shed(shard: &mut HashMap<BlockNr, Arc<Block>>, max: usize) {
     let target = max - max / 4;
     for sweep in 0..2 {

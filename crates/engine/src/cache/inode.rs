@@ -2,19 +2,20 @@
 //!
 //! An inode in use is one [`CachedInode`], however many paths, handles and threads use it. It has two locks:
 //!
-//! - the *operation* lock ([`CachedInode::lock`]) is taken first, outside any transaction, and held for a whole
-//!   operation: exclusive to change names in a directory or the map of a file, shared to read. Two of them are
-//!   taken parent before child, else lower number first;
-//! - the *data* lock is inside the transaction and held for moments: [`CachedInode::get`] reads the typed inode,
-//!   [`CachedInode::edit`] changes it, which needs a [`Handle`] and puts the inode on the dirty list.
+//! - the *operation* lock ([`CachedInode::lock`]) is taken first, outside any transaction, and held for a
+//!   whole operation: exclusive to change names in a directory or the map of a file, shared to read. Two of
+//!   them are taken parent before child, else lower number first;
+//! - the *data* lock is inside the transaction and held for moments: [`CachedInode::get`] reads the typed
+//!   inode, [`CachedInode::edit`] changes it, which needs a [`Handle`] and puts the inode on the dirty list.
 //!
 //! Dirty inodes are rendered into their inode-table block once per commit ([`InodeCache::render`]).
 //!
-//! Invariants: an inode on the dirty list is held by it, so it is never evicted; the block of the inode table an
-//! inode lives in stays in memory as long as the inode, so that rendering needs no I/O. An inode number that is
-//! freed stays, marked as freed, until its table block says so too (else it could be read back alive) or the number is
-//! given out again; whoever holds the old `CachedInode` sees [`CachedInode::is_freed`]. An inode is read under its
-//! shard's loading lock, so that there is never a second copy of one that is changed meanwhile.
+//! Invariants: an inode on the dirty list is held by it, so it is never evicted; the block of the inode table
+//! an inode lives in stays in memory as long as the inode, so that rendering needs no I/O. An inode number
+//! that is freed stays, marked as freed, until its table block says so too (else it could be read back alive)
+//! or the number is given out again; whoever holds the old `CachedInode` sees [`CachedInode::is_freed`]. An
+//! inode is read under its shard's loading lock, so that there is never a second copy of one that is changed
+//! meanwhile.
 
 use crate::cache::block::{Block, BlockCache};
 use crate::cache::held::{Held, RankedLock};
@@ -180,8 +181,9 @@ impl InodeCache {
         self.dirty_count.load(Ordering::Relaxed)
     }
 
-    /// Renders every dirty inode into its inode-table block. Called with no handle open. The order of the list is
-    /// kept: a number that was freed and given out again in one transaction is rendered twice, the new one last.
+    /// Renders every dirty inode into its inode-table block. Called with no handle open. The order of the
+    /// list is kept: a number that was freed and given out again in one transaction is rendered twice, the
+    /// new one last.
     pub(crate) fn render(&self, blocks: &BlockCache, sb: &SuperBlock) {
         self.dirty_count.store(0, Ordering::Relaxed);
         for inode in std::mem::take(&mut *self.dirty.lock()) {

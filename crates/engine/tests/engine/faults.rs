@@ -1,5 +1,5 @@
-//! Devices that fail: the k-th operation fails for k = 0, 1, 2 …; every answer is an error that names the device's, and
-//! after a failed commit nothing more is written.
+//! Devices that fail: the k-th operation fails for k = 0, 1, 2...; every answer is an error that names
+//! the device's, and after a failed commit nothing more is written.
 
 use crate::common::{assert_clean_bytes, format_bytes, pattern};
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Rule};

@@ -491,6 +491,10 @@ fn run(bytes: &[u8], ops: &[Op], tight: bool) -> usize {
     full
 }
 
+fn target_len() -> impl Strategy<Value = u16> {
+    prop_oneof![Just(59u16), Just(60), 1..1000u16]
+}
+
 fn any_op(sizes: u32) -> impl Strategy<Value = Op> {
     let dir = || prop_oneof![Just(0u8), 0..7u8];
     let at = move || (dir(), 0..NAMES).prop_map(|(dir, name)| At { dir, name });
@@ -506,7 +510,7 @@ fn any_op(sizes: u32) -> impl Strategy<Value = Op> {
         4 => near().prop_map(Op::Create),
         6 => (0..4u8, 0..3u8).prop_map(|(dir, name)| Op::Mkdir(At { dir, name })),
         1 => near().prop_map(Op::Fifo),
-        2 => (at(), prop_oneof![Just(59u16), Just(60), 1..1000u16]).prop_map(|(at, len)| Op::Symlink(at, len)),
+        2 => (at(), target_len()).prop_map(|(at, len)| Op::Symlink(at, len)),
         12 => (near(), 0..sizes, 1..9000u16, any::<u8>()).prop_map(|(at, o, l, s)| Op::Write(at, o, l, s)),
         4 => (at(), 0..sizes, 1..40000u16, any::<u8>()).prop_map(|(at, o, l, s)| Op::Write(at, o, l, s)),
         5 => (near(), 0..sizes).prop_map(|(at, size)| Op::Truncate(at, size)),

@@ -1,4 +1,5 @@
-//! What no volume of the given options can hold, whatever its size: refused by name before a size is looked for.
+//! What no volume of the given options can hold, whatever its size: refused by name before a size is looked
+//! for.
 
 use super::ImageError;
 use crate::error::ShownPath;

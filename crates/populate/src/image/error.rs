@@ -37,7 +37,9 @@ pub enum ImageError {
     },
     /// A file is larger than the format allows.
     #[error(
-        "{path}: its {size} bytes are more than a file can have with blocks of {block_size} bytes ({max}); larger blocks (-b) allow more"
+        "{path}: its {size} bytes are more than a file can have \
+         with blocks of {block_size} bytes ({max}); \
+         larger blocks (-b) allow more"
     )]
     FileTooLarge {
         /// The file.
@@ -51,7 +53,8 @@ pub enum ImageError {
     },
     /// A symbolic link's target does not fit a block.
     #[error(
-        "{path}: the link's target of {len} bytes does not fit a block of {block_size} bytes; larger blocks (-b) do"
+        "{path}: the link's target of {len} bytes does not fit a block of {block_size} bytes; \
+         larger blocks (-b) do"
     )]
     TargetTooLong {
         /// The link.
@@ -81,8 +84,8 @@ pub enum ImageError {
     },
     /// The size that was asked for is too small.
     #[error(
-        "{size} bytes are too small: {lacking} more are needed for what the image is to hold; ask for --size {enough} or \
-         more"
+        "{size} bytes are too small: {lacking} more are needed for what the image is to hold; ask for \
+         --size {enough} or more"
     )]
     TooSmall {
         /// What was asked for.

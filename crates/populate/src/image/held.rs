@@ -1,8 +1,8 @@
 //! A device that keeps back the primary superblock.
 //!
-//! A device that held something before is wiped by the formatter as its first step, so file data can only be written
-//! after it; but the superblock must come last, or a build cut short would look like a whole volume. So the formatter
-//! writes through this, and the superblock goes out when everything else is durable.
+//! A device that held something before is wiped by the formatter as its first step, so file data can only be
+//! written after it; but the superblock must come last, or a build cut short would look like a whole volume.
+//! So the formatter writes through this, and the superblock goes out when everything else is durable.
 //!
 //! Not here: holding back anything else, or reads of what is held back (nobody reads during a build).
 

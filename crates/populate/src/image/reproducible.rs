@@ -1,12 +1,12 @@
 //! Making an image depend on nothing but its sources and options.
 //!
-//! What else would get into an image: the time of the build, and two random numbers, the UUID and the seed of the
-//! directory hashes. All three follow from `SOURCE_DATE_EPOCH` and the tree here.
+//! What else would get into an image: the time of the build, and two random numbers, the UUID and the seed of
+//! the directory hashes. All three follow from `SOURCE_DATE_EPOCH` and the tree here.
 //!
-//! The UUID is of version 8 (RFC 9562: contents of the maker's choice), taken from a digest of the label, the epoch and
-//! everything the tree says: names, kinds, sizes, owners, modes, modification times, link targets and attributes. So
-//! images of different trees can be mounted side by side. File data is not read for it: two trees that differ in
-//! nothing but the bytes of equally large and equally old files give the same UUID.
+//! The UUID is of version 8 (RFC 9562: contents of the maker's choice), taken from a digest of the label, the
+//! epoch and everything the tree says: names, kinds, sizes, owners, modes, modification times, link targets
+//! and attributes. So images of different trees can be mounted side by side. File data is not read for it:
+//! two trees that differ in nothing but the bytes of equally large and equally old files give the same UUID.
 
 use crate::tree::{Kind, Tree};
 use hectare_ext4::time::Timestamp;
@@ -14,12 +14,12 @@ use hectare_mkfs::FormatOptions;
 use hectare_units::u64_of;
 use sha2::{Digest, Sha256};
 
-/// Options that give the same image of `tree` every time: `epoch` (the value of `SOURCE_DATE_EPOCH`, in seconds since
-/// 1970) is the time of everything that has no other, and a UUID and hash seed that are not given are derived from
-/// the tree.
+/// Options that give the same image of `tree` every time: `epoch` (the value of `SOURCE_DATE_EPOCH`, in
+/// seconds since 1970) is the time of everything that has no other, and a UUID and hash seed that are not
+/// given are derived from the tree.
 ///
-/// The tree's own times are not changed; [`Options::source_date_epoch`](crate::Options::source_date_epoch) does that
-/// when the tree is made, and both should be set.
+/// The tree's own times are not changed; [`Options::source_date_epoch`](crate::Options::source_date_epoch)
+/// does that when the tree is made, and both should be set.
 #[must_use]
 pub fn reproducible(options: &FormatOptions, epoch: i64, tree: &Tree) -> FormatOptions {
     let mut options = FormatOptions { now: Timestamp::from_seconds(epoch), ..options.clone() };

@@ -1,12 +1,13 @@
 //! Finding the size of an image.
 //!
-//! What a volume can hold is not a smooth function of its size: groups, journal and reserved descriptors come in
-//! steps. So the search measures the tree in a planned volume at each size it looks at. It starts from what the tree
-//! takes by itself, climbs by what is lacking until the tree fits, and then looks below for the smallest size that is
-//! enough: first where nothing would be left over, then by halving the distance to the largest size known to fail.
+//! What a volume can hold is not a smooth function of its size: groups, journal and reserved descriptors come
+//! in steps. So the search measures the tree in a planned volume at each size it looks at. It starts from
+//! what the tree takes by itself, climbs by what is lacking until the tree fits, and then looks below for the
+//! smallest size that is enough: first where nothing would be left over, then by halving the distance to the
+//! largest size known to fail.
 //!
-//! Invariants: one step less than a size that was found is not enough. The search ends: where climbing gets nowhere
-//! its steps double, so that sizes run out before tries do.
+//! Invariants: one step less than a size that was found is not enough. The search ends: where climbing gets
+//! nowhere its steps double, so that sizes run out before tries do.
 
 use super::check::check;
 use super::{Image, ImageError};
@@ -22,10 +23,12 @@ use std::ops::Range;
 pub enum Size {
     /// As small as it can be, with just as many inodes as are needed.
     Min,
-    /// A tenth more than the minimum, and a tenth more inodes than needed or one per 16 KiB, whichever is more.
+    /// A tenth more than the minimum, and a tenth more inodes than needed or one per 16 KiB, whichever is
+    /// more.
     #[default]
     Default,
-    /// As small as it can be with this much free space (as `free` in [`Image::free`]), with inodes as for `Default`.
+    /// As small as it can be with this much free space (as `free` in [`Image::free`]), with inodes as for
+    /// `Default`.
     Free(Bytes),
     /// This size. Inodes are as for `Default` if that fits, else as for `Min`.
     Exactly(Bytes),
@@ -111,7 +114,8 @@ impl<'t> Search<'t> {
         // Unlike mke2fs, which gives small volumes blocks of 1 KiB: 4 KiB is what pages and disks have.
         options.block_size.get_or_insert(BlockSize::KIB4);
         let sample = sample(&options, zeroed)?;
-        // How full directories get depends on the hash seed: the one that sizes are found with is the one written.
+        // How full directories get depends on the hash seed: the one that sizes are found with is the one
+        // written.
         options.hash_seed.get_or_insert(sample.superblock().raw().s_hash_seed);
         options.uuid.get_or_insert(sample.superblock().uuid());
         let load = Load::new(tree, sample.superblock())?;

@@ -1,8 +1,8 @@
 //! How each set of extended attributes is stored: in the inode, in a block, or both.
 //!
-//! Equal sets are laid out once; inodes with equal sets share one attribute block, as the kernel's do, up to the number
-//! of references the format allows. A tree can have a different set for each of a million files, so only the part in
-//! the inode is kept; blocks are made again when they are written.
+//! Equal sets are laid out once; inodes with equal sets share one attribute block, as the kernel's do, up to
+//! the number of references the format allows. A tree can have a different set for each of a million files,
+//! so only the part in the inode is kept; blocks are made again when they are written.
 
 use crate::error::ShownPath;
 use crate::image::ImageError as Error;
@@ -82,8 +82,8 @@ impl Attributes {
         }
         xattr::layout(&attrs, self.space, Some(self.block_size)).map_err(|room| {
             format!(
-                "they need {} bytes where an inode and a block have {} (larger blocks with -b, or larger inodes with \
-                 -I, have more)",
+                "they need {} bytes where an inode and a block have {} (larger blocks with -b, or \
+                 larger inodes with -I, have more)",
                 room.needed, room.room
             )
         })

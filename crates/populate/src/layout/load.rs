@@ -1,5 +1,5 @@
-//! What a volume is to hold, as far as it does not depend on the volume's size: worked out once, used at every size
-//! that the search looks at.
+//! What a volume is to hold, as far as it does not depend on the volume's size: worked out once, used at
+//! every size that the search looks at.
 
 use super::attributes::Attributes;
 use crate::error::ShownPath;
@@ -79,8 +79,8 @@ fn own_lost_and_found(tree: &Tree) -> Result<Option<NodeId>, Error> {
     let reason = match tree.kind(id) {
         Kind::Directory if tree.children(id).len() == 0 => return Ok(Some(id)),
         Kind::Directory => {
-            "every volume has a directory of that name for what a check finds, and this one is not empty; leave it \
-             out with --exclude /lost+found"
+            "every volume has a directory of that name for what a check finds, and this one is not empty; \
+             leave it out with --exclude /lost+found"
         }
         _ => "every volume has a directory of that name; leave this one out with --exclude /lost+found",
     };

@@ -176,7 +176,8 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
         }
     }
 
-    /// Places file blocks; `last` is the file's last cluster so far and where it lies. Returns the same for these.
+    /// Places file blocks; `last` is the file's last cluster so far and where it lies. Returns the same for
+    /// these.
     fn content(&mut self, mut blocks: Range<u64>, last: Option<(u64, BlockNr)>) -> Option<(u64, BlockNr)> {
         let shift = self.geometry.cluster_ratio_shift;
         let cluster = u64::from(self.geometry.cluster_blocks());
@@ -205,7 +206,8 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
         last
     }
 
-    /// Notes a mapping, joined to the one before where that is possible, cut where it is too long for one extent.
+    /// Notes a mapping, joined to the one before where that is possible, cut where it is too long for one
+    /// extent.
     fn push(&mut self, mut blocks: Range<u64>, mut place: BlockNr) {
         while blocks.start < blocks.end {
             let len = (blocks.end - blocks.start).min(Extent::len_max(false).into());

@@ -1,7 +1,7 @@
 //! The outcome of a layout: what every node got.
 //!
-//! A million nodes have to fit beside the tree in 256 MiB, so a node is three indexes of 4 bytes and an extent 16
-//! bytes; where a node's lists end is where the next node's begin.
+//! A million nodes have to fit beside the tree in 256 MiB, so a node is three indexes of 4 bytes and an
+//! extent 16 bytes; where a node's lists end is where the next node's begin.
 
 use super::place::{Needs, Room};
 use crate::tree::NodeId;
@@ -153,7 +153,8 @@ impl Layout {
         Blocks::new(clusters << geometry.cluster_ratio_shift)
     }
 
-    /// All blocks in use, whole clusters, sorted and joined; the one kept for the root directory is not among them.
+    /// All blocks in use, whole clusters, sorted and joined; the one kept for the root directory is not among
+    /// them.
     pub(crate) fn used(&self) -> &[Range<u64>] {
         &self.used
     }

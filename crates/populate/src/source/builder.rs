@@ -1,13 +1,13 @@
 //! The tree while it grows: nodes and entries in the order they are met, later layers over earlier ones.
 //!
-//! An entry remembers the layer that last touched it. A whiteout turns entries of earlier layers into tombstones; an
-//! opaque directory only gets a *floor*, and `finish` leaves out whatever below it no layer from the floor on has
-//! touched. So the order of things inside one layer does not matter, which both archives (any order) and the
-//! parallel scan of folders (no order) need. What is replaced or removed stays behind unreachable until `finish`
-//! drops it.
+//! An entry remembers the layer that last touched it. A whiteout turns entries of earlier layers into
+//! tombstones; an opaque directory only gets a *floor*, and `finish` leaves out whatever below it no layer
+//! from the floor on has touched. So the order of things inside one layer does not matter, which both
+//! archives (any order) and the parallel scan of folders (no order) need. What is replaced or removed stays
+//! behind unreachable until `finish` drops it.
 //!
-//! The index from (directory, name) to entry is kept only where names can meet: archives, and every layer but the
-//! first. Its hash is keyed at random: archives are untrusted.
+//! The index from (directory, name) to entry is kept only where names can meet: archives, and every layer but
+//! the first. Its hash is keyed at random: archives are untrusted.
 
 use super::names::{Whiteout, name_fault, target_fault, whiteout};
 use super::{Options, SourceHandle};
@@ -361,7 +361,8 @@ impl<'o> Builder<'o> {
             }
             Some(Whiteout::Remove(name)) => match self.find_entry(dir, name) {
                 Some(at) if self.entries[at].layer < layer => self.entries[at].node = GONE,
-                // This layer has the name too: what earlier layers had below it goes, what this one has stays.
+                // This layer has the name too: what earlier layers had below it goes, what this one has
+                // stays.
                 Some(at) if self.entries[at].node != GONE => {
                     self.floors.insert(NodeId::new(self.entries[at].node), layer);
                 }

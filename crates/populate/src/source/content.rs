@@ -1,12 +1,13 @@
 //! Reading the data of files: open, read by segments, check that nothing changed.
 //!
-//! A writer opens a file, copies its [`segments`](Tree::segments) from [`Content::fd`] (with `copy_file_range`, or
-//! through [`Content::read_exact_at`]), and then calls [`Content::verify`], which compares the file with what was
-//! scanned. So a change before, between or during the copy is found, as long as it changes the size or the modification
-//! time; it is also looked for when reading fails, because it says more than the failure.
+//! A writer opens a file, copies its [`segments`](Tree::segments) from [`Content::fd`] (with
+//! `copy_file_range`, or through [`Content::read_exact_at`]), and then calls [`Content::verify`], which
+//! compares the file with what was scanned. So a change before, between or during the copy is found, as long
+//! as it changes the size or the modification time; it is also looked for when reading fails, because it says
+//! more than the failure.
 //!
-//! An [`Opener`] remembers the directory it last opened a file in, so that files taken in the order of their ids
-//! cost one `openat` each. Use one for each thread.
+//! An [`Opener`] remembers the directory it last opened a file in, so that files taken in the order of their
+//! ids cost one `openat` each. Use one for each thread.
 
 use super::SourceHandle;
 use super::folder::{open_below, open_quietly, timestamp};

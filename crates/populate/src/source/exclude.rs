@@ -1,13 +1,14 @@
 //! Patterns for what is to be left out.
 //!
 //! As in `rsync` and `.gitignore`: a pattern without a slash is compared with the last name of a path, at any
-//! depth; one with a slash (other than at its end) with the whole path from the root of the source; a slash at the
-//! end means directories only. What lies in a directory that is left out is left out too. `*` is any run of bytes
-//! but `/`, `?` any byte but `/`, `[a-z]` and `[!a-z]` one byte of a set or not of it (never `/`), `**` any run of
-//! bytes, `**/` any directories or none, `\` makes the next byte ordinary. Everything is bytes: no locale.
+//! depth; one with a slash (other than at its end) with the whole path from the root of the source; a slash
+//! at the end means directories only. What lies in a directory that is left out is left out too. `*` is any
+//! run of bytes but `/`, `?` any byte but `/`, `[a-z]` and `[!a-z]` one byte of a set or not of it (never
+//! `/`), `**` any run of bytes, `**/` any directories or none, `\` makes the next byte ordinary. Everything
+//! is bytes: no locale.
 //!
-//! Matching follows all possible states of the pattern at once, so it takes time in proportion to pattern times
-//! path and no pattern can make it hang.
+//! Matching follows all possible states of the pattern at once, so it takes time in proportion to pattern
+//! times path and no pattern can make it hang.
 
 use crate::error::Error;
 

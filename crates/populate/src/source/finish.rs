@@ -1,9 +1,9 @@
 //! From the growing tree to the finished one: drop what is hidden or unreachable, sort, number.
 //!
 //! The new numbers follow a walk in which a directory numbers all its children before the first of its
-//! subdirectories is entered: they depend on content only, and siblings lie together. Nodes are permuted in place,
-//! because a second copy of a million of them would cost more memory than everything else. The walk keeps its own
-//! stack: an archive can nest directories as deep as it likes.
+//! subdirectories is entered: they depend on content only, and siblings lie together. Nodes are permuted in
+//! place, because a second copy of a million of them would cost more memory than everything else. The walk
+//! keeps its own stack: an archive can nest directories as deep as it likes.
 
 use super::builder::{Builder, GONE, RawEntry};
 use crate::tree::{Entry, Node, NodeId, NodeKind, Tree, Xattr};

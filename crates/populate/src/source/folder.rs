@@ -1,15 +1,15 @@
 //! A folder as a layer: a parallel walk.
 //!
-//! A task is a directory, or a part of a large one. Tasks name directories by their path from the root, so a walk
-//! holds one open directory for each thread (and for each large directory in the works) however many are
-//! pending. Paths of any length are opened piece by piece. Symbolic links are never followed; a directory that was
-//! replaced between listing and opening is found by its inode number.
+//! A task is a directory, or a part of a large one. Tasks name directories by their path from the root, so a
+//! walk holds one open directory for each thread (and for each large directory in the works) however many are
+//! pending. Paths of any length are opened piece by piece. Symbolic links are never followed; a directory
+//! that was replaced between listing and opening is found by its inode number.
 //!
-//! What a task finds is handed to the builder in one go under a lock; `finish` makes the result independent of the
-//! order in which that happens.
+//! What a task finds is handed to the builder in one go under a lock; `finish` makes the result independent
+//! of the order in which that happens.
 //!
-//! Where the system allows it, files and directories keep their access times; reading a symbolic link counts as an
-//! access whatever one does.
+//! Where the system allows it, files and directories keep their access times; reading a symbolic link counts
+//! as an access whatever one does.
 //!
 //! File systems mounted inside the folder are part of it, as for `cp -a`.
 

@@ -1,9 +1,9 @@
 //! Changes to permission bits, in the words of `chmod`.
 //!
 //! A change is a list of clauses separated by commas, applied from left to right. A clause is an octal mode
-//! (`0644`) or symbolic (`u=rwX`, `go-w`, `a+r`); `D:` before it limits it to directories, `F:` to everything else.
-//! Without `u`, `g`, `o` or `a` a symbolic clause means all; no umask takes part. `X` is execute permission for
-//! directories and for what already has one.
+//! (`0644`) or symbolic (`u=rwX`, `go-w`, `a+r`); `D:` before it limits it to directories, `F:` to everything
+//! else. Without `u`, `g`, `o` or `a` a symbolic clause means all; no umask takes part. `X` is execute
+//! permission for directories and for what already has one.
 
 use crate::error::Error;
 

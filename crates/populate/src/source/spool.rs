@@ -1,8 +1,8 @@
 //! Archives as files that can be read at any offset.
 //!
-//! A plain archive in a regular file is used where it is. Everything else (a pipe, gzip, zstd) is copied once,
-//! decompressed, into an unnamed temporary file. Compression is told by the first bytes; several compressed
-//! pieces one after the other count as one, as `gzip` and `zstd` have it.
+//! A plain archive in a regular file is used where it is. Everything else (a pipe, gzip, zstd) is copied
+//! once, decompressed, into an unnamed temporary file. Compression is told by the first bytes; several
+//! compressed pieces one after the other count as one, as `gzip` and `zstd` have it.
 
 use super::SourceHandle;
 use super::folder::timestamp;

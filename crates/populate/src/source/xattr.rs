@@ -1,9 +1,9 @@
 //! Extended attributes of what lies in a folder, and which of them ext4 can hold.
 //!
-//! No system call older than Linux 6.13 reads the attributes of a name relative to a directory without opening it,
-//! and opening every file costs more than the rest of the scan. The path `/proc/self/fd/N/name` does: one call
-//! that says "none" for most files. Where `/proc` is not mounted, files and directories are opened instead, and
-//! links and devices are taken to have none.
+//! No system call older than Linux 6.13 reads the attributes of a name relative to a directory without
+//! opening it, and opening every file costs more than the rest of the scan. The path `/proc/self/fd/N/name`
+//! does: one call that says "none" for most files. Where `/proc` is not mounted, files and directories are
+//! opened instead, and links and devices are taken to have none.
 //!
 //! A file system without attributes answers the first call with "not supported"; it is not asked again.
 

@@ -1,4 +1,5 @@
-//! What the tests of images share: options as mke2fs takes them, images on files, and comparing them with a folder.
+//! What the tests of images share: options as mke2fs takes them, images on files, and comparing them with a
+//! folder.
 
 use hectare_device::{Device, FileOptions, Overwrite};
 use hectare_mkfs::{FormatOptions, InodeCount, apply_extended, parse_features};
@@ -95,8 +96,8 @@ pub(crate) fn narrowed(mut entries: Vec<Entry>) -> Vec<Entry> {
     entries
 }
 
-/// Fails unless e2fsck finds the image clean and the kernel sees in it what is expected. `test` names what is left
-/// out where they can't be asked.
+/// Fails unless e2fsck finds the image clean and the kernel sees in it what is expected. `test` names what is
+/// left out where they can't be asked.
 #[track_caller]
 pub(crate) fn judge(test: &str, image: &Path, expected: &[Entry], what: What) {
     if let Err(reason) = assert_clean(image) {

@@ -1,4 +1,5 @@
-//! Every awkward tree, and every combination of options: e2fsck finds the image clean and the kernel sees the source.
+//! Every awkward tree, and every combination of options: e2fsck finds the image clean and the kernel sees the
+//! source.
 
 use crate::common::*;
 use hectare_device::{FileOptions, MemoryDevice};

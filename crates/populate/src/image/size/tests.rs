@@ -11,7 +11,8 @@ use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
-/// A few kinds of trees: empty, one large file, many small ones, many empty ones, holes, links and directories.
+/// A few kinds of trees: empty, one large file, many small ones, many empty ones, holes, links and
+/// directories.
 fn make(folder: &Path, kind: u32, seed: u32) {
     let name = |n: u32| folder.join(format!("name-{n}-{seed}"));
     match kind {
@@ -253,7 +254,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_options_give_the_smallest_size_or_a_reason(args in any_options(), kind in 0..6u32, seed in 1..3u32) {
+    fn any_options_give_the_smallest_or_a_reason(args in any_options(), kind in 0..6u32, seed in 1..3u32) {
         let (tree, options) = (tree(kind, seed), options(&args));
         match plan(&tree, &options, Size::Min) {
             Err(error) => prop_assert!(!error.to_string().contains('\n'), "{args}: {error}"),

@@ -1,9 +1,9 @@
 //! POSIX ACLs as text (`SCHILY.acl.*`) turned into the value that `getxattr` gives.
 //!
-//! That value is a version (2, 32 bits) and entries of tag (16 bits), permissions (16 bits) and id (32 bits), all
-//! little-endian, sorted by tag and id (`linux/posix_acl_xattr.h`, acl(5)). A text with names of users or groups is
-//! refused: their numbers are not known here. (`tar --xattrs --xattrs-include='*'` stores the ACL with numbers.) star adds the number as a fourth
-//! field, which is taken.
+//! That value is a version (2, 32 bits) and entries of tag (16 bits), permissions (16 bits) and id (32 bits),
+//! all little-endian, sorted by tag and id (`linux/posix_acl_xattr.h`, acl(5)). A text with names of users or
+//! groups is refused: their numbers are not known here. (`tar --xattrs --xattrs-include='*'` stores the ACL
+//! with numbers.) star adds the number as a fourth field, which is taken.
 
 use std::borrow::Cow;
 
@@ -16,8 +16,8 @@ const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
 
-/// The value for a text; empty if there is nothing to store. An access ACL that says no more than the mode is not
-/// stored, as in the kernel; a default ACL (`is_default`) always is.
+/// The value for a text; empty if there is nothing to store. An access ACL that says no more than the mode is
+/// not stored, as in the kernel; a default ACL (`is_default`) always is.
 pub(super) fn from_text(text: &[u8], is_default: bool) -> Result<Vec<u8>, Cow<'static, str>> {
     let mut entries = Vec::new();
     for line in text.split(|byte| matches!(byte, b'\n' | b',')) {
@@ -73,7 +73,8 @@ fn entry(line: &[u8]) -> Result<(u16, u32, u16), Cow<'static, str>> {
                 _ => {
                     let name = who.escape_ascii();
                     return Err(format!(
-                        "its ACL names '{name}', whose number is not known: archive with --xattrs --xattrs-include='*' instead of --acls"
+                        "its ACL names '{name}', whose number is not known: archive with \
+                         --xattrs --xattrs-include='*' instead of --acls"
                     )
                     .into());
                 }

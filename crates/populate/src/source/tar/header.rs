@@ -1,8 +1,8 @@
 //! The 512-byte header block: fields, numbers, checksum.
 //!
-//! Field offsets are those of POSIX.1-1988 ustar (pax(1), "ustar Interchange Format") and of the GNU tar manual
-//! ("Basic Tar Format"). Numbers are octal digits, or, with the top bit of their first byte set, big-endian two's
-//! complement ("base-256").
+//! Field offsets are those of POSIX.1-1988 ustar (pax(1), "ustar Interchange Format") and of the GNU tar
+//! manual ("Basic Tar Format"). Numbers are octal digits, or, with the top bit of their first byte set,
+//! big-endian two's complement ("base-256").
 
 use crate::time::Timestamp;
 

@@ -1,8 +1,8 @@
 //! pax records: `LENGTH KEY=VALUE\n`, where LENGTH counts the whole record in decimal.
 //!
-//! A value is any bytes, newlines included, so records are cut by length only. An empty value takes a record back
-//! (POSIX), except for extended attributes, where it is an empty value. Keys that say nothing about an entry's
-//! place, owner, times, attributes or holes are passed over.
+//! A value is any bytes, newlines included, so records are cut by length only. An empty value takes a record
+//! back (POSIX), except for extended attributes, where it is an empty value. Keys that say nothing about an
+//! entry's place, owner, times, attributes or holes are passed over.
 
 use super::encoding;
 use super::sparse::SparseRecords;

@@ -1,8 +1,8 @@
 //! Sparse files in archives: which parts of a file are data.
 //!
-//! Four forms, all from GNU tar: in the header and extra header blocks ("old"), in repeated pax records (0.0), in one
-//! pax record (0.1), and in decimal lines before the data (1.0). All give pairs of offset and length, whose bytes lie
-//! one after the other in the archive. (GNU tar manual, "Sparse Formats".)
+//! Four forms, all from GNU tar: in the header and extra header blocks ("old"), in repeated pax records
+//! (0.0), in one pax record (0.1), and in decimal lines before the data (1.0). All give pairs of offset and
+//! length, whose bytes lie one after the other in the archive. (GNU tar manual, "Sparse Formats".)
 //!
 //! A map is believed only if it goes forward, stays inside the file, and adds up to the stored bytes.
 
@@ -91,7 +91,8 @@ impl SparseMap {
         Self::checked(pairs, size, at, stored).map_err(|reason| fault(cursor, reason))
     }
 
-    /// The map that pax records announce, if they do; `stored` bytes, in form 1.0 with the map, start at `start`.
+    /// The map that pax records announce, if they do; `stored` bytes, in form 1.0 with the map, start at
+    /// `start`.
     pub(super) fn of_pax(
         records: &mut SparseRecords,
         cursor: &mut Cursor,
@@ -146,8 +147,8 @@ fn old_fields(fields: &[u8], pairs: &mut Vec<(u64, u64)>) -> Result<(), &'static
     Ok(())
 }
 
-/// The map of form 1.0: the number of pairs, then the pairs, a number a line, filled up to whole blocks. Gives the
-/// pairs and where the data starts.
+/// The map of form 1.0: the number of pairs, then the pairs, a number a line, filled up to whole blocks.
+/// Gives the pairs and where the data starts.
 fn read_lines(
     cursor: &mut Cursor,
     header_at: u64,

@@ -1,16 +1,16 @@
 //! Sources: folders and archives, applied in order as layers.
 //!
-//! A later source wins: a file replaces whatever had its name, a directory over a directory merges with it and
-//! brings its own metadata, a directory over something else replaces it.
+//! A later source wins: a file replaces whatever had its name, a directory over a directory merges with it
+//! and brings its own metadata, a directory over something else replaces it.
 //!
-//! With more than one source, OCI whiteouts are honoured in all of them, folders included: `.wh.NAME` removes what
-//! earlier sources had as NAME, `.wh..wh..opq` hides what earlier sources had in its directory; neither touches
-//! its own source, wherever it stands in it, and neither is stored (in the first source they have nothing to hide).
-//! Other names in `.wh..wh.` are bookkeeping of a union file system and are dropped. With a single source such
-//! names are ordinary files: nothing can be hidden, and a faithful copy is what is wanted.
+//! With more than one source, OCI whiteouts are honoured in all of them, folders included: `.wh.NAME` removes
+//! what earlier sources had as NAME, `.wh..wh..opq` hides what earlier sources had in its directory; neither
+//! touches its own source, wherever it stands in it, and neither is stored (in the first source they have
+//! nothing to hide). Other names in `.wh..wh.` are bookkeeping of a union file system and are dropped. With a
+//! single source such names are ordinary files: nothing can be hidden, and a faithful copy is what is wanted.
 //!
-//! A source is laid at the root of the tree. So the path of a node in the tree is also its path in the folder it
-//! came from, and no path has to be stored.
+//! A source is laid at the root of the tree. So the path of a node in the tree is also its path in the folder
+//! it came from, and no path has to be stored.
 
 mod builder;
 mod content;
@@ -58,7 +58,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// The source that an argument names: `-` is standard input, a directory a folder, anything else an archive.
+    /// The source that an argument names: `-` is standard input, a directory a folder, anything else an
+    /// archive.
     #[must_use]
     pub fn from_argument(argument: &OsStr) -> Self {
         if argument == "-" {
@@ -86,8 +87,8 @@ pub struct Options {
     pub owner: Option<(u32, u32)>,
     /// Change permission bits; symbolic links keep theirs.
     pub modes: Option<ModeChange>,
-    /// Make times reproducible: a modification time later than this second becomes it, and the other times become
-    /// equal to the modification time (`SOURCE_DATE_EPOCH`).
+    /// Make times reproducible: a modification time later than this second becomes it, and the other times
+    /// become equal to the modification time (`SOURCE_DATE_EPOCH`).
     pub source_date_epoch: Option<i64>,
     /// What to leave out.
     pub excludes: Excludes,
@@ -126,7 +127,8 @@ impl Options {
         }
     }
 
-    /// The metadata of a directory that no source describes: 0755, root's, as old as `source_date_epoch` or 1970.
+    /// The metadata of a directory that no source describes: 0755, root's, as old as `source_date_epoch` or
+    /// 1970.
     fn default_directory(&self) -> Meta {
         let time = Timestamp::at(self.source_date_epoch.unwrap_or(0));
         Meta { mode: 0o755, uid: 0, gid: 0, atime: time, mtime: time, ctime: time, crtime: None }
@@ -154,7 +156,8 @@ impl Tree {
     /// Reads sources into a tree, each over the ones before it. No sources give an empty root directory.
     ///
     /// # Errors
-    /// If a source can't be read, changes while it is read, is no valid archive, or holds what no image can hold.
+    /// If a source can't be read, changes while it is read, is no valid archive, or holds what no image can
+    /// hold.
     pub fn build(sources: Vec<Source>, options: &Options) -> Result<Self, Error> {
         if sources.len() > usize::from(u16::MAX) {
             return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) });

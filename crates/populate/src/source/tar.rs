@@ -1,17 +1,17 @@
 //! A tar archive as a layer: its headers are indexed, its data stays where it is.
 //!
-//! Understood: the old form (V7), ustar, GNU (long names, sparse, base-256 numbers) and pax (every standard record,
-//! extended attributes as written by GNU tar, star and libarchive, ACLs with numeric ids, sparse maps 0.0, 0.1 and
-//! 1.0, global records). Owners are taken by number; names of users and groups are not looked up, because an image's
-//! users are not this machine's.
+//! Understood: the old form (V7), ustar, GNU (long names, sparse, base-256 numbers) and pax (every standard
+//! record, extended attributes as written by GNU tar, star and libarchive, ACLs with numeric ids, sparse maps
+//! 0.0, 0.1 and 1.0, global records). Owners are taken by number; names of users and groups are not looked
+//! up, because an image's users are not this machine's.
 //!
-//! As in unpacking: leading `/` and `./` are dropped, a later entry replaces an earlier one of its name, a missing
-//! parent becomes a default directory. Refused by name rather than guessed: `..`, a parent that is not a directory
-//! (a symbolic link among the parents is not followed: the layer below may have put it there), a hard link to
-//! nothing, unknown entry types, an archive without its end mark.
+//! As in unpacking: leading `/` and `./` are dropped, a later entry replaces an earlier one of its name, a
+//! missing parent becomes a default directory. Refused by name rather than guessed: `..`, a parent that is
+//! not a directory (a symbolic link among the parents is not followed: the layer below may have put it
+//! there), a hard link to nothing, unknown entry types, an archive without its end mark.
 //!
-//! Hazard: everything here is untrusted. Offsets are checked against the length of the archive before they are kept
-//! or read, what is held in memory is bounded by bytes really present, and nothing recurses.
+//! Hazard: everything here is untrusted. Offsets are checked against the length of the archive before they
+//! are kept or read, what is held in memory is bounded by bytes really present, and nothing recurses.
 
 mod acl;
 mod cursor;
@@ -34,8 +34,8 @@ use sparse::SparseMap;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// The longest extension (pax records, GNU long name) that is taken into memory. Sparse maps of a million segments
-/// stay below it.
+/// The longest extension (pax records, GNU long name) that is taken into memory. Sparse maps of a million
+/// segments stay below it.
 const EXTENSION_MAX: u64 = 64 << 20;
 
 /// Adds everything in the archive of the current layer.
@@ -348,7 +348,8 @@ impl Reader<'_, '_> {
                 Some(node) => {
                     let reason = match self.builder.target(node) {
                         Some(target) => format!(
-                            "it is a symbolic link to {}, but entries lie below it: name them by the link's target",
+                            "it is a symbolic link to {}, but entries lie below it: name \
+                             them by the link's target",
                             crate::error::ShownPath::new(target)
                         ),
                         None => "it is not a directory, but entries lie below it".to_owned(),
