@@ -383,9 +383,8 @@ pub(crate) fn journal_fields(bytes: &[u8]) -> Option<Fields> {
     fields.push(("Total journal size", size));
     fields.push(("Total journal blocks", blocks.to_string()));
     let fast = match (incompat & 0x20 != 0, word(0x54)?) {
-        (false, _) => 0,
-        (true, 0) => 256,
-        (true, n) => n,
+        (true, 0) => 256, // the format's default
+        (_, n) => n,
     };
     fields.push(("Max transaction length", blocks.saturating_sub(fast).to_string()));
     fields.push(("Fast commit length", fast.to_string()));
@@ -470,18 +469,20 @@ fn hash_text(version: u8) -> String {
     }
 }
 
-/// Months of 30 days, weeks, days, hours, minutes and seconds, largest first.
+/// Months of 30 days, weeks and days, and the rest as hours, minutes and seconds.
 fn interval_text(seconds: u32) -> String {
-    const UNITS: [(u32, &str); 5] =
-        [(2_592_000, "month"), (604_800, "week"), (86_400, "day"), (3600, "hour"), (60, "minute")];
+    const UNITS: [(u32, &str); 3] = [(2_592_000, "month"), (604_800, "week"), (86_400, "day")];
     let mut parts = Vec::new();
     let mut rest = seconds;
-    for (unit, name) in UNITS.into_iter().chain([(1, "second")]) {
+    for (unit, name) in UNITS {
         let n = rest / unit;
         rest %= unit;
         if n > 0 {
             parts.push(format!("{n} {name}{}", if n == 1 { "" } else { "s" }));
         }
+    }
+    if rest > 0 {
+        parts.push(format!("{}:{:02}:{:02}", rest / 3600, rest / 60 % 60, rest % 60));
     }
     if parts.is_empty() { "<none>".to_owned() } else { parts.join(", ") }
 }

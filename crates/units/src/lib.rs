@@ -70,3 +70,19 @@ pub const fn low8(n: u64) -> u8 {
 pub const fn join32(low: u32, high: u32) -> u64 {
     (low as u64) | ((high as u64) << 32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_join_to_the_whole() {
+        for n in [0, 1, u64::from(u32::MAX), 1 << 32, 0x1234_5678_9abc_def0, u64::MAX] {
+            assert_eq!(join32(low32(n), high32(n)), n);
+            assert_eq!(u64::from(low16(n)), n % (1 << 16));
+            assert_eq!(u64::from(low8(n)), n % (1 << 8));
+            assert_eq!(u64_of(index_of(n)), n);
+        }
+        assert_eq!(u64_of(usize_of(u32::MAX)), u64::from(u32::MAX));
+    }
+}

@@ -7,6 +7,7 @@ use crate::name::shown;
 use crate::output::Output;
 use hectare_device::Device;
 use hectare_engine::{GroupReport, StatFs, zero_runs};
+use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::raw::SuperBlock;
@@ -212,6 +213,13 @@ fn print_space(out: &mut Output, statfs: &StatFs) -> Outcome {
     writeln!(out, "{:<25} {used} of {}", "Inodes used:", statfs.inodes)
 }
 
+/// Whether the group's descriptor block lies in its own meta group, so that there is just one.
+fn in_meta_group(image: &Image, report: &GroupReport) -> bool {
+    let geometry = image.volume().superblock().geometry();
+    geometry.features.incompat.contains(Incompat::META_BG)
+        && report.group.get() / geometry.descs_per_block() >= geometry.first_meta_bg
+}
+
 /// First and last, as dumpe2fs prints a range.
 fn first_last(range: &Range<BlockNr>) -> String {
     format!("{}-{}", range.start, range.end.get().saturating_sub(1))
@@ -228,6 +236,9 @@ fn print_group(out: &mut Output, image: &Image, report: &GroupReport, left_out: 
     writeln!(out)?;
     let kind = if report.group.get() == 0 { "Primary" } else { "Backup" };
     match (&report.superblock, &report.descriptors) {
+        (Some(block), Some(range)) if in_meta_group(image, report) => {
+            writeln!(out, "  {kind} superblock at {block}, Group descriptor at {}", range.start)?;
+        }
         (Some(block), Some(range)) => {
             writeln!(out, "  {kind} superblock at {block}, Group descriptors at {}", first_last(range))?;
         }

@@ -29,7 +29,7 @@ fn every_change_is_what_the_kernel_then_sees() {
     bench.changed(&["cp", file, &bench.at("/new/one")]);
     bench.changed(&["cp", file, &bench.at("/new/a/")]);
     bench.changed(&["ln", &bench.at("/new/one"), &bench.at("/new/two")]);
-    bench.changed(&["ln", "-s", "../new/one", &bench.at("/new/a/link")]);
+    bench.changed(&["ln", "-s", "../one", &bench.at("/new/a/link")]);
     bench.changed(&["mv", &bench.at("/new/two"), &bench.at("/new/a/b")]);
     bench.changed(&["mv", &bench.at("/new/a/file"), &bench.at("/new/a/renamed")]);
     bench.changed(&["chmod", "640", &bench.at("/new/a/link")]);
@@ -54,7 +54,7 @@ fn every_change_is_what_the_kernel_then_sees() {
     assert_eq!((two.inode, two.uid, two.gid), (one.inode, 12, 70000));
     assert_eq!(find(&entries, "new/a/b").unwrap().mode, 0o2770);
     let link = find(&entries, "new/a/link").unwrap();
-    assert_eq!((link.kind, &*link.target, link.uid), (Kind::Symlink, &b"../new/one"[..], 12));
+    assert_eq!((link.kind, &*link.target, link.uid), (Kind::Symlink, &b"../one"[..], 12));
     assert!(find(&entries, "new/a/renamed").is_some() && find(&entries, "new/a/file").is_none());
 
     let before = entries.len();

@@ -63,6 +63,8 @@ fn info_of_odd_values_says_what_dumpe2fs_says() {
         "creator_os 3",
         "errors 3",
         "checkinterval 5097661",
+        "checkinterval 3600",
+        "checkinterval 90061",
         "mtime 20500101120000",
         "def_hash_version 3",
         "default_mount_opts 0x0f6b",
