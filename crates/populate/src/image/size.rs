@@ -23,8 +23,8 @@ use std::ops::Range;
 pub enum Size {
     /// As small as it can be, with just as many inodes as are needed.
     Min,
-    /// A tenth more than the minimum, and a tenth more inodes than needed or one per 16 KiB, whichever is
-    /// more.
+    /// A tenth more than the minimum, all of it free, and a tenth more inodes than needed or one per 16 KiB,
+    /// whichever is more.
     #[default]
     Default,
     /// As small as it can be with this much free space (as `free` in [`Image::free`]), with inodes as for
@@ -147,8 +147,10 @@ impl<'t> Search<'t> {
             Size::Free(free) => Goal { free, inodes: Inodes::Roomy, ..Goal::MIN },
             Size::Default => {
                 let min = self.smallest(0, Goal::MIN)?.volume;
-                let volume = Bytes::new(min + min.div_ceil(10));
-                let (fit, _) = self.climb(0, Goal { volume, inodes: Inodes::Roomy, ..Goal::MIN })?;
+                // A step of the journal or a further group must not eat what was added.
+                let free = Bytes::new(min.div_ceil(10));
+                let volume = Bytes::new(min) + free;
+                let (fit, _) = self.climb(0, Goal { volume, free, inodes: Inodes::Roomy })?;
                 return Ok((Bytes::new(fit.size), Inodes::Roomy));
             }
             Size::Exactly(size) => return self.exactly(size).map(|inodes| (size, inodes)),

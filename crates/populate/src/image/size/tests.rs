@@ -111,6 +111,8 @@ fn check_sizes(tree: &Tree, options: &FormatOptions, what: &str) {
     adds_up(&default);
     let tenth = size.get() + size.get().div_ceil(10);
     assert!(default.size().get() >= tenth, "{what}: {} of {tenth}", default.size());
+    let left = default.free().bytes(block).get();
+    assert!(left >= size.get().div_ceil(10), "{what}: {left} bytes are free of {}", default.size());
 
     let wanted = Bytes::mib(3) + Bytes::new(123);
     let free = plan(tree, options, Size::Free(wanted)).unwrap();
