@@ -1,15 +1,17 @@
 //! Copying trees between the host and images, and between images.
 //!
-//! A copy goes from an [`Origin`] to a [`Target`]; each is either a folder of the host ([`local`]) or a volume
-//! ([`inside`]). One thread walks the origin and makes names in the target, parents first; the content of files is
-//! copied by several. A directory gets its final attributes when everything in it has been made, because making things
-//! changes its times.
+//! A copy goes from an [`Origin`] to a [`Target`]; each is either a folder of the host ([`local`]) or a
+//! volume ([`inside`]). One thread walks the origin and makes names in the target, parents first; the content
+//! of files is copied by several. A directory gets its final attributes when everything in it has been made,
+//! because making things changes its times.
 //!
-//! What can't be read is named and left out, and the copy goes on; the first thing that can't be written ends it.
+//! What can't be read is named and left out, and the copy goes on; the first thing that can't be written ends
+//! it.
 //!
-//! Hazards: an image may be hostile. Names that would leave the target directory (`..`, anything with a `/`) are left
-//! out, nothing is ever written through a symbolic link that the copy met or made, and a directory that is met twice is
-//! not entered again. A file may change while it is read: what is copied is its size when it was opened.
+//! Hazards: an image may be hostile. Names that would leave the target directory (`..`, anything with a `/`)
+//! are left out, nothing is ever written through a symbolic link that the copy met or made, and a directory
+//! that is met twice is not entered again. A file may change while it is read: what is copied is its size
+//! when it was opened.
 
 pub(crate) mod content;
 pub(crate) mod inside;

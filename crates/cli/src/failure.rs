@@ -1,7 +1,7 @@
 //! How a command ends when it does not succeed.
 //!
-//! A failure is one line that names the thing and the reason; `main` prints it after `hectare: ` and exits with 1.
-//! Commands that walk a tree print a line for each thing they had to leave out, go on, and end with
+//! A failure is one line that names the thing and the reason; `main` prints it after `hectare: ` and exits
+//! with 1. Commands that walk a tree print a line for each thing they had to leave out, go on, and end with
 //! [`Failure::Told`]. A reader that went away (`hectare ls ... | head`) is no failure at all.
 
 use std::fmt;

@@ -1,13 +1,13 @@
 //! How the free space of a volume is cut up: what e2freefrag counts.
 //!
-//! Every run of free blocks is one extent; runs go on over the borders of groups. Extents are counted by size in powers
-//! of two blocks, the last class taking all that is larger. The average is a whole number of blocks (cut, not
-//! rounded), and percentages are of the superblock's free count, as e2freefrag has it.
+//! Every run of free blocks is one extent; runs go on over the borders of groups. Extents are counted by size
+//! in powers of two blocks, the last class taking all that is larger. The average is a whole number of blocks
+//! (cut, not rounded), and percentages are of the superblock's free count, as e2freefrag has it.
 //!
-//! Hazard: e2freefrag 1.47 misreads volumes with `bigalloc`: it divides the block's number by the cluster's blocks
-//! twice, so that it sees only the first part of the volume, stretched, and its histogram does not add up to the free
-//! blocks. [`Reading::LikeE2freefrag`] gives its figures for comparison; [`Reading::True`] gives the right ones. On all
-//! other volumes the two are the same.
+//! Hazard: e2freefrag 1.47 misreads volumes with `bigalloc`: it divides the block's number by the cluster's
+//! blocks twice, so that it sees only the first part of the volume, stretched, and its histogram does not add
+//! up to the free blocks. [`Reading::LikeE2freefrag`] gives its figures for comparison; [`Reading::True`]
+//! gives the right ones. On all other volumes the two are the same.
 
 use crate::failure::LeftOut;
 use crate::image::Image;
@@ -92,7 +92,7 @@ impl FreeSpace {
                         space.add(stretched);
                     }
                 }
-                Err(error) => left_out.tell(image.path().display(), error),
+                Err(error) => left_out.tell(image.name(), error),
             }
         }
         space.finish();

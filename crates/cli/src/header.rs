@@ -1,6 +1,8 @@
-//! What a superblock and a journal's superblock say, field by field, under the names and in the order of `dumpe2fs -h`.
+//! What a superblock and a journal's superblock say, field by field, under the names and in the order of
+//! `dumpe2fs -h`.
 //!
-//! The raw record is read, not the validated one, so that a volume that can't be opened can still be looked at.
+//! The raw record is read, not the validated one, so that a volume that can't be opened can still be looked
+//! at.
 
 use crate::clock;
 use crate::name::{hex, shown};
@@ -13,16 +15,16 @@ use hectare_units::join32;
 /// Name and value, in order.
 pub(crate) type Fields = Vec<(&'static str, String)>;
 
-/// `s_default_mount_opts`: name of each bit (the journal modes are two bits together).
+/// `s_default_mount_opts`: name of each bit, the journal modes (two bits together) first.
 const MOUNT_OPTIONS: [(u32, u32, &str); 12] = [
+    (0x60, 0x20, "journal_data"),
+    (0x60, 0x40, "journal_data_ordered"),
+    (0x60, 0x60, "journal_data_writeback"),
     (0x1, 0x1, "debug"),
     (0x2, 0x2, "bsdgroups"),
     (0x4, 0x4, "user_xattr"),
     (0x8, 0x8, "acl"),
     (0x10, 0x10, "uid16"),
-    (0x60, 0x20, "journal_data"),
-    (0x60, 0x40, "journal_data_ordered"),
-    (0x60, 0x60, "journal_data_writeback"),
     (0x100, 0x100, "nobarrier"),
     (0x200, 0x200, "block_validity"),
     (0x400, 0x400, "discard"),
@@ -224,7 +226,7 @@ fn inodes_and_journal(raw: &SuperBlock, fields: &mut Fields) {
         n => fields.push(("Journal backup", format!("type {n}"))),
     }
     let backups = raw.s_backup_bgs.map(|group| group.get());
-    if backups != [0, 0] && features(raw).compat.contains(Compat::SPARSE_SUPER2) {
+    if backups != [0, 0] {
         let backups: Vec<String> = backups.iter().filter(|group| **group != 0).map(u32::to_string).collect();
         fields.push(("Backup block groups", backups.join(" ")));
     }

@@ -1,7 +1,8 @@
 //! An opened image: a volume and the name to call it by.
 //!
-//! Commands that only look open for reading, which writes nothing, not even the state. Commands that change open for
-//! writing, which keeps everybody else out, and end with [`Image::close`], so that an error of the last write is told.
+//! Commands that only look open for reading, which writes nothing, not even the state. Commands that change
+//! open for writing, which keeps everybody else out, and end with [`Image::close`], so that an error of the
+//! last write is told.
 
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
@@ -53,6 +54,11 @@ impl Image {
         &self.path
     }
 
+    /// The image itself, as it is named in messages.
+    pub(crate) fn name(&self) -> String {
+        shown(self.path.as_os_str().as_bytes())
+    }
+
     /// A path inside, as it is named in messages.
     pub(crate) fn show(&self, path: &[u8]) -> String {
         show(&self.path, path)
@@ -72,7 +78,7 @@ impl Image {
     pub(crate) fn close(self, result: Outcome) -> Outcome {
         let closed = self.volume.close();
         result?;
-        closed.map_err(|error| Failure::of(shown(self.path.as_os_str().as_bytes()), error))
+        closed.map_err(|error| Failure::of(self.name(), error))
     }
 
     /// Opens for changing, changes, closes.

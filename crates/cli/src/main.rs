@@ -1,9 +1,11 @@
-//! The binary `hectare`: real ext4 volumes on the command line, without root and without the kernel's file system.
+//! The binary `hectare`: real ext4 volumes on the command line, without root and without the kernel's file
+//! system.
 //!
-//! This crate is the outermost layer: it reads arguments, calls the engine, the formatter and the populate layer, and
-//! prints. No format knowledge and no rule of a file system belongs here.
+//! This crate is the outermost layer: it reads arguments, calls the engine, the formatter and the populate
+//! layer, and prints. No format knowledge and no rule of a file system belongs here.
 //!
-//! Exit codes: 0 done, 1 failed with a line on standard error that names the thing and the reason, 2 wrong usage.
+//! Exit codes: 0 done, 1 failed with a line on standard error that names the thing and the reason, 2 wrong
+//! usage.
 
 mod clock;
 mod command;
@@ -27,10 +29,11 @@ use failure::{Failure, tell};
 use std::process::ExitCode;
 
 const LONG: &str = "\
-Makes, fills, reads and changes ext4 volumes in image files and on block devices, without root and without mounting \
-them. What it writes, e2fsck finds clean and Linux mounts.
+Makes, fills, reads and changes ext4 volumes in image files and on block devices, without \
+root and without mounting them. What it writes, e2fsck finds clean and Linux mounts.
 
-A file inside an image is named IMAGE:PATH, as in scp: `disk.img:/etc/fstab`. `disk.img:` is the root directory.";
+A file inside an image is named IMAGE:PATH, as in scp: `disk.img:/etc/fstab`. `disk.img:` is \
+the root directory.";
 
 const EXAMPLES: &str = "\
 Examples:

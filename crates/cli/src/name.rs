@@ -1,8 +1,9 @@
 //! File names are bytes: how they are shown.
 //!
-//! On a terminal and in messages, a name that is not plain text (control characters, bytes that are not UTF-8) is
-//! written as `$'...'`, which a shell reads back to the same bytes; a name can thus never move the cursor. In a pipe
-//! names are written raw. In JSON a name that is UTF-8 is a string, any other is `{"hex": "ff61"}`.
+//! On a terminal and in messages, a name that is not plain text (control characters, bytes that are not
+//! UTF-8) is written as `$'...'`, which a shell reads back to the same bytes; a name can thus never move the
+//! cursor. In a pipe names are written raw. In JSON a name that is UTF-8 is a string, any other is `{"hex":
+//! "ff61"}`.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt::Write;

@@ -1,8 +1,8 @@
 //! Pictures of a volume: which parts are full, how the free space is cut up, where the metadata lies.
 //!
-//! [`survey`] reads the volume into cells, [`layout`] makes a [`scene`] of rectangles and texts of them, and [`svg`]
-//! or [`raster`] (PNG) draws the scene; both draw the same. Sizes are in units of the scene, of which an SVG has one a
-//! pixel and a PNG two pixels each.
+//! [`survey`] reads the volume into cells, [`layout`] makes a [`scene`] of rectangles and texts of them, and
+//! [`svg`] or [`raster`] (PNG) draws the scene; both draw the same. Sizes are in units of the scene, of which
+//! an SVG has one a pixel and a PNG two pixels each.
 
 pub(crate) mod color;
 mod font;

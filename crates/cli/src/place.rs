@@ -1,10 +1,10 @@
 //! `IMAGE:PATH`, as in scp: what an argument names.
 //!
-//! The image ends at the first colon before which an existing file or block device stands, so that `disk.img:/etc/a:b`
-//! and `dir/disk.img:x` mean what they look like. `IMAGE:` alone is the root directory, and so is `IMAGE` where only
-//! something inside an image is possible. Where a local path is possible too (`cp`), an argument that begins with `./`
-//! or `../` and has no image before a colon is local, and so is one that exists as it stands; any other with a colon
-//! names an image, even a missing one.
+//! The image ends at the first colon before which an existing file or block device stands, so that
+//! `disk.img:/etc/a:b` and `dir/disk.img:x` mean what they look like. `IMAGE:` alone is the root directory,
+//! and so is `IMAGE` where only something inside an image is possible. Where a local path is possible too
+//! (`cp`), an argument that begins with `./` or `../` and has no image before a colon is local, and so is one
+//! that exists as it stands; any other with a colon names an image, even a missing one.
 //!
 //! Paths inside an image are bytes and always start at its root.
 

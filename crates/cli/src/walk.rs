@@ -1,7 +1,7 @@
 //! Walking the tree of a volume that may be broken.
 //!
-//! A broken directory is named and left out, and the walk goes on. A directory has one parent; one that is met twice is
-//! broken too (it could hold itself), and is not entered again, so that every walk ends.
+//! A broken directory is named and left out, and the walk goes on. A directory has one parent; one that is
+//! met twice is broken too (it could hold itself), and is not entered again, so that every walk ends.
 
 use crate::failure::LeftOut;
 use crate::image::Image;
@@ -39,7 +39,8 @@ pub(crate) fn is_directory(image: &Image, entry: &DirEntry) -> Result<bool> {
     }
 }
 
-/// Visits an inode and, if it is a directory, everything below it, parents first. What fails is told and left out.
+/// Visits an inode and, if it is a directory, everything below it, parents first. What fails is told and left
+/// out.
 pub(crate) fn each(
     image: &Image,
     root: InodeNr,

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 /// Measure Hectare against other ways to do the same, in turn
 ///
-/// Every way runs once in each round; what is told is the median of the rounds, the extremes, and the median of the
-/// rounds' ratios to Hectare's time. Ways that can't run here are named.
+/// Every way runs once in each round; what is told is the median of the rounds, the extremes, and the median
+/// of the rounds' ratios to Hectare's time. Ways that can't run here are named.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare bench build --from /usr/share --work /dev/shm\n  \
     hectare bench build --rounds 9 --without mke2fs --json")]

@@ -18,16 +18,17 @@ use std::path::PathBuf;
 
 /// Make an image that holds a folder or a tar archive
 ///
-/// Owners, modes, times (to the nanosecond), hard links, symbolic links, device nodes, holes, extended attributes, ACLs
-/// and capabilities are kept. Several sources are layers: later ones win, and OCI whiteouts are honoured. The size is
-/// exact: the image holds everything, and no more than was asked for. With SOURCE_DATE_EPOCH set, the same sources give
-/// the same bytes, whatever the number of threads.
+/// Owners, modes, times (to the nanosecond), hard links, symbolic links, device nodes, holes, extended
+/// attributes, ACLs and capabilities are kept. Several sources are layers: later ones win, and OCI whiteouts
+/// are honoured. The size is exact: the image holds everything, and no more than was asked for. With
+/// SOURCE_DATE_EPOCH set, the same sources give the same bytes, whatever the number of threads.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare build --from rootfs/ disk.img\n  \
     hectare build --from base.tar --from app.tar --size 2G disk.img\n  \
     docker export box | hectare build --from - --free 100M disk.img")]
 pub(crate) struct Arguments {
-    /// What to put into it: a folder, a tar file (plain, gzip or zstd) or - for a tar archive on standard input
+    /// What to put into it: a folder, a tar file (plain, gzip or zstd) or - for a tar archive on standard
+    /// input
     #[arg(long, required = true, value_name = "SOURCE")]
     from: Vec<OsString>,
     /// The size: min for the smallest that holds it all, or bytes with K, M, G, T; min and 10 % if not given
@@ -45,7 +46,8 @@ pub(crate) struct Arguments {
     /// Give everything to this owner: UID:GID
     #[arg(long, value_name = "UID:GID", value_parser = crate::people::Owner::parse)]
     owner: Option<crate::people::Owner>,
-    /// Change permissions, as in chmod: u=rwX,go=rX; D: and F: before a clause limit it to directories or the rest
+    /// Change permissions, as in chmod: u=rwX,go=rX; D: and F: before a clause limit it to directories or the
+    /// rest
     #[arg(long, value_name = "MODES", value_parser = super::chmod::parse_mode)]
     modes: Option<hectare_populate::ModeChange>,
     #[command(flatten)]
@@ -101,7 +103,8 @@ impl Arguments {
         })
     }
 
-    /// The format's options: mke2fs's, but without a share of the blocks kept for root unless it is asked for.
+    /// The format's options: mke2fs's, but without a share of the blocks kept for root unless it is asked
+    /// for.
     fn format_options(&self) -> Outcome<FormatOptions> {
         let mut options = self.format.options()?;
         if !self.format.asks_for_reserve() {
@@ -184,7 +187,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let tree = Tree::build(sources, &arguments.source_options(epoch)?)
         .map_err(|error| Failure::Line(error.to_string()))?;
     for (name, count) in tree.left_out() {
-        tell(format_args!("note: attribute {} of {count} files left out: ext4 has none of its kind", shown(name)));
+        tell(format_args!(
+            "note: attribute {} of {count} files left out: ext4 has none of its kind",
+            shown(name)
+        ));
     }
     let format = match epoch {
         Some(epoch) => reproducible(&format, epoch, &tree),
@@ -232,7 +238,11 @@ fn say(arguments: &Arguments, tree: &Tree, image: &Image<'_>) -> Outcome {
     let geometry = image.format().geometry();
     let free = image.free().bytes(geometry.block_size).get();
     if arguments.json {
-        let part = |part: &hectare_populate::Part| Part { name: part.name, bytes: part.bytes.get(), hint: part.hint };
+        let part = |part: &hectare_populate::Part| Part {
+            name: part.name,
+            bytes: part.bytes.get(),
+            hint: part.hint,
+        };
         return Output::new().json(&Json {
             size: image.size().get(),
             free,
@@ -259,7 +269,12 @@ fn explain(explanation: &Explanation) -> Outcome {
         let hint = if part.hint.is_empty() { String::new() } else { format!("  ({})", part.hint) };
         writeln!(out, "{:>16} {percent:5.1} %  {}{hint}", part.bytes.get(), part.name)?;
     }
-    writeln!(out, "{:>16} 100.0 %  the image; the files hold {} bytes of data", explanation.total.get(), explanation.data)?;
+    writeln!(
+        out,
+        "{:>16} 100.0 %  the image; the files hold {} bytes of data",
+        explanation.total.get(),
+        explanation.data
+    )?;
     out.finish()
 }
 

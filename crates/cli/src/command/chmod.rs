@@ -10,8 +10,8 @@ use hectare_populate::{Error, ModeChange};
 /// Change permissions inside an image
 ///
 /// MODE is octal (0644) or symbolic (u=rwX,go-w); the umask takes no part. `D:` before a clause limits it to
-/// directories, `F:` to everything else. Symbolic links have no permissions of their own: one that is named is
-/// followed, others are passed over.
+/// directories, `F:` to everything else. Symbolic links have no permissions of their own: one that is named
+/// is followed, others are passed over.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare chmod 600 disk.img:/etc/shadow\n  \
     hectare chmod -R D:755,F:644 disk.img:/srv")]

@@ -9,9 +9,9 @@ use hectare_engine::{Changes, Kind};
 
 /// Change owners inside an image
 ///
-/// USER and GROUP are numbers; a name is looked up in this system's /etc/passwd and /etc/group. As the kernel does it,
-/// set-id bits of files are cleared.
-/// Symbolic links that are named are followed unless -P is given; with -R, links below are changed themselves.
+/// USER and GROUP are numbers; a name is looked up in this system's /etc/passwd and /etc/group. As the kernel
+/// does it, set-id bits of files are cleared. Symbolic links that are named are followed unless -P is given;
+/// with -R, links below are changed themselves.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  hectare chown 33:33 disk.img:/srv/www\n  hectare chown -R 0:0 disk.img:/"
@@ -54,8 +54,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     left_out.outcome()
 }
 
-/// The permissions after a change of owner, if they change: a program must not run with a new owner's rights because
-/// of an old mark. Set-group-id without group execution means something else and stays.
+/// The permissions after a change of owner, if they change: a program must not run with a new owner's rights
+/// because of an old mark. Set-group-id without group execution means something else and stays.
 fn without_set_id(kind: Kind, mode: u16) -> Option<u16> {
     let set_gid = if mode & 0o010 != 0 { 0o2000 } else { 0 };
     let cleared = mode & !(0o4000 | set_gid);

@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 
 /// Copy files into an image, out of one, or between images
 ///
-/// At least one side is IMAGE:PATH. Where the destination is a directory, sources are copied into it; a source that
-/// ends in `/.`, or that is the root of an image, is copied as what it holds. Holes stay holes. A local path with a
-/// colon can be written ./a:b.
+/// At least one side is IMAGE:PATH. Where the destination is a directory, sources are copied into it; a
+/// source that ends in `/.`, or that is the root of an image, is copied as what it holds. Holes stay holes. A
+/// local path with a colon can be written ./a:b.
 ///
 /// A file or directory that can't be read is named and left out; what can't be written ends the copy.
 #[derive(clap::Args)]

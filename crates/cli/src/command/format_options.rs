@@ -1,9 +1,7 @@
 //! The options that `mkfs` and `build` share: those of mke2fs that say what a volume is to be like.
 
 use crate::failure::{Failure, Outcome};
-use hectare_mkfs::{
-    FormatOptions, InodeCount, OnError, apply_extended, parse_features, parse_uuid,
-};
+use hectare_mkfs::{FormatOptions, InodeCount, OnError, apply_extended, parse_features, parse_uuid};
 use hectare_units::BlockSize;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -41,7 +39,8 @@ pub(crate) struct FormatArguments {
     /// Features to turn on, and off with a ^ before the name
     #[arg(short = 'O', value_name = "FEATURE,^FEATURE")]
     features: Vec<String>,
-    /// Extended options: stride=, stripe_width=, lazy_itable_init=, packed_meta_blocks=, hash_seed=, root_owner= ...
+    /// Extended options: stride=, stripe_width=, lazy_itable_init=, packed_meta_blocks=, hash_seed=,
+    /// root_owner= ...
     #[arg(short = 'E', value_name = "OPTION=VALUE,...")]
     extended: Vec<String>,
     /// The journal: size=MIB

@@ -12,9 +12,9 @@ use std::path::PathBuf;
 
 /// Show how the free space of a volume is cut up
 ///
-/// Prints what e2freefrag prints, number for number. Only on volumes with bigalloc, which e2freefrag 1.47 misreads
-/// (its histogram does not add up to the free blocks), are the figures others: the right ones. --like-e2freefrag gives
-/// its own there, too.
+/// Prints what e2freefrag prints, number for number. Only on volumes with bigalloc, which e2freefrag 1.47
+/// misreads (its histogram does not add up to the free blocks), are the figures others: the right ones.
+/// --like-e2freefrag gives its own there, too.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hectare freefrag disk.img")]
 pub(crate) struct Arguments {

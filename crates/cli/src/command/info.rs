@@ -22,8 +22,9 @@ use zerocopy::FromBytes;
 
 /// Show what a volume says of itself
 ///
-/// Prints the fields of `dumpe2fs -h` under the same names and in the same order, then how full the volume is. A volume
-/// that can't be opened is shown as far as its superblock goes, and the command fails saying why.
+/// Prints the fields of `dumpe2fs -h` under the same names and in the same order, then how full the volume
+/// is. A volume that can't be opened is shown as far as its superblock goes, and the command fails saying
+/// why.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare info disk.img\n  hectare info --groups disk.img")]
 pub(crate) struct Arguments {
@@ -129,7 +130,7 @@ fn json(arguments: &Arguments, raw: &SuperBlock, image: Option<&Image>, left_out
         for nr in 0..image.volume().group_count() {
             match image.volume().group_report(GroupNr::new(nr)) {
                 Ok(report) => groups.push(json_group(&report)),
-                Err(error) => left_out.tell(arguments.image.display(), error),
+                Err(error) => left_out.tell(image.name(), error),
             }
         }
         groups
@@ -181,14 +182,14 @@ fn print(arguments: &Arguments, raw: &SuperBlock, image: Option<&Image>, left_ou
     let Some(image) = image else { return out.finish() };
     match image.volume().statfs() {
         Ok(statfs) => print_space(&mut out, &statfs)?,
-        Err(error) => left_out.tell(arguments.image.display(), error),
+        Err(error) => left_out.tell(image.name(), error),
     }
     if arguments.groups {
         writeln!(out)?;
         for nr in 0..image.volume().group_count() {
             match image.volume().group_report(GroupNr::new(nr)) {
                 Ok(report) => print_group(&mut out, image, &report, left_out)?,
-                Err(error) => left_out.tell(arguments.image.display(), error),
+                Err(error) => left_out.tell(image.name(), error),
             }
         }
     }
@@ -301,7 +302,7 @@ fn print_free(out: &mut Output, image: &Image, report: &GroupReport, left_out: &
             let runs = runs.into_iter().map(|run| run.start.get()..run.end.get()).collect();
             writeln!(out, "  Free blocks: {}", list(runs))?;
         }
-        Err(error) => left_out.tell(image.path().display(), error),
+        Err(error) => left_out.tell(image.name(), error),
     }
     match image.volume().inode_bitmap(report.group) {
         Ok(bitmap) => {
@@ -315,7 +316,7 @@ fn print_free(out: &mut Output, image: &Image, report: &GroupReport, left_out: &
             )
         }
         Err(error) => {
-            left_out.tell(image.path().display(), error);
+            left_out.tell(image.name(), error);
             Ok(())
         }
     }

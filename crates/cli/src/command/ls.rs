@@ -13,9 +13,9 @@ use hectare_units::InodeNr;
 
 /// List directories and files inside an image
 ///
-/// Names are sorted by their bytes, one a line. Owners are shown as numbers: the image's users are not this system's.
-/// With --json: an array of entries, each with path, kind, mode, owners, size, times (RFC 3339, UTC); a name that is
-/// not UTF-8 is {"hex": "..."}.
+/// Names are sorted by their bytes, one a line. Owners are shown as numbers: the image's users are not this
+/// system's. With --json: an array of entries, each with path, kind, mode, owners, size, times (RFC 3339,
+/// UTC); a name that is not UTF-8 is {"hex": "..."}.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare ls disk.img:\n  hectare ls -l disk.img:/etc disk.img:/usr\n  \
     hectare ls -R --json disk.img:/srv")]

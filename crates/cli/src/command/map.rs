@@ -13,8 +13,8 @@ use std::path::PathBuf;
 
 /// Draw a picture of a volume: how full each part is, how its free space is cut up, where metadata lies
 ///
-/// The output's name says the kind: .svg or .png. Without -o, SVG goes to standard output. On a small volume a cell is
-/// a few blocks, on a larger one a group or several.
+/// The output's name says the kind: .svg or .png. Without -o, SVG goes to standard output. On a small volume
+/// a cell is a few blocks, on a larger one a group or several.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare map disk.img -o disk.svg\n  hectare map disk.img -o disk.png")]
 pub(crate) struct Arguments {

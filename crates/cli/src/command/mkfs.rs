@@ -13,15 +13,15 @@ use std::path::PathBuf;
 
 /// Make an empty volume
 ///
-/// Takes mke2fs's options, with its defaults. SIZE is in KiB, or in blocks if -b is given, or has a suffix: s (512
-/// bytes), K, M, G, T. A missing image file is made, and needs SIZE; it appears only when it is finished.
+/// Takes mke2fs's options, with its defaults. SIZE is in KiB, or in blocks if -b is given, or has a suffix: s
+/// (512 bytes), K, M, G, T. A missing image file is made, and needs SIZE; it appears only when it is
+/// finished.
 ///
 /// Nothing is overwritten that holds a file system or a partition table unless --force is given.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\n  hectare mkfs disk.img 1G\n  hectare mkfs -t ext4 -b 4096 -L data -m 0 disk.img 20G\n  \
-    hectare mkfs -O bigalloc -C 65536 disk.img 1T"
-)]
+#[command(after_help = "Examples:\n  hectare mkfs disk.img 1G\n  \
+    hectare mkfs -t ext4 -b 4096 -L data -m 0 disk.img 20G\n  \
+    hectare mkfs -O bigalloc -C 65536 disk.img 1T")]
 pub(crate) struct Arguments {
     /// The kind: ext2, ext3 or ext4
     #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]

@@ -1,8 +1,8 @@
 //! Copying the content of files, by several threads.
 //!
-//! The walker hands over open files; a bounded queue keeps it from running ahead with more open files than the system
-//! allows. A file that can't be read to its end is told and left as far as it came; the first that can't be written
-//! stops everything.
+//! The walker hands over open files; a bounded queue keeps it from running ahead with more open files than
+//! the system allows. A file that can't be read to its end is told and left as far as it came; the first that
+//! can't be written stops everything.
 
 use super::{Content, Meta, Reason, Target, Xattrs};
 use crate::failure::{Failure, LeftOut, Outcome};

@@ -1,10 +1,10 @@
 //! A folder of the host as either side of a copy.
 //!
-//! Everything below the top is reached from its open parent directory, never by a long path and never through a
-//! symbolic link. Attributes of what can't be opened (links, devices) are reached through `/proc/self/fd`.
+//! Everything below the top is reached from its open parent directory, never by a long path and never through
+//! a symbolic link. Attributes of what can't be opened (links, devices) are reached through `/proc/self/fd`.
 //!
-//! Keeping owners needs root; where that is refused, the owner stays as it is, as with `cp -a`. The same goes for
-//! attributes that the host's file system or a right does not allow; they are counted and told once.
+//! Keeping owners needs root; where that is refused, the owner stays as it is, as with `cp -a`. The same goes
+//! for attributes that the host's file system or a right does not allow; they are counted and told once.
 
 use super::{Content, First, Meta, Origin, Reason, Special, Target, Xattrs};
 use crate::failure::tell;

@@ -1,8 +1,8 @@
 //! Reading a volume into the cells of a picture.
 //!
-//! A small volume has cells of some blocks, rows of them for each group; a larger one has a cell for each group; one
-//! with more groups than a picture has room for has a cell for several. A cell counts what lies in it, wherever the
-//! group that owns it is: with `flex_bg` the inode tables of many groups lie in one.
+//! A small volume has cells of some blocks, rows of them for each group; a larger one has a cell for each
+//! group; one with more groups than a picture has room for has a cell for several. A cell counts what lies in
+//! it, wherever the group that owns it is: with `flex_bg` the inode tables of many groups lie in one.
 
 use crate::failure::LeftOut;
 use crate::free::FreeSpace;
@@ -114,7 +114,7 @@ pub(crate) fn survey(image: &Image, left_out: &LeftOut) -> Survey {
         match report {
             Ok(report) => survey.add_metadata(geometry, &report),
             Err(error) => {
-                left_out.tell(image.path().display(), error);
+                left_out.tell(image.name(), error);
                 survey.mark(geometry, group);
                 continue; // its bitmap can't be read either
             }
@@ -122,7 +122,7 @@ pub(crate) fn survey(image: &Image, left_out: &LeftOut) -> Survey {
         match runs {
             Ok(runs) => runs.into_iter().for_each(|run| survey.add_free(geometry, run)),
             Err(error) => {
-                left_out.tell(image.path().display(), error);
+                left_out.tell(image.name(), error);
                 survey.mark(geometry, group);
             }
         }

@@ -1,4 +1,5 @@
-//! The 122 broken and odd images: no command panics, hangs, or ends with anything but 0 or 1, and none writes outside.
+//! The 122 broken and odd images: no command panics, hangs, or ends with anything but 0 or 1, and none writes
+//! outside.
 
 use crate::report::same_fields;
 use crate::support::{digest, hectare, hectare_within};

@@ -16,7 +16,7 @@ fn kind_of(kind: Kind) -> &'static str {
     }
 }
 
-fn name_of(value: &Value) -> Vec<u8> {
+pub(crate) fn name_of(value: &Value) -> Vec<u8> {
     if let Some(text) = value.as_str() {
         return text.as_bytes().to_vec();
     }
