@@ -2,16 +2,16 @@
 //!
 //! [`Volume`] opens a volume on any device and offers it twice: by inode numbers, for a mount
 //! ([`Volume::lookup`], [`Volume::create`], [`Volume::rename`]...), and by paths in the shape of `std::fs`
-//! ([`Volume::metadata`], [`Volume::open_file`], [`Volume::remove_dir_all`]...). Every operation may be called
-//! from any number of threads.
+//! ([`Volume::metadata`], [`Volume::open_file`], [`Volume::remove_dir_all`]...). Every operation may be
+//! called from any number of threads.
 //!
 //! How it works: typed state in memory (inodes, groups, the allocator) is rendered to blocks once per commit;
 //! tree, directory and attribute blocks are edited in place in a block cache, and sealed with their checksums
 //! at the commit. A change needs a handle of the journal; data goes to its final place before metadata points
 //! at it.
 //!
-//! The order of locks: rename lock -> operation locks of inodes (parent before child, else the lower number) ->
-//! handle -> data lock of an inode -> group -> block. Nobody waits for a commit while holding a handle.
+//! The order of locks: rename lock -> operation locks of inodes (parent before child, else the lower number)
+//! -> handle -> data lock of an inode -> group -> block. Nobody waits for a commit while holding a handle.
 
 mod cache;
 mod commit;

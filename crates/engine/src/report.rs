@@ -174,10 +174,10 @@ mod tests {
 
     #[test]
     fn zero_runs_join_over_words_and_end_with_the_length() {
-        assert_eq!(zero_runs(&[0, 0], 100), [0..100]);
+        assert_eq!(zero_runs(&[0, 0], 100), vec![Range { start: 0, end: 100 }]);
         assert_eq!(zero_runs(&[!0, !0], 128), [] as [Range<u64>; 0]);
         assert_eq!(zero_runs(&[1 | 1 << 63, 0b10], 70), [1..63, 64..65, 66..70]);
-        assert_eq!(zero_runs(&[!(3 << 62), !1], 128), [62..65]);
+        assert_eq!(zero_runs(&[!(3 << 62), !1], 128), vec![Range { start: 62, end: 65 }]);
         assert_eq!(zero_runs(&[0], 0), [] as [Range<u64>; 0]);
         let alternating: Vec<_> = (0..32).map(|i| 2 * i..2 * i + 1).collect();
         assert_eq!(zero_runs(&[0xaaaa_aaaa_aaaa_aaaa], 64), alternating);

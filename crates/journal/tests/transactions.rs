@@ -173,7 +173,8 @@ fn callers_waiting_for_one_transaction_share_its_commit() {
     assert_eq!(volume.freezes.load(Ordering::SeqCst), 2, "{waiters} callers, one commit");
 }
 
-/// A commit that has ended well was taken for one that had died if another thread began the next one in between.
+/// A commit that has ended well was taken for one that had died if another thread began the next one in
+/// between.
 #[test]
 fn regression_a_quick_successor_is_no_failure() {
     let journal = journal(0);

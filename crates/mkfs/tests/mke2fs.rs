@@ -58,8 +58,8 @@ const CASES: &[(&str, &str)] = &[
     ("100M", "-t ext4 -O metadata_csum_seed,large_dir,ea_inode"),
     ("100M", "-t ext4 -O encrypt,stable_inodes,verity"),
     ("100M", "-t ext4 -O fast_commit"),
-    // Groups shrink until their inodes fit; a last group dropped on the way comes back (but the share for root, which
-    // mke2fs takes before that, does not).
+    // Groups shrink until their inodes fit; a last group dropped on the way comes back (but the share for
+    // root, which mke2fs takes before that, does not).
     ("420M", "-t ext4 -b 4096 -m 0 -N 1000011"),
     ("100M", "-t ext4 -O bigalloc"),
     ("1G", "-t ext4 -O bigalloc -b 1024"),
@@ -114,8 +114,8 @@ fn time_of(image: &Path) -> Timestamp {
 fn compare_superblocks(name: &str, ours: &Path, theirs: &Path) -> Vec<String> {
     const MAY_DIFFER: &[&str] = &["s_wtime", "s_lastcheck", "s_mkfs_time", "s_kbytes_written", "s_checksum"];
     let (ours, theirs) = (superblock(ours), superblock(theirs));
-    // The journal's map is compared where it is an extent root without nodes below; else the nodes and the unused
-    // entries of the root lie elsewhere.
+    // The journal's map is compared where it is an extent root without nodes below; else the nodes and the
+    // unused entries of the root lie elsewhere.
     let map = 1024 + 0x10c;
     let plain_map = ours[map..map + 2] == [0x0a, 0xf3] && ours[map + 6..map + 8] == [0, 0];
     let fields = hectare_ext4::raw::SuperBlock::FIELDS.iter();

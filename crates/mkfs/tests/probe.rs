@@ -1,8 +1,9 @@
 //! What [`probe`] finds, judged by the tools that make and name such things.
 //!
-//! The module's own tests take places and numbers from its table and so can't tell whether the table is right; here
-//! the makers (mkswap, mkfs.xfs, mke2fs) and blkid decide. What no tool at hand can make or name from a bare magic
-//! number (bcachefs, ISO 9660, LVM, RAID 1.x, FAT, NTFS, partition tables, ZFS) is not judged.
+//! The module's own tests take places and numbers from its table and so can't tell whether the table is
+//! right; here the makers (mkswap, mkfs.xfs, mke2fs) and blkid decide. What no tool at hand can make or name
+//! from a bare magic number (bcachefs, ISO 9660, LVM, RAID 1.x, FAT, NTFS, partition tables, ZFS) is not
+//! judged.
 
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 

@@ -1,4 +1,5 @@
-//! Every checksum wrong in turn: an error that names the structure, no panic, and the other files are still read.
+//! Every checksum wrong in turn: an error that names the structure, no panic, and the other files are still
+//! read.
 
 use crate::common::{in_memory, in_memory_with, pattern, try_entries_of};
 use hectare_engine::{Creation, Error, NewNode, OpenOptions, Volume, XattrHow};
@@ -64,7 +65,8 @@ impl Specimen {
         block.get() as usize * BLOCK + (group.get() % per * size) as usize
     }
 
-    /// The block of a file or directory's first extent-tree leaf, or its block 0 if the root holds the extents.
+    /// The block of a file or directory's first extent-tree leaf, or its block 0 if the root holds the
+    /// extents.
     fn first_child(&self, nr: InodeNr) -> usize {
         let root = self.inode_at(nr) + 40;
         let depth = u16::from_le_bytes(self.bytes[root + 6..root + 8].try_into().unwrap());

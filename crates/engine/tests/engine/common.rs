@@ -1,4 +1,5 @@
-//! What the tests share: volumes on files and in memory, the oracle's entries of a volume, copying a folder in.
+//! What the tests share: volumes on files and in memory, the oracle's entries of a volume, copying a folder
+//! in.
 
 use hectare_device::{Device, FileOptions, MemoryDevice};
 use hectare_engine::{
@@ -88,7 +89,8 @@ pub(crate) fn close_clean(held: &InMemory) {
     assert_clean_bytes(&held.device.to_vec());
 }
 
-/// What can be compared with a filled volume: `mke2fs -d` keeps no fractions of seconds, and not the root's times.
+/// What can be compared with a filled volume: `mke2fs -d` keeps no fractions of seconds, and not the root's
+/// times.
 pub(crate) fn what_of(combo: &Combo, filled: &Filled) -> What {
     match filled.maker() {
         Maker::Kernel => what(combo),

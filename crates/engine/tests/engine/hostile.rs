@@ -1,7 +1,8 @@
-//! Broken volumes of every kind: whatever the bytes, opening and walking them ends, with an answer or an error.
+//! Broken volumes of every kind: whatever the bytes, opening and walking them ends, with an answer or an
+//! error.
 //!
-//! Small valid volumes are damaged at random, mostly where they hold metadata; those without checksums let the damage
-//! through to every parser. A walk is bounded by what it visits, not by what the volume claims.
+//! Small valid volumes are damaged at random, mostly where they hold metadata; those without checksums let
+//! the damage through to every parser. A walk is bounded by what it visits, not by what the volume claims.
 
 use crate::common::{format_bytes, in_memory_with, long, pattern, save};
 use hectare_engine::{Changes, Creation, Error, Kind, NewNode, OpenOptions, RenameMode, Volume, XattrHow};
@@ -121,8 +122,8 @@ fn exercise(bytes: &[u8]) -> usize {
     seen
 }
 
-/// Exercises bytes; a panic is told with what made them, and something that does not end ends the process. How many
-/// inodes were seen.
+/// Exercises bytes; a panic is told with what made them, and something that does not end ends the process.
+/// How many inodes were seen.
 fn survive(label: &str, bytes: Vec<u8>) -> usize {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::Builder::new().spawn(move || {

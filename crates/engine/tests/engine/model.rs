@@ -1,8 +1,8 @@
-//! Random operations beside a model in memory: what the engine answers and what the volume then holds must agree after
-//! every step, and e2fsck must find the volume clean at the end.
+//! Random operations beside a model in memory: what the engine answers and what the volume then holds must
+//! agree after every step, and e2fsck must find the volume clean at the end.
 //!
-//! Names come from a small alphabet, so that operations meet; some are long, so that directories split early. A volume
-//! that runs full may refuse any operation for want of space, and must then have changed nothing.
+//! Names come from a small alphabet, so that operations meet; some are long, so that directories split early.
+//! A volume that runs full may refuse any operation for want of space, and must then have changed nothing.
 
 use crate::common::{InMemory, assert_clean_bytes, format_bytes, in_memory, in_memory_with, long, pattern};
 use hectare_engine::{Changes, Creation, Error, Kind, NewNode, OpenOptions, RenameMode, Volume, XattrHow};

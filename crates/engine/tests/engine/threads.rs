@@ -1,5 +1,6 @@
-//! Many threads on one volume: shared and own directories, renames across them, files open while they lose their names.
-//! A watchdog ends a deadlock; afterwards every count is right, and e2fsck finds the volume clean.
+//! Many threads on one volume: shared and own directories, renames across them, files open while they lose
+//! their names. A watchdog ends a deadlock; afterwards every count is right, and e2fsck finds the volume
+//! clean.
 
 use crate::common::{InMemory, close_clean, entries_of, format_bytes, in_memory_with, long, pattern};
 use hectare_engine::{Changes, Creation, Error, NewNode, OpenOptions, RenameMode, Volume, XattrHow};

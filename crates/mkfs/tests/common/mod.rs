@@ -56,8 +56,8 @@ pub(crate) fn options(args: &[&str]) -> hectare_mkfs::Result<FormatOptions> {
     Ok(options)
 }
 
-/// A new, sparse image file. What had its name goes first: a process that another test just forked may still hold
-/// the lock on it.
+/// A new, sparse image file. What had its name goes first: a process that another test just forked may still
+/// hold the lock on it.
 pub(crate) fn create(image: &Path, size: Bytes) -> FileDevice {
     let _ = std::fs::remove_file(image);
     FileOptions::new().write(true).create(image, size, Overwrite::Replace).unwrap()
