@@ -5,7 +5,7 @@ use crate::cache::block::Kind;
 use crate::error::{Error, Result};
 use crate::map::{MapMut, MapRef};
 use crate::volume::{Shared, Volume};
-use hectare_ext4::dir::{DirRead, DirWrite};
+use hectare_ext4::dir::{DirRead, DirWrite, Format};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::Mapping;
 use hectare_ext4::inode::{Inode, InodeFlags};
@@ -24,9 +24,14 @@ pub(crate) struct DirRef<'a> {
 }
 
 impl DirRef<'_> {
+    /// The form of this directory: the volume's, but for the names of an encrypted one, which are ciphertext.
+    pub(crate) fn format(&self) -> Format {
+        Format { opaque_names: self.inode.flags.contains(InodeFlags::ENCRYPT), ..self.volume.dir_format }
+    }
+
     fn kind(&self, at: LogicalBlock) -> Kind {
         Kind::Directory {
-            format: self.volume.dir_format,
+            format: self.format(),
             seed: self.inode.seed(self.nr, &self.volume.sb),
             logical: at,
             indexed: self.is_indexed(),

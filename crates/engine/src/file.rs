@@ -12,6 +12,7 @@
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::map::{MAP_CREDITS, MapMut, MapRef, UNMAP_CREDITS};
+use crate::opaque::check_not_ciphertext;
 use crate::volume::Volume;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::{self, Extent, Mapping, Progress};
@@ -34,6 +35,7 @@ impl Volume {
     /// Copies bytes of a file out; fewer than asked for at its end. The caller holds the operation lock.
     pub(crate) fn read_locked(&self, inode: &CachedInode, at: u64, out: &mut [u8]) -> Result<usize> {
         let data = inode.get();
+        check_not_ciphertext(&data, inode.nr())?;
         let end = data.size.min(at.saturating_add(u64_of(out.len())));
         if at >= end {
             return Ok(0);

@@ -26,6 +26,7 @@ mod lookup;
 mod map;
 mod mmp;
 mod namespace;
+mod opaque;
 mod open;
 mod options;
 mod remove;

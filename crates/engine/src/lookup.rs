@@ -7,7 +7,8 @@
 use crate::cache::inode::CachedInode;
 use crate::directory::DirRef;
 use crate::error::{Error, Result};
-use crate::namespace::{DirEntry, kind_of, old_name};
+use crate::namespace::{DirEntry, kind_of};
+use crate::opaque;
 use crate::stat::Metadata;
 use crate::volume::Volume;
 use hectare_ext4::dir::{self, Cookie, EntryRef, FileType, Name};
@@ -20,15 +21,15 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 impl Volume {
-    /// Looks a name up.
+    /// Looks a name up; in an encrypted directory, by the text that a listing gives for it.
     ///
     /// # Errors
     /// [`Error::NotFound`], or what reading the directory says.
     pub fn lookup(&self, parent: InodeNr, name: &[u8]) -> Result<InodeNr> {
         let dir = self.directory(parent)?;
-        let name = old_name(name)?;
+        let stored = opaque::stored(name, dir.get().flags)?;
         let _operation = dir.lock().read();
-        self.lookup_locked(&dir, name)?.ok_or(Error::NotFound)
+        self.lookup_locked(&dir, stored.name()?)?.ok_or(Error::NotFound)
     }
 
     /// What a name leads to, held since it had the name: if it is freed from now on, that shows.
@@ -36,12 +37,12 @@ impl Volume {
         if dir.get().kind() != Some(Kind::Directory) {
             return Err(Error::NotADirectory);
         }
-        let name = old_name(name)?;
+        let stored = opaque::stored(name, dir.get().flags)?;
         let _operation = dir.lock().read();
-        self.inode(self.lookup_locked(dir, name)?.ok_or(Error::NotFound)?)
+        self.inode(self.lookup_locked(dir, stored.name()?)?.ok_or(Error::NotFound)?)
     }
 
-    /// Looks a name up in a directory whose operation lock is held.
+    /// Looks a stored name up in a directory whose operation lock is held.
     pub(crate) fn lookup_locked(&self, dir: &CachedInode, name: Name<'_>) -> Result<Option<InodeNr>> {
         dir.check_alive()?;
         let data = dir.get();
@@ -49,7 +50,7 @@ impl Volume {
             self.lookup_inline(dir, &data, name)?
         } else {
             let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
-            dir::lookup(&store, &self.dir_format, name)?.map(|found| found.inode)
+            dir::lookup(&store, &store.format(), name)?.map(|found| found.inode)
         };
         match found {
             Some(nr) if self.is_special(nr) => {
@@ -106,7 +107,9 @@ impl Volume {
     }
 
     /// Lists a directory from a cookie on (0: from the start), up to `max` entries, `.` and `..` included. A
-    /// name that is there from the first call to the last is listed exactly once, whatever else changes.
+    /// name that is there from the first call to the last is listed exactly once, whatever else changes. The
+    /// names of an encrypted directory are listed as text that stands for the ciphertext (base64url, up to
+    /// 340 bytes).
     ///
     /// # Errors
     /// [`Error::NotADirectory`], or what reading the directory says.
@@ -121,7 +124,7 @@ impl Volume {
                 return ControlFlow::Break(());
             }
             entries.push(DirEntry {
-                name: entry.name.to_vec(),
+                name: opaque::shown(entry.name, data.flags),
                 inode: entry.inode,
                 kind: kind_of(entry.file_type),
                 next: entry.next,
@@ -134,7 +137,7 @@ impl Volume {
             })?;
         } else {
             let store = DirRef { volume: self, nr, inode: &data };
-            dir::read_dir(&store, &self.dir_format, from, &mut take)?;
+            dir::read_dir(&store, &store.format(), from, &mut take)?;
         }
         Ok(entries)
     }

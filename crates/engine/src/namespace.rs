@@ -81,7 +81,7 @@ impl NewNode<'_> {
 /// An entry of a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirEntry {
-    /// The name; any bytes but `/` and NUL.
+    /// The name; any bytes but `/` and NUL. In an encrypted directory, base64url of the ciphertext.
     pub name: Vec<u8>,
     /// The inode it names.
     pub inode: InodeNr,

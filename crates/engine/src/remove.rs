@@ -60,7 +60,8 @@ impl Volume {
             })?;
             empty
         } else {
-            dir::is_empty(&DirRef { volume: self, nr: dir.nr(), inode: &data }, &self.dir_format)?
+            let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
+            dir::is_empty(&store, &store.format())?
         };
         if empty { Ok(()) } else { Err(Error::NotEmpty) }
     }

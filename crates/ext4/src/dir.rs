@@ -20,7 +20,8 @@
 //! allows and by the size of the directory, and every record is checked before it is used.
 //!
 //! What this is not: it does no I/O, takes no locks, allocates no blocks and knows no inodes. Inline
-//! directories (inside an inode), case-folded names and encrypted names are the caller's to refuse.
+//! directories (inside an inode) and case-folded names are the caller's to refuse. The names of an encrypted
+//! directory are ciphertext, here and in the hashes: a caller that reads one says so ([`Format::opaque_names`]).
 
 pub mod build;
 mod checksum;
@@ -68,6 +69,8 @@ pub struct Format {
     pub hash_signedness: Signedness,
     /// What the hash starts from (`s_hash_seed`).
     pub hash_seed: [u32; 4],
+    /// Names are ciphertext, so any bytes: those of the one directory at hand whose inode has the flag `ENCRYPT`.
+    pub opaque_names: bool,
 }
 
 impl Format {
@@ -86,6 +89,7 @@ impl Format {
             hash_version: HashVersion::from_code(sb.raw().s_def_hash_version)?,
             hash_signedness: if sb.signed_hash() { Signedness::Signed } else { Signedness::Unsigned },
             hash_seed: sb.hash_seed(),
+            opaque_names: false,
         })
     }
 
@@ -119,7 +123,8 @@ impl Format {
     }
 }
 
-/// A name a directory can hold: 1 to 255 bytes, none of them `/` or NUL. The bytes need not be UTF-8.
+/// A name a directory can hold: 1 to 255 bytes, none of them `/` or NUL unless it is ciphertext
+/// ([`Name::opaque`]). The bytes need not be UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Name<'a>(&'a [u8]);
 
@@ -136,6 +141,13 @@ impl<'a> Name<'a> {
     pub fn new(bytes: &'a [u8]) -> Option<Self> {
         let length = (1..=Self::LEN_MAX).contains(&bytes.len());
         (length && !bytes.iter().any(|b| matches!(b, 0 | b'/'))).then_some(Self(bytes))
+    }
+
+    /// The stored name of an entry of an encrypted directory, which may hold any bytes, also `/` and NUL; or
+    /// `None` if its length is not 1 to 255.
+    #[must_use]
+    pub fn opaque(bytes: &'a [u8]) -> Option<Self> {
+        (1..=Self::LEN_MAX).contains(&bytes.len()).then_some(Self(bytes))
     }
 
     /// Its bytes.

@@ -35,7 +35,6 @@ pub use geometry::{Note, Shape, shape};
 pub use layout::{Cursor, GroupMeta, Layout};
 pub use options::{FeatureEdit, FormatOptions, FsType, InodeCount, OnError, Usage};
 pub use overhead::{Capacity, Overhead, capacity, overhead};
-pub use own::dir_format;
 pub use plan::{Chunk, Payload, Plan, Sink, Write};
 pub use probe::{Found, What, probe, refuse_occupied};
 pub use space::{FreeRange, Space};

@@ -17,7 +17,7 @@ use crate::options::FormatOptions;
 use crate::ranges::RangeSet;
 use crate::space::{Space, free_in};
 use hectare_ext4::checksum::Seed;
-use hectare_ext4::dir::{self, Entry, FileType, Format, HashVersion, Name, Signedness};
+use hectare_ext4::dir::{self, Entry, FileType, Format, Name};
 use hectare_ext4::extent::{self, Extent};
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
@@ -460,19 +460,11 @@ fn render_orphan_file(place: &Place, options: &FormatOptions, sb: &SuperBlock, o
 }
 
 /// The form of a volume's directories.
-#[must_use]
-pub fn dir_format(sb: &SuperBlock) -> Format {
-    let features = sb.features();
-    Format {
-        block_size: sb.geometry().block_size,
-        filetype: features.incompat.contains(Incompat::FILETYPE),
-        checksums: features.metadata_csum(),
-        index: features.compat.contains(Compat::DIR_INDEX),
-        large_dir: features.incompat.contains(Incompat::LARGEDIR),
-        hash_version: HashVersion::HalfMd4,
-        hash_signedness: if sb.signed_hash() { Signedness::Signed } else { Signedness::Unsigned },
-        hash_seed: sb.hash_seed(),
-    }
+///
+/// # Panics
+/// Never for a planned volume: the formatter chose a hash function that is known.
+fn dir_format(sb: &SuperBlock) -> Format {
+    Format::of(sb).expect("the formatter's own hash function")
 }
 
 /// Root directory of an empty volume: inode and its only block.

@@ -11,7 +11,7 @@ use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::Timestamp;
 use hectare_mkfs::{
-    Contents, Error, FormatOptions, GroupUse, Plan, What, capacity, dir_format, execute, overhead, probe,
+    Contents, Error, FormatOptions, GroupUse, Plan, What, capacity, execute, overhead, probe,
     refuse_occupied, set_bits,
 };
 use hectare_oracle::{KernelMount, assert_clean, dumpe2fs, e2fsck, skip, skip_part};
@@ -203,9 +203,15 @@ impl Files {
         root.sectors = ratio * u64::from(geometry.block_size.get() / 512);
         map_one(&mut root, plan.root_block(), &sb);
         let seed = root.seed(InodeNr::ROOT, &sb);
-        let built =
-            dir::build(&entries, InodeNr::ROOT, InodeNr::ROOT, &dir_format(&sb), seed, dir::Fill::FULL)
-                .unwrap();
+        let built = dir::build(
+            &entries,
+            InodeNr::ROOT,
+            InodeNr::ROOT,
+            &dir::Format::of(&sb).unwrap(),
+            seed,
+            dir::Fill::FULL,
+        )
+        .unwrap();
         assert_eq!(built.blocks.len(), geometry.block_size.len());
         Self { sb, root, root_block: (plan.root_block(), built.blocks), files }
     }

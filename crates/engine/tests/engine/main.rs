@@ -8,6 +8,7 @@
 mod common;
 
 mod checksums;
+mod encrypted;
 mod errors;
 mod faults;
 mod full;

@@ -109,6 +109,7 @@ pub(super) struct Records<'a> {
     at: usize,
     end: usize,
     filetype: bool,
+    opaque_names: bool,
     place: Place,
 }
 
@@ -122,7 +123,8 @@ impl<'a> Records<'a> {
             let len = block.len();
             return Err(Corrupt::new(STRUCTURE, place, format!("it has {len} bytes")));
         }
-        Ok(Self { block, at: 0, end, filetype: format.filetype, place })
+        let Format { filetype, opaque_names, .. } = *format;
+        Ok(Self { block, at: 0, end, filetype, opaque_names, place })
     }
 
     fn check(&self) -> Result<Record<'a>, Corrupt> {
@@ -143,7 +145,8 @@ impl<'a> Records<'a> {
             return Err(corrupt(format!("a name of {name_len} bytes in a record of {len}")));
         }
         let name = &self.block[at + HEADER_LEN..at + HEADER_LEN + name_len];
-        if Name::new(name).is_none() {
+        let valid = if self.opaque_names { Name::opaque(name) } else { Name::new(name) };
+        if valid.is_none() {
             let reason = if name.is_empty() { "an empty name" } else { "a name that contains / or NUL" };
             return Err(corrupt(reason.into()));
         }
@@ -162,5 +165,58 @@ impl<'a> Iterator for Records<'a> {
         let checked = self.check();
         self.at = checked.as_ref().map_or(self.end, |record| record.offset + record.len);
         Some(checked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dir::{Entry, HashVersion, Signedness};
+    use hectare_units::BlockSize;
+
+    fn format(opaque_names: bool) -> Format {
+        Format {
+            block_size: BlockSize::from_bytes(1024).unwrap(),
+            filetype: true,
+            checksums: false,
+            index: true,
+            large_dir: false,
+            hash_version: HashVersion::HalfMd4,
+            hash_signedness: Signedness::Signed,
+            hash_seed: [0; 4],
+            opaque_names,
+        }
+    }
+
+    /// The first name of a block that holds `name` alone.
+    fn parsed(name: &[u8], opaque_names: bool) -> Result<Vec<u8>, Corrupt> {
+        let mut block = vec![0; 1024];
+        let (name, file_type) = (Name::opaque(name).unwrap(), FileType::Regular);
+        let entry = Entry { name, inode: InodeNr::new(12), file_type };
+        put(&mut block, 0, 1024, &entry, &format(opaque_names));
+        let mut records = Records::new(&block, 1024, &format(opaque_names), Place::Volume)?;
+        records.next().unwrap().map(|record| record.name.to_vec())
+    }
+
+    #[test]
+    fn ciphertext_is_a_name_only_where_names_are_opaque() {
+        let every_byte: Vec<u8> = (0..255).collect();
+        for name in [&b"a/b"[..], b"a\0b", b"/", b"\0", &every_byte, &[0; 255]] {
+            assert_eq!(parsed(name, true), Ok(name.to_vec()));
+            assert!(parsed(name, false).unwrap_err().to_string().contains("contains / or NUL"));
+        }
+        assert_eq!(parsed(b"plain", true), parsed(b"plain", false));
+    }
+
+    #[test]
+    fn an_empty_name_is_never_one() {
+        let mut block = vec![0; 1024];
+        put32(&mut block, 0, 12);
+        put_len(&mut block, 0, 1024);
+        for opaque in [false, true] {
+            let mut records = Records::new(&block, 1024, &format(opaque), Place::Volume).unwrap();
+            assert!(records.next().unwrap().unwrap_err().to_string().contains("an empty name"));
+        }
+        assert_eq!((Name::opaque(b""), Name::opaque(&[1; 256])), (None, None));
     }
 }
