@@ -1,15 +1,16 @@
 //! Names and content that are ciphertext: what can be said of encrypted files without their key.
 //!
-//! An encrypted directory stores, for each name but `.` and `..`, ciphertext of 1 to 255 bytes. These may be any, also
-//! `/` and NUL, so they can't be a component of a path. They are shown as text, base64url without padding (RFC 4648,
-//! section 5), which uses letters, digits, `-` and `_`, and can be turned back into exactly these bytes.
+//! An encrypted directory stores, for each name but `.` and `..`, ciphertext of 1 to 255 bytes. These may be
+//! any, also `/` and NUL, so they can't be a component of a path. They are shown as text, base64url without
+//! padding (RFC 4648, section 5), which uses letters, digits, `-` and `_`, and can be turned back into
+//! exactly these bytes.
 //!
-//! Hazards: the text is longer than the bytes, up to 340, which is more than a name of a mounted volume can have. Text
-//! that isn't what [`shown`] makes of some bytes (padding, stray last bits, the text of a dot) names nothing, so that no
-//! entry has two names.
+//! Hazards: the text is longer than the bytes, up to 340, which is more than a name of a mounted volume can
+//! have. Text that isn't what [`shown`] makes of some bytes (padding, stray last bits, the text of a dot)
+//! names nothing, so that no entry has two names.
 //!
-//! What this is not: it has no keys and decrypts nothing. The names are not those that the kernel lists without the
-//! key, which hold a hash and at most 149 bytes of ciphertext.
+//! What this is not: it has no keys and decrypts nothing. The names are not those that the kernel lists
+//! without the key, which hold a hash and at most 149 bytes of ciphertext.
 
 use crate::error::{Error, Result};
 use crate::namespace::old_name;

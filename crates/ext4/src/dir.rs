@@ -21,7 +21,8 @@
 //!
 //! What this is not: it does no I/O, takes no locks, allocates no blocks and knows no inodes. Inline
 //! directories (inside an inode) and case-folded names are the caller's to refuse. The names of an encrypted
-//! directory are ciphertext, here and in the hashes: a caller that reads one says so ([`Format::opaque_names`]).
+//! directory are ciphertext, here and in the hashes: a caller that reads one says so
+//! ([`Format::opaque_names`]).
 
 pub mod build;
 mod checksum;
@@ -69,7 +70,8 @@ pub struct Format {
     pub hash_signedness: Signedness,
     /// What the hash starts from (`s_hash_seed`).
     pub hash_seed: [u32; 4],
-    /// Names are ciphertext, so any bytes: those of the one directory at hand whose inode has the flag `ENCRYPT`.
+    /// Names are ciphertext, so any bytes: those of the one directory at hand whose inode has the flag
+    /// `ENCRYPT`.
     pub opaque_names: bool,
 }
 

@@ -1,7 +1,9 @@
-//! Encrypted directories, read without the key: the kernel makes them, and lists them without the key as well.
+//! Encrypted directories, read without the key: the kernel makes them, and lists them without the key as
+//! well.
 //!
-//! The kernel's name for an entry without the key is base64url of a hash (8 bytes), the first 149 bytes of ciphertext
-//! and, if there is more, 32 bytes of SHA-256 of the rest; ours is base64url of all the ciphertext.
+//! The kernel's name for an entry without the key is base64url of a hash (8 bytes), the first 149 bytes of
+//! ciphertext and, if there is more, 32 bytes of SHA-256 of the rest; ours is base64url of all the
+//! ciphertext.
 
 use crate::common::{in_memory, open_read_only};
 use base64::Engine;
