@@ -18,6 +18,8 @@ pub struct Base {
     pub image: Vec<u8>,
     /// The units that are not all zero, by number: where a change hits something.
     pub units: Vec<usize>,
+    /// Bytes of an inode's slot.
+    pub inode_size: usize,
 }
 
 macro_rules! bases {
@@ -46,6 +48,8 @@ impl Base {
             .expect("what was compressed for this can be unpacked");
         let used = |(_, unit): &(usize, &[u8])| unit.iter().any(|byte| *byte != 0);
         let units = image.chunks(UNIT).enumerate().filter(used).map(|(i, _)| i).collect();
-        Self { name, image, units }
+        // The superblock's field; these volumes all have it.
+        let inode_size = usize::from(u16::from_le_bytes([image[1024 + 0x58], image[1024 + 0x59]]));
+        Self { name, image, units, inode_size }
     }
 }

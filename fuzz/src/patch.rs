@@ -36,6 +36,10 @@ const EDGES: [u32; 24] = [
     0xffff_ffff,
 ];
 const CHANGES_MAX: u8 = 40;
+/// Kinds of change from here on toggle an inode's flag.
+const TOGGLES_FROM: u8 = 252;
+/// Where an inode has its flags.
+const FLAGS_AT: usize = 0x20;
 
 /// A volume changed as an input says, and what of the input is left.
 pub struct Patched<'a> {
@@ -101,6 +105,9 @@ fn change(image: &mut [u8], base: &Base, input: &mut Input<'_>) {
     let what = input.byte();
     let start = unit_start(base, input);
     let at = start + usize::from(input.word()) % UNIT;
+    if what >= TOGGLES_FROM {
+        return toggle(image, base, at, input.byte());
+    }
     match what % 9 {
         0 => put(image, at, &[input.byte()]),
         1 => put(image, at & !1, &low(*input.pick(&EDGES), 2)),
@@ -127,6 +134,14 @@ fn change(image: &mut [u8], base: &Base, input: &mut Input<'_>) {
             let block = unit_start(base, input) / UNIT;
             put(image, at & !3, &low(u32::try_from(block).unwrap_or(0), 4));
         }
+    }
+}
+
+/// Toggles a flag of the inode that has its slot around `at`, if that lies in an inode table.
+fn toggle(image: &mut [u8], base: &Base, at: usize, flag: u8) {
+    let slot = at / base.inode_size * base.inode_size;
+    if let Some(byte) = image.get_mut(slot + FLAGS_AT + usize::from(flag / 8 % 4)) {
+        *byte ^= 1 << (flag % 8);
     }
 }
 

@@ -69,7 +69,7 @@ fn list(store: &Directory, format: &Format, input: &mut Input<'_>) {
     for cookie in [0, arbitrary, 1, u64::MAX] {
         let mut left = 100_000;
         let _ = read_dir(store, format, Cookie::new(cookie), &mut |entry| {
-            assert!(Name::new(entry.name).is_some());
+            assert!(name_of(entry.name, format).is_some());
             if names.len() < 16 {
                 names.push(entry.name.to_vec());
             }
@@ -79,8 +79,12 @@ fn list(store: &Directory, format: &Format, input: &mut Input<'_>) {
         });
     }
     for name in &names {
-        let _ = lookup(store, format, Name::new(name).expect("listed names are good"));
+        let _ = lookup(store, format, name_of(name, format).expect("listed names are good"));
     }
+}
+
+fn name_of<'a>(bytes: &'a [u8], format: &Format) -> Option<Name<'a>> {
+    if format.opaque_names { Name::opaque(bytes) } else { Name::new(bytes) }
 }
 
 fn change(mut store: Directory, format: &Format, input: &mut Input<'_>) {
