@@ -22,7 +22,27 @@ struct Owned {
     _lock: File, // held as long as the process lives
 }
 
-/// This process's folder, made on first use in the system's folder for temporary files.
+/// Bytes that memory must have free to be used for temporary files.
+const ROOMY: u64 = 6 << 30;
+
+/// Where temporary folders are made: where `TMPDIR` says, else in memory if there is plenty, else in the system's
+/// folder. Volumes for tests are sparse, fragmented and short-lived; a disk, above all one that discards each
+/// freed extent at once, takes minutes to delete what memory forgets in a moment.
+fn parent() -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    let roomy = || {
+        let stat = rustix::fs::statvfs(&memory).ok()?;
+        let writable = rustix::fs::access(&memory, rustix::fs::Access::WRITE_OK).is_ok();
+        Some(writable && stat.f_bavail.saturating_mul(stat.f_frsize) >= ROOMY)
+    };
+    if std::env::var_os("TMPDIR").is_none() && roomy().unwrap_or(false) {
+        memory
+    } else {
+        std::env::temp_dir()
+    }
+}
+
+/// This process's folder, made on first use.
 ///
 /// # Panics
 /// If it can't be made.
@@ -37,7 +57,7 @@ pub fn folder() -> &'static Path {
 
 fn make() -> io::Result<Owned> {
     // Locked before it gets its name, so that no other process ever sees it without its owner.
-    let parent = std::env::temp_dir();
+    let parent = parent();
     let hidden = tempfile::Builder::new().prefix(".hectare-oracle-new.").tempdir_in(&parent)?;
     let lock = File::create(hidden.path().join(LOCK))?;
     lock.try_lock().map_err(io::Error::from)?;
@@ -63,7 +83,7 @@ pub fn fresh(stem: &str) -> PathBuf {
 
 /// Removes the folders of processes that are gone, with what they left mounted. Failures are left for later.
 pub fn sweep() {
-    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    let Ok(entries) = fs::read_dir(parent()) else { return };
     for entry in entries.flatten() {
         let ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
             && entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == rustix::process::geteuid().as_raw());
@@ -106,7 +126,7 @@ mod tests {
     #[test]
     fn a_sweep_removes_the_abandoned_and_keeps_the_living() {
         let mine = folder();
-        let dead = std::env::temp_dir().join(format!("{PREFIX}0.{:08x}", nonce()));
+        let dead = parent().join(format!("{PREFIX}0.{:08x}", nonce()));
         fs::create_dir(&dead).unwrap();
         fs::write(dead.join("left"), "x").unwrap();
         fs::write(dead.join(LOCK), "").unwrap();
