@@ -30,16 +30,17 @@ pub(crate) fn run() -> bool {
     };
     let made = hectare(&["build", "--from", &folder.to_string_lossy(), IMAGE]);
     made && checked()
+        && hectare(&["stat", &format!("{IMAGE}:/")])
         && hectare(&["info", IMAGE])
-        && hectare(&["freefrag", IMAGE])
         && hectare(&["map", IMAGE, "-o", "out/demo.svg"])
         && hectare(&["map", IMAGE, "-o", "out/demo.png"])
-        && hectare(&["tree", "-L", "1", &format!("{IMAGE}:/")])
+        && hectare(&["freefrag", IMAGE])
         && said(&folder)
 }
 
 fn said(folder: &Path) -> bool {
     println!("\n{} is now in {IMAGE}; its picture is out/demo.svg and out/demo.png", folder.display());
+    println!("look into it: target/release/hectare tree {IMAGE}:/");
     true
 }
 
