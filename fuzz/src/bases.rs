@@ -1,7 +1,7 @@
 //! The volumes that inputs are changes to: small ones by mke2fs, with one of everything in them.
 //!
-//! They are made by `cargo xtask fuzz bases` (see there for what each holds) and kept compressed, because a fuzzer's
-//! findings are only good with the very bytes they were found on.
+//! They are made by `cargo xtask fuzz bases` (see there for what each holds) and kept compressed, because a
+//! fuzzer's findings are only good with the very bytes they were found on.
 
 use flate2::read::GzDecoder;
 use std::io::Read;

@@ -1,7 +1,7 @@
 //! Taking an input apart.
 //!
-//! Every take succeeds: an exhausted input gives zeros, so that a short input is a valid one and the fuzzer need not
-//! learn lengths first.
+//! Every take succeeds: an exhausted input gives zeros, so that a short input is a valid one and the fuzzer
+//! need not learn lengths first.
 
 /// An input, taken from the front.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! Changes to a volume, decoded from an input.
 //!
-//! A change names one of the volume's used units and a place in it, so that almost every input hits metadata. The
-//! values written are such that formats trip over: limits, small numbers, neighbours of what was there, other
-//! structures' bytes.
+//! A change names one of the volume's used units and a place in it, so that almost every input hits metadata.
+//! The values written are such that formats trip over: limits, small numbers, neighbours of what was there,
+//! other structures' bytes.
 
 use crate::bases::{self, Base, UNIT};
 use crate::input::Input;
@@ -69,15 +69,16 @@ pub fn decode(bytes: &[u8]) -> Patched<'_> {
         change(&mut image, base, &mut input);
         intact = false;
     }
-    // One flag value in eight leaves the checksums as they are; the check of each is to be passed through too.
+    // One flag value in eight leaves the checksums as they are; the check of each is to be passed through
+    // too.
     if !intact && flags & 7 != 7 {
         repair::seal(&mut image);
     }
     Patched { base, image, intact, rest: input }
 }
 
-/// Writes what is left of an input over bytes, a few at a time at any place: for the targets whose input is changes to
-/// something sound.
+/// Writes what is left of an input over bytes, a few at a time at any place: for the targets whose input is
+/// changes to something sound.
 pub fn scatter(bytes: &mut [u8], input: &mut Input<'_>) {
     while !input.is_empty() && !bytes.is_empty() {
         let (what, at) = (input.byte(), usize::from(input.word()) % bytes.len());

@@ -1,7 +1,7 @@
 //! Everything that writing to a volume can do, as a short program decoded from an input.
 //!
-//! Names come from a small set, so that operations meet each other: a directory under a file's name, a rename onto
-//! its own parent, a file removed while it is open.
+//! Names come from a small set, so that operations meet each other: a directory under a file's name, a rename
+//! onto its own parent, a file removed while it is open.
 
 use crate::input::Input;
 use hectare_engine::{

@@ -1,8 +1,8 @@
 //! Stores in memory for the algorithms over several blocks: extent trees, indirect maps, directories.
 //!
-//! Any block number leads to one of the blocks there are, so that a tree of arbitrary bytes is not cut short by
-//! pointers to nowhere. Like the real stores, they hand out blocks that are held while they are read and copied when
-//! they are changed.
+//! Any block number leads to one of the blocks there are, so that a tree of arbitrary bytes is not cut short
+//! by pointers to nowhere. Like the real stores, they hand out blocks that are held while they are read and
+//! copied when they are changed.
 
 use crate::input::Input;
 use crate::patch;

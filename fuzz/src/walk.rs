@@ -1,7 +1,7 @@
 //! Everything that reading a volume can do, done to everything that can be reached.
 //!
-//! Bounded by constants, so that a damaged volume that repeats itself ends the walk; within one call of the engine
-//! there is no bound but the fuzzer's time limit, which is what finds a hang.
+//! Bounded by constants, so that a damaged volume that repeats itself ends the walk; within one call of the
+//! engine there is no bound but the fuzzer's time limit, which is what finds a hang.
 
 use hectare_engine::{Cookie, Error, Kind, Metadata, Volume};
 use hectare_units::InodeNr;

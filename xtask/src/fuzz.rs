@@ -1,13 +1,14 @@
-//! Fuzzing: `cargo xtask fuzz [TARGET ...|all] [--seconds N]` builds the targets and runs them, a line for each.
+//! Fuzzing: `cargo xtask fuzz [TARGET ...|all] [--seconds N]` builds the targets and runs them, a line for
+//! each.
 //!
-//! The targets are the programs of the workspace in `fuzz/`, linked with libFuzzer (crate `libfuzzer-sys`, which
-//! compiles it: a C++ compiler is needed). Coverage comes from flags that the stable compiler takes, so neither a
-//! nightly toolchain nor a tool to install is needed, and no sanitizer: what is looked for are panics, hangs (10 s) and
-//! memory without bound (2 GiB), see `docs/fuzzing.md`.
+//! The targets are the programs of the workspace in `fuzz/`, linked with libFuzzer (crate `libfuzzer-sys`,
+//! which compiles it: a C++ compiler is needed). Coverage comes from flags that the stable compiler takes, so
+//! neither a nightly toolchain nor a tool to install is needed, and no sanitizer: what is looked for are
+//! panics, hangs (10 s) and memory without bound (2 GiB), see `docs/fuzzing.md`.
 //!
 //! After `write` has run, e2fsck judges what the undamaged volumes among its inputs became (see [`kept`]).
-//! `cargo xtask fuzz bases` makes the volumes anew that inputs are changes to (see [`bases`]). Inputs that were found
-//! interesting are kept in `fuzz/corpus`, those that failed in `fuzz/artifacts`; git ignores both.
+//! `cargo xtask fuzz bases` makes the volumes anew that inputs are changes to (see [`bases`]). Inputs that
+//! were found interesting are kept in `fuzz/corpus`, those that failed in `fuzz/artifacts`; git ignores both.
 
 mod bases;
 mod kept;
@@ -33,8 +34,8 @@ const TARGETS: [&str; 11] = [
     "small",
     "tar",
 ];
-/// Coverage counters for libFuzzer; all of it stable. Comparisons are not traced, which would halve the speed: inputs
-/// are changes to something sound, and what words formats look for is in a dictionary.
+/// Coverage counters for libFuzzer; all of it stable. Comparisons are not traced, which would halve the
+/// speed: inputs are changes to something sound, and what words formats look for is in a dictionary.
 const FLAGS: [&str; 6] = [
     "--cfg=fuzzing",
     "-Cpasses=sancov-module",
@@ -183,6 +184,11 @@ fn limited(program: &Path) -> Command {
 /// The inputs of a target that are kept.
 fn corpus_of(target: &str) -> PathBuf {
     root().join("fuzz/corpus").join(target)
+}
+
+/// Where the inputs that failed are put.
+fn artifacts_of(target: &str) -> PathBuf {
+    root().join("fuzz/artifacts").join(target)
 }
 
 fn files(folder: &Path) -> usize {

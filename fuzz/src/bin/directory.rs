@@ -1,4 +1,5 @@
-//! Fuzz target: directories of any bytes: blocks verified and sealed, names looked up, listed, added, taken out.
+//! Fuzz target: directories of any bytes: blocks verified and sealed, names looked up, listed, added, taken
+//! out.
 #![no_main]
 
 use hectare_ext4::checksum::Seed;

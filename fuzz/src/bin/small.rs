@@ -1,5 +1,5 @@
-//! Fuzz target: the structures that are one block each: orphan blocks and multiple mount protection; and the probe
-//! for what lies on a device.
+//! Fuzz target: the structures that are one block each: orphan blocks and multiple mount protection; and the
+//! probe for what lies on a device.
 #![no_main]
 
 use hectare_device::MemoryDevice;

@@ -1,4 +1,5 @@
-//! Fuzz target: attribute areas, ACLs and inline data of any bytes; what is read can be laid out and read again.
+//! Fuzz target: attribute areas, ACLs and inline data of any bytes; what is read can be laid out and read
+//! again.
 #![no_main]
 
 use hectare_ext4::acl::{Acl, to_shown, to_stored};

@@ -1,9 +1,9 @@
 //! The small volumes that the fuzz targets start from, by mke2fs, e2fsck and debugfs; no root needed.
 //!
-//! All hold the same folder: a directory of twenty files, files of a few sizes, a sparse file, hard links, symbolic
-//! links short, long and looping, attributes few and many, an ACL; then devices by debugfs. They differ in the
-//! features that change the layout. What is made has a fixed UUID, hash seed and times, but another version of
-//! e2fsprogs may lay it out otherwise, so they are made anew only when there is a reason.
+//! All hold the same folder: a directory of twenty files, files of a few sizes, a sparse file, hard links,
+//! symbolic links short, long and looping, attributes few and many, an ACL; then devices by debugfs. They
+//! differ in the features that change the layout. What is made has a fixed UUID, hash seed and times, but
+//! another version of e2fsprogs may lay it out otherwise, so they are made anew only when there is a reason.
 
 use crate::steps::{root, shown};
 use hectare_oracle::tool;
@@ -71,7 +71,8 @@ fn one(work: &Path, base: &(&str, &str, &str, &[&str], bool)) -> io::Result<()> 
         .env("E2FSPROGS_FAKE_TIME", "1700000000");
     run(&mut mke2fs)?;
     edit(work, &image, name == "ea-inode")?;
-    // Exit code 1: something was changed, which was the point. debugfs leaves a count or two behind that are wrong.
+    // Exit code 1: something was changed, which was the point. debugfs leaves a count or two behind that are
+    // wrong.
     let mut e2fsck = need("e2fsck")?;
     e2fsck.arg(if indexed { "-fyD" } else { "-fy" }).arg(&image).env("E2FSPROGS_FAKE_TIME", "1700000000");
     shown(e2fsck.stdout(Stdio::null()));

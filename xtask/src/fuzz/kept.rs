@@ -1,17 +1,21 @@
 //! What undamaged volumes became under the target `write`, judged by e2fsck.
 //!
-//! The target itself can only see what the engine sees. So its corpus, which holds a program for every path that was
-//! found, is run once more with the resulting volumes kept, and each must be clean.
+//! The target itself can only see what the engine sees. So its corpus, which holds a program for every path
+//! that was found, is run once more with the resulting volumes kept, and each must be clean.
 
-use super::{corpus_of, limited};
+use super::{artifacts_of, corpus_of, limited};
 use crate::steps::quiet;
 use hectare_oracle::tool;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Runs the corpus and e2fsck; whether every volume is clean. Without e2fsck nothing is judged, which is said.
+/// Inputs that are run at once; their volumes, up to 2 MiB each, lie in the temporary folder meanwhile.
+const BATCH: usize = 200;
+
+/// Runs the corpus and e2fsck; whether every volume is clean. Without e2fsck nothing is judged, which is
+/// said.
 pub(super) fn judge(program: &Path) -> bool {
     if tool("e2fsck").is_none() {
         println!("  SKIPPED e2fsck of what was written: it is not installed");
@@ -33,28 +37,32 @@ pub(super) fn judge(program: &Path) -> bool {
 }
 
 fn all(program: &Path, folder: &Path) -> io::Result<(usize, usize)> {
+    let inputs: Vec<PathBuf> =
+        fs::read_dir(corpus_of("write"))?.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
     let (mut volumes, mut wrong) = (0, 0);
-    for input in fs::read_dir(corpus_of("write"))? {
-        let input = input?.path();
-        // One at a time, so that there is no more than one volume to keep.
+    for some in inputs.chunks(BATCH) {
         limited(program)
-            .arg(&input)
+            .args(some)
             .env("HECTARE_FUZZ_KEEP", folder)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()?;
         for volume in fs::read_dir(folder)? {
-            let volume = volume?.path();
+            let volume = volume?;
             volumes += 1;
-            let clean =
-                tool("e2fsck").is_some_and(|mut e2fsck| quiet(e2fsck.arg("-fn").arg(&volume)).is_some());
-            if !clean {
+            if !is_clean(&volume.path()) {
                 wrong += 1;
-                println!("  e2fsck is not content with what became of {}", input.display());
+                let kept = artifacts_of("write").join(volume.file_name());
+                fs::copy(volume.path(), &kept)?;
+                println!("  e2fsck finds {} wrong", kept.display());
             }
-            fs::remove_file(&volume)?;
+            fs::remove_file(volume.path())?;
         }
     }
     Ok((volumes, wrong))
+}
+
+fn is_clean(volume: &Path) -> bool {
+    tool("e2fsck").is_some_and(|mut e2fsck| quiet(e2fsck.arg("-fn").arg(volume)).is_some())
 }
