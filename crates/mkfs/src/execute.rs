@@ -25,9 +25,16 @@ const GATHER: usize = 1 << 20;
 /// # Errors
 /// If the device fails; what it holds then is not a volume.
 pub fn execute(plan: &Plan, device: &dyn Device, contents: &dyn Contents, threads: usize) -> Result<()> {
-    if !plan.is_zeroed() {
-        wipe(device)?;
-    }
+    wipe(plan, device)?;
+    lay_down(plan, device, contents, threads)
+}
+
+/// Writes the planned volume over a device that was [wiped](wipe), and that may hold content in places that
+/// [`Plan::space`] gave out: whoever fills the volume writes between the two.
+///
+/// # Errors
+/// If the device fails; what it holds then is not a volume.
+pub fn lay_down(plan: &Plan, device: &dyn Device, contents: &dyn Contents, threads: usize) -> Result<()> {
     let work = Work { plan, device, contents, next: AtomicU32::new(0), state: Mutex::default() };
     let threads = threads.clamp(1, index_of(plan.chunks().into()));
     let results = std::thread::scope(|scope| {
@@ -55,8 +62,14 @@ pub fn execute(plan: &Plan, device: &dyn Device, contents: &dyn Contents, thread
     Ok(())
 }
 
-/// Zeros both ends of the device.
-fn wipe(device: &dyn Device) -> Result<()> {
+/// Zeros both ends of the device, where signatures lie, unless the plan says that it reads as zeros anyway.
+///
+/// # Errors
+/// If the device fails.
+pub fn wipe(plan: &Plan, device: &dyn Device) -> Result<()> {
+    if plan.is_zeroed() {
+        return Ok(());
+    }
     let len = device.len();
     let head = WIPE.min(len);
     device.zero(Bytes::ZERO, head)?;

@@ -30,7 +30,7 @@ mod words;
 
 pub use contents::{Contents, Empty, GroupUse, set_bits};
 pub use error::{Error, Result};
-pub use execute::execute;
+pub use execute::{execute, lay_down, wipe};
 pub use geometry::{Note, Shape, shape};
 pub use layout::{Cursor, GroupMeta, Layout};
 pub use options::{FeatureEdit, FormatOptions, FsType, InodeCount, OnError, Usage};

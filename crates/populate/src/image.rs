@@ -15,7 +15,6 @@
 mod check;
 mod error;
 mod explain;
-mod held;
 mod reproducible;
 mod size;
 
@@ -30,7 +29,6 @@ use crate::write::Writer;
 use hectare_device::Device;
 use hectare_mkfs::{FormatOptions, Plan};
 use hectare_units::{Blocks, Bytes};
-use held::HeldBack;
 use std::num::NonZeroUsize;
 
 /// Is told how writing goes on.
@@ -116,17 +114,11 @@ impl<'t> Image<'t> {
         let inodes = Inodes { load: &self.load, volume, layout: &self.layout, now };
         let writer = Writer { device, inodes: &inodes, progress };
         let contents = TreeContents::new(&inodes);
-        if self.plan.is_zeroed() {
-            // The formatter ends with the superblock, and only then there is a volume.
-            writer.run(threads)?;
-            hectare_mkfs::execute(&self.plan, device, &contents, threads.get())?;
-        } else {
-            // The formatter begins by wiping both ends of the device, so the content comes after it.
-            let held = HeldBack::new(device);
-            hectare_mkfs::execute(&self.plan, &held, &contents, threads.get())?;
-            writer.run(threads)?;
-            held.release()?;
-        }
+        // First what was there goes, then the content comes; the formatter ends with the superblock, and only
+        // then there is a volume.
+        hectare_mkfs::wipe(&self.plan, device)?;
+        writer.run(threads)?;
+        hectare_mkfs::lay_down(&self.plan, device, &contents, threads.get())?;
         Ok(())
     }
 }
