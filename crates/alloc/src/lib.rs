@@ -40,14 +40,18 @@ mod counters;
 mod error;
 mod group;
 mod layout;
+mod policy;
 mod ranges;
 mod reservation;
 mod search;
 mod space;
 mod sync;
+mod tunables;
 
 pub use allocator::{Allocator, GroupSource, Request, Transaction};
 pub use counters::Counts;
 pub use error::AllocError;
 pub use layout::{Layout, Run};
+pub use policy::{Policy, UnknownPolicy};
 pub use reservation::{Claim, Reservation};
+pub use tunables::{Config, Tunables};
