@@ -72,6 +72,16 @@ impl Request {
     pub const fn with_root_reserve(self, allowed: bool) -> Self {
         Self { take_root_reserve: allowed, ..self }
     }
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn for_data(self, _: Clusters) -> Self {
+        self
+    }
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn on_stream(self, _: u32) -> Self {
+        self
+    }
 }
 
 /// Free space of one volume; see the [crate's introduction](crate). All methods may be called by any number
@@ -157,6 +167,24 @@ impl<S: GroupSource> Allocator<S> {
     pub fn reserve(&self, request: &Request) -> Result<Reservation, AllocError<S::Error>> {
         let floor = self.space.counters.floor(request.take_root_reserve);
         self.reserve_from(request, Purse::Available { floor })
+    }
+
+    #[doc(hidden)]
+    pub fn offer(&self) -> Clusters {
+        Clusters::new(512)
+    }
+    #[doc(hidden)]
+    pub fn reserve_at(&self, request: &Request) -> Result<Option<Reservation>, AllocError<S::Error>> {
+        let floor = self.space.counters.floor(request.take_root_reserve);
+        let mut purse = Purse::Available { floor };
+        let Some(plan) = self.plan(request, purse.holds(&self.space.counters)) else { return Ok(None) };
+        let Some((group, at)) = self.space.layout.locate(request.goal) else { return Ok(None) };
+        let mut held = self.open(group)?;
+        let n = held.group().run_from(at, plan.want);
+        if n < plan.least || n == 0 {
+            return Ok(None);
+        }
+        Ok(held.take(&(at..at + n), plan.least, &mut purse))
     }
 
     /// Reserves a run out of a claim, no longer than what is left of it; the run's length is deducted.

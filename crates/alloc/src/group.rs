@@ -166,6 +166,11 @@ impl Group {
         end - start
     }
 
+    pub(crate) fn run_from(&self, at: u32, want: u32) -> u32 {
+        let limit = at.saturating_add(want).min(self.len);
+        bits::first_set(&self.used, &(at..limit)).unwrap_or(limit) - at
+    }
+
     /// The durable bitmap, and how many of its clusters are free.
     pub(crate) fn render(&self, words: &mut Vec<u64>) -> u32 {
         words.clear();

@@ -18,6 +18,12 @@ impl Run {
     pub const fn new(start: ClusterNr, len: Clusters) -> Self {
         Self { start, len }
     }
+
+    /// The cluster after the last one.
+    #[must_use]
+    pub fn end(&self) -> ClusterNr {
+        self.start + self.len
+    }
 }
 
 /// The most clusters a group may have; keeps every position in a group, rounded up to a word, within 32 bits.

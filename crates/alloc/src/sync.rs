@@ -4,5 +4,5 @@
 //! Nothing else in the crate names `parking_lot` or `std::sync`.
 
 pub(crate) use parking_lot::{Mutex, MutexGuard};
-pub(crate) use std::sync::Arc;
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+pub(crate) use std::sync::{Arc, Weak};

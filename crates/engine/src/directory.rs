@@ -4,6 +4,7 @@
 use crate::cache::block::Kind;
 use crate::error::{Error, Result};
 use crate::map::{MapMut, MapRef};
+use crate::space::Use;
 use crate::volume::{Shared, Volume};
 use hectare_ext4::dir::{DirRead, DirWrite, Format};
 use hectare_ext4::error::{Corrupt, Place};
@@ -116,7 +117,7 @@ impl DirWrite for DirMut<'_, '_> {
 
     fn append(&mut self) -> Result<LogicalBlock> {
         let at = LogicalBlock::new(self.blocks());
-        let piece = self.volume.reserve_for(self.nr, self.inode, at, 1)?;
+        let piece = self.volume.reserve_for(self.nr, self.inode, at, 1, Use::Names)?;
         let physical = piece.extent.physical;
         MapMut { volume: self.volume, handle: self.handle, nr: self.nr, inode: self.inode }
             .publish(piece, false)?;

@@ -13,23 +13,32 @@ use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::map::{MAP_CREDITS, MapMut, MapRef, UNMAP_CREDITS};
 use crate::opaque::check_not_ciphertext;
+use crate::space::Use;
 use crate::volume::Volume;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::{self, Extent, Mapping, Progress};
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inline::Inline;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
+use hectare_ext4::time::Timestamp;
 use hectare_units::{Bytes, LogicalBlock, index_of, low32, u64_of};
 use std::io::IoSlice;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// One more than the last file block the format can map.
-const FILE_BLOCKS_MAX: u64 = (1 << 32) - 1;
+pub(crate) const FILE_BLOCKS_MAX: u64 = (1 << 32) - 1;
 /// Blocks one write maps at a time.
 const WRITE_STEP: u32 = 32768;
 /// Files of at least this size need `large_file`.
-const LARGE_FILE: u64 = 1 << 31;
+pub(crate) const LARGE_FILE: u64 = 1 << 31;
+
+/// Stamps a change of a file's content.
+pub(crate) fn touch(inode: &mut Inode, now: Timestamp) {
+    inode.mtime = now;
+    inode.ctime = now;
+    inode.version = inode.version.wrapping_add(1);
+}
 
 impl Volume {
     /// Copies bytes of a file out; fewer than asked for at its end. The caller holds the operation lock.
@@ -118,13 +127,13 @@ impl Volume {
         Ok(done)
     }
 
-    fn check_size(&self, at: u64, len: u64) -> Result<u64> {
+    pub(crate) fn check_size(&self, at: u64, len: u64) -> Result<u64> {
         let end = at.checked_add(len).ok_or(Error::FileTooLarge)?;
         let max = FILE_BLOCKS_MAX << self.geometry().block_size.shift();
         if end > max { Err(Error::FileTooLarge) } else { Ok(end) }
     }
 
-    fn check_content_writable(&self, inode: &CachedInode) -> Result<()> {
+    pub(crate) fn check_content_writable(&self, inode: &CachedInode) -> Result<()> {
         if inode.is_freed() {
             return Err(Error::NotFound);
         }
@@ -194,10 +203,7 @@ impl Volume {
     fn stamp_modified(&self, inode: &Arc<CachedInode>) -> Result<()> {
         let now = self.now();
         let mut handle = self.start(MAP_CREDITS)?;
-        let mut data = inode.edit(&mut handle, &self.inodes);
-        data.mtime = now;
-        data.ctime = now;
-        data.version = data.version.wrapping_add(1);
+        touch(&mut inode.edit(&mut handle, &self.inodes), now);
         Ok(())
     }
 
@@ -228,7 +234,8 @@ impl Volume {
             }
             Mapping::Hole { next } => {
                 let room = next.map_or(FILE_BLOCKS_MAX, |next| next.get().into()) - u64::from(block.get());
-                let piece = self.reserve_for(inode.nr(), &held, block, low32(wanted.min(room)))?;
+                let piece =
+                    self.reserve_for(inode.nr(), &held, block, low32(wanted.min(room)), Use::data(inode))?;
                 drop(held);
                 let len = u64::from(piece.extent.len) << size.shift();
                 let part = &data[..data.len().min(index_of(len - within))];
@@ -266,7 +273,7 @@ impl Volume {
     }
 
     /// Sets the size a write leads to, and the times.
-    fn note_written(&self, inode: &Arc<CachedInode>, end: u64) -> Result<()> {
+    pub(crate) fn note_written(&self, inode: &Arc<CachedInode>, end: u64) -> Result<()> {
         self.stamp_modified(inode)?;
         if end > inode.get().size {
             let mut handle = self.start(MAP_CREDITS)?;
@@ -280,7 +287,7 @@ impl Volume {
 
     /// Clears what lies between the end of the file and the end of its last block, before a write or a growth
     /// that starts beyond the end would expose it.
-    fn clear_tail(&self, inode: &CachedInode, next: u64) -> Result<()> {
+    pub(crate) fn clear_tail(&self, inode: &CachedInode, next: u64) -> Result<()> {
         let size = self.geometry().block_size;
         let held = inode.get();
         let within = size.within(held.bytes());
@@ -315,6 +322,7 @@ impl Volume {
             inode.edit(&mut handle, &self.inodes).size = to;
         }
         if to < from {
+            inode.window().discard();
             self.clear_tail(inode, u64::MAX)?;
             self.unmap(inode, to)?;
         }

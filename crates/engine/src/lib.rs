@@ -14,9 +14,11 @@
 //! -> handle -> data lock of an inode -> group -> block. Nobody waits for a commit while holding a handle.
 
 mod cache;
+mod clock;
 mod commit;
 mod directory;
 mod error;
+mod fallocate;
 mod file;
 mod format;
 mod fs;
@@ -32,6 +34,7 @@ mod options;
 mod remove;
 mod rename;
 mod report;
+mod space;
 mod stat;
 mod volume;
 mod xattrs;

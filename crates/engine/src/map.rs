@@ -1,24 +1,24 @@
 //! Which blocks of the volume hold a file: looking up, mapping new space, unmapping.
 //!
 //! The tree itself is [`hectare_ext4::extent`]'s; here it is given its nodes ([`MapRef`], [`MapMut`]: the
-//! block cache, inside a transaction) and its space (the allocator). Data space follows *reserve -> write ->
+//! block cache, inside a transaction) and its space ([`crate::space`]). Data space follows *reserve -> write ->
 //! publish*: [`Volume::reserve_for`] takes space in memory, the caller writes the data there, and
 //! [`MapMut::publish`] maps it and makes it used, in one transaction.
 //!
-//! With `bigalloc` space comes in clusters, but a map counts blocks: the blocks of one cluster of the file
-//! must lie in one cluster of the volume, so a hole beside mapped blocks of its cluster gets the cluster they
-//! have ([`Piece::shared`]), and a cluster is freed only with its last mapped block.
+//! With `bigalloc` space comes in clusters, but a map counts blocks: a cluster is freed only with its last
+//! mapped block.
 
 use crate::cache::block::Kind;
 use crate::error::{Error, Result};
+use crate::space::{Piece, cluster_sectors};
 use crate::volume::{Shared, Volume};
-use hectare_alloc::{AllocError, Request, Reservation, Run};
+use hectare_alloc::Run;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::{self, Extent, Mapping, Progress, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite};
 use hectare_ext4::indirect;
 use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_journal::Handle;
-use hectare_units::{BlockNr, Blocks, ClusterNr, Clusters, GroupNr, InodeNr, LogicalBlock, low32};
+use hectare_units::{BlockNr, Blocks, ClusterNr, Clusters, InodeNr, LogicalBlock, low32};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -31,17 +31,6 @@ const REMOVE_STEP: usize = 256;
 pub(crate) const MAP_CREDITS: u32 = 32;
 /// Metadata blocks that unmapping one step may dirty.
 pub(crate) const UNMAP_CREDITS: u32 = 4 * 256 + 32;
-
-impl From<AllocError<Error>> for Error {
-    fn from(error: AllocError<Error>) -> Self {
-        match error {
-            AllocError::NoSpace => Self::NoSpace,
-            AllocError::Source(inner) => inner,
-            other => hectare_ext4::error::Corrupt::new("the block bitmaps", Place::Volume, other.to_string())
-                .into(),
-        }
-    }
-}
 
 /// The map of an inode, to look things up in.
 pub(crate) struct MapRef<'a> {
@@ -80,7 +69,7 @@ impl MapRef<'_> {
     }
 
     /// The first extent that maps any block from `from` to before `end`.
-    fn first_in(&self, from: u64, end: u64) -> Result<Option<Extent>> {
+    pub(crate) fn first_in(&self, from: u64, end: u64) -> Result<Option<Extent>> {
         let mut at = from;
         while at < end {
             match self.lookup(LogicalBlock::new(low32(at)))? {
@@ -149,7 +138,7 @@ impl MapMut<'_, '_> {
             at.logical = LogicalBlock::new(at.logical.get().wrapping_add(len));
             at.physical += Blocks::new(len.into());
         }
-        if let Some(space) = piece.space {
+        if let Some(space) = piece.into_space() {
             self.inode.sectors += cluster_sectors(self.volume, space.len());
             space.publish(self.handle);
         }
@@ -202,12 +191,6 @@ impl MapMut<'_, '_> {
     }
 }
 
-/// 512-byte sectors of so many clusters.
-fn cluster_sectors(volume: &Shared, clusters: Clusters) -> u64 {
-    let geometry = volume.geometry();
-    clusters.get() << (geometry.cluster_ratio_shift + geometry.block_size.shift() - 9)
-}
-
 impl TreeRead for MapMut<'_, '_> {
     type Error = Error;
     type Node = Arc<[u8]>;
@@ -249,105 +232,5 @@ impl TreeWrite for MapMut<'_, '_> {
         let sectors = self.volume.free_metadata(self.handle, nr)?;
         self.inode.sectors = self.inode.sectors.saturating_sub(sectors);
         Ok(())
-    }
-}
-
-/// File blocks to be mapped together: where they go, and the space they bring, if it is new.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    /// The mapping; its state is set when it is published.
-    pub(crate) extent: Extent,
-    /// The new space; `None` if the blocks lie in a cluster the file has already (`bigalloc`).
-    space: Option<Reservation>,
-}
-
-impl Piece {
-    /// Blocks `logical` on, in a cluster of which the file has other blocks.
-    fn shared(logical: LogicalBlock, len: u32, physical: BlockNr) -> Self {
-        Self { extent: Extent { logical, len, physical, unwritten: false }, space: None }
-    }
-}
-
-impl Volume {
-    /// Reserves space for up to `len` blocks of a hole that begins at `logical`; it may give fewer.
-    pub(crate) fn reserve_for(
-        &self,
-        nr: InodeNr,
-        inode: &Inode,
-        logical: LogicalBlock,
-        len: u32,
-    ) -> Result<Piece> {
-        let map = MapRef { volume: self, nr, inode };
-        let shift = self.geometry().cluster_ratio_shift;
-        let cluster_start = u64::from(logical.get()) >> shift << shift;
-        let lead = low32(u64::from(logical.get()) - cluster_start);
-        let mut len = len;
-        if shift > 0 {
-            if let Some(neighbour) = map.first_in(cluster_start, cluster_start + (1 << shift))? {
-                // Any of its blocks inside this cluster of the file tells the cluster of the volume.
-                let within = cluster_start.saturating_sub(u64::from(neighbour.logical.get()));
-                let cluster = self.geometry().cluster_of(neighbour.physical + Blocks::new(within));
-                let physical = self.geometry().cluster_start(cluster) + Blocks::new(lead.into());
-                return Ok(Piece::shared(logical, len.min((1 << shift) - lead), physical));
-            }
-            len = self.clip_to_free_clusters(&map, logical, len)?;
-        }
-        let clusters = Clusters::new((u64::from(lead) + u64::from(len)).div_ceil(1 << shift));
-        let goal = self.goal(&map, logical)?;
-        let space = self.reserve(goal, clusters)?;
-        let got = (space.len().get() << shift) - u64::from(lead);
-        let physical = self.geometry().cluster_start(space.run().start) + Blocks::new(lead.into());
-        let len = u32::try_from(got.min(u64::from(len))).expect("bounded by a u32");
-        Ok(Piece { extent: Extent { logical, len, physical, unwritten: false }, space: Some(space) })
-    }
-
-    /// Shortens a hole so that it does not end in a cluster whose later blocks are mapped.
-    fn clip_to_free_clusters(&self, map: &MapRef<'_>, logical: LogicalBlock, len: u32) -> Result<u32> {
-        let shift = self.geometry().cluster_ratio_shift;
-        let end = u64::from(logical.get()) + u64::from(len);
-        let last_start = end >> shift << shift;
-        if last_start == end || map.first_in(end, last_start + (1 << shift))?.is_none() {
-            return Ok(len);
-        }
-        Ok(low32(last_start.saturating_sub(logical.get().into())))
-    }
-
-    fn reserve(&self, goal: BlockNr, want: Clusters) -> Result<Reservation> {
-        let request = Request::new(self.geometry().cluster_of(goal), want)
-            .with_root_reserve(self.options.use_reserved_blocks);
-        Ok(self.allocator.reserve(&request)?)
-    }
-
-    /// Where the block at `logical` would best lie: after what the file has before it, else in the inode's
-    /// group.
-    fn goal(&self, map: &MapRef<'_>, logical: LogicalBlock) -> Result<BlockNr> {
-        let geometry = self.geometry();
-        if let Some(before) = logical.get().checked_sub(1)
-            && let Mapping::Mapped(extent) = map.lookup(LogicalBlock::new(before))?
-            && let Some(last) = extent.block_of(LogicalBlock::new(before))
-        {
-            let next = last + Blocks::ONE;
-            return Ok(if next.get() < geometry.blocks_count.get() { next } else { last });
-        }
-        let (group, _) = self.groups.slot(map.nr)?;
-        Ok(geometry.first_block(group))
-    }
-
-    /// A block for metadata, used at once, near `goal`; with the sectors it counts for (a cluster's).
-    pub(crate) fn allocate_metadata(&self, handle: &mut Handle<'_>, goal: BlockNr) -> Result<(BlockNr, u64)> {
-        let geometry = self.geometry();
-        let goal =
-            if geometry.group_of(goal).is_some() { goal } else { geometry.first_block(GroupNr::new(0)) };
-        let space = self.reserve(goal, Clusters::ONE)?;
-        let run = space.publish(handle);
-        Ok((geometry.cluster_start(run.start), cluster_sectors(self, run.len)))
-    }
-
-    /// Gives a metadata block back; the sectors it counted for.
-    pub(crate) fn free_metadata(&self, handle: &mut Handle<'_>, nr: BlockNr) -> Result<u64> {
-        self.blocks.forget(nr);
-        let run = Run::new(self.geometry().cluster_of(nr), Clusters::ONE);
-        self.allocator.free(run, handle)?;
-        Ok(cluster_sectors(self, run.len))
     }
 }

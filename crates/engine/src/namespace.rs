@@ -12,6 +12,7 @@ use crate::cache::inode::CachedInode;
 use crate::directory::{DIR_CREDITS, DirMut};
 use crate::error::{Error, Result};
 use crate::map::{MAP_CREDITS, MapMut};
+use crate::space::Use;
 use crate::volume::Volume;
 use hectare_ext4::dir::{self, Cookie, DirWrite, Entry, FileType, Insert, Name};
 use hectare_ext4::extent;
@@ -347,7 +348,7 @@ impl Volume {
         }
         data.flags |= InodeFlags::EXTENTS;
         extent::init_root(&mut data.block);
-        let piece = self.reserve_for(nr, data, LogicalBlock::ZERO, 1)?;
+        let piece = self.reserve_for(nr, data, LogicalBlock::ZERO, 1, Use::Names)?;
         let size = self.geometry().block_size;
         let mut block = vec![0; size.len()];
         block[..target.len()].copy_from_slice(target);

@@ -85,6 +85,17 @@ impl OpenFile {
         self.volume.set_size(&self.inode, size)
     }
 
+    /// Gives the `len` bytes from `at` on space, without writing: they read as zeros until they are written,
+    /// and writing there can't fail for want of space. The file grows to the end of the range unless
+    /// `keep_size`.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; what was allocated before stays, and the file is as long as that unless
+    /// `keep_size`. [`Error::FileTooLarge`], [`Error::ReadOnly`], [`Error::Invalid`] if `len` is 0.
+    pub fn allocate(&self, at: u64, len: u64, keep_size: bool) -> Result<()> {
+        self.volume.allocate(&self.inode, at, len, keep_size)
+    }
+
     /// What the file is.
     ///
     /// # Errors
@@ -110,6 +121,15 @@ impl OpenFile {
         self.volume.data_ranges_locked(&self.inode)
     }
 
+    /// Writes the file's data and what is needed to find it. Without a journal that is everything changed on
+    /// the volume, as with [`Self::sync`].
+    ///
+    /// # Errors
+    /// The first write that failed.
+    pub fn sync_data(&self) -> Result<()> {
+        self.volume.sync()
+    }
+
     /// Writes what was changed on the volume, this file included, and flushes the device.
     ///
     /// # Errors
@@ -121,7 +141,11 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        if self.inode.closed() > 0 || self.inode.get().links > 0 {
+        if self.inode.closed() > 0 {
+            return;
+        }
+        self.inode.window().discard();
+        if self.inode.get().links > 0 {
             return;
         }
         let _operation = self.inode.lock().write();

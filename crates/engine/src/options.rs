@@ -1,5 +1,7 @@
 //! How a volume is opened.
 
+use hectare_alloc::{Policy, Tunables};
+
 /// Options of [`crate::Volume::open`].
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -16,6 +18,12 @@ pub struct OpenOptions {
     pub fixed_time: Option<hectare_ext4::time::Timestamp>,
     /// The seed of inode generations and other arbitrary choices, where they should be repeatable.
     pub seed: Option<u64>,
+    /// How space is chosen for what is written. Default: [`Policy::Hybrid`].
+    pub policy: Policy,
+    /// The knobs of the search for space.
+    pub tunables: Tunables,
+    /// Whether freed space is discarded on the device once its transaction has committed. Default: false.
+    pub discard: bool,
 }
 
 impl Default for OpenOptions {
@@ -27,6 +35,9 @@ impl Default for OpenOptions {
             use_reserved_blocks: false,
             fixed_time: None,
             seed: None,
+            policy: Policy::default(),
+            tunables: Tunables::default(),
+            discard: false,
         }
     }
 }

@@ -189,9 +189,9 @@ impl Volume {
     pub fn statfs(&self) -> Result<StatFs> {
         let geometry = self.geometry();
         let shift = geometry.cluster_ratio_shift;
-        // What waits for a commit is as good as free: whoever runs out commits.
-        let counts = self.allocator.counts();
-        let free = Blocks::new((counts.available.get() + counts.pending.get()) << shift);
+        // What waits for a commit or is kept for later writes is as good as free: whoever runs out commits
+        // and discards.
+        let free = Blocks::new(self.allocator.counts().durable_free().get() << shift);
         let uuid = self.sb.uuid();
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
         Ok(StatFs {

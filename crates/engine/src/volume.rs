@@ -10,12 +10,13 @@
 
 use crate::cache::block::{Block, BlockCache, Kind};
 use crate::cache::inode::{CachedInode, InodeCache};
+use crate::clock;
 use crate::commit::Committer;
 use crate::error::{Error, Result};
 use crate::groups::{Groups, SUPERBLOCK_AT, Source};
 use crate::mmp::Guard;
 use crate::options::OpenOptions;
-use hectare_alloc::{Allocator, Layout};
+use hectare_alloc::{Allocator, Config, Layout, Preallocation};
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
 use hectare_ext4::error::{Corrupt, Place, Unsupported};
@@ -51,6 +52,7 @@ pub struct Shared {
     pub(crate) inodes: InodeCache,
     pub(crate) groups: Arc<Groups>,
     pub(crate) allocator: Allocator<Source>,
+    pub(crate) prealloc: Preallocation,
     pub(crate) free_inodes: AtomicU32,
     pub(crate) options: OpenOptions,
     pub(crate) read_only: bool,
@@ -119,6 +121,14 @@ impl Volume {
         let groups = Arc::new(Groups::new(Arc::clone(&device), Arc::clone(&sb)));
         let layout = Layout::new(geometry.clusters_per_group, geometry.clusters_count())
             .ok_or_else(|| Corrupt::new("the superblock", Place::Volume, "its groups are impossible"))?;
+        let config = Config {
+            policy: options.policy,
+            tunables: options.tunables,
+            block_bytes: geometry.block_size.get(),
+            cluster_blocks: geometry.cluster_blocks(),
+            flex_groups: geometry.flex_groups(),
+            discard: options.discard,
+        };
         let allocator = Allocator::new(Source::new(Arc::clone(&groups)), layout);
         allocator.set_root_reserve(Clusters::new(sb.reserved_blocks().get() >> geometry.cluster_ratio_shift));
         let shared = Arc::new(Shared {
@@ -138,6 +148,7 @@ impl Volume {
             device,
             groups,
             allocator,
+            prealloc: Preallocation::new(config),
             options,
             sb,
         });
@@ -251,7 +262,7 @@ impl Volume {
 
     /// The moment changes are stamped with.
     pub(crate) fn now(&self) -> Timestamp {
-        self.options.fixed_time.unwrap_or_else(Timestamp::now)
+        self.options.fixed_time.unwrap_or_else(clock::coarse_now)
     }
 
     /// A number no one should rely on: inode generations.

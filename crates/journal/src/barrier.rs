@@ -8,12 +8,11 @@
 //! first and block the second). The locks are fair: once a commit waits, new handles queue behind it, so a
 //! stream of handles can't keep a commit out.
 
-use crate::sync::{AtomicUsize, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::cell::OnceCell;
-use std::thread::available_parallelism;
+use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use hectare_units::thread_number;
 
-/// More shards than this make a commit slower without making handles faster.
-const SHARDS_MAX: usize = 64;
+/// Enough that threads hardly ever meet, few enough that a commit takes them all in a microsecond.
+const SHARDS: usize = 64;
 
 /// A shard on a cache line (pair) of its own.
 #[repr(align(128))]
@@ -33,20 +32,10 @@ pub(crate) struct Exclusive<'a> {
     _shards: Vec<RwLockWriteGuard<'a, ()>>,
 }
 
-/// A number of this thread, counted from 0 in the order in which threads first ask.
-fn thread_number() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: OnceCell<usize> = const { OnceCell::new() };
-    }
-    NUMBER.with(|number| *number.get_or_init(|| NEXT.fetch_add(1, Ordering::Relaxed)))
-}
-
 impl Barrier {
-    /// A barrier with a shard for each processor.
+    /// A barrier nobody has a share of.
     pub(crate) fn new() -> Self {
-        let shards = available_parallelism().map_or(1, usize::from).min(SHARDS_MAX);
-        Self { shards: std::iter::repeat_with(Shard::default).take(shards).collect() }
+        Self { shards: std::iter::repeat_with(Shard::default).take(SHARDS).collect() }
     }
 
     /// Waits until no commit is at its exclusive step, and keeps the next one from it.

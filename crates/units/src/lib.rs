@@ -12,10 +12,12 @@
 mod block;
 mod bytes;
 mod ids;
+mod thread;
 
 pub use block::{BlockNr, BlockSize, Blocks, ClusterNr, Clusters, LogicalBlock};
 pub use bytes::Bytes;
 pub use ids::{GroupNr, InodeNr, TxnId};
+pub use thread::thread_number;
 
 /// Widens an index to the 64 bits that disk structures count in. Lossless on every supported target.
 #[must_use]

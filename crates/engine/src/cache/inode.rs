@@ -20,6 +20,7 @@
 use crate::cache::block::{Block, BlockCache};
 use crate::cache::held::{Held, RankedLock};
 use crate::error::{Error, Result};
+use hectare_alloc::Window;
 use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_journal::Handle;
@@ -41,6 +42,8 @@ pub(crate) struct CachedInode {
     recent: AtomicBool,
     /// Open files; an inode without links lives as long as it has any.
     opens: AtomicU32,
+    /// Space kept for what the file will write next.
+    window: Arc<Window>,
     table_block: Arc<Block>,
     slot: Range<usize>,
 }
@@ -89,6 +92,11 @@ impl CachedInode {
     /// Refuses an inode that was freed, perhaps while the caller waited for its lock.
     pub(crate) fn check_alive(&self) -> Result<()> {
         if self.is_freed() { Err(Error::NotFound) } else { Ok(()) }
+    }
+
+    /// Space kept for what the file will write next.
+    pub(crate) const fn window(&self) -> &Arc<Window> {
+        &self.window
     }
 
     /// Counts an open file.
@@ -219,6 +227,7 @@ fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): (Arc<Block>, Range<
         freed: AtomicBool::new(false),
         recent: AtomicBool::new(true),
         opens: AtomicU32::new(0),
+        window: Arc::default(),
         table_block,
         slot,
     })

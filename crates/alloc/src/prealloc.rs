@@ -1,0 +1,502 @@
+//! Space kept for what a file will probably write next.
+//!
+//! A preallocation is nothing but a [`Reservation`] that outlives its request, so it costs no I/O, shows in
+//! no durable bitmap and is gone after a crash. There are two kinds:
+//!
+//! - a [`Window`] belongs to one file, and knows which clusters of the *file* its space is for;
+//! - a *locality slot* belongs to a thread, and serves the small files the thread makes one after the other,
+//!   so that they lie side by side.
+//!
+//! How much is kept depends on the policy. The `mballoc` family, `best-fit` and `first-fit` do as the kernel
+//! does: files over `mb_stream_req` blocks get the windows of [`crate::normalize`], smaller ones share slots of
+//! `mb_group_prealloc` blocks. `size-class` and `hybrid` give *room to grow*: windows and slots of up to a
+//! whole group while there is plenty of free space, laid one after the other through the groups of the size
+//! class of the request; when a small file turns out to be a stream while it is the last one of its slot, it
+//! takes over what is left of the slot. So files that grow side by side don't cut each other in pieces, and
+//! the space between them is filled without gaps.
+//!
+//! Invariants: what is kept is never more than half of the available space at the time (see
+//! [`Preallocation::room`]); whenever a request would fail for want of space, everything that is kept is
+//! given back first ([`Preallocation::reserve`]), so "no space" stays exact.
+//!
+//! Locks: a window's and a slot's are leaves and never held while the allocator searches.
+//!
+//! What it is not: a promise. A window may vanish between two requests.
+
+use crate::allocator::{Allocator, GroupSource, Request};
+use crate::error::AllocError;
+use crate::normalize;
+use crate::policy::Policy;
+use crate::reservation::Reservation;
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
+use crate::tunables::Config;
+use hectare_units::{ClusterNr, Clusters, index_of, thread_number, u64_of};
+use std::ops::Range;
+
+/// Locality slots of the policies that give room to grow.
+const SLOTS: usize = 64;
+/// Pieces a window may be in; random writers leave many.
+const PIECES_MAX: usize = 64;
+/// Shards of the list of windows.
+const SHARDS: usize = 16;
+/// All windows and slots together should keep no more than half of the space: room for so many halves.
+const ROOM_DIVISOR: u64 = 2 * u64_of(SLOTS);
+
+/// What a file asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileRequest {
+    /// The file: its inode number.
+    pub file: u32,
+    /// The first cluster of the file that needs space.
+    pub logical: u64,
+    /// How many clusters need it now; at least 1.
+    pub len: Clusters,
+    /// Clusters of the file up to the end it has or will have with this request.
+    pub size: u64,
+    /// The cluster of the file after the last one before `logical` that has space (0 if none), and the
+    /// cluster of the volume after that one's.
+    pub left: Option<(u64, ClusterNr)>,
+    /// The first cluster of the file after `logical` that has space.
+    pub right: Option<u64>,
+    /// Where the file is at home when it has no space yet.
+    pub home: ClusterNr,
+    /// Whether the caller asked for space as such (fallocate): the kernel then keeps nothing for later.
+    pub explicit: bool,
+    /// Whether the clusters set aside for root may be taken.
+    pub take_root_reserve: bool,
+}
+
+impl FileRequest {
+    /// The cluster of the volume that would continue the file without a break.
+    fn continuation(&self) -> Option<ClusterNr> {
+        self.left.filter(|(end, _)| *end == self.logical).map(|(_, next)| next)
+    }
+
+    /// Where space would best start.
+    fn goal(&self) -> ClusterNr {
+        let after_left =
+            |(end, next): (u64, ClusterNr)| next.checked_add(Clusters::new(self.logical.saturating_sub(end)));
+        self.left.and_then(after_left).unwrap_or(self.home)
+    }
+
+    fn end(&self) -> u64 {
+        self.logical.saturating_add(self.len.get())
+    }
+}
+
+/// The space kept for one file. Dropping it gives the space back.
+#[derive(Default)]
+pub struct Window {
+    pieces: Mutex<Vec<Kept>>,
+    registered: AtomicBool,
+}
+
+/// Space for the clusters of a file from `logical` on.
+struct Kept {
+    logical: u64,
+    space: Reservation,
+}
+
+impl Kept {
+    fn end(&self) -> u64 {
+        self.logical + self.space.len().get()
+    }
+}
+
+impl Window {
+    /// Gives back everything kept; how many clusters that was.
+    pub fn discard(&self) -> Clusters {
+        let pieces = std::mem::take(&mut *self.pieces.lock());
+        pieces.iter().map(|kept| kept.space.len()).fold(Clusters::ZERO, |sum, len| sum + len)
+    }
+
+    /// Takes up to `len` clusters for the file's clusters from `logical` on, if they are kept.
+    #[must_use]
+    pub fn take(&self, logical: u64, len: Clusters) -> Option<Reservation> {
+        let mut pieces = self.pieces.lock();
+        let at = pieces.iter().position(|kept| kept.logical <= logical && logical < kept.end())?;
+        let kept = &mut pieces[at];
+        let mut taken = kept.space.split_off(Clusters::new(logical - kept.logical));
+        let rest = taken.split_off(len);
+        let after = Kept { logical: logical + taken.len().get(), space: rest };
+        match (kept.space.is_empty(), after.space.is_empty()) {
+            (true, true) => drop(pieces.remove(at)),
+            (true, false) => *kept = after,
+            (false, true) => {}
+            (false, false) => pieces.insert(at + 1, after),
+        }
+        Some(taken)
+    }
+
+    fn keep(&self, logical: u64, space: Reservation) {
+        let mut pieces = self.pieces.lock();
+        pieces.push(Kept { logical, space });
+        if pieces.len() > PIECES_MAX {
+            drop(pieces.remove(0));
+        }
+    }
+}
+
+/// Space for the next small files of a thread.
+#[derive(Default)]
+struct Slot {
+    space: Vec<Reservation>,
+    /// The file that took the last piece, and the cluster of the file after it.
+    last: (u32, u64),
+}
+
+/// How much is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Growth {
+    /// The kernel's windows.
+    Normalized,
+    /// Up to a group, by size class.
+    Roomy,
+}
+
+/// Size classes, by the bytes a request asks for (btrfs's bounds).
+const CLASS_BOUNDS: [u64; 2] = [128 << 10, 8 << 20];
+
+/// The preallocations of one volume. All methods may be called by any number of threads at once.
+pub struct Preallocation {
+    config: Config,
+    growth: Growth,
+    slots: Box<[Mutex<Slot>]>,
+    windows: [Mutex<Vec<Weak<Window>>>; SHARDS],
+    /// Where the last window of each size class ended.
+    cursors: [Mutex<Option<ClusterNr>>; CLASS_BOUNDS.len() + 1],
+}
+
+impl Preallocation {
+    /// Nothing is kept yet.
+    #[must_use]
+    pub fn new(config: Config) -> Self {
+        let (growth, slots) = match config.policy {
+            Policy::SizeClass | Policy::Hybrid => (Growth::Roomy, SLOTS),
+            Policy::Mballoc | Policy::MballocLinear | Policy::BestFit | Policy::FirstFit => {
+                (Growth::Normalized, std::thread::available_parallelism().map_or(1, usize::from).min(SLOTS))
+            }
+        };
+        Self {
+            config,
+            growth,
+            slots: std::iter::repeat_with(Mutex::default).take(slots).collect(),
+            windows: Default::default(),
+            cursors: Default::default(),
+        }
+    }
+
+    /// Reserves as [`Allocator::reserve`] does; if nothing is left, what is kept is given back first.
+    ///
+    /// # Errors
+    /// Those of [`Allocator::reserve`].
+    pub fn reserve<S: GroupSource>(
+        &self,
+        allocator: &Allocator<S>,
+        request: &Request,
+    ) -> Result<Reservation, AllocError<S::Error>> {
+        loop {
+            match allocator.reserve(request) {
+                Err(AllocError::NoSpace) if self.discard_all() > Clusters::ZERO => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Space for a file: from its window, from the slot of the thread, or newly reserved, with more kept for
+    /// later. At least one cluster and at most those asked for, for the file's clusters from `logical` on.
+    ///
+    /// # Errors
+    /// Those of [`Allocator::reserve`]; `NoSpace` only if nothing is left even after everything kept was
+    /// given back.
+    pub fn take<S: GroupSource>(
+        &self,
+        allocator: &Allocator<S>,
+        window: &Arc<Window>,
+        request: &FileRequest,
+    ) -> Result<Reservation, AllocError<S::Error>> {
+        if let Some(space) = window.take(request.logical, request.len) {
+            return Ok(space);
+        }
+        match self.growth {
+            Growth::Normalized if request.explicit => self.plain(allocator, request),
+            _ if self.is_small(request) => self.from_slot(allocator, request),
+            Growth::Normalized => self.normalized(allocator, window, request),
+            Growth::Roomy => self.roomy(allocator, window, request),
+        }
+    }
+}
+
+impl Preallocation {
+    /// Small files share slots.
+    fn is_small(&self, request: &FileRequest) -> bool {
+        let blocks = request.size.saturating_mul(self.config.cluster_blocks.into());
+        self.config.tunables.mb_group_prealloc > 0 && blocks <= self.config.tunables.mb_stream_req.into()
+    }
+
+    /// What a locality slot is filled with, in the kernel's way.
+    fn group_prealloc(&self) -> Clusters {
+        let tunables = &self.config.tunables;
+        let blocks = tunables.mb_group_prealloc.next_multiple_of(tunables.stripe.max(1));
+        Clusters::new(u64::from(blocks.div_ceil(self.config.cluster_blocks)))
+    }
+
+    /// Room for one window or slot: a power of two, at most a group, and such that one for every slot and as
+    /// many files leave half of the space alone.
+    fn room<S: GroupSource>(&self, allocator: &Allocator<S>) -> Clusters {
+        let share = allocator.free_clusters().get() / ROOM_DIVISOR;
+        let most = u64::from(allocator.layout().clusters_per_group());
+        Clusters::new(share.checked_ilog2().map_or(0, |log| 1 << log).min(most))
+    }
+
+    /// Just what is asked for.
+    fn plain<S: GroupSource>(
+        &self,
+        allocator: &Allocator<S>,
+        request: &FileRequest,
+    ) -> Result<Reservation, AllocError<S::Error>> {
+        if let Some(space) = self.continued(allocator, request, request.len, Clusters::ONE)? {
+            return Ok(space);
+        }
+        self.reserve(allocator, &self.ask(request, request.goal(), request.len))
+    }
+
+    /// A request for data.
+    fn ask(&self, request: &FileRequest, goal: ClusterNr, want: Clusters) -> Request {
+        Request::new(goal, want).for_data(request.len).with_root_reserve(request.take_root_reserve)
+    }
+
+    /// Space right after the file's last cluster before the request, at least `least`.
+    fn continued<S: GroupSource>(
+        &self,
+        allocator: &Allocator<S>,
+        request: &FileRequest,
+        want: Clusters,
+        least: Clusters,
+    ) -> Result<Option<Reservation>, AllocError<S::Error>> {
+        let Some(goal) = request.continuation() else { return Ok(None) };
+        allocator.reserve_at(&self.ask(request, goal, want).at_least(least))
+    }
+
+    /// A piece of what the thread's slot keeps, which is filled first if need be.
+    fn from_slot<S: GroupSource>(
+        &self,
+        allocator: &Allocator<S>,
+        request: &FileRequest,
+    ) -> Result<Reservation, AllocError<S::Error>> {
+        let slot = &self.slots[thread_number() % self.slots.len()];
+        // Taken out, so that no lock is held while the allocator searches.
+        let mut space = std::mem::take(&mut slot.lock().space);
+        // A last piece that is too short goes back; one that others continue is used up.
+        if space.len() == 1 && space[0].len() < request.len {
+            space.clear();
+        }
+        if space.is_empty() {
+            space = match self.growth {
+                Growth::Normalized => {
+                    let want = self.group_prealloc().max(request.len);
+                    vec![self.reserve(allocator, &self.ask(request, request.goal(), want))?]
+                }
+                Growth::Roomy => self.spacious(allocator, request, self.room(allocator))?,
+            };
+        }
+        let rest = space[0].split_off(request.len);
+        let taken = if rest.is_empty() { space.remove(0) } else { std::mem::replace(&mut space[0], rest) };
+        let mut slot = slot.lock();
+        slot.last = (request.file, request.logical + taken.len().get());
+        // Another thread of this slot may have filled it meanwhile: its space is given back.
+        slot.space = space;
+        Ok(taken)
+    }
+
+    /// The kernel's way: the request is widened to a window of the file.
+    fn normalized<S: GroupSource>(
+        &self,
+        allocator: &Allocator<S>,
+        window: &Arc<Window>,
+        request: &FileRequest,
+    ) -> Result<Reservation, AllocError<S::Error>> {
+        let within = self.normalized_window(request, allocator.layout().clusters_per_group());
+        let want = Clusters::new(within.end - within.start);
+        if within.start == request.logical
+            && let Some(space) = self.continued(allocator, request, want, want)?
+        {
+            return Ok(self.keep_rest(window, request, within.start, space));
+        }
+        let ask = self.ask(request, request.goal(), want).on_stream(request.file);
+        let space = self.reserve(allocator, &ask)?;
+        let start = place(&within, request, space.len().get());
+        Ok(self.keep_rest(window, request, start, space))
+    }
+
+    /// The clusters of the file that the kernel's table gives space at once, clipped to the hole around the
+    /// request and to what a group can hold.
+    fn normalized_window(&self, request: &FileRequest, group: u32) -> Range<u64> {
+        let bytes = self.config.cluster_bytes();
+        let asked = request.logical.saturating_mul(bytes)..request.end().saturating_mul(bytes);
+        let window =
+            normalize::window(&asked, request.size.saturating_mul(bytes), u64::from(self.config.block_bytes));
+        let left = request.left.map_or(0, |(end, _)| end).min(request.logical);
+        let start = (window.start / bytes).max(left);
+        let end = window.end.div_ceil(bytes).max(request.end()).min(request.right.unwrap_or(u64::MAX));
+        if end - start <= group.into() {
+            return start..end;
+        }
+        request.logical..end.min(request.logical + u64::from(group))
+    }
+
+    /// Keeps what the request does not need of space that begins at cluster `start` of the file.
+    fn keep_rest(
+        &self,
+        window: &Arc<Window>,
+        request: &FileRequest,
+        start: u64,
+        mut space: Reservation,
+    ) -> Reservation {
+        let mut taken = space.split_off(Clusters::new(request.logical - start));
+        let rest = taken.split_off(request.len);
+        let after = request.logical + taken.len().get();
+        for (logical, kept) in [(start, space), (after, rest)] {
+            if !kept.is_empty() {
+                window.keep(logical, kept);
+                self.register(window, request.file);
+            }
+        }
+        taken
+    }
+
+    /// Room to grow: a long window, what is left of the thread's slot if the file was the last there.
+    fn roomy<S: GroupSource>(
+        &self,
+        allocator: &Allocator<S>,
+        window: &Arc<Window>,
+        request: &FileRequest,
+    ) -> Result<Reservation, AllocError<S::Error>> {
+        let room = self.room(allocator).max(Clusters::ONE);
+        // To the end of an aligned window of the file: files whose lengths are powers of two leave nothing.
+        let to_boundary = Clusters::new(room.get() - request.logical % room.get());
+        let most = request.right.map_or(u64::MAX, |right| right - request.logical);
+        let want = to_boundary.max(request.len).min(Clusters::new(most));
+        let mut pieces = self.take_over(request).into_iter();
+        if pieces.len() == 0 {
+            pieces = self.spacious(allocator, request, want)?.into_iter();
+        }
+        let first = pieces.next().ok_or(AllocError::NoSpace)?;
+        let mut logical = request.logical + first.len().get();
+        let taken = self.keep_rest(window, request, request.logical, first);
+        for piece in pieces {
+            let len = piece.len().get();
+            window.keep(logical, piece);
+            logical += len;
+        }
+        Ok(taken)
+    }
+
+    /// What the thread's slot keeps, if the file took its last piece and goes on where that ended.
+    fn take_over(&self, request: &FileRequest) -> Vec<Reservation> {
+        let mut slot = self.slots[thread_number() % self.slots.len()].lock();
+        if slot.last != (request.file, request.logical) {
+            return Vec::new();
+        }
+        std::mem::take(&mut slot.space)
+    }
+
+    /// Up to `want` clusters that lie one after the other, in as many groups as that takes: after the file's
+    /// last cluster, else after the last window of the request's size class, else where the policy finds a
+    /// first piece. At least one piece, and no more than [`PIECES_MAX`].
+    fn spacious<S: GroupSource>(
+        &self,
+        allocator: &Allocator<S>,
+        request: &FileRequest,
+        want: Clusters,
+    ) -> Result<Vec<Reservation>, AllocError<S::Error>> {
+        let want = want.max(request.len);
+        if want < self.group_prealloc() {
+            // Little space is left, or it is cut up: nothing is gained by taking turns.
+            if let Some(space) = self.continued(allocator, request, want, Clusters::ONE)? {
+                return Ok(vec![space]);
+            }
+            let ask = self.ask(request, request.goal(), want.min(allocator.offer()).max(request.len));
+            return Ok(vec![self.reserve(allocator, &ask.on_stream(request.file))?]);
+        }
+        // One window at a time, or the next one would begin inside this one.
+        let mut cursor = self.cursors[self.class(request.len)].lock();
+        let mut pieces = vec![self.first_piece(allocator, request, *cursor, want)?];
+        let mut left = want - pieces[0].len().min(want);
+        while left > Clusters::ZERO && pieces.len() < PIECES_MAX {
+            let goal = pieces.last().map(|piece| piece.run().end()).expect("there is a first piece");
+            let Some(next) = allocator.reserve_at(&self.ask(request, goal, left))? else { break };
+            left = left - next.len();
+            pieces.push(next);
+        }
+        *cursor = pieces.last().map(|piece| piece.run().end());
+        Ok(pieces)
+    }
+
+    /// The first piece of a window of `want` clusters.
+    fn first_piece<S: GroupSource>(
+        &self,
+        allocator: &Allocator<S>,
+        request: &FileRequest,
+        cursor: Option<ClusterNr>,
+        want: Clusters,
+    ) -> Result<Reservation, AllocError<S::Error>> {
+        if let Some(space) = self.continued(allocator, request, want, Clusters::ONE)? {
+            return Ok(space);
+        }
+        if let Some(goal) = cursor {
+            let ask = self.ask(request, goal, want).at_least(request.len.min(self.group_prealloc()));
+            if let Some(space) = allocator.reserve_at(&ask)? {
+                return Ok(space);
+            }
+        }
+        // A modest piece: the window goes on from there as far as space is free.
+        let probe = self.group_prealloc().min(allocator.offer()).max(request.len);
+        self.reserve(allocator, &self.ask(request, cursor.unwrap_or_else(|| request.goal()), probe))
+    }
+
+    fn class(&self, len: Clusters) -> usize {
+        let bytes = len.get().saturating_mul(self.config.cluster_bytes());
+        CLASS_BOUNDS.iter().filter(|bound| bytes > **bound).count()
+    }
+
+    /// Puts a window on the list of those that may be discarded.
+    fn register(&self, window: &Arc<Window>, file: u32) {
+        if window.registered.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut windows = self.windows[index_of(u64::from(file)) % SHARDS].lock();
+        // Those of files long gone are dropped when the list would grow.
+        if windows.len() == windows.capacity() {
+            windows.retain(|window| window.strong_count() > 0);
+        }
+        windows.push(Arc::downgrade(window));
+    }
+
+    /// Gives back everything that is kept; how many clusters that was.
+    pub fn discard_all(&self) -> Clusters {
+        let mut freed = Clusters::ZERO;
+        for shard in &self.windows {
+            let windows: Vec<_> = shard.lock().iter().filter_map(Weak::upgrade).collect();
+            freed = windows.iter().fold(freed, |sum, window| sum + window.discard());
+        }
+        for slot in &self.slots {
+            let space = std::mem::take(&mut slot.lock().space);
+            freed = space.iter().fold(freed, |sum, space| sum + space.len());
+        }
+        freed
+    }
+}
+
+/// Where in its window a run of `len` clusters goes that is shorter than the window: against the window's
+/// end, against its start, or at the request, whichever first leaves the start of the request covered.
+fn place(window: &Range<u64>, request: &FileRequest, len: u64) -> u64 {
+    if len >= window.end - window.start {
+        return window.start;
+    }
+    let against_end = window.end - len;
+    if against_end <= request.logical {
+        return against_end;
+    }
+    if window.start + len >= request.end() { window.start } else { request.logical }
+}

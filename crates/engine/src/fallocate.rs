@@ -1,0 +1,96 @@
+//! Space for a file before it is written (`fallocate`).
+//!
+//! Holes of the range become unwritten extents: they have space and read as zeros. What is mapped already
+//! stays as it is. Nothing is written to the device: no block of another file's past can show, since
+//! unwritten blocks are never read.
+
+use crate::cache::inode::CachedInode;
+use crate::error::{Error, Result};
+use crate::file::{FILE_BLOCKS_MAX, LARGE_FILE, touch};
+use crate::map::{MAP_CREDITS, MapMut, MapRef};
+use crate::space::Use;
+use crate::volume::Volume;
+use hectare_ext4::extent::Mapping;
+use hectare_ext4::feature::RoCompat;
+use hectare_units::{Bytes, LogicalBlock, low32};
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Volume {
+    /// Gives the bytes from `at` on space. The file grows to their end unless `keep_size`.
+    pub(crate) fn allocate(
+        &self,
+        inode: &Arc<CachedInode>,
+        at: u64,
+        len: u64,
+        keep_size: bool,
+    ) -> Result<()> {
+        self.check_takes_changes()?;
+        if len == 0 {
+            return Err(Error::Invalid("a range to allocate has at least one byte"));
+        }
+        let end = self.check_size(at, len)?;
+        {
+            let _operation = inode.lock().write();
+            self.check_content_writable(inode)?;
+            if !keep_size {
+                self.clear_tail(inode, end)?;
+            }
+            self.fill_holes(inode, at, end, keep_size)?;
+        }
+        self.relieve()
+    }
+
+    /// Maps the holes between two bytes, one after the other. The size grows with each, so that a volume that
+    /// runs full leaves a file as long as what it got.
+    fn fill_holes(&self, inode: &Arc<CachedInode>, at: u64, end: u64, keep_size: bool) -> Result<()> {
+        let size = self.geometry().block_size;
+        let first = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
+        let mut range = u64::from(first.get())..end.div_ceil(size.bytes().get());
+        let size_max = if keep_size { 0 } else { end };
+        while !range.is_empty() {
+            let seen = self.last_commit();
+            range.start = match self.fill_hole(inode, &range, size_max) {
+                Err(Error::NoSpace) if self.reclaim(seen)? => continue,
+                step => step?,
+            };
+        }
+        if size_max >= LARGE_FILE {
+            self.bring_feature(RoCompat::LARGE_FILE);
+        }
+        Ok(())
+    }
+
+    /// Goes over one mapped run or fills (the start of) one hole at the start of a range of file blocks; the
+    /// block after it. The file grows with it, to at most `size_max`.
+    fn fill_hole(&self, inode: &Arc<CachedInode>, range: &Range<u64>, size_max: u64) -> Result<u64> {
+        let logical = LogicalBlock::new(low32(range.start));
+        let held = inode.get();
+        let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
+        let (piece, done) = match map.lookup(logical)? {
+            Mapping::Mapped(extent) => (None, extent.end()),
+            Mapping::Hole { next } => {
+                let next = next.map_or(FILE_BLOCKS_MAX, |next| next.get().into());
+                let len = low32(range.end.min(next) - range.start);
+                let piece = self.reserve_for(inode.nr(), &held, logical, len, Use::explicit(inode))?;
+                let done = piece.extent.end();
+                (Some(piece), done)
+            }
+        };
+        let size = (done << self.geometry().block_size.shift()).min(size_max).max(held.size);
+        if piece.is_none() && size == held.size {
+            return Ok(done);
+        }
+        drop(held);
+        let now = self.now();
+        let mut handle = self.start(MAP_CREDITS)?;
+        let mut target = inode.edit(&mut handle, &self.inodes);
+        if let Some(piece) = piece {
+            MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target }
+                .publish(piece, true)?;
+        }
+        target.size = size;
+        touch(&mut target, now);
+        Ok(done)
+    }
+}

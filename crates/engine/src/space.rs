@@ -1,0 +1,216 @@
+//! Space for what an inode maps: where it would best lie, and how it is had from the allocator.
+//!
+//! File data goes through the file's [`Window`], so that what is written piece by piece lies together;
+//! metadata (tree nodes, directory blocks, symlink targets, attribute blocks) is taken a cluster at a time
+//! near what it belongs to. Everything is asked of [`hectare_alloc::Preallocation`], which gives back what it
+//! keeps before it says that the volume is full.
+//!
+//! With `bigalloc` the blocks of one cluster of the file must lie in one cluster of the volume, so a hole
+//! beside mapped blocks of its cluster gets the cluster they have ([`Piece::shared`]).
+//!
+//! What it is not: the map ([`crate::map`]), which learns of space when it is published.
+
+use crate::cache::inode::CachedInode;
+use crate::error::{Error, Result};
+use crate::map::MapRef;
+use crate::volume::{Shared, Volume};
+use hectare_alloc::{AllocError, FileRequest, Request, Reservation, Run, Window};
+use hectare_ext4::error::Place;
+use hectare_ext4::extent::{Extent, Mapping};
+use hectare_ext4::inode::Inode;
+use hectare_journal::Handle;
+use hectare_units::{BlockNr, Blocks, ClusterNr, Clusters, GroupNr, InodeNr, LogicalBlock, low32};
+use std::sync::Arc;
+
+impl From<AllocError<Error>> for Error {
+    fn from(error: AllocError<Error>) -> Self {
+        match error {
+            AllocError::NoSpace => Self::NoSpace,
+            AllocError::Source(inner) => inner,
+            other => hectare_ext4::error::Corrupt::new("the block bitmaps", Place::Volume, other.to_string())
+                .into(),
+        }
+    }
+}
+
+/// 512-byte sectors of so many clusters.
+pub(crate) fn cluster_sectors(volume: &Shared, clusters: Clusters) -> u64 {
+    let geometry = volume.geometry();
+    clusters.get() << (geometry.cluster_ratio_shift + geometry.block_size.shift() - 9)
+}
+
+/// File blocks to be mapped together: where they go, and the space they bring, if it is new.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// The mapping; its state is set when it is published.
+    pub(crate) extent: Extent,
+    /// The new space; `None` if the blocks lie in a cluster the file has already (`bigalloc`).
+    space: Option<Reservation>,
+}
+
+impl Piece {
+    /// Blocks `logical` on, in a cluster of which the file has other blocks.
+    fn shared(logical: LogicalBlock, len: u32, physical: BlockNr) -> Self {
+        Self { extent: Extent { logical, len, physical, unwritten: false }, space: None }
+    }
+
+    /// The space it brings.
+    pub(crate) fn into_space(self) -> Option<Reservation> {
+        self.space
+    }
+}
+
+/// What space is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Use<'a> {
+    /// A directory's or a symbolic link's blocks.
+    Names,
+    /// A file's data.
+    Data {
+        /// Where space for what the file will write next is kept.
+        window: &'a Arc<Window>,
+        /// Whether space as such was asked for.
+        explicit: bool,
+    },
+}
+
+impl<'a> Use<'a> {
+    /// What a file writes.
+    pub(crate) fn data(inode: &'a CachedInode) -> Self {
+        Self::Data { window: inode.window(), explicit: false }
+    }
+
+    /// What a file is given before it writes.
+    pub(crate) fn explicit(inode: &'a CachedInode) -> Self {
+        Self::Data { window: inode.window(), explicit: true }
+    }
+}
+
+/// A hole that needs space: so many clusters from one of the file's clusters on.
+struct Hole<'a> {
+    map: MapRef<'a>,
+    logical: LogicalBlock,
+    /// Blocks between the start of the first cluster and `logical`.
+    lead: u32,
+    clusters: Clusters,
+}
+
+impl Volume {
+    /// Reserves space for up to `len` blocks of a hole that begins at `logical`; it may give fewer.
+    pub(crate) fn reserve_for(
+        &self,
+        nr: InodeNr,
+        inode: &Inode,
+        logical: LogicalBlock,
+        len: u32,
+        purpose: Use<'_>,
+    ) -> Result<Piece> {
+        let map = MapRef { volume: self, nr, inode };
+        let shift = self.geometry().cluster_ratio_shift;
+        let cluster_start = u64::from(logical.get()) >> shift << shift;
+        let lead = low32(u64::from(logical.get()) - cluster_start);
+        let mut len = len;
+        if shift > 0 {
+            if let Some(neighbour) = map.first_in(cluster_start, cluster_start + (1 << shift))? {
+                // Any of its blocks inside this cluster of the file tells the cluster of the volume.
+                let within = cluster_start.saturating_sub(u64::from(neighbour.logical.get()));
+                let cluster = self.geometry().cluster_of(neighbour.physical + Blocks::new(within));
+                let physical = self.geometry().cluster_start(cluster) + Blocks::new(lead.into());
+                return Ok(Piece::shared(logical, len.min((1 << shift) - lead), physical));
+            }
+            len = self.clip_to_free_clusters(&map, logical, len)?;
+        }
+        let clusters = Clusters::new((u64::from(lead) + u64::from(len)).div_ceil(1 << shift));
+        let space = self.space_for(&Hole { map, logical, lead, clusters }, purpose)?;
+        let got = (space.len().get() << shift) - u64::from(lead);
+        let physical = self.geometry().cluster_start(space.run().start) + Blocks::new(lead.into());
+        let len = u32::try_from(got.min(u64::from(len))).expect("bounded by a u32");
+        Ok(Piece { extent: Extent { logical, len, physical, unwritten: false }, space: Some(space) })
+    }
+
+    /// Shortens a hole so that it does not end in a cluster whose later blocks are mapped.
+    fn clip_to_free_clusters(&self, map: &MapRef<'_>, logical: LogicalBlock, len: u32) -> Result<u32> {
+        let shift = self.geometry().cluster_ratio_shift;
+        let end = u64::from(logical.get()) + u64::from(len);
+        let last_start = end >> shift << shift;
+        if last_start == end || map.first_in(end, last_start + (1 << shift))?.is_none() {
+            return Ok(len);
+        }
+        Ok(low32(last_start.saturating_sub(logical.get().into())))
+    }
+
+    fn space_for(&self, hole: &Hole<'_>, purpose: Use<'_>) -> Result<Reservation> {
+        let Use::Data { window, explicit } = purpose else {
+            let goal = self.left_of(hole)?.map_or_else(|| self.home(hole.map.nr), |(_, next)| Ok(next))?;
+            return self.reserve_metadata(goal, hole.clusters);
+        };
+        let logical = u64::from(hole.logical.get() - hole.lead) >> self.geometry().cluster_ratio_shift;
+        if let Some(space) = window.take(logical, hole.clusters) {
+            return Ok(space);
+        }
+        let request = self.file_request(hole, logical, explicit)?;
+        Ok(self.prealloc.take(&self.allocator, window, &request)?)
+    }
+
+    fn file_request(&self, hole: &Hole<'_>, logical: u64, explicit: bool) -> Result<FileRequest> {
+        let geometry = self.geometry();
+        let shift = geometry.cluster_ratio_shift;
+        let bytes_shift = shift + geometry.block_size.shift();
+        let right = match hole.map.lookup(hole.logical)? {
+            Mapping::Hole { next } => next.map(|next| u64::from(next.get()) >> shift),
+            Mapping::Mapped(_) => None,
+        };
+        let end = logical.saturating_add(hole.clusters.get());
+        Ok(FileRequest {
+            file: hole.map.nr.get(),
+            logical,
+            len: hole.clusters,
+            size: end.max(hole.map.inode.size.div_ceil(1 << bytes_shift)),
+            left: self.left_of(hole)?.map(|(end, next)| (end, next)),
+            right: right.filter(|right| *right > logical),
+            home: self.home(hole.map.nr)?,
+            explicit,
+            take_root_reserve: self.options.use_reserved_blocks,
+        })
+    }
+
+    /// If the file block before a hole is mapped: the file's cluster after its, and the volume's.
+    fn left_of(&self, hole: &Hole<'_>) -> Result<Option<(u64, ClusterNr)>> {
+        let first = hole.logical.get() - hole.lead;
+        let Some(before) = first.checked_sub(1).map(LogicalBlock::new) else { return Ok(None) };
+        let Mapping::Mapped(extent) = hole.map.lookup(before)? else { return Ok(None) };
+        let geometry = self.geometry();
+        let next = extent.block_of(before).map(|last| geometry.cluster_of(last) + Clusters::ONE);
+        Ok(next.map(|next| (u64::from(first) >> geometry.cluster_ratio_shift, next)))
+    }
+
+    /// Where an inode's first space would best lie: in its own group.
+    fn home(&self, nr: InodeNr) -> Result<ClusterNr> {
+        let geometry = self.geometry();
+        let (group, _) = self.groups.slot(nr)?;
+        Ok(geometry.cluster_of(geometry.first_block(group)))
+    }
+
+    fn reserve_metadata(&self, goal: ClusterNr, want: Clusters) -> Result<Reservation> {
+        let request = Request::new(goal, want).with_root_reserve(self.options.use_reserved_blocks);
+        Ok(self.prealloc.reserve(&self.allocator, &request)?)
+    }
+
+    /// A block for metadata, used at once, near `goal`; with the sectors it counts for (a cluster's).
+    pub(crate) fn allocate_metadata(&self, handle: &mut Handle<'_>, goal: BlockNr) -> Result<(BlockNr, u64)> {
+        let geometry = self.geometry();
+        let goal =
+            if geometry.group_of(goal).is_some() { goal } else { geometry.first_block(GroupNr::new(0)) };
+        let space = self.reserve_metadata(geometry.cluster_of(goal), Clusters::ONE)?;
+        let run = space.publish(handle);
+        Ok((geometry.cluster_start(run.start), cluster_sectors(self, run.len)))
+    }
+
+    /// Gives a metadata block back; the sectors it counted for.
+    pub(crate) fn free_metadata(&self, handle: &mut Handle<'_>, nr: BlockNr) -> Result<u64> {
+        self.blocks.forget(nr);
+        let run = Run::new(self.geometry().cluster_of(nr), Clusters::ONE);
+        self.allocator.free(run, handle)?;
+        Ok(cluster_sectors(self, run.len))
+    }
+}
