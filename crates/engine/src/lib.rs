@@ -41,6 +41,7 @@ mod xattrs;
 
 pub use error::{Error, Result};
 pub use format::Overwrite;
+pub use hectare_alloc::{Policy, Tunables};
 pub use hectare_ext4::dir::Cookie;
 pub use hectare_ext4::inode::{DeviceNumber, InodeFlags, Kind};
 pub use hectare_ext4::time::Timestamp;

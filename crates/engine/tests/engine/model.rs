@@ -2,16 +2,19 @@
 //! agree after every step, and e2fsck must find the volume clean at the end.
 //!
 //! Names come from a small alphabet, so that operations meet; some are long, so that directories split early.
-//! A volume that runs full may refuse any operation for want of space, and must then have changed nothing.
+//! Some files stay open over several operations, so that space is kept for them; every policy gets its share of
+//! the cases. A volume that runs full may refuse any operation for want of space, and must then have changed nothing.
 
 use crate::common::{InMemory, assert_clean_bytes, format_bytes, in_memory, in_memory_with, long, pattern};
-use hectare_engine::{Changes, Creation, Error, Kind, NewNode, OpenOptions, RenameMode, Volume, XattrHow};
+use hectare_engine::{
+    Changes, Creation, Error, Kind, NewNode, OpenFile, OpenOptions, Policy, RenameMode, Volume, XattrHow,
+};
 use hectare_oracle::skip;
 use hectare_units::InodeNr;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A place: one of a few directories, one of some names.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +31,7 @@ enum Op {
     Symlink(At, u16),
     Write(At, u32, u16, u8),
     Truncate(At, u32),
+    Allocate(At, u32, u16, bool),
     Link(At, At),
     Unlink(At),
     Rmdir(At),
@@ -289,6 +293,12 @@ struct Case {
     /// Whether the volume may run full.
     tight: bool,
     full: usize,
+    policy: Policy,
+    open: VecDeque<OpenFile>,
+}
+
+fn options(policy: Policy) -> OpenOptions {
+    OpenOptions { policy, ..OpenOptions::default() }
 }
 
 impl Case {
@@ -330,6 +340,7 @@ impl Case {
                 self.both(real, |model| model.make(at, Body::Symlink(target), 0o777));
             }
             Op::Write(at, offset, len, seed) => self.write(&volume, at, offset, len, seed),
+            Op::Allocate(at, offset, len, keep_size) => self.allocate(&volume, at, offset, len, keep_size),
             Op::Truncate(at, size) => {
                 let real = volume.open_file(path_of(at)).and_then(|file| file.set_len(size.into()));
                 self.both(real, |model| model.file(at).map(|content| content.resize(size as usize, 0)));
@@ -353,15 +364,22 @@ impl Case {
             Op::SetXattr(..) | Op::RemoveXattr(..) | Op::Chmod(..) => self.attribute(&volume, op),
             Op::Sync => volume.sync().unwrap(),
             Op::Reopen => {
+                self.open.clear();
                 volume.close().unwrap();
-                self.held = in_memory(&self.held.device.to_vec());
+                self.held = in_memory_with(&self.held.device.to_vec(), options(self.policy)).unwrap();
             }
         }
     }
 
     fn write(&mut self, volume: &Volume, at: At, offset: u32, len: u16, seed: u8) {
         let data = pattern(seed.into(), offset.into(), len.into());
-        let real = volume.open_file(path_of(at)).and_then(|file| file.write_at(offset.into(), &data));
+        let real = volume.open_file(path_of(at)).and_then(|file| {
+            let done = file.write_at(offset.into(), &data);
+            if seed % 2 == 0 {
+                self.keep_open(file);
+            }
+            done
+        });
         let done = real.as_ref().ok().copied().unwrap_or(0);
         assert!(done == data.len() || self.tight && done > 0 || real.is_err());
         self.both(real, |model| {
@@ -373,6 +391,39 @@ impl Case {
             }
             Ok(())
         });
+    }
+
+    /// Keeps a file open for some more operations.
+    fn keep_open(&mut self, file: OpenFile) {
+        self.open.push_back(file);
+        if self.open.len() > 3 {
+            self.open.pop_front();
+        }
+    }
+
+    fn allocate(&mut self, volume: &Volume, at: At, offset: u32, len: u16, keep_size: bool) {
+        let file = volume.open_file(path_of(at));
+        let before = file.as_ref().map_or(0, |file| file.metadata().unwrap().size);
+        let real = file.as_ref().map_err(Error::errno).and_then(|file| {
+            file.allocate(offset.into(), len.into(), keep_size).map_err(|error| error.errno())
+        });
+        // A volume that runs full leaves the file as long as what it got.
+        if real == Err(ENOSPC) && self.tight {
+            let after = file.unwrap().metadata().unwrap().size;
+            assert!(after >= before && (after == before || !keep_size));
+            if let Ok(content) = self.model.file(at) {
+                content.resize(after as usize, 0);
+            }
+            self.full += 1;
+            return;
+        }
+        let answer = self.model.file(at).map(|content| {
+            let end = offset as usize + usize::from(len);
+            if !keep_size && end > content.len() {
+                content.resize(end, 0);
+            }
+        });
+        assert_eq!(real, answer);
     }
 
     fn attribute(&mut self, volume: &Volume, op: &Op) {
@@ -469,11 +520,11 @@ impl Case {
 }
 
 fn run(bytes: &[u8], ops: &[Op], tight: bool) -> usize {
+    let policy = Policy::ALL[ops.len() % Policy::ALL.len()];
     let held =
-        in_memory_with(bytes, OpenOptions { cache_bytes: 0, cache_inodes: 0, ..OpenOptions::default() })
-            .unwrap();
+        in_memory_with(bytes, OpenOptions { cache_bytes: 0, cache_inodes: 0, ..options(policy) }).unwrap();
     let root = held.volume.stat(InodeNr::ROOT).unwrap().permissions;
-    let mut case = Case { held, model: Model::new(root), tight, full: 0 };
+    let mut case = Case { held, model: Model::new(root), tight, full: 0, policy, open: VecDeque::new() };
     for (n, op) in ops.iter().enumerate() {
         case.step(op);
         if n % 4 == 0 {
@@ -481,6 +532,7 @@ fn run(bytes: &[u8], ops: &[Op], tight: bool) -> usize {
         }
     }
     case.compare();
+    case.open.clear();
     case.held.volume.close().unwrap();
     let bytes = case.held.device.to_vec();
     assert_clean_bytes(&bytes);
@@ -514,6 +566,7 @@ fn any_op(sizes: u32) -> impl Strategy<Value = Op> {
         12 => (near(), 0..sizes, 1..9000u16, any::<u8>()).prop_map(|(at, o, l, s)| Op::Write(at, o, l, s)),
         4 => (at(), 0..sizes, 1..40000u16, any::<u8>()).prop_map(|(at, o, l, s)| Op::Write(at, o, l, s)),
         5 => (near(), 0..sizes).prop_map(|(at, size)| Op::Truncate(at, size)),
+        4 => (near(), 0..sizes, 1..40000u16, any::<bool>()).prop_map(|(at, o, l, k)| Op::Allocate(at, o, l, k)),
         3 => (near(), at()).prop_map(|(from, to)| Op::Link(from, to)),
         4 => near().prop_map(Op::Unlink),
         3 => at().prop_map(Op::Unlink),
