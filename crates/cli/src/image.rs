@@ -7,6 +7,7 @@
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::place::{Place, show};
+use crate::writing::Writing;
 use hectare_device::{Device, FileOptions};
 use hectare_engine::{Error, OpenOptions, Volume};
 use hectare_ext4::feature::Incompat;
@@ -33,8 +34,8 @@ impl Image {
     }
 
     /// Opens for changing.
-    pub(crate) fn write(path: &Path) -> Outcome<Self> {
-        Self::open(path, OpenOptions::default())
+    pub(crate) fn write(path: &Path, writing: &Writing) -> Outcome<Self> {
+        Self::open(path, writing.options())
     }
 
     fn open(path: &Path, options: OpenOptions) -> Outcome<Self> {
@@ -82,8 +83,8 @@ impl Image {
     }
 
     /// Opens for changing, changes, closes.
-    pub(crate) fn change(path: &Path, change: impl FnOnce(&Self) -> Outcome) -> Outcome {
-        let image = Self::write(path)?;
+    pub(crate) fn change(path: &Path, writing: &Writing, change: impl FnOnce(&Self) -> Outcome) -> Outcome {
+        let image = Self::write(path, writing)?;
         let result = change(&image);
         image.close(result)
     }
@@ -97,10 +98,16 @@ pub(crate) fn device(path: &Path, write: bool) -> Outcome<Arc<dyn Device>> {
 }
 
 /// Runs a change on every place, opening each image once as long as neighbours share it.
-pub(crate) fn change_each(places: &[Place], change: impl Fn(&Image, &Place) -> Outcome) -> Outcome {
+pub(crate) fn change_each(
+    places: &[Place],
+    writing: &Writing,
+    change: impl Fn(&Image, &Place) -> Outcome,
+) -> Outcome {
     for group in places.chunk_by(|a, b| a.image == b.image) {
         let Some(first) = group.first() else { continue };
-        Image::change(&first.image, |image| group.iter().try_for_each(|place| change(image, place)))?;
+        Image::change(&first.image, writing, |image| {
+            group.iter().try_for_each(|place| change(image, place))
+        })?;
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ mod place;
 mod progress;
 mod umask;
 mod walk;
+mod writing;
 
 use clap::{CommandFactory, Parser};
 use failure::{Failure, tell};

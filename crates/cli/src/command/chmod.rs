@@ -4,6 +4,7 @@ use crate::failure::{LeftOut, Outcome};
 use crate::image::change_each;
 use crate::place::Place;
 use crate::walk;
+use crate::writing::Writing;
 use hectare_engine::Changes;
 use hectare_populate::{Error, ModeChange};
 
@@ -25,6 +26,8 @@ pub(crate) struct Arguments {
     /// What to change: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
+    #[command(flatten)]
+    writing: Writing,
 }
 
 /// Reads a mode. Clap calls it.
@@ -37,7 +40,7 @@ pub(super) fn parse_mode(text: &str) -> Result<ModeChange, String> {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let left_out = LeftOut::default();
-    change_each(&arguments.places, |image, place| {
+    change_each(&arguments.places, &arguments.writing, |image, place| {
         let change = |nr| {
             let meta = image.volume().stat(nr)?;
             if meta.is_symlink() {

@@ -5,6 +5,7 @@ use crate::image::change_each;
 use crate::people::Owner;
 use crate::place::Place;
 use crate::walk;
+use crate::writing::Writing;
 use hectare_engine::{Changes, Kind};
 
 /// Change owners inside an image
@@ -29,11 +30,13 @@ pub(crate) struct Arguments {
     /// What to change: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
+    #[command(flatten)]
+    writing: Writing,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let left_out = LeftOut::default();
-    change_each(&arguments.places, |image, place| {
+    change_each(&arguments.places, &arguments.writing, |image, place| {
         let change = |nr| {
             let meta = image.volume().stat(nr)?;
             let changes = Changes {

@@ -9,6 +9,7 @@ use crate::name::shown;
 use crate::output::reason;
 use crate::place::{Operand, Place, same_file, split};
 use crate::progress::Progress;
+use crate::writing::Writing;
 use hectare_engine::Error;
 use hectare_units::InodeNr;
 use std::num::NonZeroUsize;
@@ -43,6 +44,8 @@ pub(crate) struct Arguments {
     /// One or more sources, then the destination: a local path or IMAGE:PATH
     #[arg(required = true, num_args = 2.., value_name = "PATH", value_parser = Operand::parser())]
     operands: Vec<Operand>,
+    #[command(flatten)]
+    writing: Writing,
 }
 
 impl Arguments {
@@ -71,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let progress = Progress::new("copying");
     match to {
         Operand::Local(folder) => each(from, |source| out(arguments, source, folder, several, &progress)),
-        Operand::Inside(place) => Image::change(&place.image, |image| {
+        Operand::Inside(place) => Image::change(&place.image, &arguments.writing, |image| {
             each(from, |source| match source {
                 Operand::Local(path) => {
                     let source = Node::at(path);

@@ -5,6 +5,7 @@ use crate::image::Image;
 use crate::name::join;
 use crate::place::{Place, same_file, split};
 use crate::umask;
+use crate::writing::Writing;
 use hectare_engine::Error;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -28,6 +29,8 @@ pub(crate) struct Arguments {
     /// The link to make: IMAGE:PATH
     #[arg(value_name = "IMAGE:LINK", value_parser = Place::parser())]
     link: Place,
+    #[command(flatten)]
+    writing: Writing,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -40,7 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         }
         target.path
     };
-    Image::change(&arguments.link.image, |image| {
+    Image::change(&arguments.link.image, &arguments.writing, |image| {
         let into = matches!(image.volume().metadata(&arguments.link.path), Ok(meta) if meta.is_dir());
         let link = match into {
             true => join(&arguments.link.path, split(&target).1),

@@ -4,6 +4,7 @@ use crate::failure::Outcome;
 use crate::image::{Image, change_each};
 use crate::place::Place;
 use crate::umask;
+use crate::writing::Writing;
 use hectare_engine::{Changes, Error};
 use hectare_populate::ModeChange;
 
@@ -22,10 +23,12 @@ pub(crate) struct Arguments {
     /// What to make: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
+    #[command(flatten)]
+    writing: Writing,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    change_each(&arguments.places, |image, place| {
+    change_each(&arguments.places, &arguments.writing, |image, place| {
         make(image, &place.path, arguments).map_err(|error| image.fail(&place.path, &error))
     })
 }

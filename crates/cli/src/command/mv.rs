@@ -4,6 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::image::Image;
 use crate::name::join;
 use crate::place::{Place, same_file, split};
+use crate::writing::Writing;
 use hectare_engine::{Error, RenameMode};
 
 /// Move or rename files inside one image
@@ -22,6 +23,8 @@ pub(crate) struct Arguments {
     /// One or more sources, then the destination: IMAGE:PATH, all in one image
     #[arg(required = true, num_args = 2.., value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
+    #[command(flatten)]
+    writing: Writing,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -29,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if from.iter().any(|place| !same_file(&place.image, &to.image)) {
         return Err(Failure::Usage("mv works inside one image; use cp and rm between images".to_owned()));
     }
-    Image::change(&to.image, |image| {
+    Image::change(&to.image, &arguments.writing, |image| {
         let into = matches!(image.volume().metadata(&to.path), Ok(meta) if meta.is_dir());
         if from.len() > 1 && !into {
             return Err(image.fail(&to.path, &Error::NotADirectory));

@@ -4,6 +4,7 @@ use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, change_each};
 use crate::place::{Place, split};
 use crate::walk;
+use crate::writing::Writing;
 use hectare_engine::Error;
 
 /// Remove files and directories inside an image
@@ -19,11 +20,15 @@ pub(crate) struct Arguments {
     /// What to remove: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
+    #[command(flatten)]
+    writing: Writing,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let left_out = LeftOut::default();
-    change_each(&arguments.places, |image, place| remove(image, &place.path, arguments, &left_out))?;
+    change_each(&arguments.places, &arguments.writing, |image, place| {
+        remove(image, &place.path, arguments, &left_out)
+    })?;
     left_out.outcome()
 }
 

@@ -5,6 +5,7 @@ use crate::image::Image;
 use crate::name::{JsonName, hex};
 use crate::output::Output;
 use crate::place::Place;
+use crate::writing::Writing;
 use hectare_engine::XattrHow;
 use hectare_units::InodeNr;
 use serde::Serialize;
@@ -41,6 +42,8 @@ enum Action {
         value: OsString,
         #[command(flatten)]
         target: Target,
+        #[command(flatten)]
+        writing: Writing,
     },
     /// List the attributes' names, or with --json names and values
     #[command(visible_alias = "ls")]
@@ -57,6 +60,8 @@ enum Action {
         name: OsString,
         #[command(flatten)]
         target: Target,
+        #[command(flatten)]
+        writing: Writing,
     },
 }
 
@@ -83,8 +88,12 @@ impl Target {
         look(&image, nr).map_err(|error| image.fail(&self.place.path, &error))
     }
 
-    fn change(&self, change: impl FnOnce(&Image, InodeNr) -> hectare_engine::Result<()>) -> Outcome {
-        Image::change(&self.place.image, |image| {
+    fn change(
+        &self,
+        writing: &Writing,
+        change: impl FnOnce(&Image, InodeNr) -> hectare_engine::Result<()>,
+    ) -> Outcome {
+        Image::change(&self.place.image, writing, |image| {
             let nr = image.resolve(&self.place.path, !self.no_dereference)?;
             change(image, nr).map_err(|error| image.fail(&self.place.path, &error))
         })
@@ -103,15 +112,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             }
             out.finish()
         }
-        Action::Set { name, value, target } => {
+        Action::Set { name, value, target, writing } => {
             let value = bytes_of(value.as_bytes());
-            target.change(|image, nr| {
+            target.change(writing, |image, nr| {
                 image.volume().set_xattr(nr, name.as_bytes(), &value, XattrHow::default())
             })
         }
         Action::List { json, target } => list(*json, target),
-        Action::Rm { name, target } => {
-            target.change(|image, nr| image.volume().remove_xattr(nr, name.as_bytes()))
+        Action::Rm { name, target, writing } => {
+            target.change(writing, |image, nr| image.volume().remove_xattr(nr, name.as_bytes()))
         }
     }
 }
