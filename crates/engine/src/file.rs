@@ -30,8 +30,17 @@ use std::sync::Arc;
 pub(crate) const FILE_BLOCKS_MAX: u64 = (1 << 32) - 1;
 /// Blocks one write maps at a time.
 const WRITE_STEP: u32 = 32768;
+/// What pads a write: as much as the largest block holds.
+static ZEROS: [u8; 65536] = [0; 65536];
 /// Files of at least this size need `large_file`.
 pub(crate) const LARGE_FILE: u64 = 1 << 31;
+
+/// What one step of a write did.
+struct Written {
+    len: usize,
+    /// Whether size and times are those after the write already.
+    noted: bool,
+}
 
 /// Stamps a change of a file's content.
 pub(crate) fn touch(inode: &mut Inode, now: Timestamp) {
@@ -112,17 +121,25 @@ impl Volume {
         self.check_content_writable(inode)?;
         self.check_appends(inode, at)?;
         self.clear_tail(inode, at)?;
-        let mut done = 0;
+        let (mut done, mut noted) = (0, true);
         while done < data.len() {
             let seen = self.last_commit();
             match self.write_piece(inode, at + u64_of(done), &data[done..]) {
-                Ok(n) => done += n,
+                Ok(piece) => {
+                    done += piece.len;
+                    noted = piece.noted;
+                }
                 Err(Error::NoSpace) if self.reclaim(seen)? => {}
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
             }
         }
-        self.note_written(inode, end.min(at + u64_of(done)))?;
+        if !noted {
+            self.note_written(inode, end.min(at + u64_of(done)))?;
+        }
+        if end >= LARGE_FILE {
+            self.bring_feature(RoCompat::LARGE_FILE);
+        }
         self.relieve()?;
         Ok(done)
     }
@@ -208,7 +225,7 @@ impl Volume {
     }
 
     /// Writes as much of `data` as one mapping step takes.
-    fn write_piece(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<usize> {
+    fn write_piece(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<Written> {
         let size = self.geometry().block_size;
         let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
         let within = u64_of(size.within(Bytes::new(at)));
@@ -230,7 +247,7 @@ impl Volume {
                     self.device.write_at(physical.offset(size) + Bytes::new(within), part)?;
                     self.count_written(part.len());
                 }
-                Ok(part.len())
+                Ok(Written { len: part.len(), noted: false })
             }
             Mapping::Hole { next } => {
                 let room = next.map_or(FILE_BLOCKS_MAX, |next| next.get().into()) - u64::from(block.get());
@@ -240,13 +257,15 @@ impl Volume {
                 let len = u64::from(piece.extent.len) << size.shift();
                 let part = &data[..data.len().min(index_of(len - within))];
                 self.write_padded(&piece.extent, within, part)?;
+                let now = self.now();
                 let mut handle = self.start(MAP_CREDITS)?;
                 let mut target = inode.edit(&mut handle, &self.inodes);
                 let mut map =
                     MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target };
                 map.publish(piece, false)?;
                 target.size = target.size.max(at + u64_of(part.len()));
-                Ok(part.len())
+                touch(&mut target, now);
+                Ok(Written { len: part.len(), noted: true })
             }
         }
     }
@@ -255,10 +274,9 @@ impl Volume {
     /// their start, and zeros into the rest of the blocks it touches.
     fn write_padded(&self, target: &Extent, within: u64, part: &[u8]) -> Result<()> {
         let size = self.geometry().block_size;
-        let zeros = vec![0; size.len()];
         let end = within + u64_of(part.len());
-        let head = &zeros[..index_of(within)];
-        let tail = &zeros[..index_of(end.next_multiple_of(size.bytes().get()) - end)];
+        let head = &ZEROS[..index_of(within)];
+        let tail = &ZEROS[..index_of(end.next_multiple_of(size.bytes().get()) - end)];
         let slices = [IoSlice::new(head), IoSlice::new(part), IoSlice::new(tail)];
         self.device.write_all_at(target.physical.offset(size), &slices)?;
         self.count_written(part.len());
@@ -273,15 +291,12 @@ impl Volume {
     }
 
     /// Sets the size a write leads to, and the times.
-    pub(crate) fn note_written(&self, inode: &Arc<CachedInode>, end: u64) -> Result<()> {
-        self.stamp_modified(inode)?;
-        if end > inode.get().size {
-            let mut handle = self.start(MAP_CREDITS)?;
-            inode.edit(&mut handle, &self.inodes).size = end;
-        }
-        if end >= LARGE_FILE {
-            self.bring_feature(RoCompat::LARGE_FILE);
-        }
+    fn note_written(&self, inode: &Arc<CachedInode>, end: u64) -> Result<()> {
+        let now = self.now();
+        let mut handle = self.start(MAP_CREDITS)?;
+        let mut data = inode.edit(&mut handle, &self.inodes);
+        data.size = data.size.max(end);
+        touch(&mut data, now);
         Ok(())
     }
 
@@ -318,16 +333,21 @@ impl Volume {
             self.clear_tail(inode, to)?;
         }
         {
+            let now = self.now();
             let mut handle = self.start(MAP_CREDITS)?;
-            inode.edit(&mut handle, &self.inodes).size = to;
+            let mut data = inode.edit(&mut handle, &self.inodes);
+            data.size = to;
+            touch(&mut data, now);
+        }
+        if to >= LARGE_FILE {
+            self.bring_feature(RoCompat::LARGE_FILE);
         }
         if to < from {
             inode.window().discard();
             self.clear_tail(inode, u64::MAX)?;
             self.unmap(inode, to)?;
         }
-        self.note_written(inode, to)?;
-        self.relieve()
+        self.relieve_frees()
     }
 
     /// Unmaps all blocks that lie wholly after `size` bytes, a step per transaction.
@@ -344,7 +364,7 @@ impl Volume {
             if progress == Progress::Done {
                 return Ok(());
             }
-            self.relieve()?;
+            self.relieve_frees()?;
         }
     }
 

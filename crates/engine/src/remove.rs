@@ -181,6 +181,8 @@ impl Volume {
         let mut data = inode.edit(&mut handle, &self.inodes);
         self.leave_attribute_block(&mut handle, &mut data)?;
         drop(data);
-        self.free_inode(&mut handle, inode)
+        self.free_inode(&mut handle, inode)?;
+        handle.stop();
+        self.relieve_frees()
     }
 }

@@ -37,6 +37,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 const DIRTY_BYTES_MAX: usize = 32 << 20;
 /// Dirty inodes at which it does.
 const DIRTY_INODES_MAX: usize = 32_768;
+/// Bytes waiting to be free below which nobody commits for them.
+const PENDING_BYTES_MIN: u64 = 64 << 20;
+/// The share of the available space that waiting space may be: a quarter.
+const PENDING_SHARE: u64 = 4;
 
 /// What everything on a volume shares. Nothing of it can be reached from outside the crate.
 #[doc(hidden)]
@@ -213,6 +217,17 @@ impl Volume {
             self.inner.commit()?;
         }
         Ok(())
+    }
+
+    /// The same after an operation that freed space: commits before what waits to be free is so much that
+    /// others would have to leave their places for want of it.
+    pub(crate) fn relieve_frees(&self) -> Result<()> {
+        let counts = self.allocator.counts();
+        let bytes = counts.pending.get().saturating_mul(self.geometry().cluster_bytes());
+        if bytes >= PENDING_BYTES_MIN && counts.pending.get() > counts.available.get() / PENDING_SHARE {
+            self.inner.commit()?;
+        }
+        self.relieve()
     }
 
     /// The last transaction that is durable.

@@ -100,6 +100,12 @@ impl Geometry {
         1 << self.cluster_ratio_shift
     }
 
+    /// Bytes in a cluster.
+    #[must_use]
+    pub fn cluster_bytes(&self) -> u64 {
+        self.block_size.bytes().get() << self.cluster_ratio_shift
+    }
+
     /// All clusters of the volume.
     #[must_use]
     pub fn clusters_count(&self) -> Clusters {
