@@ -1,35 +1,46 @@
 //! Group descriptors and inode bitmaps in use.
 //!
 //! Descriptors are loaded a block at a time on first touch and kept typed; inode bitmaps a group at a time.
-//! Both are changed under their own small locks inside transactions and rendered once per commit
-//! ([`Groups::render`]). The block bitmaps belong to the allocator, which loads them through [`Source`].
+//! Both are changed inside transactions under locks of their own group, so that threads at work in different
+//! groups don't meet, and what changed is put on a list, from which it is rendered once per commit
+//! ([`Groups::render`]). Inodes are taken and given back in [`inodes`]; where, is decided in
+//! [`crate::ialloc`] from the sums that [`flex`] keeps. The block bitmaps belong to the allocator, which
+//! loads them through [`Source`].
 //!
 //! Invariants: what a descriptor says of free inodes and directories changes together with the bitmap, under
-//! the bitmap's lock (bitmap before descriptor). A broken descriptor is an error for whoever needs that
-//! group, not for the volume.
+//! the bitmap's lock (bitmap before descriptor), and the sums of the flex group with the descriptor, under
+//! the descriptor's. Whatever differs from what is on the device is marked dirty and on the list. A broken
+//! descriptor is an error for whoever needs that group, not for the volume.
+
+pub(crate) mod flex;
+mod inodes;
 
 use crate::error::{Error, Result};
+use flex::{FlexTable, Recent};
 use hectare_alloc::GroupSource;
 use hectare_device::Device;
-use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::error::Corrupt;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
-use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, usize_of};
+use hectare_units::{BlockNr, Bytes, GroupNr, usize_of};
+use inodes::InodeBitmap;
+pub(crate) use inodes::Taken;
 use parking_lot::Mutex;
-use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// One block of descriptors.
+/// One block of descriptors, and the groups it describes.
 struct DescBlock {
-    bytes: Vec<u8>,
-    descs: Vec<std::result::Result<GroupDesc, Corrupt>>,
-    dirty: bool,
+    /// As read, or as rendered last.
+    bytes: Mutex<Vec<u8>>,
+    groups: Box<[Group]>,
+    dirty: AtomicBool,
 }
 
-/// An inode bitmap in memory, bit set = in use.
-struct InodeBitmap {
-    bytes: Vec<u8>,
-    dirty: bool,
+/// One group: its descriptor, and its inode bitmap once that is needed.
+struct Group {
+    desc: Mutex<std::result::Result<GroupDesc, Corrupt>>,
+    inodes: OnceLock<Mutex<InodeBitmap>>,
 }
 
 /// A rendered block and where it goes.
@@ -41,8 +52,14 @@ pub(crate) struct Groups {
     /// As read when the volume was opened: only its geometry, seed and features count here, and those don't
     /// change.
     sb: Arc<SuperBlock>,
-    desc_blocks: Vec<OnceLock<Mutex<DescBlock>>>,
-    bitmaps: Mutex<HashMap<GroupNr, Arc<Mutex<InodeBitmap>>>>,
+    desc_blocks: Box<[OnceLock<DescBlock>]>,
+    /// Made by a walk over all descriptors, when first asked for or changed.
+    flex: OnceLock<FlexTable>,
+    recent: Recent,
+    /// Groups whose inode bitmaps are dirty.
+    dirty_bitmaps: Mutex<Vec<GroupNr>>,
+    /// Dirty blocks of descriptors.
+    dirty_descs: Mutex<Vec<u32>>,
 }
 
 impl Groups {
@@ -52,22 +69,30 @@ impl Groups {
             device,
             sb,
             desc_blocks: std::iter::repeat_with(OnceLock::new).take(blocks).collect(),
-            bitmaps: Mutex::default(),
+            flex: OnceLock::new(),
+            recent: Recent::default(),
+            dirty_bitmaps: Mutex::default(),
+            dirty_descs: Mutex::default(),
         }
     }
 
-    /// The block of descriptors that holds a group's, and the group's index in it.
-    fn desc_block(&self, group: GroupNr) -> Result<(&Mutex<DescBlock>, usize)> {
+    /// The block of descriptors with that index.
+    fn desc_block(&self, index: u32) -> Result<&DescBlock> {
+        let cell = &self.desc_blocks[usize_of(index)];
+        if let Some(block) = cell.get() {
+            return Ok(block);
+        }
+        let loaded = self.load_desc_block(index)?;
+        // Another thread may have been faster; its copy, read from the same bytes, counts.
+        Ok(cell.get_or_init(|| loaded))
+    }
+
+    /// A group, and the index of the block of descriptors that holds its own.
+    fn group(&self, group: GroupNr) -> Result<(&Group, u32)> {
         let per = self.sb.geometry().descs_per_block();
         let index = group.get() / per;
-        let cell = &self.desc_blocks[usize_of(index)];
-        if cell.get().is_none() {
-            let loaded = self.load_desc_block(index)?;
-            // Another thread may have been faster; its copy, read from the same bytes, counts.
-            let _ = cell.set(Mutex::new(loaded));
-        }
-        let block = cell.get().expect("it was just set");
-        Ok((block, usize_of(group.get() % per)))
+        let block = self.desc_block(index)?;
+        Ok((&block.groups[usize_of(group.get() % per)], index))
     }
 
     fn load_desc_block(&self, index: u32) -> Result<DescBlock> {
@@ -77,127 +102,59 @@ impl Groups {
         self.device.read_at(geometry.desc_block(index).offset(geometry.block_size), &mut bytes)?;
         let first = index * geometry.descs_per_block();
         let count = geometry.descs_per_block().min(geometry.groups() - first);
-        let descs = (0..count)
-            .map(|i| GroupDesc::parse(&bytes[desc_range(i, geometry.desc_size)], GroupNr::new(first + i), sb))
+        let groups = (0..count)
+            .map(|i| {
+                let slot = &bytes[desc_range(i, geometry.desc_size)];
+                let desc = GroupDesc::parse(slot, GroupNr::new(first + i), sb);
+                Group { desc: Mutex::new(desc), inodes: OnceLock::new() }
+            })
             .collect();
-        Ok(DescBlock { bytes, descs, dirty: false })
+        Ok(DescBlock { bytes: Mutex::new(bytes), groups, dirty: AtomicBool::new(false) })
     }
 
     /// A copy of a group's descriptor.
     pub(crate) fn desc(&self, group: GroupNr) -> Result<GroupDesc> {
-        let (block, index) = self.desc_block(group)?;
-        let block = block.lock();
-        Ok(block.descs[index].clone()?)
+        self.look(group, GroupDesc::clone)
+    }
+
+    /// Looks at a descriptor.
+    fn look<R>(&self, group: GroupNr, look: impl FnOnce(&GroupDesc) -> R) -> Result<R> {
+        match &*self.group(group)?.0.desc.lock() {
+            Ok(desc) => Ok(look(desc)),
+            Err(corrupt) => Err(corrupt.clone().into()),
+        }
     }
 
     /// Free inodes of all groups; those of a broken descriptor can't be had and don't count. The superblock's
     /// number is not used: it may be one that somebody else's crash left behind.
     pub(crate) fn free_inodes(&self) -> u32 {
-        let free = |nr| self.desc(GroupNr::new(nr)).map_or(0, |desc| desc.free_inodes);
-        (0..self.sb.geometry().groups()).map(free).fold(0, u32::saturating_add)
+        self.flex().free_inodes()
+    }
+
+    /// The sums over flex groups.
+    pub(crate) fn flex(&self) -> &FlexTable {
+        let descs = || (0..self.sb.geometry().groups()).map(|nr| self.desc(GroupNr::new(nr)).ok());
+        self.flex.get_or_init(|| FlexTable::new(self.sb.geometry(), descs()))
+    }
+
+    /// The groups that directories without room in their own were served from.
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.recent
     }
 
     /// Changes a descriptor; rendered with the next commit.
     fn edit_desc<R>(&self, group: GroupNr, change: impl FnOnce(&mut GroupDesc) -> R) -> Result<R> {
-        let (block, index) = self.desc_block(group)?;
-        let mut block = block.lock();
-        let result = match &mut block.descs[index] {
+        let (entry, index) = self.group(group)?;
+        let result = match &mut *entry.desc.lock() {
             Ok(desc) => change(desc),
             Err(corrupt) => return Err(corrupt.clone().into()),
         };
-        block.dirty = true;
+        let block = self.desc_block(index)?;
+        // Mostly it is dirty already; looking first keeps the line with the flag shared between cores.
+        if !block.dirty.load(Ordering::Acquire) && !block.dirty.swap(true, Ordering::AcqRel) {
+            self.dirty_descs.lock().push(index);
+        }
         Ok(result)
-    }
-
-    fn bitmap(&self, group: GroupNr) -> Result<Arc<Mutex<InodeBitmap>>> {
-        if let Some(bitmap) = self.bitmaps.lock().get(&group) {
-            return Ok(Arc::clone(bitmap));
-        }
-        let loaded = Arc::new(Mutex::new(self.load_bitmap(group)?));
-        Ok(Arc::clone(self.bitmaps.lock().entry(group).or_insert(loaded)))
-    }
-
-    fn load_bitmap(&self, group: GroupNr) -> Result<InodeBitmap> {
-        let desc = self.desc(group)?;
-        let sb = &*self.sb;
-        let geometry = sb.geometry();
-        let mut bytes = vec![0; geometry.block_size.len()];
-        if desc.flags.contains(GroupFlags::INODE_UNINIT) && sb.features().group_checksums() {
-            // Never written: all free, and the bits beyond the last inode are set, as in every inode bitmap.
-            bytes[geometry.inode_bitmap_bytes()..].fill(0xff);
-        } else {
-            self.device.read_at(desc.inode_bitmap.offset(geometry.block_size), &mut bytes)?;
-            desc.verify_inode_bitmap(&bytes, group, sb)?;
-        }
-        Ok(InodeBitmap { bytes, dirty: false })
-    }
-
-    /// The group and index of an inode number.
-    pub(crate) fn slot(&self, nr: InodeNr) -> Result<(GroupNr, u32)> {
-        self.sb.geometry().inode_slot(nr).ok_or_else(|| {
-            Corrupt::new("an inode number", Place::Inode(nr), "it is beyond the last inode of the volume")
-                .into()
-        })
-    }
-
-    /// Takes the first free inode of a group, if there is one.
-    pub(crate) fn take_inode(&self, group: GroupNr, directory: bool) -> Result<Option<InodeNr>> {
-        if self.desc(group)?.free_inodes == 0 {
-            return Ok(None);
-        }
-        let (per_group, first_free) = {
-            let reserved = if group.get() == 0 { self.sb.first_inode().get() - 1 } else { 0 };
-            (self.sb.geometry().inodes_per_group, reserved)
-        };
-        let bitmap = self.bitmap(group)?;
-        let mut bitmap = bitmap.lock();
-        let Some(index) = first_zero(&bitmap.bytes, first_free, per_group) else { return Ok(None) };
-        self.edit_desc(group, |desc| {
-            desc.free_inodes = desc.free_inodes.saturating_sub(1);
-            desc.used_dirs = desc.used_dirs.saturating_add(u32::from(directory));
-            desc.itable_unused = desc.itable_unused.min(per_group - index - 1);
-            desc.flags.remove(GroupFlags::INODE_UNINIT);
-        })?;
-        bitmap.bytes[usize_of(index / 8)] |= 1 << (index % 8);
-        bitmap.dirty = true;
-        Ok(Some(self.sb.geometry().inode_at(group, index)))
-    }
-
-    /// Gives an inode back.
-    pub(crate) fn free_inode(&self, nr: InodeNr, directory: bool) -> Result<()> {
-        let (group, index) = self.slot(nr)?;
-        let bitmap = self.bitmap(group)?;
-        let mut bitmap = bitmap.lock();
-        let (byte, bit) = (usize_of(index / 8), 1 << (index % 8));
-        if bitmap.bytes[byte] & bit == 0 {
-            return Err(Corrupt::new(
-                "the inode bitmap",
-                Place::Group(group),
-                format!("inode {nr} is freed twice"),
-            )
-            .into());
-        }
-        self.edit_desc(group, |desc| {
-            desc.free_inodes = desc.free_inodes.saturating_add(1);
-            desc.used_dirs = desc.used_dirs.saturating_sub(u32::from(directory));
-        })?;
-        bitmap.bytes[byte] &= !bit;
-        bitmap.dirty = true;
-        Ok(())
-    }
-
-    /// Whether a slot lies in a part of the inode table that was never written, so that its block holds
-    /// anything.
-    pub(crate) fn slot_never_written(&self, group: GroupNr, index: u32) -> Result<bool> {
-        let desc = self.desc(group)?;
-        let sb = &*self.sb;
-        if !sb.features().group_checksums() || desc.flags.contains(GroupFlags::INODE_ZEROED) {
-            return Ok(false);
-        }
-        // Whole blocks only: a block that holds one used slot was read and written whole.
-        let used = sb.geometry().inodes_per_group - desc.itable_unused.min(sb.geometry().inodes_per_group);
-        let first_of_block = index - index % sb.geometry().inodes_per_block();
-        Ok(desc.flags.contains(GroupFlags::INODE_UNINIT) || first_of_block >= used)
     }
 
     /// Takes over a block bitmap rendered by the allocator; the bytes to write to its place.
@@ -205,7 +162,9 @@ impl Groups {
         let sb = &*self.sb;
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.resize(sb.geometry().block_size.len(), 0xff);
+        let flex = self.flex();
         let place = self.edit_desc(group, |desc| {
+            flex.clusters_changed(group, desc.free_clusters, free);
             desc.free_clusters = free;
             desc.flags.remove(GroupFlags::BLOCK_UNINIT);
             desc.seal_block_bitmap(&bytes, sb);
@@ -217,55 +176,34 @@ impl Groups {
     /// Renders every dirty inode bitmap, then every dirty block of descriptors. Called with no handle open,
     /// after the block bitmaps were sealed.
     pub(crate) fn render(&self) -> Result<Vec<Rendered>> {
-        let mut rendered = Vec::new();
-        let sb = &*self.sb;
-        for (group, bitmap) in self.bitmaps.lock().iter() {
-            let mut bitmap = bitmap.lock();
-            if std::mem::take(&mut bitmap.dirty) {
-                let place = self.edit_desc(*group, |desc| {
-                    desc.seal_inode_bitmap(&bitmap.bytes, sb);
-                    desc.inode_bitmap
-                })?;
-                rendered.push((place, bitmap.bytes.as_slice().into()));
-            }
-        }
-        let geometry = sb.geometry();
-        for (index, cell) in (0u32..).zip(&self.desc_blocks) {
-            let Some(block) = cell.get() else { continue };
-            let mut block = block.lock();
-            if !std::mem::take(&mut block.dirty) {
-                continue;
-            }
-            let DescBlock { bytes, descs, .. } = &mut *block;
-            let first = index * geometry.descs_per_block();
-            for (i, desc) in (0u32..).zip(descs) {
-                if let Ok(desc) = desc {
-                    desc.render(&mut bytes[desc_range(i, geometry.desc_size)], GroupNr::new(first + i), sb);
-                }
-            }
-            rendered.push((geometry.desc_block(index), bytes.as_slice().into()));
+        let bitmaps = std::mem::take(&mut *self.dirty_bitmaps.lock());
+        let mut rendered =
+            bitmaps.into_iter().map(|group| self.render_inode_bitmap(group)).collect::<Result<Vec<_>>>()?;
+        for index in std::mem::take(&mut *self.dirty_descs.lock()) {
+            rendered.push(self.render_desc_block(index)?);
         }
         Ok(rendered)
+    }
+
+    fn render_desc_block(&self, index: u32) -> Result<Rendered> {
+        let geometry = self.sb.geometry();
+        let block = self.desc_block(index)?;
+        block.dirty.store(false, Ordering::Release);
+        let first = index * geometry.descs_per_block();
+        let mut bytes = block.bytes.lock();
+        for (i, group) in (0u32..).zip(&block.groups) {
+            if let Ok(desc) = &*group.desc.lock() {
+                let slot = &mut bytes[desc_range(i, geometry.desc_size)];
+                desc.render(slot, GroupNr::new(first + i), &self.sb);
+            }
+        }
+        Ok((geometry.desc_block(index), bytes.as_slice().into()))
     }
 }
 
 fn desc_range(index: u32, desc_size: u32) -> std::ops::Range<usize> {
     let at = usize_of(index * desc_size);
     at..at + usize_of(desc_size)
-}
-
-/// The first zero bit from `from` on and before `end`.
-fn first_zero(bytes: &[u8], from: u32, end: u32) -> Option<u32> {
-    let mut bit = from;
-    while bit < end {
-        let byte = bytes[usize_of(bit / 8)] | ((1u8 << (bit % 8)) - 1);
-        if byte != 0xff {
-            let found = bit - bit % 8 + byte.trailing_ones();
-            return (found < end).then_some(found);
-        }
-        bit += 8 - bit % 8;
-    }
-    None
 }
 
 /// How the allocator sees the volume's groups.
@@ -331,16 +269,3 @@ fn mark_own_metadata(bitmap: &mut [u8], desc: &GroupDesc, group: GroupNr, sb: &S
 
 /// Bytes of a superblock's place on the device.
 pub(crate) const SUPERBLOCK_AT: Bytes = hectare_ext4::geometry::SUPERBLOCK_OFFSET;
-
-#[cfg(test)]
-mod tests {
-    use super::first_zero;
-
-    #[test]
-    fn the_first_zero_bit_is_found_within_its_bounds() {
-        assert_eq!(first_zero(&[0xff, 0xfb], 0, 16), Some(10));
-        assert_eq!(first_zero(&[0xff, 0xfb], 11, 16), None);
-        assert_eq!(first_zero(&[0x00], 3, 8), Some(3));
-        assert_eq!(first_zero(&[0xff, 0x00], 0, 8), None);
-    }
-}

@@ -1,20 +1,27 @@
 //! Giving out and taking back inodes.
 //!
-//! One plain rule for now: a file goes into its directory's group, a directory into its parent's group unless
-//! the parent is the root, whose directories spread over the flex groups with the most free inodes; when that
-//! group is full, into the next that has room. (The allocator issue brings Orlov's placement.)
+//! A file goes into its directory's group, so that what is listed together is read together; when that group
+//! is full, into the one that the directory was served from last, another group of the same flex group, one
+//! found by probing, or any. A directory goes where [`orlov`] puts it, into the first group of that flex group
+//! with a free inode: directories lie close together, and leave the groups their files grow into.
+//!
+//! Nothing here walks the groups: sums over flex groups are kept by [`crate::groups::flex`], and the last
+//! resort goes over flex groups, of which only those with free inodes are looked into. While nothing is given
+//! back, that finds the last free inode however many threads look for it.
+
+mod orlov;
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
+use crate::groups::Taken;
 use crate::volume::Volume;
-use hectare_ext4::inode::{Inode, Kind};
+use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_journal::Handle;
 use hectare_units::{GroupNr, InodeNr};
+use orlov::{Shape, Totals};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Groups looked at to find a place for a new directory under the root.
-const SPREAD_MAX: u32 = 64;
 
 impl Volume {
     /// Makes an inode in a free slot. It has no links yet and is not in any directory.
@@ -25,45 +32,118 @@ impl Volume {
         mut inode: Inode,
     ) -> Result<Arc<CachedInode>> {
         let directory = inode.kind() == Some(Kind::Directory);
-        let nr = self.take_inode(parent, directory)?;
+        let taken = if directory { self.take_for_directory(parent)? } else { self.take_for_file(parent)? };
+        let Taken { nr, fresh_block } = taken.ok_or(Error::NoInodes)?;
+        // Held until the inode has found it in the cache.
+        let _fresh = fresh_block.map(|block| self.blocks.load_zeros(block));
+        let home = match self.inode_home(nr) {
+            Ok(home) => home,
+            Err(error) => {
+                self.groups.free_inode(nr, directory)?;
+                return Err(error);
+            }
+        };
         self.free_inodes.fetch_sub(1, Ordering::Relaxed);
         inode.generation = self.arbitrary();
-        let home = self.inode_home(nr)?;
         let cached = self.inodes.insert_new(nr, inode, home);
         drop(cached.edit(handle, &self.inodes));
         Ok(cached)
     }
 
-    fn take_inode(&self, parent: InodeNr, directory: bool) -> Result<InodeNr> {
-        let groups = self.geometry().groups();
-        let start = self.starting_group(parent, directory)?;
-        for step in 0..groups {
-            let group = GroupNr::new((start.get() + step) % groups);
-            if let Some(nr) = self.groups.take_inode(group, directory)? {
-                return Ok(nr);
-            }
+    /// An inode for anything but a directory.
+    fn take_for_file(&self, parent: InodeNr) -> Result<Option<Taken>> {
+        let groups = &self.groups;
+        let (home, _) = groups.slot(parent)?;
+        if let Some(taken) = groups.take_inode(home, false)? {
+            return Ok(Some(taken));
         }
-        Err(Error::NoInodes)
+        let recent = groups.recent().get(parent).filter(|group| groups.has_inodes(*group));
+        let near = || self.flex_from(home).find(|group| groups.has_inodes(*group));
+        let probe = || {
+            orlov::probes(self.geometry().groups(), home.get(), parent.get())
+                .map(GroupNr::new)
+                .find(|group| groups.has_room(*group))
+        };
+        if let Some(group) = recent.or_else(near).or_else(probe)
+            && let Some(taken) = groups.take_inode(group, false)?
+        {
+            groups.recent().set(parent, group);
+            return Ok(Some(taken));
+        }
+        let taken = self.take_anywhere(groups.flex().of(home), false)?;
+        if let Some(taken) = taken {
+            groups.recent().set(parent, groups.slot(taken.nr)?.0);
+        }
+        Ok(taken)
     }
 
-    fn starting_group(&self, parent: InodeNr, directory: bool) -> Result<GroupNr> {
-        let (group, _) = self.groups.slot(parent)?;
-        if !directory || parent != InodeNr::ROOT {
-            return Ok(group);
+    /// An inode for a directory.
+    fn take_for_directory(&self, parent: InodeNr) -> Result<Option<Taken>> {
+        let flex = self.groups.flex();
+        let (home, _) = self.groups.slot(parent)?;
+        let home = flex.of(home);
+        let shape = self.shape();
+        let counts = |nr| flex.counts(nr);
+        if self.begins_trees(parent)? {
+            let start = if flex.count() == 1 { 0 } else { self.arbitrary() % flex.count() };
+            let chosen = shape.top_directory(start, counts).or_else(|| shape.any(start, counts));
+            return self.take_anywhere(chosen.unwrap_or(home), true);
         }
-        let step = self.geometry().flex_groups();
-        let mut best = (0, group);
-        for flex in (0..self.geometry().groups())
-            .step_by(hectare_units::usize_of(step))
-            .take(hectare_units::usize_of(SPREAD_MAX))
-        {
-            let candidate = GroupNr::new(flex);
-            let free = self.groups.desc(candidate)?.free_inodes;
-            if free > best.0 {
-                best = (free, candidate);
+        let start = self.groups.recent().get(parent).map_or(home, |group| flex.of(group));
+        let chosen = shape.subdirectory(home, start, counts).or_else(|| shape.any(start, counts));
+        let taken = self.take_anywhere(chosen.unwrap_or(home), true)?;
+        if let Some(taken) = taken {
+            let (group, _) = self.groups.slot(taken.nr)?;
+            if flex.of(group) != home {
+                self.groups.recent().set(parent, group);
             }
         }
-        Ok(best.1)
+        Ok(taken)
+    }
+
+    /// Whether the directories in a directory have nothing to do with each other.
+    fn begins_trees(&self, directory: InodeNr) -> Result<bool> {
+        if directory == InodeNr::ROOT {
+            return Ok(true);
+        }
+        Ok(self.inode(directory)?.get().flags.contains(InodeFlags::TOPDIR))
+    }
+
+    fn shape(&self) -> Shape {
+        let (geometry, flex) = (self.geometry(), self.groups.flex());
+        Shape {
+            flexes: flex.count(),
+            inodes: u64::from(geometry.inodes_per_group) * u64::from(flex.size()),
+            clusters: u64::from(geometry.clusters_per_group) * u64::from(flex.size()),
+            totals: Totals {
+                free_inodes: self.free_inodes.load(Ordering::Relaxed).into(),
+                free_clusters: flex.free_clusters(),
+                directories: flex.directories().into(),
+            },
+        }
+    }
+
+    /// The groups of a group's flex group, from that one on and around.
+    fn flex_from(&self, group: GroupNr) -> impl Iterator<Item = GroupNr> {
+        let flex = self.groups.flex();
+        let nr = flex.of(group);
+        let Range { start, end } = if flex.counts(nr).free_inodes > 0 { flex.groups(nr) } else { 0..0 };
+        (group.get()..end).chain(start..group.get().min(end)).map(GroupNr::new)
+    }
+
+    /// The first free inode from a flex group on.
+    fn take_anywhere(&self, start: u32, directory: bool) -> Result<Option<Taken>> {
+        let groups = &self.groups;
+        let flex = groups.flex();
+        let with_inodes = (start..flex.count()).chain(0..start).filter(|nr| flex.counts(*nr).free_inodes > 0);
+        for group in with_inodes.flat_map(|nr| flex.groups(nr)).map(GroupNr::new) {
+            if groups.has_inodes(group)
+                && let Some(taken) = groups.take_inode(group, directory)?
+            {
+                return Ok(Some(taken));
+            }
+        }
+        Ok(None)
     }
 
     /// Frees an inode whose content is gone. The caller holds its operation lock.

@@ -15,6 +15,7 @@ mod faults;
 mod full;
 mod fuzzed;
 mod hostile;
+mod inodes;
 mod large;
 mod model;
 mod namespace;
