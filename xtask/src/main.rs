@@ -7,9 +7,11 @@
 //! | `test` | setup, formatting, lints, tidy and every test, then one line that counts them |
 //! | `demo` | turns a real folder into an image, checks it and looks at it |
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
+//! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`bench`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
 
+mod bench;
 mod demo;
 mod fuzz;
 mod setup;
@@ -19,7 +21,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz";
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz|bench";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         ["test"] => testing::run(),
         ["demo"] => demo::run(),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
+        ["bench", ref rest @ ..] => bench::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

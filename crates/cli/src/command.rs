@@ -1,5 +1,6 @@
 //! The commands, one a file: its arguments, its help, and what it does.
 
+pub(crate) mod age;
 pub(crate) mod bench;
 pub(crate) mod build;
 pub(crate) mod cat;
@@ -43,6 +44,7 @@ pub(crate) enum Command {
     Info(info::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
+    Age(age::Arguments),
     Bench(bench::Arguments),
     Completions(completions::Arguments),
 }
@@ -68,6 +70,7 @@ impl Command {
             Self::Info(arguments) => info::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
+            Self::Age(arguments) => age::run(&arguments),
             Self::Bench(arguments) => bench::run(&arguments),
             Self::Completions(arguments) => completions::run(&arguments),
         }

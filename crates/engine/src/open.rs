@@ -5,10 +5,13 @@
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
+use crate::map::MapRef;
 use crate::stat::{Changes, Metadata};
 use crate::volume::Volume;
-use hectare_ext4::inode::Kind;
-use hectare_units::InodeNr;
+use hectare_ext4::extent::Extent;
+use hectare_ext4::inode::{InodeFlags, Kind};
+use hectare_units::{InodeNr, LogicalBlock};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// An open regular file.
@@ -128,6 +131,35 @@ impl OpenFile {
     /// The first write that failed.
     pub fn sync_data(&self) -> Result<()> {
         self.volume.sync()
+    }
+
+    /// What the file is mapped to, in the order of the file, as its map has it: neighbours that could be one
+    /// extent but are two are told as two. Unwritten extents and those beyond the size are among them; content
+    /// kept in the inode has none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Device`].
+    pub fn extents(&self) -> Result<Vec<Extent>> {
+        let _operation = self.inode.lock().read();
+        let held = self.inode.get();
+        let mut extents = Vec::new();
+        if held.flags.contains(InodeFlags::INLINE_DATA) {
+            return Ok(extents);
+        }
+        let map = MapRef { volume: &self.volume, nr: self.inode.nr(), inode: &held };
+        map.for_each(LogicalBlock::ZERO, &mut |extent| {
+            extents.push(extent);
+            ControlFlow::Continue(())
+        })?;
+        Ok(extents)
+    }
+
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    pub(crate) fn cached(&self) -> &Arc<CachedInode> {
+        &self.inode
     }
 
     /// Writes what was changed on the volume, this file included, and flushes the device.

@@ -54,6 +54,11 @@ impl Piece {
         Self { extent: Extent { logical, len, physical, unwritten: false }, space: None }
     }
 
+    /// Blocks with space that was chosen by whoever asks.
+    pub(crate) fn held(extent: Extent, space: Reservation) -> Self {
+        Self { extent, space: Some(space) }
+    }
+
     /// The space it brings.
     pub(crate) fn into_space(self) -> Option<Reservation> {
         self.space

@@ -12,6 +12,7 @@ mod encrypted;
 mod errors;
 mod fallocate;
 mod faults;
+mod fill;
 mod full;
 mod fuzzed;
 mod hostile;

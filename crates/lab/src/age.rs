@@ -1,0 +1,336 @@
+//! Aging: a volume is brought to a given fill and a given mean length of its free extents, from a seed.
+//!
+//! The kernel and the engine, and every policy, can then work on the very same image. Which clusters stay
+//! free is drawn by [`plan`]; all others are put into files in the directory `/aged` as unwritten extents: no
+//! data is written, so that an image of 100 GiB in a sparse file takes a few MiB.
+//!
+//! How it is exact: everything planned is first *held* ([`Volume::hold`]), but for a pool of runs that are to
+//! be filled anyway. Blocks of directories and extent trees can then only come from the pool. What is left of
+//! the pool when all else is placed is put into files without trees.
+//!
+//! What is reached is not what was meant but what a second, read-only look at the closed volume finds, as
+//! e2freefrag counts: runs go on over the borders of groups.
+//!
+//! The same seed gives the same image, byte for byte, on the same image: times and generations follow from
+//! the volume and the seed.
+
+mod plan;
+mod random;
+
+use crate::fragmentation::FreeExtents;
+use hectare_device::Device;
+use hectare_engine::{Creation, Error as EngineError, HeldSpace, OpenFile, OpenOptions, Timestamp, Volume};
+use hectare_units::{BlockNr, Bytes, GroupNr, index_of, join32, u64_of};
+use plan::{Plan, Wanted};
+use serde::Serialize;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The directory of the filler files.
+pub const DIRECTORY: &str = "/aged";
+/// Files that take what is left of the pool; four runs each need no block for their extent tree.
+const REST_FILES: usize = 8;
+const RUNS_WITHOUT_TREE: usize = 4;
+/// How far from what was asked the result may be.
+const TOLERANCE: f64 = 0.02;
+
+/// What to bring a volume to.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Options {
+    /// Used blocks in percent of all blocks of the volume: above 0, below 100.
+    pub fill: f64,
+    /// The mean length of a free extent.
+    pub mean: Bytes,
+    /// The greatest length of a free extent; lengths are exponentially distributed up to it. None means as
+    /// chance has it.
+    pub longest: Option<Bytes>,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// How full a volume is and how its free space is cut up.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Figures {
+    /// Used blocks in percent of all.
+    pub fill: f64,
+    /// Mean length of a free extent in bytes.
+    pub mean: f64,
+    /// Free extents.
+    pub extents: u64,
+}
+
+/// What was done.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// As found before.
+    pub before: Figures,
+    /// As asked for.
+    pub wanted: Figures,
+    /// As found after.
+    pub reached: Figures,
+    /// Files that fill the volume.
+    pub files: u64,
+    /// Extents put into them.
+    pub runs: u64,
+}
+
+impl Report {
+    /// Whether fill and mean are what was asked for, to 2 %.
+    #[must_use]
+    pub fn is_reached(&self) -> bool {
+        let near = |reached: f64, wanted: f64| (reached - wanted).abs() <= TOLERANCE * wanted;
+        near(self.reached.fill, self.wanted.fill)
+            && near(100.0 - self.reached.fill, 100.0 - self.wanted.fill)
+            && near(self.reached.mean, self.wanted.mean)
+    }
+}
+
+/// Why a volume can't be aged.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The volume.
+    #[error(transparent)]
+    Volume(#[from] EngineError),
+    /// What was asked for can't be had.
+    #[error("{0}")]
+    Impossible(String),
+}
+
+/// Ages the volume on a device, which nobody else may have open.
+///
+/// # Errors
+/// [`Error::Impossible`] if the fill and the mean can't be reached on this volume (nothing is changed then),
+/// or the volume was aged before; [`Error::Volume`] for whatever keeps it from being read or written.
+pub fn age(device: &Arc<dyn Device>, options: &Options) -> Result<Report, Error> {
+    let target = Target::of(device, options)?;
+    let cut = target.plan(options)?;
+    let files = target.fill(device, options, cut)?;
+    let reached = Target::figures(&Volume::open(Arc::clone(device), OpenOptions::read_only())?)?;
+    let Target { before, wanted, .. } = target;
+    Ok(Report { seed: options.seed, before, wanted, reached, files: files.0, runs: files.1 })
+}
+
+/// A volume as it was found, and what it is to become.
+struct Target {
+    before: Figures,
+    wanted: Figures,
+    /// Free runs, in whole clusters, each inside one group. Clusters count from the first group's start.
+    stretches: Vec<Range<u64>>,
+    /// Clusters to stay free.
+    free: u64,
+    first_block: u64,
+    cluster_blocks: u64,
+    block_bytes: u64,
+    time: Timestamp,
+}
+
+impl Target {
+    fn of(device: &Arc<dyn Device>, options: &Options) -> Result<Self, Error> {
+        let volume = Volume::open(Arc::clone(device), OpenOptions::read_only())?;
+        let geometry = volume.superblock().geometry();
+        let (cluster_blocks, block_bytes) =
+            (u64::from(geometry.cluster_blocks()), geometry.block_size.bytes().get());
+        let impossible = |what: &str| Err(Error::Impossible(what.to_owned()));
+        if !(options.fill > 0.0 && options.fill < 100.0) {
+            return impossible("a fill is above 0 and below 100 percent");
+        }
+        if options.mean.get() < block_bytes * cluster_blocks {
+            return impossible("the mean free extent is shorter than a cluster");
+        }
+        if volume.resolve(DIRECTORY, false).is_ok() {
+            return impossible("the volume was aged before: it has a directory /aged");
+        }
+        let first_block = u64::from(geometry.first_data_block);
+        let mut stretches = Vec::new();
+        for group in 0..volume.group_count() {
+            for run in volume.free_runs(GroupNr::new(group))? {
+                // The last cluster of a volume may be cut off; it is left as it is.
+                let start = (run.start.get() - first_block) / cluster_blocks;
+                let end = (run.end.get() - first_block) / cluster_blocks;
+                if start < end {
+                    stretches.push(start..end);
+                }
+            }
+        }
+        let all = geometry.clusters_count().get();
+        let free = rounded(float(all) * (100.0 - options.fill) / 100.0);
+        let raw = volume.superblock().raw();
+        let time = join32(raw.s_wtime.get(), raw.s_wtime_hi.into());
+        let extents = rounded(float(free * cluster_blocks * block_bytes) / float(options.mean.get())).max(1);
+        let mean = float(options.mean.get());
+        Ok(Self {
+            before: Self::figures(&volume)?,
+            wanted: Figures { fill: options.fill, mean, extents },
+            stretches,
+            free,
+            first_block,
+            cluster_blocks,
+            block_bytes,
+            time: Timestamp::from_seconds(i64::try_from(time).unwrap_or(0)),
+        })
+    }
+
+    fn figures(volume: &Volume) -> Result<Figures, EngineError> {
+        let free = FreeExtents::of(volume)?;
+        let geometry = volume.superblock().geometry();
+        let all = float(geometry.blocks_count.bytes(geometry.block_size).get());
+        Ok(Figures {
+            fill: 100.0 - 100.0 * float(free.bytes) / all,
+            mean: free.mean(),
+            extents: free.extents,
+        })
+    }
+
+    fn plan(&self, options: &Options) -> Result<Plan, Error> {
+        let available: u64 = self.stretches.iter().map(|run| run.end - run.start).sum();
+        if available < self.free {
+            let fill = self.before.fill;
+            let what = format!("the volume is fuller than {} % already: {fill:.2} %", options.fill);
+            return Err(Error::Impossible(what));
+        }
+        let mean = float(self.free * self.cluster_blocks * self.block_bytes) / float(self.wanted.extents);
+        if (mean - self.wanted.mean).abs() > TOLERANCE * self.wanted.mean {
+            let what = "what stays free can't be cut into a whole number of extents of that mean";
+            return Err(Error::Impossible(what.to_owned()));
+        }
+        let cluster = self.cluster_blocks * self.block_bytes;
+        let longest = options.longest.map_or(u64::MAX, |longest| longest.get() / cluster);
+        let wanted = Wanted { free: self.free, count: self.wanted.extents, longest };
+        let mut plan = plan::cut(&self.stretches, wanted, options.seed).ok_or_else(|| {
+            let (free, extents) = (self.free * cluster, self.wanted.extents);
+            Error::Impossible(format!("{extents} free extents of {free} bytes together don't fit here"))
+        })?;
+        // The pool is taken from the end: the longest runs, so that it is few of them.
+        plan.used.sort_by_key(|run| (run.end - run.start, run.start));
+        Ok(plan)
+    }
+
+    fn blocks(&self, clusters: &Range<u64>) -> Range<BlockNr> {
+        let block = |cluster| BlockNr::new(self.first_block + cluster * self.cluster_blocks);
+        block(clusters.start)..block(clusters.end)
+    }
+
+    /// Extents of one file: what a single node below the root holds, less a few.
+    fn runs_per_file(&self) -> usize {
+        index_of(self.block_bytes / 12 - 8)
+    }
+
+    /// Fills the volume by plan; how many files and extents that took.
+    fn fill(&self, device: &Arc<dyn Device>, options: &Options, cut: Plan) -> Result<(u64, u64), Error> {
+        let open = OpenOptions {
+            use_reserved_blocks: true,
+            fixed_time: Some(self.time),
+            seed: Some(options.seed),
+            ..OpenOptions::default()
+        };
+        let Plan { free, mut used } = cut;
+        let pool = self.pool(&mut used)?;
+        used.sort_by_key(|run| run.start);
+        let volume = Volume::open(Arc::clone(device), open)?;
+        let hold = |runs: &[Range<u64>]| {
+            runs.iter().map(|run| volume.hold(self.blocks(run))).collect::<Result<Vec<_>, _>>()
+        };
+        let kept = hold(&free)?;
+        let placed = hold(&used)?;
+        let runs = u64_of(placed.len());
+        let done = self.place(&volume, placed, &pool);
+        drop(kept);
+        let closed = volume.close();
+        let (files, rest) = done?;
+        closed?;
+        Ok((files, runs + rest))
+    }
+
+    /// Takes the pool for metadata out of the runs to fill.
+    fn pool(&self, used: &mut Vec<Range<u64>>) -> Result<Vec<Range<u64>>, Error> {
+        let files = u64_of(used.len().div_ceil(self.runs_per_file()) + REST_FILES);
+        // Two tree nodes a file, its entry in the directory, a few for the directory itself.
+        let need = 2 * files + files * 64 / self.block_bytes + 16;
+        let (mut pool, mut have) = (Vec::new(), 0);
+        while have < need {
+            let Some(run) = used.pop() else {
+                return Err(Error::Impossible("too little would be filled to hold the filler files".into()));
+            };
+            have += run.end - run.start;
+            pool.push(run);
+        }
+        Ok(pool)
+    }
+
+    fn place(
+        &self,
+        volume: &Volume,
+        placed: Vec<HeldSpace>,
+        pool: &[Range<u64>],
+    ) -> Result<(u64, u64), EngineError> {
+        volume.create_dir(DIRECTORY, Creation::default())?;
+        let rest_files: Vec<OpenFile> =
+            (0..REST_FILES).map(|nr| create(volume, &rest_name(nr))).collect::<Result<_, _>>()?;
+        let mut files = 0;
+        let mut placed = placed.into_iter().peekable();
+        while placed.peek().is_some() {
+            let file = create(volume, &format!("{DIRECTORY}/{files:06}"))?;
+            file.append_held(placed.by_ref().take(self.runs_per_file()))?;
+            files += 1;
+        }
+        volume.sync()?;
+        let rest = self.rest_of(volume, pool)?;
+        let (mut used, mut placed) = (0, 0);
+        for (runs, file) in rest.chunks(RUNS_WITHOUT_TREE).zip(&rest_files) {
+            let mut held = Vec::new();
+            for run in runs {
+                match volume.hold(run.clone()) {
+                    Ok(space) => held.push(space),
+                    // Somebody's preallocation: it ends when the volume is closed, and stays free.
+                    Err(EngineError::NoSpace) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            placed += u64_of(held.len());
+            file.append_held(held)?;
+            used += 1;
+        }
+        drop(rest_files);
+        for nr in used..REST_FILES {
+            volume.remove_file(rest_name(nr))?;
+        }
+        Ok((files + u64_of(used), placed))
+    }
+
+    /// What metadata left of the pool, the longest runs first. The volume was committed just before.
+    fn rest_of(&self, volume: &Volume, pool: &[Range<u64>]) -> Result<Vec<Range<BlockNr>>, EngineError> {
+        let geometry = volume.superblock().geometry();
+        let mut rest = Vec::new();
+        for run in pool.iter().map(|run| self.blocks(run)) {
+            let Some(group) = geometry.group_of(run.start) else { continue };
+            for free in volume.free_runs(group)? {
+                let part = free.start.max(run.start)..free.end.min(run.end);
+                if part.start < part.end {
+                    rest.push(part);
+                }
+            }
+        }
+        rest.sort_by_key(|run| (std::cmp::Reverse((run.end - run.start).get()), run.start));
+        Ok(rest)
+    }
+}
+
+fn create(volume: &Volume, path: &str) -> Result<OpenFile, EngineError> {
+    volume.create_file(path, Creation { permissions: 0o600, ..Creation::default() })
+}
+
+fn rest_name(nr: usize) -> String {
+    format!("{DIRECTORY}/rest-{nr}")
+}
+
+#[allow(clippy::cast_precision_loss)] // figures to be told, and shares of volumes far below 2^52 clusters
+fn float(n: u64) -> f64 {
+    n as f64
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // never negative, far below 2^52
+fn rounded(x: f64) -> u64 {
+    x.round().max(0.0) as u64
+}

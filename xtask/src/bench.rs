@@ -1,0 +1,211 @@
+//! Comparisons with the kernel: `cargo xtask bench allocator [--only NAME] [--pairs N] [--seconds S]
+//! [--policy P] [--quick] [--binary FILE] [--json FILE]`.
+//!
+//! Every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if it says so, and then runs its
+//! sides in turn, round by round, each on a fresh copy: the kernel through a loop device over memory, the
+//! engine on the image itself. The order alternates from round to round. Both sides run the same program,
+//! `hectare bench`, as a child; this job only prepares, looks at what was left ([`side`]) and compares
+//! ([`told`]). What is compared is the median of the rounds' ratios; the machine drifts, so figures of
+//! different runs are not.
+//!
+//! After every engine run `e2fsck -fn` judges the image; one that is not clean fails the job, like a run that
+//! fails. A claim that is missed is told, and fails it too.
+//!
+//! Hazards: needs root and loop devices (without, only the engine runs), and memory: an image holds up to 4
+//! GiB of data, and a mounted one has it in the page cache as well. Images lie in `/dev/shm` and one is there
+//! at a time beside the one it is copied from. Whatever a killed run left, mounts too, the next one removes.
+
+mod figures;
+mod plan;
+mod side;
+mod told;
+
+use crate::steps::{cargo, root, shown, target_folder};
+use hectare_oracle::mount::can_mount;
+use plan::{Section, Side};
+use side::Ground;
+use std::path::PathBuf;
+use told::Told;
+
+const USAGE: &str = "usage: cargo xtask bench allocator [--only NAME]... [--pairs N] [--seconds S] \
+                     [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
+
+/// What the words of the command line ask for.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Options {
+    /// Sections to run, by the beginning of their names; all if there are none.
+    only: Vec<String>,
+    /// Rounds of the sections that compare with the kernel.
+    pairs: u32,
+    /// Seconds that a run takes which is bounded by time.
+    seconds: f64,
+    /// The engine's policy where a section does not name one; its own default if none.
+    policy: Option<String>,
+    /// Everything small: to see that it works, not to compare.
+    quick: bool,
+    /// The program, if it is not to be built.
+    binary: Option<PathBuf>,
+    /// Where the figures go.
+    json: PathBuf,
+    /// Only name the sections.
+    list: bool,
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut options = Self {
+            only: Vec::new(),
+            pairs: 5,
+            seconds: 3.0,
+            policy: None,
+            quick: false,
+            binary: None,
+            json: root().join("out/bench-allocator.json"),
+            list: false,
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().map(|v| (*v).to_owned()).ok_or(format!("{word} needs a value"));
+            match *word {
+                "--only" => options.only.push(value()?),
+                "--pairs" => options.pairs = number(word, &value()?)?,
+                "--seconds" => options.seconds = number(word, &value()?)?,
+                "--policy" => options.policy = Some(value()?),
+                "--binary" => options.binary = Some(value()?.into()),
+                "--json" => options.json = value()?.into(),
+                "--quick" => options.quick = true,
+                "--list" => options.list = true,
+                other => return Err(format!("{other} is no option")),
+            }
+        }
+        if options.pairs == 0 {
+            return Err("--pairs: at least 1".into());
+        }
+        Ok(options)
+    }
+}
+
+fn number<T: std::str::FromStr>(word: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{word}: {text} is no number of that kind"))
+}
+
+/// Runs the job with its words; whether everything ran, was clean and was as claimed.
+pub(crate) fn run(words: &[&str]) -> bool {
+    let options = match words {
+        ["allocator", rest @ ..] => Options::parse(rest),
+        _ => Err("which comparison?".to_owned()),
+    };
+    let options = match options {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("{message}\n{USAGE}");
+            return false;
+        }
+    };
+    let sections = plan::sections(&options);
+    let wanted = |section: &&Section| {
+        options.only.is_empty() || options.only.iter().any(|only| section.name.starts_with(only.as_str()))
+    };
+    let sections: Vec<&Section> = sections.iter().filter(wanted).collect();
+    if options.list || sections.is_empty() {
+        sections.iter().for_each(|section| println!("{:<28} {}", section.name, section.about()));
+        return !sections.is_empty();
+    }
+    let Some(binary) = binary(&options) else { return false };
+    let ground = match Ground::prepare(binary) {
+        Ok(ground) => ground,
+        Err(error) => {
+            eprintln!("can't prepare: {error}");
+            return false;
+        }
+    };
+    let may_mount = can_mount();
+    if let Err(reason) = &may_mount {
+        eprintln!("SKIPPED the kernel's side: {reason}");
+    }
+    let mut all = Vec::new();
+    for section in sections {
+        let told = compare(section, &ground, may_mount.is_ok(), &options);
+        print!("{}", told.table());
+        all.push(told);
+        // After each section: a run of all takes long, and may be interrupted.
+        if let Err(error) = told::write(&options.json, &all) {
+            eprintln!("can't write {}: {error}", options.json.display());
+            return false;
+        }
+    }
+    let cross = told::across(&all);
+    print!("{cross}");
+    println!("figures: {}", options.json.display());
+    all.iter().all(Told::is_good)
+}
+
+fn binary(options: &Options) -> Option<PathBuf> {
+    if let Some(binary) = &options.binary {
+        return Some(binary.clone());
+    }
+    let built = shown(cargo().args(["build", "--release", "--package", "hectare"]));
+    built.then(|| target_folder().join("release/hectare"))
+}
+
+/// Runs one section.
+fn compare(section: &Section, ground: &Ground, may_mount: bool, options: &Options) -> Told {
+    let runs_here = |side: &&Side| may_mount || matches!(side, Side::Engine { .. });
+    let sides: Vec<Side> = section.sides.iter().filter(runs_here).cloned().collect();
+    let rounds = section.rounds.unwrap_or(options.pairs);
+    let mut told = Told::new(section, sides.clone());
+    eprintln!("\n{}: {}", section.name, section.about());
+    let base = match ground.make(&section.volume) {
+        Ok(base) => base,
+        Err(error) => {
+            told.failures.push(format!("making the volume: {error}"));
+            return told;
+        }
+    };
+    for round in 0..rounds {
+        let mut order: Vec<usize> = (0..sides.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for nr in order {
+            let title = sides[nr].title();
+            let result = ground.run(&base, &sides[nr], section);
+            match &result {
+                Ok(figures) => eprintln!("  round {}: {title}: {}", round + 1, figures.line(section)),
+                Err(error) => eprintln!("  round {}: {title}: FAILED: {error}", round + 1),
+            }
+            told.take(nr, result);
+        }
+    }
+    told.judge(section);
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_options() {
+        let options = Options::parse(&["--only", "small", "--pairs", "7", "--quick"]).unwrap();
+        assert_eq!((options.only.as_slice(), options.pairs), (&["small".to_owned()][..], 7));
+        assert!(options.quick && options.policy.is_none());
+        assert!(Options::parse(&["--pairs"]).is_err());
+        assert!(Options::parse(&["--pairs", "0"]).is_err());
+        assert!(Options::parse(&["--seconds", "x"]).is_err());
+        assert!(Options::parse(&["small"]).is_err());
+    }
+
+    #[test]
+    fn sections_have_names_of_their_own_and_a_peer_for_every_claim() {
+        let sections = plan::sections(&Options::parse(&[]).unwrap());
+        for (nr, section) in sections.iter().enumerate() {
+            assert!(sections[..nr].iter().all(|other| other.name != section.name), "{}", section.name);
+            let titles: Vec<_> = section.sides.iter().map(Side::title).collect();
+            for claim in &section.claims {
+                assert!(claim.titles().all(|title| titles.contains(&title)), "{}: {claim:?}", section.name);
+                assert!(section.metrics.contains(&claim.metric), "{}: {claim:?}", section.name);
+            }
+        }
+    }
+}
