@@ -3,3 +3,4 @@
 pub(crate) mod block;
 mod held;
 pub(crate) mod inode;
+mod shard;

@@ -1,21 +1,39 @@
 //! The blocks of a directory, as the directory code wants them: read and written through the block cache,
 //! found through the directory's own map.
 
-use crate::cache::block::Kind;
+use crate::cache::block::{Block, Kind};
 use crate::error::{Error, Result};
 use crate::map::{MapMut, MapRef};
 use crate::space::Use;
 use crate::volume::{Shared, Volume};
-use hectare_ext4::dir::{DirRead, DirWrite, Format};
+use hectare_ext4::dir::{DirRead, DirWrite, Format, Spot};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::Mapping;
 use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_journal::Handle;
 use hectare_units::{BlockNr, InodeNr, LogicalBlock};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Metadata blocks that putting a name into a directory may dirty, the map of an added block included.
 pub(crate) const DIR_CREDITS: u32 = hectare_ext4::dir::INSERT_BLOCKS_MAX + 4 * crate::map::MAP_CREDITS;
+
+/// Where a name goes in a directory.
+pub(crate) type NameSpot = Spot<DirBlock>;
+
+/// The bytes of a directory's block as they were read, and the block, which stays in memory meanwhile.
+#[derive(Clone)]
+pub(crate) struct DirBlock {
+    bytes: Arc<[u8]>,
+    block: Arc<Block>,
+}
+
+impl Deref for DirBlock {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
 
 /// A directory, to look at.
 pub(crate) struct DirRef<'a> {
@@ -49,11 +67,12 @@ impl DirRef<'_> {
 
 impl DirRead for DirRef<'_> {
     type Error = Error;
-    type Block = Arc<[u8]>;
+    type Block = DirBlock;
 
-    fn block(&self, at: LogicalBlock) -> Result<Option<Arc<[u8]>>> {
+    fn block(&self, at: LogicalBlock) -> Result<Option<DirBlock>> {
         let Some(nr) = self.physical(at)? else { return Ok(None) };
-        Ok(Some(self.volume.blocks.load(nr, self.kind(at), self.place(at))?.bytes()))
+        let block = self.volume.blocks.load_with(nr, || self.kind(at), self.place(at))?;
+        Ok(Some(DirBlock { bytes: block.bytes(), block }))
     }
 
     fn blocks(&self) -> u32 {
@@ -85,9 +104,9 @@ impl DirMut<'_, '_> {
 
 impl DirRead for DirMut<'_, '_> {
     type Error = Error;
-    type Block = Arc<[u8]>;
+    type Block = DirBlock;
 
-    fn block(&self, at: LogicalBlock) -> Result<Option<Arc<[u8]>>> {
+    fn block(&self, at: LogicalBlock) -> Result<Option<DirBlock>> {
         self.as_ref().block(at)
     }
 
@@ -112,6 +131,19 @@ impl DirWrite for DirMut<'_, '_> {
         })?;
         let kind = dir.kind(at);
         let block = self.volume.blocks.load(nr, kind, self.place(at))?;
+        Ok(self.volume.blocks.edit(self.handle, &block, kind, f))
+    }
+
+    fn edit_read<R>(
+        &mut self,
+        at: LogicalBlock,
+        read: DirBlock,
+        f: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R> {
+        let DirBlock { bytes, block } = read;
+        // Else the edit would have to leave these bytes as they are, and copy them.
+        drop(bytes);
+        let kind = self.as_ref().kind(at);
         Ok(self.volume.blocks.edit(self.handle, &block, kind, f))
     }
 

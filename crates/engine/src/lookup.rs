@@ -5,13 +5,13 @@
 //! inode itself ([`Volume::lookup_inode`]), and sees when it is freed.
 
 use crate::cache::inode::CachedInode;
-use crate::directory::DirRef;
+use crate::directory::{DirRef, NameSpot};
 use crate::error::{Error, Result};
 use crate::namespace::{DirEntry, kind_of};
 use crate::opaque;
 use crate::stat::Metadata;
 use crate::volume::Volume;
-use hectare_ext4::dir::{self, Cookie, EntryRef, FileType, Name};
+use hectare_ext4::dir::{self, Cookie, EntryRef, FileType, Name, Search};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::Compat;
 use hectare_ext4::inline::Inline;
@@ -52,13 +52,30 @@ impl Volume {
             let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
             dir::lookup(&store, &store.format(), name)?.map(|found| found.inode)
         };
-        match found {
-            Some(nr) if self.is_special(nr) => {
-                let what = format!("a name leads to inode {nr}, which belongs to the format");
-                Err(Corrupt::new("the directory", Place::Inode(dir.nr()), what).into())
-            }
-            found => Ok(found),
+        found.map(|nr| self.check_named(dir, nr)).transpose()
+    }
+
+    /// Where a name that isn't in a directory yet goes, of which the operation lock is held and which can be
+    /// written to.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if it is there.
+    pub(crate) fn spot_locked(&self, dir: &CachedInode, name: Name<'_>) -> Result<NameSpot> {
+        let data = dir.get();
+        let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
+        match dir::search(&store, &self.dir_format, name)? {
+            Search::Absent(spot) => Ok(spot),
+            Search::Found(found) => self.check_named(dir, found.inode).and(Err(Error::Exists)),
         }
+    }
+
+    /// The inode that a name in `dir` leads to, if a name may.
+    fn check_named(&self, dir: &CachedInode, nr: InodeNr) -> Result<InodeNr> {
+        if !self.is_special(nr) {
+            return Ok(nr);
+        }
+        let what = format!("a name leads to inode {nr}, which belongs to the format");
+        Err(Corrupt::new("the directory", Place::Inode(dir.nr()), what).into())
     }
 
     /// Whether an inode belongs to the format (the journal, the orphan file...), so that no name may lead to

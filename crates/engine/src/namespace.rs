@@ -9,7 +9,7 @@
 //! would pass 65,000 has 1 from then on, which means "unknown".
 
 use crate::cache::inode::CachedInode;
-use crate::directory::{DIR_CREDITS, DirMut};
+use crate::directory::{DIR_CREDITS, DirMut, NameSpot};
 use crate::error::{Error, Result};
 use crate::map::{MAP_CREDITS, MapMut};
 use crate::space::Use;
@@ -212,10 +212,8 @@ impl Volume {
         self.retry(|| {
             let _operation = dir.lock().write();
             self.check_directory_writable(&dir)?;
-            if self.lookup_locked(&dir, name)?.is_some() {
-                return Err(Error::Exists);
-            }
-            self.create_locked(&dir, name, node, creation)
+            let spot = self.spot_locked(&dir, name)?;
+            self.create_locked(&dir, name, spot, node, creation)
         })
     }
 
@@ -236,6 +234,7 @@ impl Volume {
         &self,
         dir: &Arc<CachedInode>,
         name: Name<'_>,
+        spot: NameSpot,
         node: NewNode<'_>,
         creation: Creation,
     ) -> Result<InodeNr> {
@@ -246,7 +245,7 @@ impl Volume {
         let prepared = self.prepare(dir, kind, creation)?;
         let mut handle = self.start(NAME_CREDITS)?;
         let new = self.make_node(&mut handle, dir.nr(), node, prepared)?;
-        if let Err(error) = self.add_name(&mut handle, dir, name, new.nr(), kind) {
+        if let Err(error) = self.add_name_at(&mut handle, dir, name, spot, new.nr(), kind) {
             self.discard_new(&mut handle, &new)?;
             return Err(error);
         }
@@ -365,11 +364,27 @@ impl Volume {
         inode: InodeNr,
         kind: Kind,
     ) -> Result<()> {
+        let spot = self.spot_locked(dir, name)?;
+        self.add_name_at(handle, dir, name, spot, inode, kind)
+    }
+
+    /// Puts a name where [`Volume::spot_locked`] found that it goes, and stamps the directory, whose
+    /// operation lock has been held since.
+    pub(crate) fn add_name_at(
+        &self,
+        handle: &mut Handle<'_>,
+        dir: &Arc<CachedInode>,
+        name: Name<'_>,
+        spot: NameSpot,
+        inode: InodeNr,
+        kind: Kind,
+    ) -> Result<()> {
         let mut data = dir.edit(handle, &self.inodes);
         let mut store = DirMut { volume: self, handle, nr: dir.nr(), inode: &mut data };
         let entry = Entry { name, inode, file_type: file_type(kind) };
-        match dir::insert(&mut store, &self.dir_format, &entry)? {
+        match dir::insert_at(&mut store, &self.dir_format, spot, &entry)? {
             Insert::Done => {}
+            Insert::Exists => return Err(Error::Exists),
             Insert::IndexFull => return Err(Error::DirectoryFull),
         }
         self.stamp(&mut data);
@@ -443,9 +458,7 @@ impl Volume {
         self.retry(|| {
             let _dir = dir.lock().write();
             self.check_directory_writable(&dir)?;
-            if self.lookup_locked(&dir, name)?.is_some() {
-                return Err(Error::Exists);
-            }
+            let spot = self.spot_locked(&dir, name)?;
             let _file = target.lock().write();
             self.check_changeable(&target)?;
             let links = target.get().links;
@@ -456,7 +469,7 @@ impl Volume {
                 return Err(Error::TooManyLinks);
             }
             let mut handle = self.start(NAME_CREDITS)?;
-            self.add_name(&mut handle, &dir, name, inode, kind)?;
+            self.add_name_at(&mut handle, &dir, name, spot, inode, kind)?;
             let mut data = target.edit(&mut handle, &self.inodes);
             data.links += 1;
             data.ctime = self.now();

@@ -9,7 +9,7 @@
 //!
 //! The parts: [`hash`] (names to hashes), [`leaf`] (one block of records), [`verify_block`] and
 //! [`set_checksum`] (one block's checksum), the operations on a whole directory over the traits [`DirRead`]
-//! and [`DirWrite`] ([`lookup`], [`insert()`], [`remove`], [`replace`], [`is_empty`], [`read_dir`]), and
+//! and [`DirWrite`] ([`lookup`], [`search`], [`insert()`], [`remove`], [`replace`], [`is_empty`], [`read_dir`]), and
 //! [`build()`] (a whole directory at once).
 //!
 //! Invariants: every leaf holds exactly the names whose hash lies from its own index entry up to the next
@@ -40,7 +40,7 @@ mod tree;
 pub use build::{BuildError, Built, Fill, blocks_needed, build};
 pub use checksum::{set_checksum, verify_block};
 pub use hash::{DirHash, HashVersion, Hasher, Signedness};
-pub use insert::{INSERT_BLOCKS_MAX, Insert, insert};
+pub use insert::{INSERT_BLOCKS_MAX, Insert, Search, Spot, insert, insert_at, search};
 pub use read::{Cookie, EntryRef, read_dir};
 pub use record::Record;
 pub use store::{DirRead, DirWrite};

@@ -17,6 +17,7 @@
 //! Not here: file data, which goes past this cache, and bitmaps and descriptors, which are rendered from
 //! typed state.
 
+use crate::cache::shard::{self, Cached};
 use crate::error::Result;
 use hectare_device::Device;
 use hectare_ext4::checksum::Seed;
@@ -27,7 +28,6 @@ use hectare_ext4::{dir, extent, xattr};
 use hectare_journal::Handle;
 use hectare_units::{BlockNr, BlockSize, LogicalBlock, u64_of};
 use parking_lot::{Mutex, RwLock};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -97,6 +97,16 @@ impl Block {
     }
 }
 
+impl Cached for Block {
+    fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Acquire)
+    }
+
+    fn take_recent(&self) -> bool {
+        self.recent.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// Bytes frozen by a commit, to be written to `nr`.
 pub(crate) struct FrozenBlock {
     pub(crate) nr: BlockNr,
@@ -112,7 +122,7 @@ fn shard_of(nr: BlockNr) -> usize {
     hectare_units::index_of(nr.get() % u64_of(SHARDS))
 }
 
-type Shard = Mutex<HashMap<BlockNr, Arc<Block>>>;
+type Shard = Mutex<shard::Shard<BlockNr, Block>>;
 
 /// The cache.
 pub(crate) struct BlockCache {
@@ -123,21 +133,19 @@ pub(crate) struct BlockCache {
     loading: Vec<Mutex<()>>,
     dirty: Mutex<Vec<Arc<Block>>>,
     dirty_count: AtomicUsize,
-    /// Blocks a shard may hold before it sheds those that nobody uses.
-    shard_max: usize,
 }
 
 impl BlockCache {
     /// An empty cache that tries to stay under `max_bytes`.
     pub(crate) fn new(device: Arc<dyn Device>, block_size: BlockSize, max_bytes: usize) -> Self {
+        let shard_max = (max_bytes / block_size.len() / SHARDS).max(16);
         Self {
             device,
             block_size,
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::new(shard::Shard::new(shard_max))).collect(),
             loading: (0..SHARDS).map(|_| Mutex::default()).collect(),
             dirty: Mutex::default(),
             dirty_count: AtomicUsize::new(0),
-            shard_max: (max_bytes / block_size.len() / SHARDS).max(16),
         }
     }
 
@@ -151,6 +159,16 @@ impl BlockCache {
 
     /// The block, read and verified if it is not in memory.
     pub(crate) fn load(&self, nr: BlockNr, kind: Kind, place: Place) -> Result<Arc<Block>> {
+        self.load_with(nr, || kind, place)
+    }
+
+    /// The same where finding out the kind is work, which is done only for a block that is read.
+    pub(crate) fn load_with(
+        &self,
+        nr: BlockNr,
+        kind: impl FnOnce() -> Kind,
+        place: Place,
+    ) -> Result<Arc<Block>> {
         if let Some(block) = self.find(nr) {
             return Ok(block);
         }
@@ -158,8 +176,9 @@ impl BlockCache {
         if let Some(block) = self.find(nr) {
             return Ok(block);
         }
-        let mut bytes = vec![0; self.block_size.len()];
-        self.device.read_at(nr.offset(self.block_size), &mut bytes)?;
+        let mut bytes = self.zeros();
+        self.device.read_at(nr.offset(self.block_size), Arc::make_mut(&mut bytes))?;
+        let kind = kind();
         kind.verify(nr, &bytes, place)?;
         Ok(self.insert(nr, bytes, kind))
     }
@@ -167,10 +186,10 @@ impl BlockCache {
     /// A block that is to be written whole: zeros, nothing read. A block of that number still in memory is
     /// reused.
     pub(crate) fn fresh(&self, nr: BlockNr, kind: Kind) -> Arc<Block> {
-        let block = self.insert(nr, vec![0; self.block_size.len()], kind);
+        let block = self.insert(nr, self.zeros(), kind);
         let mut content = block.content.write();
         if content.bytes.iter().any(|byte| *byte != 0) {
-            content.bytes = vec![0; self.block_size.len()].into();
+            content.bytes = self.zeros();
         }
         content.kind = kind;
         drop(content);
@@ -179,18 +198,20 @@ impl BlockCache {
 
     /// A plain block whose bytes on the device mean nothing yet: as in memory, or else zeros, nothing read.
     pub(crate) fn load_zeros(&self, nr: BlockNr) -> Arc<Block> {
-        self.find(nr).unwrap_or_else(|| self.insert(nr, vec![0; self.block_size.len()], Kind::Plain))
+        self.find(nr).unwrap_or_else(|| self.insert(nr, self.zeros(), Kind::Plain))
     }
 
-    fn insert(&self, nr: BlockNr, bytes: Vec<u8>, kind: Kind) -> Arc<Block> {
+    /// A block's worth of zeros.
+    fn zeros(&self) -> Arc<[u8]> {
+        std::iter::repeat_n(0, self.block_size.len()).collect()
+    }
+
+    fn insert(&self, nr: BlockNr, bytes: Arc<[u8]>, kind: Kind) -> Arc<Block> {
         let mut shard = self.shard(nr).lock();
-        if shard.len() >= self.shard_max {
-            shed(&mut shard, self.shard_max);
-        }
-        let block = shard.entry(nr).or_insert_with(|| {
+        let block = shard.get_or_insert_with(nr, || {
             Arc::new(Block {
                 nr,
-                content: RwLock::new(Content { bytes: bytes.into(), kind }),
+                content: RwLock::new(Content { bytes, kind }),
                 dirty: AtomicBool::new(false),
                 forgotten: AtomicBool::new(false),
                 recent: AtomicBool::new(true),
@@ -263,23 +284,4 @@ fn freeze_block(block: Arc<Block>) -> Result<FrozenBlock> {
     let bytes = Arc::clone(&content.bytes);
     drop(content);
     Ok(FrozenBlock { nr: block.nr, bytes, _held: block })
-}
-
-/// Evicts blocks that only the cache holds, those not used since the last sweep first; may leave more than
-/// `max` if everything is in use.
-fn shed(shard: &mut HashMap<BlockNr, Arc<Block>>, max: usize) {
-    let target = max - max / 4;
-    for sweep in 0..2 {
-        if shard.len() <= target {
-            return;
-        }
-        let mut excess = shard.len() - target;
-        shard.retain(|_, block| {
-            let idle = Arc::strong_count(block) == 1 && !block.dirty.load(Ordering::Acquire);
-            let recent = block.recent.swap(false, Ordering::Relaxed);
-            let evict = excess > 0 && idle && (sweep > 0 || !recent);
-            excess -= usize::from(evict);
-            !evict
-        });
-    }
 }

@@ -19,6 +19,7 @@
 
 use crate::cache::block::{Block, BlockCache};
 use crate::cache::held::{Held, RankedLock};
+use crate::cache::shard::{self, Cached};
 use crate::error::{Error, Result};
 use hectare_alloc::Window;
 use hectare_ext4::inode::Inode;
@@ -27,10 +28,9 @@ use hectare_journal::Handle;
 use hectare_journal::rank::LockRank;
 use hectare_units::{InodeNr, usize_of};
 use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// An inode in memory.
 pub(crate) struct CachedInode {
@@ -42,8 +42,8 @@ pub(crate) struct CachedInode {
     recent: AtomicBool,
     /// Open files; an inode without links lives as long as it has any.
     opens: AtomicU32,
-    /// Space kept for what the file will write next.
-    window: Arc<Window>,
+    /// Space kept for what the file will write next; most inodes are never written to.
+    window: OnceLock<Arc<Window>>,
     table_block: Arc<Block>,
     slot: Range<usize>,
 }
@@ -95,8 +95,8 @@ impl CachedInode {
     }
 
     /// Space kept for what the file will write next.
-    pub(crate) const fn window(&self) -> &Arc<Window> {
-        &self.window
+    pub(crate) fn window(&self) -> &Arc<Window> {
+        self.window.get_or_init(Arc::default)
     }
 
     /// Counts an open file.
@@ -115,8 +115,18 @@ impl CachedInode {
     }
 }
 
+impl Cached for CachedInode {
+    fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Acquire)
+    }
+
+    fn take_recent(&self) -> bool {
+        self.recent.swap(false, Ordering::Relaxed)
+    }
+}
+
 const SHARDS: u32 = 64;
-type Shard = Mutex<HashMap<InodeNr, Arc<CachedInode>>>;
+type Shard = Mutex<shard::Shard<InodeNr, CachedInode>>;
 
 /// The cache.
 pub(crate) struct InodeCache {
@@ -125,18 +135,17 @@ pub(crate) struct InodeCache {
     loading: Vec<Mutex<()>>,
     dirty: Mutex<Vec<Arc<CachedInode>>>,
     dirty_count: AtomicUsize,
-    shard_max: usize,
 }
 
 impl InodeCache {
     /// An empty cache that tries to hold no more than `max` inodes.
     pub(crate) fn new(max: usize) -> Self {
+        let shard_max = (max / usize_of(SHARDS)).max(16);
         Self {
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            shards: (0..SHARDS).map(|_| Mutex::new(shard::Shard::new(shard_max))).collect(),
             loading: (0..SHARDS).map(|_| Mutex::default()).collect(),
             dirty: Mutex::default(),
             dirty_count: AtomicUsize::new(0),
-            shard_max: (max / usize_of(SHARDS)).max(16),
         }
     }
 
@@ -166,8 +175,7 @@ impl InodeCache {
         }
         let (inode, home) = read()?;
         let mut shard = self.shard(nr).lock();
-        self.shed(&mut shard);
-        Ok(Arc::clone(shard.entry(nr).or_insert_with(|| new_entry(nr, inode, home))))
+        Ok(Arc::clone(shard.get_or_insert_with(nr, || new_entry(nr, inode, home))))
     }
 
     /// Adds an inode that was just made.
@@ -178,9 +186,7 @@ impl InodeCache {
         home: (Arc<Block>, Range<usize>),
     ) -> Arc<CachedInode> {
         let entry = new_entry(nr, inode, home);
-        let mut shard = self.shard(nr).lock();
-        self.shed(&mut shard);
-        shard.insert(nr, Arc::clone(&entry));
+        self.shard(nr).lock().replace(nr, Arc::clone(&entry));
         entry
     }
 
@@ -202,20 +208,6 @@ impl InodeCache {
             });
         }
     }
-
-    /// Makes room in a full shard: drops inodes nobody else holds, those not used since the last time first.
-    fn shed(&self, shard: &mut HashMap<InodeNr, Arc<CachedInode>>) {
-        if shard.len() < self.shard_max {
-            return;
-        }
-        let mut excess = self.shard_max / 4;
-        shard.retain(|_, inode| {
-            let recent = inode.recent.swap(false, Ordering::Relaxed);
-            let evict = excess > 0 && !recent && Arc::strong_count(inode) == 1;
-            excess -= usize::from(evict);
-            !evict
-        });
-    }
 }
 
 fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): (Arc<Block>, Range<usize>)) -> Arc<CachedInode> {
@@ -227,7 +219,7 @@ fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): (Arc<Block>, Range<
         freed: AtomicBool::new(false),
         recent: AtomicBool::new(true),
         opens: AtomicU32::new(0),
-        window: Arc::default(),
+        window: OnceLock::new(),
         table_block,
         slot,
     })

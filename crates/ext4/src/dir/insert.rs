@@ -6,13 +6,20 @@
 //! want of space halfway leaves a sound directory behind. After index blocks have been split the way from the
 //! root is looked up anew instead of being repaired.
 //!
+//! Before all that comes a [`search`], which changes nothing: one walk over the leaf tells that the name
+//! isn't there and where it fits. Whoever has more to do before a name can go in, as making the inode it
+//! leads to, does it between the search and [`insert_at`], and doesn't begin where the name is taken.
+//!
 //! Hazard: names of one hash may need more than one leaf. A split inside such a run sets the continuation
 //! bit; a split beside it is preferred where both halves fit.
 
 use super::index::{self, IndexEntry, NODE_BASE, ROOT_BASE, Root, Table};
 use super::leaf::{self, Leaf, Packer};
-use super::tree::{Frame, Index, Path, each_block, load, open_index_to_write};
-use super::{DirWrite, Entry, Format, record};
+use super::record::{self, Scan};
+use super::tree::{
+    Found, Frame, Index, Path, each_block, find_continued, found, load, lookup, open_index_to_write,
+};
+use super::{DirRead, DirWrite, Entry, Format, Name};
 use crate::{Corrupt, Place};
 use hectare_units::{InodeNr, LogicalBlock};
 use std::ops::ControlFlow;
@@ -27,23 +34,131 @@ pub const INSERT_BLOCKS_MAX: u32 = 8;
 pub enum Insert {
     /// The name is in.
     Done,
+    /// The name was there already; nothing has changed. [`insert_at`] never says so.
+    Exists,
     /// The index, or the directory, is as large as this volume's features allow (`ENOSPC`). The name is not
     /// in.
     IndexFull,
 }
 
-/// Puts `entry` in. The caller has made sure that the name isn't there.
+/// What the search for a name that is to be put in came to.
+#[derive(Clone, Debug)]
+pub enum Search<B> {
+    /// The name is there.
+    Found(Found),
+    /// It isn't, and this is where [`insert_at`] can put it.
+    Absent(Spot<B>),
+}
+
+/// Where a name that isn't in a directory goes. Of use until the directory is next changed, for that name
+/// only.
+#[derive(Clone, Debug)]
+pub struct Spot<B> {
+    /// The block and the record in it whose slack is enough; `None` if space must be made.
+    room: Option<(LogicalBlock, B, usize)>,
+}
+
+/// Looks for `name`, and for where it goes if it isn't there. Nothing is changed.
+///
+/// # Errors
+/// The store's, [`Corrupt`] where the directory is, [`Unsupported`](crate::Unsupported) if its index can't be
+/// kept right.
+pub fn search<S: DirRead>(store: &S, format: &Format, name: Name<'_>) -> Result<Search<S::Block>, S::Error> {
+    match open_index_to_write(store, format)? {
+        Some((index, root)) => search_indexed(store, format, &index, root, name),
+        None => search_listed(store, format, name),
+    }
+}
+
+fn search_listed<S: DirRead>(
+    store: &S,
+    format: &Format,
+    name: Name<'_>,
+) -> Result<Search<S::Block>, S::Error> {
+    let mut room = None;
+    let there = each_block(store, 0, |at, block| {
+        match Leaf::parse(&block, format, store.place(at))?.scan(name)? {
+            Scan::Found(record) => {
+                return Ok(found(at, &record).map_or(ControlFlow::Continue(()), ControlFlow::Break));
+            }
+            Scan::Absent { room: Some(offset) } if room.is_none() => room = Some((at, block, offset)),
+            Scan::Absent { .. } => {}
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(there.map_or(Search::Absent(Spot { room }), Search::Found))
+}
+
+fn search_indexed<S: DirRead>(
+    store: &S,
+    format: &Format,
+    index: &Index,
+    root: S::Block,
+    name: Name<'_>,
+) -> Result<Search<S::Block>, S::Error> {
+    // The dots aren't where their hashes say.
+    if name.is_dot()
+        && let Some(found) = lookup(store, format, name)?
+    {
+        return Ok(Search::Found(found));
+    }
+    let hash = index.hasher.hash(name.bytes()).major;
+    let mut path = Path::probe(store, format, index, root, hash)?;
+    let at = path.leaf;
+    let block = load(store, at)?;
+    let scan = Leaf::parse(&block, format, store.place(at))?.scan(name)?;
+    let there = match scan {
+        Scan::Found(record) => found(at, &record),
+        Scan::Absent { .. } => find_continued(store, format, &mut path, hash, name)?,
+    };
+    let room = match scan {
+        Scan::Absent { room: Some(offset) } => Some((at, block, offset)),
+        _ => None,
+    };
+    Ok(there.map_or(Search::Absent(Spot { room }), Search::Found))
+}
+
+/// Puts `entry` in, unless its name is there.
 ///
 /// # Errors
 /// The store's (what [`append`](DirWrite::append) says when the volume is full comes through here, with the
 /// directory still sound), [`Corrupt`] where the directory is, [`Unsupported`](crate::Unsupported) if its
 /// index can't be kept right.
 pub fn insert<S: DirWrite>(store: &mut S, format: &Format, entry: &Entry<'_>) -> Result<Insert, S::Error> {
-    if let Some(index) = open_index_to_write(store, format)? {
-        return insert_indexed(store, format, index, entry);
+    match search(store, format, entry.name)? {
+        Search::Found(_) => Ok(Insert::Exists),
+        Search::Absent(spot) => insert_at(store, format, spot, entry),
     }
-    if insert_listed(store, format, entry)? {
-        return Ok(Insert::Done);
+}
+
+/// Puts `entry` where a [`search`] for its name found that it goes. The directory has not changed since.
+///
+/// # Errors
+/// As [`insert()`].
+pub fn insert_at<S: DirWrite>(
+    store: &mut S,
+    format: &Format,
+    spot: Spot<S::Block>,
+    entry: &Entry<'_>,
+) -> Result<Insert, S::Error> {
+    match spot.room {
+        Some((at, block, offset)) => {
+            let place = store.place(at);
+            store.edit_read(at, block, |block| leaf::put_at(block, format, place, entry, offset))??;
+            Ok(Insert::Done)
+        }
+        None => insert_growing(store, format, entry),
+    }
+}
+
+/// Puts the entry in where it has no room yet.
+fn insert_growing<S: DirWrite>(
+    store: &mut S,
+    format: &Format,
+    entry: &Entry<'_>,
+) -> Result<Insert, S::Error> {
+    if let Some((index, _)) = open_index_to_write(store, format)? {
+        return insert_indexed(store, format, index, entry);
     }
     let only_block = match store.blocks() {
         0 => {
@@ -70,30 +185,6 @@ pub fn insert<S: DirWrite>(store: &mut S, format: &Format, entry: &Entry<'_>) ->
         packer.finish();
     })?;
     Ok(Insert::Done)
-}
-
-/// Puts the entry into the first block of a list that has room for it.
-fn insert_listed<S: DirWrite>(store: &mut S, format: &Format, entry: &Entry<'_>) -> Result<bool, S::Error> {
-    let need = record::space(entry.name.bytes().len());
-    let room = each_block(store, 0, |at, block| {
-        let offset = Leaf::parse(&block, format, store.place(at))?.find_room(need)?;
-        Ok(offset.map_or(ControlFlow::Continue(()), |offset| ControlFlow::Break((at, offset))))
-    })?;
-    let Some((at, offset)) = room else { return Ok(false) };
-    put_at(store, format, at, offset, entry)?;
-    Ok(true)
-}
-
-fn put_at<S: DirWrite>(
-    store: &mut S,
-    format: &Format,
-    at: LogicalBlock,
-    offset: usize,
-    entry: &Entry<'_>,
-) -> Result<(), S::Error> {
-    let place = store.place(at);
-    store.edit(at, |block| leaf::put_at(block, format, place, entry, offset))??;
-    Ok(())
 }
 
 /// Moves the records of block `at` together and puts the entry behind them, if that makes enough room.
@@ -167,7 +258,7 @@ fn convert<S: DirWrite>(store: &mut S, format: &Format) -> Result<Index, S::Erro
 /// The inodes of the two dots, and the entries after them.
 fn split_dots<'e, 'a>(entries: &'e [Entry<'a>]) -> Option<((InodeNr, InodeNr), &'e [Entry<'a>])> {
     let [dot, dot_dot, others @ ..] = entries else { return None };
-    let in_place = dot.name == super::Name::DOT && dot_dot.name == super::Name::DOT_DOT;
+    let in_place = dot.name == Name::DOT && dot_dot.name == Name::DOT_DOT;
     let once = !others.iter().any(|entry| entry.name.is_dot());
     (in_place && once).then_some(((dot.inode, dot_dot.inode), others))
 }
@@ -180,15 +271,16 @@ fn insert_indexed<S: DirWrite>(
 ) -> Result<Insert, S::Error> {
     let hash = index.hasher.hash(entry.name.bytes()).major;
     loop {
-        let path = Path::probe(store, format, &index, hash)?;
+        let root = load(store, LogicalBlock::ZERO)?;
+        let path = Path::probe(store, format, &index, root, hash)?;
         let leaf = path.leaf;
-        let block = load(store, leaf)?;
-        let room = Leaf::parse(&block, format, store.place(leaf))?.find_room(space(entry))?;
-        drop(block);
-        if let Some(offset) = room {
-            put_at(store, format, leaf, offset, entry)?;
+        let (block, place) = (load(store, leaf)?, store.place(leaf));
+        // Where a list has just become an index, its dots have left room.
+        if let Scan::Absent { room: Some(offset) } = Leaf::parse(&block, format, place)?.scan(entry.name)? {
+            store.edit_read(leaf, block, |block| leaf::put_at(block, format, place, entry, offset))??;
             return Ok(Insert::Done);
         }
+        drop(block);
         if repack(store, format, leaf, entry)? {
             return Ok(Insert::Done);
         }

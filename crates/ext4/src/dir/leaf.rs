@@ -2,7 +2,7 @@
 //!
 //! This is a whole directory of one block, a block of an unindexed directory, or a leaf of an index; the
 //! three look alike. Reading goes through [`Leaf`], which checks every record before it shows it. The editing
-//! functions take the block's bytes and re-check what they rely on.
+//! functions take the block's bytes and check what they rely on.
 //!
 //! Invariant: the records tile the block up to the checksum's tail, before and after every edit. Removed
 //! names are wiped, so that they don't linger in the image.
@@ -10,7 +10,7 @@
 //! What this is not: it knows neither hashes nor other blocks, and leaves the checksum to
 //! [`set_checksum`](super::set_checksum).
 
-use super::record::{self, HEADER_LEN, Record, Records, TAIL_LEN, TAIL_TYPE};
+use super::record::{self, HEADER_LEN, Head, Record, Records, Scan, TAIL_LEN, TAIL_TYPE};
 use super::{Entry, FileType, Format, Name};
 use crate::{Corrupt, Place};
 use hectare_units::{InodeNr, usize_of};
@@ -46,35 +46,16 @@ impl<'a> Leaf<'a> {
     /// # Errors
     /// [`Corrupt`] if a record before it is.
     pub fn find(&self, name: Name<'_>) -> Result<Option<Record<'a>>, Corrupt> {
-        find(self.records.clone(), name)
+        self.records.find_name(name)
     }
 
-    /// Where a record of `need` bytes fits with the least waste: the offset of the record whose slack it can
-    /// have.
+    /// Looks for a name and for room for it, in one walk.
     ///
     /// # Errors
-    /// [`Corrupt`] if any record is.
-    pub(super) fn find_room(&self, need: usize) -> Result<Option<usize>, Corrupt> {
-        let mut best: Option<Record<'_>> = None;
-        for record in self.records.clone() {
-            let record = record?;
-            if record.slack() >= need && best.is_none_or(|best| record.slack() < best.slack()) {
-                best = Some(record);
-            }
-        }
-        Ok(best.map(|record| record.offset))
+    /// [`Corrupt`] if a record before the name is, or any where the name is not.
+    pub(super) fn scan(&self, name: Name<'_>) -> Result<Scan<'a>, Corrupt> {
+        self.records.scan_for(name, record::space(name.bytes().len()))
     }
-}
-
-/// The first used record called `name`.
-pub(super) fn find<'a>(records: Records<'a>, name: Name<'_>) -> Result<Option<Record<'a>>, Corrupt> {
-    for record in records {
-        let record = record?;
-        if record.name == name.bytes() {
-            return Ok(Some(record));
-        }
-    }
-    Ok(None)
 }
 
 /// Whether the block ends in the record that holds a checksum.
@@ -86,20 +67,23 @@ pub(super) fn has_tail(block: &[u8]) -> bool {
         && block[at + 7] == TAIL_TYPE
 }
 
-/// Puts `entry` where it wastes the least slack. False, and nothing changed, if the block has no room for it.
-/// Whether the name is there already is not looked at.
+/// Puts `entry` where it wastes the least slack. False, and nothing changed, if the block has no room for it,
+/// or has the name already.
 ///
 /// # Errors
 /// [`Corrupt`] if any record is; nothing has changed then.
 pub fn insert(block: &mut [u8], format: &Format, place: Place, entry: &Entry<'_>) -> Result<bool, Corrupt> {
-    let need = record::space(entry.name.bytes().len());
-    match Leaf::parse(block, format, place)?.find_room(need)? {
-        Some(offset) => put_at(block, format, place, entry, offset).map(|()| true),
-        None => Ok(false),
+    match Leaf::parse(block, format, place)?.scan(entry.name)? {
+        Scan::Absent { room: Some(offset) } => put_at(block, format, place, entry, offset).map(|()| true),
+        Scan::Absent { room: None } | Scan::Found(_) => Ok(false),
     }
 }
 
-/// Puts `entry` into the slack of the record at `offset`, which [`Leaf::find_room`] chose.
+/// Puts `entry` into the slack of the record at `offset`, which [`Leaf::scan`] chose: the block has not
+/// changed since, so the records before it need not be walked again.
+///
+/// # Errors
+/// [`Corrupt`] if no sound record with enough slack starts there; nothing has changed then.
 pub(super) fn put_at(
     block: &mut [u8],
     format: &Format,
@@ -107,8 +91,10 @@ pub(super) fn put_at(
     entry: &Entry<'_>,
     offset: usize,
 ) -> Result<(), Corrupt> {
-    let (_, host) = neighbours(block, format, place, offset)?;
-    let (len, used) = (host.len, host.len - host.slack());
+    let end = format.leaf_end().min(block.len());
+    let Some(Head { len, used, .. }) = record::head(block, offset, end) else {
+        return Err(record::unsound(block, offset, end, place));
+    };
     if len - used < record::space(entry.name.bytes().len()) {
         return Err(Corrupt::new(STRUCTURE, place, format!("byte {offset}: the slack is gone")));
     }
@@ -125,20 +111,15 @@ pub(super) fn put_at(
 /// # Errors
 /// [`Corrupt`] if a record up to there is, or none in use starts there; nothing has changed then.
 pub fn remove(block: &mut [u8], format: &Format, place: Place, offset: u32) -> Result<(), Corrupt> {
-    let (before, record) = neighbours(block, format, place, usize_of(offset))?;
-    let (at, len) = (record.offset, record.len);
-    if record.inode.is_none() {
+    let at = usize_of(offset);
+    let (before, Head { len, inode, .. }) = Leaf::parse(block, format, place)?.records.neighbours(at)?;
+    if inode == 0 {
         return Err(Corrupt::new(STRUCTURE, place, format!("byte {at}: the record is not in use")));
     }
-    match before.map(|before| (before.offset, before.len)) {
-        Some((before, before_len)) => {
-            block[at..at + len].fill(0);
-            record::put_len(block, before, before_len + len);
-        }
-        None => {
-            block[at..at + len].fill(0);
-            record::put_len(block, at, len);
-        }
+    block[at..at + len].fill(0);
+    match before {
+        Some((before, Head { len: before_len, .. })) => record::put_len(block, before, before_len + len),
+        None => record::put_len(block, at, len),
     }
     Ok(())
 }
@@ -162,24 +143,6 @@ pub fn set_target(
     record::put32(header, 0, inode.get());
     header[7] = if format.filetype { file_type.code() } else { 0 };
     Ok(())
-}
-
-/// The record that starts at `offset`, and the one before it.
-fn neighbours<'a>(
-    block: &'a [u8],
-    format: &Format,
-    place: Place,
-    offset: usize,
-) -> Result<(Option<Record<'a>>, Record<'a>), Corrupt> {
-    let mut before = None;
-    for record in Leaf::parse(block, format, place)?.records {
-        let record = record?;
-        if record.offset == offset {
-            return Ok((before, record));
-        }
-        before = Some(record);
-    }
-    Err(Corrupt::new(STRUCTURE, place, format!("byte {offset}: no record starts there")))
 }
 
 /// Makes `block` a leaf without entries.

@@ -99,10 +99,10 @@ pub fn read_dir<S: DirRead>(
     if list_dots(store, format, cookie, visit)?.is_break() {
         return Ok(());
     }
-    let hasher = index.as_ref().map_or_else(|| format.hasher(format.hash_version), |index| index.hasher);
+    let hasher = index.as_ref().map_or_else(|| format.hasher(format.hash_version), |(index, _)| index.hasher);
     let mut batch = Batch { hasher, items: Vec::new(), names: Vec::new() };
     match index {
-        Some(index) => list_leaves(store, format, &index, &mut batch, cookie, visit),
+        Some(index) => list_leaves(store, format, index, &mut batch, cookie, visit),
         None => {
             batch.add(store, format, LogicalBlock::ZERO)?;
             batch.sort();
@@ -166,14 +166,14 @@ fn list_dots<S: DirRead>(
 fn list_leaves<S: DirRead>(
     store: &S,
     format: &Format,
-    index: &Index,
+    (index, root): (Index, S::Block),
     batch: &mut Batch,
     cookie: Cookie,
     visit: &mut dyn FnMut(EntryRef<'_>) -> ControlFlow<()>,
 ) -> Result<(), S::Error> {
     // The upper 31 bits of a key are a major hash without its bit 0.
     let from = low32(cookie.key() >> 16).saturating_mul(2);
-    let mut path = Path::probe(store, format, index, from)?;
+    let mut path = Path::probe(store, format, &index, root, from)?;
     for _ in 0..store.blocks() {
         let (leaf, low) = (path.leaf, path.low);
         let added = batch.add(store, format, leaf)?;

@@ -5,12 +5,16 @@
 //! inode 0 is unused space. On a volume with checksums the last 12 bytes are a record made to look unused,
 //! with file type 0xDE, that holds the checksum; it is not part of the walk.
 //!
+//! There are two ways to walk. [`head`] reads what the walk itself needs, a record's lengths, with one load
+//! and a few comparisons; searches for a name and for room use it, for they pass hundreds of records to come
+//! to one. [`Records`] shows whole records, names checked too, to whoever lists them.
+//!
 //! Hazard: the 16-bit length field can't hold 65536, so blocks of 64 KiB store the length of a record that
 //! fills them as 65535 or 0.
 
 use super::{FileType, Format, Name};
 use crate::{Corrupt, Place};
-use hectare_units::{InodeNr, low16, u64_of};
+use hectare_units::{InodeNr, low8, low16, low32, u64_of};
 
 /// The header before a record's name, in bytes.
 pub(super) const HEADER_LEN: usize = 8;
@@ -67,9 +71,97 @@ pub(super) fn put(block: &mut [u8], at: usize, len: usize, entry: &super::Entry<
     let name = entry.name.bytes();
     put32(block, at, entry.inode.get());
     put_len(block, at, len);
-    block[at + 6] = hectare_units::low8(u64_of(name.len()));
+    block[at + 6] = low8(u64_of(name.len()));
     block[at + 7] = if format.filetype { entry.file_type.code() } else { 0 };
     block[at + HEADER_LEN..at + HEADER_LEN + name.len()].copy_from_slice(name);
+}
+
+/// What a walk must know of a record. Its lengths are sound, its name may hold any bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Head {
+    /// Its length with slack, in bytes: a multiple of 4, at least [`RECORD_MIN`], not beyond the end.
+    pub(super) len: usize,
+    /// The inode it leads to; 0 if it is unused.
+    pub(super) inode: u32,
+    /// Bytes of the name; of an unused record 0, else at least 1.
+    pub(super) name_len: usize,
+    /// Bytes in use, of an unused record 0; no more than `len`.
+    pub(super) used: usize,
+}
+
+/// The head of the record at `at`, or `None` if no sound one starts there: then [`unsound`] says why.
+///
+/// `at` and `end` may be any; that records follow one another up to `end` is for the caller to see to.
+#[inline]
+pub(super) fn head(block: &[u8], at: usize, end: usize) -> Option<Head> {
+    let header = block.get(at..end)?.first_chunk::<HEADER_LEN>()?;
+    let word = u64::from_le_bytes(*header);
+    let len = match (low16(word >> 32), block.len()) {
+        (0 | 65535, 65536) => 65536,
+        (len, _) => usize::from(len),
+    };
+    let inode = low32(word);
+    let in_use = inode != 0;
+    let name_len = if in_use { usize::from(low8(word >> 48)) } else { 0 };
+    let used = if in_use { space(name_len) } else { 0 };
+    // Without branches but one: what is tested is hardly ever wrong.
+    let sound =
+        (len >= RECORD_MIN) & (len & 3 == 0) & (len <= end - at) & (used <= len) & (!in_use | (name_len > 0));
+    sound.then_some(Head { len, inode, name_len, used })
+}
+
+/// What is wrong where [`head`] found no sound record.
+#[cold]
+pub(super) fn unsound(block: &[u8], at: usize, end: usize, place: Place) -> Corrupt {
+    let corrupt = |what: String| Corrupt::new(STRUCTURE, place, format!("byte {at}: {what}"));
+    let left = end.min(block.len()).saturating_sub(at);
+    if left < RECORD_MIN {
+        return corrupt(format!("{left} bytes are left over after the last record"));
+    }
+    let len = get_len(block, at);
+    if len < RECORD_MIN || !len.is_multiple_of(4) || len > left {
+        return corrupt(format!("a record length of {len} with {left} bytes left"));
+    }
+    match usize::from(block[at + 6]) {
+        0 => corrupt("an empty name".into()),
+        name_len => corrupt(format!("a name of {name_len} bytes in a record of {len}")),
+    }
+}
+
+/// A name to be compared with those of many records: the length and the last bytes tell nearly all apart, and
+/// the last bytes of names made by a program differ more than the first.
+pub(super) struct Needle<'a> {
+    name: &'a [u8],
+    tail: u64,
+    shift: u32,
+}
+
+impl<'a> Needle<'a> {
+    /// Makes a name ready to be compared.
+    pub(super) fn new(name: Name<'a>) -> Self {
+        let name = name.bytes();
+        let short = name.len().min(8);
+        let mut tail = [0; 8];
+        tail[8 - short..].copy_from_slice(&name[name.len() - short..]);
+        // The bytes before a short name, which are the record's header, don't count.
+        let shift = 8 * low32(u64_of(8 - short));
+        Self { name, tail: u64::from_le_bytes(tail) >> shift, shift }
+    }
+
+    /// Whether the record at `at`, whose head this is, has that name. No unused one has.
+    #[inline]
+    pub(super) fn is_at(&self, block: &[u8], at: usize, head: &Head) -> bool {
+        if head.name_len != self.name.len() {
+            return false;
+        }
+        // The eight bytes that end where the name ends: at most all of the header are before it.
+        let Some(name) = block.get(at..).and_then(|record| record.get(..HEADER_LEN + head.name_len)) else {
+            return false;
+        };
+        let same_tail =
+            name.last_chunk().is_some_and(|tail| u64::from_le_bytes(*tail) >> self.shift == self.tail);
+        same_tail && name[HEADER_LEN..] == *self.name
+    }
 }
 
 /// A checked record of a directory block.
@@ -88,18 +180,18 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// The bytes a new record could have of this one.
-    pub(super) const fn slack(&self) -> usize {
-        match self.inode {
-            Some(_) => self.len - space(self.name.len()),
-            None => self.len,
-        }
-    }
-
     /// The entry it holds, if it is in use.
     pub(super) fn entry(&self) -> Option<super::Entry<'a>> {
         self.inode.map(|inode| super::Entry { name: Name(self.name), inode, file_type: self.file_type })
     }
+}
+
+/// The record at `at`, whose head this is. Its name has not been looked at.
+fn shown<'a>(block: &'a [u8], at: usize, head: &Head, filetype: bool) -> Record<'a> {
+    let name = &block[at + HEADER_LEN..at + HEADER_LEN + head.name_len];
+    let code = if filetype && head.inode != 0 { block[at + 7] } else { 0 };
+    let (inode, file_type) = (InodeNr::from_disk(head.inode), FileType::from_code(code));
+    Record { offset: at, len: head.len, inode, file_type, name }
 }
 
 /// The walk over the records of one block. Ends after the first corrupt one.
@@ -128,31 +220,84 @@ impl<'a> Records<'a> {
     }
 
     fn check(&self) -> Result<Record<'a>, Corrupt> {
-        let (at, left) = (self.at, self.end - self.at);
-        let corrupt = |what: String| Corrupt::new(STRUCTURE, self.place, format!("byte {at}: {what}"));
-        if left < RECORD_MIN {
-            return Err(corrupt(format!("{left} bytes are left over after the last record")));
-        }
-        let len = get_len(self.block, at);
-        if len < RECORD_MIN || !len.is_multiple_of(4) || len > left {
-            return Err(corrupt(format!("a record length of {len} with {left} bytes left")));
-        }
-        let Some(inode) = InodeNr::from_disk(get32(self.block, at)) else {
-            return Ok(Record { offset: at, len, inode: None, file_type: FileType::Unknown, name: &[] });
+        let at = self.at;
+        let Some(head) = head(self.block, at, self.end) else {
+            return Err(unsound(self.block, at, self.end, self.place));
         };
-        let name_len = usize::from(self.block[at + 6]);
-        if space(name_len) > len {
-            return Err(corrupt(format!("a name of {name_len} bytes in a record of {len}")));
+        let record = shown(self.block, at, &head, self.filetype);
+        let valid = record.inode.is_none() || self.opaque_names || Name::new(record.name).is_some();
+        if !valid {
+            let reason = format!("byte {at}: a name that contains / or NUL");
+            return Err(Corrupt::new(STRUCTURE, self.place, reason));
         }
-        let name = &self.block[at + HEADER_LEN..at + HEADER_LEN + name_len];
-        let valid = if self.opaque_names { Name::opaque(name) } else { Name::new(name) };
-        if valid.is_none() {
-            let reason = if name.is_empty() { "an empty name" } else { "a name that contains / or NUL" };
-            return Err(corrupt(reason.into()));
-        }
-        let code = if self.filetype { self.block[at + 7] } else { 0 };
-        Ok(Record { offset: at, len, inode: Some(inode), file_type: FileType::from_code(code), name })
+        Ok(record)
     }
+
+    /// Looks for a name and, on the way, for room for a record of `need` bytes: in one walk to the end, or to
+    /// the name. Names that are only passed are not checked for bytes that no name has.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if any record up to there is.
+    pub(super) fn scan_for(&self, name: Name<'_>, need: usize) -> Result<Scan<'a>, Corrupt> {
+        let needle = Needle::new(name);
+        let (mut at, mut room, mut least) = (self.at, None, usize::MAX);
+        while at < self.end {
+            let Some(head) = head(self.block, at, self.end) else {
+                return Err(unsound(self.block, at, self.end, self.place));
+            };
+            if needle.is_at(self.block, at, &head) {
+                return Ok(Scan::Found(shown(self.block, at, &head, self.filetype)));
+            }
+            let slack = head.len - head.used;
+            if slack >= need && slack < least {
+                (room, least) = (Some(at), slack);
+            }
+            at += head.len;
+        }
+        Ok(Scan::Absent { room })
+    }
+
+    /// The used record called `name`.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if a record before it is.
+    pub(super) fn find_name(&self, name: Name<'_>) -> Result<Option<Record<'a>>, Corrupt> {
+        match self.scan_for(name, usize::MAX)? {
+            Scan::Found(record) => Ok(Some(record)),
+            Scan::Absent { .. } => Ok(None),
+        }
+    }
+
+    /// The heads of the record that starts at `offset` and of the one before it, with where that starts.
+    ///
+    /// # Errors
+    /// [`Corrupt`] if a record up to there is, or none starts there.
+    pub(super) fn neighbours(&self, offset: usize) -> Result<(Option<(usize, Head)>, Head), Corrupt> {
+        let (mut at, mut before) = (self.at, None);
+        while at < self.end {
+            let Some(head) = head(self.block, at, self.end) else {
+                return Err(unsound(self.block, at, self.end, self.place));
+            };
+            if at == offset {
+                return Ok((before, head));
+            }
+            before = Some((at, head));
+            at += head.len;
+        }
+        Err(Corrupt::new(STRUCTURE, self.place, format!("byte {offset}: no record starts there")))
+    }
+}
+
+/// What a walk for a name and for room came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Scan<'a> {
+    /// The record that has the name.
+    Found(Record<'a>),
+    /// No record has it.
+    Absent {
+        /// Where the record starts whose slack it could have: the least that is enough, of equals the first.
+        room: Option<usize>,
+    },
 }
 
 impl<'a> Iterator for Records<'a> {

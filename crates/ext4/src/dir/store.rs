@@ -32,6 +32,20 @@ pub trait DirWrite: DirRead {
     /// # Errors
     /// If the block can't be had for writing.
     fn edit<R>(&mut self, at: LogicalBlock, f: impl FnOnce(&mut [u8]) -> R) -> Result<R, Self::Error>;
+    /// The same with a block that [`block`](DirRead::block) gave out and that has not changed since, so that
+    /// it need not be found again.
+    ///
+    /// # Errors
+    /// If the block can't be had for writing.
+    fn edit_read<R>(
+        &mut self,
+        at: LogicalBlock,
+        block: Self::Block,
+        f: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, Self::Error> {
+        drop(block);
+        self.edit(at, f)
+    }
     /// Adds a block of zeros at the end and grows the directory by it; its number is what
     /// [`blocks`](DirRead::blocks) was.
     ///

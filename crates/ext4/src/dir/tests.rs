@@ -4,4 +4,5 @@ mod hostile;
 mod kernel;
 mod model;
 mod oracle;
+mod scan;
 mod store;

@@ -43,7 +43,7 @@ pub struct Found {
 /// The store's, and [`Corrupt`] where the directory is.
 pub fn lookup<S: DirRead>(store: &S, format: &Format, name: Name<'_>) -> Result<Option<Found>, S::Error> {
     match open_index(store, format)? {
-        Some(index) if !name.is_dot() => lookup_indexed(store, format, &index, name),
+        Some((index, root)) if !name.is_dot() => lookup_indexed(store, format, &index, root, name),
         _ => lookup_listed(store, format, name),
     }
 }
@@ -111,18 +111,22 @@ pub(super) struct Index {
     pub(super) hasher: Hasher,
 }
 
+/// An index and the block of its root.
+pub(super) type Opened<S> = Option<(Index, <S as DirRead>::Block)>;
+
 /// The directory's index, if it has one and its hash function is known.
-pub(super) fn open_index<S: DirRead>(store: &S, format: &Format) -> Result<Option<Index>, S::Error> {
+pub(super) fn open_index<S: DirRead>(store: &S, format: &Format) -> Result<Opened<S>, S::Error> {
     if !format.index || !store.is_indexed() {
         return Ok(None);
     }
-    let root = Root::parse(&load(store, LogicalBlock::ZERO)?, format, store.place(LogicalBlock::ZERO))?;
-    let version = HashVersion::from_code(root.hash_code).ok();
-    Ok(version.map(|version| Index { node_levels: root.node_levels, hasher: format.hasher(version) }))
+    let block = load(store, LogicalBlock::ZERO)?;
+    let root = Root::parse(&block, format, store.place(LogicalBlock::ZERO))?;
+    let Ok(version) = HashVersion::from_code(root.hash_code) else { return Ok(None) };
+    Ok(Some((Index { node_levels: root.node_levels, hasher: format.hasher(version) }, block)))
 }
 
 /// The directory's index, if it has one. One that can't be kept right is an error.
-pub(super) fn open_index_to_write<S: DirRead>(store: &S, format: &Format) -> Result<Option<Index>, S::Error> {
+pub(super) fn open_index_to_write<S: DirRead>(store: &S, format: &Format) -> Result<Opened<S>, S::Error> {
     if !store.is_indexed() {
         return Ok(None);
     }
@@ -131,10 +135,11 @@ pub(super) fn open_index_to_write<S: DirRead>(store: &S, format: &Format) -> Res
         let reason = format!("writing to the indexed directory {place} of a volume without dir_index");
         return Err(Unsupported(reason).into());
     }
-    let root = Root::parse(&load(store, LogicalBlock::ZERO)?, format, place)?;
+    let block = load(store, LogicalBlock::ZERO)?;
+    let root = Root::parse(&block, format, place)?;
     let version = HashVersion::from_code(root.hash_code)
         .map_err(|what| Unsupported(format!("writing to the directory {place}: {what}")))?;
-    Ok(Some(Index { node_levels: root.node_levels, hasher: format.hasher(version) }))
+    Ok(Some((Index { node_levels: root.node_levels, hasher: format.hasher(version) }, block)))
 }
 
 /// A block that something refers to, so that it must exist.
@@ -170,7 +175,8 @@ pub(super) fn each_block<S: DirRead, T>(
     Ok(None)
 }
 
-fn found(at: LogicalBlock, record: &Record<'_>) -> Option<Found> {
+/// What a used record leads to.
+pub(super) fn found(at: LogicalBlock, record: &Record<'_>) -> Option<Found> {
     let at = Slot { block: at, offset: low32(u64_of(record.offset)) };
     record.inode.map(|inode| Found { inode, file_type: record.file_type, at })
 }
@@ -179,7 +185,7 @@ fn lookup_listed<S: DirRead>(store: &S, format: &Format, name: Name<'_>) -> Resu
     let indexed = store.is_indexed();
     each_block(store, 0, |at, block| {
         let records = index::records(&block, format, at, indexed, store.place(at))?;
-        Ok(match leaf::find(records, name)?.and_then(|record| found(at, &record)) {
+        Ok(match records.find_name(name)?.and_then(|record| found(at, &record)) {
             Some(found) => ControlFlow::Break(Some(found)),
             // The dots are in block 0 or nowhere.
             None if name.is_dot() => ControlFlow::Break(None),
@@ -193,19 +199,36 @@ fn lookup_indexed<S: DirRead>(
     store: &S,
     format: &Format,
     index: &Index,
+    root: S::Block,
     name: Name<'_>,
 ) -> Result<Option<Found>, S::Error> {
     let hash = index.hasher.hash(name.bytes()).major;
-    let mut path = Path::probe(store, format, index, hash)?;
+    let mut path = Path::probe(store, format, index, root, hash)?;
+    let at = path.leaf;
+    let block = load(store, at)?;
+    if let Some(record) = leaf::Leaf::parse(&block, format, store.place(at))?.find(name)? {
+        return Ok(found(at, &record));
+    }
+    find_continued(store, format, &mut path, hash, name)
+}
+
+/// Looks for `name` in the leaves after the one a path leads to, as far as they continue its hash.
+pub(super) fn find_continued<S: DirRead>(
+    store: &S,
+    format: &Format,
+    path: &mut Path,
+    hash: u32,
+    name: Name<'_>,
+) -> Result<Option<Found>, S::Error> {
     for _ in 0..store.blocks() {
+        // Names of this hash go on in the next leaf only if that one says so.
+        if path.next_low() != Some(hash | 1) || path.advance(store, format)?.is_none() {
+            return Ok(None);
+        }
         let at = path.leaf;
         let block = load(store, at)?;
         if let Some(record) = leaf::Leaf::parse(&block, format, store.place(at))?.find(name)? {
             return Ok(found(at, &record));
-        }
-        // Names of this hash go on in the next leaf only if that one says so.
-        if path.advance(store, format)? != Some(hash | 1) {
-            return Ok(None);
         }
     }
     Err(Corrupt::new("directory index", store.place(path.leaf), "it names more leaves than there are").into())
@@ -220,7 +243,8 @@ pub(super) struct Frame {
     pub(super) position: usize,
     /// Whether its table is full.
     pub(super) is_full: bool,
-    count: usize,
+    /// The hash of the entry after that one, if there is one.
+    next: Option<u32>,
 }
 
 impl Frame {
@@ -251,13 +275,20 @@ impl Path {
         store: &S,
         format: &Format,
         index: &Index,
+        root: S::Block,
         hash: u32,
     ) -> Result<Self, S::Error> {
         let mut path = Self { frames: Vec::with_capacity(3), leaf: LogicalBlock::ZERO, low: 0 };
-        for _ in 0..=index.node_levels {
+        path.descend_in(store, format, root, |table| table.search(hash))?;
+        for _ in 0..index.node_levels {
             path.descend(store, format, |table| table.search(hash))?;
         }
         Ok(path)
+    }
+
+    /// The hash from which the next leaf starts, with its continuation bit; `None` after the last leaf.
+    pub(super) fn next_low(&self) -> Option<u32> {
+        self.frames.iter().rev().find_map(|frame| frame.next)
     }
 
     /// Goes on to the next leaf and returns the hash it starts from, with its continuation bit. After the
@@ -268,7 +299,7 @@ impl Path {
         format: &Format,
     ) -> Result<Option<u32>, S::Error> {
         let levels = self.frames.len();
-        while self.frames.pop_if(|frame| frame.position + 1 >= frame.count).is_some() {}
+        while self.frames.pop_if(|frame| frame.next.is_none()).is_some() {}
         let Some(frame) = self.frames.pop() else { return Ok(None) };
         self.leaf = frame.at;
         self.descend(store, format, |_| frame.position + 1)?;
@@ -285,15 +316,27 @@ impl Path {
         format: &Format,
         choose: impl FnOnce(&Table<'_>) -> usize,
     ) -> Result<(), S::Error> {
+        let block = load(store, self.leaf)?;
+        self.descend_in(store, format, block, choose)
+    }
+
+    /// The same with a block that was read already.
+    fn descend_in<S: DirRead>(
+        &mut self,
+        store: &S,
+        format: &Format,
+        block: S::Block,
+        choose: impl FnOnce(&Table<'_>) -> usize,
+    ) -> Result<(), S::Error> {
         let at = self.leaf;
-        let block = load(store, at)?;
         let table = Table::parse(&block, base_of(at), format, store.place(at))?;
         let position = choose(&table).min(table.count() - 1);
         if position > 0 {
             self.low = table.hash(position);
         }
         self.leaf = table.child(position);
-        self.frames.push(Frame { at, position, is_full: table.is_full(), count: table.count() });
+        let next = (position + 1 < table.count()).then(|| table.hash(position + 1));
+        self.frames.push(Frame { at, position, is_full: table.is_full(), next });
         if self.frames.iter().any(|frame| frame.at == self.leaf) {
             let reason = "an index block lies below itself";
             return Err(Corrupt::new("directory index", store.place(at), reason).into());

@@ -59,13 +59,12 @@ fn apply(store: &mut VecStore, format: &Format, model: &mut Listing, op: &Op) {
     match op {
         Op::Insert(i, inode) => {
             let bytes = pool_name(*i);
-            if model.contains_key(&bytes) {
-                return;
-            }
             let file_type = file_type(format, *inode);
             let entry = Entry { name: name(&bytes), inode: InodeNr::new(*inode), file_type };
-            assert_eq!(insert(store, format, &entry).unwrap(), Insert::Done);
-            model.insert(bytes, (*inode, file_type));
+            let there = model.contains_key(&bytes);
+            let done = insert(store, format, &entry).unwrap();
+            assert_eq!(done, if there { Insert::Exists } else { Insert::Done });
+            model.entry(bytes).or_insert((*inode, file_type));
         }
         Op::Remove(i) => {
             let bytes = pool_name(*i);
@@ -237,6 +236,7 @@ fn two_levels_end_with_a_full_index_and_everything_still_there() {
         match insert(&mut store, &format, &entry(bytes.as_bytes(), count + 11)).unwrap() {
             Insert::Done => count += 1,
             Insert::IndexFull => break,
+            Insert::Exists => panic!("{bytes} was never put in"),
         }
     }
     assert!(count > 20_000, "{count} names");
