@@ -1,11 +1,32 @@
 //! The lab: workloads, what they run against, and what they report.
 //!
-//! Every speed is a ratio: ours and the peer's run in turn within one call, several rounds of it, and what is
-//! told is the median with its spread ([`paired`]). One workload so far: building an image from a folder
-//! ([`build`]). Volumes are brought to a state worth comparing on by [`age`], and what a run left of their free
-//! space is measured by [`fragmentation`].
+//! A workload ([`Workload`]) runs unchanged on any [`target`]: a volume opened by our engine, or any folder
+//! of the host, such as a mount of the same image by the kernel. [`bench()`] opens the target anew for each
+//! run, measures, and looks at what was left behind ([`inspect`]): extents per file and fragmentation. The
+//! figures of one run are a [`Run`]; a [`report`] sets several side by side.
+//!
+//! Every speed is a ratio: ours and the peer's run in turn within one call, several rounds of it, and what
+//! is told is the median with its spread ([`paired`]). Building an image from a folder ([`build`]) is
+//! measured so as a whole. Volumes are brought to a state worth comparing on by [`age`], and what a run left
+//! of their free space is measured by [`fragmentation`].
 
 pub mod age;
+pub mod bench;
 pub mod build;
+pub mod error;
 pub mod fragmentation;
+pub mod inspect;
+pub mod latency;
 pub mod paired;
+pub mod report;
+pub mod run;
+pub mod stats;
+pub mod target;
+pub mod workload;
+
+pub use bench::{After, Bench, On, bench};
+pub use error::{Error, Result};
+pub use hectare_alloc::Policy;
+pub use report::Report;
+pub use run::Run;
+pub use workload::{How, Streams, Workload};

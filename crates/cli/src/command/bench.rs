@@ -1,63 +1,66 @@
 //! `hectare bench`.
 
-use crate::failure::{Failure, Outcome, tell};
-use crate::output::Output;
-use hectare_lab::build;
-use std::path::PathBuf;
+mod build;
+mod common;
+mod inspect;
+mod report;
+mod workloads;
 
-/// Measure Hectare against other ways to do the same, in turn
+use crate::failure::Outcome;
+
+/// Measure: workloads on the engine and on folders, and building images
 ///
-/// Every way runs once in each round; what is told is the median of the rounds, the extremes, and the median
-/// of the rounds' ratios to Hectare's time. Ways that can't run here are named.
+/// A workload runs unchanged on an image, by Hectare's engine (--on engine:IMAGE), and in any folder (--on
+/// DIR), such as one where the kernel has mounted the same image; --on can be given several times. Files are
+/// made in the folder bench-WORKLOAD there. What is printed is a table; --json prints what `bench report` can
+/// read again, --html writes a page with charts.
+///
+/// Only figures of one call are to be compared: machines drift.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  hectare bench build --from /usr/share --work /dev/shm\n  \
-    hectare bench build --rounds 9 --without mke2fs --json")]
+#[command(after_help = "Examples:\n  hectare mkfs /dev/shm/disk.img 64G\n  \
+    hectare bench fallocate2 --on engine:/dev/shm/disk.img --threads 1,2,64\n  \
+    hectare bench small-files --on engine:/dev/shm/disk.img --threads 64 --stats --html out.html\n  \
+    hectare bench append-vs-fallocate --on engine:/dev/shm/disk.img --policy mballoc,hybrid\n  \
+    hectare bench fallocate2 --on /mnt/ext4 --json > kernel.json\n  \
+    hectare bench report engine.json kernel.json --html both.html\n  \
+    hectare bench build --from /usr/share --work /dev/shm")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    workload: Workload,
+    what: What,
 }
 
 /// What to measure.
 #[derive(clap::Subcommand)]
-enum Workload {
-    Build(BuildArguments),
-}
-
-/// Build an image from a folder: hectare build, mke2fs -d, and mkfs, mount and cp -a by the kernel
-#[derive(clap::Args)]
-struct BuildArguments {
-    /// The folder
-    #[arg(long, value_name = "FOLDER", default_value = "/usr/share")]
-    from: PathBuf,
-    /// Where images are made: in memory the programs are measured, on disk the disk
-    #[arg(long, value_name = "FOLDER", default_value = "/dev/shm")]
-    work: PathBuf,
-    /// Rounds
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    rounds: u32,
-    /// Leave out a way, by the beginning of its name (mke2fs, mkfs)
-    #[arg(long, value_name = "NAME")]
-    without: Vec<String>,
-    /// Print JSON: every round of every way
-    #[arg(long)]
-    json: bool,
+enum What {
+    Fallocate2(workloads::Fallocate2),
+    SmallFiles(workloads::SmallFiles),
+    AppendVsFallocate(workloads::AppendVsFallocate),
+    CorrelatedLifetimes(workloads::CorrelatedLifetimes),
+    FourSizes(workloads::FourSizes),
+    FunnySizesHigh(workloads::FunnySizesHigh),
+    FunnySizesLow(workloads::FunnySizesLow),
+    MixedLifetimes(workloads::MixedLifetimes),
+    ManyAppenders(workloads::ManyAppenders),
+    Streams(workloads::Streams),
+    Report(report::Arguments),
+    Inspect(inspect::Arguments),
+    Build(build::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let Workload::Build(arguments) = &arguments.workload;
-    let hectare = std::env::current_exe().map_err(|error| Failure::of("hectare", error))?;
-    let options = build::Options {
-        hectare,
-        source: arguments.from.clone(),
-        work: arguments.work.clone(),
-        rounds: arguments.rounds,
-        without: arguments.without.clone(),
-    };
-    let report = build::run(&options, |line| tell(line)).map_err(|error| Failure::Line(error.to_string()))?;
-    let mut out = Output::new();
-    if arguments.json {
-        return out.json(&report);
+    match &arguments.what {
+        What::Fallocate2(arguments) => arguments.run(),
+        What::SmallFiles(arguments) => arguments.run(),
+        What::AppendVsFallocate(arguments) => arguments.run(),
+        What::CorrelatedLifetimes(arguments) => arguments.run(),
+        What::FourSizes(arguments) => arguments.run(),
+        What::FunnySizesHigh(arguments) => arguments.run(),
+        What::FunnySizesLow(arguments) => arguments.run(),
+        What::MixedLifetimes(arguments) => arguments.run(),
+        What::ManyAppenders(arguments) => arguments.run(),
+        What::Streams(arguments) => arguments.run(),
+        What::Report(arguments) => report::run(arguments),
+        What::Inspect(arguments) => inspect::run(arguments),
+        What::Build(arguments) => build::run(arguments),
     }
-    write!(out, "{}", report.table())?;
-    out.finish()
 }

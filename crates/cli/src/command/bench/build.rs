@@ -1,0 +1,49 @@
+//! `hectare bench build`.
+
+use crate::failure::{Failure, Outcome, tell};
+use crate::output::Output;
+use hectare_lab::build;
+use std::path::PathBuf;
+
+/// Build an image from a folder: hectare build, mke2fs -d, and mkfs, mount and cp -a by the kernel
+///
+/// Every way runs once in each round; what is told is the median of the rounds, the extremes, and the median
+/// of the rounds' ratios to Hectare's time. Ways that can't run here are named.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hectare bench build --from /usr/share --work /dev/shm\n  \
+    hectare bench build --rounds 9 --without mke2fs --json")]
+pub(super) struct Arguments {
+    /// The folder
+    #[arg(long, value_name = "FOLDER", default_value = "/usr/share")]
+    from: PathBuf,
+    /// Where images are made: in memory the programs are measured, on disk the disk
+    #[arg(long, value_name = "FOLDER", default_value = "/dev/shm")]
+    work: PathBuf,
+    /// Rounds
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: u32,
+    /// Leave out a way, by the beginning of its name (mke2fs, mkfs)
+    #[arg(long, value_name = "NAME")]
+    without: Vec<String>,
+    /// Print JSON: every round of every way
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let hectare = std::env::current_exe().map_err(|error| Failure::of("hectare", error))?;
+    let options = build::Options {
+        hectare,
+        source: arguments.from.clone(),
+        work: arguments.work.clone(),
+        rounds: arguments.rounds,
+        without: arguments.without.clone(),
+    };
+    let report = build::run(&options, |line| tell(line)).map_err(|error| Failure::Line(error.to_string()))?;
+    let mut out = Output::new();
+    if arguments.json {
+        return out.json(&report);
+    }
+    write!(out, "{}", report.table())?;
+    out.finish()
+}

@@ -1,0 +1,187 @@
+//! What the workloads share: where they run, how often, and what is printed.
+
+use crate::clock;
+use crate::failure::{Failure, Outcome, tell};
+use crate::name::shown;
+use crate::output::{Output, reason};
+use crate::writing::policy_parser;
+use hectare_engine::Timestamp;
+use hectare_lab::{After, Bench, On, Policy, Report, Run, Workload, bench};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where a workload runs, and what is told of it.
+#[derive(clap::Args)]
+pub(super) struct Common {
+    /// Where: an image by Hectare's engine, or a folder; again for a second one
+    #[arg(long, value_name = "engine:IMAGE|DIR", required = true, value_parser = parse_on)]
+    on: Vec<Place>,
+    /// How the engine chooses space; one run for each of a list
+    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = policy_parser())]
+    policy: Vec<Policy>,
+    /// A name for the runs in reports
+    #[arg(long, value_name = "TEXT")]
+    label: Option<String>,
+    /// Leave the files of the last run in the folder bench-WORKLOAD (the default of the fragmentation
+    /// workloads and many-appenders)
+    #[arg(long, conflicts_with = "remove")]
+    keep: bool,
+    /// Remove the files in the end (the default of the others)
+    #[arg(long)]
+    remove: bool,
+    /// Remove the folder of an earlier call instead of refusing to start
+    #[arg(long)]
+    replace: bool,
+    /// Print the allocator's counts, too, in the layout of the kernel's mb_stats (JSON always has them)
+    #[arg(long)]
+    stats: bool,
+    /// Print JSON, which `bench report` reads
+    #[arg(long)]
+    json: bool,
+    /// Write a page with charts; the name ends in .html
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// With how many threads.
+#[derive(clap::Args)]
+pub(super) struct Threads {
+    /// Threads; one run for each of a list
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(super) threads: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    Image(PathBuf),
+    Folder(PathBuf),
+}
+
+fn parse_on(text: &str) -> Result<Place, String> {
+    match text.strip_prefix("engine:") {
+        Some("") => Err("engine: is followed by an image".to_owned()),
+        Some(image) => Ok(Place::Image(image.into())),
+        None if text.is_empty() => Err("give engine:IMAGE or a folder".to_owned()),
+        None => Ok(Place::Folder(text.into())),
+    }
+}
+
+impl Common {
+    /// Runs the workload everywhere and prints what came out.
+    pub(super) fn run(&self, workload: &Workload, threads: &[u32]) -> Outcome {
+        check_html(self.html.as_deref())?;
+        let mut runs = Vec::new();
+        for on in self.places()? {
+            let bench = Bench {
+                workload: workload.clone(),
+                on,
+                threads: threads.to_vec(),
+                after: self.after(workload),
+                // A second policy on the same image finds what the first has left.
+                replace: self.replace || self.policy.len() > 1,
+                label: self.label.clone(),
+            };
+            runs.extend(one(&bench)?);
+        }
+        self.tell(runs)
+    }
+
+    fn after(&self, workload: &Workload) -> After {
+        if self.keep || (workload.leaves_files() && !self.remove) { After::Keep } else { After::Remove }
+    }
+
+    fn places(&self) -> Outcome<Vec<On>> {
+        let policies = if self.policy.is_empty() { vec![Policy::default()] } else { self.policy.clone() };
+        let mut places = Vec::new();
+        for place in &self.on {
+            match place {
+                Place::Image(image) => {
+                    let on = |policy: &Policy| On::Engine { image: image.clone(), policy: *policy };
+                    places.extend(policies.iter().map(on));
+                }
+                Place::Folder(folder) => places.push(On::Directory(folder.clone())),
+            }
+        }
+        if !self.policy.is_empty() && !self.on.iter().any(|place| matches!(place, Place::Image(_))) {
+            let message = "--policy says how the engine chooses space: give --on engine:IMAGE".to_owned();
+            return Err(Failure::Usage(message));
+        }
+        Ok(places)
+    }
+
+    fn tell(&self, runs: Vec<Run>) -> Outcome {
+        let report = Report { made: Some(clock::short(Timestamp::now())), ..Report::here(runs) };
+        write_html(self.html.as_deref(), &report)?;
+        if self.json {
+            return Output::new().json(&report);
+        }
+        let mut out = Output::new();
+        write!(out, "{}", report.table())?;
+        if self.stats {
+            for run in &report.runs {
+                stats(&mut out, run)?;
+            }
+        }
+        out.finish()?;
+        for run in &report.runs {
+            if let Some(folder) = &run.folder {
+                tell(format_args!("{}: files left in /{folder}", run.target));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One place, with a line that moves on a terminal.
+fn one(bench_of: &Bench) -> Outcome<Vec<Run>> {
+    let bar = std::io::stderr().is_terminal().then(|| {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(250));
+        bar
+    });
+    let place = match &bench_of.on {
+        On::Engine { image, policy } => format!("{} by {policy}", shown(image.as_os_str().as_bytes())),
+        On::Directory(folder) => shown(folder.as_os_str().as_bytes()),
+    };
+    let runs = bench(bench_of, |line| {
+        if let Some(bar) = &bar {
+            bar.set_message(format!("{line} on {place}"));
+        }
+    });
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    runs.map_err(|error| Failure::Line(error.to_string()))
+}
+
+fn stats(out: &mut Output, run: &Run) -> Outcome {
+    let threads = if run.threads == 1 { "thread" } else { "threads" };
+    writeln!(out, "\n{}, {} {threads}:", run.title(), run.threads)?;
+    match &run.allocator {
+        Some(stats) => write!(out, "{}", stats.shown()),
+        None => writeln!(out, "\tnobody counted"),
+    }
+}
+
+/// Refuses before anything is run: a name that ends otherwise may be an image's.
+pub(super) fn check_html(path: Option<&Path>) -> Outcome {
+    let ends = |path: &Path| path.extension().is_some_and(|end| end == "html" || end == "htm");
+    match path {
+        Some(path) if !ends(path) => Err(Failure::Usage("the page's name ends in .html".to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Writes the page if one was asked for.
+pub(super) fn write_html(path: Option<&Path>, report: &Report) -> Outcome {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, report.page())
+        .map_err(|error| Failure::of(shown(path.as_os_str().as_bytes()), reason(&error)))
+}

@@ -1,0 +1,42 @@
+//! `hectare bench inspect`.
+
+use super::common::{check_html, write_html};
+use super::report::read;
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use hectare_lab::inspect::inspect;
+use std::path::PathBuf;
+
+/// Look at an image that a workload in a folder has left: extents per file, fragmentation
+///
+/// A run in a folder can't see where its files lie. Unmount the image, then let this command add what it sees
+/// in it to the runs, and print them as JSON.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  hectare bench append-vs-fallocate --on /mnt/ext4 --json > run.json\n  \
+    umount /mnt/ext4\n  hectare bench inspect disk.img run.json > kernel.json")]
+pub(super) struct Arguments {
+    /// Write a page with charts, too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// The image, not mounted
+    image: PathBuf,
+    /// What `bench WORKLOAD --json` printed; what is seen goes to the runs that left their files
+    run: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    check_html(arguments.html.as_deref())?;
+    let mut report = read(&arguments.run)?;
+    let mut seen = false;
+    for run in &mut report.runs {
+        let Some(folder) = &run.folder else { continue };
+        let inspection = inspect(&arguments.image, folder);
+        run.inspection = Some(inspection.map_err(|error| Failure::Line(error.to_string()))?);
+        seen = true;
+    }
+    if !seen {
+        return Err(Failure::of(arguments.run.display(), "no run in it left its files (--keep)"));
+    }
+    write_html(arguments.html.as_deref(), &report)?;
+    Output::new().json(&report)
+}

@@ -1,0 +1,225 @@
+//! The workloads' own options.
+
+use super::common::{Common, Threads};
+use crate::command::format_options::parse_size;
+use crate::failure::{Failure, Outcome};
+use hectare_lab::workload::fragmentation::{self, Mix};
+use hectare_lab::workload::{How, fallocate2, many_appenders, small_files, streams};
+use hectare_lab::{Streams as Pattern, Workload};
+use std::time::Duration;
+
+/// Space in steps of 8 KiB up to 1 MiB, then cut to nothing, over and over; a file and a directory per thread
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  hectare bench fallocate2 --on engine:disk.img --threads 1,2,64 --seconds 5"
+)]
+pub(super) struct Fallocate2 {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    threads: Threads,
+    /// How long each run lasts
+    #[arg(long, value_name = "S", default_value = "5", value_parser = parse_seconds)]
+    seconds: Duration,
+}
+
+impl Fallocate2 {
+    pub(super) fn run(&self) -> Outcome {
+        let options = fallocate2::Options { time: self.seconds, ..fallocate2::Options::default() };
+        self.common.run(&Workload::Fallocate2(options), &self.threads.threads)
+    }
+}
+
+/// Many small files in one directory, as fs_mark makes them
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  \
+    hectare bench small-files --on engine:disk.img --threads 64 --files 40000")]
+pub(super) struct SmallFiles {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    threads: Threads,
+    /// Files in all
+    #[arg(long, value_name = "N", default_value_t = 40_000,
+        value_parser = clap::value_parser!(u64).range(1..))]
+    files: u64,
+    /// Bytes of each
+    #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = parse_size)]
+    size: u64,
+    /// Bytes of one write
+    #[arg(long, value_name = "BYTES", default_value = "16K", value_parser = parse_some)]
+    write: u64,
+    /// Make each file durable before it is closed
+    #[arg(long)]
+    fsync: bool,
+}
+
+impl SmallFiles {
+    pub(super) fn run(&self) -> Outcome {
+        let (files, size, write) = (self.files, self.size, self.write);
+        let options = small_files::Options { files, size, write, fsync_each: self.fsync };
+        self.common.run(&Workload::SmallFiles(options), &self.threads.threads)
+    }
+}
+
+/// What the fragmentation workloads share.
+#[derive(clap::Args)]
+struct Fragmentation {
+    #[command(flatten)]
+    common: Common,
+    /// How large, 1 being as fsperf has it: sizes, loops and times shrink with it
+    #[arg(long, value_name = "0..1", default_value = "1", value_parser = parse_scale)]
+    scale: f64,
+}
+
+impl Fragmentation {
+    fn run(&self, mix: Mix, no_sync: bool) -> Outcome {
+        let options = fragmentation::Options { mix, scale: self.scale, no_sync };
+        self.common.run(&Workload::Fragmentation(options), &[])
+    }
+}
+
+/// Fragmentation: 32 appenders to 4 GiB in all beside four jobs that take and return 256 MiB (20 s)
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    hectare bench append-vs-fallocate --on engine:disk.img --policy mballoc,hybrid\n  \
+    hectare bench append-vs-fallocate --no-sync --on engine:disk.img")]
+pub(super) struct AppendVsFallocate {
+    #[command(flatten)]
+    all: Fragmentation,
+    /// Append 128 KiB at a time, nothing made durable, instead of 64 KiB with fdatasync
+    #[arg(long)]
+    no_sync: bool,
+}
+
+impl AppendVsFallocate {
+    pub(super) fn run(&self) -> Outcome {
+        self.all.run(Mix::AppendVsFallocate, self.no_sync)
+    }
+}
+
+/// Declares a fragmentation workload without options of its own.
+macro_rules! mix {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(clap::Args)]
+        pub(super) struct $name {
+            #[command(flatten)]
+            all: Fragmentation,
+        }
+
+        impl $name {
+            pub(super) fn run(&self) -> Outcome {
+                self.all.run(Mix::$name, false)
+            }
+        }
+    };
+}
+
+mix! {
+    /// Fragmentation: pieces of 128 MiB and of 128 KiB, all short-lived
+    CorrelatedLifetimes
+}
+mix! {
+    /// Fragmentation: pieces of 2 GiB, 128 MiB and 8 MiB beside appenders of 128 KiB
+    FourSizes
+}
+mix! {
+    /// Fragmentation: pieces of 129 MiB and 9 MiB beside appenders of 129 KiB
+    FunnySizesHigh
+}
+mix! {
+    /// Fragmentation: pieces of 127 MiB and 7 MiB beside appenders of 127 KiB
+    FunnySizesLow
+}
+mix! {
+    /// Fragmentation: large and small pieces, each both short-lived and long-lived
+    MixedLifetimes
+}
+
+/// Many files that grow beside each other by 4 KiB at a time: KiB per extent is what counts
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  hectare bench many-appenders --on engine:disk.img --threads 64 --size 1G\n\n\
+    The kernel's own figure was measured with 64 threads and --size 1G."
+)]
+pub(super) struct ManyAppenders {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    threads: Threads,
+    /// Bytes of a finished file
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_some)]
+    size: u64,
+    /// Bytes of an append
+    #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = parse_some)]
+    piece: u64,
+    /// Append by writing instead of by fallocate
+    #[arg(long)]
+    write: bool,
+    /// The longest a run may take
+    #[arg(long, value_name = "S", value_parser = parse_seconds)]
+    seconds: Option<Duration>,
+}
+
+impl ManyAppenders {
+    pub(super) fn run(&self) -> Outcome {
+        let how = if self.write { How::Write } else { How::Falloc };
+        let (piece, size, time) = (self.piece, self.size, self.seconds);
+        let options = many_appenders::Options { how, piece, size, time };
+        self.common.run(&Workload::ManyAppenders(options), &self.threads.threads)
+    }
+}
+
+/// Few large files, written in pieces of 16 MiB, or every other one at random
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hectare bench streams --on engine:disk.img\n  \
+    hectare bench streams --mixed --threads 2 --on engine:disk.img")]
+pub(super) struct Streams {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    threads: Threads,
+    /// Bytes in all
+    #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = parse_some)]
+    size: u64,
+    /// Bytes of a sequential write
+    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = parse_some)]
+    piece: u64,
+    /// Every other thread writes its file once over in 4 KiB blocks in random order
+    #[arg(long)]
+    mixed: bool,
+}
+
+impl Streams {
+    pub(super) fn run(&self) -> Outcome {
+        if self.mixed && self.threads.threads.contains(&1) {
+            return Err(Failure::Usage("--mixed needs at least two threads: --threads 2".to_owned()));
+        }
+        let pattern = if self.mixed { Pattern::Mixed } else { Pattern::Sequential };
+        let (total, piece) = (self.size, self.piece);
+        let options = streams::Options { pattern, total, piece, ..streams::Options::default() };
+        self.common.run(&Workload::Streams(options), &self.threads.threads)
+    }
+}
+
+/// A size that is not zero and not more than memory should hold as one piece.
+fn parse_some(text: &str) -> Result<u64, String> {
+    match parse_size(text)? {
+        0 => Err("it can't be 0".to_owned()),
+        size => Ok(size),
+    }
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("{text} is no number of seconds"))?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if !time.is_zero() && seconds <= 1e6 => Ok(time),
+        _ => Err(format!("{text} is no number of seconds that can be waited for")),
+    }
+}
+
+fn parse_scale(text: &str) -> Result<f64, String> {
+    let scale: f64 = text.parse().map_err(|_| format!("{text} is no number"))?;
+    if scale > 0.0 && scale <= 1.0 { Ok(scale) } else { Err("a scale is above 0 and at most 1".to_owned()) }
+}

@@ -1,0 +1,91 @@
+//! bench: workloads on images and folders, their reports, and what is refused.
+
+use crate::support::{Bench, digest, hectare};
+use hectare_oracle::skip;
+
+#[test]
+fn a_run_is_a_table_and_json_and_a_page() {
+    let bench = match Bench::fresh("ext4") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli bench::a_run", reason),
+    };
+    let (folder, page, run) = (bench.local("dir"), bench.local("out.html"), bench.local("run.json"));
+    std::fs::create_dir(&folder).unwrap();
+    let (engine, folder) = (format!("engine:{}", bench.image()), folder.to_str().unwrap().to_owned());
+    let words =
+        ["bench", "small-files", "--on", &engine, "--on", &folder, "--threads", "1,3", "--files", "20"];
+    let ran = hectare(&words).ok();
+    assert_eq!(ran.err, "");
+    let lines: Vec<&str> = ran.text().lines().collect();
+    assert_eq!(lines[0], "small-files: 20 files of 64 KiB (files)");
+    assert_eq!((lines.len(), lines[2].starts_with("engine hybrid ")), (6, true), "{}", ran.text());
+
+    let ran = hectare(&[&words[..], &["--json", "--html", page.to_str().unwrap()]].concat()).ok();
+    let json = ran.json();
+    let runs = json["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 4);
+    for (run, threads) in runs.iter().zip([1, 3, 1, 3]) {
+        assert_eq!((&run["threads"], &run["measure"]["operations"]), (&threads.into(), &20.into()));
+    }
+    assert_eq!(runs[1]["inspection"]["files"]["bytes"], 20 * 65_536);
+    assert!(std::fs::read_to_string(&page).unwrap().ends_with("</html>\n"));
+    hectare_oracle::assert_clean(&bench.image).unwrap();
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    assert!(hectare(&["ls", &bench.at("/")]).ok().text().starts_with("lost+found\n"));
+
+    std::fs::write(&run, &ran.out).unwrap();
+    let run = run.to_str().unwrap();
+    let both = hectare(&["bench", "report", run, run, "--html", page.to_str().unwrap()]).ok();
+    assert!(both.text().contains("engine hybrid #2"), "{}", both.text());
+    let nothing = hectare(&["bench", "inspect", bench.image(), run]);
+    assert!(nothing.refused().contains("left its files"), "{}", nothing.err);
+}
+
+#[test]
+fn files_stay_where_they_are_the_result() {
+    let bench = match Bench::fresh("ext4") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli bench::files_stay", reason),
+    };
+    let engine = format!("engine:{}", bench.image());
+    let words = ["bench", "four-sizes", "--scale", "0.01", "--on", &engine, "--policy", "mballoc,best-fit"];
+    let ran = hectare(&[&words[..], &["--stats", "--label", "x"]].concat()).ok();
+    assert!(ran.err.contains("files left in /bench-four-sizes"), "{}", ran.err);
+    let listed = hectare(&["ls", &bench.at("/bench-four-sizes")]).ok();
+    assert_eq!(listed.text().lines().count(), 32);
+    let again = hectare(&words[..6]);
+    assert!(again.refused().contains("--replace"), "{}", again.err);
+    hectare(&[&words[..], &["--replace", "--remove"]].concat()).ok();
+    assert!(!hectare(&["ls", &bench.at("/")]).ok().text().contains("bench"));
+    hectare_oracle::assert_clean(&bench.image).unwrap();
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_written() {
+    let bench = Bench::empty();
+    std::fs::write(&bench.image, vec![3; 1 << 20]).unwrap();
+    let before = digest(&bench.image);
+    let engine = format!("engine:{}", bench.image());
+    let refused = hectare(&["bench", "fallocate2", "--on", &engine]);
+    assert!(refused.refused().contains("ext4 volume"), "{}", refused.err);
+    let folder = bench.folder.path().to_str().unwrap();
+    let usage: [&[&str]; 9] = [
+        &["fallocate2"],
+        &["fallocate2", "--on", "engine:"],
+        &["fallocate2", "--on", folder, "--threads", "0"],
+        &["fallocate2", "--on", folder, "--seconds", "-1"],
+        &["fallocate2", "--on", folder, "--policy", "hybrid"],
+        &["fallocate2", "--on", &engine, "--policy", "next-fit"],
+        &["small-files", "--on", folder, "--html", &engine],
+        &["four-sizes", "--on", folder, "--scale", "2"],
+        &["streams", "--on", folder, "--mixed"],
+    ];
+    for words in usage {
+        let ran = hectare(&[&["bench"], words].concat());
+        assert_eq!(ran.code, Some(2), "{}\n{}", ran.line, ran.err);
+    }
+    let unread = hectare(&["bench", "report", bench.image()]);
+    assert!(unread.refused().contains("not what bench --json prints"), "{}", unread.err);
+    assert_eq!(digest(&bench.image), before);
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 1);
+}

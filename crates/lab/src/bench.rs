@@ -1,0 +1,180 @@
+//! One workload on one target, once per number of threads.
+//!
+//! Every run opens the target anew, works in the folder `bench-WORKLOAD` at its root, and ends with a sync
+//! that is timed by itself. An image is then closed and looked at ([`crate::inspect`]) before anything is
+//! removed. Runs of one call don't find each other's files: the folder is removed between them.
+
+use crate::error::{Error, Result};
+use crate::inspect::{Inspection, inspect};
+use crate::run::Run;
+use crate::stats::AllocatorStats;
+use crate::target::Target;
+use crate::target::directory::Directory;
+use crate::target::engine::Engine;
+use crate::workload::{Ran, Workload};
+use hectare_alloc::Policy;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What to run on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum On {
+    /// An image, by our engine.
+    Engine {
+        /// The file or block device.
+        image: PathBuf,
+        /// How it chooses space.
+        policy: Policy,
+    },
+    /// A folder of the host.
+    Directory(PathBuf),
+}
+
+/// What becomes of the files when a run is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum After {
+    /// They stay.
+    Keep,
+    /// They are removed.
+    Remove,
+}
+
+/// What to run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Bench {
+    /// What to do.
+    pub workload: Workload,
+    /// Where.
+    pub on: On,
+    /// With how many threads, one run for each; of no use where the workload itself says it.
+    pub threads: Vec<u32>,
+    /// What becomes of the files of the last run; those of earlier ones are removed.
+    pub after: After,
+    /// Whether to remove the folder of an earlier call instead of refusing.
+    pub replace: bool,
+    /// A name for reports.
+    pub label: Option<String>,
+}
+
+impl Bench {
+    /// The folder the files lie in, from the target's root.
+    #[must_use]
+    pub fn folder(&self) -> String {
+        format!("bench-{}", self.workload.name())
+    }
+}
+
+/// Runs it, telling `say` what comes next.
+///
+/// # Errors
+/// One line that names the target, or the file, and the reason. Files of a run that failed are removed if
+/// they would have been otherwise.
+pub fn bench(bench: &Bench, mut say: impl FnMut(&str)) -> Result<Vec<Run>> {
+    let own = bench.workload.own_threads().map(|threads| vec![threads]);
+    let counts = own.unwrap_or_else(|| bench.threads.clone());
+    if counts.is_empty() || counts.iter().any(|count| !(1..=4096).contains(count)) {
+        return Err(Error::Invalid("the number of threads is 1 to 4096".into()));
+    }
+    let mut runs = Vec::new();
+    for (nr, threads) in counts.iter().enumerate() {
+        let threads = *threads;
+        clear(bench, nr > 0 || bench.replace)?;
+        say(&format!("{}, {threads} thread{}", bench.workload.name(), if threads == 1 { "" } else { "s" }));
+        let run = once(bench, threads);
+        if run.is_err() && bench.after == After::Remove {
+            let _ = clear(bench, true); // the failure of the run is what is told
+        }
+        runs.push(run?);
+    }
+    if bench.after == After::Remove {
+        clear(bench, true)?;
+        runs.iter_mut().for_each(|run| run.folder = None);
+    } else if let Some((_, earlier)) = runs.split_last_mut() {
+        earlier.iter_mut().for_each(|run| run.folder = None);
+    }
+    Ok(runs)
+}
+
+/// Removes the folder, or refuses because it is there.
+fn clear(bench: &Bench, may_remove: bool) -> Result<()> {
+    let folder = bench.folder();
+    with_target(&bench.on, |target| {
+        if !target.exists(&folder)? {
+            return Ok(());
+        }
+        if !may_remove {
+            let reason = format!("/{folder} is there from an earlier run; --replace removes it first");
+            return Err(Error::at(target.name(), reason));
+        }
+        target.remove_dir_all(&folder)?;
+        target.sync()
+    })
+}
+
+/// Opens the target, uses it, closes it.
+fn with_target<T>(on: &On, act: impl FnOnce(&dyn Target) -> Result<T>) -> Result<T> {
+    match on {
+        On::Directory(base) => act(&Directory::open(base)?),
+        On::Engine { image, policy } => {
+            let engine = Engine::open(image, *policy)?;
+            let result = act(&engine);
+            let closed = engine.close();
+            let result = result?;
+            closed?;
+            Ok(result)
+        }
+    }
+}
+
+/// What a run says before the image is closed.
+struct Worked {
+    ran: Ran,
+    sync_seconds: f64,
+    allocator: Option<AllocatorStats>,
+    name: String,
+}
+
+fn once(bench: &Bench, threads: u32) -> Result<Run> {
+    let folder = bench.folder();
+    let worked = with_target(&bench.on, |target| work(bench, target, &folder, threads))?;
+    let (system, policy) = match &bench.on {
+        On::Engine { policy, .. } => ("engine".to_owned(), Some(policy.name().to_owned())),
+        On::Directory(base) => (Directory::open(base)?.file_system().unwrap_or("folder".into()), None),
+    };
+    Ok(Run {
+        workload: bench.workload.name().to_owned(),
+        variant: bench.workload.variant(),
+        target: worked.name,
+        system,
+        policy,
+        label: bench.label.clone(),
+        threads: worked.ran.threads,
+        measure: worked.ran.measure,
+        jobs: worked.ran.jobs,
+        wall_seconds: worked.ran.wall_seconds,
+        sync_seconds: worked.sync_seconds,
+        inspection: look(&bench.on, &folder)?,
+        folder: Some(folder),
+        allocator: worked.allocator,
+    })
+}
+
+fn work(bench: &Bench, target: &dyn Target, folder: &str, threads: u32) -> Result<Worked> {
+    target.create_dir(folder)?;
+    target.sync()?;
+    let before = target.allocator_stats();
+    let ran = bench.workload.run(target, folder, threads)?;
+    let started = Instant::now();
+    target.sync()?;
+    let sync_seconds = started.elapsed().as_secs_f64();
+    let allocator = target.allocator_stats().map(|after| after.since(&before.unwrap_or_default()));
+    Ok(Worked { ran, sync_seconds, allocator, name: target.name() })
+}
+
+/// Only a closed image can be looked at: of a folder somebody else unmounts the image first.
+fn look(on: &On, folder: &str) -> Result<Option<Inspection>> {
+    match on {
+        On::Engine { image, .. } => inspect(image, folder).map(Some),
+        On::Directory(_) => Ok(None),
+    }
+}

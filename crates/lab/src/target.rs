@@ -1,0 +1,99 @@
+//! What a workload runs against: the few calls every file system has.
+//!
+//! Two kinds: an image opened by our engine ([`engine`]), and a folder of the host ([`directory`]). Paths are
+//! relative to the target, `/`-separated. Every call may be made from any number of threads; each file is one
+//! handle that may be shared.
+//!
+//! Not here: reading. The workloads ask where space comes from and what it costs, not how fast it is read.
+
+pub mod directory;
+pub mod engine;
+
+use crate::error::Result;
+use crate::stats::AllocatorStats;
+
+/// A place for files.
+pub trait Target: Send + Sync {
+    /// What errors call it.
+    fn name(&self) -> String;
+
+    /// Makes a directory in one that is there.
+    ///
+    /// # Errors
+    /// What the file system says; the path is named.
+    fn create_dir(&self, path: &str) -> Result<()>;
+
+    /// Makes a file, which must not exist, and opens it for writing.
+    ///
+    /// # Errors
+    /// What the file system says; the path is named.
+    fn create(&self, path: &str) -> Result<Box<dyn TargetFile>>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// What the file system says; the path is named.
+    fn remove_file(&self, path: &str) -> Result<()>;
+
+    /// Removes a directory and all in it.
+    ///
+    /// # Errors
+    /// What the file system says; the path is named.
+    fn remove_dir_all(&self, path: &str) -> Result<()>;
+
+    /// Whether there is something at a path.
+    ///
+    /// # Errors
+    /// What the file system says; the path is named.
+    fn exists(&self, path: &str) -> Result<bool>;
+
+    /// The length of a file in bytes.
+    ///
+    /// # Errors
+    /// What the file system says; the path is named.
+    fn len_of(&self, path: &str) -> Result<u64>;
+
+    /// Makes everything durable.
+    ///
+    /// # Errors
+    /// The first write that failed.
+    fn sync(&self) -> Result<()>;
+
+    /// What the allocator has counted since the target was opened (engine) or mounted (kernel); `None` where
+    /// nobody counts.
+    fn allocator_stats(&self) -> Option<AllocatorStats>;
+}
+
+/// An open file of a target.
+pub trait TargetFile: Send + Sync {
+    /// Writes all of `data` at byte `at`.
+    ///
+    /// # Errors
+    /// What the file system says; the path is named.
+    fn write_at(&self, at: u64, data: &[u8]) -> Result<()>;
+
+    /// Gives bytes `at..at + len` space, and makes the file longer if they lie beyond its end (fallocate's
+    /// mode 0).
+    ///
+    /// # Errors
+    /// What the file system says; the path is named.
+    fn allocate(&self, at: u64, len: u64) -> Result<()>;
+
+    /// Makes the file shorter or longer.
+    ///
+    /// # Errors
+    /// What the file system says; the path is named.
+    fn set_len(&self, len: u64) -> Result<()>;
+
+    /// Makes the content durable, and what is needed to find it (fdatasync).
+    ///
+    /// # Errors
+    /// What the file system says; the path is named.
+    fn sync_data(&self) -> Result<()>;
+
+    /// Makes content and inode durable (fsync).
+    ///
+    /// # Errors
+    /// What the file system says; the path is named.
+    fn sync(&self) -> Result<()>;
+}

@@ -1,0 +1,153 @@
+//! The workloads: what is done to a target.
+//!
+//! Each is a value with its options; running it does the work in one folder and returns figures. Setting up,
+//! the final sync, the allocator's counts and the look at what was left are the same for all and lie in
+//! [`crate::bench()`]. A workload knows nothing of the target but [`Target`]'s calls.
+//!
+//! The parameters are those of the programs the kernel's developers measured with, so that figures can be
+//! set beside theirs.
+
+mod crew;
+pub mod fallocate2;
+pub mod fragmentation;
+pub mod jobs;
+pub mod many_appenders;
+pub mod small_files;
+pub mod streams;
+
+use crate::error::Result;
+use crate::run::{JobFigures, Measure};
+use crate::target::Target;
+use serde::Serialize;
+
+pub use streams::Pattern as Streams;
+
+/// What to do, with its options.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Workload {
+    /// Space in small steps, given back at once.
+    Fallocate2(fallocate2::Options),
+    /// Many small files in one directory.
+    SmallFiles(small_files::Options),
+    /// One of the six that mix files of different sizes and lifetimes.
+    Fragmentation(fragmentation::Options),
+    /// Many files that grow beside each other.
+    ManyAppenders(many_appenders::Options),
+    /// Few large files, written in large pieces or at random.
+    Streams(streams::Options),
+}
+
+/// How a file gets its space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum How {
+    /// By fallocate; no data is written.
+    #[default]
+    Falloc,
+    /// By writing.
+    Write,
+}
+
+/// What running a workload returns.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Ran {
+    /// Threads that worked.
+    pub threads: u32,
+    /// What was done, by the threads that are measured.
+    pub measure: Measure,
+    /// Its parts, where there are several.
+    pub jobs: Vec<JobFigures>,
+    /// Seconds from the start to the end of the last thread.
+    pub wall_seconds: f64,
+}
+
+impl Workload {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Fallocate2(_) => "fallocate2",
+            Self::SmallFiles(_) => "small-files",
+            Self::Fragmentation(options) => options.mix.name(),
+            Self::ManyAppenders(_) => "many-appenders",
+            Self::Streams(_) => "streams",
+        }
+    }
+
+    /// Its options in words, those that figures must not be compared across.
+    #[must_use]
+    pub fn variant(&self) -> String {
+        match self {
+            Self::Fallocate2(options) => options.variant(),
+            Self::SmallFiles(options) => options.variant(),
+            Self::Fragmentation(options) => options.variant(),
+            Self::ManyAppenders(options) => options.variant(),
+            Self::Streams(options) => options.variant(),
+        }
+    }
+
+    /// The number of threads if the workload itself says it.
+    #[must_use]
+    pub fn own_threads(&self) -> Option<u32> {
+        match self {
+            Self::Fragmentation(options) => Some(options.threads()),
+            _ => None,
+        }
+    }
+
+    /// Whether its files are left in place unless told otherwise: where they lie is the result.
+    #[must_use]
+    pub fn leaves_files(&self) -> bool {
+        matches!(self, Self::Fragmentation(_) | Self::ManyAppenders(_))
+    }
+
+    /// Does it in a folder of the target, which is there and empty.
+    ///
+    /// # Errors
+    /// The first failure of any thread; all stop then.
+    pub fn run(&self, target: &dyn Target, folder: &str, threads: u32) -> Result<Ran> {
+        match self {
+            Self::Fallocate2(options) => fallocate2::run(options, target, folder, threads),
+            Self::SmallFiles(options) => small_files::run(options, target, folder, threads),
+            Self::Fragmentation(options) => fragmentation::run(options, target, folder),
+            Self::ManyAppenders(options) => many_appenders::run(options, target, folder, threads),
+            Self::Streams(options) => streams::run(options, target, folder, threads),
+        }
+    }
+}
+
+/// Bytes to write that no storage can take for zeros or for a repetition.
+pub(crate) fn payload(len: u64) -> Vec<u8> {
+    let len = hectare_units::index_of(len);
+    let mut bytes = Vec::with_capacity(len + 8);
+    let mut random = Random(0x6865_6374_6172_6521);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&random.next().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// splitmix64: repeatable, and random enough to spread writes.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// `64 KiB`, `1 MiB`, `100 bytes`: a size in the largest unit that has no fraction.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    for (unit, shift) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
+        if bytes >= 1 << shift && bytes.trailing_zeros() >= shift {
+            return format!("{} {unit}", bytes >> shift);
+        }
+    }
+    format!("{bytes} bytes")
+}

@@ -1,0 +1,176 @@
+//! Threads that start together, stop together, and are timed one by one.
+//!
+//! The clock runs from the first thread that starts to the last that ends. No thread looks at a clock between
+//! two operations to see whether its time is over: the caller's thread does, and sets a flag.
+
+use crate::error::Result;
+use crate::run::{Measure, float};
+use hectare_units::{u64_of, usize_of};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Tells threads to stop.
+#[derive(Debug, Default)]
+pub(crate) struct Stop(AtomicBool);
+
+impl Stop {
+    pub(crate) fn now(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one thread did, and when.
+pub(crate) struct Worked<W> {
+    pub(crate) started: Instant,
+    pub(crate) ended: Instant,
+    pub(crate) work: W,
+}
+
+/// What one thread counted.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Count {
+    pub(crate) operations: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Count {
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.operations += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// Runs `work` in so many threads at once, each with its number; tells them to stop after `limit`, or when
+/// one of them fails.
+pub(crate) fn together<W: Send>(
+    threads: u32,
+    limit: Option<Duration>,
+    work: impl Fn(u32, &Stop) -> Result<W> + Sync,
+) -> Result<Vec<Worked<W>>> {
+    let (stop, done) = (Stop::default(), AtomicUsize::new(0));
+    let barrier = Barrier::new(usize_of(threads));
+    let caller = thread::current();
+    let one = |nr: u32| {
+        barrier.wait();
+        let started = Instant::now();
+        let worked = work(nr, &stop);
+        let ended = Instant::now();
+        if worked.is_err() {
+            stop.now();
+        }
+        done.fetch_add(1, Ordering::Release);
+        caller.unpark();
+        worked.map(|work| Worked { started, ended, work })
+    };
+    thread::scope(|scope| {
+        let one = &one;
+        let started = Instant::now();
+        let handles: Vec<_> = (0..threads).map(|nr| scope.spawn(move || one(nr))).collect();
+        while let Some(limit) = limit {
+            let left = limit.saturating_sub(started.elapsed());
+            // A thread that panicked counts nothing, but it has finished.
+            if left.is_zero() || handles.iter().all(thread::ScopedJoinHandle::is_finished) {
+                break;
+            }
+            if done.load(Ordering::Acquire) == handles.len() {
+                break;
+            }
+            thread::park_timeout(left);
+        }
+        if limit.is_some() {
+            stop.now();
+        }
+        let join = |handle: thread::ScopedJoinHandle<'_, Result<Worked<W>>>| {
+            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        handles.into_iter().map(join).collect()
+    })
+}
+
+/// Seconds from the first start to the last end.
+pub(crate) fn seconds<'w, W: 'w>(worked: impl Iterator<Item = &'w Worked<W>> + Clone) -> f64 {
+    let started = worked.clone().map(|worked| worked.started).min();
+    let ended = worked.map(|worked| worked.ended).max();
+    match (started, ended) {
+        (Some(started), Some(ended)) => (ended - started).as_secs_f64(),
+        _ => 0.0,
+    }
+}
+
+/// The figures of threads that only counted.
+pub(crate) fn measure(what: &str, worked: &[Worked<Count>]) -> Measure {
+    let counts = || worked.iter().map(|worked| worked.work);
+    Measure {
+        what: what.to_owned(),
+        operations: counts().map(|count| count.operations).sum(),
+        bytes: counts().map(|count| count.bytes).sum(),
+        seconds: seconds(worked.iter()),
+        per_thread: counts().map(|count| count.operations).collect(),
+        ..Measure::default()
+    }
+}
+
+/// The `nr`-th of `parts` shares of `total`; they differ by one at most.
+pub(crate) fn share(total: u64, parts: u32, nr: u32) -> u64 {
+    let parts = u64::from(parts);
+    total / parts + u64::from(u64::from(nr) < total % parts)
+}
+
+/// A number scaled, at least 1.
+pub(crate) fn scaled(n: u64, scale: f64) -> u64 {
+    let product = (float(n) * scale).round().max(1.0);
+    // Scales are at most 1, so the product is at most n.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let product = product as u64;
+    product.min(n.max(1))
+}
+
+/// As wide as the largest number of so many, so that names sort.
+pub(crate) fn digits(n: u64) -> usize {
+    u64_of(n.saturating_sub(1).to_string().len()).try_into().unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn shares_add_up() {
+        assert_eq!((0..3).map(|nr| share(10, 3, nr)).collect::<Vec<_>>(), [4, 3, 3]);
+        assert_eq!((0..7).map(|nr| share(5, 7, nr)).sum::<u64>(), 5);
+        assert_eq!((scaled(400, 0.5), scaled(4, 0.01), scaled(7, 1.0)), (200, 1, 7));
+        assert_eq!((digits(1), digits(10), digits(11)), (1, 1, 2));
+    }
+
+    #[test]
+    fn a_limit_stops_all_and_a_failure_stops_the_others() {
+        let spin = |_: u32, stop: &Stop| {
+            while !stop.is_set() {
+                thread::yield_now();
+            }
+            Ok(())
+        };
+        let worked = together(3, Some(Duration::from_millis(20)), spin).ok().unwrap();
+        assert!(seconds(worked.iter()) >= 0.01, "{}", seconds(worked.iter()));
+        let failing = |nr: u32, stop: &Stop| {
+            if nr == 1 { Err(Error::Invalid("one".into())) } else { spin(nr, stop) }
+        };
+        let failed = together(3, None, failing).err().unwrap();
+        assert_eq!(failed.to_string(), "one");
+    }
+
+    #[test]
+    fn work_that_is_done_is_not_waited_for() {
+        let started = Instant::now();
+        let worked = together(2, Some(Duration::from_secs(60)), |nr, _| Ok(nr)).ok().unwrap();
+        assert_eq!(worked.iter().map(|worked| worked.work).collect::<Vec<_>>(), [0, 1]);
+        assert!(started.elapsed() < Duration::from_secs(30));
+    }
+}

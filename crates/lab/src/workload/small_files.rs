@@ -1,0 +1,66 @@
+//! `small-files`: threads make many small files in one directory, as fs_mark does: open, write in pieces of
+//! 16 KiB, perhaps fsync, close.
+//!
+//! A file is one operation. Without `fsync_each` most of the work may be left to the final sync, which is why
+//! reports give the rate with it as well.
+
+use crate::error::Result;
+use crate::target::Target;
+use crate::workload::crew::{Count, Stop, digits, measure, seconds, share, together};
+use crate::workload::{Ran, payload, size};
+
+/// What the threads do together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Files in all.
+    pub files: u64,
+    /// Bytes of each.
+    pub size: u64,
+    /// Bytes of one write.
+    pub write: u64,
+    /// Whether each file is fsynced before it is closed.
+    pub fsync_each: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { files: 40_000, size: 64 << 10, write: 16 << 10, fsync_each: false }
+    }
+}
+
+impl Options {
+    pub(super) fn variant(&self) -> String {
+        let sync = if self.fsync_each { ", fsync each" } else { "" };
+        format!("{} files of {}{sync}", self.files, size(self.size))
+    }
+}
+
+pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads: u32) -> Result<Ran> {
+    let bytes = payload(options.write.min(options.size));
+    let width = digits(options.files);
+    let work = |nr: u32, stop: &Stop| {
+        let mut count = Count::default();
+        for n in 0..share(options.files, threads, nr) {
+            if stop.is_set() {
+                break;
+            }
+            make(options, target, &format!("{folder}/{nr:03}-{n:0width$}"), &bytes)?;
+            count.add(options.size);
+        }
+        Ok(count)
+    };
+    let worked = together(threads, None, work)?;
+    let measure = measure("files", &worked);
+    Ok(Ran { threads, measure, jobs: Vec::new(), wall_seconds: seconds(worked.iter()) })
+}
+
+fn make(options: &Options, target: &dyn Target, path: &str, bytes: &[u8]) -> Result<()> {
+    let file = target.create(path)?;
+    let mut at = 0;
+    while at < options.size {
+        let now = options.write.min(options.size - at);
+        file.write_at(at, &bytes[..hectare_units::index_of(now)])?;
+        at += now;
+    }
+    if options.fsync_each { file.sync() } else { Ok(()) }
+}

@@ -1,0 +1,108 @@
+//! `streams`: few large files, in large pieces or at random.
+//!
+//! Sequential pieces of 16 MiB ask for more than any free run holds on a volume that is cut up; that is what
+//! this is for. Mixed, every other thread writes its file once over in 4 KiB blocks in random order, into a
+//! file that has no space yet.
+
+use crate::error::{Error, Result};
+use crate::target::{Target, TargetFile};
+use crate::workload::crew::{Count, Stop, measure, seconds, share, together};
+use crate::workload::{Ran, Random, payload, size};
+use serde::Serialize;
+
+/// How the files are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// From front to back.
+    #[default]
+    Sequential,
+    /// Every other thread at random, beginning with the first; the rest from front to back.
+    Mixed,
+}
+
+/// What the threads do together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// How.
+    pub pattern: Pattern,
+    /// Bytes in all.
+    pub total: u64,
+    /// Bytes of a sequential write.
+    pub piece: u64,
+    /// Bytes of a random write.
+    pub block: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { pattern: Pattern::Sequential, total: 2 << 30, piece: 16 << 20, block: 4 << 10 }
+    }
+}
+
+impl Options {
+    pub(super) fn variant(&self) -> String {
+        let random = match self.pattern {
+            Pattern::Sequential => String::new(),
+            Pattern::Mixed => format!(" and {} at random", size(self.block)),
+        };
+        format!("{} in {} pieces{random}", size(self.total), size(self.piece))
+    }
+}
+
+pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads: u32) -> Result<Ran> {
+    if options.pattern == Pattern::Mixed && threads < 2 {
+        return Err(Error::Invalid("mixed streams need at least two threads".into()));
+    }
+    let bytes = payload(options.piece.max(options.block));
+    let files: Result<Vec<_>> = (0..threads).map(|nr| target.create(&format!("{folder}/{nr:03}"))).collect();
+    let files = files?;
+    let work = |nr: u32, stop: &Stop| {
+        let file = files[hectare_units::usize_of(nr)].as_ref();
+        let len = share(options.total, threads, nr);
+        if options.pattern == Pattern::Mixed && nr.is_multiple_of(2) {
+            return at_random(file, len, options.block, u64::from(nr), &bytes, stop);
+        }
+        sequentially(file, len, options.piece, &bytes, stop)
+    };
+    let worked = together(threads, None, work)?;
+    let measure = measure("writes", &worked);
+    Ok(Ran { threads, measure, jobs: Vec::new(), wall_seconds: seconds(worked.iter()) })
+}
+
+fn sequentially(file: &dyn TargetFile, len: u64, piece: u64, bytes: &[u8], stop: &Stop) -> Result<Count> {
+    let mut count = Count::default();
+    while count.bytes < len && !stop.is_set() {
+        let now = piece.min(len - count.bytes);
+        file.write_at(count.bytes, &bytes[..hectare_units::index_of(now)])?;
+        count.add(now);
+    }
+    Ok(count)
+}
+
+/// Every block once, in an order that the seed says.
+fn at_random(
+    file: &dyn TargetFile,
+    len: u64,
+    block: u64,
+    seed: u64,
+    bytes: &[u8],
+    stop: &Stop,
+) -> Result<Count> {
+    let mut order: Vec<u64> = (0..len.div_ceil(block)).collect();
+    let mut random = Random(seed);
+    for last in (1..order.len()).rev() {
+        let other = random.next() % hectare_units::u64_of(last + 1);
+        order.swap(last, hectare_units::index_of(other));
+    }
+    let mut count = Count::default();
+    for nr in order {
+        if stop.is_set() {
+            break;
+        }
+        let now = block.min(len - nr * block);
+        file.write_at(nr * block, &bytes[..hectare_units::index_of(now)])?;
+        count.add(now);
+    }
+    Ok(count)
+}

@@ -1,0 +1,273 @@
+//! Every workload, small, on the engine and on a folder: figures add up, files are there, volumes are clean.
+
+use hectare_lab::fragmentation::FileExtents;
+use hectare_lab::inspect::inspect;
+use hectare_lab::workload::fragmentation::{self, Mix};
+use hectare_lab::workload::{fallocate2, many_appenders, small_files, streams};
+use hectare_lab::{After, Bench, How, On, Policy, Run, Streams, Workload, bench};
+use hectare_oracle::{KernelMount, Skip, assert_clean, e2fsck, mke2fs, scratch, skip};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// One test at a time: a program started by another test can hold our image's lock for the moment between its
+/// fork and its exec, and the image then seems to be in use.
+static GATE: Mutex<()> = Mutex::new(());
+
+/// A folder in memory, and an empty volume in it.
+struct Scene {
+    folder: TempDir,
+    image: PathBuf,
+    _gate: MutexGuard<'static, ()>,
+}
+
+impl Scene {
+    fn new(size: &str) -> Result<Self, Skip> {
+        let gate = GATE.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = tempfile::tempdir_in(scratch::folder()).unwrap();
+        let image = folder.path().join("disk.img");
+        mke2fs(&["-t", "ext4"], &image, size)?;
+        Ok(Self { folder, image, _gate: gate })
+    }
+
+    fn engine(&self) -> On {
+        On::Engine { image: self.image.clone(), policy: Policy::default() }
+    }
+}
+
+fn on(workload: Workload, on: On, threads: &[u32]) -> Bench {
+    Bench { workload, on, threads: threads.to_vec(), after: After::Keep, replace: false, label: None }
+}
+
+/// What a run of the small form of a workload must leave: files, their length, and operations, where they
+/// can be foretold.
+struct Expected {
+    workload: Workload,
+    threads: u32,
+    files: u64,
+    file_bytes: u64,
+    operations: Option<u64>,
+}
+
+fn small() -> Vec<Expected> {
+    let expect = |workload, threads, files, file_bytes, operations| Expected {
+        workload,
+        threads,
+        files,
+        file_bytes,
+        operations: Some(operations),
+    };
+    let files = small_files::Options { files: 50, size: 40 * KIB, ..small_files::Options::default() };
+    let synced = small_files::Options { fsync_each: true, ..files };
+    let appenders = many_appenders::Options { size: 256 * KIB, ..many_appenders::Options::default() };
+    let writers = many_appenders::Options { how: How::Write, ..appenders };
+    let stream = streams::Options { total: 10 * MIB, piece: 4 * MIB, ..streams::Options::default() };
+    let mixed = streams::Options { pattern: Streams::Mixed, ..stream };
+    let mut all = vec![
+        expect(Workload::SmallFiles(files), 3, 50, 40 * KIB, 50),
+        expect(Workload::SmallFiles(synced), 3, 50, 40 * KIB, 50),
+        expect(Workload::ManyAppenders(appenders), 5, 5, 256 * KIB, 5 * 64),
+        expect(Workload::ManyAppenders(writers), 5, 5, 256 * KIB, 5 * 64),
+        expect(Workload::Streams(stream), 1, 1, 10 * MIB, 3),
+        expect(Workload::Streams(mixed), 2, 2, 5 * MIB, 5 * MIB / (4 * KIB) + 2),
+    ];
+    let time = Duration::from_millis(50);
+    let steps = fallocate2::Options { time, ..fallocate2::Options::default() };
+    let steps = Workload::Fallocate2(steps);
+    all.push(Expected { operations: None, ..expect(steps, 4, 4, 0, 0) });
+    for mix in Mix::ALL {
+        let options = fragmentation::Options { scale: 1.0 / 64.0, ..fragmentation::Options::new(mix) };
+        let jobs = options.jobs();
+        let stay = jobs.iter().find(|job| !job.unlink);
+        let bytes = stay.map_or(0, |job| job.file / job.block * job.block);
+        let measured = jobs.iter().filter(|job| job.measured);
+        let operations =
+            measured.map(|job| u64::from(job.threads) * job.loops * (job.file / job.block)).sum();
+        let files = stay.map_or(0, |job| u64::from(job.threads));
+        all.push(expect(Workload::Fragmentation(options), 1, files, bytes, operations));
+    }
+    all
+}
+
+/// Checks a run's figures against each other and against what was expected.
+fn adds_up(expected: &Expected, run: &Run) {
+    let (name, measure) = (&run.workload, &run.measure);
+    if let Some(operations) = expected.operations {
+        assert_eq!(measure.operations, operations, "{name}");
+    }
+    assert!(measure.operations > 0 && measure.bytes > 0 && measure.seconds > 0.0, "{name}: {measure:?}");
+    assert_eq!(measure.per_thread.iter().sum::<u64>(), measure.operations, "{name}");
+    assert!(run.wall_seconds >= measure.seconds && run.sync_seconds >= 0.0, "{name}");
+    let measured = run.jobs.iter().filter(|job| job.measured).map(|job| job.measure.operations);
+    assert!(run.jobs.is_empty() || measured.sum::<u64>() == measure.operations, "{name}");
+    if !run.jobs.is_empty() {
+        let latency = measure.latency.unwrap();
+        assert!(latency.p50_ns <= latency.p99_ns && latency.p99_ns <= latency.max_ns, "{name}: {latency:?}");
+    }
+}
+
+#[test]
+fn every_workload_on_the_engine() {
+    let scene = match Scene::new("256M") {
+        Ok(scene) => scene,
+        Err(reason) => skip!("lab workloads::on_the_engine", reason),
+    };
+    for expected in small() {
+        let mut bench_of = on(expected.workload.clone(), scene.engine(), &[expected.threads]);
+        bench_of.replace = true;
+        let runs = bench(&bench_of, |_| ()).unwrap();
+        adds_up(&expected, &runs[0]);
+        let files = runs[0].inspection.as_ref().unwrap().files;
+        seen(&expected, &files);
+        clean(&expected.workload, &scene.image);
+        bench_of.after = After::Remove;
+        bench(&Bench { threads: vec![1, 2], ..bench_of }, |_| ()).map(drop).or_else(no_mix_alone).unwrap();
+        assert_eq!(
+            inspect(&scene.image, &runs[0].folder.clone().unwrap()).unwrap().files,
+            FileExtents::default()
+        );
+        assert_clean(&scene.image).unwrap();
+    }
+}
+
+/// Clean without a question; but of a file written at random e2fsck may suggest a narrower tree: extents that
+/// came to touch each other were joined, the leaves that held them stayed.
+fn clean(workload: &Workload, image: &Path) {
+    let mixed = matches!(workload, Workload::Streams(options) if options.pattern == Streams::Mixed);
+    if !mixed {
+        return assert_clean(image).unwrap();
+    }
+    let report = e2fsck(image).unwrap();
+    let narrower =
+        report.questions.iter().all(|question| question.ends_with("could be narrower.  Optimize? no"));
+    assert!(report.exit == Some(0) && narrower, "{}", report.output);
+}
+
+/// Mixed streams refuse one thread.
+fn no_mix_alone(error: hectare_lab::Error) -> Result<(), hectare_lab::Error> {
+    if error.to_string().contains("at least two threads") { Ok(()) } else { Err(error) }
+}
+
+/// Files that hold nothing may not be counted.
+fn seen(expected: &Expected, files: &FileExtents) {
+    let name = expected.workload.name();
+    if expected.file_bytes > 0 {
+        assert_eq!(
+            (files.files, files.bytes),
+            (expected.files, expected.files * expected.file_bytes),
+            "{name}"
+        );
+        assert!(files.extents >= files.files && files.extents_max >= 1, "{name}: {files:?}");
+    } else {
+        assert_eq!(files.bytes, 0, "{name}: {files:?}");
+    }
+}
+
+#[test]
+fn every_workload_in_a_folder() {
+    for expected in small() {
+        let folder = tempfile::tempdir_in(scratch::folder()).unwrap();
+        let place = On::Directory(folder.path().to_owned());
+        let runs = bench(&on(expected.workload.clone(), place, &[expected.threads]), |_| ()).unwrap();
+        adds_up(&expected, &runs[0]);
+        let mut lengths = Vec::new();
+        collect(&folder.path().join(runs[0].folder.as_ref().unwrap()), &mut lengths);
+        let name = expected.workload.name();
+        assert_eq!(hectare_units::u64_of(lengths.len()), expected.files, "{name}");
+        assert!(lengths.iter().all(|len| *len == expected.file_bytes), "{name}: {lengths:?}");
+    }
+}
+
+fn collect(folder: &Path, lengths: &mut Vec<u64>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let meta = entry.metadata().unwrap();
+        if meta.is_dir() { collect(&entry.path(), lengths) } else { lengths.push(meta.len()) }
+    }
+}
+
+#[test]
+fn every_policy_leaves_a_clean_volume() {
+    let scene = match Scene::new("128M") {
+        Ok(scene) => scene,
+        Err(reason) => skip!("lab workloads::every_policy", reason),
+    };
+    let options =
+        fragmentation::Options { scale: 1.0 / 256.0, ..fragmentation::Options::new(Mix::FourSizes) };
+    for policy in Policy::ALL {
+        let place = On::Engine { image: scene.image.clone(), policy };
+        let bench_of = Bench { replace: true, ..on(Workload::Fragmentation(options), place, &[]) };
+        let runs = bench(&bench_of, |_| ()).unwrap();
+        assert_eq!(runs[0].policy.as_deref(), Some(policy.name()));
+        assert_clean(&scene.image).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_of_an_earlier_run_is_not_touched_unasked() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = Workload::SmallFiles(small_files::Options { files: 3, ..small_files::Options::default() });
+    let first = on(workload, On::Directory(folder.path().to_owned()), &[1]);
+    bench(&first, |_| ()).unwrap();
+    let theirs = folder.path().join("bench-small-files/theirs");
+    std::fs::write(&theirs, "x").unwrap();
+    let refused = bench(&first, |_| ()).unwrap_err().to_string();
+    assert!(refused.contains("bench-small-files is there") && !refused.contains('\n'), "{refused}");
+    assert!(theirs.exists());
+    bench(&Bench { replace: true, after: After::Remove, ..first }, |_| ()).unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_full_volume_ends_the_run_with_one_line() {
+    let scene = match Scene::new("64M") {
+        Ok(scene) => scene,
+        Err(reason) => skip!("lab workloads::a_full_volume", reason),
+    };
+    let options = many_appenders::Options { how: How::Write, size: 32 * MIB, ..Default::default() };
+    let full = Bench { after: After::Remove, ..on(Workload::ManyAppenders(options), scene.engine(), &[8]) };
+    let refused = bench(&full, |_| ()).unwrap_err().to_string();
+    assert!(refused.contains("disk.img") && refused.contains("full") && !refused.contains('\n'), "{refused}");
+    assert_eq!(inspect(&scene.image, &full.folder()).unwrap().files, FileExtents::default());
+    assert_clean(&scene.image).unwrap();
+}
+
+#[test]
+fn what_is_no_volume_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("noise");
+    let workload = || Workload::SmallFiles(small_files::Options::default());
+    std::fs::write(&image, vec![7; 1 << 20]).unwrap();
+    let engine = |image: &Path| On::Engine { image: image.to_owned(), policy: Policy::default() };
+    for place in [engine(&image), engine(&folder.path().join("none")), On::Directory(image.clone())] {
+        let refused = bench(&on(workload(), place, &[1]), |_| ()).unwrap_err().to_string();
+        let named = refused.contains("noise") || refused.contains("none");
+        assert!(named && !refused.contains('\n'), "{refused}");
+    }
+    assert_eq!(std::fs::read(&image).unwrap(), vec![7; 1 << 20]);
+}
+
+#[test]
+fn a_kernel_mount_is_a_folder_whose_image_can_be_looked_at() {
+    let scene = match Scene::new("128M") {
+        Ok(scene) => scene,
+        Err(reason) => skip!("lab workloads::a_kernel_mount", reason),
+    };
+    let mount = match KernelMount::new(&scene.image, "") {
+        Ok(mount) => mount,
+        Err(reason) => skip!("lab workloads::a_kernel_mount", reason),
+    };
+    let workload =
+        Workload::SmallFiles(small_files::Options { files: 40, ..small_files::Options::default() });
+    let runs = bench(&on(workload, On::Directory(mount.path().to_owned()), &[4]), |_| ()).unwrap();
+    mount.unmount();
+    assert_eq!((runs[0].system.as_str(), runs[0].policy.as_deref()), ("ext4", None));
+    let seen = inspect(&scene.image, runs[0].folder.as_ref().unwrap()).unwrap();
+    assert_eq!((seen.files.files, seen.files.bytes), (40, 40 * 64 * KIB));
+    assert!(!seen.fragmentation.histogram.is_empty());
+    drop(scene.folder);
+}
