@@ -1,88 +1,44 @@
 //! The allocator's operations: reserve, claim, free, render, report.
 
 use crate::bits;
-use crate::counters::{Counters, Counts};
+use crate::class::Stage;
+use crate::counters::Counts;
 use crate::error::AllocError;
-use crate::group::{Group, Home, Slot};
+use crate::group::Home;
 use crate::layout::{Layout, Run};
+use crate::passes::{self, GOAL, Length, Pass, Step};
+use crate::policy::Policy;
+use crate::purse::Purse;
+use crate::request::{Purpose, Request, Transaction};
 use crate::reservation::{Claim, Reservation};
-use crate::search::Plan;
-use crate::space::{Held, Purse, Space};
-use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering};
-use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, index_of, usize_of};
+use crate::search::{Plan, Search};
+use crate::slot::Slot;
+use crate::source::GroupSource;
+use crate::space::Space;
+use crate::stats::{StatsSnapshot, structs_summary};
+use crate::sync::Arc;
+use crate::tunables::Config;
+use hectare_units::{Clusters, GroupNr, TxnId, usize_of};
+use serde::Serialize;
 use std::ops::Range;
 
-/// Where the bitmaps of the groups come from.
-///
-/// Both functions are called with the group's lock held or before any thread has the allocator; neither may
-/// call back into it.
-pub trait GroupSource: Send + Sync {
-    /// Why a bitmap can't be had.
-    type Error: std::error::Error + Send + Sync + 'static;
-
-    /// The durable bitmap of a group, as last rendered: bit `i % 64` of word `i / 64` is 1 if cluster `i` of
-    /// the group is used. Bits beyond the group's end should be 1; they are ignored.
-    ///
-    /// A group is loaded on first touch, and again if it is needed after it was
-    /// [evicted](Allocator::evict).
-    ///
-    /// # Errors
-    /// Whatever keeps the bitmap from being read; it fails the operation that needed the group.
-    fn load(&self, group: GroupNr) -> Result<Vec<u64>, Self::Error>;
-
-    /// Free clusters of a group by its descriptor, known without reading the bitmap. A bitmap that turns out
-    /// to hold another number fails with [`AllocError::Miscounted`].
-    fn free_hint(&self, group: GroupNr) -> u32;
+/// The free space of one group in memory, as a line of the kernel's `mb_groups` shows it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct GroupSummary {
+    /// The group.
+    pub group: u32,
+    /// Free clusters.
+    pub free: u32,
+    /// Free runs.
+    pub fragments: u32,
+    /// The first free cluster of the group; its length if none is free.
+    pub first_free: u32,
+    /// Free chunks per order.
+    pub chunks: Vec<u32>,
 }
 
-/// An open transaction. Whoever has one keeps the commit from rendering until it is closed.
-pub trait Transaction {
-    /// Its id.
-    fn id(&self) -> TxnId;
-}
-
-/// What is asked of [`Allocator::reserve`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Request {
-    /// Where the run would best start. Beyond the end of the volume it means no preference.
-    pub goal: ClusterNr,
-    /// The length wished for. No more than a group's length can be had at once.
-    pub want: Clusters,
-    /// The least length of use to the caller; at least 1.
-    pub min: Clusters,
-    /// Whether the clusters set aside for root may be taken.
-    pub take_root_reserve: bool,
-}
-
-impl Request {
-    /// Up to `want` clusters near `goal`, from 1 on, for an ordinary user.
-    #[must_use]
-    pub const fn new(goal: ClusterNr, want: Clusters) -> Self {
-        Self { goal, want, min: Clusters::ONE, take_root_reserve: false }
-    }
-
-    /// The same, but no fewer than `min` clusters.
-    #[must_use]
-    pub const fn at_least(self, min: Clusters) -> Self {
-        Self { min, ..self }
-    }
-
-    /// The same, and the root reserve may be used if `allowed`.
-    #[must_use]
-    pub const fn with_root_reserve(self, allowed: bool) -> Self {
-        Self { take_root_reserve: allowed, ..self }
-    }
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn for_data(self, _: Clusters) -> Self {
-        self
-    }
-    #[doc(hidden)]
-    #[must_use]
-    pub const fn on_stream(self, _: u32) -> Self {
-        self
-    }
-}
+/// The goal and nothing else, as short as the caller allows.
+const AT_GOAL: Pass = Pass { length: Length::Least, ..GOAL };
 
 /// Free space of one volume; see the [crate's introduction](crate). All methods may be called by any number
 /// of threads at once.
@@ -93,24 +49,23 @@ pub struct Allocator<S> {
 
 impl<S: GroupSource> Allocator<S> {
     /// An allocator over the groups of `source`. Asks for every group's free hint, loads none.
-    pub fn new(source: S, layout: Layout) -> Self {
+    ///
+    /// # Panics
+    /// If `config` has blocks that are no power of two from 1 KiB to 64 KiB.
+    pub fn new(source: S, layout: Layout, config: Config) -> Self {
+        assert!(
+            config.block_bytes.is_power_of_two() && (10..=16).contains(&config.block_bytes.ilog2()),
+            "blocks of {} bytes",
+            config.block_bytes
+        );
         let mut slots = Vec::with_capacity(usize_of(layout.groups()));
         let mut free = 0_u64;
         for group in (0..layout.groups()).map(GroupNr::new) {
             let (hint, len) = (source.free_hint(group), layout.group_len(group));
             free += u64::from(hint.min(len));
-            slots.push(Slot::new(hint, len));
+            slots.push(Slot::new(hint, len, !source.needs_io(group)));
         }
-        let space = Space {
-            layout,
-            slots: slots.into_boxed_slice(),
-            counters: Counters::new(free),
-            dirty: Mutex::new(Vec::new()),
-            rendered: Mutex::new(Vec::new()),
-            given_back: AtomicU64::new(0),
-            loaded: AtomicU32::new(0),
-        };
-        Self { source, space: Arc::new(space) }
+        Self { source, space: Arc::new(Space::new(layout, config, slots, free)) }
     }
 
     /// Where the bitmaps come from.
@@ -128,63 +83,35 @@ impl<S: GroupSource> Allocator<S> {
         &self.space
     }
 
-    /// Locks a group, waiting for it, and loads it if need be.
-    pub(crate) fn open(&self, group: GroupNr) -> Result<Held<'_>, AllocError<S::Error>> {
-        self.loaded(group, self.space.slot(group).group.lock())
-    }
-
-    /// Locks a group unless somebody has it, and loads it if need be.
-    pub(crate) fn try_open(&self, group: GroupNr) -> Result<Option<Held<'_>>, AllocError<S::Error>> {
-        let Some(guard) = self.space.slot(group).group.try_lock() else { return Ok(None) };
-        self.loaded(group, guard).map(Some)
-    }
-
-    fn loaded<'a>(
-        &'a self,
-        group: GroupNr,
-        mut guard: MutexGuard<'a, Option<Box<Group>>>,
-    ) -> Result<Held<'a>, AllocError<S::Error>> {
-        if guard.is_none() {
-            let words = self.source.load(group).map_err(AllocError::Source)?;
-            let loaded = Group::new(words, self.space.layout.group_len(group));
-            let (announced, counted) = (self.space.slot(group).free.load(Ordering::Relaxed), loaded.free());
-            if announced != counted {
-                return Err(AllocError::Miscounted { group, announced, counted });
-            }
-            *guard = Some(Box::new(loaded));
-            self.space.loaded.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(Held::new(&self.space, group, guard))
-    }
-
-    /// Reserves one contiguous run inside one group: of the length wished for if any group has such a run
-    /// (the goal first, then after it), else the longest there is.
+    /// Reserves one contiguous run inside one group, of at least the least and at most the full length. Where
+    /// it lies and which length between it has, the policy decides; it prefers the full length, and does not
+    /// go below what is asked while there are such runs that it can find without looking everywhere.
     ///
     /// # Errors
     /// [`AllocError::NoSpace`] if no run of the least length is left for this caller, which is exact: while
-    /// anything is free and open to the caller, a request with `min` 1 gets it. [`AllocError::Source`] and
-    /// [`AllocError::Miscounted`] if a group can't be loaded.
+    /// anything is free and open to the caller, a request with `min` 1 gets it (unless it is only for its
+    /// goal). [`AllocError::Source`] and [`AllocError::Miscounted`] if the goal's group can't be loaded, or
+    /// if another can't be and the others have no space.
     pub fn reserve(&self, request: &Request) -> Result<Reservation, AllocError<S::Error>> {
+        if request.only_goal {
+            return self.reserve_at(request)?.ok_or(AllocError::NoSpace);
+        }
         let floor = self.space.counters.floor(request.take_root_reserve);
         self.reserve_from(request, Purse::Available { floor })
     }
 
-    #[doc(hidden)]
-    pub fn offer(&self) -> Clusters {
-        Clusters::new(512)
-    }
-    #[doc(hidden)]
+    /// Reserves what is free at the very goal: at least the least, at most the full length. `None` if less
+    /// is free there, or if the goal lies in a part of the volume that is set apart for other sizes.
+    ///
+    /// # Errors
+    /// Those of loading the goal's group.
     pub fn reserve_at(&self, request: &Request) -> Result<Option<Reservation>, AllocError<S::Error>> {
         let floor = self.space.counters.floor(request.take_root_reserve);
         let mut purse = Purse::Available { floor };
-        let Some(plan) = self.plan(request, purse.holds(&self.space.counters)) else { return Ok(None) };
-        let Some((group, at)) = self.space.layout.locate(request.goal) else { return Ok(None) };
-        let mut held = self.open(group)?;
-        let n = held.group().run_from(at, plan.want);
-        if n < plan.least || n == 0 {
-            return Ok(None);
-        }
-        Ok(held.take(&(at..at + n), plan.least, &mut purse))
+        let Some(plan) = self.plan(request, &purse) else { return Ok(None) };
+        let stages: &[Stage] =
+            if plan.class.is_some() { &[Stage::Matching, Stage::Unset] } else { &[Stage::Any] };
+        Search::new(self, &plan, &mut purse).run_one(stages, &AT_GOAL)
     }
 
     /// Reserves a run out of a claim, no longer than what is left of it; the run's length is deducted.
@@ -204,25 +131,19 @@ impl<S: GroupSource> Allocator<S> {
         request: &Request,
         mut purse: Purse<'_>,
     ) -> Result<Reservation, AllocError<S::Error>> {
-        let plan = self.plan(request, purse.holds(&self.space.counters)).ok_or(AllocError::NoSpace)?;
-        self.search(&plan, &mut purse)
+        let plan = self.plan(request, &purse).ok_or(AllocError::NoSpace)?;
+        Search::new(self, &plan, &mut purse).run(self.table(request.purpose))
     }
 
-    /// The request in terms of one group; `None` if it can't be met whatever is free.
-    fn plan(&self, request: &Request, spendable: u64) -> Option<Plan> {
-        let layout = &self.space.layout;
-        let least = request.min.get().max(1);
-        let most = spendable.min(u64::from(layout.clusters_per_group()));
-        if least > most || layout.groups() == 0 {
-            return None;
+    fn plan(&self, request: &Request, purse: &Purse<'_>) -> Option<Plan> {
+        Plan::new(request, purse.holds(&self.space.counters), &self.space)
+    }
+
+    fn table(&self, purpose: Purpose) -> &'static [Step] {
+        match purpose {
+            Purpose::Metadata => passes::metadata(),
+            Purpose::Data => passes::table(self.policy(), self.space.indexed),
         }
-        let (group, at) = layout.locate(request.goal).unwrap_or((GroupNr::new(0), 0));
-        Some(Plan {
-            group,
-            at,
-            want: u32::try_from(request.want.get().clamp(least, most)).ok()?,
-            least: u32::try_from(least).ok()?,
-        })
     }
 
     /// Promises `n` clusters without placing them.
@@ -310,7 +231,7 @@ impl<S: GroupSource> Allocator<S> {
             let free = self.space.hold(group).render(txn, &mut words);
             result = visit(group, &words, free);
             if result.is_err() {
-                self.space.hold(group).group().home = Home::Dirty;
+                self.space.hold(group).group_mut().home = Home::Dirty;
                 break;
             }
             done += 1;
@@ -363,7 +284,7 @@ impl<S: GroupSource> Allocator<S> {
     /// Calls `visit` with every group and its clusters free in memory, in order, without locking or loading.
     pub fn for_each_group(&self, mut visit: impl FnMut(GroupNr, u32)) {
         for (nr, slot) in (0..self.space.layout.groups()).zip(&self.space.slots) {
-            visit(GroupNr::new(nr), slot.free.load(Ordering::Relaxed));
+            visit(GroupNr::new(nr), slot.free());
         }
     }
 
@@ -381,27 +302,86 @@ impl<S: GroupSource> Allocator<S> {
         Ok(bits::clear_runs(&words, 0..len).map(|range| self.space.run(group, &range)).collect())
     }
 
-    /// Drops up to `at_most` groups from memory that the source can give back as they are, and returns how
-    /// many were dropped. Groups in use by others are passed over.
-    pub fn evict(&self, at_most: usize) -> usize {
-        let mut evicted = 0;
-        for slot in &self.space.slots {
-            if evicted >= at_most {
-                break;
-            }
-            let Some(mut guard) = slot.group.try_lock() else { continue };
-            if guard.as_ref().is_some_and(|group| group.is_idle()) {
-                *guard = None;
-                self.space.loaded.fetch_sub(1, Ordering::Relaxed);
-                evicted += 1;
-            }
-        }
-        evicted
+    /// A length that some group has in one run, as far as the index knows; of groups that were not loaded
+    /// yet, the best is believed. Requests up to this length are likely to be served whole and cheaply. At
+    /// least 1.
+    #[must_use]
+    pub fn offer(&self) -> Clusters {
+        let chunk = self.space.index.highest_largest().map_or(1, |order| 1 << order);
+        let average = self.space.index.highest_average().max(self.space.untouched.highest_average());
+        // Averages of order k from 1 up are 2^(k+1) at least.
+        let average = average.filter(|order| *order > 0).map_or(1, |order| 1 << (order + 1));
+        let most = self.space.layout.clusters_per_group();
+        Clusters::new(average.max(chunk).min(most.into()))
     }
 
-    /// Groups in memory.
+    /// What a group in memory is like; it is loaded if need be. `None` for a group that does not exist.
+    ///
+    /// # Errors
+    /// Those of loading the group.
+    pub fn group_summary(&self, group: GroupNr) -> Result<Option<GroupSummary>, AllocError<S::Error>> {
+        if group.get() >= self.space.layout.groups() {
+            return Ok(None);
+        }
+        let held = self.open(group)?;
+        let buddy = held.group().buddy();
+        Ok(Some(GroupSummary {
+            group: group.get(),
+            free: buddy.free(),
+            fragments: buddy.fragments(),
+            first_free: buddy.first_free(),
+            chunks: buddy.counters().to_vec(),
+        }))
+    }
+
+    /// How space is chosen.
     #[must_use]
-    pub fn loaded_groups(&self) -> usize {
-        index_of(u64::from(self.space.loaded.load(Ordering::Relaxed)))
+    pub fn policy(&self) -> Policy {
+        self.space.config.policy
+    }
+
+    /// How the allocator was configured.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        self.space.config
+    }
+
+    /// What was counted since the volume was opened.
+    #[must_use]
+    pub fn stats(&self) -> StatsSnapshot {
+        self.space.stats.snapshot()
+    }
+
+    /// Counts clusters that were set aside for later requests of a file or a thread.
+    pub fn count_preallocated(&self, n: Clusters) {
+        self.space.stats.preallocated(n.get());
+    }
+
+    /// Counts clusters that had been set aside and were given back unused.
+    pub fn count_discarded(&self, n: Clusters) {
+        self.space.stats.discarded(n.get());
+    }
+
+    /// The group index in the layout of the kernel's `mb_structs_summary`. Looks at the whole index.
+    #[must_use]
+    pub fn structs_summary(&self) -> String {
+        structs_summary(self.space.indexed, &self.space.index.counts())
+    }
+
+    /// Units (flex groups, or groups) of each size class: unset, small, medium, large. `None` under policies
+    /// without classes.
+    #[must_use]
+    pub fn class_counts(&self) -> Option<[u32; 4]> {
+        Some(self.space.classes.as_ref()?.counts())
+    }
+
+    /// Verifies every invariant that ties the groups in memory, their slots, the index and the counters
+    /// together, while nothing else runs. For tests.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
+        crate::check::check(&self.space)
     }
 }

@@ -1,25 +1,39 @@
 //! The counters of a whole volume.
 //!
-//! `available` is what anyone may still take: clusters free in memory less those claimed. Space is taken from
-//! it only at the moment a run is taken, under the group's lock, never before the search: so nobody sees "no
-//! space" because of what another request has not found yet, and the last cluster can be had.
+//! Two kinds. `available` is what anyone may still take: clusters free in memory less those claimed. It
+//! decides "no space", so it is one exact number; but it is touched only where a run is taken or comes back,
+//! never on the way from reserved to used. What publishing and freeing change (free clusters of the durable
+//! bitmaps, clusters waiting for their commit) nobody needs while work goes on, so it is kept in stripes, one
+//! cache line per thread or few threads, and added up when it is read.
+//!
+//! Space is taken from `available` only at the moment a run is taken, under the group's lock, never before the
+//! search: so nobody sees "no space" because of what another request has not found yet, and the last cluster
+//! can be had.
 
 use crate::sync::{AtomicU64, Ordering};
-use hectare_units::Clusters;
+use hectare_units::{Clusters, thread_number};
 
-/// A counter on a cache line (pair) of its own.
+/// Something on a cache line (pair) of its own.
 #[repr(align(128))]
 #[derive(Default)]
-struct Counter(AtomicU64);
+struct Padded<T>(T);
+
+/// Stripes; a power of two.
+const STRIPES: usize = 32;
+
+/// Changes made by some of the threads. Each wraps; only the sums mean something.
+#[derive(Default)]
+struct Stripe {
+    pending: AtomicU64,
+    durable_free: AtomicU64,
+}
 
 /// The live counters. Each is exact once the operation that changes it has returned.
-#[derive(Default)]
 pub(crate) struct Counters {
-    available: Counter,
-    claimed: Counter,
-    pending: Counter,
-    durable_free: Counter,
-    root_reserve: Counter,
+    available: Padded<AtomicU64>,
+    claimed: Padded<AtomicU64>,
+    root_reserve: Padded<AtomicU64>,
+    stripes: [Padded<Stripe>; STRIPES],
 }
 
 /// Where every free cluster of the volume stands. Read while others allocate, the numbers may be of slightly
@@ -30,7 +44,7 @@ pub struct Counts {
     pub available: Clusters,
     /// Free, but promised to a [`Claim`](crate::Claim).
     pub claimed: Clusters,
-    /// Held by a [`Reservation`](crate::Reservation).
+    /// Held by a [`Reservation`](crate::Reservation) or a [`DiscardRun`](crate::DiscardRun).
     pub reserved: Clusters,
     /// Freed by a transaction that has not committed.
     pub pending: Clusters,
@@ -45,9 +59,9 @@ impl Counts {
 }
 
 /// Takes from a counter as much as it holds above `floor`, at most `most`; `None` if that is under `least`.
-fn take(counter: &Counter, most: u64, least: u64, floor: u64) -> Option<u64> {
+fn take(counter: &AtomicU64, most: u64, least: u64, floor: u64) -> Option<u64> {
     let mut taken = 0;
-    let update = counter.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |have| {
+    let update = counter.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |have| {
         taken = have.saturating_sub(floor).min(most);
         (taken >= least).then(|| have - taken)
     });
@@ -57,10 +71,18 @@ fn take(counter: &Counter, most: u64, least: u64, floor: u64) -> Option<u64> {
 impl Counters {
     /// Counters of a volume whose groups announce `free` free clusters.
     pub(crate) fn new(free: u64) -> Self {
-        let counters = Self::default();
-        counters.available.0.store(free, Ordering::SeqCst);
-        counters.durable_free.0.store(free, Ordering::SeqCst);
+        let counters = Self {
+            available: Padded(AtomicU64::new(free)),
+            claimed: Padded::default(),
+            root_reserve: Padded::default(),
+            stripes: std::array::from_fn(|_| Padded::default()),
+        };
+        counters.stripes[0].0.durable_free.store(free, Ordering::SeqCst);
         counters
+    }
+
+    fn stripe(&self) -> &Stripe {
+        &self.stripes[thread_number() % STRIPES].0
     }
 
     /// What must be left untouched for a caller who may or may not use the root reserve.
@@ -79,7 +101,7 @@ impl Counters {
 
     /// Takes up to `most` available clusters but no fewer than `least`.
     pub(crate) fn take(&self, most: u64, least: u64, floor: u64) -> Option<u64> {
-        take(&self.available, most, least, floor)
+        take(&self.available.0, most, least, floor)
     }
 
     pub(crate) fn give_back(&self, n: u64) {
@@ -88,7 +110,7 @@ impl Counters {
 
     /// Moves available clusters to a claim.
     pub(crate) fn claim(&self, n: u64, floor: u64) -> Option<()> {
-        take(&self.available, n, n, floor)?;
+        take(&self.available.0, n, n, floor)?;
         self.claimed.0.fetch_add(n, Ordering::SeqCst);
         Some(())
     }
@@ -106,29 +128,39 @@ impl Counters {
 
     /// Reserved clusters become used on disk.
     pub(crate) fn publish(&self, n: u64) {
-        self.durable_free.0.fetch_sub(n, Ordering::SeqCst);
+        self.stripe().durable_free.fetch_sub(n, Ordering::Relaxed);
     }
 
     /// Used clusters become free on disk, and wait for their transaction.
     pub(crate) fn free(&self, n: u64) {
-        self.pending.0.fetch_add(n, Ordering::SeqCst);
-        self.durable_free.0.fetch_add(n, Ordering::SeqCst);
+        let stripe = self.stripe();
+        stripe.pending.fetch_add(n, Ordering::Relaxed);
+        stripe.durable_free.fetch_add(n, Ordering::Relaxed);
     }
 
     /// Freed clusters may be used again.
     pub(crate) fn release(&self, n: u64) {
-        self.pending.0.fetch_sub(n, Ordering::SeqCst);
+        self.stripe().pending.fetch_sub(n, Ordering::Relaxed);
         self.give_back(n);
     }
 
+    /// The sum of one number over the stripes. A change that was counted half (one stripe read before, the
+    /// other after) can only make it fall below 0, which counts as 0.
+    fn sum(&self, of: impl Fn(&Stripe) -> &AtomicU64) -> u64 {
+        let stripes = self.stripes.iter().map(|stripe| of(&stripe.0).load(Ordering::Relaxed));
+        let sum = stripes.fold(0, u64::wrapping_add).cast_signed();
+        u64::try_from(sum).unwrap_or(0)
+    }
+
     pub(crate) fn durable_free(&self) -> Clusters {
-        Clusters::new(self.durable_free.0.load(Ordering::SeqCst))
+        Clusters::new(self.sum(|stripe| &stripe.durable_free))
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        let [available, claimed, pending, durable_free] =
-            [&self.available, &self.claimed, &self.pending, &self.durable_free]
-                .map(|counter| counter.0.load(Ordering::SeqCst));
+        let [available, claimed] =
+            [&self.available, &self.claimed].map(|counter| counter.0.load(Ordering::SeqCst));
+        let pending = self.sum(|stripe| &stripe.pending);
+        let durable_free = self.durable_free().get();
         // Reserved space is not counted on the hot path: it is what the other states leave over.
         let reserved = durable_free.saturating_sub(available.saturating_add(claimed).saturating_add(pending));
         Counts {
@@ -140,7 +172,7 @@ impl Counters {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(feature = "shuttle", feature = "loom"))))]
 mod tests {
     use super::*;
 
@@ -155,5 +187,20 @@ mod tests {
         assert_eq!(counters.claim(1, floor), None);
         assert_eq!(counters.take(3, 1, counters.floor(true)), Some(3));
         assert_eq!(counters.counts().available, Clusters::ONE);
+    }
+
+    #[test]
+    fn stripes_of_different_threads_add_up() {
+        let counters = Counters::new(1000);
+        std::thread::scope(|scope| {
+            scope.spawn(|| counters.free(70));
+            scope.spawn(|| counters.publish(30));
+        });
+        std::thread::scope(|scope| {
+            scope.spawn(|| counters.release(50));
+        });
+        let counts = counters.counts();
+        assert_eq!((counts.pending.get(), counters.durable_free().get()), (20, 1040));
+        assert_eq!(counts.available.get(), 1050);
     }
 }

@@ -1,34 +1,19 @@
-//! One group in memory: its in-use bitmap, and what of it is reserved or being freed.
+//! One group in memory: its free space, and what of it is reserved or being freed.
 //!
-//! A [`Slot`] exists for every group of the volume and is all that an untouched group costs; the [`Group`]
-//! behind it exists from the first touch until it is evicted. The two numbers beside the lock are written
-//! under it and read without it, to pass over groups that can't serve a request; they are advice, and what
-//! counts is looked at again under the lock.
+//! A [`Slot`](crate::slot::Slot) exists for every group of the volume; the [`Group`] behind it exists from the
+//! first touch until it is evicted. The in-use bitmap is the buddy's; the durable one is rendered from it as
+//! in use - reserved - pending.
+//!
+//! Hazard: the ranges given to the changes here must be in the state the change starts from; they come from
+//! reservations and from looking under the same lock, and only debug builds look again.
 
-use crate::bits::{self, Found};
+use crate::bits;
+use crate::buddy::Buddy;
+use crate::index::Orders;
 use crate::ranges::RangeSet;
-use crate::sync::{AtomicU32, Mutex};
+use crate::slot::State;
 use hectare_units::TxnId;
 use std::ops::Range;
-
-/// What every group costs, touched or not.
-pub(crate) struct Slot {
-    pub(crate) group: Mutex<Option<Box<Group>>>,
-    /// Free clusters in memory: as announced until the group is loaded, exact from then on.
-    pub(crate) free: AtomicU32,
-    /// No free run of the group is longer than this.
-    pub(crate) longest: AtomicU32,
-}
-
-// A million groups, 24 MB.
-const _: () = assert!(size_of::<Slot>() <= 24);
-
-impl Slot {
-    /// The slot of a group that announces `free` free clusters of `len`.
-    pub(crate) fn new(free: u32, len: u32) -> Self {
-        Self { group: Mutex::new(None), free: AtomicU32::new(free), longest: AtomicU32::new(free.min(len)) }
-    }
-}
 
 /// How a group in memory stands to its bitmap in the source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,59 +28,73 @@ pub(crate) enum Home {
 
 /// A loaded group.
 pub(crate) struct Group {
-    used: Box<[u64]>,
-    len: u32,
-    free: u32,
+    buddy: Buddy,
     reserved: RangeSet,
     /// What each transaction freed; at most the running and the committing one are here.
     pending: Vec<(TxnId, RangeSet)>,
+    /// Free clusters that were in use once and whose contents nobody has discarded yet. Always empty where
+    /// discarding is off.
+    discards: RangeSet,
+    /// Free clusters of the group when it holds nothing but the volume's own metadata.
+    whole: u32,
     pub(crate) home: Home,
 }
 
 impl Group {
-    /// A group of `len` clusters from the words of its durable bitmap. Words that are missing count as used,
-    /// bits beyond the end are ignored.
-    pub(crate) fn new(mut words: Vec<u64>, len: u32) -> Self {
-        words.resize(bits::words_for(len), u64::MAX);
-        let mut used = words.into_boxed_slice();
-        bits::set(&mut used, &(len..len.next_multiple_of(64)));
-        let free = len - bits::count(&used, &(0..len));
-        Self { used, len, free, reserved: RangeSet::default(), pending: Vec::new(), home: Home::Clean }
+    /// A group from its durable bitmap. Of its clusters `own` are the volume's own metadata.
+    pub(crate) fn new(buddy: Buddy, own: u32) -> Self {
+        let whole = buddy.len().saturating_sub(own);
+        Self {
+            buddy,
+            reserved: RangeSet::default(),
+            pending: Vec::new(),
+            discards: RangeSet::default(),
+            whole,
+            home: Home::Clean,
+        }
+    }
+
+    /// Its free space, to be searched.
+    pub(crate) const fn buddy(&self) -> &Buddy {
+        &self.buddy
     }
 
     /// Clusters free in memory.
     pub(crate) const fn free(&self) -> u32 {
-        self.free
+        self.buddy.free()
+    }
+
+    /// Whether nothing is in use but the volume's own metadata, reserved and pending clusters being in use.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.buddy.free() >= self.whole
+    }
+
+    /// What its slot is to say of it.
+    pub(crate) fn state(&self) -> State {
+        let orders = Orders { largest: self.buddy.largest_order(), average: self.buddy.average_order() };
+        State { orders, whole: self.is_whole(), loaded: true }
     }
 
     /// Whether the source could give the group back just as it is.
     pub(crate) fn is_idle(&self) -> bool {
         let clean = self.home == Home::Clean;
         debug_assert!(!clean || self.pending.is_empty(), "a group with pending frees is not clean");
-        clean && self.reserved.len() == 0
-    }
-
-    /// `want` free clusters at `from` if they are free there, else the first such run after it, else the
-    /// first one of the group, else the longest run of the group.
-    pub(crate) fn find(&self, from: u32, want: u32) -> Found {
-        match bits::find_clear(&self.used, from..self.len, want) {
-            Found::Longest(_) if from > 0 => bits::find_clear(&self.used, 0..self.len, want),
-            found => found,
-        }
+        clean && self.reserved.len() == 0 && self.discards.len() == 0
     }
 
     /// Free -> reserved.
     pub(crate) fn reserve(&mut self, range: Range<u32>) {
-        debug_assert_eq!(bits::count(&self.used, &range), 0, "clusters {range:?} of a group are free");
-        bits::set(&mut self.used, &range);
-        self.free -= range.end - range.start;
+        self.buddy.take(&range);
+        if self.discards.len() > 0 {
+            self.discards.subtract(&range);
+        }
         self.reserved.insert(range);
     }
 
     /// Reserved -> free.
     pub(crate) fn unreserve(&mut self, range: &Range<u32>) {
         self.reserved.remove(range);
-        self.clear(range);
+        self.buddy.give(range);
     }
 
     /// Reserved -> used.
@@ -123,28 +122,30 @@ impl Group {
             released.extend(ranges.iter().cloned());
         }
         for range in &released {
-            self.clear(range);
+            self.buddy.give(range);
         }
         released
     }
 
     /// Free -> used, without a reservation. Returns how many clusters were free.
     pub(crate) fn mark_used(&mut self, range: &Range<u32>) -> u32 {
-        let fresh = self.free_in_range(range);
-        bits::set(&mut self.used, range);
-        self.free -= fresh;
-        fresh
+        let fresh = self.free_runs(range);
+        for run in &fresh {
+            self.buddy.take(run);
+            if self.discards.len() > 0 {
+                self.discards.subtract(run);
+            }
+        }
+        fresh.iter().map(|run| run.end - run.start).sum()
     }
 
     /// How many clusters of a range are free.
     pub(crate) fn free_in_range(&self, range: &Range<u32>) -> u32 {
-        range.end - range.start - bits::count(&self.used, range)
+        range.end - range.start - bits::count(self.buddy.words(), range)
     }
 
-    fn clear(&mut self, range: &Range<u32>) {
-        debug_assert_eq!(bits::count(&self.used, range), range.end - range.start);
-        bits::clear(&mut self.used, range);
-        self.free += range.end - range.start;
+    fn free_runs(&self, range: &Range<u32>) -> Vec<Range<u32>> {
+        bits::clear_runs(self.buddy.words(), range.clone()).collect()
     }
 
     /// The first cluster of a range that is reserved or pending.
@@ -155,27 +156,34 @@ impl Group {
 
     /// The first cluster of a range that is not used: free, reserved or pending.
     pub(crate) fn first_not_used(&self, range: &Range<u32>) -> Option<u32> {
-        let free = bits::first_clear(&self.used, range);
+        let free = bits::first_clear(self.buddy.words(), range);
         free.into_iter().chain(self.first_in_flight(range)).min()
     }
 
     /// The length of the free run that contains `range`.
     pub(crate) fn run_around(&self, range: &Range<u32>) -> u32 {
-        let start = bits::last_set(&self.used, range.start).map_or(0, |at| at + 1);
-        let end = bits::first_set(&self.used, &(range.end..self.len)).unwrap_or(self.len);
-        end - start
+        let words = self.buddy.words();
+        let start = bits::last_set(words, range.start).map_or(0, |at| at + 1);
+        range.end - start + self.buddy.run_at(range.end, u32::MAX)
     }
 
-    pub(crate) fn run_from(&self, at: u32, want: u32) -> u32 {
-        let limit = at.saturating_add(want).min(self.len);
-        bits::first_set(&self.used, &(at..limit)).unwrap_or(limit) - at
+    /// Remembers that free clusters hold what nobody needs. Returns whether they are the first of the group.
+    pub(crate) fn queue_discard(&mut self, range: Range<u32>) -> bool {
+        let first = self.discards.len() == 0;
+        self.discards.insert(range);
+        first
+    }
+
+    /// A run of free clusters to discard.
+    pub(crate) fn next_discard(&self) -> Option<Range<u32>> {
+        self.discards.iter().next().cloned()
     }
 
     /// The durable bitmap, and how many of its clusters are free.
     pub(crate) fn render(&self, words: &mut Vec<u64>) -> u32 {
         words.clear();
-        words.extend_from_slice(&self.used);
-        let mut free = self.free;
+        words.extend_from_slice(self.buddy.words());
+        let mut free = self.buddy.free();
         for ranges in self.pending.iter().map(|(_, ranges)| ranges).chain([&self.reserved]) {
             free += ranges.len();
             for range in ranges.iter() {
@@ -185,10 +193,23 @@ impl Group {
         free
     }
 
-    /// Free clusters of the durable bitmap that are reserved or pending, and so not free in memory.
-    #[cfg(test)]
-    fn in_flight(&self) -> u32 {
-        self.reserved.len() + self.pending.iter().map(|(_, ranges)| ranges.len()).sum::<u32>()
+    /// Verifies what must hold between the free space and the sets beside it. For tests.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.buddy.check()?;
+        for ranges in self.pending.iter().map(|(_, ranges)| ranges).chain([&self.reserved]) {
+            if let Some(range) = ranges.iter().find(|range| self.free_in_range(range) > 0) {
+                return Err(format!("some of {range:?} is free, though reserved or pending"));
+            }
+        }
+        match self.discards.iter().find(|range| self.free_in_range(range) < range.end - range.start) {
+            Some(range) => Err(format!("some of {range:?} waits for its discard, though it is in use")),
+            None => Ok(()),
+        }
+    }
+
+    /// Reserved clusters, and pending ones.
+    pub(crate) fn in_flight(&self) -> (u32, u32) {
+        (self.reserved.len(), self.pending.iter().map(|(_, ranges)| ranges.len()).sum())
     }
 }
 
@@ -196,36 +217,55 @@ impl Group {
 mod tests {
     use super::*;
 
-    #[test]
-    fn clusters_beyond_the_end_are_never_free() {
-        let group = Group::new(vec![0; 2], 100);
-        assert_eq!(group.free(), 100);
-        assert_eq!(group.find(0, 101), Found::Longest(0..100));
-        assert_eq!(Group::new(vec![0], 100).free(), 64, "a missing word is used");
+    fn group(words: Vec<u64>, len: u32) -> Group {
+        Group::new(Buddy::new(words, len, 14), 0)
     }
 
     #[test]
     fn a_freed_run_waits_for_its_transaction() {
-        let mut group = Group::new(vec![u64::MAX], 64);
+        let mut group = group(vec![u64::MAX], 64);
         let [first, second] = [1, 2].map(TxnId::new);
         group.free_in(first, 0..8);
         group.free_in(second, 8..12);
-        assert_eq!((group.free(), group.in_flight()), (0, 12));
+        assert_eq!((group.free(), group.in_flight()), (0, (0, 12)));
         assert_eq!(group.first_not_used(&(6..20)), Some(6));
         assert_eq!(group.release(first), vec![0..8_u32; 1]);
-        assert_eq!((group.free(), group.in_flight()), (8, 4));
+        assert_eq!((group.free(), group.in_flight()), (8, (0, 4)));
         let mut words = Vec::new();
         assert_eq!(group.render(&mut words), 12);
         assert_eq!(words, [u64::MAX << 12]);
+        group.check().unwrap();
     }
 
     #[test]
-    fn the_search_starts_at_the_goal_and_wraps() {
-        let mut group = Group::new(vec![0; 2], 128);
-        group.reserve(40..50);
-        assert_eq!(group.find(10, 30), Found::Whole(10..40));
-        assert_eq!(group.find(20, 30), Found::Whole(50..80));
-        assert_eq!(group.find(110, 30), Found::Whole(0..30));
-        assert_eq!(group.find(110, 100), Found::Longest(50..128));
+    fn a_run_is_measured_on_both_sides() {
+        let mut group = group(vec![0; 2], 128);
+        group.reserve(10..20);
+        group.reserve(100..101);
+        assert_eq!(group.run_around(&(40..50)), 80);
+        assert_eq!(group.run_around(&(0..1)), 10);
+        assert_eq!(group.run_around(&(120..128)), 27);
+    }
+
+    #[test]
+    fn what_is_taken_needs_no_discard() {
+        let mut group = group(vec![0], 64);
+        assert!(group.queue_discard(8..24));
+        assert!(!group.queue_discard(30..40));
+        group.reserve(10..12);
+        assert_eq!(group.mark_used(&(20..32)), 12);
+        let left: Vec<_> = group.discards.iter().cloned().collect();
+        assert_eq!(left, [8..10, 12..20, 32..40]);
+        group.check().unwrap();
+    }
+
+    #[test]
+    fn a_group_with_only_its_own_metadata_is_whole() {
+        let mut group = Group::new(Buddy::new(vec![0xff], 64, 14), 8);
+        assert!(group.is_whole());
+        group.reserve(8..9);
+        assert!(!group.is_whole());
+        group.unreserve(&(8..9));
+        assert!(group.is_whole());
     }
 }

@@ -24,37 +24,62 @@
 //!   free clusters of the durable bitmaps;
 //! - a group with reservations, pending frees or unwritten changes stays in memory.
 //!
+//! Where a request goes is the business of the [`Policy`]: a table of passes over the groups (`passes`), gone
+//! through by one driver (`search`), which finds its candidates in an index of all groups (`index`) and
+//! within one group in a buddy system (`buddy`). Size classes (`class`) can set parts of the volume apart.
+//!
 //! Hazards: bitmaps and descriptor counts come from disk and are not trusted: a bitmap that does not hold as
 //! many free clusters as announced is an error that names the group. A group's lock is held while its bitmap
-//! is loaded, so a [`GroupSource`] must not call back. Locks: one group at a time, then the lists of dirty
-//! and rendered groups, which are leaves; in the order of the whole program a group comes after an inode's
-//! data lock and before a block. That order is not checked here but by the callers.
+//! is loaded, so a [`GroupSource`] must not call back. Locks: one group at a time (further ones are only
+//! tried for, to load them with it), then the lists of dirty, rendered and to be discarded groups and the
+//! classes', which are leaves; in the order of the whole program a group comes after an inode's data lock and
+//! before a block. That order is not checked here but by the callers.
 //!
-//! What it is not: a policy (the search only chooses; limits, reservations and pending frees live above it),
-//! or a transaction manager (it is told of transactions through [`Transaction`] and
+//! What it is not: a page cache, an inode's preallocation (that is reservations kept by the caller), or a
+//! transaction manager (it is told of transactions through [`Transaction`] and
 //! [`Allocator::committed`]).
 
 mod allocator;
+#[cfg(feature = "bench")]
+#[doc(hidden)]
+pub mod bench_support;
 mod bits;
+mod buddy;
+mod check;
+mod class;
 mod counters;
+mod discard;
 mod error;
 mod group;
+mod held;
+mod index;
 mod layout;
+mod moves;
 mod normalize;
+mod passes;
 mod policy;
 mod prealloc;
+mod purse;
 mod ranges;
+mod request;
 mod reservation;
 mod search;
+mod slot;
+mod source;
 mod space;
+mod stats;
 mod sync;
 mod tunables;
 
-pub use allocator::{Allocator, GroupSource, Request, Transaction};
+pub use allocator::{Allocator, GroupSummary};
 pub use counters::Counts;
+pub use discard::DiscardRun;
 pub use error::AllocError;
 pub use layout::{Layout, Run};
 pub use policy::{Policy, UnknownPolicy};
 pub use prealloc::{FileRequest, Preallocation, Window};
+pub use request::{Purpose, Request, Transaction};
 pub use reservation::{Claim, Reservation};
+pub use source::{GroupSource, Loaded};
+pub use stats::{OrderCounts, PassStats, PassesStats, StatsSnapshot, structs_summary};
 pub use tunables::{Config, Tunables};

@@ -23,11 +23,14 @@
 //!
 //! What it is not: a promise. A window may vanish between two requests.
 
-use crate::allocator::{Allocator, GroupSource, Request};
+use crate::allocator::Allocator;
+use crate::class::Class;
 use crate::error::AllocError;
 use crate::normalize;
 use crate::policy::Policy;
+use crate::request::Request;
 use crate::reservation::Reservation;
+use crate::source::GroupSource;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 use crate::tunables::Config;
 use hectare_units::{ClusterNr, Clusters, index_of, thread_number, u64_of};
@@ -107,7 +110,7 @@ impl Window {
     /// Gives back everything kept; how many clusters that was.
     pub fn discard(&self) -> Clusters {
         let pieces = std::mem::take(&mut *self.pieces.lock());
-        pieces.iter().map(|kept| kept.space.len()).fold(Clusters::ZERO, |sum, len| sum + len)
+        sum(pieces.iter().map(|kept| &kept.space))
     }
 
     /// Takes up to `len` clusters for the file's clusters from `logical` on, if they are kept.
@@ -154,9 +157,6 @@ enum Growth {
     Roomy,
 }
 
-/// Size classes, by the bytes a request asks for (btrfs's bounds).
-const CLASS_BOUNDS: [u64; 2] = [128 << 10, 8 << 20];
-
 /// The preallocations of one volume. All methods may be called by any number of threads at once.
 pub struct Preallocation {
     config: Config,
@@ -164,7 +164,7 @@ pub struct Preallocation {
     slots: Box<[Mutex<Slot>]>,
     windows: [Mutex<Vec<Weak<Window>>>; SHARDS],
     /// Where the last window of each size class ended.
-    cursors: [Mutex<Option<ClusterNr>>; CLASS_BOUNDS.len() + 1],
+    cursors: [Mutex<Option<ClusterNr>>; Class::COUNT],
 }
 
 impl Preallocation {
@@ -197,7 +197,13 @@ impl Preallocation {
     ) -> Result<Reservation, AllocError<S::Error>> {
         loop {
             match allocator.reserve(request) {
-                Err(AllocError::NoSpace) if self.discard_all() > Clusters::ZERO => {}
+                Err(AllocError::NoSpace) => {
+                    let discarded = self.discard_all();
+                    if discarded.is_zero() {
+                        return Err(AllocError::NoSpace);
+                    }
+                    allocator.count_discarded(discarded);
+                }
                 result => return result,
             }
         }
@@ -291,7 +297,8 @@ impl Preallocation {
         if space.len() == 1 && space[0].len() < request.len {
             space.clear();
         }
-        if space.is_empty() {
+        let filled = space.is_empty();
+        if filled {
             space = match self.growth {
                 Growth::Normalized => {
                     let want = self.group_prealloc().max(request.len);
@@ -302,6 +309,9 @@ impl Preallocation {
         }
         let rest = space[0].split_off(request.len);
         let taken = if rest.is_empty() { space.remove(0) } else { std::mem::replace(&mut space[0], rest) };
+        if filled {
+            allocator.count_preallocated(sum(&space));
+        }
         let mut slot = slot.lock();
         slot.last = (request.file, request.logical + taken.len().get());
         // Another thread of this slot may have filled it meanwhile: its space is given back.
@@ -321,12 +331,12 @@ impl Preallocation {
         if within.start == request.logical
             && let Some(space) = self.continued(allocator, request, want, want)?
         {
-            return Ok(self.keep_rest(window, request, within.start, space));
+            return Ok(self.keep_rest(allocator, window, request, within.start, space));
         }
         let ask = self.ask(request, request.goal(), want).on_stream(request.file);
         let space = self.reserve(allocator, &ask)?;
         let start = place(&within, request, space.len().get());
-        Ok(self.keep_rest(window, request, start, space))
+        Ok(self.keep_rest(allocator, window, request, start, space))
     }
 
     /// The clusters of the file that the kernel's table gives space at once, clipped to the hole around the
@@ -346,8 +356,9 @@ impl Preallocation {
     }
 
     /// Keeps what the request does not need of space that begins at cluster `start` of the file.
-    fn keep_rest(
+    fn keep_rest<S: GroupSource>(
         &self,
+        allocator: &Allocator<S>,
         window: &Arc<Window>,
         request: &FileRequest,
         start: u64,
@@ -358,6 +369,7 @@ impl Preallocation {
         let after = request.logical + taken.len().get();
         for (logical, kept) in [(start, space), (after, rest)] {
             if !kept.is_empty() {
+                allocator.count_preallocated(kept.len());
                 window.keep(logical, kept);
                 self.register(window, request.file);
             }
@@ -383,11 +395,12 @@ impl Preallocation {
         }
         let first = pieces.next().ok_or(AllocError::NoSpace)?;
         let mut logical = request.logical + first.len().get();
-        let taken = self.keep_rest(window, request, request.logical, first);
+        let taken = self.keep_rest(allocator, window, request, request.logical, first);
         for piece in pieces {
-            let len = piece.len().get();
+            let len = piece.len();
+            allocator.count_preallocated(len);
             window.keep(logical, piece);
-            logical += len;
+            logical += len.get();
         }
         Ok(taken)
     }
@@ -420,7 +433,7 @@ impl Preallocation {
             return Ok(vec![self.reserve(allocator, &ask.on_stream(request.file))?]);
         }
         // One window at a time, or the next one would begin inside this one.
-        let mut cursor = self.cursors[self.class(request.len)].lock();
+        let mut cursor = self.cursors[self.class(request.len).index()].lock();
         let mut pieces = vec![self.first_piece(allocator, request, *cursor, want)?];
         let mut left = want - pieces[0].len().min(want);
         while left > Clusters::ZERO && pieces.len() < PIECES_MAX {
@@ -455,9 +468,8 @@ impl Preallocation {
         self.reserve(allocator, &self.ask(request, cursor.unwrap_or_else(|| request.goal()), probe))
     }
 
-    fn class(&self, len: Clusters) -> usize {
-        let bytes = len.get().saturating_mul(self.config.cluster_bytes());
-        CLASS_BOUNDS.iter().filter(|bound| bytes > **bound).count()
+    fn class(&self, len: Clusters) -> Class {
+        Class::of(len.get().saturating_mul(self.config.cluster_bytes()))
     }
 
     /// Puts a window on the list of those that may be discarded.
@@ -482,10 +494,15 @@ impl Preallocation {
         }
         for slot in &self.slots {
             let space = std::mem::take(&mut slot.lock().space);
-            freed = space.iter().fold(freed, |sum, space| sum + space.len());
+            freed = freed + sum(&space);
         }
         freed
     }
+}
+
+/// The clusters of some reservations.
+fn sum<'a>(space: impl IntoIterator<Item = &'a Reservation>) -> Clusters {
+    space.into_iter().fold(Clusters::ZERO, |sum, space| sum + space.len())
 }
 
 /// Where in its window a run of `len` clusters goes that is shorter than the window: against the window's

@@ -83,6 +83,14 @@ impl RangeSet {
             }
         }
     }
+
+    /// Takes out what of a range is in the set.
+    pub(crate) fn subtract(&mut self, range: &Range<u32>) {
+        while let Some(first) = self.first_in(range) {
+            let end = self.ranges[self.first_after(first)].end.min(range.end);
+            self.remove(&(first..end));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -113,6 +121,18 @@ mod tests {
                 prop_assert!(merged, "ranges are merged: {:?}", ranges.ranges);
             }
         }
+    }
+
+    #[test]
+    fn subtracting_takes_what_is_there() {
+        let mut ranges = RangeSet::default();
+        for range in [2..5, 8..10, 12..20] {
+            ranges.insert(range);
+        }
+        ranges.subtract(&(4..14));
+        ranges.subtract(&(30..40));
+        assert_eq!(ranges.iter().cloned().collect::<Vec<_>>(), [2..4, 14..20]);
+        assert_eq!(ranges.len(), 8);
     }
 
     #[test]

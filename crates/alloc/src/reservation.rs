@@ -3,8 +3,8 @@
 //! Both own their space: dropping them gives it back, so an error path needs no code. Neither borrows the
 //! allocator, so both can be kept in long-lived structures and sent between threads.
 
-use crate::allocator::Transaction;
 use crate::layout::Run;
+use crate::request::Transaction;
 use crate::space::Space;
 use crate::sync::Arc;
 use hectare_units::{Clusters, GroupNr, low32};
@@ -60,7 +60,19 @@ impl Reservation {
 
     /// Keeps the first `n` clusters and gives the others back.
     pub fn shrink_to(&mut self, n: Clusters) {
-        drop(self.split_off(n));
+        let middle = self.after(n);
+        if middle < self.range.end {
+            self.space.hold(self.group).give_back(&(middle..self.range.end));
+            self.range.end = middle;
+        }
+    }
+
+    /// Gives the clusters back as ones that are still to be discarded.
+    pub(crate) fn give_back_undiscarded(mut self) {
+        if !self.is_empty() {
+            self.space.give_back_undiscarded(self.group, &self.range);
+            self.range.end = self.range.start;
+        }
     }
 
     /// Makes the clusters used in the durable bitmap, as part of a transaction, and returns them.
@@ -75,6 +87,19 @@ impl Reservation {
             self.range.end = self.range.start;
         }
         run
+    }
+
+    /// Publishes the first `n` clusters (all if there are fewer) and keeps the others. The same as splitting
+    /// them off and publishing them, but cheaper: this is how a window is used up.
+    pub fn publish_front(&mut self, n: Clusters, txn: &mut impl Transaction) -> Run {
+        let _: &mut _ = txn;
+        let middle = self.after(n);
+        let front = self.range.start..middle;
+        if !front.is_empty() {
+            self.space.hold(self.group).publish(&front);
+            self.range.start = middle;
+        }
+        self.space.run(self.group, &front)
     }
 }
 

@@ -1,160 +1,359 @@
-//! Which group, and where in it: the one plain policy.
+//! Which group, and where in it: the driver that goes through a policy's table of passes ([`passes`]).
 //!
-//! Three passes, each tried over the whole volume before the next:
+//! A pass is a walk over candidate groups (`walk`). Each is looked at without its lock, by what its slot says;
+//! then locked, or skipped if it is busy; looked at again; scanned (`scan`); and if the scan finds a run, the
+//! run is taken at once, under the same lock. Passes that compare runs of several groups first (`survey`)
+//! come back to the best one. Groups not in memory are loaded on the way: freely where that needs no I/O, else
+//! up to a budget per request in the passes that skip busy groups.
 //!
-//! | pass | candidates | accepts | busy group |
-//! |---|---|---|---|
-//! | goal | the goal's group | a run of the full length, at the goal or else after it | wait |
-//! | full length | every other group from there on, wrapping | the first run of the full length | skip |
-//! | best available | the group with the longest run there is | that run, down to the least length | wait |
+//! # No space
+//! [`AllocError::NoSpace`] is exact: it must be true at some moment of the search that no run of the least
+//! length is free and can be paid for. Two ways lead to it.
+//! - The purse holds less than the least length, by one atomic read: true at that moment.
+//! - The last pass has looked at every group, waiting for its lock, and found no such run; and nothing that
+//!   makes space free was under way at the start of the search or began before its end
+//!   ([`Moves`](crate::moves::Moves)). Then free space only shrank meanwhile: a group that had no run long
+//!   enough when it was looked at has none at the end. Groups are passed over without their lock only by
+//!   [`Slot::longest`](crate::slot::Slot::longest), which is never below the longest run: it is raised under the
+//!   lock between the two counts of a move, and lowered under the lock by who has scanned the group. It is
+//!   read, like the counts, in the one order of `SeqCst`. If something did move, the search looks again.
 //!
-//! The passes choose and nothing more. Not their business: how much a caller may take (the purse says), what
-//! is reserved or being freed (those clusters are not free in the bitmap they see), journalling.
+//! The search so ends unless others make progress for ever: each repetition means that somebody gave space
+//! back, or is just doing so.
 //!
-//! Groups are passed over without their lock by the upper bound each slot has for its longest run. A group
-//! that was scanned in vain has an exact bound, so a full or shredded volume is scanned once and then costs
-//! two loads per group.
+//! What it is not: a policy (that is the table), nor an account of who may have how much (the purse).
 
-use crate::allocator::{Allocator, GroupSource};
-use crate::bits::Found;
+mod plan;
+#[cfg(all(test, feature = "shuttle"))]
+mod refusal_tests;
+mod scan;
+mod survey;
+mod walk;
+
+pub(crate) use plan::Plan;
+
+use crate::allocator::Allocator;
+use crate::class::{Class, Stage};
 use crate::error::AllocError;
+use crate::held::{Held, Taken};
+use crate::passes::{Busy, Candidates, Pass, Scan, Step, Test};
+use crate::purse::Purse;
 use crate::reservation::Reservation;
-use crate::space::{Held, Purse};
-use crate::sync::Ordering;
+use crate::source::GroupSource;
+use crate::space::Space;
+use crate::stats::{Pass as Counted, RequestStats};
+use crate::sync::{Arc, Ordering, thread};
 use hectare_units::GroupNr;
+use std::ops::Range;
+use walk::{Lookup, Walk};
 
-/// A request in the terms of one group.
-pub(crate) struct Plan {
-    /// The goal's group.
-    pub(crate) group: GroupNr,
-    /// The goal's position in it.
-    pub(crate) at: u32,
-    /// The full length.
-    pub(crate) want: u32,
-    /// The least acceptable length.
-    pub(crate) least: u32,
+/// Groups a request may read from the device in passes that have others behind them, in flex groups or
+/// groups. Source: the kernel's limit of prefetching, 4 times 8 flex groups or 4 times 32 groups.
+const READS_MAX: u32 = 32;
+const READS_MAX_WITHOUT_FLEX: u32 = 128;
+
+/// A search under way.
+pub(crate) struct Search<'a, 'p, S: GroupSource> {
+    allocator: &'a Allocator<S>,
+    space: &'a Arc<Space>,
+    plan: &'a Plan,
+    purse: &'a mut Purse<'p>,
+    stats: RequestStats,
+    stage: Stage,
+    /// Reads from the device left for the passes that have others behind them.
+    reads_left: u32,
+    /// The first group that could not be loaded in a pass that goes on without it.
+    broken: Option<AllocError<S::Error>>,
 }
 
-impl<S: GroupSource> Allocator<S> {
-    /// Runs the passes.
-    ///
-    /// "No space" must be true at some moment of the search. A scan that found nothing while others gave
-    /// space back may have looked in each place too early or too late; it looks again. Space that came back
-    /// is counted under the group's lock before it is visible, so an unchanged count means that free space
-    /// only shrank.
-    pub(crate) fn search(
-        &self,
-        plan: &Plan,
-        purse: &mut Purse<'_>,
-    ) -> Result<Reservation, AllocError<S::Error>> {
-        loop {
-            let seen = self.space().given_back.load(Ordering::SeqCst);
-            if purse.holds(&self.space().counters) < u64::from(plan.least) {
-                return Err(AllocError::NoSpace);
-            }
-            if let Some(found) = self.at_goal(plan, purse)? {
-                return Ok(found);
-            }
-            if let Some(found) = self.full_length(plan, purse)? {
-                return Ok(found);
-            }
-            if let Some(found) = self.best_available(plan, purse)? {
-                return Ok(found);
-            }
-            if self.space().given_back.load(Ordering::SeqCst) == seen {
-                return Err(AllocError::NoSpace);
-            }
+type Found<E> = Result<Option<Reservation>, AllocError<E>>;
+
+impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
+    pub(crate) fn new(allocator: &'a Allocator<S>, plan: &'a Plan, purse: &'a mut Purse<'p>) -> Self {
+        let space = allocator.space();
+        let reads_left = if space.config.flex_groups > 1 { READS_MAX } else { READS_MAX_WITHOUT_FLEX };
+        Self {
+            allocator,
+            space,
+            plan,
+            purse,
+            stats: RequestStats::default(),
+            stage: Stage::Any,
+            reads_left,
+            broken: None,
         }
     }
 
-    /// Pass "goal".
-    fn at_goal(
-        &self,
-        plan: &Plan,
-        purse: &mut Purse<'_>,
-    ) -> Result<Option<Reservation>, AllocError<S::Error>> {
-        if self.longest(plan.group) < plan.want {
+    /// Goes through a table.
+    pub(crate) fn run(mut self, table: &[Step]) -> Result<Reservation, AllocError<S::Error>> {
+        self.stats.reqs = 1;
+        let result = self.repeat(table);
+        self.space.stats.add(&self.stats);
+        result
+    }
+
+    /// Tries one pass, which is all that is tried.
+    pub(crate) fn run_one(mut self, stages: &[Stage], pass: &Pass) -> Found<S::Error> {
+        self.stats.reqs = 1;
+        let mut found = Ok(None);
+        for stage in stages {
+            self.stage = *stage;
+            found = self.pass(pass);
+            if !matches!(found, Ok(None)) {
+                break;
+            }
+        }
+        self.space.stats.add(&self.stats);
+        match found {
+            Err(AllocError::NoSpace) => Ok(None),
+            found => found,
+        }
+    }
+
+    fn repeat(&mut self, table: &[Step]) -> Result<Reservation, AllocError<S::Error>> {
+        loop {
+            let seen = self.space.moves.before();
+            if self.purse.holds(&self.space.counters) < u64::from(self.plan.least) {
+                return Err(AllocError::NoSpace);
+            }
+            for (stage, passes) in table {
+                if let Some(found) = self.step(*stage, passes)? {
+                    return Ok(found);
+                }
+            }
+            if let Some(broken) = self.broken.take() {
+                return Err(broken);
+            }
+            if self.space.moves.none_since(seen) {
+                return Err(AllocError::NoSpace);
+            }
+            // Whoever is just giving back may need the processor.
+            thread::yield_now();
+        }
+    }
+
+    fn step(&mut self, stage: Stage, passes: &[Pass]) -> Found<S::Error> {
+        self.stage = stage;
+        if let (Some(classes), Some(class)) = (&self.space.classes, self.plan.class)
+            && !classes.has(class, stage)
+        {
             return Ok(None);
         }
-        take_whole(&mut self.open(plan.group)?, plan.at, plan, purse)
-    }
-
-    /// Pass "full length".
-    fn full_length(
-        &self,
-        plan: &Plan,
-        purse: &mut Purse<'_>,
-    ) -> Result<Option<Reservation>, AllocError<S::Error>> {
-        for group in self.others_from(plan.group) {
-            if self.longest(group) < plan.want {
-                continue;
-            }
-            let Some(mut held) = self.try_open(group)? else { continue };
-            if let Some(found) = take_whole(&mut held, 0, plan, purse)? {
+        for pass in passes {
+            if let Some(found) = self.pass(pass)? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    /// Pass "best available". Each turn takes a run or lowers the bound of the most promising group, so it
-    /// ends.
-    fn best_available(
-        &self,
-        plan: &Plan,
-        purse: &mut Purse<'_>,
-    ) -> Result<Option<Reservation>, AllocError<S::Error>> {
-        while let Some((group, bound)) = self.most_promising(plan) {
-            let mut held = self.open(group)?;
-            let from = if group == plan.group { plan.at } else { 0 };
-            let range = match held.find(from, plan.want) {
-                Found::Whole(range) => range,
-                // Another group may now promise more.
-                Found::Longest(range) if range.end - range.start < bound => continue,
-                Found::Longest(range) => range,
-            };
-            return held.take(&range, plan.least, purse).map(Some).ok_or(AllocError::NoSpace);
+    fn pass(&mut self, pass: &Pass) -> Found<S::Error> {
+        let Some(need) = self.plan.need(pass) else { return Ok(None) };
+        let found = match (pass.candidates, pass.scan) {
+            (Candidates::Goal, _) => return self.goal(pass, need),
+            (_, Scan::Best | Scan::Shortest | Scan::Longest) => self.survey(pass, need)?,
+            (Candidates::Trimmed, _) => self.trimmed(pass)?,
+            (Candidates::Highest, _) => self.highest(pass)?,
+            (Candidates::Indexed | Candidates::Linear, _) => {
+                let lookup = self.lookup(pass, need);
+                self.walk(pass, need, lookup)?
+            }
+        };
+        if found.is_none() {
+            self.stats.pass(pass.counted).useless_loops += 1;
+        }
+        Ok(found)
+    }
+
+    /// The goal's group only.
+    fn goal(&mut self, pass: &Pass, need: u32) -> Found<S::Error> {
+        if self.plan.at.is_none() || !self.admits(self.plan.group) {
+            return Ok(None);
+        }
+        self.visit(self.plan.group, pass, need)
+    }
+
+    /// How the index answers for a pass.
+    fn lookup(&self, pass: &Pass, need: u32) -> Lookup {
+        let orders = self.space.config.orders();
+        match (pass.candidates, pass.test) {
+            (Candidates::Linear, _) | (_, Test::Free) => Lookup::Linear,
+            (_, Test::Chunk) => Lookup::chunk(need, orders),
+            (_, Test::Average) => Lookup::average(need, orders),
+            (_, Test::Fits) => Lookup::may_fit(need, orders),
+        }
+    }
+
+    fn walk(&mut self, pass: &Pass, need: u32, lookup: Lookup) -> Found<S::Error> {
+        let mut walk = Walk::new(self.space, self.plan, pass, lookup);
+        while let Some(group) = self.next(&mut walk) {
+            if let Some(found) = self.visit(group, pass, need)? {
+                return Ok(Some(found));
+            }
         }
         Ok(None)
     }
 
-    /// The group that may hold the longest run of use, nearest after the goal, and that run's greatest
-    /// length.
-    fn most_promising(&self, plan: &Plan) -> Option<(GroupNr, u32)> {
-        let mut best = None;
-        for group in std::iter::once(plan.group).chain(self.others_from(plan.group)) {
-            let bound = self.longest(group).min(plan.want);
-            if bound >= plan.least && best.is_none_or(|(_, most)| bound > most) {
-                best = Some((group, bound));
-                if bound == plan.want {
-                    break;
-                }
+    fn next(&self, walk: &mut Walk) -> Option<GroupNr> {
+        let class = self.plan.class.filter(|_| self.stage != Stage::Any).map(|class| (class, self.stage));
+        walk.next(self.space, class, self.reads_left > 0)
+    }
+
+    /// Lengths of powers of two, from the full length down, until a group has one on average.
+    fn trimmed(&mut self, pass: &Pass) -> Found<S::Error> {
+        let tunables = self.space.config.tunables;
+        for need in self.plan.trims(tunables.mb_best_avail_max_trim_order, self.space.stripe()) {
+            self.stats.trims += 1;
+            let lookup = self.lookup(pass, need);
+            if let Some(found) = self.walk(pass, need, lookup)? {
+                return Ok(Some(found));
             }
         }
-        best
+        Ok(None)
     }
 
-    /// An upper bound of the longest free run of a group, read without its lock.
-    fn longest(&self, group: GroupNr) -> u32 {
-        self.space().slot(group).longest.load(Ordering::Relaxed)
+    /// The groups of the highest average, then of the next lower one.
+    fn highest(&mut self, pass: &Pass) -> Found<S::Error> {
+        let top = self.space.index.highest_average().max(self.space.untouched.highest_average());
+        // Below the order of the least length no average is long enough.
+        let last = Lookup::average(self.plan.least, self.space.config.orders()).order();
+        for order in (last..=top.unwrap_or(0)).rev() {
+            // An untouched group may turn out to be worse than it could have been.
+            let need = if order == 0 { 1 } else { 1 << (order + 1) };
+            if let Some(found) = self.walk(pass, need.max(self.plan.least), Lookup::Average(order))? {
+                self.stats.splits += 1;
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
-    /// The groups after `group` and, from the first on, those before it.
-    fn others_from(&self, group: GroupNr) -> impl Iterator<Item = GroupNr> + use<S> {
-        let groups = self.space().layout.groups();
-        (group.get() + 1..groups).chain(0..group.get()).map(GroupNr::new)
+    /// Whether the class of a group's unit is one for this stage.
+    fn admits(&self, group: GroupNr) -> bool {
+        match (&self.space.classes, self.plan.class) {
+            (Some(classes), Some(class)) => classes.admits(group, class, self.stage),
+            _ => true,
+        }
     }
-}
 
-/// Takes a run of the full length from a group, if it has one.
-fn take_whole<E>(
-    held: &mut Held<'_>,
-    from: u32,
-    plan: &Plan,
-    purse: &mut Purse<'_>,
-) -> Result<Option<Reservation>, AllocError<E>> {
-    match held.find(from, plan.want) {
-        Found::Whole(range) => held.take(&range, plan.least, purse).map(Some).ok_or(AllocError::NoSpace),
-        Found::Longest(_) => Ok(None),
+    /// Looks for a run in one group and takes it.
+    fn visit(&mut self, group: GroupNr, pass: &Pass, need: u32) -> Found<S::Error> {
+        let Some(mut held) = self.enter(group, pass, need)? else { return Ok(None) };
+        match self.scan(&held, pass, need) {
+            Some(range) => self.take(&mut held, &range, pass),
+            None => Ok(None),
+        }
+    }
+
+    /// Locks a group that promises enough, before and after.
+    fn enter(
+        &mut self,
+        group: GroupNr,
+        pass: &Pass,
+        need: u32,
+    ) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
+        self.stats.pass(pass.counted).groups_considered += 1;
+        if !self.promises(group, pass, need) {
+            return Ok(None);
+        }
+        let held = match self.lock(group, pass) {
+            Ok(Some(held)) => held,
+            Ok(None) => return Ok(None),
+            Err(error) if pass.counted == Counted::Goal => return Err(error),
+            Err(error) => {
+                self.broken.get_or_insert(error);
+                return Ok(None);
+            }
+        };
+        if !self.promises(group, pass, need) || !self.admits(group) {
+            return Ok(None);
+        }
+        self.stats.groups_scanned += 1;
+        Ok(Some(held))
+    }
+
+    /// What a group must look like without its lock to be worth it.
+    fn promises(&self, group: GroupNr, pass: &Pass, need: u32) -> bool {
+        let slot = self.space.slot(group);
+        match pass.test {
+            Test::Fits => slot.longest() >= need,
+            Test::Average => slot.average() >= need,
+            Test::Free => slot.free() >= need && slot.longest() >= self.plan.least,
+            Test::Chunk => {
+                let order = need.next_power_of_two().ilog2();
+                let state = slot.state();
+                let has =
+                    if state.loaded { state.orders.largest >= Some(order) } else { slot.longest() >= need };
+                has && !(pass.scan == Scan::Chunk && self.is_for_directories(group))
+            }
+        }
+    }
+
+    /// The first group of each flex group is left to directories and metadata, if flex groups are not tiny.
+    /// Source: the kernel's rule for aligned requests of data.
+    fn is_for_directories(&self, group: GroupNr) -> bool {
+        let flex = self.space.config.flex_groups;
+        self.plan.data && flex >= 4 && group.get().is_multiple_of(flex)
+    }
+
+    fn lock(&mut self, group: GroupNr, pass: &Pass) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
+        let (allocator, space) = (self.allocator, self.space);
+        if pass.busy == Busy::Wait {
+            let place = space.lock(group, &mut self.stats.busy_waits);
+            return allocator.loaded(group, place).map(Some);
+        }
+        let Some(place) = space.slot(group).group.try_lock() else {
+            self.stats.busy_skips += 1;
+            return Ok(None);
+        };
+        if place.is_none() && pass.counted != Counted::GoalSlow && allocator.source().needs_io(group) {
+            if self.reads_left == 0 {
+                return Ok(None);
+            }
+            self.reads_left -= 1;
+        }
+        allocator.loaded(group, place).map(Some)
+    }
+
+    /// Takes a run that was just found.
+    fn take(&mut self, held: &mut Held<'_>, range: &Range<u32>, pass: &Pass) -> Found<S::Error> {
+        let group = held.nr();
+        let class = self.plan.class.map(|class| (class, self.stage));
+        match held.take(range, self.plan.least, self.purse, class) {
+            Taken::Done(reservation) => {
+                self.count_success(group, range, pass, class);
+                Ok(Some(reservation))
+            }
+            Taken::CantPay => Err(AllocError::NoSpace),
+            Taken::WrongClass => Ok(None),
+        }
+    }
+
+    fn count_success(
+        &mut self,
+        group: GroupNr,
+        range: &Range<u32>,
+        pass: &Pass,
+        class: Option<(Class, Stage)>,
+    ) {
+        let (plan, len) = (self.plan, range.end - range.start);
+        let stats = &mut self.stats;
+        stats.pass(pass.counted).hits += 1;
+        stats.success += u32::from(len >= plan.asked);
+        stats.len_goal_hits += u32::from(len >= plan.want);
+        stats.goal_hits += u32::from(group == plan.group && plan.at == Some(range.start));
+        stats.p2_hits += u32::from(pass.scan == Scan::Chunk);
+        match class {
+            Some((_, Stage::Matching)) => stats.class_hits_matching += 1,
+            Some((_, Stage::Unset)) => stats.class_hits_unset += 1,
+            Some((_, Stage::Any)) => stats.class_hits_any += 1,
+            None => {}
+        }
+        if let Some((slot, last)) = plan.stream.and_then(|key| self.space.stream(key)) {
+            stats.stream_goal_hits += u32::from(group == plan.group);
+            if last != group {
+                slot.store(group.get(), Ordering::Relaxed);
+            }
+        }
     }
 }

@@ -1,73 +1,124 @@
 //! The groups and counters that an allocator, its reservations and its claims share.
 //!
-//! Every change of a group goes through [`Held`], which keeps the slot's two numbers, the volume's counters
-//! and the list of dirty groups in step with the bitmap. Nothing here loads a bitmap: what a reservation or a
-//! commit touches is in memory already, and stays there until it is done.
+//! Every change of a group goes through [`Held`](crate::held::Held), which keeps the slot's numbers, the
+//! index, the volume's counters and the list of dirty groups in step with the bitmap. Nothing here loads a
+//! bitmap: what a reservation or a commit touches is in memory already, and stays there until it is done.
+//!
+//! A group is in one of two indexes: in that of the loaded ones by what its free space is like, or in that of
+//! the untouched ones by the best it could be, all its free clusters as one run. A search asks both; what it
+//! finds in the second is loaded, and so moves to the first.
 
-use crate::bits::Found;
+use crate::class::Classes;
 use crate::counters::Counters;
-use crate::group::{Group, Home, Slot};
+use crate::held::Held;
+use crate::index::{GroupIndex, Orders};
 use crate::layout::{Layout, Run};
-use crate::reservation::Reservation;
-use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering};
-use hectare_units::{Clusters, GroupNr, TxnId};
+use crate::moves::Moves;
+use crate::passes;
+use crate::slot::Slot;
+use crate::stats::Stats;
+use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
+use crate::tunables::Config;
+use hectare_units::{Clusters, GroupNr, TxnId, usize_of};
 use std::ops::Range;
+
+/// Where streams without a goal of their own were last served.
+const STREAMS_MAX: u32 = 64;
 
 /// State shared by everything that holds space of one volume.
 pub(crate) struct Space {
     pub(crate) layout: Layout,
+    pub(crate) config: Config,
     pub(crate) slots: Box<[Slot]>,
+    /// The loaded groups.
+    pub(crate) index: GroupIndex,
+    /// The others, those that announce nothing free left out; by average order only.
+    pub(crate) untouched: GroupIndex,
+    /// Only where the policy has classes.
+    pub(crate) classes: Option<Classes>,
     pub(crate) counters: Counters,
+    pub(crate) stats: Stats,
     /// Groups changed since they were last rendered, each once.
     pub(crate) dirty: Mutex<Vec<GroupNr>>,
     /// Groups rendered for transactions that have not committed yet.
     pub(crate) rendered: Mutex<Vec<(TxnId, Vec<GroupNr>)>>,
-    /// Counts the times space became free, so that a search that found nothing knows whether to look again.
-    pub(crate) given_back: AtomicU64,
+    /// Groups with runs to discard, each once.
+    pub(crate) discards: Mutex<Vec<GroupNr>>,
+    /// Tells a search that found nothing whether to look again.
+    pub(crate) moves: Moves,
     /// Groups in memory.
     pub(crate) loaded: AtomicU32,
+    /// Where eviction goes on.
+    pub(crate) evict_from: AtomicU32,
+    /// Whether searches use the index.
+    pub(crate) indexed: bool,
+    streams: Box<[AtomicU32]>,
 }
 
-/// Who pays for a run: the available clusters above a floor, or a claim made earlier.
-pub(crate) enum Purse<'a> {
-    /// Available clusters, leaving `floor` of them.
-    Available {
-        /// What must be left.
-        floor: u64,
-    },
-    /// The clusters left in a claim.
-    Claimed(&'a mut u64),
+/// What the classes need to know of groups.
+pub(crate) trait GroupMap {
+    /// How many there are.
+    fn groups(&self) -> u32;
+    /// Whether nothing is in use in a group but the volume's own metadata.
+    fn is_whole(&self, group: GroupNr) -> bool;
 }
 
-impl Purse<'_> {
-    /// What could be paid now.
-    pub(crate) fn holds(&self, counters: &Counters) -> u64 {
-        match self {
-            Self::Available { floor } => counters.spendable(*floor),
-            Self::Claimed(left) => **left,
-        }
+impl GroupMap for Space {
+    fn groups(&self) -> u32 {
+        self.layout.groups()
     }
 
-    /// Pays for up to `most` clusters but no fewer than `least`.
-    fn pay(&mut self, counters: &Counters, most: u64, least: u64) -> Option<u64> {
-        match self {
-            Self::Available { floor } => counters.take(most, least, *floor),
-            Self::Claimed(left) => {
-                let paid = most.min(**left);
-                if paid < least {
-                    return None;
-                }
-                **left -= paid;
-                counters.spend_claim(paid);
-                Some(paid)
-            }
-        }
+    fn is_whole(&self, group: GroupNr) -> bool {
+        self.slot(group).is_whole()
     }
+}
+
+/// The order of the average run if the free clusters of a group are all together.
+pub(crate) fn best_average(free: u32, orders: u32) -> Option<u32> {
+    Some(average_order(free.checked_ilog2()?, orders))
+}
+
+/// The order that stands for averages of 2^`log` to below 2^(`log` + 1).
+pub(crate) fn average_order(log: u32, orders: u32) -> u32 {
+    log.saturating_sub(1).min(orders - 1)
 }
 
 impl Space {
+    /// Space of groups that are all untouched; `free` clusters are free in all.
+    pub(crate) fn new(layout: Layout, config: Config, slots: Vec<Slot>, free: u64) -> Self {
+        let (groups, orders) = (layout.groups(), config.orders());
+        let space = Self {
+            layout,
+            config,
+            slots: slots.into_boxed_slice(),
+            index: GroupIndex::new(groups, orders),
+            untouched: GroupIndex::new(groups, orders),
+            classes: passes::has_classes(config.policy).then(|| Classes::new(groups, config.flex_groups)),
+            counters: Counters::new(free),
+            stats: Stats::default(),
+            dirty: Mutex::new(Vec::new()),
+            rendered: Mutex::new(Vec::new()),
+            discards: Mutex::new(Vec::new()),
+            moves: Moves::default(),
+            loaded: AtomicU32::new(0),
+            evict_from: AtomicU32::new(0),
+            indexed: config.tunables.optimize_scan(groups),
+            streams: (0..groups.div_ceil(4).min(STREAMS_MAX)).map(|_| AtomicU32::new(0)).collect(),
+        };
+        for group in (0..groups).map(GroupNr::new) {
+            space.untouched.update(group, Orders::default(), space.untouched_orders(group));
+        }
+        space
+    }
+
     pub(crate) fn slot(&self, group: GroupNr) -> &Slot {
         &self.slots[group.index()]
+    }
+
+    /// Where the index of untouched groups has a group that is not loaded.
+    pub(crate) fn untouched_orders(&self, group: GroupNr) -> Orders {
+        let free = self.slot(group).free().min(self.layout.group_len(group));
+        Orders { largest: None, average: best_average(free, self.config.orders()) }
     }
 
     /// Locks a group that is known to be in memory.
@@ -75,144 +126,44 @@ impl Space {
         Held::new(self, group, self.slot(group).group.lock())
     }
 
+    /// Locks a group, waiting for it, and counts that if it had to wait.
+    pub(crate) fn lock(
+        &self,
+        group: GroupNr,
+        waits: &mut u32,
+    ) -> MutexGuard<'_, Option<Box<crate::group::Group>>> {
+        let slot = self.slot(group);
+        slot.group.try_lock().unwrap_or_else(|| {
+            *waits += 1;
+            slot.group.lock()
+        })
+    }
+
     /// The clusters of a group as a run of the volume.
     pub(crate) fn run(&self, group: GroupNr, range: &Range<u32>) -> Run {
         let len = Clusters::new(u64::from(range.end - range.start));
         Run::new(self.layout.cluster(group, range.start), len)
     }
-}
 
-/// A loaded group under its lock.
-pub(crate) struct Held<'a> {
-    space: &'a Arc<Space>,
-    nr: GroupNr,
-    guard: MutexGuard<'a, Option<Box<Group>>>,
-}
-
-impl<'a> Held<'a> {
-    /// `guard` is the lock of group `nr`, and the group is loaded.
-    pub(crate) fn new(space: &'a Arc<Space>, nr: GroupNr, guard: MutexGuard<'a, Option<Box<Group>>>) -> Self {
-        debug_assert!(guard.is_some(), "group {nr} is in memory");
-        Self { space, nr, guard }
+    /// The groups of a group's flex group.
+    pub(crate) fn flex(&self, group: GroupNr) -> Range<u32> {
+        let size = self.config.flex_groups.max(1);
+        let first = group.get() / size * size;
+        first..first.saturating_add(size).min(self.layout.groups())
     }
 
-    pub(crate) fn group(&mut self) -> &mut Group {
-        self.guard.as_mut().expect("a group is not evicted while it is held or has work in flight")
+    /// The slot of a stream, and the group it was last served from.
+    pub(crate) fn stream(&self, key: u32) -> Option<(&AtomicU32, GroupNr)> {
+        let count = u32::try_from(self.streams.len()).ok()?;
+        let slot = &self.streams[usize_of(key.checked_rem(count)?)];
+        Some((slot, GroupNr::new(slot.load(Ordering::Relaxed))))
     }
 
-    fn slot(&self) -> &'a Slot {
-        self.space.slot(self.nr)
-    }
-
-    /// Publishes the group's free count to those who look without the lock.
-    fn note_free(&mut self) {
-        let free = self.group().free();
-        self.slot().free.store(free, Ordering::Relaxed);
-    }
-
-    /// Looks for a run as [`Group::find`] does, and remembers the longest one if that is too short.
-    pub(crate) fn find(&mut self, from: u32, want: u32) -> Found {
-        let found = self.group().find(from, want);
-        if let Found::Longest(range) = &found {
-            self.slot().longest.store(range.end - range.start, Ordering::Relaxed);
-        }
-        found
-    }
-
-    /// Reserves the start of a free range, as much as the purse pays for; `None` if that is under `least`.
-    pub(crate) fn take(
-        &mut self,
-        range: &Range<u32>,
-        least: u32,
-        purse: &mut Purse<'_>,
-    ) -> Option<Reservation> {
-        let most = u64::from(range.end - range.start);
-        let paid = purse.pay(&self.space.counters, most, u64::from(least))?;
-        let paid = u32::try_from(paid).expect("no more is paid than the range is long");
-        let range = range.start..range.start + paid;
-        self.group().reserve(range.clone());
-        self.note_free();
-        Some(Reservation::new(Arc::clone(self.space), self.nr, range))
-    }
-
-    /// Reserved -> free.
-    pub(crate) fn give_back(&mut self, range: &Range<u32>) {
-        // Counted before the bits change: see `Allocator::search`.
-        self.space.given_back.fetch_add(1, Ordering::SeqCst);
-        self.group().unreserve(range);
-        self.note_freed(range);
-        self.space.counters.give_back(u64::from(range.end - range.start));
-    }
-
-    /// Reserved -> used.
-    pub(crate) fn publish(&mut self, range: &Range<u32>) {
-        self.group().publish(range);
-        self.mark_dirty();
-        self.space.counters.publish(u64::from(range.end - range.start));
-    }
-
-    /// Used -> pending. The range holds used clusters only.
-    pub(crate) fn free(&mut self, txn: TxnId, range: Range<u32>) {
-        let len = u64::from(range.end - range.start);
-        self.group().free_in(txn, range);
-        self.mark_dirty();
-        self.space.counters.free(len);
-    }
-
-    /// The durable bitmap for transaction `txn`, and its free clusters.
-    pub(crate) fn render(&mut self, txn: TxnId, words: &mut Vec<u64>) -> u32 {
-        let group = self.group();
-        group.home = Home::Rendered(txn);
-        group.render(words)
-    }
-
-    /// Pending -> free for all transactions up to `txn`; what was rendered for them is now in the source.
-    pub(crate) fn committed(&mut self, txn: TxnId) {
-        self.space.given_back.fetch_add(1, Ordering::SeqCst);
-        let released = self.group().release(txn);
-        for range in &released {
-            self.note_freed(range);
-            self.space.counters.release(u64::from(range.end - range.start));
-        }
-        if let Home::Rendered(id) = self.group().home
-            && !id.is_after(txn)
-        {
-            self.group().home = Home::Clean;
-        }
-    }
-
-    /// Free -> used without a reservation; `false` if that many are not available.
-    pub(crate) fn mark_used(&mut self, range: &Range<u32>) -> bool {
-        let fresh = u64::from(self.group().free_in_range(range));
-        if fresh == 0 {
-            return true;
-        }
-        if self.space.counters.take(fresh, fresh, 0).is_none() {
-            return false;
-        }
-        self.group().mark_used(range);
-        self.note_free();
-        self.mark_dirty();
-        self.space.counters.publish(fresh);
-        true
-    }
-
-    /// A range became free: the free count and perhaps the longest run have grown.
-    fn note_freed(&mut self, range: &Range<u32>) {
-        self.note_free();
-        let longest = &self.slot().longest;
-        let bound = longest.load(Ordering::Relaxed);
-        // A bound that covers all free clusters covers any run of them: no need to measure.
-        if bound < self.group().free() {
-            longest.store(bound.max(self.group().run_around(range)), Ordering::Relaxed);
-        }
-    }
-
-    fn mark_dirty(&mut self) {
-        let group = self.group();
-        if group.home != Home::Dirty {
-            group.home = Home::Dirty;
-            self.space.dirty.lock().push(self.nr);
-        }
+    /// Clusters of a stripe, if large requests are to be aligned to stripes.
+    pub(crate) fn stripe(&self) -> Option<u32> {
+        let (stripe, cluster) = (self.config.tunables.stripe, self.config.cluster_blocks.max(1));
+        let clusters = stripe / cluster;
+        (clusters > 1 && stripe.is_multiple_of(cluster) && clusters <= self.layout.clusters_per_group())
+            .then_some(clusters)
     }
 }

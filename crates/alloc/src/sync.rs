@@ -1,8 +1,37 @@
 //! The locks and atomics of this crate, in one place so that a schedule explorer can take their place in
 //! tests.
 //!
-//! Nothing else in the crate names `parking_lot` or `std::sync`.
+//! Nothing else in the crate names `parking_lot` or `std::sync`. The shape is `parking_lot`'s: `lock()` gives
+//! the guard, `try_lock()` an `Option` of it. With feature `shuttle` every lock and atomic is a scheduling
+//! point of shuttle's (sequentially consistent, random schedules, long runs); with feature `loom` it is
+//! loom's (weak memory, all schedules, tiny runs). Should both be on, shuttle's are used.
+//!
+//! Hazard: an explorer's lock works only inside its run, so with such a feature on only the tests written for
+//! that explorer can be run.
+#![allow(unused_imports)] // a facade offers the whole set, whatever the crate uses of it today
 
-pub(crate) use parking_lot::{Mutex, MutexGuard};
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+#[cfg(all(feature = "loom", not(feature = "shuttle")))]
+#[path = "sync/loom.rs"]
+mod explorer;
+#[cfg(feature = "shuttle")]
+#[path = "sync/shuttle.rs"]
+mod explorer;
+#[cfg(any(feature = "loom", feature = "shuttle"))]
+mod locks;
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
+mod native;
+
+#[cfg(any(feature = "loom", feature = "shuttle"))]
+pub(crate) use explorer::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence, thread};
+#[cfg(any(feature = "loom", feature = "shuttle"))]
+pub(crate) use locks::{
+    Condvar, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, zeroed_words,
+};
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
+pub(crate) use native::{
+    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, OnceLock, RwLock,
+    RwLockReadGuard, RwLockWriteGuard, fence, thread, zeroed_words,
+};
+// Counting references is not what is explored, and an explorer's `Arc` does not turn into one of a trait.
+pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};

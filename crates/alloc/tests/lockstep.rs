@@ -1,14 +1,20 @@
 //! The allocator beside a model that knows the state of every single cluster: random events from a seed, and
-//! after each event everything that can be counted is compared.
+//! after each event everything that can be counted is compared. All policies, with and without index,
+//! classes, flex groups, stripes and discard.
 
 #![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
+#![cfg(not(any(feature = "shuttle", feature = "loom")))]
 
 mod common;
 
 use common::{Disk, Rng, Txn};
-use hectare_alloc::{AllocError, Allocator, Claim, Layout, Request, Reservation, Run};
+use hectare_alloc::{
+    AllocError, Allocator, Claim, Config, DiscardRun, Layout, Policy, Purpose, Request, Reservation, Run,
+    Tunables,
+};
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, index_of, u64_of, usize_of};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,46 +26,84 @@ enum State {
 }
 
 const PER_GROUP: u32 = 150;
-const TOTAL: u32 = 4 * PER_GROUP + 70;
+const TOTAL: u32 = 7 * PER_GROUP + 70;
+const OWN: u32 = 3;
+
+/// How often the corners were reached that the events are there for.
+#[derive(Default, Debug)]
+struct Reached {
+    evicted: usize,
+    no_space: usize,
+    short: usize,
+    at_goal: usize,
+    discarded: usize,
+}
 
 struct Pair {
     allocator: Allocator<Disk>,
+    config: Config,
     model: Vec<State>,
+    /// Free clusters that are to be discarded.
+    to_discard: Vec<bool>,
     held: Vec<Reservation>,
+    discards: Vec<DiscardRun>,
     claim: Claim,
     running: TxnId,
     /// Bitmaps rendered for a transaction whose commit is under way.
     frozen: Option<(TxnId, BTreeMap<GroupNr, Vec<u64>>)>,
     root_reserve: u64,
     rng: Rng,
-    evicted: usize,
-    no_space: usize,
-    short: usize,
+    reached: Reached,
 }
 
-fn clusters(run: Run) -> std::ops::Range<usize> {
+fn clusters(run: Run) -> Range<usize> {
     index_of(run.start.get())..index_of(run.start.get() + run.len.get())
+}
+
+/// The configuration that a seed stands for: the policy by the seed itself, the rest at random.
+fn config(seed: u64, rng: &mut Rng) -> Config {
+    let policy = Policy::ALL[index_of(seed % 6)];
+    let mb_optimize_scan = [None, Some(true), Some(true)][index_of(rng.below(3))];
+    let stripe = [0, 0, 16][index_of(rng.below(3))];
+    let mb_max_linear_groups = [0, 0, 3][index_of(rng.below(3))];
+    let tunables = Tunables { mb_optimize_scan, stripe, mb_max_linear_groups, ..Tunables::default() };
+    Config {
+        policy,
+        tunables,
+        block_bytes: 4096,
+        cluster_blocks: [1, 16, 64][index_of(rng.below(3))],
+        flex_groups: [1, 2, 4][index_of(rng.below(3))],
+        discard: rng.below(2) == 0,
+    }
 }
 
 impl Pair {
     fn new(seed: u64) -> Self {
+        let mut rng = Rng(seed);
+        let config = config(seed, &mut rng);
         let layout = Layout::new(PER_GROUP, Clusters::new(u64::from(TOTAL))).unwrap();
-        let allocator = Allocator::new(Disk::empty(layout), layout);
+        let own = if rng.below(2) == 0 { OWN } else { 0 };
+        let disk = if own > 0 { Disk::with_metadata(layout, own) } else { Disk::empty(layout) };
+        let model = (0..TOTAL)
+            .map(|at| if at % PER_GROUP < own { State::Used } else { State::Free })
+            .collect::<Vec<_>>();
+        let allocator = Allocator::new(disk, layout, config);
         let claim = allocator.claim(Clusters::ZERO, true).unwrap();
         let root_reserve = 20;
         allocator.set_root_reserve(Clusters::new(root_reserve));
         Self {
             allocator,
-            model: vec![State::Free; usize_of(TOTAL)],
+            config,
+            to_discard: vec![false; model.len()],
+            model,
             held: Vec::new(),
+            discards: Vec::new(),
             claim,
             running: TxnId::new(u32::MAX - 5), // ids wrap on the way
             frozen: None,
             root_reserve,
-            rng: Rng(seed),
-            evicted: 0,
-            no_space: 0,
-            short: 0,
+            rng,
+            reached: Reached::default(),
         }
     }
 
@@ -71,15 +115,24 @@ impl Pair {
         for at in clusters(run) {
             assert_eq!(self.model[at], from, "cluster {at} on its way to {to:?}");
             self.model[at] = to;
+            self.to_discard[at] = false;
         }
     }
 
-    /// The longest run inside one group, by the model.
+    /// All maximal free runs, cut at groups.
+    fn free_runs(&self) -> Vec<Range<usize>> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for (at, _) in self.model.iter().enumerate().filter(|(_, state)| **state == State::Free) {
+            match runs.last_mut() {
+                Some(last) if last.end == at && at % usize_of(PER_GROUP) != 0 => last.end += 1,
+                _ => runs.push(at..at + 1),
+            }
+        }
+        runs
+    }
+
     fn longest(&self) -> u64 {
-        let longest = |group: &[State]| {
-            group.split(|state| *state != State::Free).map(<[State]>::len).max().unwrap_or(0)
-        };
-        u64_of(self.model.chunks(usize_of(PER_GROUP)).map(longest).max().unwrap_or(0))
+        u64_of(self.free_runs().iter().map(Range::len).max().unwrap_or(0))
     }
 
     fn goal_run(&self, goal: ClusterNr) -> u64 {
@@ -89,42 +142,113 @@ impl Pair {
         u64_of(group_rest.iter().take_while(|state| **state == State::Free).count())
     }
 
-    fn reserve(&mut self) {
-        let root = self.rng.below(4) == 0;
-        let claimed = self.rng.below(4) == 0;
+    fn request(&mut self) -> Request {
         let most = [4, 40, 200][index_of(self.rng.below(3))];
         let want = 1 + self.rng.below(most);
+        let want = if self.rng.below(2) == 0 { want.next_power_of_two() } else { want };
         let min = 1 + self.rng.below(want);
         let goal = ClusterNr::new(self.rng.below(u64::from(TOTAL) + 20));
-        let request =
-            Request::new(goal, Clusters::new(want)).at_least(Clusters::new(min)).with_root_reserve(root);
+        let mut request = Request::new(goal, Clusters::new(want))
+            .at_least(Clusters::new(min))
+            .with_root_reserve(self.rng.below(4) == 0);
+        if self.rng.below(5) > 0 {
+            request = request.for_data(Clusters::new(1 + self.rng.below(want)));
+            if self.rng.below(4) == 0 {
+                request = request.on_stream(u32::try_from(self.rng.below(1000)).unwrap());
+            }
+        }
+        request
+    }
+
+    fn purse(&self, claimed: bool, root: bool) -> u64 {
         let available = self.count(|state| state == State::Free) - self.claim.left().get();
-        let purse = match (claimed, root) {
+        match (claimed, root) {
             (true, _) => self.claim.left().get(),
             (false, true) => available,
             (false, false) => available.saturating_sub(self.root_reserve),
-        };
+        }
+    }
+
+    fn reserve(&mut self) {
+        let request = self.request();
+        let claimed = self.rng.below(4) == 0;
+        let purse = self.purse(claimed, request.take_root_reserve);
         let result = match claimed {
             true => self.allocator.reserve_claimed(&mut self.claim, &request),
             false => self.allocator.reserve(&request),
         };
-        let length = want.min(purse).min(self.longest());
+        let most = request.want.get().min(purse);
         match result {
             Err(AllocError::NoSpace) => {
-                assert!(length < min, "{length} clusters could be had for {request:?}");
-                self.no_space += 1;
+                let length = most.min(self.longest());
+                assert!(length < request.min.get(), "{length} clusters could be had for {request:?}");
+                self.reached.no_space += 1;
             }
             Err(error) => panic!("{error}"),
             Ok(reservation) => {
                 let run = reservation.run();
-                assert_eq!(run.len.get(), length, "the longest possible run for {request:?}");
-                if self.goal_run(goal) >= length && length == want {
-                    assert_eq!(run.start, goal, "the goal is free for {request:?}");
-                }
-                self.short += usize::from(length < want);
+                let len = run.len.get();
+                assert!((request.min.get()..=most).contains(&len), "{len} for {request:?} out of {most}");
+                let first = run.start.get() / u64::from(PER_GROUP);
+                assert_eq!(first, (run.start.get() + len - 1) / u64::from(PER_GROUP), "inside one group");
+                self.check_choice(&request, run, most);
+                self.reached.short += usize::from(len < request.want.get());
                 self.paint(run, State::Free, State::Reserved);
                 self.held.push(reservation);
             }
+        }
+    }
+
+    /// What the policies promise of their choice, as far as that is exact. The model is as before it.
+    fn check_choice(&self, request: &Request, run: Run, most: u64) {
+        let (goal, stream) = (request.goal, request.stream.is_some());
+        let data = request.purpose == Purpose::Data;
+        let policy = if data { self.config.policy } else { Policy::FirstFit };
+        let goes_to_goal =
+            matches!(policy, Policy::Mballoc | Policy::MballocLinear | Policy::FirstFit) && !stream;
+        if goes_to_goal && self.goal_run(goal) >= most {
+            assert_eq!((run.start, run.len.get()), (goal, most), "the goal is free for {request:?}");
+        }
+        let full: Vec<u64> =
+            self.free_runs().iter().map(|run| u64_of(run.len())).filter(|len| *len >= most).collect();
+        match policy {
+            Policy::BestFit if !full.is_empty() => {
+                let around =
+                    self.free_runs().into_iter().find(|free| free.contains(&index_of(run.start.get())));
+                let around = u64_of(around.unwrap().len());
+                assert_eq!(Some(around), full.into_iter().min(), "the shortest for {request:?}");
+                assert_eq!(run.len.get(), most);
+            }
+            Policy::FirstFit if data && !full.is_empty() => {
+                assert_eq!(run.len.get(), most, "a full run for {request:?}");
+            }
+            Policy::Mballoc | Policy::Hybrid if self.config.tunables.mb_optimize_scan == Some(true) => {
+                let asked = request.asked.get().clamp(request.min.get(), most);
+                let chunk = asked.next_power_of_two();
+                let has_chunk = self.free_runs().iter().any(|free| {
+                    let within = u64_of(free.start) % u64::from(PER_GROUP);
+                    within.next_multiple_of(chunk) + chunk <= within + u64_of(free.len())
+                });
+                assert!(!has_chunk || run.len.get() >= asked, "{} for {request:?}", run.len);
+            }
+            _ => {}
+        }
+    }
+
+    fn reserve_at(&mut self) {
+        let request = Request { stream: None, ..self.request() };
+        let most = request.want.get().min(self.purse(false, request.take_root_reserve));
+        let length = most.min(self.goal_run(request.goal));
+        let classes = matches!(self.config.policy, Policy::SizeClass | Policy::Hybrid);
+        match self.allocator.reserve_at(&request).unwrap() {
+            Some(reservation) => {
+                assert_eq!(reservation.run(), Run::new(request.goal, Clusters::new(length)));
+                self.paint(reservation.run(), State::Free, State::Reserved);
+                self.held.push(reservation);
+                self.reached.at_goal += 1;
+            }
+            None if classes && request.purpose == Purpose::Data => {}
+            None => assert!(length < request.min.get(), "{length} are free at the goal of {request:?}"),
         }
     }
 
@@ -163,10 +287,17 @@ impl Pair {
     }
 
     fn publish_one(&mut self) {
-        if let Some(reservation) = self.pick() {
-            let run = reservation.publish(&mut Txn(self.running));
-            self.paint(run, State::Reserved, State::Used);
+        let Some(mut reservation) = self.pick() else { return };
+        let whole = reservation.run();
+        if self.rng.below(3) > 0 {
+            assert_eq!(reservation.publish(&mut Txn(self.running)), whole);
+            return self.paint(whole, State::Reserved, State::Used);
         }
+        let n = Clusters::new(self.rng.below(whole.len.get() + 2));
+        let front = reservation.publish_front(n, &mut Txn(self.running));
+        assert_eq!((front.start, front.len + reservation.len()), (whole.start, whole.len));
+        self.paint(front, State::Reserved, State::Used);
+        self.held.push(reservation);
     }
 
     fn free_some(&mut self) {
@@ -189,7 +320,7 @@ impl Pair {
 
     fn claim_some(&mut self) {
         let want = self.rng.below(30);
-        let available = self.count(|state| state == State::Free) - self.claim.left().get();
+        let available = self.purse(false, true);
         match self.allocator.claim(Clusters::new(want), true) {
             Ok(claim) => self.claim = claim, // the old one is given back
             Err(_) => assert!(want > available, "{want} of {available} could be claimed"),
@@ -218,24 +349,62 @@ impl Pair {
             self.allocator.source().store(group, &words);
         }
         self.allocator.committed(txn);
-        for state in &mut self.model {
+        for (state, to_discard) in self.model.iter_mut().zip(&mut self.to_discard) {
             if matches!(*state, State::Freed(id) if !id.is_after(txn)) {
                 *state = State::Free;
+                *to_discard = self.config.discard;
             }
         }
     }
 
+    fn take_discards(&mut self) {
+        let available = self.purse(false, true);
+        let expected = u64_of(self.to_discard.iter().filter(|is| **is).count());
+        let at_most = [2, usize::MAX][index_of(self.rng.below(2))];
+        let runs = self.allocator.take_discards(at_most);
+        assert!(runs.len() <= at_most);
+        let mut sum = 0;
+        for run in runs {
+            assert!(self.to_discard[clusters(run.run())].iter().all(|is| *is), "{run:?} is to be discarded");
+            self.paint(run.run(), State::Free, State::Reserved);
+            sum += run.run().len.get();
+            self.discards.push(run);
+        }
+        if at_most == usize::MAX {
+            assert_eq!(sum, expected.min(available), "all that wait are handed out");
+        }
+        self.reached.discarded += index_of(sum);
+    }
+
+    fn finish_discards(&mut self) {
+        let runs = std::mem::take(&mut self.discards);
+        let again = self.rng.below(3) == 0;
+        for run in &runs {
+            self.paint(run.run(), State::Reserved, State::Free);
+            self.to_discard[clusters(run.run())].fill(again);
+        }
+        if again {
+            self.allocator.return_discards(runs);
+        }
+    }
+
     fn step(&mut self) {
-        match self.rng.below(20) {
+        match self.rng.below(24) {
             0..6 => self.reserve(),
-            6..10 => self.publish_one(),
-            10..12 => self.drop_one(),
-            12 => self.split_one(),
-            13 => self.shrink_one(),
-            14..16 => self.free_some(),
-            16 => self.freeze(),
-            17 => self.finish(),
-            18 => self.evicted += self.allocator.evict(index_of(self.rng.below(6))),
+            6 => self.reserve_at(),
+            7..11 => self.publish_one(),
+            11..13 => self.drop_one(),
+            13 => self.split_one(),
+            14 => self.shrink_one(),
+            15..18 => self.free_some(),
+            18 => self.freeze(),
+            19 => self.finish(),
+            20 => {
+                let at_most = index_of(self.rng.below(8));
+                self.reached.evicted += self.allocator.evict(at_most);
+            }
+            21 => self.take_discards(),
+            22 => self.finish_discards(),
             _ => self.claim_some(),
         }
         self.compare();
@@ -256,10 +425,11 @@ impl Pair {
             let expected = states.iter().filter(|state| **state == State::Free).count();
             assert_eq!(usize_of(free), expected, "free clusters of group {group}");
         });
+        self.allocator.check().unwrap();
     }
 
     /// Everything committed, the bitmaps in the source are the model's.
-    fn close(mut self) {
+    fn close(mut self) -> Reached {
         self.finish();
         self.freeze();
         self.finish();
@@ -275,27 +445,36 @@ impl Pair {
             assert_eq!(free, u64::from(self.allocator.source().count_free(group)));
         }
         self.held.clear();
+        self.discards.clear();
+        self.claim.shrink_to(Clusters::ZERO);
+        drop(self.allocator.take_discards(usize::MAX));
         self.allocator.evict(usize::MAX);
         assert_eq!(self.allocator.loaded_groups(), 0, "nothing holds a group any more");
+        self.allocator.check().unwrap();
+        self.reached
     }
 }
 
 #[test]
 fn allocator_and_model_agree_after_every_event() {
-    let [mut evicted, mut no_space, mut short, mut loads] = [0; 4];
-    for seed in 0..60 {
-        println!("seed {seed}");
+    let mut loads = 0;
+    let mut all = Reached::default();
+    for seed in 0..90 {
         let mut pair = Pair::new(seed);
-        for _ in 0..1500 {
+        println!("seed {seed}: {:?}", pair.config);
+        for _ in 0..1200 {
             pair.step();
         }
-        evicted += pair.evicted;
-        no_space += pair.no_space;
-        short += pair.short;
         loads += pair.allocator.source().loads.load(Ordering::Relaxed);
-        pair.close();
+        let reached = pair.close();
+        all.evicted += reached.evicted;
+        all.no_space += reached.no_space;
+        all.short += reached.short;
+        all.at_goal += reached.at_goal;
+        all.discarded += reached.discarded;
     }
     // The events must have reached the corners they are there for.
-    assert!(evicted > 50 && loads > 60 * 5, "{evicted} evictions, {loads} loads");
-    assert!(no_space > 50 && short > 50, "{no_space} refusals, {short} short runs");
+    println!("{all:?}, {loads} loads");
+    assert!(all.evicted > 50 && loads > 90 * 8, "{} evictions, {loads} loads", all.evicted);
+    assert!(all.no_space > 50 && all.short > 50 && all.at_goal > 50 && all.discarded > 500, "{all:?}");
 }

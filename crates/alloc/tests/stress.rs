@@ -1,11 +1,14 @@
 //! Real threads on one allocator, ending in a full recount.
 
 #![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
+#![cfg(not(any(feature = "shuttle", feature = "loom")))]
 
 mod common;
 
 use common::{Disk, Rng, Txn};
-use hectare_alloc::{AllocError, Allocator, GroupSource, Layout, Request, Run};
+use hectare_alloc::{
+    AllocError, Allocator, Config, GroupSource, Layout, Policy, Request, Reservation, Run, Tunables,
+};
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, u64_of};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,7 +21,16 @@ fn layout(per_group: u32, total: u64) -> Layout {
 
 fn empty(per_group: u32, total: u64) -> Allocator<Disk> {
     let layout = layout(per_group, total);
-    Allocator::new(Disk::empty(layout), layout)
+    Allocator::new(Disk::empty(layout), layout, Config::default())
+}
+
+/// An allocator with everything on: index, flex groups, discard.
+fn with(policy: Policy, per_group: u32, total: u64) -> Allocator<Disk> {
+    let layout = layout(per_group, total);
+    let tunables = Tunables { mb_optimize_scan: Some(true), ..Tunables::default() };
+    let config =
+        Config { policy, tunables, flex_groups: 2, cluster_blocks: 16, discard: true, ..Config::default() };
+    Allocator::new(Disk::empty(layout), layout, config)
 }
 
 /// An allocator with the smallest possible transactions over it.
@@ -65,6 +77,8 @@ fn churn(volume: &Volume, seed: u64, rounds: u32) -> Vec<Run> {
     for _ in 0..rounds {
         let total = volume.allocator.layout().total().get();
         let request = Request::new(ClusterNr::new(rng.below(total)), Clusters::new(1 + rng.below(12)));
+        let request =
+            if rng.below(4) > 0 { request.for_data(Clusters::new(1 + rng.below(5))) } else { request };
         match volume.allocator.reserve(&request) {
             Ok(mut reservation) => match rng.below(4) {
                 0 => drop(reservation),
@@ -88,40 +102,52 @@ fn churn(volume: &Volume, seed: u64, rounds: u32) -> Vec<Run> {
     mine
 }
 
+/// Keeps committing and evicting until the workers are done.
+fn commit_beside<T>(volume: &Volume, workers: &[thread::ScopedJoinHandle<'_, T>]) {
+    while workers.iter().any(|worker| !worker.is_finished()) {
+        volume.commit();
+        volume.allocator.evict(2);
+        drop(volume.allocator.take_discards(3));
+    }
+}
+
 #[test]
 fn threads_share_a_volume_and_the_recount_is_exact() {
-    let volume =
-        Volume { allocator: empty(500, 5 * 500 + 123), barrier: RwLock::new(()), running: AtomicU32::new(7) };
-    let kept: Vec<Run> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..8)
-            .map(|seed| {
-                let volume = &volume;
-                scope.spawn(move || churn(volume, seed, 20_000))
-            })
-            .collect();
-        while workers.iter().any(|worker| !worker.is_finished()) {
-            volume.commit();
-            volume.allocator.evict(2);
-        }
-        workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
-    });
-    volume.commit();
-    volume.commit();
+    for policy in Policy::ALL {
+        let volume = Volume {
+            allocator: with(policy, 500, 5 * 500 + 123),
+            barrier: RwLock::new(()),
+            running: AtomicU32::new(7),
+        };
+        let kept: Vec<Run> = thread::scope(|scope| {
+            let volume = &volume;
+            let workers: Vec<_> =
+                (0..8).map(|seed| scope.spawn(move || churn(volume, seed, 5_000))).collect();
+            commit_beside(volume, &workers);
+            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+        });
+        recount(&volume, &kept, policy);
+    }
+}
 
+/// Counts everything again, cluster by cluster, after the last commit.
+fn recount(volume: &Volume, kept: &[Run], policy: Policy) {
+    volume.commit();
+    volume.commit();
     let mut used = BTreeSet::new();
-    for run in &kept {
+    for run in kept {
         for at in run.start.get()..run.start.get() + run.len.get() {
-            assert!(used.insert(at), "cluster {at} was given to two owners");
+            assert!(used.insert(at), "{policy}: cluster {at} was given to two owners");
         }
     }
     let total = volume.allocator.layout().total().get();
     for at in 0..total {
         let (group, within) = volume.allocator.layout().locate(ClusterNr::new(at)).unwrap();
         let on_disk = volume.allocator.source().is_used(group, within);
-        assert_eq!(on_disk, used.contains(&at), "cluster {at}");
+        assert_eq!(on_disk, used.contains(&at), "{policy}: cluster {at}");
     }
     let counts = volume.allocator.counts();
-    assert_eq!(counts.available.get(), total - u64_of(used.len()));
+    assert_eq!(counts.available.get(), total - u64_of(used.len()), "{policy}");
     assert_eq!(
         (counts.reserved, counts.pending, counts.claimed),
         (Clusters::ZERO, Clusters::ZERO, Clusters::ZERO)
@@ -129,40 +155,58 @@ fn threads_share_a_volume_and_the_recount_is_exact() {
     let mut by_group = 0;
     volume.allocator.for_each_group(|_, free| by_group += u64::from(free));
     assert_eq!(by_group, counts.available.get());
+    volume.allocator.check().unwrap();
+}
+
+/// Takes space with random lengths until there is none.
+fn fill(allocator: &Allocator<Disk>, seed: u64, root: bool, all: &Mutex<Vec<Reservation>>) {
+    let mut rng = Rng(seed);
+    let total = allocator.layout().total().get();
+    loop {
+        let want = Clusters::new(1 + rng.below(6));
+        let mut request = Request::new(ClusterNr::new(rng.below(total)), want).with_root_reserve(root);
+        if rng.below(4) > 0 {
+            request = request.for_data(Clusters::new(1 + rng.below(want.get())));
+        }
+        if rng.below(3) == 0 {
+            request = request.on_stream(u32::try_from(seed).unwrap());
+        }
+        match allocator.reserve(&request) {
+            Ok(reservation) => all.lock().unwrap().push(reservation),
+            Err(AllocError::NoSpace) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
 }
 
 #[test]
-fn the_last_cluster_can_be_had_and_no_more_by_any_number_of_threads() {
-    let total = 10 * 64 + 5;
-    let allocator = empty(64, total);
-    let reserve = 7;
-    allocator.set_root_reserve(Clusters::new(reserve));
-    let all = Mutex::new(Vec::new());
-    let fill = |seed: u64, root: bool| {
-        let mut rng = Rng(seed);
-        loop {
-            let request = Request::new(ClusterNr::new(rng.below(total)), Clusters::new(1 + rng.below(3)));
-            match allocator.reserve(&request.with_root_reserve(root)) {
-                Ok(reservation) => all.lock().unwrap().push(reservation),
-                Err(AllocError::NoSpace) => break,
-                Err(error) => panic!("{error}"),
-            }
+fn the_last_cluster_can_be_had_and_no_more_by_64_threads() {
+    for policy in Policy::ALL {
+        let (total, reserve) = (40 * 64 + 5, 7);
+        let allocator = with(policy, 64, total);
+        allocator.set_root_reserve(Clusters::new(reserve));
+        let all = Mutex::new(Vec::new());
+        for root in [false, true] {
+            thread::scope(|scope| {
+                for seed in 0..64 {
+                    let (allocator, all) = (&allocator, &all);
+                    scope.spawn(move || fill(allocator, seed, root, all));
+                }
+            });
+            let left = if root { 0 } else { reserve };
+            assert_eq!(allocator.free_clusters().get(), left, "{policy}: all but the root reserve");
+            allocator.check().unwrap();
         }
-    };
-    thread::scope(|scope| {
-        for seed in 0..16 {
-            scope.spawn(move || fill(seed, false));
-        }
-    });
-    assert_eq!(allocator.free_clusters().get(), reserve, "all but the root reserve");
-    thread::scope(|scope| {
-        for seed in 0..16 {
-            scope.spawn(move || fill(seed, true));
-        }
-    });
-    assert_eq!(allocator.free_clusters(), Clusters::ZERO);
-    let sum: u64 = all.lock().unwrap().iter().map(|one| one.len().get()).sum();
-    assert_eq!(sum, total);
+        let mut all = all.into_inner().unwrap();
+        all.sort_by_key(|one| one.run().start);
+        let sum: u64 = all.iter().map(|one| one.len().get()).sum();
+        assert_eq!(sum, total, "{policy}");
+        let apart = |pair: &[Reservation]| pair[0].run().start + pair[0].len() <= pair[1].run().start;
+        assert!(all.windows(2).all(apart), "{policy}: no cluster was given twice");
+        drop(all);
+        assert_eq!(allocator.free_clusters().get(), total);
+        allocator.check().unwrap();
+    }
 }
 
 #[test]
@@ -170,9 +214,16 @@ fn a_request_that_fits_is_never_refused_while_space_moves_between_threads() {
     // Each thread takes its next cluster before it drops its last one, and there are two for each: some
     // cluster is free at every moment, so any refusal would be a lie. The groups are many and tiny, so that a
     // search takes long and the few free clusters move behind its back.
+    for policy in Policy::ALL {
+        never_refused(policy);
+    }
+}
+
+fn never_refused(policy: Policy) {
     let (groups, threads) = (2048, 2);
-    let allocator = empty(1, groups);
-    let one = |at| allocator.reserve(&Request::new(ClusterNr::new(at), Clusters::ONE)).unwrap();
+    let allocator = with(policy, 1, groups);
+    let request = |at| Request::new(ClusterNr::new(at), Clusters::ONE).for_data(Clusters::ONE);
+    let one = |at| allocator.reserve(&request(at)).unwrap();
     let one = &one;
     let taken: Vec<_> = (0..groups - 2 * threads).map(one).collect();
     thread::scope(|scope| {
@@ -180,7 +231,7 @@ fn a_request_that_fits_is_never_refused_while_space_moves_between_threads() {
             scope.spawn(move || {
                 let mut rng = Rng(seed);
                 let mut last = one(rng.below(groups));
-                for _ in 0..20_000 {
+                for _ in 0..5_000 {
                     last = one(rng.below(groups));
                 }
                 drop(last);
@@ -242,7 +293,7 @@ impl GroupSource for Liar {
 #[test]
 fn bad_bitmaps_are_errors_that_name_the_group() {
     let layout = layout(64, 5 * 64);
-    let allocator = Allocator::new(Liar(layout), layout);
+    let allocator = Allocator::new(Liar(layout), layout, Config::default());
     assert_eq!(allocator.source().0, layout);
     let try_group = |group: u64| {
         let goal = ClusterNr::new(group * 64);

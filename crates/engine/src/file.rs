@@ -343,7 +343,7 @@ impl Volume {
             self.bring_feature(RoCompat::LARGE_FILE);
         }
         if to < from {
-            inode.window().discard();
+            self.discard_window(inode);
             self.clear_tail(inode, u64::MAX)?;
             self.unmap(inode, to)?;
         }

@@ -62,7 +62,12 @@ impl Volume {
         let run = Run::new(geometry.cluster_of(blocks.start), len);
         let request =
             Request::new(run.start, len).at_least(len).with_root_reserve(self.options.use_reserved_blocks);
-        let space = self.allocator.reserve_at(&request)?.ok_or(Error::NoSpace)?;
+        let space = match self.allocator.reserve_at(&request)? {
+            Some(space) => space,
+            // It may be kept for somebody's next write.
+            None if self.prealloc.discard_all().is_zero() => return Err(Error::NoSpace),
+            None => self.allocator.reserve_at(&request)?.ok_or(Error::NoSpace)?,
+        };
         Ok(HeldSpace { volume: self.clone(), space })
     }
 }

@@ -14,10 +14,10 @@
 
 pub(crate) mod flex;
 mod inodes;
+mod source;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use flex::{FlexTable, Recent};
-use hectare_alloc::GroupSource;
 use hectare_device::Device;
 use hectare_ext4::error::Corrupt;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
@@ -26,6 +26,7 @@ use hectare_units::{BlockNr, Bytes, GroupNr, usize_of};
 use inodes::InodeBitmap;
 pub(crate) use inodes::Taken;
 use parking_lot::Mutex;
+pub(crate) use source::Source;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -204,67 +205,6 @@ impl Groups {
 fn desc_range(index: u32, desc_size: u32) -> std::ops::Range<usize> {
     let at = usize_of(index * desc_size);
     at..at + usize_of(desc_size)
-}
-
-/// How the allocator sees the volume's groups.
-pub(crate) struct Source {
-    groups: Arc<Groups>,
-}
-
-impl Source {
-    pub(crate) fn new(groups: Arc<Groups>) -> Self {
-        Self { groups }
-    }
-}
-
-impl GroupSource for Source {
-    type Error = Error;
-
-    fn load(&self, group: GroupNr) -> Result<Vec<u64>> {
-        let desc = self.groups.desc(group)?;
-        let sb = &*self.groups.sb;
-        let size = sb.geometry().block_size;
-        let mut bytes = vec![0; size.len()];
-        if desc.flags.contains(GroupFlags::BLOCK_UNINIT) && sb.features().group_checksums() {
-            mark_own_metadata(&mut bytes, &desc, group, sb);
-        } else {
-            self.groups.device.read_at(desc.block_bitmap.offset(size), &mut bytes)?;
-            desc.verify_block_bitmap(&bytes, group, sb)?;
-        }
-        let words = sb.geometry().clusters_per_group.div_ceil(64);
-        Ok(bytes
-            .chunks_exact(8)
-            .take(usize_of(words))
-            .map(|chunk| u64::from_le_bytes(chunk.try_into().expect("chunks of 8")))
-            .collect())
-    }
-
-    fn free_hint(&self, group: GroupNr) -> u32 {
-        // A broken descriptor has nothing to give; whoever needs the group hears why from `load`.
-        self.groups.desc(group).map_or(0, |desc| desc.free_clusters)
-    }
-}
-
-/// What is in use in a group whose bitmap was never written: its base metadata, and those of its own bitmaps
-/// and inode table that lie in it.
-fn mark_own_metadata(bitmap: &mut [u8], desc: &GroupDesc, group: GroupNr, sb: &SuperBlock) {
-    let geometry = sb.geometry();
-    let first = geometry.first_block(group);
-    let mut mark = |start: BlockNr, len: u32| {
-        for block in start.get()..start.get() + u64::from(len) {
-            if geometry.group_of(BlockNr::new(block)) == Some(group) {
-                let cluster = hectare_units::index_of((block - first.get()) >> geometry.cluster_ratio_shift);
-                bitmap[cluster / 8] |= 1 << (cluster % 8);
-            }
-        }
-    };
-    mark(first, geometry.base_meta_blocks(group));
-    mark(desc.block_bitmap, 1);
-    mark(desc.inode_bitmap, 1);
-    mark(desc.inode_table, geometry.itable_blocks());
-    for cluster in geometry.clusters_in(group)..geometry.clusters_per_group {
-        bitmap[usize_of(cluster / 8)] |= 1 << (cluster % 8);
-    }
 }
 
 /// Bytes of a superblock's place on the device.

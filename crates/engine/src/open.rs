@@ -176,7 +176,7 @@ impl Drop for OpenFile {
         if self.inode.closed() > 0 {
             return;
         }
-        self.inode.window().discard();
+        self.volume.discard_window(&self.inode);
         if self.inode.get().links > 0 {
             return;
         }

@@ -172,7 +172,7 @@ impl Volume {
 
     /// Frees an inode and all it holds. The caller holds its operation lock.
     fn delete(&self, inode: &Arc<CachedInode>) -> Result<()> {
-        inode.window().discard();
+        self.discard_window(inode);
         let mapped = inode.get().flags.contains(InodeFlags::EXTENTS);
         if mapped {
             self.unmap(inode, 0)?;

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::groups::Source;
 use crate::volume::Volume;
 use hectare_alloc::GroupSource;
+use hectare_alloc::StatsSnapshot;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::Compat;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
@@ -45,6 +46,20 @@ impl Volume {
     #[must_use]
     pub fn group_count(&self) -> u32 {
         self.geometry().groups()
+    }
+
+    /// What the allocator has counted since the volume was opened; [`StatsSnapshot::text`] prints it in the
+    /// layout of the kernel's `mb_stats`.
+    #[must_use]
+    pub fn allocator_stats(&self) -> StatsSnapshot {
+        self.allocator.stats()
+    }
+
+    /// How many groups have free chunks and average free runs of which order, in the layout of the kernel's
+    /// `mb_structs_summary`.
+    #[must_use]
+    pub fn allocator_structs(&self) -> String {
+        self.allocator.structs_summary()
     }
 
     /// What is known of a group without its bitmaps.

@@ -201,6 +201,14 @@ impl Volume {
         Ok(self.prealloc.reserve(&self.allocator, &request)?)
     }
 
+    /// Gives back what is kept for a file.
+    pub(crate) fn discard_window(&self, inode: &CachedInode) {
+        let discarded = inode.discard_window();
+        if !discarded.is_zero() {
+            self.allocator.count_discarded(discarded);
+        }
+    }
+
     /// A block for metadata, used at once, near `goal`; with the sectors it counts for (a cluster's).
     pub(crate) fn allocate_metadata(&self, handle: &mut Handle<'_>, goal: BlockNr) -> Result<(BlockNr, u64)> {
         let geometry = self.geometry();

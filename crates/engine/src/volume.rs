@@ -61,6 +61,8 @@ pub struct Shared {
     pub(crate) options: OpenOptions,
     pub(crate) read_only: bool,
     pub(crate) kbytes_written: AtomicU64,
+    /// Whether the device has refused to discard.
+    pub(crate) discard_refused: AtomicBool,
     /// Set once by whoever closes the volume.
     closed: AtomicBool,
     /// Files that have lost their last name and are still open.
@@ -133,7 +135,7 @@ impl Volume {
             flex_groups: geometry.flex_groups(),
             discard: options.discard,
         };
-        let allocator = Allocator::new(Source::new(Arc::clone(&groups)), layout);
+        let allocator = Allocator::new(Source::new(Arc::clone(&groups)), layout, config);
         allocator.set_root_reserve(Clusters::new(sb.reserved_blocks().get() >> geometry.cluster_ratio_shift));
         let shared = Arc::new(Shared {
             blocks: BlockCache::new(Arc::clone(&device), geometry.block_size, options.cache_bytes),
@@ -143,6 +145,7 @@ impl Volume {
             free_inodes: AtomicU32::new(groups.free_inodes()),
             read_only: options.read_only,
             kbytes_written: AtomicU64::new(0),
+            discard_refused: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             nameless: Mutex::default(),
             rename_lock: Mutex::default(),
@@ -358,7 +361,9 @@ impl Shared {
 
 impl Inner {
     fn commit(&self) -> Result<()> {
-        self.journal.commit().map(drop).map_err(aborted)
+        self.journal.commit().map_err(aborted)?;
+        self.shared.discard_freed();
+        Ok(())
     }
 
     fn sync(&self) -> Result<()> {

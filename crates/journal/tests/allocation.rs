@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
 
-use hectare_alloc::{AllocError, Allocator, GroupSource, Layout, Request, Run};
+use hectare_alloc::{AllocError, Allocator, Config, GroupSource, Layout, Request, Run};
 use hectare_journal::{Commit, Credits, Journal};
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, u64_of};
 use std::convert::Infallible;
@@ -70,7 +70,7 @@ fn volume() -> Volume {
     let empty = (0..GROUPS).map(|_| vec![0; 4]).collect();
     let bitmaps = Bitmaps(Arc::new(Mutex::new(empty)));
     let layout = Layout::new(PER_GROUP, total).unwrap();
-    Volume { allocator: Allocator::new(bitmaps.clone(), layout), bitmaps }
+    Volume { allocator: Allocator::new(bitmaps.clone(), layout, Config::default()), bitmaps }
 }
 
 /// Takes and frees pairs; on a full volume forces a commit so that freed pairs come back.

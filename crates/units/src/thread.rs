@@ -1,14 +1,12 @@
 //! Numbers of threads, to spread what they share over cache lines of their own.
 
-use std::cell::OnceCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A number of this thread, counted from 0 in the order in which threads first ask.
+/// A small number for the calling thread: 0 for the first that asks, 1 for the second, and so on. A thread
+/// that is just ending may get 0.
 #[must_use]
 pub fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static NUMBER: OnceCell<usize> = const { OnceCell::new() };
-    }
-    NUMBER.with(|number| *number.get_or_init(|| NEXT.fetch_add(1, Ordering::Relaxed)))
+    thread_local!(static NUMBER: usize = NEXT.fetch_add(1, Ordering::Relaxed));
+    NUMBER.try_with(|number| *number).unwrap_or(0)
 }

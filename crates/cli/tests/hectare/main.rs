@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
-mod bench;
 mod age;
+mod bench;
 mod change;
 mod copy;
 mod corpus;

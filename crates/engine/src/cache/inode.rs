@@ -26,7 +26,7 @@ use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_journal::Handle;
 use hectare_journal::rank::LockRank;
-use hectare_units::{InodeNr, usize_of};
+use hectare_units::{Clusters, InodeNr, usize_of};
 use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -97,6 +97,11 @@ impl CachedInode {
     /// Space kept for what the file will write next.
     pub(crate) fn window(&self) -> &Arc<Window> {
         self.window.get_or_init(Arc::default)
+    }
+
+    /// Gives back what is kept for the file; how much that was.
+    pub(crate) fn discard_window(&self) -> Clusters {
+        self.window.get().map_or(Clusters::ZERO, |window| window.discard())
     }
 
     /// Counts an open file.

@@ -128,6 +128,6 @@ impl TargetFile for EngineFile {
 // SHIM until the engine hands out its counts.
 
 /// `AllocatorStats::parse(&volume.allocator_stats().text(volume.group_count()))`
-fn stats(_volume: &Volume) -> Option<AllocatorStats> {
-    None
+fn stats(volume: &Volume) -> Option<AllocatorStats> {
+    AllocatorStats::parse(&volume.allocator_stats().text(volume.group_count()))
 }

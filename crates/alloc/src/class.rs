@@ -1,0 +1,330 @@
+//! Size classes: parts of the volume set apart by the size of what is allocated there, so that long-lived
+//! small files don't cut up the space that large ones need.
+//!
+//! The *unit* that carries a class is a flex group, or a single group where there are none. A unit starts
+//! unset. The first data run taken in it sets its class; it is unset again when nothing is in use in it but
+//! the volume's own metadata. A request looks for a unit of its class first, then for an unset one, and only
+//! then anywhere; what is taken in a unit of another class does not change that class. Source of the rules
+//! and bounds: btrfs's size classes of block groups.
+//!
+//! The class of a unit that was in use before the volume was opened is not stored anywhere. It is guessed when
+//! the first group of it is loaded: the used runs after five positions are measured, and the smallest decides.
+//!
+//! How it stays right without a lock on the way of an allocation: the class of a unit is one atomic, with a
+//! set of units per class ([`BitTree`]) beside it for searching. Changes are rare and are made under one lock,
+//! class and sets together. Unsetting races with taking: the taker first says that its group is no longer
+//! wholly free, then reads the class; the one who unsets first changes the class, then looks again whether all
+//! groups are wholly free, and puts the class back if not. In the one order of `SeqCst` at least one of them
+//! sees the other.
+//!
+//! What it is not: a promise. A unit's class is where requests go first, nothing else depends on it.
+
+use crate::bits;
+use crate::index::BitTree;
+use crate::space::GroupMap;
+use crate::sync::{AtomicU32, Mutex, Ordering};
+use hectare_units::{GroupNr, usize_of};
+use std::ops::Range;
+
+/// What sizes a unit is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Class {
+    /// Up to 128 KiB.
+    Small,
+    /// Up to 8 MiB.
+    Medium,
+    /// More.
+    Large,
+}
+
+const SMALL_MAX: u64 = 128 << 10;
+const MEDIUM_MAX: u64 = 8 << 20;
+
+/// Positions of a group whose used runs are looked at to guess a class.
+const SAMPLES: u32 = 5;
+
+impl Class {
+    /// The class of an allocation of so many bytes.
+    pub(crate) const fn of(bytes: u64) -> Self {
+        if bytes <= SMALL_MAX {
+            Self::Small
+        } else if bytes <= MEDIUM_MAX {
+            Self::Medium
+        } else {
+            Self::Large
+        }
+    }
+
+    /// How many there are.
+    pub(crate) const COUNT: usize = 3;
+
+    /// Its place in a list of all.
+    pub(crate) const fn index(self) -> usize {
+        self as usize
+    }
+
+    const fn code(self) -> u32 {
+        match self {
+            Self::Small => 1,
+            Self::Medium => 2,
+            Self::Large => 3,
+        }
+    }
+
+    const fn from_code(code: u32) -> Option<Self> {
+        match code {
+            1 => Some(Self::Small),
+            2 => Some(Self::Medium),
+            3 => Some(Self::Large),
+            _ => None,
+        }
+    }
+}
+
+/// Which units a search looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// Those of the request's class.
+    Matching,
+    /// Those without a class.
+    Unset,
+    /// All.
+    Any,
+}
+
+/// The classes of all units.
+pub(crate) struct Classes {
+    unit_groups: u32,
+    classes: Box<[AtomicU32]>,
+    /// The units of each class, by code; those without one are the first.
+    units: [BitTree; 4],
+    changing: Mutex<()>,
+}
+
+impl Classes {
+    /// Units of `unit_groups` groups each, all unset.
+    pub(crate) fn new(groups: u32, unit_groups: u32) -> Self {
+        let unit_groups = unit_groups.max(1);
+        let units = groups.div_ceil(unit_groups);
+        Self {
+            unit_groups,
+            classes: (0..units).map(|_| AtomicU32::new(0)).collect(),
+            units: [true, false, false, false].map(|all| BitTree::new(units, all)),
+            changing: Mutex::new(()),
+        }
+    }
+
+    fn unit(&self, group: GroupNr) -> u32 {
+        group.get() / self.unit_groups
+    }
+
+    /// The class of a group's unit.
+    pub(crate) fn class(&self, group: GroupNr) -> Option<Class> {
+        Class::from_code(self.classes[usize_of(self.unit(group))].load(Ordering::SeqCst))
+    }
+
+    /// Whether a request of `class` may look into a group at this stage.
+    pub(crate) fn admits(&self, group: GroupNr, class: Class, stage: Stage) -> bool {
+        match stage {
+            Stage::Matching => self.class(group) == Some(class),
+            Stage::Unset => self.class(group).is_none(),
+            Stage::Any => true,
+        }
+    }
+
+    /// The first group at or after `from` and before `end` whose unit is admitted at this stage, and the end
+    /// of that unit.
+    pub(crate) fn next(&self, class: Class, stage: Stage, groups: Range<u32>) -> Option<Range<u32>> {
+        let tree = match stage {
+            Stage::Any => return Some(groups).filter(|groups| !groups.is_empty()),
+            Stage::Unset => &self.units[0],
+            Stage::Matching => &self.units[usize_of(class.code())],
+        };
+        let unit = tree.next(groups.start / self.unit_groups)?;
+        let start = groups.start.max(unit.checked_mul(self.unit_groups)?);
+        let end = groups.end.min((unit + 1).saturating_mul(self.unit_groups));
+        (start < end).then_some(start..end)
+    }
+
+    /// Whether any unit is admitted at this stage.
+    pub(crate) fn has(&self, class: Class, stage: Stage) -> bool {
+        self.next(class, stage, 0..u32::MAX).is_some()
+    }
+
+    /// A data run is about to be taken in a group, which says already that it is not wholly free. Whether
+    /// that is in order; `forced` requests may go anywhere.
+    pub(crate) fn enter(&self, group: GroupNr, class: Class, forced: bool) -> bool {
+        match self.class(group) {
+            Some(have) => have == class || forced,
+            None => self.set(group, class, |_| true) || forced,
+        }
+    }
+
+    /// Sets the class of an unset unit, if `still` holds then; whether the unit has this class now.
+    fn set(&self, group: GroupNr, class: Class, still: impl FnOnce(&Self) -> bool) -> bool {
+        let _changing = self.changing.lock();
+        match self.class(group) {
+            Some(have) => have == class,
+            None if still(self) => {
+                self.change(group, Some(class));
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn change(&self, group: GroupNr, to: Option<Class>) {
+        let unit = self.unit(group);
+        let to = to.map_or(0, Class::code);
+        let from = self.classes[usize_of(unit)].swap(to, Ordering::SeqCst);
+        if from != to {
+            self.units[usize_of(to)].set(unit);
+            self.units[usize_of(from)].clear(unit);
+        }
+    }
+
+    /// A group has become wholly free: unsets its unit if all the others are too.
+    pub(crate) fn became_whole(&self, group: GroupNr, slots: &impl GroupMap) {
+        let first = self.unit(group) * self.unit_groups;
+        let all_whole = || {
+            let groups = first..first.saturating_add(self.unit_groups).min(slots.groups());
+            groups.map(GroupNr::new).all(|group| slots.is_whole(group))
+        };
+        if self.class(group).is_none() || !all_whole() {
+            return;
+        }
+        let _changing = self.changing.lock();
+        let was = self.class(group);
+        self.change(group, None);
+        if !all_whole() {
+            self.change(group, was);
+        }
+    }
+
+    /// A group was loaded: if its unit is unset but in use, guesses the class. `words` is the group's bitmap
+    /// of `len` clusters of `cluster_bytes` each.
+    pub(crate) fn sample(&self, group: GroupNr, words: &[u64], len: u32, cluster_bytes: u64) {
+        if self.class(group).is_none()
+            && let Some(smallest) = smallest_sample(words, len)
+        {
+            let class = Class::of(u64::from(smallest).saturating_mul(cluster_bytes));
+            self.set(group, class, |_| true);
+        }
+    }
+
+    /// Verifies that each unit is in the set of its class and in no other, and that empty ones have none. For
+    /// tests.
+    pub(crate) fn check(&self, slots: &impl GroupMap) -> Result<(), String> {
+        for first in (0..slots.groups()).step_by(usize_of(self.unit_groups)).map(GroupNr::new) {
+            let (class, unit) = (self.class(first), self.unit(first));
+            let sets = self.units.each_ref().map(|units| units.next_before(unit, unit + 1).is_some());
+            let code = usize_of(class.map_or(0, Class::code));
+            if sets != [0, 1, 2, 3].map(|other| other == code) {
+                return Err(format!("unit {unit} is {class:?}, but in the sets {sets:?}"));
+            }
+            let mut groups = first.get()..first.get().saturating_add(self.unit_groups).min(slots.groups());
+            if class.is_some() && groups.all(|group| slots.is_whole(GroupNr::new(group))) {
+                return Err(format!("unit {unit} is {class:?}, but holds nothing"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Units of each class: unset, small, medium, large.
+    pub(crate) fn counts(&self) -> [u32; 4] {
+        [0, 1, 2, 3].map(|code: usize| self.units[code].count())
+    }
+}
+
+/// The length of the shortest among the used runs that follow some positions of a bitmap.
+fn smallest_sample(words: &[u64], len: u32) -> Option<u32> {
+    let positions = (0..SAMPLES).map(|i| len / SAMPLES * i);
+    positions.filter_map(|at| used_run_after(words, at, len)).map(|run| run.end - run.start).min()
+}
+
+/// The first maximal used run that starts at or after a position.
+fn used_run_after(words: &[u64], at: u32, len: u32) -> Option<Range<u32>> {
+    // A run that has begun before is another position's.
+    let from = match at {
+        0 => 0,
+        _ => bits::first_clear(words, &(at - 1..len))?,
+    };
+    let start = bits::first_set(words, &(from..len))?;
+    let end = bits::first_clear(words, &(start..len)).unwrap_or(len);
+    Some(start..end)
+}
+
+#[cfg(all(test, not(any(feature = "shuttle", feature = "loom"))))]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    struct Whole(RefCell<Vec<bool>>);
+
+    impl GroupMap for Whole {
+        fn groups(&self) -> u32 {
+            hectare_units::low32(hectare_units::u64_of(self.0.borrow().len()))
+        }
+        fn is_whole(&self, group: GroupNr) -> bool {
+            self.0.borrow()[group.index()]
+        }
+    }
+
+    #[test]
+    fn the_bounds_belong_to_the_lower_class() {
+        assert_eq!(Class::of(1), Class::Small);
+        assert_eq!(Class::of(128 << 10), Class::Small);
+        assert_eq!(Class::of((128 << 10) + 1), Class::Medium);
+        assert_eq!(Class::of(8 << 20), Class::Medium);
+        assert_eq!(Class::of((8 << 20) + 1), Class::Large);
+    }
+
+    #[test]
+    fn the_first_to_enter_decides_and_force_changes_nothing() {
+        let classes = Classes::new(10, 4);
+        let group = GroupNr::new(5);
+        assert!(classes.enter(group, Class::Medium, false));
+        assert!(!classes.enter(GroupNr::new(6), Class::Small, false));
+        assert!(classes.enter(GroupNr::new(7), Class::Small, true));
+        assert_eq!(classes.class(group), Some(Class::Medium));
+        assert_eq!(classes.counts(), [2, 0, 1, 0]);
+        assert_eq!(classes.next(Class::Medium, Stage::Matching, 0..10), Some(4..8));
+        assert_eq!(classes.next(Class::Medium, Stage::Matching, 6..7), Some(6..7));
+        assert_eq!(classes.next(Class::Medium, Stage::Matching, 8..10), None);
+        assert_eq!(classes.next(Class::Small, Stage::Unset, 3..10), Some(3..4));
+        assert_eq!(classes.next(Class::Small, Stage::Unset, 4..10), Some(8..10));
+    }
+
+    #[test]
+    fn a_unit_is_unset_when_all_its_groups_are_free() {
+        let classes = Classes::new(4, 2);
+        let whole = Whole(RefCell::new(vec![false, false, true, true]));
+        assert!(classes.enter(GroupNr::new(0), Class::Small, false));
+        whole.0.borrow_mut()[0] = true;
+        classes.became_whole(GroupNr::new(0), &whole);
+        assert_eq!(classes.class(GroupNr::new(0)), Some(Class::Small), "group 1 is in use");
+        whole.0.borrow_mut()[1] = true;
+        classes.became_whole(GroupNr::new(1), &whole);
+        assert_eq!(classes.class(GroupNr::new(0)), None);
+        assert_eq!(classes.counts(), [2, 0, 0, 0]);
+    }
+
+    #[test]
+    fn the_smallest_sample_decides() {
+        // Positions 0, 20, 40, 60, 80 of 100: runs 2..40 and 62..66, and 90..91.
+        let used = (2..40).chain(62..66).chain(90..91);
+        let mut words = vec![0_u64; 2];
+        for at in used {
+            words[at / 64] |= 1 << (at % 64);
+        }
+        assert_eq!(used_run_after(&words, 0, 100), Some(2..40));
+        assert_eq!(used_run_after(&words, 20, 100), Some(62..66), "what began before is passed over");
+        assert_eq!(smallest_sample(&words, 100), Some(1));
+        assert_eq!(smallest_sample(&[0, 0], 100), None);
+        let classes = Classes::new(2, 2);
+        classes.sample(GroupNr::new(1), &words, 100, 256 << 10);
+        assert_eq!(classes.class(GroupNr::new(0)), Some(Class::Medium));
+        classes.sample(GroupNr::new(0), &words, 100, 1);
+        assert_eq!(classes.class(GroupNr::new(0)), Some(Class::Medium), "a class is guessed once");
+    }
+}

@@ -1,0 +1,89 @@
+//! Freed space that the device may forget.
+//!
+//! Where discarding is on, the runs that a transaction freed are remembered in their groups once it has
+//! committed, merged with those beside them. They are free like any others, and whoever reserves one takes
+//! it off the list: what will be written again needs no discard. [`Allocator::take_discards`] hands runs out
+//! to be discarded; while one is out its clusters are reserved, so that nobody writes there under the
+//! discard.
+//!
+//! A group with remembered runs stays in memory. What it is not: the discarding itself, and the runs that
+//! are in the queue when the volume is closed are lost to it (trimming the whole volume finds them again).
+
+use crate::allocator::Allocator;
+use crate::held::{Held, Taken};
+use crate::layout::Run;
+use crate::purse::Purse;
+use crate::reservation::Reservation;
+use crate::source::GroupSource;
+use crate::space::Space;
+use crate::sync::Arc;
+
+/// A free run to be discarded. Nobody can get it as long as this exists; dropping it gives it back.
+#[derive(Debug)]
+#[must_use = "dropping it says that the run was discarded"]
+pub struct DiscardRun(Reservation);
+
+impl DiscardRun {
+    /// The clusters to discard.
+    #[must_use]
+    pub fn run(&self) -> Run {
+        self.0.run()
+    }
+}
+
+impl<S: GroupSource> Allocator<S> {
+    /// Takes up to `at_most` runs off the list of those to be discarded; none if discarding is off, or if
+    /// all that is free is claimed.
+    pub fn take_discards(&self, at_most: usize) -> Vec<DiscardRun> {
+        let space = self.space();
+        let mut taken = Vec::new();
+        while taken.len() < at_most {
+            let Some(group) = space.discards.lock().pop() else { break };
+            let guard = space.slot(group).group.lock();
+            // Its runs may all have been reserved since, and the group evicted.
+            if guard.is_none() {
+                continue;
+            }
+            let mut held = Held::new(space, group, guard);
+            if !take_from(&mut held, at_most, &mut taken) {
+                space.discards.lock().push(group);
+                break;
+            }
+        }
+        taken
+    }
+
+    /// Puts runs back that could not be discarded, to be handed out again.
+    pub fn return_discards(&self, runs: Vec<DiscardRun>) {
+        for DiscardRun(reservation) in runs {
+            reservation.give_back_undiscarded();
+        }
+    }
+}
+
+/// Takes the runs of one group; `false` if some are left.
+fn take_from(held: &mut Held<'_>, at_most: usize, taken: &mut Vec<DiscardRun>) -> bool {
+    while let Some(range) = held.group().next_discard() {
+        if taken.len() == at_most {
+            return false;
+        }
+        match held.take(&range, 1, &mut Purse::Available { floor: 0 }, None) {
+            Taken::Done(reservation) => taken.push(DiscardRun(reservation)),
+            Taken::CantPay | Taken::WrongClass => return false,
+        }
+    }
+    true
+}
+
+impl Space {
+    /// Gives a run back that is still to be discarded.
+    pub(crate) fn give_back_undiscarded(
+        self: &Arc<Self>,
+        group: hectare_units::GroupNr,
+        range: &std::ops::Range<u32>,
+    ) {
+        let mut held = self.hold(group);
+        held.give_back(range);
+        held.queue_discards([range.clone()]);
+    }
+}

@@ -1,0 +1,92 @@
+//! What can be asked of the allocator.
+
+use hectare_units::{ClusterNr, Clusters, TxnId};
+
+/// An open transaction. Whoever has one keeps the commit from rendering until it is closed.
+pub trait Transaction {
+    /// Its id.
+    fn id(&self) -> TxnId;
+}
+
+/// What space is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Purpose {
+    /// The volume's structures: single clusters, as near to the goal as can be. They have no size class and
+    /// give none.
+    Metadata,
+    /// Contents of files.
+    Data,
+}
+
+/// What is asked of [`Allocator::reserve`](crate::Allocator::reserve).
+///
+/// The run that is given has at least `min` and at most `want` clusters; which length between, and where,
+/// the policy decides. It tries for `want` first and prefers not to go below `asked`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Where the run would best start. Beyond the end of the volume it means no preference.
+    pub goal: ClusterNr,
+    /// The length wished for. No more than a group's length can be had at once.
+    pub want: Clusters,
+    /// What is needed now, where more is wished for in advance; decides the size class. Counts as at least
+    /// `min` and at most `want`.
+    pub asked: Clusters,
+    /// The least length of use to the caller; at least 1.
+    pub min: Clusters,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The stream it belongs to, in place of a goal.
+    pub stream: Option<u32>,
+    /// Whether only the goal will do.
+    pub only_goal: bool,
+    /// Whether the clusters set aside for root may be taken.
+    pub take_root_reserve: bool,
+}
+
+impl Request {
+    /// Up to `want` clusters of metadata near `goal`, from 1 on, for an ordinary user.
+    #[must_use]
+    pub const fn new(goal: ClusterNr, want: Clusters) -> Self {
+        Self {
+            goal,
+            want,
+            asked: want,
+            min: Clusters::ONE,
+            purpose: Purpose::Metadata,
+            stream: None,
+            only_goal: false,
+            take_root_reserve: false,
+        }
+    }
+
+    /// The same, but no fewer than `min` clusters.
+    #[must_use]
+    pub const fn at_least(self, min: Clusters) -> Self {
+        Self { min, ..self }
+    }
+
+    /// The same for the contents of a file of which `asked` clusters are to be written now.
+    #[must_use]
+    pub const fn for_data(self, asked: Clusters) -> Self {
+        Self { asked, purpose: Purpose::Data, ..self }
+    }
+
+    /// The same, but rather than at the goal in the group that this stream was last served from. A stream is
+    /// a file or what else writes in one row; its key is any number that stays the same, such as its inode's.
+    #[must_use]
+    pub const fn on_stream(self, key: u32) -> Self {
+        Self { stream: Some(key), ..self }
+    }
+
+    /// The same, but at the goal or not at all: as much as is free there, from the least length to the full.
+    #[must_use]
+    pub const fn exactly_at_goal(self) -> Self {
+        Self { only_goal: true, ..self }
+    }
+
+    /// The same, and the root reserve may be used if `allowed`.
+    #[must_use]
+    pub const fn with_root_reserve(self, allowed: bool) -> Self {
+        Self { take_root_reserve: allowed, ..self }
+    }
+}

@@ -1,0 +1,150 @@
+//! What every group of the volume costs, touched or not: a lock, and a few numbers that can be read without
+//! it.
+//!
+//! The numbers are written under the lock and read without it, to pass over groups that can't serve a
+//! request. They are advice, and what counts is looked at again under the lock; with one exception that the
+//! proof of "no space" rests on: [`Slot::longest`] is never below the length of the longest free run.
+//!
+//! Not here: the class of a group, which belongs to a whole flex group (see `class`).
+
+use crate::group::Group;
+use crate::index::Orders;
+use crate::sync::{AtomicU32, Mutex, Ordering};
+
+/// One group as everybody sees it.
+pub(crate) struct Slot {
+    pub(crate) group: Mutex<Option<Box<Group>>>,
+    free: AtomicU32,
+    fragments: AtomicU32,
+    longest: AtomicU32,
+    state: AtomicU32,
+}
+
+// A million groups, 32 MB.
+#[cfg(not(any(feature = "shuttle", feature = "loom")))]
+const _: () = assert!(size_of::<Slot>() <= 32);
+
+/// Bits of a slot's state word: the two orders, each plus one so that 0 is none, and two flags.
+const AVERAGE_SHIFT: u32 = 8;
+const ORDER_MASK: u32 = 0xff;
+const WHOLE: u32 = 1 << 16;
+const LOADED: u32 = 1 << 17;
+
+/// What a slot says of its group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct State {
+    /// Where the index of loaded groups has it.
+    pub(crate) orders: Orders,
+    /// Nothing is in use but the volume's own metadata.
+    pub(crate) whole: bool,
+    /// The group is in memory.
+    pub(crate) loaded: bool,
+}
+
+impl State {
+    fn pack(self) -> u32 {
+        let order = |order: Option<u32>| order.map_or(0, |order| order + 1);
+        let flag = |set, bit| if set { bit } else { 0 };
+        order(self.orders.largest)
+            | order(self.orders.average) << AVERAGE_SHIFT
+            | flag(self.whole, WHOLE)
+            | flag(self.loaded, LOADED)
+    }
+
+    fn unpack(word: u32) -> Self {
+        let order = |shift: u32| (word >> shift & ORDER_MASK).checked_sub(1);
+        Self {
+            orders: Orders { largest: order(0), average: order(AVERAGE_SHIFT) },
+            whole: word & WHOLE != 0,
+            loaded: word & LOADED != 0,
+        }
+    }
+}
+
+impl Slot {
+    /// The slot of a group that announces `free` free clusters of `len`.
+    pub(crate) fn new(free: u32, len: u32, whole: bool) -> Self {
+        let state = State { whole, ..State::default() };
+        Self {
+            group: Mutex::new(None),
+            free: AtomicU32::new(free),
+            fragments: AtomicU32::new(0),
+            longest: AtomicU32::new(free.min(len)),
+            state: AtomicU32::new(state.pack()),
+        }
+    }
+
+    /// Free clusters in memory: as announced until the group is loaded, exact from then on.
+    pub(crate) fn free(&self) -> u32 {
+        self.free.load(Ordering::Relaxed)
+    }
+
+    /// Mean length of the free runs, rounded down. Of a group that was never loaded the free clusters count
+    /// as one run; 0 if nothing is free.
+    pub(crate) fn average(&self) -> u32 {
+        self.free() / self.fragments.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Whether the group was never loaded (or has nothing free).
+    pub(crate) fn is_new(&self) -> bool {
+        self.fragments.load(Ordering::Relaxed) == 0
+    }
+
+    /// No free run of the group is longer than this.
+    pub(crate) fn longest(&self) -> u32 {
+        // A place in the one order of the counts that a refusal compares: see `search`.
+        self.longest.load(Ordering::SeqCst)
+    }
+
+    /// What else is known. To be changed under the group's lock only.
+    pub(crate) fn state(&self) -> State {
+        State::unpack(self.state.load(Ordering::Relaxed))
+    }
+
+    /// Whether nothing is in use but the volume's own metadata, in the one order of `SeqCst`.
+    pub(crate) fn is_whole(&self) -> bool {
+        State::unpack(self.state.load(Ordering::SeqCst)).whole
+    }
+
+    /// Under the lock: the free space has changed.
+    pub(crate) fn set_space(&self, free: u32, fragments: u32) {
+        self.free.store(free, Ordering::Relaxed);
+        self.fragments.store(fragments, Ordering::Relaxed);
+    }
+
+    /// Under the lock.
+    pub(crate) fn set_longest(&self, longest: u32) {
+        self.longest.store(longest, Ordering::SeqCst);
+    }
+
+    /// Under the lock. What others rely on is the moment a group stops being whole.
+    pub(crate) fn set_state(&self, from: State, to: State) {
+        let order = if from.whole == to.whole { Ordering::Relaxed } else { Ordering::SeqCst };
+        self.state.store(to.pack(), order);
+    }
+}
+
+#[cfg(all(test, not(any(feature = "shuttle", feature = "loom"))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_survives_its_word() {
+        for largest in [None, Some(0), Some(17)] {
+            for average in [None, Some(0), Some(17)] {
+                for (whole, loaded) in [(false, true), (true, false)] {
+                    let state = State { orders: Orders { largest, average }, whole, loaded };
+                    assert_eq!(State::unpack(state.pack()), state);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_group_never_loaded_is_taken_for_one_run() {
+        let slot = Slot::new(500, 400, false);
+        assert_eq!((slot.free(), slot.average(), slot.longest()), (500, 500, 400));
+        slot.set_space(90, 4);
+        assert_eq!(slot.average(), 22);
+    }
+}

@@ -1,0 +1,203 @@
+//! Where groups come from, and bringing them into memory.
+//!
+//! A group is loaded under its own lock. Where reading it means I/O, the other groups of its flex group that
+//! have free space and that nobody holds are read with it and indexed too, their locks only tried for: their
+//! bitmaps lie side by side, and the searches that come next will want them.
+
+use crate::allocator::Allocator;
+use crate::buddy::Buddy;
+use crate::error::AllocError;
+use crate::group::Group;
+use crate::held::Held;
+use crate::index::Orders;
+use crate::sync::{MutexGuard, Ordering};
+use hectare_units::GroupNr;
+use std::ops::Range;
+use std::time::Instant;
+
+/// Where the bitmaps of the groups come from.
+///
+/// Its functions are called with locks of groups held or before any thread has the allocator; none may call
+/// back into it.
+pub trait GroupSource: Send + Sync {
+    /// Why a bitmap can't be had.
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// The durable bitmap of a group, as last rendered: bit `i % 64` of word `i / 64` is 1 if cluster `i` of
+    /// the group is used. Bits beyond the group's end should be 1; they are ignored.
+    ///
+    /// A group is loaded on first touch, and again if it is needed after it was
+    /// [evicted](Allocator::evict).
+    ///
+    /// # Errors
+    /// Whatever keeps the bitmap from being read; it fails the operation that needed the group.
+    fn load(&self, group: GroupNr) -> Result<Vec<u64>, Self::Error>;
+
+    /// Free clusters of a group by its descriptor, known without reading the bitmap. A bitmap that turns out
+    /// to hold another number fails with [`AllocError::Miscounted`].
+    fn free_hint(&self, group: GroupNr) -> u32;
+
+    /// Clusters in the group that hold the volume's own fixed metadata (superblock copies, descriptors,
+    /// bitmaps, inode tables). A group in which nothing else is in use counts as wholly free. Asked when the
+    /// group is loaded.
+    fn own_metadata(&self, group: GroupNr) -> u32 {
+        let _ = group;
+        0
+    }
+
+    /// Whether loading the group reads from the device. If not, its bitmap holds the volume's own metadata
+    /// only.
+    fn needs_io(&self, group: GroupNr) -> bool {
+        let _ = group;
+        true
+    }
+
+    /// The bitmaps of several groups, for sources that can read them in one go. Groups may be left out.
+    fn load_many(&self, groups: Range<u32>) -> Loaded<Self::Error> {
+        groups.map(GroupNr::new).map(|group| (group, self.load(group))).collect()
+    }
+}
+
+/// Groups, and the bitmap of each or why it can't be had.
+pub type Loaded<E> = Vec<(GroupNr, Result<Vec<u64>, E>)>;
+
+/// The place of a group in memory, under its lock.
+type Place<'a> = MutexGuard<'a, Option<Box<Group>>>;
+
+impl<S: GroupSource> Allocator<S> {
+    /// Locks a group, waiting for it, and loads it if need be.
+    pub(crate) fn open(&self, group: GroupNr) -> Result<Held<'_>, AllocError<S::Error>> {
+        self.loaded(group, self.space().slot(group).group.lock())
+    }
+
+    /// The group behind a lock, loaded if need be.
+    pub(crate) fn loaded<'a>(
+        &'a self,
+        group: GroupNr,
+        mut place: Place<'a>,
+    ) -> Result<Held<'a>, AllocError<S::Error>> {
+        if place.is_none() {
+            self.load(group, &mut place)?;
+        }
+        Ok(Held::new(self.space(), group, place))
+    }
+
+    fn load(&self, group: GroupNr, place: &mut Place<'_>) -> Result<(), AllocError<S::Error>> {
+        let mates = self.mates(group);
+        if mates.len() == 1 || !self.source().needs_io(group) {
+            let words = self.source().load(group).map_err(AllocError::Source)?;
+            return self.install(group, place, words);
+        }
+        let mut places: Vec<(GroupNr, Place<'_>)> = mates
+            .clone()
+            .map(GroupNr::new)
+            .filter(|mate| *mate != group)
+            .filter_map(|mate| Some((mate, self.space().slot(mate).group.try_lock()?)))
+            .filter(|(_, place)| place.is_none())
+            .collect();
+        let mut own = None;
+        for (nr, result) in self.source().load_many(mates) {
+            if nr == group {
+                own =
+                    Some(result.map_err(AllocError::Source).and_then(|words| self.install(nr, place, words)));
+            } else if let (Ok(words), Some((_, place))) =
+                (result, places.iter_mut().find(|(mate, _)| *mate == nr))
+                && place.is_none()
+            {
+                // Whoever needs this group hears what is wrong with it; nobody has asked yet.
+                let _: Result<(), _> = self.install(nr, place, words);
+            }
+        }
+        own.unwrap_or_else(|| {
+            let words = self.source().load(group).map_err(AllocError::Source)?;
+            self.install(group, place, words)
+        })
+    }
+
+    /// The groups of a group's flex group, from the first to the last that are worth loading with it.
+    fn mates(&self, group: GroupNr) -> Range<u32> {
+        let worth = |nr: &u32| {
+            let slot = self.space().slot(GroupNr::new(*nr));
+            *nr == group.get() || (slot.free() > 0 && !slot.state().loaded)
+        };
+        let mut flex = self.space().flex(group);
+        let first = flex.find(worth).unwrap_or(group.get());
+        first..flex.rfind(worth).unwrap_or(first) + 1
+    }
+
+    /// Puts a group into memory and into the index.
+    fn install(
+        &self,
+        group: GroupNr,
+        place: &mut Place<'_>,
+        words: Vec<u64>,
+    ) -> Result<(), AllocError<S::Error>> {
+        let started = Instant::now();
+        let space = self.space();
+        let (slot, len) = (space.slot(group), space.layout.group_len(group));
+        let buddy = Buddy::new(words, len, space.config.orders());
+        let (announced, counted) = (slot.free(), buddy.free());
+        if announced != counted {
+            return Err(AllocError::Miscounted { group, announced, counted });
+        }
+        let own = self.source().own_metadata(group).min(len);
+        if let Some(classes) = &space.classes
+            && slot.is_new()
+            && len - counted > own
+        {
+            classes.sample(group, buddy.words(), len, space.config.cluster_bytes());
+        }
+        space.untouched.update(group, space.untouched_orders(group), Orders::default());
+        let installed = Box::new(Group::new(buddy, own));
+        slot.set_space(counted, installed.buddy().fragments());
+        let (from, to) = (slot.state(), installed.state());
+        space.index.update(group, from.orders, to.orders);
+        slot.set_state(from, to);
+        **place = Some(installed);
+        space.loaded.fetch_add(1, Ordering::Relaxed);
+        space.stats.buddy_generated(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        Ok(())
+    }
+
+    /// Drops up to `at_most` groups from memory that the source can give back as they are, and returns how
+    /// many were dropped. Groups in use by others are passed over. Each call goes on where the last one
+    /// ended.
+    pub fn evict(&self, at_most: usize) -> usize {
+        let space = self.space();
+        let groups = space.layout.groups();
+        let from = space.evict_from.load(Ordering::Relaxed).min(groups);
+        let mut evicted = 0;
+        for nr in (from..groups).chain(0..from) {
+            if evicted >= at_most {
+                space.evict_from.store(nr, Ordering::Relaxed);
+                break;
+            }
+            if space.slot(GroupNr::new(nr)).state().loaded && self.evict_one(GroupNr::new(nr)) {
+                evicted += 1;
+            }
+        }
+        evicted
+    }
+
+    fn evict_one(&self, group: GroupNr) -> bool {
+        let space = self.space();
+        let slot = space.slot(group);
+        let Some(mut place) = slot.group.try_lock() else { return false };
+        if !place.as_ref().is_some_and(|group| group.is_idle()) {
+            return false;
+        }
+        let from = slot.state();
+        space.index.update(group, from.orders, Orders::default());
+        slot.set_state(from, crate::slot::State { orders: Orders::default(), loaded: false, ..from });
+        space.untouched.update(group, Orders::default(), space.untouched_orders(group));
+        *place = None;
+        space.loaded.fetch_sub(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Groups in memory.
+    #[must_use]
+    pub fn loaded_groups(&self) -> usize {
+        hectare_units::usize_of(self.space().loaded.load(Ordering::Relaxed))
+    }
+}

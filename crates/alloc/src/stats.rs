@@ -1,0 +1,394 @@
+//! What the allocator counts, always.
+//!
+//! A request counts in a [`RequestStats`] on its own stack, which costs plain additions, and hands it in once
+//! at its end ([`Stats::add`]). The totals are spread over stripes by thread, each behind a lock on cache
+//! lines of its own: one uncontended lock per request is cheaper than an atomic addition per counter, and a
+//! request is either in a snapshot with all it counted or not at all.
+//!
+//! [`StatsSnapshot::text`] and [`structs_summary`] have the layout of Linux's `mb_stats` and
+//! `mb_structs_summary` under `/proc/fs/ext4/DEVICE` (as of 6.18, recorded from a running kernel; see the
+//! tests), so that what reads those reads these; what the kernel does not count follows at the end. Two
+//! differences in meaning: times are in nanoseconds, and the counters start with the volume, not with a
+//! switch.
+//!
+//! What it is not: an account of space (that is [`Counts`](crate::Counts), which is exact).
+
+use crate::sync::Mutex;
+use hectare_units::thread_number;
+use serde::Serialize;
+use std::fmt::Write;
+use std::ops::{Index, IndexMut};
+
+/// The passes that a request can make over the groups, in their order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pass {
+    /// The goal itself.
+    Goal,
+    /// An aligned chunk of a power of two, by the index.
+    P2Aligned,
+    /// Groups whose average run is as long as the goal, by the index.
+    GoalFast,
+    /// The same with the goal trimmed step by step.
+    BestAvail,
+    /// Every group, for the length of the goal.
+    GoalSlow,
+    /// Every group, for anything.
+    AnyFree,
+}
+
+/// What one pass counts: `u32` within a request, `u64` in total.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct PassStats<N> {
+    /// Requests served by this pass.
+    pub hits: N,
+    /// Groups asked whether they are worth a look.
+    pub groups_considered: N,
+    /// Free runs looked at.
+    pub extents_scanned: N,
+    /// Times the pass went over all its groups for nothing.
+    pub useless_loops: N,
+}
+
+/// What each pass counts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct PassesStats<N> {
+    /// The goal itself. The kernel has no such block.
+    pub goal: PassStats<N>,
+    /// An aligned chunk of a power of two, by the index.
+    pub p2_aligned: PassStats<N>,
+    /// Groups whose average run is as long as the goal, by the index.
+    pub goal_fast: PassStats<N>,
+    /// The same with the goal trimmed step by step.
+    pub best_avail: PassStats<N>,
+    /// Every group, for the length of the goal.
+    pub goal_slow: PassStats<N>,
+    /// Every group, for anything.
+    pub any_free: PassStats<N>,
+}
+
+impl<N> Index<Pass> for PassesStats<N> {
+    type Output = PassStats<N>;
+
+    fn index(&self, pass: Pass) -> &PassStats<N> {
+        match pass {
+            Pass::Goal => &self.goal,
+            Pass::P2Aligned => &self.p2_aligned,
+            Pass::GoalFast => &self.goal_fast,
+            Pass::BestAvail => &self.best_avail,
+            Pass::GoalSlow => &self.goal_slow,
+            Pass::AnyFree => &self.any_free,
+        }
+    }
+}
+
+impl<N> IndexMut<Pass> for PassesStats<N> {
+    fn index_mut(&mut self, pass: Pass) -> &mut PassStats<N> {
+        match pass {
+            Pass::Goal => &mut self.goal,
+            Pass::P2Aligned => &mut self.p2_aligned,
+            Pass::GoalFast => &mut self.goal_fast,
+            Pass::BestAvail => &mut self.best_avail,
+            Pass::GoalSlow => &mut self.goal_slow,
+            Pass::AnyFree => &mut self.any_free,
+        }
+    }
+}
+
+impl PassStats<u64> {
+    fn add(&mut self, by: &PassStats<u32>) {
+        self.hits = self.hits.wrapping_add(u64::from(by.hits));
+        self.groups_considered = self.groups_considered.wrapping_add(u64::from(by.groups_considered));
+        self.extents_scanned = self.extents_scanned.wrapping_add(u64::from(by.extents_scanned));
+        self.useless_loops = self.useless_loops.wrapping_add(u64::from(by.useless_loops));
+    }
+
+    fn combine(&self, other: &Self, f: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            hits: f(self.hits, other.hits),
+            groups_considered: f(self.groups_considered, other.groups_considered),
+            extents_scanned: f(self.extents_scanned, other.extents_scanned),
+            useless_loops: f(self.useless_loops, other.useless_loops),
+        }
+    }
+}
+
+/// Applies a function to each pass of two sets of counters, by name.
+macro_rules! each_pass {
+    ($a:expr, $b:expr, $f:expr) => {
+        PassesStats {
+            goal: $f(&$a.goal, &$b.goal),
+            p2_aligned: $f(&$a.p2_aligned, &$b.p2_aligned),
+            goal_fast: $f(&$a.goal_fast, &$b.goal_fast),
+            best_avail: $f(&$a.best_avail, &$b.best_avail),
+            goal_slow: $f(&$a.goal_slow, &$b.goal_slow),
+            any_free: $f(&$a.any_free, &$b.any_free),
+        }
+    };
+}
+
+/// Declares the counters of a request, and their totals.
+macro_rules! counters {
+    (request { $($(#[$doc:meta])* $name:ident,)* } volume { $($(#[$vdoc:meta])* $vname:ident,)* }) => {
+        /// What one request counts on its way.
+        #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+        pub(crate) struct RequestStats {
+            /// What each pass counted.
+            pub(crate) passes: PassesStats<u32>,
+            $($(#[$doc])* pub(crate) $name: u32,)*
+        }
+
+        /// The counters of a volume at one moment, since it was opened.
+        #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+        pub struct StatsSnapshot {
+            /// What each pass counted.
+            pub passes: PassesStats<u64>,
+            $($(#[$doc])* pub $name: u64,)*
+            $($(#[$vdoc])* pub $vname: u64,)*
+        }
+
+        impl StatsSnapshot {
+            fn add(&mut self, by: &RequestStats) {
+                for pass in Pass::ALL {
+                    self.passes[pass].add(&by.passes[pass]);
+                }
+                $(self.$name = self.$name.wrapping_add(u64::from(by.$name));)*
+            }
+
+            fn combine(&self, other: &Self, f: impl Fn(u64, u64) -> u64 + Copy) -> Self {
+                let pass = |a: &PassStats<u64>, b: &PassStats<u64>| a.combine(b, f);
+                Self {
+                    passes: each_pass!(self.passes, other.passes, pass),
+                    $($name: f(self.$name, other.$name),)*
+                    $($vname: f(self.$vname, other.$vname),)*
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    request {
+        /// Requests for space.
+        reqs,
+        /// Requests that got at least what they asked for.
+        success,
+        /// Groups that were searched.
+        groups_scanned,
+        /// Free runs looked at, in all passes.
+        extents_scanned,
+        /// Requests that got the very place of their goal.
+        goal_hits,
+        /// Requests that got the place a stream of their file was at.
+        stream_goal_hits,
+        /// Requests that got the length of their goal.
+        len_goal_hits,
+        /// Requests served by an aligned chunk of a power of two.
+        p2_hits,
+        /// Searches ended because enough had been looked at.
+        breaks,
+        /// Runs chosen and then lost to another request before they were taken.
+        lost,
+        /// Groups passed by because another request held their lock.
+        busy_skips,
+        /// Times a request waited for a group's lock.
+        busy_waits,
+        /// Requests served by a group of their own size class.
+        class_hits_matching,
+        /// Requests served by a group that had no size class yet.
+        class_hits_unset,
+        /// Requests served by a group of another size class.
+        class_hits_any,
+        /// Goals trimmed to get a run at all.
+        trims,
+        /// Requests longer than any free run, served in pieces.
+        splits,
+    }
+    volume {
+        /// Groups whose bitmap was loaded and indexed.
+        buddies_generated,
+        /// Time spent on that, in nanoseconds.
+        buddies_time_used,
+        /// Clusters set aside for later requests of a file or a thread.
+        preallocated,
+        /// Clusters of those given back unused.
+        discarded,
+    }
+}
+
+impl Pass {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Goal, Self::P2Aligned, Self::GoalFast, Self::BestAvail, Self::GoalSlow, Self::AnyFree];
+
+    /// Its name in the kernel's listing; the goal's is our own, in the same form.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Goal => "cr_goal_stats",
+            Self::P2Aligned => "cr_p2_aligned_stats",
+            Self::GoalFast => "cr_goal_fast_stats",
+            Self::BestAvail => "cr_best_avail_stats",
+            Self::GoalSlow => "cr_goal_slow_stats",
+            Self::AnyFree => "cr_any_free_stats",
+        }
+    }
+}
+
+impl RequestStats {
+    /// The counters of one pass.
+    pub(crate) fn pass(&mut self, pass: Pass) -> &mut PassStats<u32> {
+        &mut self.passes[pass]
+    }
+}
+
+/// Lines of a listing, each set in by tabs. Writing to a `String` does not fail.
+struct Listing(String);
+
+impl Listing {
+    fn line(&mut self, tabs: usize, name: &str, value: u64) {
+        let _ = writeln!(self.0, "{:\t<tabs$}{name}: {value}", "");
+    }
+
+    fn heading(&mut self, tabs: usize, name: &str) {
+        let _ = writeln!(self.0, "{:\t<tabs$}{name}:", "");
+    }
+
+    fn pass(&mut self, pass: Pass, stats: &PassStats<u64>) {
+        self.heading(1, pass.name());
+        self.line(2, "hits", stats.hits);
+        self.line(2, "groups_considered", stats.groups_considered);
+        self.line(2, "extents_scanned", stats.extents_scanned);
+        self.line(2, "useless_loops", stats.useless_loops);
+    }
+}
+
+impl StatsSnapshot {
+    /// What was counted since an earlier snapshot of the same volume.
+    #[must_use]
+    pub fn minus(&self, earlier: &Self) -> Self {
+        self.combine(earlier, u64::saturating_sub)
+    }
+
+    /// The counters as the kernel's `mb_stats` shows them, for a volume of `groups` groups; then ours.
+    #[must_use]
+    pub fn text(&self, groups: u32) -> String {
+        let mut out = Listing(String::from("mballoc:\n"));
+        out.line(1, "reqs", self.reqs);
+        out.line(1, "success", self.success);
+        out.line(1, "groups_scanned", self.groups_scanned);
+        for pass in Pass::ALL.into_iter().skip(1) {
+            out.pass(pass, &self.passes[pass]);
+        }
+        out.line(1, "extents_scanned", self.extents_scanned);
+        out.line(2, "goal_hits", self.goal_hits);
+        out.line(2, "stream_goal_hits", self.stream_goal_hits);
+        out.line(2, "len_goal_hits", self.len_goal_hits);
+        out.line(2, "2^n_hits", self.p2_hits);
+        out.line(2, "breaks", self.breaks);
+        out.line(2, "lost", self.lost);
+        let _ = writeln!(out.0, "\tbuddies_generated: {}/{groups}", self.buddies_generated);
+        out.line(1, "buddies_time_used", self.buddies_time_used);
+        out.line(1, "preallocated", self.preallocated);
+        out.line(1, "discarded", self.discarded);
+        self.own_lines(&mut out);
+        out.0
+    }
+
+    /// What the kernel does not count.
+    fn own_lines(&self, out: &mut Listing) {
+        out.pass(Pass::Goal, &self.passes.goal);
+        out.line(1, "busy_skips", self.busy_skips);
+        out.line(1, "busy_waits", self.busy_waits);
+        out.heading(1, "class_hits");
+        out.line(2, "matching", self.class_hits_matching);
+        out.line(2, "unset", self.class_hits_unset);
+        out.line(2, "any", self.class_hits_any);
+        out.line(1, "trims", self.trims);
+        out.line(1, "splits", self.splits);
+    }
+}
+
+/// How many groups have each order, from 0 up; groups not loaded have none.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct OrderCounts {
+    /// By the order of the largest free chunk.
+    pub largest: Vec<u32>,
+    /// By the order of the average free run.
+    pub average: Vec<u32>,
+}
+
+/// The index as the kernel's `mb_structs_summary` shows it.
+#[must_use]
+pub fn structs_summary(optimize_scan: bool, counts: &OrderCounts) -> String {
+    let mut out = Listing(format!("optimize_scan: {}\n", u8::from(optimize_scan)));
+    for (heading, counts) in
+        [("max_free_order_lists", &counts.largest), ("avg_fragment_size_lists", &counts.average)]
+    {
+        out.heading(0, heading);
+        for (order, groups) in counts.iter().enumerate() {
+            out.line(1, &format!("list_order_{order}_groups"), u64::from(*groups));
+        }
+    }
+    out.0
+}
+
+/// Stripes over which the totals are spread.
+const STRIPES: usize = 32;
+
+/// One part of the totals, away from the cache lines (fetched in pairs) of the others.
+#[repr(align(128))]
+#[derive(Default)]
+struct Stripe(Mutex<StatsSnapshot>);
+
+/// The live totals of a volume.
+pub(crate) struct Stats {
+    stripes: Box<[Stripe]>,
+}
+
+impl Default for Stats {
+    fn default() -> Self {
+        Self { stripes: (0..STRIPES).map(|_| Stripe::default()).collect() }
+    }
+}
+
+impl Stats {
+    /// Changes the stripe of this thread.
+    fn with(&self, f: impl FnOnce(&mut StatsSnapshot)) {
+        f(&mut self.stripes[thread_number() % STRIPES].0.lock());
+    }
+
+    /// Adds what a request has counted.
+    pub(crate) fn add(&self, request: &RequestStats) {
+        self.with(|totals| totals.add(request));
+    }
+
+    /// A group was loaded and indexed, in so much time.
+    pub(crate) fn buddy_generated(&self, nanoseconds: u64) {
+        self.with(|totals| {
+            totals.buddies_generated = totals.buddies_generated.wrapping_add(1);
+            totals.buddies_time_used = totals.buddies_time_used.wrapping_add(nanoseconds);
+        });
+    }
+
+    /// So many clusters were set aside for later requests.
+    pub(crate) fn preallocated(&self, clusters: u64) {
+        self.with(|totals| totals.preallocated = totals.preallocated.wrapping_add(clusters));
+    }
+
+    /// So many of the clusters set aside were given back.
+    pub(crate) fn discarded(&self, clusters: u64) {
+        self.with(|totals| totals.discarded = totals.discarded.wrapping_add(clusters));
+    }
+
+    /// The totals. Every request that has been added is in them, in full; the stripes are read one after the
+    /// other, so of requests that end meanwhile some may be.
+    pub(crate) fn snapshot(&self) -> StatsSnapshot {
+        self.stripes
+            .iter()
+            .fold(StatsSnapshot::default(), |sum, stripe| sum.combine(&stripe.0.lock(), u64::wrapping_add))
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(feature = "loom", feature = "shuttle")))]
+#[path = "stats_tests.rs"]
+mod tests;
