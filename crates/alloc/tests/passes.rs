@@ -126,6 +126,14 @@ fn a_request_longer_than_every_run_is_split_at_one_run_scanned_each() {
     }
     let stats = allocator.stats();
     assert_eq!((stats.splits, stats.extents_scanned, stats.breaks), (20, 20, 0));
+    // Of runs of 2 and 30 it takes one that is at least the average, where the average is highest.
+    let used = |group, at: u32| match group {
+        7 => !(at % 64 < 2 || (20..50).contains(&(at % 64))),
+        _ => runs_of_16(group, at) || at % 16 >= 13,
+    };
+    let allocator = patterned(indexed(Policy::Mballoc), 20, used);
+    let got = served(&allocator, data(8, 500, 500), |passes| &passes.best_avail, 1);
+    assert_eq!((start(&got), len(&got)), (7 * 1024 + 20, 30));
 }
 
 #[test]
