@@ -315,6 +315,14 @@ impl<S: GroupSource> Allocator<S> {
         Clusters::new(average.max(chunk).min(most.into()))
     }
 
+    /// The mean free run of the group that a stream was last served from, rounded down; at least 1. A request
+    /// of this length is likely to be served there.
+    #[must_use]
+    pub fn offer_to(&self, stream: u32) -> Clusters {
+        let average = self.space.stream(stream).map_or(1, |(_, group)| self.space.slot(group).average());
+        Clusters::new(average.max(1).into())
+    }
+
     /// What a group in memory is like; it is loaded if need be. `None` for a group that does not exist.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ use crate::reservation::Reservation;
 use crate::source::GroupSource;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 use crate::tunables::Config;
-use hectare_units::{ClusterNr, Clusters, index_of, thread_number, u64_of};
+use hectare_units::{ClusterNr, Clusters, index_of, low32, thread_number, u64_of};
 use std::ops::Range;
 
 /// Locality slots of the policies that give room to grow.
@@ -290,7 +290,8 @@ impl Preallocation {
         allocator: &Allocator<S>,
         request: &FileRequest,
     ) -> Result<Reservation, AllocError<S::Error>> {
-        let slot = &self.slots[thread_number() % self.slots.len()];
+        let number = thread_number() % self.slots.len();
+        let slot = &self.slots[number];
         // Taken out, so that no lock is held while the allocator searches.
         let mut space = std::mem::take(&mut slot.lock().space);
         // A last piece that is too short goes back; one that others continue is used up.
@@ -304,7 +305,10 @@ impl Preallocation {
                     let want = self.group_prealloc().max(request.len);
                     vec![self.reserve(allocator, &self.ask(request, request.goal(), want))?]
                 }
-                Growth::Roomy => self.spacious(allocator, request, self.room(allocator))?,
+                Growth::Roomy => {
+                    let stream = low32(u64_of(number));
+                    self.spacious(allocator, request, stream, self.room(allocator))?
+                }
             };
         }
         let rest = space[0].split_off(request.len);
@@ -391,7 +395,7 @@ impl Preallocation {
         let want = to_boundary.max(request.len).min(Clusters::new(most));
         let mut pieces = self.take_over(request).into_iter();
         if pieces.len() == 0 {
-            pieces = self.spacious(allocator, request, want)?.into_iter();
+            pieces = self.spacious(allocator, request, request.file, want)?.into_iter();
         }
         let first = pieces.next().ok_or(AllocError::NoSpace)?;
         let mut logical = request.logical + first.len().get();
@@ -416,21 +420,24 @@ impl Preallocation {
 
     /// Up to `want` clusters that lie one after the other, in as many groups as that takes: after the file's
     /// last cluster, else after the last window of the request's size class, else where the policy finds a
-    /// first piece. At least one piece, and no more than [`PIECES_MAX`].
+    /// first piece. Where space is cut up, one piece of the group its stream was last served from. At least one piece, and no more than [`PIECES_MAX`].
     fn spacious<S: GroupSource>(
         &self,
         allocator: &Allocator<S>,
         request: &FileRequest,
+        stream: u32,
         want: Clusters,
     ) -> Result<Vec<Reservation>, AllocError<S::Error>> {
         let want = want.max(request.len);
-        if want < self.group_prealloc() {
-            // Little space is left, or it is cut up: nothing is gained by taking turns.
+        if want.min(allocator.offer()) < self.group_prealloc() {
+            // Little space is left, or it is cut up: nothing is gained by taking turns, and streams that keep
+            // apart don't wait for each other.
             if let Some(space) = self.continued(allocator, request, want, Clusters::ONE)? {
                 return Ok(vec![space]);
             }
-            let ask = self.ask(request, request.goal(), want.min(allocator.offer()).max(request.len));
-            return Ok(vec![self.reserve(allocator, &ask.on_stream(request.file))?]);
+            let want = want.min(allocator.offer_to(stream)).max(request.len);
+            let ask = self.ask(request, request.goal(), want).on_stream(stream);
+            return Ok(vec![self.reserve(allocator, &ask)?]);
         }
         // One window at a time, or the next one would begin inside this one.
         let mut cursor = self.cursors[self.class(request.len).index()].lock();

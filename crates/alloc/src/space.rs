@@ -19,7 +19,7 @@ use crate::slot::Slot;
 use crate::stats::Stats;
 use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
 use crate::tunables::Config;
-use hectare_units::{Clusters, GroupNr, TxnId, usize_of};
+use hectare_units::{Clusters, GroupNr, TxnId, low32, usize_of};
 use std::ops::Range;
 
 /// Where streams without a goal of their own were last served.
@@ -83,6 +83,13 @@ pub(crate) fn average_order(log: u32, orders: u32) -> u32 {
     log.saturating_sub(1).min(orders - 1)
 }
 
+/// Where the streams start: all at the first group, as the kernel's, or spread over the volume.
+fn streams(groups: u32, spread: bool) -> Box<[AtomicU32]> {
+    let count = groups.div_ceil(4).min(STREAMS_MAX);
+    let start = |n: u32| if spread { u64::from(n) * u64::from(groups) / u64::from(count) } else { 0 };
+    (0..count).map(|n| AtomicU32::new(low32(start(n)))).collect()
+}
+
 impl Space {
     /// Space of groups that are all untouched; `free` clusters are free in all.
     pub(crate) fn new(layout: Layout, config: Config, slots: Vec<Slot>, free: u64) -> Self {
@@ -103,7 +110,7 @@ impl Space {
             loaded: AtomicU32::new(0),
             evict_from: AtomicU32::new(0),
             indexed: config.tunables.optimize_scan(groups),
-            streams: (0..groups.div_ceil(4).min(STREAMS_MAX)).map(|_| AtomicU32::new(0)).collect(),
+            streams: streams(groups, passes::has_classes(config.policy)),
         };
         for group in (0..groups).map(GroupNr::new) {
             space.untouched.update(group, Orders::default(), space.untouched_orders(group));
