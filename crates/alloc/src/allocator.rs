@@ -132,16 +132,17 @@ impl<S: GroupSource> Allocator<S> {
         mut purse: Purse<'_>,
     ) -> Result<Reservation, AllocError<S::Error>> {
         let plan = self.plan(request, &purse).ok_or(AllocError::NoSpace)?;
-        Search::new(self, &plan, &mut purse).run(self.table(request.purpose))
+        Search::new(self, &plan, &mut purse).run(self.table(request))
     }
 
     fn plan(&self, request: &Request, purse: &Purse<'_>) -> Option<Plan> {
         Plan::new(request, purse.holds(&self.space.counters), &self.space)
     }
 
-    fn table(&self, purpose: Purpose) -> &'static [Step] {
-        match purpose {
+    fn table(&self, request: &Request) -> &'static [Step] {
+        match request.purpose {
             Purpose::Metadata => passes::metadata(),
+            Purpose::Data if request.packed => passes::packed(self.policy(), self.space.indexed),
             Purpose::Data => passes::table(self.policy(), self.space.indexed),
         }
     }

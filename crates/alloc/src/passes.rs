@@ -209,6 +209,11 @@ pub(crate) const fn table(policy: Policy, indexed: bool) -> &'static [Step] {
     }
 }
 
+/// The table of a policy for requests that are to lie close behind their goal.
+pub(crate) const fn packed(policy: Policy, indexed: bool) -> &'static [Step] {
+    if has_classes(policy) { SIZE_CLASS } else { table(policy, indexed) }
+}
+
 /// The table of requests for metadata.
 pub(crate) const fn metadata() -> &'static [Step] {
     METADATA

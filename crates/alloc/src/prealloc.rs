@@ -472,7 +472,8 @@ impl Preallocation {
         }
         // A modest piece: the window goes on from there as far as space is free.
         let probe = self.group_prealloc().min(allocator.offer()).max(request.len);
-        self.reserve(allocator, &self.ask(request, cursor.unwrap_or_else(|| request.goal()), probe))
+        let goal = cursor.unwrap_or_else(|| request.goal());
+        self.reserve(allocator, &self.ask(request, goal, probe).packed())
     }
 
     fn class(&self, len: Clusters) -> Class {

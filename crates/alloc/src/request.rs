@@ -39,6 +39,8 @@ pub struct Request {
     pub stream: Option<u32>,
     /// Whether only the goal will do.
     pub only_goal: bool,
+    /// Whether the first place behind the goal is better than one that fits well.
+    pub packed: bool,
     /// Whether the clusters set aside for root may be taken.
     pub take_root_reserve: bool,
 }
@@ -55,6 +57,7 @@ impl Request {
             purpose: Purpose::Metadata,
             stream: None,
             only_goal: false,
+            packed: false,
             take_root_reserve: false,
         }
     }
@@ -82,6 +85,13 @@ impl Request {
     #[must_use]
     pub const fn exactly_at_goal(self) -> Self {
         Self { only_goal: true, ..self }
+    }
+
+    /// The same, but under policies with size classes at the first place behind the goal that will do, not
+    /// where it fits best: what is laid row on row should leave no gaps.
+    #[must_use]
+    pub const fn packed(self) -> Self {
+        Self { packed: true, ..self }
     }
 
     /// The same, and the root reserve may be used if `allowed`.
