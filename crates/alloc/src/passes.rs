@@ -179,7 +179,7 @@ const SIZE_CLASS: &[Step] = &[
     (Stage::Unset, &[GOAL, FIRST]),
     (Stage::Matching, &[FIRST_ASKED]),
     (Stage::Unset, &[FIRST_ASKED]),
-    (Stage::Any, &[GOAL, FIRST, FIRST_ASKED, ANY]),
+    (Stage::Any, &[GOAL, FIRST, FIRST_ASKED, SPLIT, ANY]),
 ];
 
 const HYBRID: &[Step] = &[

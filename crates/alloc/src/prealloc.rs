@@ -471,7 +471,7 @@ impl Preallocation {
             }
         }
         // A modest piece: the window goes on from there as far as space is free.
-        let probe = self.group_prealloc().min(allocator.offer()).max(request.len);
+        let probe = self.group_prealloc().max(request.len).min(allocator.offer());
         let goal = cursor.unwrap_or_else(|| request.goal());
         self.reserve(allocator, &self.ask(request, goal, probe).packed())
     }
