@@ -137,6 +137,19 @@ fn a_request_longer_than_every_run_is_split_at_one_run_scanned_each() {
 }
 
 #[test]
+fn the_first_request_of_a_volume_that_is_cut_up_does_not_look_at_every_run() {
+    for policy in [Policy::SizeClass, Policy::Hybrid] {
+        let config = Config { flex_groups: 16, ..indexed(policy) };
+        let allocator = patterned(config, 256, runs_of_16);
+        let got = allocator.reserve(&data(0, 512, 512).packed()).unwrap();
+        assert_eq!(len(&got), 16, "{policy}");
+        let stats = allocator.stats();
+        assert_eq!((stats.extents_scanned, stats.passes.any_free.hits), (1, 0), "{policy}");
+        assert_eq!(stats.splits, 1, "{policy}");
+    }
+}
+
+#[test]
 fn the_slow_pass_looks_at_a_limited_number_of_runs() {
     // Without an index, a request longer than every run scans as many as the kernel does.
     let allocator = patterned(Config { policy: Policy::MballocLinear, ..Config::default() }, 20, runs_of_16);

@@ -4,44 +4,65 @@
 //! is discarded; and it keeps a run reserved while it is out, so nobody writes into the range meanwhile. On an
 //! image file a discard punches a hole; on a device it is handed through.
 //!
+//! Hazard: space that is out can't be had by others. Who runs out of space therefore waits for it to come back
+//! before it says so ([`Discards::wait`]).
+//!
 //! A device that refuses is not asked again: discarding is advice, and its failure fails nothing.
 
 use crate::volume::Shared;
 use hectare_device::Device;
-use hectare_units::{Bytes, Clusters};
-use std::sync::atomic::Ordering;
+use hectare_units::{Bytes, ClusterNr, Clusters};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Runs discarded between two looks at the queue.
 const BATCH: usize = 64;
 
+/// Discarding, as the threads of a volume share it.
+#[derive(Default)]
+pub(crate) struct Discards {
+    /// Held while runs are out to be discarded: they are free space that can't be had for a moment.
+    under_way: Mutex<()>,
+    /// Batches that are back.
+    pub(crate) done: AtomicU64,
+    /// The device has refused.
+    refused: AtomicBool,
+}
+
+impl Discards {
+    /// Waits until what is out now is back.
+    pub(crate) fn wait(&self) {
+        drop(self.under_way.lock());
+    }
+}
+
 impl Shared {
     /// Discards what is queued. Called with nothing locked, after a commit.
     pub(crate) fn discard_freed(&self) {
-        if !self.options.discard || self.discard_refused.load(Ordering::Relaxed) {
+        if !self.options.discard || self.discards.refused.load(Ordering::Relaxed) {
             return;
         }
-        loop {
-            let mut runs = self.allocator.take_discards(BATCH);
-            if runs.is_empty() {
-                return;
-            }
-            let refused = runs.iter().position(|run| {
-                let run = run.run();
-                self.discard_clusters(run.start, run.len).is_err()
-            });
-            if let Some(first) = refused {
-                self.discard_refused.store(true, Ordering::Relaxed);
-                self.allocator.return_discards(runs.split_off(first));
-                return;
-            }
+        let _under_way = self.discards.under_way.lock();
+        while self.discard_batch() {
+            self.discards.done.fetch_add(1, Ordering::SeqCst);
         }
+        self.discards.done.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn discard_clusters(
-        &self,
-        start: hectare_units::ClusterNr,
-        len: Clusters,
-    ) -> Result<(), hectare_device::Error> {
+    /// Discards some runs and gives them back; whether there were any and the device took them.
+    fn discard_batch(&self) -> bool {
+        let mut runs = self.allocator.take_discards(BATCH);
+        let refused = runs.iter().position(|run| {
+            let run = run.run();
+            self.discard_clusters(run.start, run.len).is_err()
+        });
+        let Some(first) = refused else { return !runs.is_empty() };
+        self.discards.refused.store(true, Ordering::Relaxed);
+        self.allocator.return_discards(runs.split_off(first));
+        false
+    }
+
+    fn discard_clusters(&self, start: ClusterNr, len: Clusters) -> Result<(), hectare_device::Error> {
         let geometry = self.geometry();
         let at = geometry.cluster_start(start).offset(geometry.block_size);
         self.device.discard(at, Bytes::new(len.get() * geometry.cluster_bytes()))

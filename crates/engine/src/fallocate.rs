@@ -49,7 +49,7 @@ impl Volume {
         let mut range = u64::from(first.get())..end.div_ceil(size.bytes().get());
         let size_max = if keep_size { 0 } else { end };
         while !range.is_empty() {
-            let seen = self.last_commit();
+            let seen = self.seen();
             range.start = match self.fill_hole(inode, &range, size_max) {
                 Err(Error::NoSpace) if self.reclaim(seen)? => continue,
                 step => step?,

@@ -123,7 +123,7 @@ impl Volume {
         self.clear_tail(inode, at)?;
         let (mut done, mut noted) = (0, true);
         while done < data.len() {
-            let seen = self.last_commit();
+            let seen = self.seen();
             match self.write_piece(inode, at + u64_of(done), &data[done..]) {
                 Ok(piece) => {
                     done += piece.len;

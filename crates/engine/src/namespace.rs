@@ -141,7 +141,7 @@ impl Volume {
     /// Runs an operation, and once more after a commit if the volume was full but something waits to be
     /// freed. The operation must not hold a lock when it returns.
     pub(crate) fn retry<T>(&self, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
-        let seen = self.last_commit();
+        let seen = self.seen();
         let result = match operation() {
             Err(Error::NoSpace) if self.reclaim(seen)? => operation(),
             result => result,

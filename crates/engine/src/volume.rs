@@ -12,6 +12,7 @@ use crate::cache::block::{Block, BlockCache, Kind};
 use crate::cache::inode::{CachedInode, InodeCache};
 use crate::clock;
 use crate::commit::Committer;
+use crate::discard::Discards;
 use crate::error::{Error, Result};
 use crate::groups::{Groups, SUPERBLOCK_AT, Source};
 use crate::mmp::Guard;
@@ -61,8 +62,7 @@ pub struct Shared {
     pub(crate) options: OpenOptions,
     pub(crate) read_only: bool,
     pub(crate) kbytes_written: AtomicU64,
-    /// Whether the device has refused to discard.
-    pub(crate) discard_refused: AtomicBool,
+    pub(crate) discards: Discards,
     /// Set once by whoever closes the volume.
     closed: AtomicBool,
     /// Files that have lost their last name and are still open.
@@ -73,6 +73,13 @@ pub struct Shared {
     state_before: u16,
     mmp: Mutex<Option<Guard>>,
     seed: AtomicU64,
+}
+
+/// How often space has become free, as [`Volume::seen`] told it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    commit: TxnId,
+    discards: u64,
 }
 
 /// An ext4 volume in use.
@@ -145,7 +152,7 @@ impl Volume {
             free_inodes: AtomicU32::new(groups.free_inodes()),
             read_only: options.read_only,
             kbytes_written: AtomicU64::new(0),
-            discard_refused: AtomicBool::new(false),
+            discards: Discards::default(),
             closed: AtomicBool::new(false),
             nameless: Mutex::default(),
             rename_lock: Mutex::default(),
@@ -233,16 +240,18 @@ impl Volume {
         self.relieve()
     }
 
-    /// The last transaction that is durable.
-    pub(crate) fn last_commit(&self) -> TxnId {
-        self.inner.journal.committed()
+    /// To be asked before an attempt that may fail for want of space, for [`Self::reclaim`].
+    pub(crate) fn seen(&self) -> Seen {
+        let discards = self.discards.done.load(Ordering::SeqCst);
+        Seen { commit: self.inner.journal.committed(), discards }
     }
 
     /// Commits, so that what was freed becomes free. Whether there is anything to gain by trying again:
-    /// something waited to be freed, or was freed by another commit since `seen` was the last.
-    pub(crate) fn reclaim(&self, seen: TxnId) -> Result<bool> {
+    /// something waited to be freed, or has become free since `seen`.
+    pub(crate) fn reclaim(&self, seen: Seen) -> Result<bool> {
         if self.allocator.counts().pending.is_zero() {
-            return Ok(self.last_commit() != seen);
+            self.discards.wait();
+            return Ok(self.seen() != seen);
         }
         self.inner.commit()?;
         Ok(true)

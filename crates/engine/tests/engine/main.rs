@@ -8,6 +8,7 @@
 mod common;
 
 mod checksums;
+mod discard;
 mod encrypted;
 mod errors;
 mod fallocate;
