@@ -8,8 +8,8 @@
 //!   so that they lie side by side.
 //!
 //! How much is kept depends on the policy. The `mballoc` family, `best-fit` and `first-fit` do as the kernel
-//! does: files over `mb_stream_req` blocks get the windows of [`crate::normalize`], smaller ones share slots of
-//! `mb_group_prealloc` blocks. `size-class` and `hybrid` give *room to grow*: windows and slots of up to a
+//! does: files over `mb_stream_req` blocks get the windows of [`crate::normalize`], smaller ones share slots
+//! of `mb_group_prealloc` blocks. `size-class` and `hybrid` give *room to grow*: windows and slots of up to a
 //! whole group while there is plenty of free space, laid one after the other through the groups of the size
 //! class of the request; when a small file turns out to be a stream while it is the last one of its slot, it
 //! takes over what is left of the slot. So files that grow side by side don't cut each other in pieces, and
@@ -19,7 +19,9 @@
 //! [`Preallocation::room`]); whenever a request would fail for want of space, everything that is kept is
 //! given back first ([`Preallocation::reserve`]), so "no space" stays exact.
 //!
-//! Locks: a window's and a slot's are leaves and never held while the allocator searches.
+//! Locks: a window's and a slot's are leaves and never held while the allocator searches. A size class's
+//! cursor is held then, before any group; whoever holds one may take windows' and slots' locks, never another
+//! cursor.
 //!
 //! What it is not: a promise. A window may vanish between two requests.
 
@@ -226,7 +228,7 @@ impl Preallocation {
         }
         match self.growth {
             Growth::Normalized if request.explicit => self.plain(allocator, request),
-            _ if self.is_small(request) => self.from_slot(allocator, request),
+            _ if self.is_small(request) => self.slot_piece(allocator, request),
             Growth::Normalized => self.normalized(allocator, window, request),
             Growth::Roomy => self.roomy(allocator, window, request),
         }
@@ -285,7 +287,7 @@ impl Preallocation {
     }
 
     /// A piece of what the thread's slot keeps, which is filled first if need be.
-    fn from_slot<S: GroupSource>(
+    fn slot_piece<S: GroupSource>(
         &self,
         allocator: &Allocator<S>,
         request: &FileRequest,
@@ -420,7 +422,8 @@ impl Preallocation {
 
     /// Up to `want` clusters that lie one after the other, in as many groups as that takes: after the file's
     /// last cluster, else after the last window of the request's size class, else where the policy finds a
-    /// first piece. Where space is cut up, one piece of the group its stream was last served from. At least one piece, and no more than [`PIECES_MAX`].
+    /// first piece. Where space is cut up, one piece of the group its stream was last served from. At least
+    /// one piece, and no more than [`PIECES_MAX`].
     fn spacious<S: GroupSource>(
         &self,
         allocator: &Allocator<S>,
@@ -502,7 +505,7 @@ impl Preallocation {
         }
         for slot in &self.slots {
             let space = std::mem::take(&mut slot.lock().space);
-            freed = freed + sum(&space);
+            freed += sum(&space);
         }
         freed
     }

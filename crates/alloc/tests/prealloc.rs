@@ -98,7 +98,7 @@ fn free_runs(volume: &Volume) -> Vec<Run> {
     for group in (0..volume.allocator.layout().groups()).map(hectare_units::GroupNr::new) {
         for run in volume.allocator.free_runs(group).unwrap() {
             match runs.last_mut() {
-                Some(last) if last.end() == run.start => last.len = last.len + run.len,
+                Some(last) if last.end() == run.start => last.len += run.len,
                 _ => runs.push(run),
             }
         }
@@ -213,7 +213,8 @@ proptest! {
             file.explicit = explicit;
             file.take(&volume, logical, len).unwrap();
             let all: Vec<u64> = files.iter().flat_map(|file| file.map.values().copied()).collect();
-            prop_assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "a cluster was given twice");
+            let distinct: BTreeSet<_> = all.iter().collect();
+            prop_assert_eq!(distinct.len(), all.len(), "a cluster was given twice");
         }
         let used: usize = files.iter().map(|file| file.map.len()).sum();
         drop(files);

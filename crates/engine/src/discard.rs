@@ -1,11 +1,11 @@
 //! Telling the device what it may forget: space whose freeing has committed.
 //!
-//! The allocator queues runs only after their transaction is durable, so nothing that a crash could bring back
-//! is discarded; and it keeps a run reserved while it is out, so nobody writes into the range meanwhile. On an
-//! image file a discard punches a hole; on a device it is handed through.
+//! The allocator queues runs only after their transaction is durable, so nothing that a crash could bring
+//! back is discarded; and it keeps a run reserved while it is out, so nobody writes into the range meanwhile.
+//! On an image file a discard punches a hole; on a device it is handed through.
 //!
-//! Hazard: space that is out can't be had by others. Who runs out of space therefore waits for it to come back
-//! before it says so ([`Discards::wait`]).
+//! Hazard: space that is out can't be had by others. Who runs out of space therefore waits for it to come
+//! back before it says so ([`Discards::wait`]).
 //!
 //! A device that refuses is not asked again: discarding is advice, and its failure fails nothing.
 

@@ -2,8 +2,8 @@
 //!
 //! A file goes into its directory's group, so that what is listed together is read together; when that group
 //! is full, into the one that the directory was served from last, another group of the same flex group, one
-//! found by probing, or any. A directory goes where [`orlov`] puts it, into the first group of that flex group
-//! with a free inode: directories lie close together, and leave the groups their files grow into.
+//! found by probing, or any. A directory goes where [`orlov`] puts it, into the first group of that flex
+//! group with a free inode: directories lie close together, and leave the groups their files grow into.
 //!
 //! Nothing here walks the groups: sums over flex groups are kept by [`crate::groups::flex`], and the last
 //! resort goes over flex groups, of which only those with free inodes are looked into. While nothing is given

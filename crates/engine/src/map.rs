@@ -1,8 +1,8 @@
 //! Which blocks of the volume hold a file: looking up, mapping new space, unmapping.
 //!
 //! The tree itself is [`hectare_ext4::extent`]'s; here it is given its nodes ([`MapRef`], [`MapMut`]: the
-//! block cache, inside a transaction) and its space ([`crate::space`]). Data space follows *reserve -> write ->
-//! publish*: [`Volume::reserve_for`] takes space in memory, the caller writes the data there, and
+//! block cache, inside a transaction) and its space ([`crate::space`]). Data space follows *reserve -> write
+//! -> publish*: [`Volume::reserve_for`] takes space in memory, the caller writes the data there, and
 //! [`MapMut::publish`] maps it and makes it used, in one transaction.
 //!
 //! With `bigalloc` space comes in clusters, but a map counts blocks: a cluster is freed only with its last

@@ -134,8 +134,8 @@ impl OpenFile {
     }
 
     /// What the file is mapped to, in the order of the file, as its map has it: neighbours that could be one
-    /// extent but are two are told as two. Unwritten extents and those beyond the size are among them; content
-    /// kept in the inode has none.
+    /// extent but are two are told as two. Unwritten extents and those beyond the size are among them;
+    /// content kept in the inode has none.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::Device`].

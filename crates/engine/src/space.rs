@@ -171,7 +171,7 @@ impl Volume {
             logical,
             len: hole.clusters,
             size: end.max(hole.map.inode.size.div_ceil(1 << bytes_shift)),
-            left: self.left_of(hole)?.map(|(end, next)| (end, next)),
+            left: self.left_of(hole)?,
             right: right.filter(|right| *right > logical),
             home: self.home(hole.map.nr)?,
             explicit,

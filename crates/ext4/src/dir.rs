@@ -9,8 +9,8 @@
 //!
 //! The parts: [`hash`] (names to hashes), [`leaf`] (one block of records), [`verify_block`] and
 //! [`set_checksum`] (one block's checksum), the operations on a whole directory over the traits [`DirRead`]
-//! and [`DirWrite`] ([`lookup`], [`search`], [`insert()`], [`remove`], [`replace`], [`is_empty`], [`read_dir`]), and
-//! [`build()`] (a whole directory at once).
+//! and [`DirWrite`] ([`lookup`], [`search`], [`insert()`], [`remove`], [`replace`], [`is_empty`],
+//! [`read_dir`]), and [`build()`] (a whole directory at once).
 //!
 //! Invariants: every leaf holds exactly the names whose hash lies from its own index entry up to the next
 //! one; bit 0 of an index hash says that names of that same hash also lie in the leaf before. Nothing here

@@ -25,9 +25,9 @@ struct Owned {
 /// Bytes that memory must have free to be used for temporary files.
 const ROOMY: u64 = 6 << 30;
 
-/// Where temporary folders are made: where `TMPDIR` says, else in memory if there is plenty, else in the system's
-/// folder. Volumes for tests are sparse, fragmented and short-lived; a disk, above all one that discards each
-/// freed extent at once, takes minutes to delete what memory forgets in a moment.
+/// Where temporary folders are made: where `TMPDIR` says, else in memory if there is plenty, else in the
+/// system's folder. Volumes for tests are sparse, fragmented and short-lived; a disk, above all one that
+/// discards each freed extent at once, takes minutes to delete what memory forgets in a moment.
 fn parent() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     let roomy = || {

@@ -2,8 +2,8 @@
 //!
 //! What can be shed is held by the shard alone and has nothing to be written. How much that is shows only
 //! when everything in the shard is looked at; while a transaction grows it may be next to nothing. So a sweep
-//! is not followed by another until the shard has grown by a part of its size: its cost is spread over so many
-//! insertions, whatever it finds.
+//! is not followed by another until the shard has grown by a part of its size: its cost is spread over so
+//! many insertions, whatever it finds.
 //!
 //! Invariant: nothing that is in use, or waits to be written, is shed; so the size is a goal and no bound.
 

@@ -5,8 +5,8 @@
 //! food: each number is exact, two of them read one after the other need not fit together. Free clusters are
 //! those of the last commit.
 //!
-//! A flex group here is at most 2^[`FLEX_MAX_SHIFT`] groups: a volume may declare all its groups one flex group, and
-//! looking through one has to stay cheap.
+//! A flex group here is at most 2^[`FLEX_MAX_SHIFT`] groups: a volume may declare all its groups one flex
+//! group, and looking through one has to stay cheap.
 
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::group::GroupDesc;

@@ -2,8 +2,9 @@
 //! agree after every step, and e2fsck must find the volume clean at the end.
 //!
 //! Names come from a small alphabet, so that operations meet; some are long, so that directories split early.
-//! Some files stay open over several operations, so that space is kept for them; every policy gets its share of
-//! the cases. A volume that runs full may refuse any operation for want of space, and must then have changed nothing.
+//! Some files stay open over several operations, so that space is kept for them; every policy gets its share
+//! of the cases. A volume that runs full may refuse any operation for want of space, and must then have
+//! changed nothing.
 
 use crate::common::{InMemory, assert_clean_bytes, format_bytes, in_memory, in_memory_with, long, pattern};
 use hectare_engine::{
@@ -566,7 +567,8 @@ fn any_op(sizes: u32) -> impl Strategy<Value = Op> {
         12 => (near(), 0..sizes, 1..9000u16, any::<u8>()).prop_map(|(at, o, l, s)| Op::Write(at, o, l, s)),
         4 => (at(), 0..sizes, 1..40000u16, any::<u8>()).prop_map(|(at, o, l, s)| Op::Write(at, o, l, s)),
         5 => (near(), 0..sizes).prop_map(|(at, size)| Op::Truncate(at, size)),
-        4 => (near(), 0..sizes, 1..40000u16, any::<bool>()).prop_map(|(at, o, l, k)| Op::Allocate(at, o, l, k)),
+        4 => (near(), 0..sizes, 1..40000u16, any::<bool>())
+            .prop_map(|(at, o, l, keep)| Op::Allocate(at, o, l, keep)),
         3 => (near(), at()).prop_map(|(from, to)| Op::Link(from, to)),
         4 => near().prop_map(Op::Unlink),
         3 => at().prop_map(Op::Unlink),
