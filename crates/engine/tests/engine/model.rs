@@ -376,7 +376,7 @@ impl Case {
         let data = pattern(seed.into(), offset.into(), len.into());
         let real = volume.open_file(path_of(at)).and_then(|file| {
             let done = file.write_at(offset.into(), &data);
-            if seed % 2 == 0 {
+            if seed.is_multiple_of(2) {
                 self.keep_open(file);
             }
             done
