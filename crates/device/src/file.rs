@@ -1,7 +1,8 @@
 //! A device that is a regular file or a block device of the host.
 //!
 //! Reads and writes are `pread` and `pwrite`, through the host's page cache or past it (`direct`). Space is
-//! given back with `fallocate` (`hole`). Opening takes a lock, so that two programs don't write one volume
+//! given back with `fallocate` (`hole`). Writers of a memory-backed file pass beside each other (`gate`,
+//! `fresh`). Opening takes a lock, so that two programs don't write one volume
 //! (`lock`, `options`); a file under construction has no name until it is finished (`pending`).
 //!
 //! Hazards:
@@ -13,6 +14,8 @@
 //!   flushes the directory too.
 
 mod direct;
+mod fresh;
+mod gate;
 mod hole;
 mod lock;
 mod options;
@@ -24,6 +27,7 @@ pub use pending::PendingFile;
 use crate::device::{check_change, check_range, copy_through_memory, total_len};
 use crate::{Device, Error, Operation, Reason, Result, Span};
 use direct::Direct;
+use gate::Gate;
 use hectare_units::{Bytes, index_of, low32, u64_of};
 use hole::Holes;
 use parking_lot::Mutex;
@@ -62,6 +66,8 @@ pub struct FileDevice {
     read_only: bool,
     zeroed: bool,
     direct: Option<Direct>,
+    /// Where writers meet, if the file is one that takes pages beside them.
+    gate: Option<Gate>,
     /// Whether copying inside the kernel is worth trying.
     copies_in_kernel: bool,
     holes: Holes,
@@ -109,6 +115,7 @@ impl FileDevice {
             read_only: flags & OFlags::RWMODE == OFlags::RDONLY,
             zeroed: false,
             direct: None,
+            gate: None,
             copies_in_kernel: kind == Kind::Regular && copies_well(file.as_fd()),
             file,
             holes: Holes::default(),
@@ -119,6 +126,8 @@ impl FileDevice {
             direct.check_len(name, Operation::Open, Bytes::new(len))?;
             device.direct = Some(direct);
             device.copies_in_kernel = false;
+        } else if kind == Kind::Regular && !device.read_only {
+            device.gate = Gate::new(&device.file);
         }
         Ok(device)
     }
@@ -152,6 +161,12 @@ impl FileDevice {
         self.file.set_len(len.get()).map_err(|e| Error::io(&self.name, operation, span, &e))?;
         self.len.store(len.get(), Ordering::Release);
         Ok(())
+    }
+
+    /// Writes all parts through the host's page cache.
+    fn write_buffered(&self, span: Span, parts: &[IoSlice<'_>]) -> Result<()> {
+        let turn = self.gate.as_ref().map(|gate| gate.enter(&self.file, span.at.get(), parts));
+        self.write_parts(span, parts, turn.as_ref().map_or(0, |turn| turn.done))
     }
 
     /// Writes all parts but their first `done` bytes with as few system calls as they need.
@@ -264,17 +279,18 @@ impl Device for FileDevice {
         let span = Span::new(at, Bytes::of(data.len()));
         check_change(self, Operation::Write, span)?;
         match &self.direct {
-            None => self.file.write_all_at(data, at.get()),
-            Some(direct) => direct.write(&self.file, at.get(), data),
+            None => self.write_buffered(span, &[IoSlice::new(data)]),
+            Some(direct) => {
+                direct.write(&self.file, at.get(), data).map_err(self.fail_io(Operation::Write, span))
+            }
         }
-        .map_err(self.fail_io(Operation::Write, span))
     }
 
     fn write_all_at(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
         let span = Span::new(at, total_len(parts));
         check_change(self, Operation::Write, span)?;
         match &self.direct {
-            None => self.write_parts(span, parts, 0),
+            None => self.write_buffered(span, parts),
             Some(direct) => direct
                 .write_gathered(&self.file, at.get(), parts)
                 .map_err(self.fail_io(Operation::Write, span)),

@@ -276,7 +276,8 @@ enum Op {
 fn offset() -> impl Strategy<Value = u64> {
     let border = (0..SIZE / 512, -2_i64..3)
         .prop_map(|(n, off)| (n * 512).checked_add_signed(off).unwrap_or(0).min(SIZE));
-    prop_oneof![0..=SIZE, border]
+    let page = (0..SIZE / 4096).prop_map(|n| n * 4096);
+    prop_oneof![0..=SIZE, border, page]
 }
 
 fn length() -> impl Strategy<Value = u64> {

@@ -1,8 +1,8 @@
 //! Every backend, and every layer on one of them, as a fresh device of [`SIZE`] bytes.
 
 use hectare_device::{
-    Device, FaultDevice, FileOptions, MemoryDevice, Outcome, Overwrite, Rule, SliceDevice, SparseDevice,
-    StatsDevice, TraceDevice,
+    Device, FaultDevice, FileDevice, FileOptions, MemoryDevice, Outcome, Overwrite, Rule, SliceDevice,
+    SparseDevice, StatsDevice, TraceDevice,
 };
 use hectare_units::Bytes;
 use std::fs::File;
@@ -39,12 +39,25 @@ impl Drop for Stack {
 
 type Make = fn(&Path) -> Result<Box<dyn Device>, String>;
 
-const STACKS: [(&str, Make); 13] = [
+const STACKS: [(&str, Make); 15] = [
     ("memory", |_| Ok(Box::new(MemoryDevice::new(Bytes::new(SIZE))))),
     ("memory with old content", |_| Ok(Box::new(MemoryDevice::from_bytes(&vec![0x5a; SIZE as usize])))),
     ("sparse", |_| Ok(Box::new(SparseDevice::new(Bytes::new(SIZE))))),
     ("file", |dir| create(dir, &FileOptions::new())),
     ("file direct", |dir| create(dir, &FileOptions::new().direct(true))),
+    ("file in memory", |_| Ok(Box::new(file_in_memory(SIZE)?))),
+    ("file in memory beside another writer", |_| {
+        let whole = Arc::new(file_in_memory(SIZE + NEIGHBOUR_AT)?);
+        let weak = Arc::downgrade(&whole);
+        std::thread::spawn(move || {
+            // Ends when the stack is dropped.
+            while let Some(whole) = weak.upgrade() {
+                whole.write_at(Bytes::new(SIZE + 4096), &[0xcc; NEIGHBOUR_LEN]).unwrap();
+            }
+        });
+        let slice = SliceDevice::new(whole, Bytes::ZERO, Bytes::new(SIZE));
+        slice.map(|slice| Box::new(slice) as Box<dyn Device>).map_err(|e| e.to_string())
+    }),
     ("pending file", |dir| {
         let path = dir.join("pending.img");
         let pending = FileOptions::new().create_pending(&path, Bytes::new(SIZE), Overwrite::Refuse);
@@ -81,6 +94,17 @@ const STACKS: [(&str, Make); 13] = [
         Ok(Box::new(TraceDevice::new(FaultDevice::new(memory), 10)))
     }),
 ];
+
+/// Where in relation to the end of the stack its neighbour ends, and how much that writes at a time.
+const NEIGHBOUR_AT: u64 = 1 << 20;
+const NEIGHBOUR_LEN: usize = 256 << 10;
+
+/// An unnamed file in `/dev/shm`, where writers that meet take another way.
+fn file_in_memory(len: u64) -> Result<FileDevice, String> {
+    let file = tempfile::tempfile_in("/dev/shm").map_err(|e| format!("/dev/shm: {e}"))?;
+    file.set_len(len).unwrap();
+    FileDevice::from_file(file, "file in memory").map_err(|e| e.to_string())
+}
 
 fn create(dir: &Path, options: &FileOptions) -> Result<Box<dyn Device>, String> {
     let device = options.create(dir.join("new.img"), Bytes::new(SIZE), Overwrite::Refuse);
