@@ -3,10 +3,14 @@
 //! Formatting, lints and tidy count as one check each. A test that skipped itself is counted as skipped
 //! although the harness calls it passed; a part that a test left out, and an ignored test, count as skipped
 //! too. Skips are listed by name, failures last.
+//!
+//! Beside the workspace's tests run those of the schedule explorers, which need the crate built with an
+//! explorer's locks in the place of the real ones ([`EXPLORERS`]).
 
 use crate::steps::{cargo, quiet, shown, target_folder};
 use crate::{setup, tidy};
 use hectare_oracle::skip::{self, Extent, LOG, Record};
+use hectare_oracle::tool::line_of;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -37,7 +41,13 @@ pub(crate) fn run() -> bool {
     println!("\n$ cargo xtask tidy");
     tally.check("tidy", tidy::run());
     let log = target_folder().join("skips.log");
-    tests(&mut tally, &log);
+    let _ = std::fs::remove_file(&log); // absent at first; a test that can't append to it fails by itself
+    tests(&mut tally, &["--workspace", "--no-fail-fast"], &log);
+    for explorer in EXPLORERS {
+        tests(&mut tally, explorer, &log);
+    }
+    let records = skip::parse(&std::fs::read_to_string(&log).unwrap_or_default());
+    tally.take_skips(&records);
     hectare_oracle::scratch::sweep();
     tally.print();
     tally.failed.is_empty()
@@ -47,11 +57,20 @@ fn lints() -> bool {
     shown(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
 }
 
-fn tests(tally: &mut Tally, log: &Path) {
-    let _ = std::fs::remove_file(log); // absent at first; a test that can't append to it fails by itself
+/// Tests under an explorer: what to build, and which tests. An explorer's lock works only inside its run, so
+/// the others can't be run with it. The numbers of schedules in them are chosen for all to take some seconds.
+const EXPLORERS: [&[&str]; 3] = [
+    &["-p", "hectare-alloc", "--features", "shuttle", "--test", "shuttle"],
+    &["-p", "hectare-alloc", "--features", "shuttle", "--lib", "--", "random_schedules", "refusal_tests"],
+    &["-p", "hectare-alloc", "--features", "loom", "--lib", "--", "every_schedule"],
+];
+
+/// Runs `cargo test` with these arguments.
+fn tests(tally: &mut Tally, args: &[&str], log: &Path) {
+    let failed_before = tally.failed.len();
     let mut command = cargo();
-    command.args(["test", "--workspace", "--no-fail-fast"]).env(LOG, log).stdout(Stdio::piped());
-    println!("\n$ cargo test --workspace --no-fail-fast");
+    command.arg("test").args(args).env(LOG, log).stdout(Stdio::piped());
+    println!("\n$ {}", line_of(&command));
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return tally.fail(&format!("cargo test did not start: {error}")),
@@ -64,9 +83,7 @@ fn tests(tally: &mut Tally, log: &Path) {
         }
     }
     let succeeded = child.wait().is_ok_and(|status| status.success());
-    tally.finish(succeeded);
-    let records = skip::parse(&std::fs::read_to_string(log).unwrap_or_default());
-    tally.take_skips(&records);
+    tally.finish(succeeded, failed_before);
 }
 
 impl Tally {
@@ -87,11 +104,13 @@ impl Tally {
     }
 
     /// Nothing may hide behind another failure: neither a program that died nor one that was never built.
-    fn finish(&mut self, succeeded: bool) {
-        if self.running > 0 {
-            self.fail(&format!("{} test programs died in the middle", self.running));
+    /// `failed_before` checks had failed when this `cargo test` began.
+    fn finish(&mut self, succeeded: bool, failed_before: usize) {
+        let died = std::mem::take(&mut self.running);
+        if died > 0 {
+            self.fail(&format!("{died} test programs died in the middle"));
         }
-        if !succeeded && !self.failed.iter().any(|name| name.starts_with("test ")) {
+        if !succeeded && !self.failed.iter().skip(failed_before).any(|name| name.starts_with("test ")) {
             self.fail("cargo test did not come to its end");
         }
     }
@@ -161,7 +180,7 @@ test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured";
         tally.take_skips(&skip::parse(log));
         assert_eq!(tally.line(), "2 passed, 1 failed, 4 skipped");
         assert_eq!(tally.failed, ["test c"]);
-        tally.finish(false);
+        tally.finish(false, 0);
         assert_eq!(tally.failed, ["test c"]);
     }
 
@@ -169,10 +188,12 @@ test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured";
     fn what_died_or_was_not_built_is_a_failure() {
         let mut died = Tally::default();
         ["running 2 tests", "test a ... FAILED"].iter().for_each(|line| died.read_line(line));
-        died.finish(false);
+        died.finish(false, 0);
         assert_eq!(died.failed.len(), 2);
+        died.finish(false, 2);
+        assert_eq!(died.failed.len(), 3, "an earlier failure hides nothing");
         let mut unbuilt = Tally::default();
-        unbuilt.finish(false);
+        unbuilt.finish(false, 0);
         assert_eq!(unbuilt.line(), "0 passed, 1 failed, 0 skipped");
     }
 }

@@ -1,5 +1,7 @@
 //! What the benches under `benches/` reach of the inside. No interface.
 
+mod buddy;
 mod index;
 
+pub use buddy::Buddy;
 pub use index::Index;

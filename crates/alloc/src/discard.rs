@@ -6,8 +6,9 @@
 //! to be discarded; while one is out its clusters are reserved, so that nobody writes there under the
 //! discard.
 //!
-//! A group with remembered runs stays in memory. What it is not: the discarding itself, and the runs that
-//! are in the queue when the volume is closed are lost to it (trimming the whole volume finds them again).
+//! A group with remembered runs stays in memory, so a caller whose device refuses must say so
+//! ([`Allocator::stop_discards`]). What it is not: the discarding itself, and the runs that are in the queue
+//! when the volume is closed are lost to it (trimming the whole volume finds them again).
 
 use crate::allocator::Allocator;
 use crate::held::{Held, Taken};
@@ -15,8 +16,7 @@ use crate::layout::Run;
 use crate::purse::Purse;
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
-use crate::space::Space;
-use crate::sync::Arc;
+use crate::sync::Ordering;
 
 /// A free run to be discarded. Nobody can get it as long as this exists; dropping it gives it back.
 #[derive(Debug)]
@@ -53,10 +53,14 @@ impl<S: GroupSource> Allocator<S> {
         taken
     }
 
-    /// Puts runs back that could not be discarded, to be handed out again.
-    pub fn return_discards(&self, runs: Vec<DiscardRun>) {
-        for DiscardRun(reservation) in runs {
-            reservation.give_back_undiscarded();
+    /// Forgets the runs that wait, and remembers none any more: for a device that refuses to discard.
+    pub fn stop_discards(&self) {
+        let space = self.space();
+        space.discarding.store(false, Ordering::Relaxed);
+        while let Some(group) = { space.discards.lock().pop() } {
+            if let Some(group) = &mut *space.slot(group).group.lock() {
+                group.forget_discards();
+            }
         }
     }
 }
@@ -73,17 +77,4 @@ fn take_from(held: &mut Held<'_>, at_most: usize, taken: &mut Vec<DiscardRun>) -
         }
     }
     true
-}
-
-impl Space {
-    /// Gives a run back that is still to be discarded.
-    pub(crate) fn give_back_undiscarded(
-        self: &Arc<Self>,
-        group: hectare_units::GroupNr,
-        range: &std::ops::Range<u32>,
-    ) {
-        let mut held = self.hold(group);
-        held.give_back(range);
-        held.queue_discards([range.clone()]);
-    }
 }

@@ -174,6 +174,11 @@ impl Group {
         first
     }
 
+    /// Nothing is to be discarded any more.
+    pub(crate) fn forget_discards(&mut self) {
+        self.discards = RangeSet::default();
+    }
+
     /// A run of free clusters to discard.
     pub(crate) fn next_discard(&self) -> Option<Range<u32>> {
         self.discards.iter().next().cloned()

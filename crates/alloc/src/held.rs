@@ -9,7 +9,7 @@ use crate::purse::Purse;
 use crate::reservation::Reservation;
 use crate::slot::{Slot, State};
 use crate::space::Space;
-use crate::sync::{Arc, MutexGuard};
+use crate::sync::{Arc, MutexGuard, Ordering};
 use hectare_units::{GroupNr, TxnId};
 use std::ops::Range;
 
@@ -176,7 +176,7 @@ impl<'a> Held<'a> {
         let clusters = released.iter().map(|range| u64::from(range.end - range.start)).sum();
         self.space.counters.release(clusters);
         self.space.moves.complete();
-        if self.space.config.discard {
+        if self.space.discarding.load(Ordering::Relaxed) {
             self.queue_discards(released);
         }
         if let Home::Rendered(id) = self.group().home
@@ -187,7 +187,7 @@ impl<'a> Held<'a> {
     }
 
     /// Remembers free ranges as not discarded yet.
-    pub(crate) fn queue_discards(&mut self, ranges: impl IntoIterator<Item = Range<u32>>) {
+    fn queue_discards(&mut self, ranges: impl IntoIterator<Item = Range<u32>>) {
         for range in ranges {
             if self.group_mut().queue_discard(range) {
                 self.space.discards.lock().push(self.nr);

@@ -20,10 +20,25 @@ pub(crate) struct Moves {
     completed: AtomicU64,
 }
 
+/// A move under way.
+pub(crate) struct Moving<'a>(&'a Moves);
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        self.0.complete();
+    }
+}
+
 impl Moves {
     /// Space is about to come back.
     pub(crate) fn begin(&self) {
         self.begun.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Space is on its way as long as this exists.
+    pub(crate) fn moving(&self) -> Moving<'_> {
+        self.begin();
+        Moving(self)
     }
 
     /// It has.

@@ -15,19 +15,28 @@
 //! takes over what is left of the slot. So files that grow side by side don't cut each other in pieces, and
 //! the space between them is filled without gaps.
 //!
-//! Invariants: what is kept is never more than half of the available space at the time (see
-//! [`Preallocation::room`]); whenever a request would fail for want of space, everything that is kept is
-//! given back first ([`Preallocation::reserve`]), so "no space" stays exact.
+//! # No space
+//! Whenever a request would fail for want of space, everything that is kept is given back first
+//! ([`Preallocation::reserve`]), so "no space" stays exact: it is true of the free and the kept space
+//! together. What is kept changes hands under the lock of its window or slot, and goes back to the allocator
+//! under it, so that whoever gives everything back waits for others who do. Where that can't be, on the way
+//! from the allocator to a keeper or from one to another, space is counted as moving ([`Moves`]), and
+//! whoever finds nothing looks again if something moved. A request that has once found nothing asks for no more than
+//! it needs and moves nothing, so two of them don't keep each other looking.
 //!
-//! Locks: a window's and a slot's are leaves and never held while the allocator searches. A size class's
-//! cursor is held then, before any group; whoever holds one may take windows' and slots' locks, never another
-//! cursor.
+//! Locks: a window's and a slot's are never held while the allocator searches; only groups come after them. A
+//! cursor's comes before all of these and is held during a search, reading from the device included: the
+//! windows of one size class are laid out one at a time.
+//!
+//! Hazard: a window should be [discarded](Window::discard) before it is dropped: space that is on its way back
+//! from a dropped one is not seen by others who find nothing.
 //!
 //! What it is not: a promise. A window may vanish between two requests.
 
 use crate::allocator::Allocator;
 use crate::class::Class;
 use crate::error::AllocError;
+use crate::moves::Moves;
 use crate::normalize;
 use crate::policy::Policy;
 use crate::request::Request;
@@ -44,7 +53,8 @@ const SLOTS: usize = 64;
 const PIECES_MAX: usize = 64;
 /// Shards of the list of windows.
 const SHARDS: usize = 16;
-/// All windows and slots together should keep no more than half of the space: room for so many halves.
+/// The share of the available space that is room for one: as many windows as there are slots, and all slots,
+/// keep no more than half of it.
 const ROOM_DIVISOR: u64 = 2 * u64_of(SLOTS);
 
 /// What a file asks for.
@@ -58,8 +68,10 @@ pub struct FileRequest {
     pub len: Clusters,
     /// Clusters of the file up to the end it has or will have with this request.
     pub size: u64,
-    /// The cluster of the file after the last one before `logical` that has space (0 if none), and the
-    /// cluster of the volume after that one's.
+    /// The cluster of the file after the last one before `logical` that has space, and the cluster of the
+    /// volume after that one's. `None` if there is none, or if it is not worth looking for: then space may be
+    /// kept for clusters of the file that have some, which costs nothing but that space until it is given
+    /// back.
     pub left: Option<(u64, ClusterNr)>,
     /// The first cluster of the file after `logical` that has space.
     pub right: Option<u64>,
@@ -111,8 +123,10 @@ impl Kept {
 impl Window {
     /// Gives back everything kept; how many clusters that was.
     pub fn discard(&self) -> Clusters {
-        let pieces = std::mem::take(&mut *self.pieces.lock());
-        sum(pieces.iter().map(|kept| &kept.space))
+        let mut pieces = self.pieces.lock();
+        let len = sum(pieces.iter().map(|kept| &kept.space));
+        pieces.clear();
+        len
     }
 
     /// Takes up to `len` clusters for the file's clusters from `logical` on, if they are kept.
@@ -150,6 +164,17 @@ struct Slot {
     last: (u32, u64),
 }
 
+impl Slot {
+    /// The next piece, up to what is asked for; `None` if there is none.
+    fn take(&mut self, request: &FileRequest) -> Option<Reservation> {
+        let rest = self.space.first_mut()?.split_off(request.len);
+        let taken =
+            if rest.is_empty() { self.space.remove(0) } else { std::mem::replace(&mut self.space[0], rest) };
+        self.last = (request.file, request.logical + taken.len().get());
+        Some(taken)
+    }
+}
+
 /// How much is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Growth {
@@ -167,6 +192,8 @@ pub struct Preallocation {
     windows: [Mutex<Vec<Weak<Window>>>; SHARDS],
     /// Where the last window of each size class ended.
     cursors: [Mutex<Option<ClusterNr>>; Class::COUNT],
+    /// What is on its way to be kept.
+    moves: Moves,
 }
 
 impl Preallocation {
@@ -185,6 +212,7 @@ impl Preallocation {
             slots: std::iter::repeat_with(Mutex::default).take(slots).collect(),
             windows: Default::default(),
             cursors: Default::default(),
+            moves: Moves::default(),
         }
     }
 
@@ -197,18 +225,17 @@ impl Preallocation {
         allocator: &Allocator<S>,
         request: &Request,
     ) -> Result<Reservation, AllocError<S::Error>> {
-        loop {
-            match allocator.reserve(request) {
-                Err(AllocError::NoSpace) => {
-                    let discarded = self.discard_all();
-                    if discarded.is_zero() {
-                        return Err(AllocError::NoSpace);
-                    }
-                    allocator.count_discarded(discarded);
-                }
-                result => return result,
+        let mut result = allocator.reserve(request);
+        while matches!(result, Err(AllocError::NoSpace)) {
+            let seen = self.moves.before();
+            allocator.count_discarded(self.discard_all());
+            result = allocator.reserve(request);
+            if self.moves.none_since(seen) {
+                break;
             }
+            crate::sync::thread::yield_now();
         }
+        result
     }
 
     /// Space for a file: from its window, from the slot of the thread, or newly reserved, with more kept for
@@ -226,15 +253,27 @@ impl Preallocation {
         if let Some(space) = window.take(request.logical, request.len) {
             return Ok(space);
         }
-        match self.growth {
+        let result = match self.growth {
             Growth::Normalized if request.explicit => self.plain(allocator, request),
             _ if self.is_small(request) => self.slot_piece(allocator, request),
-            Growth::Normalized => self.normalized(allocator, window, request),
-            Growth::Roomy => self.roomy(allocator, window, request),
+            growth => {
+                let _moving = self.moves.moving();
+                match growth {
+                    Growth::Normalized => self.normalized(allocator, window, request),
+                    Growth::Roomy => self.roomy(allocator, window, request),
+                }
+            }
+        };
+        match result {
+            Err(AllocError::NoSpace) => {
+                self.reserve(allocator, &self.ask(request, request.goal(), request.len))
+            }
+            result => result,
         }
     }
 }
 
+/// The ways to serve a file. They reserve without giving back what is kept: that is for when they fail.
 impl Preallocation {
     /// Small files share slots.
     fn is_small(&self, request: &FileRequest) -> bool {
@@ -266,7 +305,7 @@ impl Preallocation {
         if let Some(space) = self.continued(allocator, request, request.len, Clusters::ONE)? {
             return Ok(space);
         }
-        self.reserve(allocator, &self.ask(request, request.goal(), request.len))
+        allocator.reserve(&self.ask(request, request.goal(), request.len))
     }
 
     /// A request for data.
@@ -293,35 +332,32 @@ impl Preallocation {
         request: &FileRequest,
     ) -> Result<Reservation, AllocError<S::Error>> {
         let number = thread_number() % self.slots.len();
-        let slot = &self.slots[number];
-        // Taken out, so that no lock is held while the allocator searches.
-        let mut space = std::mem::take(&mut slot.lock().space);
+        let mut slot = self.slots[number].lock();
         // A last piece that is too short goes back; one that others continue is used up.
-        if space.len() == 1 && space[0].len() < request.len {
-            space.clear();
+        if slot.space.len() == 1 && slot.space[0].len() < request.len {
+            slot.space.clear();
         }
-        let filled = space.is_empty();
-        if filled {
-            space = match self.growth {
-                Growth::Normalized => {
-                    let want = self.group_prealloc().max(request.len);
-                    vec![self.reserve(allocator, &self.ask(request, request.goal(), want))?]
-                }
-                Growth::Roomy => {
-                    let stream = low32(u64_of(number));
-                    self.spacious(allocator, request, stream, self.room(allocator))?
-                }
-            };
+        if let Some(taken) = slot.take(request) {
+            return Ok(taken);
         }
-        let rest = space[0].split_off(request.len);
-        let taken = if rest.is_empty() { space.remove(0) } else { std::mem::replace(&mut space[0], rest) };
-        if filled {
-            allocator.count_preallocated(sum(&space));
-        }
-        let mut slot = slot.lock();
-        slot.last = (request.file, request.logical + taken.len().get());
+        drop(slot);
+        let _moving = self.moves.moving();
+        let space = match self.growth {
+            Growth::Normalized => {
+                let want = self.group_prealloc().max(request.len);
+                vec![allocator.reserve(&self.ask(request, request.goal(), want))?]
+            }
+            Growth::Roomy => {
+                let stream = low32(u64_of(number));
+                self.spacious(allocator, request, stream, self.room(allocator))?
+            }
+        };
+        let len = sum(&space);
+        let mut slot = self.slots[number].lock();
         // Another thread of this slot may have filled it meanwhile: its space is given back.
         slot.space = space;
+        let taken = slot.take(request).ok_or(AllocError::NoSpace)?;
+        allocator.count_preallocated(len - taken.len());
         Ok(taken)
     }
 
@@ -340,7 +376,7 @@ impl Preallocation {
             return Ok(self.keep_rest(allocator, window, request, within.start, space));
         }
         let ask = self.ask(request, request.goal(), want).on_stream(request.file);
-        let space = self.reserve(allocator, &ask)?;
+        let space = allocator.reserve(&ask)?;
         let start = place(&within, request, space.len().get());
         Ok(self.keep_rest(allocator, window, request, start, space))
     }
@@ -373,14 +409,25 @@ impl Preallocation {
         let mut taken = space.split_off(Clusters::new(request.logical - start));
         let rest = taken.split_off(request.len);
         let after = request.logical + taken.len().get();
-        for (logical, kept) in [(start, space), (after, rest)] {
-            if !kept.is_empty() {
-                allocator.count_preallocated(kept.len());
-                window.keep(logical, kept);
-                self.register(window, request.file);
-            }
-        }
+        self.keep(allocator, window, request.file, start, space);
+        self.keep(allocator, window, request.file, after, rest);
         taken
+    }
+
+    /// Keeps space for a file's clusters from `logical` on.
+    fn keep<S: GroupSource>(
+        &self,
+        allocator: &Allocator<S>,
+        window: &Arc<Window>,
+        file: u32,
+        logical: u64,
+        space: Reservation,
+    ) {
+        if !space.is_empty() {
+            allocator.count_preallocated(space.len());
+            window.keep(logical, space);
+            self.register(window, file);
+        }
     }
 
     /// Room to grow: a long window, what is left of the thread's slot if the file was the last there.
@@ -404,8 +451,7 @@ impl Preallocation {
         let taken = self.keep_rest(allocator, window, request, request.logical, first);
         for piece in pieces {
             let len = piece.len();
-            allocator.count_preallocated(len);
-            window.keep(logical, piece);
+            self.keep(allocator, window, request.file, logical, piece);
             logical += len.get();
         }
         Ok(taken)
@@ -440,7 +486,7 @@ impl Preallocation {
             }
             let want = want.min(allocator.offer_to(stream)).max(request.len);
             let ask = self.ask(request, request.goal(), want).on_stream(stream);
-            return Ok(vec![self.reserve(allocator, &ask)?]);
+            return Ok(vec![allocator.reserve(&ask)?]);
         }
         // One window at a time, or the next one would begin inside this one.
         let mut cursor = self.cursors[self.class(request.len).index()].lock();
@@ -476,7 +522,7 @@ impl Preallocation {
         // A modest piece: the window goes on from there as far as space is free.
         let probe = self.group_prealloc().max(request.len).min(allocator.offer());
         let goal = cursor.unwrap_or_else(|| request.goal());
-        self.reserve(allocator, &self.ask(request, goal, probe).packed())
+        allocator.reserve(&self.ask(request, goal, probe).packed())
     }
 
     fn class(&self, len: Clusters) -> Class {
@@ -504,8 +550,9 @@ impl Preallocation {
             freed = windows.iter().fold(freed, |sum, window| sum + window.discard());
         }
         for slot in &self.slots {
-            let space = std::mem::take(&mut slot.lock().space);
-            freed += sum(&space);
+            let mut slot = slot.lock();
+            freed += sum(&slot.space);
+            slot.space.clear();
         }
         freed
     }

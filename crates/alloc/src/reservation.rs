@@ -67,14 +67,6 @@ impl Reservation {
         }
     }
 
-    /// Gives the clusters back as ones that are still to be discarded.
-    pub(crate) fn give_back_undiscarded(mut self) {
-        if !self.is_empty() {
-            self.space.give_back_undiscarded(self.group, &self.range);
-            self.range.end = self.range.start;
-        }
-    }
-
     /// Makes the clusters used in the durable bitmap, as part of a transaction, and returns them.
     ///
     /// The data they are to hold must be written before: from here on metadata may point at them.

@@ -1,4 +1,5 @@
-//! Which group, and where in it: the driver that goes through a policy's table of passes ([`passes`]).
+//! Which group, and where in it: the driver that goes through a policy's table of passes
+//! ([`crate::passes`]).
 //!
 //! A pass is a walk over candidate groups (`walk`). Each is looked at without its lock, by what its slot says;
 //! then locked, or skipped if it is busy; looked at again; scanned (`scan`); and if the scan finds a run, the

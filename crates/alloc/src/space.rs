@@ -1,6 +1,6 @@
 //! The groups and counters that an allocator, its reservations and its claims share.
 //!
-//! Every change of a group goes through [`Held`](crate::held::Held), which keeps the slot's numbers, the
+//! Every change of a group goes through [`Held`], which keeps the slot's numbers, the
 //! index, the volume's counters and the list of dirty groups in step with the bitmap. Nothing here loads a
 //! bitmap: what a reservation or a commit touches is in memory already, and stays there until it is done.
 //!
@@ -17,7 +17,7 @@ use crate::moves::Moves;
 use crate::passes;
 use crate::slot::Slot;
 use crate::stats::Stats;
-use crate::sync::{Arc, AtomicU32, Mutex, MutexGuard, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering};
 use crate::tunables::Config;
 use hectare_units::{Clusters, GroupNr, TxnId, low32, usize_of};
 use std::ops::Range;
@@ -44,6 +44,8 @@ pub(crate) struct Space {
     pub(crate) rendered: Mutex<Vec<(TxnId, Vec<GroupNr>)>>,
     /// Groups with runs to discard, each once.
     pub(crate) discards: Mutex<Vec<GroupNr>>,
+    /// Whether freed runs are remembered to be discarded.
+    pub(crate) discarding: AtomicBool,
     /// Tells a search that found nothing whether to look again.
     pub(crate) moves: Moves,
     /// Groups in memory.
@@ -106,6 +108,7 @@ impl Space {
             dirty: Mutex::new(Vec::new()),
             rendered: Mutex::new(Vec::new()),
             discards: Mutex::new(Vec::new()),
+            discarding: AtomicBool::new(config.discard),
             moves: Moves::default(),
             loaded: AtomicU32::new(0),
             evict_from: AtomicU32::new(0),

@@ -390,5 +390,4 @@ impl Stats {
 
 #[cfg(test)]
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
-#[path = "stats_tests.rs"]
 mod tests;

@@ -8,30 +8,26 @@
 //!
 //! Hazard: an explorer's lock works only inside its run, so with such a feature on only the tests written for
 //! that explorer can be run.
-#![allow(unused_imports)] // a facade offers the whole set, whatever the crate uses of it today
 
-#[cfg(all(feature = "loom", not(feature = "shuttle")))]
-#[path = "sync/loom.rs"]
-mod explorer;
-#[cfg(feature = "shuttle")]
-#[path = "sync/shuttle.rs"]
-mod explorer;
 #[cfg(any(feature = "loom", feature = "shuttle"))]
 mod locks;
+#[cfg(all(feature = "loom", not(feature = "shuttle")))]
+mod loom;
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 mod native;
+#[cfg(feature = "shuttle")]
+mod shuttle;
 
+#[cfg(all(feature = "loom", not(feature = "shuttle")))]
+use self::loom as explorer;
+#[cfg(feature = "shuttle")]
+use self::shuttle as explorer;
 #[cfg(any(feature = "loom", feature = "shuttle"))]
-pub(crate) use explorer::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence, thread};
+pub(crate) use explorer::{AtomicBool, AtomicU32, AtomicU64, thread};
 #[cfg(any(feature = "loom", feature = "shuttle"))]
-pub(crate) use locks::{
-    Condvar, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, zeroed_words,
-};
+pub(crate) use locks::{Mutex, MutexGuard, zeroed_words};
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
-pub(crate) use native::{
-    AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, OnceLock, RwLock,
-    RwLockReadGuard, RwLockWriteGuard, fence, thread, zeroed_words,
-};
+pub(crate) use native::{AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, thread, zeroed_words};
 // Counting references is not what is explored, and an explorer's `Arc` does not turn into one of a trait.
 pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};

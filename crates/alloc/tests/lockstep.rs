@@ -378,13 +378,9 @@ impl Pair {
 
     fn finish_discards(&mut self) {
         let runs = std::mem::take(&mut self.discards);
-        let again = self.rng.below(3) == 0;
-        for run in &runs {
+        for run in runs {
             self.paint(run.run(), State::Reserved, State::Free);
-            self.to_discard[clusters(run.run())].fill(again);
-        }
-        if again {
-            self.allocator.return_discards(runs);
+            self.to_discard[clusters(run.run())].fill(false);
         }
     }
 

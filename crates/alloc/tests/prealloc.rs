@@ -195,6 +195,31 @@ fn what_is_kept_comes_back_when_it_is_needed() {
     }
 }
 
+#[test]
+fn a_window_of_which_the_first_piece_is_used_whole_can_be_given_back() {
+    for policy in [Policy::SizeClass, Policy::Hybrid] {
+        let volume = Volume::new(policy, 64, 4096);
+        let window = Arc::default();
+        // The file's last cluster lies 20 before the end of its group, so the window goes on in the next.
+        let request = FileRequest {
+            file: 7,
+            logical: 100,
+            len: Clusters::new(20),
+            size: 120,
+            left: Some((100, ClusterNr::new(4096 - 20))),
+            right: None,
+            home: ClusterNr::new(0),
+            explicit: false,
+            take_root_reserve: false,
+        };
+        let space = volume.prealloc.take(&volume.allocator, &window, &request).unwrap();
+        assert_eq!(space.len().get(), 20, "{policy}");
+        let kept = volume.allocator.counts().reserved.get() - 20;
+        assert!(kept > 0, "{policy}: nothing is kept");
+        assert_eq!(volume.prealloc.discard_all().get(), kept, "{policy}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -9,11 +9,16 @@
 mod common;
 
 use common::{Disk, Txn};
-use hectare_alloc::{AllocError, Allocator, Config, Layout, Policy, Request, Reservation, Run, Tunables};
+use hectare_alloc::{
+    AllocError, Allocator, Config, FileRequest, Layout, Policy, Preallocation, Request, Reservation, Run,
+    Tunables, Window,
+};
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
+use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::sync::{Arc, Mutex};
 use shuttle::{Runner, thread};
+use std::sync::Arc as StdArc;
 
 /// Stack of an explored thread; shuttle's own default is too small for unoptimised code.
 const STACK: usize = 1 << 20;
@@ -183,4 +188,64 @@ fn unset_beside_enter() {
 #[test]
 fn a_class_is_never_taken_from_a_unit_in_use() {
     explore(5000, unset_beside_enter);
+}
+
+/// Appends to a file until there is no space, and gives back what is kept for it at the end.
+fn append_until_refused(
+    allocator: &Allocator<Disk>,
+    prealloc: &Preallocation,
+    refused: &AtomicBool,
+    file: u32,
+) -> Vec<Reservation> {
+    let window = StdArc::<Window>::default();
+    let mut space: Vec<Reservation> = Vec::new();
+    for logical in 0.. {
+        let was_refused = refused.load(Ordering::SeqCst);
+        let request = FileRequest {
+            file,
+            logical,
+            len: Clusters::ONE,
+            size: logical + 1,
+            left: space.last().map(|last| (logical, last.run().end())),
+            right: None,
+            home: ClusterNr::new(0),
+            explicit: false,
+            take_root_reserve: false,
+        };
+        match prealloc.take(allocator, &window, &request) {
+            Ok(taken) => {
+                assert!(!was_refused, "{taken:?} is given after others were told that nothing is left");
+                space.push(taken);
+            }
+            Err(AllocError::NoSpace) => break,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    refused.store(true, Ordering::SeqCst);
+    space
+}
+
+/// Nobody gives space back, so once one was refused, nobody may get any: what one thread keeps, or is about
+/// to, is not "used" for another.
+fn refused_for_good(policy: Policy) {
+    let allocator = allocator(policy, 8, 2, 1);
+    let prealloc = Arc::new(Preallocation::new(allocator.config()));
+    let refused = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (1..3)
+        .map(|file| {
+            let (allocator, prealloc, refused) =
+                (Arc::clone(&allocator), Arc::clone(&prealloc), Arc::clone(&refused));
+            thread::spawn(move || append_until_refused(&allocator, &prealloc, &refused, file))
+        })
+        .collect();
+    // All held to the end: what is dropped is free again.
+    let taken: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(taken.iter().map(Vec::len).sum::<usize>(), 16);
+}
+
+#[test]
+fn space_on_its_way_to_be_kept_is_no_reason_to_refuse() {
+    for policy in [Policy::Mballoc, Policy::Hybrid] {
+        explore(500, move || refused_for_good(policy));
+    }
 }

@@ -350,3 +350,31 @@ fn a_failed_rendering_leaves_its_groups_dirty() {
     assert_eq!(render(9), (vec![1, 2], true));
     assert_eq!(render(9), (vec![], true));
 }
+
+#[test]
+fn groups_leave_memory_when_the_device_refuses_to_discard() {
+    let allocator = with(Policy::Mballoc, 64, 4 * 64);
+    let mut txn = Txn(TxnId::new(1));
+    let use_and_free = |txn: &mut Txn| {
+        let run = allocator.reserve(&Request::new(ClusterNr::new(0), Clusters::new(8))).unwrap().publish(txn);
+        allocator.free(run, txn).unwrap();
+        let store = |group, words: &[u64], _| {
+            allocator.source().store(group, words);
+            Ok::<(), std::convert::Infallible>(())
+        };
+        allocator.render_dirty(txn.0, store).unwrap();
+        allocator.committed(txn.0);
+        txn.0 = txn.0.next();
+    };
+    use_and_free(&mut txn);
+    let loaded = allocator.loaded_groups();
+    assert!(allocator.evict(usize::MAX) < loaded, "what waits to be discarded keeps its group");
+    allocator.stop_discards();
+    allocator.evict(usize::MAX);
+    assert_eq!(allocator.loaded_groups(), 0);
+    use_and_free(&mut txn);
+    assert!(allocator.take_discards(usize::MAX).is_empty(), "nothing is remembered any more");
+    allocator.evict(usize::MAX);
+    assert_eq!(allocator.loaded_groups(), 0);
+    allocator.check().unwrap();
+}

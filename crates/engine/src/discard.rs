@@ -7,13 +7,15 @@
 //! Hazard: space that is out can't be had by others. Who runs out of space therefore waits for it to come
 //! back before it says so ([`Discards::wait`]).
 //!
-//! A device that refuses is not asked again: discarding is advice, and its failure fails nothing.
+//! A device that refuses is not asked again, and nothing is queued for it, which would keep groups in memory:
+//! discarding is advice, and its failure fails nothing.
 
 use crate::volume::Shared;
+use hectare_alloc::Run;
 use hectare_device::Device;
-use hectare_units::{Bytes, ClusterNr, Clusters};
+use hectare_units::Bytes;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs discarded between two looks at the queue.
 const BATCH: usize = 64;
@@ -25,8 +27,6 @@ pub(crate) struct Discards {
     under_way: Mutex<()>,
     /// Batches that are back.
     pub(crate) done: AtomicU64,
-    /// The device has refused.
-    refused: AtomicBool,
 }
 
 impl Discards {
@@ -39,32 +39,27 @@ impl Discards {
 impl Shared {
     /// Discards what is queued. Called with nothing locked, after a commit.
     pub(crate) fn discard_freed(&self) {
-        if !self.options.discard || self.discards.refused.load(Ordering::Relaxed) {
+        if !self.options.discard {
             return;
         }
         let _under_way = self.discards.under_way.lock();
         while self.discard_batch() {
             self.discards.done.fetch_add(1, Ordering::SeqCst);
         }
-        self.discards.done.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Discards some runs and gives them back; whether there were any and the device took them.
+    /// Discards some runs and gives them back; whether there were any.
     fn discard_batch(&self) -> bool {
-        let mut runs = self.allocator.take_discards(BATCH);
-        let refused = runs.iter().position(|run| {
-            let run = run.run();
-            self.discard_clusters(run.start, run.len).is_err()
-        });
-        let Some(first) = refused else { return !runs.is_empty() };
-        self.discards.refused.store(true, Ordering::Relaxed);
-        self.allocator.return_discards(runs.split_off(first));
-        false
+        let runs = self.allocator.take_discards(BATCH);
+        if runs.iter().any(|run| self.discard_clusters(run.run()).is_err()) {
+            self.allocator.stop_discards();
+        }
+        !runs.is_empty()
     }
 
-    fn discard_clusters(&self, start: ClusterNr, len: Clusters) -> Result<(), hectare_device::Error> {
+    fn discard_clusters(&self, run: Run) -> Result<(), hectare_device::Error> {
         let geometry = self.geometry();
-        let at = geometry.cluster_start(start).offset(geometry.block_size);
-        self.device.discard(at, Bytes::new(len.get() * geometry.cluster_bytes()))
+        let at = geometry.cluster_start(run.start).offset(geometry.block_size);
+        self.device.discard(at, Bytes::new(run.len.get() * geometry.cluster_bytes()))
     }
 }

@@ -48,15 +48,15 @@ impl Volume {
         let first = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
         let mut range = u64::from(first.get())..end.div_ceil(size.bytes().get());
         let size_max = if keep_size { 0 } else { end };
+        if size_max >= LARGE_FILE {
+            self.bring_feature(RoCompat::LARGE_FILE);
+        }
         while !range.is_empty() {
             let seen = self.seen();
             range.start = match self.fill_hole(inode, &range, size_max) {
                 Err(Error::NoSpace) if self.reclaim(seen)? => continue,
                 step => step?,
             };
-        }
-        if size_max >= LARGE_FILE {
-            self.bring_feature(RoCompat::LARGE_FILE);
         }
         Ok(())
     }
@@ -67,18 +67,17 @@ impl Volume {
         let logical = LogicalBlock::new(low32(range.start));
         let held = inode.get();
         let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
-        let (piece, done) = match map.lookup(logical)? {
+        let (piece, mut done) = match map.lookup(logical)? {
             Mapping::Mapped(extent) => (None, extent.end()),
             Mapping::Hole { next } => {
                 let next = next.map_or(FILE_BLOCKS_MAX, |next| next.get().into());
                 let len = low32(range.end.min(next) - range.start);
                 let piece = self.reserve_for(inode.nr(), &held, logical, len, Use::explicit(inode))?;
-                let done = piece.extent.end();
-                (Some(piece), done)
+                (Some(piece), range.start)
             }
         };
-        let size = (done << self.geometry().block_size.shift()).min(size_max).max(held.size);
-        if piece.is_none() && size == held.size {
+        let size_at = |done: u64| (done << self.geometry().block_size.shift()).min(size_max);
+        if piece.is_none() && size_at(done) <= held.size {
             return Ok(done);
         }
         drop(held);
@@ -86,10 +85,11 @@ impl Volume {
         let mut handle = self.start(MAP_CREDITS)?;
         let mut target = inode.edit(&mut handle, &self.inodes);
         if let Some(piece) = piece {
-            MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target }
+            let mapped = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target }
                 .publish(piece, true)?;
+            done = range.start + u64::from(mapped);
         }
-        target.size = size;
+        target.size = target.size.max(size_at(done));
         touch(&mut target, now);
         Ok(done)
     }

@@ -21,9 +21,9 @@ use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inline::Inline;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_ext4::time::Timestamp;
-use hectare_units::{Bytes, LogicalBlock, index_of, low32, u64_of};
+use hectare_units::{Blocks, Bytes, LogicalBlock, index_of, low32, u64_of};
 use std::io::IoSlice;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// One more than the last file block the format can map.
@@ -34,6 +34,16 @@ const WRITE_STEP: u32 = 32768;
 static ZEROS: [u8; 65536] = [0; 65536];
 /// Files of at least this size need `large_file`.
 pub(crate) const LARGE_FILE: u64 = 1 << 31;
+
+/// What to do with an unwritten extent of which only a part is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Split {
+    /// It becomes up to three, for which the tree may need a block.
+    AsNeeded,
+    /// It stays one, and is cleared around that part: there is no block left, and who has allocated space was
+    /// promised that it can be written.
+    Spare,
+}
 
 /// What one step of a write did.
 struct Written {
@@ -121,24 +131,26 @@ impl Volume {
         self.check_content_writable(inode)?;
         self.check_appends(inode, at)?;
         self.clear_tail(inode, at)?;
-        let (mut done, mut noted) = (0, true);
+        if end >= LARGE_FILE {
+            self.bring_feature(RoCompat::LARGE_FILE);
+        }
+        let (mut done, mut noted, mut split) = (0, true, Split::AsNeeded);
         while done < data.len() {
             let seen = self.seen();
-            match self.write_piece(inode, at + u64_of(done), &data[done..]) {
+            match self.write_piece(inode, at + u64_of(done), &data[done..], split) {
                 Ok(piece) => {
                     done += piece.len;
                     noted = piece.noted;
+                    split = Split::AsNeeded;
                 }
                 Err(Error::NoSpace) if self.reclaim(seen)? => {}
+                Err(Error::NoSpace) if split == Split::AsNeeded => split = Split::Spare,
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
             }
         }
         if !noted {
             self.note_written(inode, end.min(at + u64_of(done)))?;
-        }
-        if end >= LARGE_FILE {
-            self.bring_feature(RoCompat::LARGE_FILE);
         }
         self.relieve()?;
         Ok(done)
@@ -225,49 +237,83 @@ impl Volume {
     }
 
     /// Writes as much of `data` as one mapping step takes.
-    fn write_piece(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<Written> {
+    fn write_piece(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8], split: Split) -> Result<Written> {
         let size = self.geometry().block_size;
         let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
         let within = u64_of(size.within(Bytes::new(at)));
         let wanted = (within + u64_of(data.len())).div_ceil(size.bytes().get()).min(u64::from(WRITE_STEP));
+        let part_in =
+            |blocks: u32| &data[..data.len().min(index_of((u64::from(blocks) << size.shift()) - within))];
         let held = inode.get();
         let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
         match map.lookup(block)? {
             Mapping::Mapped(extent) => {
-                let room = extent.end() - u64::from(block.get());
-                let len = low32(wanted.min(room));
-                let part = &data[..data.len().min(index_of((u64::from(len) << size.shift()) - within))];
+                let len = low32(wanted.min(extent.end() - u64::from(block.get())));
+                let part = part_in(len);
                 let physical = extent.block_of(block).ok_or(Error::FileTooLarge)?;
                 drop(held);
-                if extent.unwritten {
-                    let target = Extent { logical: block, len, physical, unwritten: true };
-                    self.write_padded(&target, within, part)?;
-                    self.mark_written(inode, &target)?;
-                } else {
+                if !extent.unwritten {
                     self.device.write_at(physical.offset(size) + Bytes::new(within), part)?;
                     self.count_written(part.len());
+                    return Ok(Written { len: part.len(), noted: false });
                 }
-                Ok(Written { len: part.len(), noted: false })
+                let target = Extent { logical: block, len, physical, unwritten: true };
+                self.write_padded(&target, within, part)?;
+                let range = match split {
+                    Split::AsNeeded => u64::from(block.get())..target.end(),
+                    Split::Spare => {
+                        let size_after = inode.get().size.max(at + u64_of(part.len()));
+                        self.zero_around(&extent, &target, size_after)?
+                    }
+                };
+                self.settle(inode, at, |map| {
+                    extent::mark(map, LogicalBlock::new(low32(range.start)), range.end, false)?;
+                    Ok(part.len())
+                })
             }
             Mapping::Hole { next } => {
                 let room = next.map_or(FILE_BLOCKS_MAX, |next| next.get().into()) - u64::from(block.get());
                 let piece =
                     self.reserve_for(inode.nr(), &held, block, low32(wanted.min(room)), Use::data(inode))?;
                 drop(held);
-                let len = u64::from(piece.extent.len) << size.shift();
-                let part = &data[..data.len().min(index_of(len - within))];
+                let part = part_in(piece.extent.len);
                 self.write_padded(&piece.extent, within, part)?;
-                let now = self.now();
-                let mut handle = self.start(MAP_CREDITS)?;
-                let mut target = inode.edit(&mut handle, &self.inodes);
-                let mut map =
-                    MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target };
-                map.publish(piece, false)?;
-                target.size = target.size.max(at + u64_of(part.len()));
-                touch(&mut target, now);
-                Ok(Written { len: part.len(), noted: true })
+                self.settle(inode, at, |map| Ok(part.len().min(part_in(map.publish(piece, false)?).len())))
             }
         }
+    }
+
+    /// Clears the blocks of an unwritten extent around those that were written, so that it can be marked as a
+    /// whole, but for what lies beyond the end of the file; the blocks that can be marked now.
+    fn zero_around(&self, extent: &Extent, target: &Extent, size_after: u64) -> Result<Range<u64>> {
+        let size = self.geometry().block_size;
+        let first = u64::from(extent.logical.get());
+        let end = extent.end().min(size_after.div_ceil(size.bytes().get()));
+        for blocks in [first..u64::from(target.logical.get()), target.end()..end] {
+            if !blocks.is_empty() {
+                let at = (extent.physical + Blocks::new(blocks.start - first)).offset(size);
+                self.device.zero(at, Bytes::new((blocks.end - blocks.start) << size.shift()))?;
+            }
+        }
+        Ok(first..end)
+    }
+
+    /// Makes what was written at `at` part of the file: `change` maps it and says how many bytes it is. In
+    /// the same transaction the size grows with it, so that no written block ever lies beyond the end.
+    fn settle(
+        &self,
+        inode: &Arc<CachedInode>,
+        at: u64,
+        change: impl FnOnce(&mut MapMut<'_, '_>) -> Result<usize>,
+    ) -> Result<Written> {
+        let now = self.now();
+        let mut handle = self.start(MAP_CREDITS)?;
+        let mut target = inode.edit(&mut handle, &self.inodes);
+        let mut map = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target };
+        let len = change(&mut map)?;
+        target.size = target.size.max(at + u64_of(len));
+        touch(&mut target, now);
+        Ok(Written { len, noted: true })
     }
 
     /// Writes `part` into the blocks of an extent that are not mapped as written yet, `within` bytes after
@@ -281,13 +327,6 @@ impl Volume {
         self.device.write_all_at(target.physical.offset(size), &slices)?;
         self.count_written(part.len());
         Ok(())
-    }
-
-    fn mark_written(&self, inode: &Arc<CachedInode>, target: &Extent) -> Result<()> {
-        let mut handle = self.start(MAP_CREDITS)?;
-        let mut data = inode.edit(&mut handle, &self.inodes);
-        let mut map = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut data };
-        extent::mark(&mut map, target.logical, target.end(), false)
     }
 
     /// Sets the size a write leads to, and the times.
@@ -304,19 +343,20 @@ impl Volume {
     /// that starts beyond the end would expose it.
     pub(crate) fn clear_tail(&self, inode: &CachedInode, next: u64) -> Result<()> {
         let size = self.geometry().block_size;
-        let held = inode.get();
-        let within = size.within(held.bytes());
-        if next <= held.size || within == 0 {
-            return Ok(());
-        }
-        let block = LogicalBlock::containing(held.bytes(), size).ok_or(Error::FileTooLarge)?;
-        let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
-        let Mapping::Mapped(extent @ Extent { unwritten: false, .. }) = map.lookup(block)? else {
-            return Ok(());
+        // Not with the data lock held: a commit may be waiting for whoever wants it.
+        let (source, within) = {
+            let held = inode.get();
+            let within = size.within(held.bytes());
+            if next <= held.size || within == 0 {
+                return Ok(());
+            }
+            let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
+            (self.run_at(&map, held.size)?.0, within)
         };
-        let physical = extent.block_of(block).ok_or(Error::FileTooLarge)?;
-        let at = physical.offset(size) + Bytes::of(within);
-        Ok(self.device.write_at(at, &vec![0; size.len() - within])?)
+        match source {
+            Some(at) => Ok(self.device.write_at(at, &ZEROS[..size.len() - within])?),
+            None => Ok(()),
+        }
     }
 
     /// Makes a file longer or shorter.
@@ -342,7 +382,9 @@ impl Volume {
         if to >= LARGE_FILE {
             self.bring_feature(RoCompat::LARGE_FILE);
         }
-        if to < from {
+        // Space beyond the end goes even if the size stays; a file that has none, as when it was just made, is
+        // not looked through for it.
+        if to < from || (to == from && inode.get().sectors > 0) {
             self.discard_window(inode);
             self.clear_tail(inode, u64::MAX)?;
             self.unmap(inode, to)?;

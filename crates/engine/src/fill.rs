@@ -64,9 +64,11 @@ impl Volume {
             Request::new(run.start, len).at_least(len).with_root_reserve(self.options.use_reserved_blocks);
         let space = match self.allocator.reserve_at(&request)? {
             Some(space) => space,
-            // It may be kept for somebody's next write.
-            None if self.prealloc.discard_all().is_zero() => return Err(Error::NoSpace),
-            None => self.allocator.reserve_at(&request)?.ok_or(Error::NoSpace)?,
+            None => {
+                // It may be kept for somebody's next write.
+                self.allocator.count_discarded(self.prealloc.discard_all());
+                self.allocator.reserve_at(&request)?.ok_or(Error::NoSpace)?
+            }
         };
         Ok(HeldSpace { volume: self.clone(), space })
     }
@@ -125,12 +127,13 @@ impl OpenFile {
         let logical = LogicalBlock::new(low32(at));
         let piece =
             Piece::held(Extent { logical, len, physical: blocks.start, unwritten: true }, piece.space);
-        MapMut { volume, handle: &mut handle, nr: inode.nr(), inode: &mut data }.publish(piece, true)?;
-        data.size = end << volume.geometry().block_size.shift();
+        let mapped =
+            MapMut { volume, handle: &mut handle, nr: inode.nr(), inode: &mut data }.publish(piece, true)?;
+        data.size = (at + u64::from(mapped)) << volume.geometry().block_size.shift();
         touch(&mut data, now);
         if data.size >= LARGE_FILE {
             volume.bring_feature(RoCompat::LARGE_FILE);
         }
-        Ok(end)
+        if mapped == len { Ok(end) } else { Err(Error::NoSpace) }
     }
 }

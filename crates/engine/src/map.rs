@@ -126,23 +126,45 @@ impl MapMut<'_, '_> {
         MapRef { volume: self.volume, nr: self.nr, inode: self.inode }
     }
 
-    /// Maps a piece and makes its space used.
-    pub(crate) fn publish(&mut self, piece: Piece, unwritten: bool) -> Result<()> {
-        let mut at = piece.extent;
-        at.unwritten = unwritten;
+    /// Maps a piece and makes its space used, extent by extent; how many blocks that were. They are fewer
+    /// than the piece has if the tree found no block to grow by; the space of the others is given back then.
+    ///
+    /// # Errors
+    /// As [`extent::insert`]. What was mapped before is used, [`Error::NoSpace`] says that nothing was.
+    pub(crate) fn publish(&mut self, piece: Piece, unwritten: bool) -> Result<u32> {
+        let (Extent { logical, len, physical, .. }, mut space) = piece.into_parts();
+        let mut done = 0;
+        while done < len {
+            let at = physical + Blocks::new(done.into());
+            let step = self.mapped_at_once(at, len - done, unwritten);
+            let next = LogicalBlock::new(logical.get().wrapping_add(done));
+            match extent::insert(self, Extent { logical: next, len: step, physical: at, unwritten }) {
+                Err(Error::NoSpace) if done > 0 => break,
+                inserted => inserted?,
+            }
+            // At once, and not when all is mapped: what the map names must be in use, whatever comes next.
+            if let Some(space) = &mut space {
+                let last = at + Blocks::new(u64::from(step - 1));
+                let geometry = self.volume.geometry();
+                let clusters = geometry.cluster_of(last) - geometry.cluster_of(at) + Clusters::ONE;
+                self.inode.sectors += cluster_sectors(self.volume, clusters);
+                space.publish_front(clusters, self.handle);
+            }
+            done += step;
+        }
+        Ok(done)
+    }
+
+    /// How many of `len` blocks from `at` on one extent takes: all, or what an extent holds to the end of a
+    /// cluster.
+    fn mapped_at_once(&self, at: BlockNr, len: u32, unwritten: bool) -> u32 {
         let max = Extent::len_max(unwritten);
-        while at.len > 0 {
-            let len = at.len.min(max);
-            extent::insert(self, Extent { len, ..at })?;
-            at.len -= len;
-            at.logical = LogicalBlock::new(at.logical.get().wrapping_add(len));
-            at.physical += Blocks::new(len.into());
+        if len <= max {
+            return len;
         }
-        if let Some(space) = piece.into_space() {
-            self.inode.sectors += cluster_sectors(self.volume, space.len());
-            space.publish(self.handle);
-        }
-        Ok(())
+        let geometry = self.volume.geometry();
+        let end = geometry.cluster_start(geometry.cluster_of(at + Blocks::new(max.into())));
+        low32((end - at).get())
     }
 
     /// Unmaps up to a step's worth of extents from a range and frees their space.

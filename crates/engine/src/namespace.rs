@@ -352,7 +352,8 @@ impl Volume {
         let mut block = vec![0; size.len()];
         block[..target.len()].copy_from_slice(target);
         self.device.write_at(piece.extent.physical.offset(size), &block)?;
-        MapMut { volume: self, handle, nr, inode: data }.publish(piece, false)
+        MapMut { volume: self, handle, nr, inode: data }.publish(piece, false)?;
+        Ok(())
     }
 
     /// Puts a name into a directory, and stamps the directory.

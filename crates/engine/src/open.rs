@@ -89,7 +89,7 @@ impl OpenFile {
     }
 
     /// Gives the `len` bytes from `at` on space, without writing: they read as zeros until they are written,
-    /// and writing there can't fail for want of space. The file grows to the end of the range unless
+    /// and writing there, inside the size, can't fail for want of space. The file grows to the end of the range unless
     /// `keep_size`.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::map::MapRef;
 use crate::volume::{Shared, Volume};
-use hectare_alloc::{AllocError, FileRequest, Request, Reservation, Run, Window};
+use hectare_alloc::{AllocError, Counts, FileRequest, Request, Reservation, Run, Window};
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::{Extent, Mapping};
 use hectare_ext4::inode::Inode;
@@ -59,9 +59,9 @@ impl Piece {
         Self { extent, space: Some(space) }
     }
 
-    /// The space it brings.
-    pub(crate) fn into_space(self) -> Option<Reservation> {
-        self.space
+    /// The mapping, and the space it brings.
+    pub(crate) fn into_parts(self) -> (Extent, Option<Reservation>) {
+        (self.extent, self.space)
     }
 }
 
@@ -199,6 +199,17 @@ impl Volume {
     fn reserve_metadata(&self, goal: ClusterNr, want: Clusters) -> Result<Reservation> {
         let request = Request::new(goal, want).with_root_reserve(self.options.use_reserved_blocks);
         Ok(self.prealloc.reserve(&self.allocator, &request)?)
+    }
+
+    /// Where all free clusters stand, after everything the allocator knows was verified; while nothing else
+    /// runs. For tests.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    #[doc(hidden)]
+    pub fn check_space(&self) -> std::result::Result<Counts, String> {
+        self.allocator.check()?;
+        Ok(self.allocator.counts())
     }
 
     /// Gives back what is kept for a file.

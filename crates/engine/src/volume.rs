@@ -14,7 +14,7 @@ use crate::clock;
 use crate::commit::Committer;
 use crate::discard::Discards;
 use crate::error::{Error, Result};
-use crate::groups::{Groups, SUPERBLOCK_AT, Source};
+use crate::groups::{Groups, SUPERBLOCK_AT, Source, flex};
 use crate::mmp::Guard;
 use crate::options::OpenOptions;
 use hectare_alloc::{Allocator, Config, Layout, Preallocation};
@@ -139,7 +139,7 @@ impl Volume {
             tunables: options.tunables,
             block_bytes: geometry.block_size.get(),
             cluster_blocks: geometry.cluster_blocks(),
-            flex_groups: geometry.flex_groups(),
+            flex_groups: flex::flex_groups(geometry),
             discard: options.discard,
         };
         let allocator = Allocator::new(Source::new(Arc::clone(&groups)), layout, config);

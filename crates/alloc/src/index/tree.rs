@@ -375,5 +375,4 @@ fn first_entry(node: &[AtomicU64], from: usize) -> Option<usize> {
 }
 
 #[cfg(test)]
-#[path = "tree_tests.rs"]
 mod tests;

@@ -1,8 +1,7 @@
 //! The real locks and atomics.
 
-pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub(crate) use std::sync::OnceLock;
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, fence};
+pub(crate) use parking_lot::{Mutex, MutexGuard};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 pub(crate) use std::thread;
 
 /// `n` words of zero, from memory that costs nothing until it is touched when there is much of it.

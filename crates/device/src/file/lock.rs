@@ -1,7 +1,7 @@
 //! Locks on regular files, and who holds them.
 //!
 //! The lock is `flock`, whole-file and advisory: shared for reading, exclusive for writing, gone when the
-//! last descriptor is closed. It is never waited for. What it cannot see is the kernel itself: a loop device
+//! last descriptor is closed. It is not waited for, but for a moment. What it cannot see is the kernel itself: a loop device
 //! on the image takes no lock, yet a mounted image that is written behind the kernel's back is destroyed. So
 //! a writer also asks whether a loop device sits on the file.
 //!
@@ -15,6 +15,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// How often, and how long apart, a lock is tried for.
+const LOCK_TRIES: u32 = 8;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
 /// How often, and how long apart, a loop device is given time to let go: after an unmount the kernel detaches
 /// it a moment later.
 const LOOP_TRIES: u32 = 10;
@@ -22,8 +26,7 @@ const LOOP_PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes the lock on a regular file, exclusive for a writer.
 pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -> Result<()> {
-    let taken = if write { file.try_lock() } else { file.try_lock_shared() };
-    match taken {
+    match try_lock(file, write) {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let who = holder(file).unwrap_or_else(|| "another program".to_owned());
@@ -35,6 +38,18 @@ pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -
         Err(TryLockError::Error(e)) => return Err(Error::io(name, operation, None, &e)),
     }
     if write { refuse_loop(file, name, operation) } else { Ok(()) }
+}
+
+/// Tries for a moment: a program that is just starting another one shares its locks with it until that runs, so
+/// a lock may outlive its owner by a few milliseconds.
+fn try_lock(file: &File, write: bool) -> std::result::Result<(), TryLockError> {
+    for _ in 1..LOCK_TRIES {
+        match if write { file.try_lock() } else { file.try_lock_shared() } {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            taken => return taken,
+        }
+    }
+    if write { file.try_lock() } else { file.try_lock_shared() }
 }
 
 fn is_unsupported(error: &io::Error) -> bool {

@@ -17,6 +17,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// log2 of the most groups that are placed into as one.
 const FLEX_MAX_SHIFT: u32 = 7;
 
+/// log2 of the groups that are taken for a flex group.
+fn flex_shift(geometry: &Geometry) -> u32 {
+    geometry.flex_shift.min(FLEX_MAX_SHIFT)
+}
+
+/// Groups that are taken for a flex group, here and by the allocator: it loads them together and gives them
+/// one size class.
+pub(crate) fn flex_groups(geometry: &Geometry) -> u32 {
+    1 << flex_shift(geometry)
+}
+
 /// What a flex group has left, and what is in it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct FlexCounts {
@@ -46,7 +57,7 @@ pub(crate) struct FlexTable {
 impl FlexTable {
     /// From the descriptors of all groups in order, `None` for a broken one.
     pub(super) fn new(geometry: &Geometry, descs: impl Iterator<Item = Option<GroupDesc>>) -> Self {
-        let shift = geometry.flex_shift.min(FLEX_MAX_SHIFT);
+        let shift = flex_shift(geometry);
         let groups = geometry.groups();
         let count = usize_of(groups.div_ceil(1 << shift));
         let mut table = Self {
@@ -204,6 +215,24 @@ mod tests {
         assert_eq!((recent.get(a), recent.get(b)), (Some(GroupNr::new(7)), None));
         recent.set(b, GroupNr::new(0));
         assert_eq!((recent.get(a), recent.get(b)), (None, Some(GroupNr::new(0))));
+    }
+
+    #[test]
+    fn a_flex_group_of_the_whole_volume_is_not_loaded_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        // Without checksums no bitmap is known without reading it.
+        let features = "^has_journal,^metadata_csum,^uninit_bg,^resize_inode";
+        let args = ["-t", "ext4", "-b", "1024", "-O", features, "-g", "256", "-G", "512", "-N", "2048"];
+        if let Err(reason) = hectare_oracle::mke2fs(&args, &image, "128M") {
+            hectare_oracle::skip!("flex::a_flex_group_of_the_whole_volume", reason);
+        }
+        let device = Arc::new(MemoryDevice::from_bytes(&std::fs::read(&image).unwrap()));
+        let volume = Volume::open(device, OpenOptions::default()).unwrap();
+        assert_eq!(volume.geometry().groups(), 512);
+        volume.write_file("file", &[1; 3000], Creation::default()).unwrap();
+        let loaded = volume.allocator.loaded_groups();
+        assert!((1..=2 << FLEX_MAX_SHIFT).contains(&loaded), "{loaded} of 512 groups are loaded");
     }
 
     #[test]

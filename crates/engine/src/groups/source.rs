@@ -99,8 +99,9 @@ impl GroupSource for Source {
 
     fn own_metadata(&self, group: GroupNr) -> u32 {
         let geometry = self.groups.sb.geometry();
-        // What lies in this group may belong to any of its flex group, whose metadata is gathered here.
-        let size = geometry.flex_groups().max(1);
+        // What lies in this group may belong to any of its flex group, whose metadata is gathered here. Of
+        // one too large to be looked through, groups that hold others' metadata never count as wholly free.
+        let size = super::flex::flex_groups(geometry);
         let first = group.get() / size * size;
         let mates = first..first.saturating_add(size).min(geometry.groups());
         let mut bytes = vec![0; geometry.block_size.len()];

@@ -8,6 +8,7 @@
 mod common;
 
 mod checksums;
+mod churn;
 mod discard;
 mod encrypted;
 mod errors;
