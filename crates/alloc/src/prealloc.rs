@@ -42,7 +42,7 @@ use crate::policy::Policy;
 use crate::request::Request;
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
+use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, Weak};
 use crate::tunables::Config;
 use hectare_units::{ClusterNr, Clusters, index_of, low32, thread_number, u64_of};
 use std::ops::Range;
@@ -51,6 +51,8 @@ use std::ops::Range;
 const SLOTS: usize = 64;
 /// Pieces a window may be in; random writers leave many.
 const PIECES_MAX: usize = 64;
+/// Windows for which one look at the index will do.
+const OFFER_GOOD_FOR: u32 = 31;
 /// Shards of the list of windows.
 const SHARDS: usize = 16;
 /// The share of the available space that is room for one: as many windows as there are slots, and all slots,
@@ -101,7 +103,9 @@ impl FileRequest {
     }
 }
 
-/// The space kept for one file. Dropping it gives the space back.
+/// The space kept for one file. Dropping it gives the space back. On a cache line of its own, since files are
+/// written by different threads.
+#[repr(align(64))]
 #[derive(Default)]
 pub struct Window {
     pieces: Mutex<Vec<Kept>>,
@@ -194,6 +198,16 @@ pub struct Preallocation {
     cursors: [Mutex<Option<ClusterNr>>; Class::COUNT],
     /// What is on its way to be kept.
     moves: Moves,
+    /// What the index offered lately, by thread.
+    offers: Box<[Offer]>,
+}
+
+/// What the index offered to a thread, and for how many more windows that will do.
+#[repr(align(128))]
+#[derive(Default)]
+struct Offer {
+    clusters: AtomicU64,
+    good_for: AtomicU32,
 }
 
 impl Preallocation {
@@ -213,6 +227,7 @@ impl Preallocation {
             windows: Default::default(),
             cursors: Default::default(),
             moves: Moves::default(),
+            offers: std::iter::repeat_with(Offer::default).take(SLOTS).collect(),
         }
     }
 
@@ -294,6 +309,20 @@ impl Preallocation {
         let share = allocator.free_clusters().get() / ROOM_DIVISOR;
         let most = u64::from(allocator.layout().clusters_per_group());
         Clusters::new(share.checked_ilog2().map_or(0, |log| 1 << log).min(most))
+    }
+
+    /// About what [`Allocator::offer`] says, which looks at the whole index: asked once for many windows.
+    fn recent_offer<S: GroupSource>(&self, allocator: &Allocator<S>) -> Clusters {
+        let recent = &self.offers[thread_number() % SLOTS];
+        let good_for = recent.good_for.load(Ordering::Relaxed);
+        if good_for > 0 {
+            recent.good_for.store(good_for - 1, Ordering::Relaxed);
+            return Clusters::new(recent.clusters.load(Ordering::Relaxed));
+        }
+        let offer = allocator.offer();
+        recent.clusters.store(offer.get(), Ordering::Relaxed);
+        recent.good_for.store(OFFER_GOOD_FOR, Ordering::Relaxed);
+        offer
     }
 
     /// Just what is asked for.
@@ -478,7 +507,7 @@ impl Preallocation {
         want: Clusters,
     ) -> Result<Vec<Reservation>, AllocError<S::Error>> {
         let want = want.max(request.len);
-        if want.min(allocator.offer()) < self.group_prealloc() {
+        if want.min(self.recent_offer(allocator)) < self.group_prealloc() {
             // Little space is left, or it is cut up: nothing is gained by taking turns, and streams that keep
             // apart don't wait for each other.
             if let Some(space) = self.continued(allocator, request, want, Clusters::ONE)? {

@@ -8,7 +8,7 @@ use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::file::{FILE_BLOCKS_MAX, LARGE_FILE, touch};
 use crate::map::{MAP_CREDITS, MapMut, MapRef};
-use crate::space::Use;
+use crate::space::{Piece, Use};
 use crate::volume::Volume;
 use hectare_ext4::extent::Mapping;
 use hectare_ext4::feature::RoCompat;
@@ -64,23 +64,15 @@ impl Volume {
     /// Goes over one mapped run or fills (the start of) one hole at the start of a range of file blocks; the
     /// block after it. The file grows with it, to at most `size_max`.
     fn fill_hole(&self, inode: &Arc<CachedInode>, range: &Range<u64>, size_max: u64) -> Result<u64> {
-        let logical = LogicalBlock::new(low32(range.start));
-        let held = inode.get();
-        let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
-        let (piece, mut done) = match map.lookup(logical)? {
-            Mapping::Mapped(extent) => (None, extent.end()),
-            Mapping::Hole { next } => {
-                let next = next.map_or(FILE_BLOCKS_MAX, |next| next.get().into());
-                let len = low32(range.end.min(next) - range.start);
-                let piece = self.reserve_for(inode.nr(), &held, logical, len, Use::explicit(inode))?;
-                (Some(piece), range.start)
-            }
+        let (logical, len) = (LogicalBlock::new(low32(range.start)), low32(range.end - range.start));
+        let (piece, mut done) = match self.kept_for(inode, logical, len) {
+            Some(piece) => (Some(piece), range.start),
+            None => self.run_or_piece(inode, range)?,
         };
         let size_at = |done: u64| (done << self.geometry().block_size.shift()).min(size_max);
-        if piece.is_none() && size_at(done) <= held.size {
+        if piece.is_none() && size_at(done) <= inode.get().size {
             return Ok(done);
         }
-        drop(held);
         let now = self.now();
         let mut handle = self.start(MAP_CREDITS)?;
         let mut target = inode.edit(&mut handle, &self.inodes);
@@ -92,5 +84,20 @@ impl Volume {
         target.size = target.size.max(size_at(done));
         touch(&mut target, now);
         Ok(done)
+    }
+
+    /// What is at the start of a range of file blocks: a mapped run, by the block after it, or (the start of) a
+    /// hole, by space for it.
+    fn run_or_piece(&self, inode: &CachedInode, range: &Range<u64>) -> Result<(Option<Piece>, u64)> {
+        let logical = LogicalBlock::new(low32(range.start));
+        let held = inode.get();
+        let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
+        let next = match map.lookup(logical)? {
+            Mapping::Mapped(extent) => return Ok((None, extent.end())),
+            Mapping::Hole { next } => next.map_or(FILE_BLOCKS_MAX, |next| next.get().into()),
+        };
+        let len = low32(range.end.min(next) - range.start);
+        let piece = self.reserve_for(inode.nr(), &held, logical, len, Use::explicit(inode))?;
+        Ok((Some(piece), range.start))
     }
 }

@@ -13,7 +13,7 @@ use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::map::{MAP_CREDITS, MapMut, MapRef, UNMAP_CREDITS};
 use crate::opaque::check_not_ciphertext;
-use crate::space::Use;
+use crate::space::{Piece, Use};
 use crate::volume::Volume;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::{self, Extent, Mapping, Progress};
@@ -244,6 +244,9 @@ impl Volume {
         let wanted = (within + u64_of(data.len())).div_ceil(size.bytes().get()).min(u64::from(WRITE_STEP));
         let part_in =
             |blocks: u32| &data[..data.len().min(index_of((u64::from(blocks) << size.shift()) - within))];
+        if let Some(piece) = self.kept_for(inode, block, low32(wanted)) {
+            return self.fill_piece(inode, at, piece, data);
+        }
         let held = inode.get();
         let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
         match map.lookup(block)? {
@@ -276,11 +279,20 @@ impl Volume {
                 let piece =
                     self.reserve_for(inode.nr(), &held, block, low32(wanted.min(room)), Use::data(inode))?;
                 drop(held);
-                let part = part_in(piece.extent.len);
-                self.write_padded(&piece.extent, within, part)?;
-                self.settle(inode, at, |map| Ok(part.len().min(part_in(map.publish(piece, false)?).len())))
+                self.fill_piece(inode, at, piece, data)
             }
         }
+    }
+
+    /// Writes as much of `data` to byte `at` as a piece of new space takes, and maps it.
+    fn fill_piece(&self, inode: &Arc<CachedInode>, at: u64, piece: Piece, data: &[u8]) -> Result<Written> {
+        let size = self.geometry().block_size;
+        let within = u64_of(size.within(Bytes::new(at)));
+        let part_in =
+            |blocks: u32| &data[..data.len().min(index_of((u64::from(blocks) << size.shift()) - within))];
+        let part = part_in(piece.extent.len);
+        self.write_padded(&piece.extent, within, part)?;
+        self.settle(inode, at, |map| Ok(part.len().min(part_in(map.publish(piece, false)?).len())))
     }
 
     /// Clears the blocks of an unwritten extent around those that were written, so that it can be marked as a

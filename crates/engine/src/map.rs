@@ -105,7 +105,7 @@ impl TreeRead for MapRef<'_> {
     }
 
     fn node(&self, nr: BlockNr) -> Result<Arc<[u8]>> {
-        Ok(self.volume.blocks.load(nr, self.node_kind(), Place::Block(nr))?.bytes())
+        Ok(self.volume.blocks.load_with(nr, || self.node_kind(), Place::Block(nr))?.bytes())
     }
 
     fn geometry(&self) -> TreeGeometry {
@@ -236,9 +236,8 @@ impl TreeWrite for MapMut<'_, '_> {
     }
 
     fn edit<R>(&mut self, nr: BlockNr, change: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        let kind = node_kind(self.volume, self.nr, self.inode);
-        let block = self.volume.blocks.load(nr, kind, Place::Block(nr))?;
-        Ok(self.volume.blocks.edit(self.handle, &block, kind, change))
+        let block = self.volume.blocks.load_with(nr, || self.as_ref().node_kind(), Place::Block(nr))?;
+        Ok(self.volume.blocks.edit_as_is(self.handle, &block, change))
     }
 
     fn allocate(&mut self, goal: BlockNr) -> Result<BlockNr> {

@@ -101,6 +101,19 @@ struct Hole<'a> {
 }
 
 impl Volume {
+    /// Space that is kept for up to `len` blocks of a file from `logical` on. What is kept is for holes only, so
+    /// there is no need to look the place up.
+    pub(crate) fn kept_for(&self, inode: &CachedInode, logical: LogicalBlock, len: u32) -> Option<Piece> {
+        // With clusters, the blocks beside in the same one count.
+        if self.geometry().cluster_ratio_shift > 0 {
+            return None;
+        }
+        let space = inode.window().take(logical.get().into(), Clusters::new(len.into()))?;
+        let physical = self.geometry().cluster_start(space.run().start);
+        let len = low32(space.len().get());
+        Some(Piece { extent: Extent { logical, len, physical, unwritten: false }, space: Some(space) })
+    }
+
     /// Reserves space for up to `len` blocks of a hole that begins at `logical`; it may give fewer.
     pub(crate) fn reserve_for(
         &self,

@@ -220,6 +220,19 @@ impl BlockCache {
         Arc::clone(block)
     }
 
+    /// Changes a block that stays what it is inside a transaction.
+    pub(crate) fn edit_as_is<R>(
+        &self,
+        handle: &mut Handle<'_>,
+        block: &Arc<Block>,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> R {
+        if self.mark_dirty(block) {
+            handle.dirtied("a metadata block");
+        }
+        change(Arc::make_mut(&mut block.content.write().bytes))
+    }
+
     /// Changes a block inside a transaction.
     pub(crate) fn edit<R>(
         &self,

@@ -33,6 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// An inode in memory.
+#[repr(align(64))] // its locks are taken by one thread, those of its neighbours by others
 pub(crate) struct CachedInode {
     nr: InodeNr,
     operation: RankedLock<()>,

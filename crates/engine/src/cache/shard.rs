@@ -7,7 +7,7 @@
 //!
 //! Invariant: nothing that is in use, or waits to be written, is shed; so the size is a goal and no bound.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
