@@ -45,7 +45,6 @@ use crate::source::GroupSource;
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, Weak};
 use crate::tunables::Config;
 use hectare_units::{ClusterNr, Clusters, index_of, low32, thread_number, u64_of};
-use std::ops::Range;
 
 /// Locality slots of the policies that give room to grow.
 const SLOTS: usize = 64;
@@ -149,6 +148,11 @@ impl Window {
             (false, false) => pieces.insert(at + 1, after),
         }
         Some(taken)
+    }
+
+    /// Where the first piece starts that is kept for clusters of the file after this one.
+    fn next_after(&self, logical: u64) -> Option<u64> {
+        self.pieces.lock().iter().map(|kept| kept.logical).filter(|start| *start > logical).min()
     }
 
     fn keep(&self, logical: u64, space: Reservation) {
@@ -268,6 +272,10 @@ impl Preallocation {
         if let Some(space) = window.take(request.logical, request.len) {
             return Ok(space);
         }
+        // What is kept for a cluster of the file must be all there is for it.
+        let right = request.right.into_iter().chain(window.next_after(request.logical)).min();
+        let most = right.map_or(u64::MAX, |right| right - request.logical);
+        let request = &FileRequest { len: request.len.min(Clusters::new(most)), right, ..*request };
         let result = match self.growth {
             Growth::Normalized if request.explicit => self.plain(allocator, request),
             _ if self.is_small(request) => self.slot_piece(allocator, request),
@@ -397,49 +405,39 @@ impl Preallocation {
         window: &Arc<Window>,
         request: &FileRequest,
     ) -> Result<Reservation, AllocError<S::Error>> {
-        let within = self.normalized_window(request, allocator.layout().clusters_per_group());
-        let want = Clusters::new(within.end - within.start);
-        if within.start == request.logical
-            && let Some(space) = self.continued(allocator, request, want, want)?
-        {
-            return Ok(self.keep_rest(allocator, window, request, within.start, space));
+        let want = self.normalized_len(request, allocator.layout().clusters_per_group());
+        if let Some(space) = self.continued(allocator, request, want, want)? {
+            return Ok(self.keep_rest(allocator, window, request, space));
         }
         let ask = self.ask(request, request.goal(), want).on_stream(request.file);
         let space = allocator.reserve(&ask)?;
-        let start = place(&within, request, space.len().get());
-        Ok(self.keep_rest(allocator, window, request, start, space))
+        Ok(self.keep_rest(allocator, window, request, space))
     }
 
-    /// The clusters of the file that the kernel's table gives space at once, clipped to the hole around the
-    /// request and to what a group can hold.
-    fn normalized_window(&self, request: &FileRequest, group: u32) -> Range<u64> {
+    /// How many clusters of the file from the request on the kernel's table gives space at once, clipped to the
+    /// hole and to what a group can hold. (The kernel's window may begin before the request.)
+    fn normalized_len(&self, request: &FileRequest, group: u32) -> Clusters {
         let bytes = self.config.cluster_bytes();
         let asked = request.logical.saturating_mul(bytes)..request.end().saturating_mul(bytes);
         let window =
             normalize::window(&asked, request.size.saturating_mul(bytes), u64::from(self.config.block_bytes));
-        let left = request.left.map_or(0, |(end, _)| end).min(request.logical);
-        let start = (window.start / bytes).max(left);
         let end = window.end.div_ceil(bytes).max(request.end()).min(request.right.unwrap_or(u64::MAX));
-        if end - start <= group.into() {
-            return start..end;
-        }
-        request.logical..end.min(request.logical + u64::from(group))
+        Clusters::new((end - request.logical).min(group.into()))
     }
 
-    /// Keeps what the request does not need of space that begins at cluster `start` of the file.
+    /// Takes what the request needs of the front of new space, and keeps the rest.
     fn keep_rest<S: GroupSource>(
         &self,
         allocator: &Allocator<S>,
         window: &Arc<Window>,
         request: &FileRequest,
-        start: u64,
-        mut space: Reservation,
+        mut taken: Reservation,
     ) -> Reservation {
-        let mut taken = space.split_off(Clusters::new(request.logical - start));
         let rest = taken.split_off(request.len);
-        let after = request.logical + taken.len().get();
-        self.keep(allocator, window, request.file, start, space);
-        self.keep(allocator, window, request.file, after, rest);
+        if !rest.is_empty() {
+            let after = request.logical + taken.len().get();
+            self.keep(allocator, window, request.file, after, rest);
+        }
         taken
     }
 
@@ -477,7 +475,7 @@ impl Preallocation {
         }
         let first = pieces.next().ok_or(AllocError::NoSpace)?;
         let mut logical = request.logical + first.len().get();
-        let taken = self.keep_rest(allocator, window, request, request.logical, first);
+        let taken = self.keep_rest(allocator, window, request, first);
         for piece in pieces {
             let len = piece.len();
             self.keep(allocator, window, request.file, logical, piece);
@@ -489,7 +487,8 @@ impl Preallocation {
     /// What the thread's slot keeps, if the file took its last piece and goes on where that ended.
     fn take_over(&self, request: &FileRequest) -> Vec<Reservation> {
         let mut slot = self.slots[thread_number() % self.slots.len()].lock();
-        if slot.last != (request.file, request.logical) {
+        // It is as long as it is: nothing of the file may lie behind.
+        if slot.last != (request.file, request.logical) || request.right.is_some() {
             return Vec::new();
         }
         std::mem::take(&mut slot.space)
@@ -549,7 +548,7 @@ impl Preallocation {
             }
         }
         // A modest piece: the window goes on from there as far as space is free.
-        let probe = self.group_prealloc().max(request.len).min(allocator.offer());
+        let probe = self.group_prealloc().max(request.len).min(allocator.offer()).min(want);
         let goal = cursor.unwrap_or_else(|| request.goal());
         allocator.reserve(&self.ask(request, goal, probe).packed())
     }
@@ -590,17 +589,4 @@ impl Preallocation {
 /// The clusters of some reservations.
 fn sum<'a>(space: impl IntoIterator<Item = &'a Reservation>) -> Clusters {
     space.into_iter().fold(Clusters::ZERO, |sum, space| sum + space.len())
-}
-
-/// Where in its window a run of `len` clusters goes that is shorter than the window: against the window's
-/// end, against its start, or at the request, whichever first leaves the start of the request covered.
-fn place(window: &Range<u64>, request: &FileRequest, len: u64) -> u64 {
-    if len >= window.end - window.start {
-        return window.start;
-    }
-    let against_end = window.end - len;
-    if against_end <= request.logical {
-        return against_end;
-    }
-    if window.start + len >= request.end() { window.start } else { request.logical }
 }

@@ -240,6 +240,10 @@ proptest! {
             let all: Vec<u64> = files.iter().flat_map(|file| file.map.values().copied()).collect();
             let distinct: BTreeSet<_> = all.iter().collect();
             prop_assert_eq!(distinct.len(), all.len(), "a cluster was given twice");
+            for file in &files {
+                let stale = file.map.keys().find(|at| file.window.take(**at, Clusters::ONE).is_some());
+                prop_assert_eq!(stale, None, "space is kept for a cluster that has space");
+            }
         }
         let used: usize = files.iter().map(|file| file.map.len()).sum();
         drop(files);

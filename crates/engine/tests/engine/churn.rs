@@ -230,7 +230,8 @@ fn what_is_out_to_be_discarded_is_no_reason_to_refuse() {
     thread::scope(|scope| {
         scope.spawn(|| volume.sync().unwrap());
         has_begun.recv_timeout(Duration::from_secs(20)).unwrap();
-        assert_eq!(volume.check_space().unwrap().available.get(), 0, "all of it is out");
+        // But for a block that would have needed another for the extent tree.
+        assert!(volume.check_space().unwrap().available.get() <= 1, "all of it is out");
         let writer = scope.spawn(|| file.write_at(0, &[7; 5000]));
         thread::sleep(Duration::from_millis(50));
         drop(go_on);
