@@ -109,7 +109,9 @@ impl Source {
 
 fn is_inline_module(lines: &[&str]) -> bool {
     let item = lines.iter().find(|line| !line.trim_start().starts_with("#["));
-    item.is_some_and(|line| line.trim_start().starts_with("mod ") && line.trim_end().ends_with('{'))
+    let inline =
+        |line: &str| line.trim_start_matches("pub(super) ").starts_with("mod ") && line.ends_with('{');
+    item.is_some_and(|line| inline(line.trim()))
 }
 
 /// Checks the repository and prints what it found; whether there is no error.

@@ -74,7 +74,7 @@ impl Arguments {
 /// Where the volume goes.
 enum Goal {
     /// A file or device that is there.
-    There(FileDevice),
+    There(Box<FileDevice>),
     /// A file that gets its name when it is finished.
     New(Box<PendingFile>),
 }
@@ -146,7 +146,7 @@ fn open(arguments: &Arguments, size: Option<Bytes>) -> Outcome<Goal> {
     if let Some(size) = size.filter(|size| *size > device.len()) {
         device.resize(size).map_err(device_failed)?;
     }
-    Ok(Goal::There(device))
+    Ok(Goal::There(Box::new(device)))
 }
 
 #[derive(Serialize)]
