@@ -1,9 +1,9 @@
 //! Locks on regular files, and who holds them.
 //!
 //! The lock is `flock`, whole-file and advisory: shared for reading, exclusive for writing, gone when the
-//! last descriptor is closed. It is not waited for, but for a moment. What it cannot see is the kernel itself: a loop device
-//! on the image takes no lock, yet a mounted image that is written behind the kernel's back is destroyed. So
-//! a writer also asks whether a loop device sits on the file.
+//! last descriptor is closed. It is not waited for, but for a moment. What it cannot see is the kernel
+//! itself: a loop device on the image takes no lock, yet a mounted image that is written behind the kernel's
+//! back is destroyed. So a writer also asks whether a loop device sits on the file.
 //!
 //! Finding out who is in the way reads `/proc/locks` and `/sys/block`; where those are missing or hidden, the
 //! message is less exact, nothing more.
@@ -40,8 +40,8 @@ pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -
     if write { refuse_loop(file, name, operation) } else { Ok(()) }
 }
 
-/// Tries for a moment: a program that is just starting another one shares its locks with it until that runs, so
-/// a lock may outlive its owner by a few milliseconds.
+/// Tries for a moment: a program that is just starting another one shares its locks with it until that runs,
+/// so a lock may outlive its owner by a few milliseconds.
 fn try_lock(file: &File, write: bool) -> std::result::Result<(), TryLockError> {
     for _ in 1..LOCK_TRIES {
         match if write { file.try_lock() } else { file.try_lock_shared() } {
