@@ -69,11 +69,9 @@ pub struct FileRequest {
     pub len: Clusters,
     /// Clusters of the file up to the end it has or will have with this request.
     pub size: u64,
-    /// The cluster of the file after the last one before `logical` that has space, and the cluster of the
-    /// volume after that one's. `None` if there is none, or if it is not worth looking for: then space may be
-    /// kept for clusters of the file that have some, which costs nothing but that space until it is given
-    /// back.
-    pub left: Option<(u64, ClusterNr)>,
+    /// The cluster of the volume that would continue the file without a break, if its cluster before
+    /// `logical` has space.
+    pub continuation: Option<ClusterNr>,
     /// The first cluster of the file after `logical` that has space.
     pub right: Option<u64>,
     /// Where the file is at home when it has no space yet.
@@ -85,16 +83,9 @@ pub struct FileRequest {
 }
 
 impl FileRequest {
-    /// The cluster of the volume that would continue the file without a break.
-    fn continuation(&self) -> Option<ClusterNr> {
-        self.left.filter(|(end, _)| *end == self.logical).map(|(_, next)| next)
-    }
-
     /// Where space would best start.
     fn goal(&self) -> ClusterNr {
-        let after_left =
-            |(end, next): (u64, ClusterNr)| next.checked_add(Clusters::new(self.logical.saturating_sub(end)));
-        self.left.and_then(after_left).unwrap_or(self.home)
+        self.continuation.unwrap_or(self.home)
     }
 
     fn end(&self) -> u64 {
@@ -358,7 +349,7 @@ impl Preallocation {
         want: Clusters,
         least: Clusters,
     ) -> Result<Option<Reservation>, AllocError<S::Error>> {
-        let Some(goal) = request.continuation() else { return Ok(None) };
+        let Some(goal) = request.continuation else { return Ok(None) };
         allocator.reserve_at(&self.ask(request, goal, want).at_least(least))
     }
 
@@ -415,13 +406,13 @@ impl Preallocation {
     }
 
     /// How many clusters of the file from the request on the kernel's table gives space at once, clipped to the
-    /// hole and to what a group can hold. (The kernel's window may begin before the request.)
+    /// hole and to what a group can hold.
     fn normalized_len(&self, request: &FileRequest, group: u32) -> Clusters {
         let bytes = self.config.cluster_bytes();
         let asked = request.logical.saturating_mul(bytes)..request.end().saturating_mul(bytes);
-        let window =
-            normalize::window(&asked, request.size.saturating_mul(bytes), u64::from(self.config.block_bytes));
-        let end = window.end.div_ceil(bytes).max(request.end()).min(request.right.unwrap_or(u64::MAX));
+        let size = request.size.saturating_mul(bytes);
+        let end = normalize::window_end(&asked, size, u64::from(self.config.block_bytes));
+        let end = end.div_ceil(bytes).max(request.end()).min(request.right.unwrap_or(u64::MAX));
         Clusters::new((end - request.logical).min(group.into()))
     }
 

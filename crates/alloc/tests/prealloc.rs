@@ -50,10 +50,7 @@ impl File {
 
     /// One call of `take` for the hole at `logical`; how many clusters it gave.
     fn take(&mut self, volume: &Volume, logical: u64, len: u64) -> Result<u64, bool> {
-        let left = logical
-            .checked_sub(1)
-            .and_then(|before| self.map.get(&before))
-            .map(|at| (logical, ClusterNr::new(at + 1)));
+        let before = logical.checked_sub(1).and_then(|before| self.map.get(&before));
         let right = self.map.range(logical..).next().map(|(at, _)| *at);
         let len = len.min(right.map_or(u64::MAX, |right| right - logical));
         let request = FileRequest {
@@ -61,13 +58,14 @@ impl File {
             logical,
             len: Clusters::new(len),
             size: self.end().max(logical + len),
-            left,
+            continuation: before.map(|at| ClusterNr::new(at + 1)),
             right,
             home: ClusterNr::new(0),
             explicit: self.explicit,
             take_root_reserve: false,
         };
-        let space = volume.prealloc.take(&volume.allocator, &self.window, &request);
+        let kept = self.window.take(logical, request.len);
+        let space = kept.map_or_else(|| volume.prealloc.take(&volume.allocator, &self.window, &request), Ok);
         let run =
             space.map_err(|error| matches!(error, AllocError::NoSpace))?.publish(&mut Txn(TxnId::new(1)));
         assert!((1..=len).contains(&run.len.get()), "{run:?} for {len}");
@@ -206,7 +204,7 @@ fn a_window_of_which_the_first_piece_is_used_whole_can_be_given_back() {
             logical: 100,
             len: Clusters::new(20),
             size: 120,
-            left: Some((100, ClusterNr::new(4096 - 20))),
+            continuation: Some(ClusterNr::new(4096 - 20)),
             right: None,
             home: ClusterNr::new(0),
             explicit: false,

@@ -206,7 +206,7 @@ fn append_until_refused(
             logical,
             len: Clusters::ONE,
             size: logical + 1,
-            left: space.last().map(|last| (logical, last.run().end())),
+            continuation: space.last().map(|last| last.run().end()),
             right: None,
             home: ClusterNr::new(0),
             explicit: false,

@@ -6,7 +6,7 @@
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
-use crate::file::{FILE_BLOCKS_MAX, LARGE_FILE, touch};
+use crate::file::{FILE_BLOCKS_MAX, LARGE_FILE};
 use crate::map::{MAP_CREDITS, MapMut, MapRef};
 use crate::space::{Piece, Use};
 use crate::volume::Volume;
@@ -73,7 +73,6 @@ impl Volume {
         if piece.is_none() && size_at(done) <= inode.get().size {
             return Ok(done);
         }
-        let now = self.now();
         let mut handle = self.start(MAP_CREDITS)?;
         let mut target = inode.edit(&mut handle, &self.inodes);
         if let Some(piece) = piece {
@@ -82,7 +81,7 @@ impl Volume {
             done = range.start + u64::from(mapped);
         }
         target.size = target.size.max(size_at(done));
-        touch(&mut target, now);
+        self.stamp(&mut target);
         Ok(done)
     }
 

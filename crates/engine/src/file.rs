@@ -20,7 +20,6 @@ use hectare_ext4::extent::{self, Extent, Mapping, Progress};
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inline::Inline;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
-use hectare_ext4::time::Timestamp;
 use hectare_units::{Blocks, Bytes, LogicalBlock, index_of, low32, u64_of};
 use std::io::IoSlice;
 use std::ops::{ControlFlow, Range};
@@ -50,13 +49,6 @@ struct Written {
     len: usize,
     /// Whether size and times are those after the write already.
     noted: bool,
-}
-
-/// Stamps a change of a file's content.
-pub(crate) fn touch(inode: &mut Inode, now: Timestamp) {
-    inode.mtime = now;
-    inode.ctime = now;
-    inode.version = inode.version.wrapping_add(1);
 }
 
 impl Volume {
@@ -210,7 +202,7 @@ impl Volume {
             rest = after;
         }
         self.count_written(data.len());
-        self.stamp_modified(inode)?;
+        self.note_written(inode, 0)?;
         drop(operation);
         self.relieve()?;
         Ok(true)
@@ -229,21 +221,12 @@ impl Volume {
         Ok(Some(runs))
     }
 
-    fn stamp_modified(&self, inode: &Arc<CachedInode>) -> Result<()> {
-        let now = self.now();
-        let mut handle = self.start(MAP_CREDITS)?;
-        touch(&mut inode.edit(&mut handle, &self.inodes), now);
-        Ok(())
-    }
-
     /// Writes as much of `data` as one mapping step takes.
     fn write_piece(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8], split: Split) -> Result<Written> {
         let size = self.geometry().block_size;
         let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
         let within = u64_of(size.within(Bytes::new(at)));
         let wanted = (within + u64_of(data.len())).div_ceil(size.bytes().get()).min(u64::from(WRITE_STEP));
-        let part_in =
-            |blocks: u32| &data[..data.len().min(index_of((u64::from(blocks) << size.shift()) - within))];
         if let Some(piece) = self.kept_for(inode, block, low32(wanted)) {
             return self.fill_piece(inode, at, piece, data);
         }
@@ -252,7 +235,7 @@ impl Volume {
         match map.lookup(block)? {
             Mapping::Mapped(extent) => {
                 let len = low32(wanted.min(extent.end() - u64::from(block.get())));
-                let part = part_in(len);
+                let part = self.part_in(data, within, len);
                 let physical = extent.block_of(block).ok_or(Error::FileTooLarge)?;
                 drop(held);
                 if !extent.unwritten {
@@ -286,13 +269,19 @@ impl Volume {
 
     /// Writes as much of `data` to byte `at` as a piece of new space takes, and maps it.
     fn fill_piece(&self, inode: &Arc<CachedInode>, at: u64, piece: Piece, data: &[u8]) -> Result<Written> {
-        let size = self.geometry().block_size;
-        let within = u64_of(size.within(Bytes::new(at)));
-        let part_in =
-            |blocks: u32| &data[..data.len().min(index_of((u64::from(blocks) << size.shift()) - within))];
-        let part = part_in(piece.extent.len);
+        let within = u64_of(self.geometry().block_size.within(Bytes::new(at)));
+        let part = self.part_in(data, within, piece.extent.len);
         self.write_padded(&piece.extent, within, part)?;
-        self.settle(inode, at, |map| Ok(part.len().min(part_in(map.publish(piece, false)?).len())))
+        self.settle(inode, at, |map| {
+            let mapped = map.publish(piece, false)?;
+            Ok(self.part_in(part, within, mapped).len())
+        })
+    }
+
+    /// As much of `data` as so many blocks hold from byte `within` of the first on.
+    fn part_in<'a>(&self, data: &'a [u8], within: u64, blocks: u32) -> &'a [u8] {
+        let bytes = (u64::from(blocks) << self.geometry().block_size.shift()).saturating_sub(within);
+        &data[..data.len().min(index_of(bytes))]
     }
 
     /// Clears the blocks of an unwritten extent around those that were written, so that it can be marked as a
@@ -318,13 +307,12 @@ impl Volume {
         at: u64,
         change: impl FnOnce(&mut MapMut<'_, '_>) -> Result<usize>,
     ) -> Result<Written> {
-        let now = self.now();
         let mut handle = self.start(MAP_CREDITS)?;
         let mut target = inode.edit(&mut handle, &self.inodes);
         let mut map = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target };
         let len = change(&mut map)?;
         target.size = target.size.max(at + u64_of(len));
-        touch(&mut target, now);
+        self.stamp(&mut target);
         Ok(Written { len, noted: true })
     }
 
@@ -341,13 +329,12 @@ impl Volume {
         Ok(())
     }
 
-    /// Sets the size a write leads to, and the times.
+    /// Sets the size a write leads to (0 if it stays), and the times.
     fn note_written(&self, inode: &Arc<CachedInode>, end: u64) -> Result<()> {
-        let now = self.now();
         let mut handle = self.start(MAP_CREDITS)?;
         let mut data = inode.edit(&mut handle, &self.inodes);
         data.size = data.size.max(end);
-        touch(&mut data, now);
+        self.stamp(&mut data);
         Ok(())
     }
 
@@ -385,11 +372,10 @@ impl Volume {
             self.clear_tail(inode, to)?;
         }
         {
-            let now = self.now();
             let mut handle = self.start(MAP_CREDITS)?;
             let mut data = inode.edit(&mut handle, &self.inodes);
             data.size = to;
-            touch(&mut data, now);
+            self.stamp(&mut data);
         }
         if to >= LARGE_FILE {
             self.bring_feature(RoCompat::LARGE_FILE);

@@ -9,7 +9,7 @@
 //! Whoever holds everything leaves them nothing.
 
 use crate::error::{Error, Result};
-use crate::file::{LARGE_FILE, touch};
+use crate::file::LARGE_FILE;
 use crate::map::{MAP_CREDITS, MapMut, MapRef};
 use crate::open::OpenFile;
 use crate::space::Piece;
@@ -122,7 +122,6 @@ impl OpenFile {
         if end > u64::from(u32::MAX) {
             return Err(Error::FileTooLarge);
         }
-        let now = volume.now();
         let mut handle = volume.start(MAP_CREDITS)?;
         let mut data = inode.edit(&mut handle, &volume.inodes);
         let len = low32((blocks.end - blocks.start).get());
@@ -132,7 +131,7 @@ impl OpenFile {
         let mapped =
             MapMut { volume, handle: &mut handle, nr: inode.nr(), inode: &mut data }.publish(piece, true)?;
         data.size = (at + u64::from(mapped)) << volume.geometry().block_size.shift();
-        touch(&mut data, now);
+        volume.stamp(&mut data);
         if data.size >= LARGE_FILE {
             volume.bring_feature(RoCompat::LARGE_FILE);
         }

@@ -159,7 +159,7 @@ impl Volume {
 
     fn space_for(&self, hole: &Hole<'_>, purpose: Use<'_>) -> Result<Reservation> {
         let Use::Data { window, explicit } = purpose else {
-            let goal = self.left_of(hole)?.map_or_else(|| self.home(hole.map.nr), |(_, next)| Ok(next))?;
+            let goal = self.continuation(hole)?.map_or_else(|| self.home(hole.map.nr), Ok)?;
             return self.reserve_metadata(goal, hole.clusters);
         };
         let logical = u64::from(hole.logical.get() - hole.lead) >> self.geometry().cluster_ratio_shift;
@@ -184,7 +184,7 @@ impl Volume {
             logical,
             len: hole.clusters,
             size: end.max(hole.map.inode.size.div_ceil(1 << bytes_shift)),
-            left: self.left_of(hole)?,
+            continuation: self.continuation(hole)?,
             right: right.filter(|right| *right > logical),
             home: self.home(hole.map.nr)?,
             explicit,
@@ -192,14 +192,13 @@ impl Volume {
         })
     }
 
-    /// If the file block before a hole is mapped: the file's cluster after its, and the volume's.
-    fn left_of(&self, hole: &Hole<'_>) -> Result<Option<(u64, ClusterNr)>> {
+    /// The cluster that would continue the file, if the block before a hole is mapped.
+    fn continuation(&self, hole: &Hole<'_>) -> Result<Option<ClusterNr>> {
         let first = hole.logical.get() - hole.lead;
         let Some(before) = first.checked_sub(1).map(LogicalBlock::new) else { return Ok(None) };
         let Mapping::Mapped(extent) = hole.map.lookup(before)? else { return Ok(None) };
-        let geometry = self.geometry();
-        let next = extent.block_of(before).map(|last| geometry.cluster_of(last) + Clusters::ONE);
-        Ok(next.map(|next| (u64::from(first) >> geometry.cluster_ratio_shift, next)))
+        let last = extent.block_of(before);
+        Ok(last.map(|last| self.geometry().cluster_of(last) + Clusters::ONE))
     }
 
     /// Where an inode's first space would best lie: in its own group.

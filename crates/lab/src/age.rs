@@ -15,7 +15,6 @@
 //! the volume and the seed.
 
 mod plan;
-mod random;
 
 use crate::fragmentation::FreeExtents;
 use hectare_device::Device;

@@ -18,6 +18,7 @@ pub mod fragmentation;
 pub mod inspect;
 pub mod latency;
 pub mod paired;
+mod random;
 pub mod report;
 pub mod run;
 pub mod stats;

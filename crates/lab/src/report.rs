@@ -12,6 +12,8 @@ mod svg;
 mod table;
 mod words;
 
+pub use svg::escaped;
+
 use crate::run::Run;
 use serde::{Deserialize, Serialize};
 

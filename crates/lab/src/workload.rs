@@ -16,6 +16,7 @@ pub mod small_files;
 pub mod streams;
 
 use crate::error::Result;
+use crate::random::Random;
 use crate::run::{JobFigures, Measure};
 use crate::target::Target;
 use serde::Serialize;
@@ -120,25 +121,12 @@ impl Workload {
 pub(crate) fn payload(len: u64) -> Vec<u8> {
     let len = hectare_units::index_of(len);
     let mut bytes = Vec::with_capacity(len + 8);
-    let mut random = Random(0x6865_6374_6172_6521);
+    let mut random = Random::new(0x6865_6374_6172_6521);
     while bytes.len() < len {
         bytes.extend_from_slice(&random.next().to_le_bytes());
     }
     bytes.truncate(len);
     bytes
-}
-
-/// splitmix64: repeatable, and random enough to spread writes.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
 }
 
 /// `64 KiB`, `1 MiB`, `100 bytes`: a size in the largest unit that has no fraction.

@@ -3,6 +3,7 @@
 use super::color::hex;
 use super::font::ADVANCE;
 use super::scene::{Anchor, Item, Scene, Text};
+use hectare_lab::report::escaped;
 use std::fmt::Write;
 
 /// Draws the scene.
@@ -63,20 +64,4 @@ fn draw_text(svg: &mut String, text: &Text) {
         hex(text.color),
         escaped(&text.text)
     );
-}
-
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '"' => out.push_str("&quot;"),
-            // XML has no way to write control characters.
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
 }

@@ -6,7 +6,7 @@
 //! and one after the last. Every gap but the first of a stretch has at least one cluster, so no two free
 //! extents touch, neither inside a stretch nor over its end.
 
-use super::random::Random;
+use crate::random::Random;
 use std::ops::Range;
 
 /// Steps to find the unit of bounded lengths; each brings it nearer by a constant factor, unless the bound is

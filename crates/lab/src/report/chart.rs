@@ -72,7 +72,7 @@ fn throughput(group: &Group<'_>) -> Chart {
     for count in &threads {
         svg.text(x(*count), bottom + 18.0, Anchor::Middle, "tick", &count.to_string());
     }
-    svg.text(f64::midpoint(left, right), bottom + 36.0, Anchor::Middle, "label", "threads");
+    svg.axis_label(left, right, bottom + 36.0, "threads");
     for series in &group.series {
         let points: Vec<(f64, f64)> =
             series.runs.iter().map(|run| (x(run.threads), y(run.measure.rate()))).collect();
@@ -249,13 +249,7 @@ fn fragmentation(group: &Group<'_>) -> Option<Chart> {
         let x = left + pitch * float_of(at / fold) + (pitch - 1.0).clamp(1.0, 28.0) / 2.0;
         svg.text(x, foot + 6.0, Anchor::Middle, "tick", &at.to_string());
     }
-    svg.text(
-        f64::midpoint(left, right),
-        foot + 26.0,
-        Anchor::Middle,
-        "label",
-        "GiB from the start of the volume",
-    );
+    svg.axis_label(left, right, foot + 26.0, "GiB from the start of the volume");
     let note = "Share of the free space outside the longest free run; grey where no file has data.".into();
     Some(Chart { title: title.into(), note, legend: Vec::new(), svg: svg.finish() })
 }
@@ -339,13 +333,7 @@ fn histogram(group: &Group<'_>) -> Option<Chart> {
     for power in (least..=most).step_by(step) {
         svg.text(x(1 << power) + pitch / 2.0, foot + 6.0, Anchor::Middle, "tick", &size(1 << power));
     }
-    svg.text(
-        f64::midpoint(left, right),
-        foot + 26.0,
-        Anchor::Middle,
-        "label",
-        "length of a free run in bytes: from this to twice it",
-    );
+    svg.axis_label(left, right, foot + 26.0, "length of a free run in bytes: from this to twice it");
     let note = "Share of the free space of the whole volume.".into();
     Some(Chart { title: title.into(), note, legend: Vec::new(), svg: svg.finish() })
 }

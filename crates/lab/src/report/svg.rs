@@ -107,6 +107,11 @@ impl Svg {
         let _ = writeln!(self.text, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\" class=\"{class}\"/>");
     }
 
+    /// What an axis from `left` to `right` shows, below its middle.
+    pub(super) fn axis_label(&mut self, left: f64, right: f64, y: f64, text: &str) {
+        self.text(f64::midpoint(left, right), y, Anchor::Middle, "label", text);
+    }
+
     /// What is drawn until [`Self::end`] shows this text under the pointer.
     pub(super) fn tip(&mut self, text: &str) {
         let _ = write!(self.text, "<g><title>{}</title>", escaped(text));
@@ -125,8 +130,9 @@ impl Svg {
     }
 }
 
-/// Text for between tags and inside quotes.
-pub(super) fn escaped(text: &str) -> String {
+/// Text for between tags and inside quotes of SVG or HTML.
+#[must_use]
+pub fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
         match c {

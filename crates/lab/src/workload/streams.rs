@@ -5,9 +5,10 @@
 //! file that has no space yet.
 
 use crate::error::{Error, Result};
+use crate::random::Random;
 use crate::target::{Target, TargetFile};
 use crate::workload::crew::{Count, Stop, measure, seconds, share, together};
-use crate::workload::{Ran, Random, payload, size};
+use crate::workload::{Ran, payload, size};
 use serde::Serialize;
 
 /// How the files are written.
@@ -90,7 +91,7 @@ fn at_random(
     stop: &Stop,
 ) -> Result<Count> {
     let mut order: Vec<u64> = (0..len.div_ceil(block)).collect();
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     for last in (1..order.len()).rev() {
         let other = random.next() % hectare_units::u64_of(last + 1);
         order.swap(last, hectare_units::index_of(other));
