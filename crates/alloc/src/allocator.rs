@@ -16,9 +16,9 @@ use crate::slot::Slot;
 use crate::source::GroupSource;
 use crate::space::Space;
 use crate::stats::{StatsSnapshot, structs_summary};
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering};
 use crate::tunables::Config;
-use hectare_units::{Clusters, GroupNr, TxnId, usize_of};
+use hectare_units::{Clusters, GroupNr, TxnId, low32, u64_of, usize_of};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -224,6 +224,7 @@ impl<S: GroupSource> Allocator<S> {
         mut visit: impl FnMut(GroupNr, &[u64], u32) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut dirty = std::mem::take(&mut *self.space.dirty.lock());
+        self.space.dirty_groups.fetch_sub(low32(u64_of(dirty.len())), Ordering::Relaxed);
         dirty.sort_unstable();
         let mut words = Vec::new();
         let mut result = Ok(());
@@ -237,9 +238,17 @@ impl<S: GroupSource> Allocator<S> {
             }
             done += 1;
         }
-        self.space.dirty.lock().extend(dirty.drain(done..));
+        let left = dirty.drain(done..);
+        self.space.dirty_groups.fetch_add(low32(u64_of(left.len())), Ordering::Relaxed);
+        self.space.dirty.lock().extend(left);
         self.space.rendered.lock().push((txn, dirty));
         result
+    }
+
+    /// Groups whose bitmaps [`render_dirty`](Self::render_dirty) would render now.
+    #[must_use]
+    pub fn dirty_groups(&self) -> u32 {
+        self.space.dirty_groups.load(Ordering::Relaxed)
     }
 
     /// The transaction `txn`, and with it all before, is safe on disk: what they freed may be used again, and

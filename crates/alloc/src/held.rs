@@ -226,6 +226,7 @@ impl<'a> Held<'a> {
         if group.home != Home::Dirty {
             group.home = Home::Dirty;
             self.space.dirty.lock().push(self.nr);
+            self.space.dirty_groups.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Space {
     pub(crate) stats: Stats,
     /// Groups changed since they were last rendered, each once.
     pub(crate) dirty: Mutex<Vec<GroupNr>>,
+    /// As many as there are in `dirty`.
+    pub(crate) dirty_groups: AtomicU32,
     /// Groups rendered for transactions that have not committed yet.
     pub(crate) rendered: Mutex<Vec<(TxnId, Vec<GroupNr>)>>,
     /// Groups with runs to discard, each once.
@@ -106,6 +108,7 @@ impl Space {
             counters: Counters::new(free),
             stats: Stats::default(),
             dirty: Mutex::new(Vec::new()),
+            dirty_groups: AtomicU32::new(0),
             rendered: Mutex::new(Vec::new()),
             discards: Mutex::new(Vec::new()),
             discarding: AtomicBool::new(config.discard),

@@ -2,6 +2,7 @@
 //! stack can be built of values, of references, or of `Arc<dyn Device>`.
 
 pub(crate) mod fault;
+pub(crate) mod overlay;
 pub(crate) mod slice;
 pub(crate) mod stats;
 pub(crate) mod trace;

@@ -35,6 +35,7 @@ pub use device::Device;
 pub use error::{Error, Operation, Reason, Result};
 pub use file::{FileDevice, FileOptions, Overwrite, PendingFile};
 pub use layer::fault::{FaultDevice, Outcome, Rule};
+pub use layer::overlay::OverlayDevice;
 pub use layer::slice::SliceDevice;
 pub use layer::stats::{Counters, Snapshot, StatsDevice};
 pub use layer::trace::{Record, TraceDevice};

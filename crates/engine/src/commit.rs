@@ -1,33 +1,32 @@
-//! The commit: everything typed becomes bytes, once, and the bytes go home.
+//! The commit: everything typed becomes bytes, once, and the bytes go to the log, or home where there is none.
 //!
 //! [`Committer::freeze`] runs with no handle open. It renders inodes into their table blocks, block bitmaps
 //! from the allocator, inode bitmaps and descriptors from the groups, seals every dirty metadata block, and
-//! the superblock last. [`Committer::write`] then writes all of it beside new work. Without a journal this
-//! goes straight to the home blocks; a journal will put a log in between, from the same frozen blocks.
+//! the superblock last. [`Committer::write`] then writes all of it beside new work: to the volume's log
+//! ([`crate::log`]), or straight to the home blocks of a volume that has no journal.
 //!
 //! Invariant: a block appears once among the frozen ones, since each kind of metadata has one owner (the
 //! block cache, the allocator, the groups, the superblock). Only a broken volume makes two structures claim
 //! one block, and then nothing of the transaction is written.
 
 use crate::error::{Error, Result};
-use crate::groups::Rendered;
+use crate::log::VolumeLog;
 use crate::volume::Shared;
 use hectare_ext4::error::{Corrupt, Place};
-use hectare_journal::Commit;
-use hectare_units::{GroupNr, TxnId};
+use hectare_ext4::time::Timestamp;
+use hectare_journal::{Commit, LoggedBlock, write_sorted};
+use hectare_units::{BlockNr, GroupNr, TxnId};
 use std::any::Any;
-use std::io::IoSlice;
 use std::sync::Arc;
-
-/// Blocks of one gathering write.
-const RUN_MAX: usize = 256;
 
 /// Groups whose block bitmaps are kept in memory after a commit, 4 KiB each with blocks of 4 KiB.
 const LOADED_GROUPS_MAX: usize = 2048;
 
 /// What a commit writes.
 pub(crate) struct Frozen {
-    blocks: Vec<Rendered>,
+    blocks: Vec<LoggedBlock>,
+    /// Blocks that were freed; only with a log.
+    revokes: Vec<BlockNr>,
     superblock: [u8; hectare_ext4::superblock::SIZE],
     /// Keeps cached blocks from eviction until they are written.
     _held: Box<dyn Any + Send>,
@@ -51,7 +50,7 @@ impl Commit for Committer {
     fn freeze(&self, txn: TxnId) -> Result<Frozen> {
         let shared = &*self.shared;
         shared.inodes.render(&shared.blocks, &shared.sb);
-        let mut blocks: Vec<Rendered> = Vec::new();
+        let mut blocks: Vec<LoggedBlock> = Vec::new();
         shared.allocator.render_dirty(txn, |group, words, free| {
             blocks.push(shared.groups.seal_block_bitmap(group, words, free)?);
             Ok::<(), Error>(())
@@ -59,32 +58,34 @@ impl Commit for Committer {
         blocks.extend(shared.groups.render()?);
         let cached = shared.blocks.freeze()?;
         blocks.extend(cached.iter().map(|block| (block.nr, Arc::clone(&block.bytes))));
+        let superblock = shared.refresh_superblock().render(GroupNr::new(0));
+        let mut revokes = Vec::new();
+        if let Some(log) = &shared.log {
+            revokes = log.take_revokes();
+            if !blocks.is_empty() {
+                blocks.push(log.superblock_block(&superblock));
+            }
+        }
         blocks.sort_unstable_by_key(|(nr, _)| *nr);
         if let Some(pair) = blocks.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let what = "two structures claim it";
             return Err(Corrupt::new("a metadata block", Place::Block(pair[0].0), what).into());
         }
-        let superblock = shared.refresh_superblock().render(GroupNr::new(0));
-        Ok(Frozen { blocks, superblock, _held: Box::new(cached) })
+        Ok(Frozen { blocks, revokes, superblock, _held: Box::new(cached) })
     }
 
     fn write(&self, frozen: Frozen, _txn: TxnId) -> Result<()> {
         let shared = &*self.shared;
-        let size = shared.geometry().block_size;
-        let mut rest = frozen.blocks.as_slice();
-        while let Some((first, _)) = rest.first() {
-            let (run, after) = rest.split_at(run_length(rest));
-            let parts: Vec<IoSlice<'_>> = run.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect();
-            shared.device.write_all_at(first.offset(size), &parts)?;
-            rest = after;
+        shared.count_written(frozen.blocks.len() * shared.geometry().block_size.len());
+        let flush = shared.flushes.begin();
+        match &shared.log {
+            Some(log) => frozen.log(log, shared.exact_now())?,
+            None => frozen.bring_home(shared)?,
         }
-        shared.count_written(frozen.blocks.len() * size.len());
-        if !frozen.blocks.is_empty() {
-            shared.device.write_at(crate::groups::SUPERBLOCK_AT, &frozen.superblock)?;
+        // A log that has nothing to write flushes nothing.
+        if shared.log.is_none() || !frozen.blocks.is_empty() {
+            shared.flushes.end(flush);
         }
-        // Durable before `committed` gives freed clusters to others, whose data would else be seen through
-        // this file's old map after a crash.
-        shared.device.flush()?;
         Ok(())
     }
 
@@ -96,23 +97,37 @@ impl Commit for Committer {
             allocator.evict(excess);
         }
     }
+
+    fn gathered(&self) -> u32 {
+        self.shared.gathered()
+    }
+
+    fn capacity(&self) -> u32 {
+        self.shared.log.as_ref().map_or(u32::MAX, VolumeLog::capacity)
+    }
+
+    fn aborted(&self, reason: &str) {
+        self.shared.record_failure(reason);
+    }
 }
 
-/// How many of the first blocks lie next to each other.
-fn run_length(blocks: &[Rendered]) -> usize {
-    let follows = |pair: &[Rendered]| pair[1].0.checked_since(pair[0].0).is_some_and(|gap| gap.get() == 1);
-    1 + blocks.windows(2).take(RUN_MAX - 1).take_while(|pair| follows(pair)).count()
-}
+impl Frozen {
+    /// Writes the transaction to the log.
+    fn log(&self, log: &VolumeLog, now: Timestamp) -> Result<()> {
+        if self.blocks.is_empty() && self.revokes.is_empty() {
+            return Ok(());
+        }
+        log.commit(&self.blocks, &self.revokes, &self.superblock, now)
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hectare_units::BlockNr;
-
-    #[test]
-    fn runs_end_at_gaps() {
-        let block = |nr| (BlockNr::new(nr), Arc::from([0u8; 4].as_slice()));
-        assert_eq!(run_length(&[block(4), block(5), block(7)]), 2);
-        assert_eq!(run_length(&[block(4)]), 1);
+    /// Writes the blocks to their places.
+    fn bring_home(&self, shared: &Shared) -> Result<()> {
+        write_sorted(&*shared.device, shared.geometry().block_size, &self.blocks)?;
+        if !self.blocks.is_empty() {
+            shared.device.write_at(crate::groups::SUPERBLOCK_AT, &self.superblock)?;
+        }
+        // Durable before `committed` gives freed clusters to others, whose data would else be seen through
+        // this file's old map after a crash.
+        Ok(shared.device.flush()?)
     }
 }

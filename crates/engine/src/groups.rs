@@ -22,12 +22,13 @@ use hectare_device::Device;
 use hectare_ext4::error::Corrupt;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
-use hectare_units::{BlockNr, Bytes, GroupNr, usize_of};
+use hectare_journal::LoggedBlock;
+use hectare_units::{Bytes, GroupNr, usize_of};
 use inodes::InodeBitmap;
 pub(crate) use inodes::Taken;
 use parking_lot::Mutex;
 pub(crate) use source::Source;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// One block of descriptors, and the groups it describes.
@@ -45,7 +46,7 @@ struct Group {
 }
 
 /// A rendered block and where it goes.
-pub(crate) type Rendered = (BlockNr, Arc<[u8]>);
+pub(crate) type Rendered = LoggedBlock;
 
 /// The descriptors and inode bitmaps of a volume.
 pub(crate) struct Groups {
@@ -61,6 +62,8 @@ pub(crate) struct Groups {
     dirty_bitmaps: Mutex<Vec<GroupNr>>,
     /// Dirty blocks of descriptors.
     dirty_descs: Mutex<Vec<u32>>,
+    /// As many as there are in both lists.
+    dirty_count: AtomicU32,
 }
 
 impl Groups {
@@ -74,6 +77,7 @@ impl Groups {
             recent: Recent::default(),
             dirty_bitmaps: Mutex::default(),
             dirty_descs: Mutex::default(),
+            dirty_count: AtomicU32::new(0),
         }
     }
 
@@ -154,6 +158,7 @@ impl Groups {
         // Mostly it is dirty already; looking first keeps the line with the flag shared between cores.
         if !block.dirty.load(Ordering::Acquire) && !block.dirty.swap(true, Ordering::AcqRel) {
             self.dirty_descs.lock().push(index);
+            self.dirty_count.fetch_add(1, Ordering::Relaxed);
         }
         Ok(result)
     }
@@ -174,13 +179,26 @@ impl Groups {
         Ok((place, bytes.into()))
     }
 
+    /// Blocks that [`Self::render`] would render now.
+    pub(crate) fn dirty_blocks(&self) -> u32 {
+        self.dirty_count.load(Ordering::Relaxed)
+    }
+
+    /// Notes a group whose inode bitmap has become dirty.
+    fn note_dirty_bitmap(&self, group: GroupNr) {
+        self.dirty_bitmaps.lock().push(group);
+        self.dirty_count.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Renders every dirty inode bitmap, then every dirty block of descriptors. Called with no handle open,
     /// after the block bitmaps were sealed.
     pub(crate) fn render(&self) -> Result<Vec<Rendered>> {
         let bitmaps = std::mem::take(&mut *self.dirty_bitmaps.lock());
         let mut rendered =
             bitmaps.into_iter().map(|group| self.render_inode_bitmap(group)).collect::<Result<Vec<_>>>()?;
-        for index in std::mem::take(&mut *self.dirty_descs.lock()) {
+        let descs = std::mem::take(&mut *self.dirty_descs.lock());
+        self.dirty_count.store(0, Ordering::Relaxed);
+        for index in descs {
             rendered.push(self.render_desc_block(index)?);
         }
         Ok(rendered)

@@ -13,6 +13,7 @@
 //! The order of locks: rename lock -> operation locks of inodes (parent before child, else the lower number)
 //! -> handle -> data lock of an inode -> group -> block. Nobody waits for a commit while holding a handle.
 
+mod background;
 mod cache;
 mod clock;
 mod commit;
@@ -22,10 +23,12 @@ mod error;
 mod fallocate;
 mod file;
 mod fill;
+mod flushes;
 mod format;
 mod fs;
 mod groups;
 mod ialloc;
+mod log;
 mod lookup;
 mod map;
 mod mmp;
@@ -33,6 +36,7 @@ mod namespace;
 mod opaque;
 mod open;
 mod options;
+mod recover;
 mod remove;
 mod rename;
 mod report;
@@ -52,7 +56,7 @@ pub use hectare_ext4::time::Timestamp;
 pub use hectare_ext4::xattr::How as XattrHow;
 pub use namespace::{Creation, DirEntry, LINKS_MAX, NewNode};
 pub use open::OpenFile;
-pub use options::OpenOptions;
+pub use options::{JournalDevice, OpenOptions};
 pub use rename::RenameMode;
 pub use report::{GroupReport, zero_runs};
 pub use stat::{Changes, Metadata, StatFs};

@@ -16,7 +16,7 @@ use hectare_alloc::Run;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::{self, Extent, Mapping, Progress, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite};
 use hectare_ext4::indirect;
-use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
 use hectare_journal::Handle;
 use hectare_units::{BlockNr, Blocks, ClusterNr, Clusters, InodeNr, LogicalBlock, low32};
 use std::collections::BTreeMap;
@@ -83,17 +83,7 @@ impl MapRef<'_> {
 }
 
 fn node_kind(volume: &Shared, nr: InodeNr, inode: &Inode) -> Kind {
-    Kind::ExtentNode { geometry: tree_geometry(volume, nr), seed: inode.seed(nr, &volume.sb) }
-}
-
-fn tree_geometry(volume: &Shared, inode: InodeNr) -> TreeGeometry {
-    let geometry = volume.geometry();
-    TreeGeometry {
-        block_size: geometry.block_size,
-        first_data_block: BlockNr::new(geometry.first_data_block.into()),
-        blocks_count: geometry.blocks_count,
-        inode,
-    }
+    Kind::ExtentNode { geometry: TreeGeometry::of(volume.geometry(), nr), seed: inode.seed(nr, &volume.sb) }
 }
 
 impl TreeRead for MapRef<'_> {
@@ -109,7 +99,7 @@ impl TreeRead for MapRef<'_> {
     }
 
     fn geometry(&self) -> TreeGeometry {
-        tree_geometry(self.volume, self.nr)
+        TreeGeometry::of(self.volume.geometry(), self.nr)
     }
 }
 
@@ -174,6 +164,12 @@ impl MapMut<'_, '_> {
             extent::remove(self, from, to_exclusive, REMOVE_STEP, &mut |physical, len, logical| {
                 runs.push((physical, len, logical));
             })?;
+        if self.inode.kind() != Some(FileKind::File) {
+            // Blocks of names are in the cache and in the log.
+            for (first, len, _) in &runs {
+                (0..u64::from(*len)).for_each(|step| self.volume.forget_metadata(*first + Blocks::new(step)));
+            }
+        }
         for run in self.free_runs(&runs)? {
             self.inode.sectors = self.inode.sectors.saturating_sub(cluster_sectors(self.volume, run.len));
             self.volume.allocator.free(run, self.handle)?;
@@ -226,7 +222,7 @@ impl TreeRead for MapMut<'_, '_> {
     }
 
     fn geometry(&self) -> TreeGeometry {
-        tree_geometry(self.volume, self.nr)
+        TreeGeometry::of(self.volume.geometry(), self.nr)
     }
 }
 

@@ -1,6 +1,19 @@
 //! How a volume is opened.
 
 use hectare_alloc::{Policy, Tunables};
+use hectare_device::Device;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The device of a journal that does not lie on its volume.
+#[derive(Clone)]
+pub struct JournalDevice(pub Arc<dyn Device>);
+
+impl std::fmt::Debug for JournalDevice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.name())
+    }
+}
 
 /// Options of [`crate::Volume::open`].
 #[derive(Clone, Debug)]
@@ -24,6 +37,11 @@ pub struct OpenOptions {
     pub tunables: Tunables,
     /// Whether freed space is discarded on the device once its transaction has committed. Default: false.
     pub discard: bool,
+    /// How old a change may get before it is committed, by a thread of the volume's own. `None`: no thread; changes are
+    /// committed when somebody syncs, or when much has gathered. Default: 5 seconds.
+    pub commit_interval: Option<Duration>,
+    /// The journal of a volume that keeps it elsewhere (`journal_dev`).
+    pub journal: Option<JournalDevice>,
 }
 
 impl Default for OpenOptions {
@@ -38,6 +56,8 @@ impl Default for OpenOptions {
             policy: Policy::default(),
             tunables: Tunables::default(),
             discard: false,
+            commit_interval: Some(Duration::from_secs(5)),
+            journal: None,
         }
     }
 }

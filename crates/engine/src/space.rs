@@ -242,9 +242,18 @@ impl Volume {
         Ok((geometry.cluster_start(run.start), cluster_sectors(self, run.len)))
     }
 
+    /// Drops a metadata block that is freed, here and from the log: nobody may write it home any more once its place
+    /// is given to others.
+    pub(crate) fn forget_metadata(&self, nr: BlockNr) {
+        self.blocks.forget(nr);
+        if let Some(log) = &self.log {
+            log.revoke(nr);
+        }
+    }
+
     /// Gives a metadata block back; the sectors it counted for.
     pub(crate) fn free_metadata(&self, handle: &mut Handle<'_>, nr: BlockNr) -> Result<u64> {
-        self.blocks.forget(nr);
+        self.forget_metadata(nr);
         let run = Run::new(self.geometry().cluster_of(nr), Clusters::ONE);
         self.allocator.free(run, handle)?;
         Ok(cluster_sectors(self, run.len))

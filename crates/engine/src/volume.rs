@@ -4,42 +4,53 @@
 //! the allocator, the groups and the journal. The last handle to go closes the volume; call [`Volume::close`]
 //! to learn whether that worked.
 //!
-//! While a volume is open for writing, its superblock on the device says that it was not cleanly unmounted;
-//! closing writes everything, flushes, and says it was. A volume that the superblock calls not clean, has
-//! errors, orphans or a journal to replay is refused for writing, by name.
+//! While a volume is open for writing, its superblock on the device says so: that its journal may be needed
+//! (`needs_recovery`), or, where there is none, that it was not cleanly unmounted. Closing writes everything,
+//! flushes, and takes that back. A journal that is needed is replayed when the volume is opened
+//! ([`crate::recover`]). A volume without one that the superblock calls not clean is refused for writing, and so
+//! is one that is marked as having errors, by name.
 
+use crate::background::Background;
 use crate::cache::block::{Block, BlockCache, Kind};
 use crate::cache::inode::{CachedInode, InodeCache};
 use crate::clock;
 use crate::commit::Committer;
 use crate::discard::Discards;
 use crate::error::{Error, Result};
+use crate::flushes::Flushes;
 use crate::groups::{Groups, SUPERBLOCK_AT, Source, flex};
+use crate::log::VolumeLog;
 use crate::mmp::Guard;
 use crate::options::OpenOptions;
+use crate::recover::{self, Recovered};
 use hectare_alloc::{Allocator, Config, Layout, Preallocation};
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
 use hectare_ext4::error::{Corrupt, Place, Unsupported};
-use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
-use hectare_ext4::superblock::{self, STATE_ERROR, STATE_VALID, SuperBlock};
+use hectare_ext4::superblock::{self, ERRCODE_IO, RecordedError, STATE_ERROR, STATE_VALID, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Aborted, Credits, Handle, Journal};
-use hectare_units::{Blocks, Clusters, GroupNr, InodeNr, TxnId, usize_of};
+use hectare_units::{Blocks, Clusters, GroupNr, InodeNr, TxnId, low32, u64_of, usize_of};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-/// Bytes of dirty metadata blocks at which an operation commits what has gathered.
-const DIRTY_BYTES_MAX: usize = 32 << 20;
-/// Dirty inodes at which it does.
-const DIRTY_INODES_MAX: usize = 32_768;
+/// Bytes of dirty metadata blocks at which the volume's thread is asked to commit: few, since all of them are
+/// rendered while no handle can start.
+const DIRTY_BYTES_SOME: usize = 8 << 20;
+/// Dirty inodes at which it is.
+const DIRTY_INODES_SOME: usize = 8192;
+/// So many times as much, and an operation commits itself.
+const DIRTY_MANY: usize = 4;
 /// Bytes waiting to be free below which nobody commits for them.
 const PENDING_BYTES_MIN: u64 = 64 << 20;
+/// The error number (errno) of a failed device.
+const EIO: i32 = 5;
 /// The share of the available space that waiting space may be: a quarter.
 const PENDING_SHARE: u64 = 4;
 
@@ -63,6 +74,9 @@ pub struct Shared {
     pub(crate) read_only: bool,
     pub(crate) kbytes_written: AtomicU64,
     pub(crate) discards: Discards,
+    /// The journal in use; only of a volume that has one and is open for writing.
+    pub(crate) log: Option<VolumeLog>,
+    pub(crate) flushes: Flushes,
     /// Set once by whoever closes the volume.
     closed: AtomicBool,
     /// Files that have lost their last name and are still open.
@@ -91,6 +105,7 @@ pub struct Volume {
 pub(crate) struct Inner {
     pub(crate) shared: Arc<Shared>,
     pub(crate) journal: Journal<Committer>,
+    background: OnceLock<Background>,
 }
 
 impl std::ops::Deref for Volume {
@@ -115,23 +130,42 @@ impl Volume {
             }
             check_writable(&sb)?;
         }
-        let shared = Self::assemble(device, sb, options)?;
+        // What can't be used is told before anything is written.
+        DirFormat::of(&sb)?;
+        let mut mmp = crate::mmp::enter(&device, &sb, read_only)?;
+        let opened =
+            recover::recover(&device, sb, &options).and_then(|recovered| Self::assemble(recovered, options));
+        let shared = match opened {
+            Ok(shared) => shared,
+            Err(error) => {
+                if let Some(mmp) = mmp.take() {
+                    mmp.leave(&*device)?;
+                }
+                return Err(error);
+            }
+        };
         // From here on there is something to take back: a volume that is refused below is closed by dropping
         // it.
-        *shared.mmp.lock() = crate::mmp::enter(&shared.device, &shared.sb, read_only)?;
+        *shared.mmp.lock() = mmp;
         let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
-        let volume = Self { inner: Arc::new(Inner { shared, journal }) };
+        let volume = Self { inner: Arc::new(Inner { shared, journal, background: OnceLock::new() }) };
         if !read_only {
-            volume.write_superblock(volume.state_before & !STATE_VALID)?;
-            volume.device.flush()?;
+            volume.mark_open()?;
+            if let Some(interval) = volume.options.commit_interval {
+                let background = Background::start(Arc::downgrade(&volume.inner), interval);
+                volume.inner.background.get_or_init(|| background);
+            }
         }
         Ok(volume)
     }
 
-    fn assemble(device: Arc<dyn Device>, sb: SuperBlock, options: OpenOptions) -> Result<Arc<Shared>> {
+    fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Arc<Shared>> {
+        let Recovered { device, sb, log } = recovered;
         let sb = Arc::new(sb);
         let geometry = sb.geometry();
-        let groups = Arc::new(Groups::new(Arc::clone(&device), Arc::clone(&sb)));
+        // Metadata that is committed and not home yet is read from where it is.
+        let metadata = log.as_ref().map_or_else(|| Arc::clone(&device), VolumeLog::view);
+        let groups = Arc::new(Groups::new(Arc::clone(&metadata), Arc::clone(&sb)));
         let layout = Layout::new(geometry.clusters_per_group, geometry.clusters_count())
             .ok_or_else(|| Corrupt::new("the superblock", Place::Volume, "its groups are impossible"))?;
         let config = Config {
@@ -145,7 +179,7 @@ impl Volume {
         let allocator = Allocator::new(Source::new(Arc::clone(&groups)), layout, config);
         allocator.set_root_reserve(Clusters::new(sb.reserved_blocks().get() >> geometry.cluster_ratio_shift));
         let shared = Arc::new(Shared {
-            blocks: BlockCache::new(Arc::clone(&device), geometry.block_size, options.cache_bytes),
+            blocks: BlockCache::new(metadata, geometry.block_size, options.cache_bytes),
             inodes: InodeCache::new(options.cache_inodes),
             dir_format: DirFormat::of(&sb)?,
             live_sb: Mutex::new((*sb).clone()),
@@ -153,6 +187,8 @@ impl Volume {
             read_only: options.read_only,
             kbytes_written: AtomicU64::new(0),
             discards: Discards::default(),
+            log,
+            flushes: Flushes::default(),
             closed: AtomicBool::new(false),
             nameless: Mutex::default(),
             rename_lock: Mutex::default(),
@@ -220,11 +256,18 @@ impl Volume {
         self.inner.journal.check().map_err(aborted)
     }
 
-    /// To be called after an operation, with nothing locked: commits if much has gathered.
+    /// To be called after an operation, with nothing locked: sees to it that what has gathered is committed, if
+    /// it is much.
     pub(crate) fn relieve(&self) -> Result<()> {
         let bytes = self.blocks.dirty_blocks().saturating_mul(self.geometry().block_size.len());
-        if bytes >= DIRTY_BYTES_MAX || self.inodes.dirty_inodes() >= DIRTY_INODES_MAX {
-            self.inner.commit()?;
+        let inodes = self.inodes.dirty_inodes();
+        if bytes < DIRTY_BYTES_SOME && inodes < DIRTY_INODES_SOME {
+            return Ok(());
+        }
+        let many = bytes >= DIRTY_MANY * DIRTY_BYTES_SOME || inodes >= DIRTY_MANY * DIRTY_INODES_SOME;
+        match self.inner.background.get() {
+            Some(background) if !many => background.ask_for_commit(),
+            _ => self.inner.commit()?,
         }
         Ok(())
     }
@@ -298,7 +341,7 @@ impl Volume {
         let mut z = self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        hectare_units::low32(z ^ (z >> 31))
+        low32(z ^ (z >> 31))
     }
 }
 
@@ -319,26 +362,79 @@ impl Shared {
         }
     }
 
+    /// The moment, not rounded.
+    pub(crate) fn exact_now(&self) -> Timestamp {
+        self.options.fixed_time.unwrap_or_else(Timestamp::now)
+    }
+
+    /// Metadata blocks that the running transaction would write now, or a few more.
+    pub(crate) fn gathered(&self) -> u32 {
+        // Each group has a bitmap, and a descriptor whose block may be dirty for it alone.
+        let bitmaps = self.allocator.dirty_groups().saturating_mul(2);
+        let cached = low32(u64_of(self.blocks.dirty_blocks() + self.inodes.dirty_inodes()));
+        bitmaps.saturating_add(self.groups.dirty_blocks()).saturating_add(cached)
+    }
+
+    /// Records in the superblock that the volume failed; as far as the device still takes it.
+    pub(crate) fn record_failure(&self, reason: &str) {
+        let time = self.exact_now();
+        let error = RecordedError { function: reason, block: None, inode: None, time, code: ERRCODE_IO };
+        // What has not been committed must not get to the device with it.
+        let found = match &self.log {
+            Some(log) => SuperBlock::parse(&log.durable_superblock(), self.device.len()).ok(),
+            None => read_superblock(&*self.device).ok(),
+        };
+        let Some(mut sb) = found else { return };
+        sb.record_error(&error);
+        // There is nobody left to tell if this fails as well.
+        let _ = self.device.write_at(SUPERBLOCK_AT, &sb.render(GroupNr::new(0)));
+        match &self.log {
+            Some(log) => drop(log.record_error(EIO)),
+            None => drop(self.device.flush()),
+        }
+    }
+
     /// Fills the counts of the superblock that is to be written.
     pub(crate) fn refresh_superblock(&self) -> MutexGuard<'_, SuperBlock> {
         let free = self.allocator.durable_free().get() << self.geometry().cluster_ratio_shift;
         let mut live = self.live_sb.lock();
         live.set_free(Blocks::new(free), self.free_inodes.load(Ordering::Relaxed));
-        live.set_write_time(self.options.fixed_time.unwrap_or_else(Timestamp::now));
+        live.set_write_time(self.exact_now());
         live.add_kbytes_written(self.kbytes_written.swap(0, Ordering::Relaxed));
         live
     }
 
-    fn write_superblock(&self, state: u16) -> Result<()> {
-        let mut live = self.refresh_superblock();
-        live.set_state(state);
-        self.device.write_at(SUPERBLOCK_AT, &live.render(GroupNr::new(0)))?;
-        Ok(())
+    /// Says on the device that the volume is in use.
+    fn mark_open(&self) -> Result<()> {
+        {
+            let mut live = self.refresh_superblock();
+            match self.log {
+                Some(_) => live.set_needs_recovery(true),
+                None => live.set_state(self.state_before & !STATE_VALID),
+            }
+            self.device.write_at(SUPERBLOCK_AT, &live.render(GroupNr::new(0)))?;
+        }
+        self.device.flush()?;
+        self.log.as_ref().map_or(Ok(()), VolumeLog::begin)
+    }
+
+    /// Says on the device that the volume is not in use any more.
+    fn mark_closed(&self) -> Result<()> {
+        if let Some(log) = &self.log {
+            log.finish()?;
+        }
+        {
+            let mut live = self.refresh_superblock();
+            live.set_needs_recovery(false);
+            live.set_state(self.state_before);
+            self.device.write_at(SUPERBLOCK_AT, &live.render(GroupNr::new(0)))?;
+        }
+        Ok(self.device.flush()?)
     }
 
     /// Adds to the bytes that the superblock counts as ever written.
     pub(crate) fn count_written(&self, bytes: usize) {
-        self.kbytes_written.fetch_add(hectare_units::u64_of(bytes).div_ceil(1024), Ordering::Relaxed);
+        self.kbytes_written.fetch_add(u64_of(bytes).div_ceil(1024), Ordering::Relaxed);
     }
 
     /// The error for a file whose form can be read but not yet written.
@@ -376,18 +472,45 @@ impl Inner {
     }
 
     fn sync(&self) -> Result<()> {
+        let flushes = &self.shared.flushes;
+        let before = flushes.now();
         self.commit()?;
+        if flushes.since(before) {
+            return Ok(());
+        }
+        let flush = flushes.begin();
         // Nobody knows what a failed flush has kept: nothing may build on it.
-        self.shared.device.flush().map_err(|error| aborted(self.journal.abort(error)))
+        self.shared.device.flush().map_err(|error| aborted(self.journal.abort(error)))?;
+        flushes.end(flush);
+        Ok(())
+    }
+
+    /// What the volume's thread does each time.
+    pub(crate) fn work(&self) -> Result<()> {
+        if self.shared.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if self.shared.gathered() > 0 {
+            self.commit()?;
+        }
+        match &self.shared.log {
+            Some(log) if log.wants_checkpoint() => {
+                log.checkpoint().map_err(|error| aborted(self.journal.abort(error)))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn close(&self) -> Result<()> {
         if self.shared.closed.swap(true, Ordering::AcqRel) || self.shared.read_only {
             return Ok(());
         }
+        if let Some(background) = self.background.get() {
+            background.stop();
+        }
         self.sync()?;
         // What the last commit freed is free now.
-        self.shared.write_superblock(self.shared.state_before)?;
+        self.shared.mark_closed()?;
         if let Some(mmp) = self.shared.mmp.lock().take() {
             mmp.leave(&*self.shared.device)?;
         }
@@ -404,11 +527,11 @@ impl Drop for Inner {
     }
 }
 
-fn aborted(aborted: Aborted) -> Error {
+pub(crate) fn aborted(aborted: Aborted) -> Error {
     Error::Aborted(aborted.reason().to_owned())
 }
 
-fn read_superblock(device: &dyn Device) -> Result<SuperBlock> {
+pub(crate) fn read_superblock(device: &dyn Device) -> Result<SuperBlock> {
     let need = SUPERBLOCK_AT + hectare_units::Bytes::of(superblock::SIZE);
     if device.len() < need {
         return Err(Corrupt::new(
@@ -423,9 +546,12 @@ fn read_superblock(device: &dyn Device) -> Result<SuperBlock> {
     Ok(SuperBlock::parse(&bytes, device.len())?)
 }
 
-/// Refuses, by name, to write to a volume whose state needs a recovery that is not there yet.
-fn check_writable(sb: &SuperBlock) -> Result<()> {
-    sb.features().check_write()?;
+/// Refuses, by name, to write to a volume that is in no state for it. That its journal has to be replayed first is no
+/// reason.
+pub(crate) fn check_writable(sb: &SuperBlock) -> Result<()> {
+    let mut features = *sb.features();
+    features.incompat.remove(Incompat::RECOVER);
+    features.check_write()?;
     let refuse = |what: &str| Err(Unsupported(format!("{what}: run e2fsck -fy on it before writing")).into());
     if sb.features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) || sb.last_orphan().is_some() {
         return refuse("the volume has orphaned inodes to clean up");
@@ -433,9 +559,8 @@ fn check_writable(sb: &SuperBlock) -> Result<()> {
     if sb.state() & STATE_ERROR != 0 {
         return refuse("the volume is marked as having errors");
     }
-    // Without a journal, "not clean" means that an earlier writer was cut off. With a clean journal it says
-    // nothing: a mounted volume has it too, and its journal then needs recovery, which was refused above.
-    if sb.state() & STATE_VALID == 0 {
+    // Without a journal, "not clean" means that an earlier writer was cut off. With one it says nothing.
+    if sb.state() & STATE_VALID == 0 && !sb.features().compat.contains(Compat::HAS_JOURNAL) {
         return refuse("the volume was not cleanly closed");
     }
     Ok(())

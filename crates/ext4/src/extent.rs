@@ -50,6 +50,7 @@ pub use node::{Child, Node, check_block, set_checksum, verify_checksum};
 pub use remove::{Progress, remove};
 
 use crate::error::{Corrupt, Place};
+use crate::geometry::Geometry;
 use hectare_units::{BlockNr, BlockSize, Blocks, InodeNr, LogicalBlock, high32, join32, low16, low32};
 use std::ops::Deref;
 
@@ -183,6 +184,17 @@ pub struct TreeGeometry {
 }
 
 impl TreeGeometry {
+    /// What a volume allows the tree of an inode.
+    #[must_use]
+    pub fn of(geometry: &Geometry, inode: InodeNr) -> Self {
+        Self {
+            block_size: geometry.block_size,
+            first_data_block: BlockNr::new(geometry.first_data_block.into()),
+            blocks_count: geometry.blocks_count,
+            inode,
+        }
+    }
+
     /// Whether `len` blocks from `start` can belong to a file: after the superblock's block, inside the
     /// volume, and within 48 bits.
     #[must_use]

@@ -8,7 +8,7 @@
 //! first and block the second). The locks are fair: once a commit waits, new handles queue behind it, so a
 //! stream of handles can't keep a commit out.
 
-use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use hectare_units::thread_number;
 
 /// Enough that threads hardly ever meet, few enough that a commit takes them all in a microsecond.
@@ -17,7 +17,11 @@ const SHARDS: usize = 64;
 /// A shard on a cache line (pair) of its own.
 #[repr(align(128))]
 #[derive(Default)]
-struct Shard(RwLock<()>);
+struct Shard {
+    lock: RwLock<()>,
+    /// Handles that took a share here.
+    handles: AtomicU64,
+}
 
 /// The sharded lock.
 pub(crate) struct Barrier {
@@ -25,7 +29,23 @@ pub(crate) struct Barrier {
 }
 
 /// A handle's share.
-pub(crate) type Shared<'a> = RwLockReadGuard<'a, ()>;
+pub(crate) struct Shared<'a> {
+    _guard: RwLockReadGuard<'a, ()>,
+    handles: &'a AtomicU64,
+}
+
+impl Shared<'_> {
+    /// Counts a handle.
+    pub(crate) fn count(&self) {
+        self.handles.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl std::fmt::Debug for Shared<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a share of the barrier")
+    }
+}
 
 /// The whole lock; nobody has a share.
 pub(crate) struct Exclusive<'a> {
@@ -40,11 +60,17 @@ impl Barrier {
 
     /// Waits until no commit is at its exclusive step, and keeps the next one from it.
     pub(crate) fn share(&self) -> Shared<'_> {
-        self.shards[thread_number() % self.shards.len()].0.read()
+        let shard = &self.shards[thread_number() % self.shards.len()];
+        Shared { _guard: shard.lock.read(), handles: &shard.handles }
+    }
+
+    /// Handles counted.
+    pub(crate) fn counted(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.handles.load(Ordering::Relaxed)).sum()
     }
 
     /// Waits until all shares are returned, and keeps new ones out.
     pub(crate) fn exclude(&self) -> Exclusive<'_> {
-        Exclusive { _shards: self.shards.iter().map(|shard| shard.0.write()).collect() }
+        Exclusive { _shards: self.shards.iter().map(|shard| shard.lock.write()).collect() }
     }
 }

@@ -1,6 +1,7 @@
 //! Handles: the right to change metadata as part of the running transaction.
 
 use crate::barrier;
+use crate::credits::Leases;
 use crate::rank::Ranked;
 use hectare_alloc::Transaction;
 use hectare_units::TxnId;
@@ -32,6 +33,26 @@ impl Credits {
     }
 }
 
+/// Room in the transaction, given back at the end of the handle.
+pub(crate) struct Lease<'a> {
+    pub(crate) leases: &'a Leases,
+    pub(crate) blocks: u32,
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        if self.blocks > 0 {
+            self.leases.give(self.blocks);
+        }
+    }
+}
+
+impl std::fmt::Debug for Lease<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "room for {} blocks", self.blocks)
+    }
+}
+
 /// An open handle. While one is open its transaction can't be frozen, so everything done under it is
 /// committed together or not at all.
 ///
@@ -41,7 +62,8 @@ impl Credits {
 #[must_use = "a handle that is dropped at once covers nothing"]
 #[derive(Debug)]
 pub struct Handle<'a> {
-    // In this order: the share is returned before the rank is left.
+    // In this order: the lease and the share are returned before the rank is left.
+    _lease: Lease<'a>,
     _share: barrier::Shared<'a>,
     _ranked: Ranked,
     txn: TxnId,
@@ -51,12 +73,13 @@ pub struct Handle<'a> {
 
 impl<'a> Handle<'a> {
     pub(crate) const fn new(
+        lease: Lease<'a>,
         share: barrier::Shared<'a>,
         ranked: Ranked,
         txn: TxnId,
         credits: Credits,
     ) -> Self {
-        Self { _share: share, _ranked: ranked, txn, credits, dirtied: Credits::ZERO }
+        Self { _lease: lease, _share: share, _ranked: ranked, txn, credits, dirtied: Credits::ZERO }
     }
 
     /// The transaction it belongs to. To wait for what was done under the handle, close it and call

@@ -1,12 +1,15 @@
 //! The journal: starts handles, and commits what they did.
 
 use crate::barrier::Barrier;
-use crate::handle::{Credits, Handle};
+use crate::credits::Leases;
+use crate::handle::{Credits, Handle, Lease};
+use crate::pauses::{JournalStats, Pauses};
 use crate::rank::{self, LockRank};
 use crate::sync::{Arc, AtomicU32, Condvar, Mutex, OnceLock, Ordering};
 use crate::txn::{Commit, Running};
 use hectare_units::TxnId;
 use std::fmt;
+use std::time::Instant;
 
 /// Nothing can be changed any more, because something failed earlier.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -36,6 +39,8 @@ struct State {
 pub struct Journal<C> {
     volume: C,
     barrier: Barrier,
+    leases: Leases,
+    pauses: Pauses,
     /// The id of the running transaction; changes only while the barrier is held exclusively.
     running: AtomicU32,
     state: Mutex<State>,
@@ -51,6 +56,8 @@ impl<C: Commit> Journal<C> {
         Self {
             volume,
             barrier: Barrier::new(),
+            leases: Leases::new(),
+            pauses: Pauses::default(),
             running: AtomicU32::new(first.get()),
             state: Mutex::new(State { running: Some(Running::new(first)), committed: last }),
             ended: Condvar::new(),
@@ -64,7 +71,7 @@ impl<C: Commit> Journal<C> {
     }
 
     /// Opens a handle for an operation that dirties no more blocks than `credits` says. Waits while a commit
-    /// is at its exclusive step.
+    /// is at its exclusive step, and commits first if the transaction has no room for so many.
     ///
     /// # Errors
     /// [`Aborted`] after the first failure.
@@ -74,12 +81,38 @@ impl<C: Commit> Journal<C> {
     /// wait for a commit that waits for this thread.
     #[track_caller]
     pub fn start(&self, credits: Credits) -> Result<Handle<'_>, Aborted> {
-        let ranked = rank::enter(LockRank::Handle);
-        let share = self.barrier.share();
-        self.check()?;
-        // Read under the share: the next freeze, which the share holds up, is this transaction's.
-        let txn = self.running();
-        Ok(Handle::new(share, ranked, txn, credits))
+        loop {
+            let ranked = rank::enter(LockRank::Handle);
+            let share = self.barrier.share();
+            self.check()?;
+            // Read under the share: the next freeze, which the share holds up, is this transaction's.
+            let txn = self.running();
+            if let Some(lease) = self.lease(credits) {
+                share.count();
+                return Ok(Handle::new(lease, share, ranked, txn, credits));
+            }
+            drop(share);
+            drop(ranked);
+            self.commit_through(txn)?;
+        }
+    }
+
+    /// Room for that many blocks in the running transaction. Who asks for more than half of what one holds (the log is
+    /// small) gets no more: credits are upper bounds, and the log holds three transactions.
+    fn lease(&self, credits: Credits) -> Option<Lease<'_>> {
+        let capacity = self.volume.capacity();
+        let lease = |blocks| Lease { leases: &self.leases, blocks };
+        if capacity == u32::MAX {
+            return Some(lease(0));
+        }
+        let blocks = credits.get().min(capacity / 2);
+        self.leases.take(blocks, || self.volume.gathered(), capacity).then(|| lease(blocks))
+    }
+
+    /// How many handles and commits there were, and how long commits kept handles out.
+    #[must_use]
+    pub fn stats(&self) -> JournalStats {
+        self.pauses.stats(self.barrier.counted())
     }
 
     /// The transaction that a handle started now would join.
@@ -105,7 +138,15 @@ impl<C: Commit> Journal<C> {
     /// Makes this the end of all transactions, for the given reason if it is the first one. What has not been
     /// committed never will be. Returns what [`check`](Self::check) says from now on.
     pub fn abort(&self, reason: impl fmt::Display) -> Aborted {
-        self.aborted.get_or_init(|| Aborted { reason: reason.to_string().into() }).clone()
+        let mut first = false;
+        let aborted = self.aborted.get_or_init(|| {
+            first = true;
+            Aborted { reason: reason.to_string().into() }
+        });
+        if first {
+            self.volume.aborted(aborted.reason());
+        }
+        aborted.clone()
     }
 
     /// Commits the running transaction and returns its id. Everything done under handles that were closed
@@ -161,10 +202,12 @@ impl<C: Commit> Journal<C> {
     }
 
     fn run_steps(&self, running: Running) -> Result<(), Aborted> {
+        let began = Instant::now();
         let locked = running.lock(&self.barrier);
         // Nothing may be written after an abort, not even what was dirtied before it.
         self.check()?;
         let (flushing, next) = locked.freeze(&self.volume, &self.running, |error| self.abort(error))?;
+        self.pauses.add(began.elapsed());
         let committed = flushing.write(&self.volume).map_err(|error| self.abort(error))?;
         let txn = committed.release(&self.volume);
         let mut state = self.state.lock();

@@ -25,12 +25,21 @@
 //! commit).
 
 mod barrier;
+mod credits;
+pub mod format;
 mod handle;
+mod home;
 mod journal;
+mod log;
+mod pauses;
 pub mod rank;
+pub mod recovery;
 mod sync;
 mod txn;
 
 pub use handle::{Credits, Handle};
+pub use home::{HomeDevice, Pending, write_sorted};
 pub use journal::{Aborted, Journal};
+pub use log::{Log, LogError, Logged, LoggedBlock};
+pub use pauses::JournalStats;
 pub use txn::Commit;

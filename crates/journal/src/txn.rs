@@ -31,6 +31,20 @@ pub trait Commit: Send + Sync {
     /// The transaction is safe: what it freed may be used again. Runs before anyone who waits for the
     /// transaction is told.
     fn committed(&self, txn: TxnId);
+
+    /// How many blocks the running transaction would write if it were frozen now; never too few, but for
+    /// what open handles have yet to dirty. Asked for each handle: cheap.
+    fn gathered(&self) -> u32 {
+        0
+    }
+
+    /// How many blocks one transaction may write; `u32::MAX` if any number.
+    fn capacity(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// The journal was aborted, for that reason; called once.
+    fn aborted(&self, _reason: &str) {}
 }
 
 impl<C: Commit> Commit for Arc<C> {
@@ -47,6 +61,18 @@ impl<C: Commit> Commit for Arc<C> {
 
     fn committed(&self, txn: TxnId) {
         C::committed(self, txn);
+    }
+
+    fn gathered(&self) -> u32 {
+        C::gathered(self)
+    }
+
+    fn capacity(&self) -> u32 {
+        C::capacity(self)
+    }
+
+    fn aborted(&self, reason: &str) {
+        C::aborted(self, reason);
     }
 }
 

@@ -115,7 +115,7 @@ impl Groups {
             Some(Taken { nr: geometry.inode_at(group, index), fresh_block })
         })?;
         if taken.is_some() && bitmap.take(index) {
-            self.dirty_bitmaps.lock().push(group);
+            self.note_dirty_bitmap(group);
         }
         Ok(taken)
     }
@@ -142,7 +142,7 @@ impl Groups {
             }
         })?;
         if bitmap.give(index) {
-            self.dirty_bitmaps.lock().push(group);
+            self.note_dirty_bitmap(group);
         }
         Ok(())
     }

@@ -110,7 +110,7 @@ fn change_some(volume: &Volume) {
 fn exercise(bytes: &[u8]) -> usize {
     let mut seen = 0;
     let options = OpenOptions { cache_bytes: 1 << 20, cache_inodes: 256, ..OpenOptions::default() };
-    let read_only = OpenOptions { read_only: true, ..options };
+    let read_only = OpenOptions { read_only: true, ..options.clone() };
     if let Ok(held) = in_memory_with(bytes, read_only) {
         seen += walk_all(&held.volume);
         assert!(held.device.to_vec() == bytes, "reading changed bytes");

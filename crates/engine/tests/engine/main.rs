@@ -20,6 +20,7 @@ mod fuzzed;
 mod hostile;
 mod inodes;
 mod large;
+mod logged;
 mod model;
 mod namespace;
 mod placement;

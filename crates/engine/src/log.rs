@@ -1,0 +1,156 @@
+//! The volume's log in use: what a commit writes to it, and what comes home from it.
+//!
+//! A volume with a journal commits through [`VolumeLog`]: the frozen blocks, the superblock among them, go to the
+//! log; when they are durable there the commit is done, and the blocks are on their way home
+//! ([`hectare_journal::Pending`]). Metadata is read through [`VolumeLog::view`], which shows them as if they
+//! were home already.
+//!
+//! The superblock is a block like the others here: it is logged with each commit that has blocks, so that free
+//! counts, the head of the list of orphans and new features change together with what they speak of.
+//!
+//! Not here: where the log lies and what an earlier user left in it ([`crate::recover`]).
+
+use crate::error::{Error, Result};
+use hectare_device::Device;
+use hectare_ext4::superblock::SIZE as SUPERBLOCK_SIZE;
+use hectare_ext4::time::Timestamp;
+use hectare_journal::{HomeDevice, Log, LogError, LoggedBlock, Pending};
+use hectare_units::{BlockNr, BlockSize};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The largest share of the log one transaction may take: a third.
+const TRANSACTION_SHARE: u32 = 3;
+/// Bytes pending at which a checkpoint begins although there is room in the log.
+const PENDING_BYTES_MAX: u64 = 64 << 20;
+
+/// The log of a volume, and what is between it and home.
+pub(crate) struct VolumeLog {
+    log: Mutex<Log>,
+    pending: Arc<Pending>,
+    /// Metadata blocks freed by the running transaction.
+    revokes: Mutex<Vec<BlockNr>>,
+    capacity: u32,
+    superblock_nr: BlockNr,
+    /// The superblock's block as it was found: what lies beside the superblock stays.
+    superblock_block: Vec<u8>,
+    /// The superblock as it was logged last, for who must write it past the log.
+    logged_superblock: Mutex<Option<[u8; SUPERBLOCK_SIZE]>>,
+    block_size: BlockSize,
+}
+
+impl From<LogError> for Error {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Device(error) => error.into(),
+            other => Self::Aborted(other.to_string()),
+        }
+    }
+}
+
+impl VolumeLog {
+    /// Takes a log into use for the volume on `device`.
+    pub(crate) fn new(log: Log, device: Arc<dyn Device>, block_size: BlockSize) -> Result<Self> {
+        let superblock_nr = BlockNr::new(crate::groups::SUPERBLOCK_AT.get() >> block_size.shift());
+        let mut superblock_block = vec![0; block_size.len()];
+        device.read_at(superblock_nr.offset(block_size), &mut superblock_block)?;
+        Ok(Self {
+            capacity: log.len() / TRANSACTION_SHARE,
+            log: Mutex::new(log),
+            pending: Arc::new(Pending::new(device, block_size)),
+            revokes: Mutex::default(),
+            superblock_nr,
+            superblock_block,
+            logged_superblock: Mutex::default(),
+            block_size,
+        })
+    }
+
+    /// Begins to log.
+    pub(crate) fn begin(&self) -> Result<()> {
+        Ok(self.log.lock().begin()?)
+    }
+
+    /// The device as metadata is read: with what is pending in its place.
+    pub(crate) fn view(&self) -> Arc<dyn Device> {
+        Arc::new(HomeDevice::new(Arc::clone(&self.pending)))
+    }
+
+    /// Blocks of the largest transaction.
+    pub(crate) const fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Notes that a metadata block was freed: copies of it in the log must not come back over what its place is
+    /// used for next.
+    pub(crate) fn revoke(&self, nr: BlockNr) {
+        self.revokes.lock().push(nr);
+    }
+
+    /// What was freed since this was last asked, in order, each once. Called with no handle open.
+    pub(crate) fn take_revokes(&self) -> Vec<BlockNr> {
+        let mut revokes = std::mem::take(&mut *self.revokes.lock());
+        revokes.sort_unstable();
+        revokes.dedup();
+        revokes
+    }
+
+    /// The superblock as a block of its transaction.
+    pub(crate) fn superblock_block(&self, superblock: &[u8; SUPERBLOCK_SIZE]) -> LoggedBlock {
+        let mut block = self.superblock_block.clone();
+        let at = self.block_size.within(crate::groups::SUPERBLOCK_AT);
+        block[at..at + SUPERBLOCK_SIZE].copy_from_slice(superblock);
+        (self.superblock_nr, block.into())
+    }
+
+    /// Logs a transaction; when this returns it is durable.
+    pub(crate) fn commit(
+        &self,
+        blocks: &[LoggedBlock],
+        revokes: &[BlockNr],
+        superblock: &[u8; SUPERBLOCK_SIZE],
+        time: Timestamp,
+    ) -> Result<()> {
+        let seconds = u64::try_from(time.seconds).unwrap_or(0);
+        self.pending.commit(&self.log, blocks, revokes, Duration::new(seconds, time.nanoseconds))?;
+        *self.logged_superblock.lock() = Some(*superblock);
+        Ok(())
+    }
+
+    /// Whether blocks should go home soon.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        let bytes = hectare_units::u64_of(self.pending.len()) << self.block_size.shift();
+        let log = self.log.lock();
+        bytes >= PENDING_BYTES_MAX || log.free() < log.len() / 2
+    }
+
+    /// Brings home what takes up more than a quarter of the log.
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        let keep = self.log.lock().len() / 4;
+        let bytes = hectare_units::u64_of(self.pending.len()) << self.block_size.shift();
+        let keep = if bytes >= PENDING_BYTES_MAX { 0 } else { keep };
+        Ok(self.pending.checkpoint(&self.log, keep)?)
+    }
+
+    /// Brings everything home and marks the log as clean. Nothing may be committed any more.
+    pub(crate) fn finish(&self) -> Result<()> {
+        self.pending.checkpoint(&self.log, 0)?;
+        Ok(self.log.lock().finish()?)
+    }
+
+    /// The superblock as the log has it, or the device if none was logged: what a recovery would find.
+    pub(crate) fn durable_superblock(&self) -> [u8; SUPERBLOCK_SIZE] {
+        let at = self.block_size.within(crate::groups::SUPERBLOCK_AT);
+        self.logged_superblock.lock().unwrap_or_else(|| {
+            let mut bytes = [0; SUPERBLOCK_SIZE];
+            bytes.copy_from_slice(&self.superblock_block[at..at + SUPERBLOCK_SIZE]);
+            bytes
+        })
+    }
+
+    /// Tells whoever recovers the log that the volume failed; as far as that is possible.
+    pub(crate) fn record_error(&self, errno: i32) -> Result<()> {
+        Ok(self.log.lock().record_error(errno)?)
+    }
+}

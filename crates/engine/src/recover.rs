@@ -1,0 +1,143 @@
+//! What the last user of a volume left in its journal is dealt with before the volume is used.
+//!
+//! For writing, the log is replayed into the device, and a new one is begun behind it. For reading only, the
+//! device is not touched: the replayed blocks are laid over it in memory. Only a superblock that says
+//! `needs_recovery` makes the log count; without that, whatever lies there is old.
+//!
+//! The journal may lie on a device of its own, which the caller must name
+//! ([`OpenOptions::journal`](crate::OpenOptions)) and which is known by its UUID.
+//!
+//! Orphans are dealt with after this, when the volume can be used ([`crate::orphan`]).
+
+mod inode;
+
+use crate::error::{Error, Result};
+use crate::groups::SUPERBLOCK_AT;
+use crate::log::VolumeLog;
+use crate::options::OpenOptions;
+use crate::volume::{check_writable, read_superblock};
+use hectare_device::{Device, OverlayDevice};
+use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::feature::{Compat, Incompat};
+use hectare_ext4::superblock::{ERRCODE_IO, RecordedError, SuperBlock};
+use hectare_ext4::time::Timestamp;
+use hectare_journal::Log;
+use hectare_journal::recovery::{self, LogMap, Recovery, RecoveryError};
+use hectare_units::GroupNr;
+use std::sync::Arc;
+
+/// A volume whose journal has been dealt with.
+pub(crate) struct Recovered {
+    /// The volume's device; with replayed blocks over it if it is not to be written.
+    pub(crate) device: Arc<dyn Device>,
+    /// As it is after the replay.
+    pub(crate) sb: SuperBlock,
+    /// The log to write to.
+    pub(crate) log: Option<VolumeLog>,
+}
+
+/// Where a log lies.
+struct LogPlace {
+    device: Arc<dyn Device>,
+    map: LogMap,
+    /// Whether that device is not the volume's.
+    external: bool,
+}
+
+/// Deals with the journal of the volume on `device`.
+pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOptions) -> Result<Recovered> {
+    let needed = sb.features().incompat.contains(Incompat::RECOVER);
+    let has_journal = sb.features().compat.contains(Compat::HAS_JOURNAL);
+    if !has_journal || (options.read_only && !needed) {
+        return Ok(Recovered { device: Arc::clone(device), sb, log: None });
+    }
+    let place = find(device, &sb, options)?;
+    let recovery =
+        recovery::read(&*place.device, &place.map, sb.geometry().block_size, sb.geometry().blocks_count)?;
+    if needed && recovery.has_fast_commits() {
+        return Err(Error::Unsupported(
+            "the journal holds fast commits, which are not replayed yet: let e2fsck -fy or a kernel mount replay them"
+                .into(),
+        ));
+    }
+    if options.read_only {
+        return replayed_in_memory(device, &place, &recovery);
+    }
+    let sb = if needed { replay(device, sb, &place, &recovery)? } else { sb };
+    check_writable(&sb)?;
+    let log = start(device, &sb, place, &recovery)?;
+    Ok(Recovered { device: Arc::clone(device), sb, log: Some(log) })
+}
+
+/// Finds the log and makes sure that it is this volume's.
+fn find(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions) -> Result<LogPlace> {
+    if let Some(nr) = sb.journal_inode() {
+        let map = inode::log_map(&**device, sb, nr)?;
+        return Ok(LogPlace { device: Arc::clone(device), map, external: false });
+    }
+    let Some(journal) = &options.journal else {
+        let what = "its journal lies on another device: name that device";
+        return Err(Error::Unsupported(format!("the volume can't be used alone: {what}")));
+    };
+    let device = Arc::clone(&journal.0);
+    let map = recovery::external(&*device, &sb.raw().s_journal_uuid)?;
+    Ok(LogPlace { device, map, external: true })
+}
+
+/// Lays what the log holds over a device that is not to be written.
+fn replayed_in_memory(device: &Arc<dyn Device>, place: &LogPlace, recovery: &Recovery) -> Result<Recovered> {
+    let overlay = Arc::new(OverlayDevice::new(Arc::clone(device)));
+    recovery.apply(&*place.device, &place.map, &*overlay)?;
+    let sb = read_superblock(&*overlay)?;
+    Ok(Recovered { device: overlay, sb, log: None })
+}
+
+/// Brings home what the log holds, and marks it as clean; the superblock as it is then.
+fn replay(
+    device: &Arc<dyn Device>,
+    before: SuperBlock,
+    place: &LogPlace,
+    recovery: &Recovery,
+) -> Result<SuperBlock> {
+    recovery.apply(&*place.device, &place.map, &**device)?;
+    let mut sb = read_superblock(&**device)?;
+    // The log may know less of errors than the superblock did.
+    sb.keep_errors_of(&before);
+    if recovery.superblock().errno() != 0 {
+        sb.record_error(&RecordedError {
+            function: "journal recovery",
+            block: None,
+            inode: None,
+            time: Timestamp::now(),
+            code: ERRCODE_IO,
+        });
+    }
+    sb.set_needs_recovery(false);
+    device.write_at(SUPERBLOCK_AT, &sb.render(GroupNr::new(0)))?;
+    device.flush()?;
+    recovery.mark_clean(&*place.device, &place.map)?;
+    place.device.flush()?;
+    Ok(sb)
+}
+
+/// Begins a new log behind what was there.
+fn start(
+    device: &Arc<dyn Device>,
+    sb: &SuperBlock,
+    place: LogPlace,
+    recovery: &Recovery,
+) -> Result<VolumeLog> {
+    let size = sb.geometry().block_size;
+    let features = sb.features();
+    let superblock =
+        recovery.fresh_superblock(features.metadata_csum(), features.incompat.contains(Incompat::BIT64));
+    let volume = place.external.then(|| Arc::clone(device));
+    let log = Log::new(place.device, place.map, size, superblock, volume);
+    VolumeLog::new(log, Arc::clone(device), size)
+}
+
+impl From<RecoveryError> for Error {
+    fn from(error: RecoveryError) -> Self {
+        Corrupt::new("the journal", Place::Volume, error.to_string()).into()
+    }
+}

@@ -1,0 +1,270 @@
+//! Volumes with a journal: what the engine leaves in the log is what e2fsck, the kernel and the engine itself
+//! bring home; what they leave, the engine does.
+//!
+//! A crash is made by copying the bytes of the device while the volume is open, after a sync. Crashes at every other
+//! moment are the crash harness's.
+
+use crate::common::{
+    InMemory, assert_clean_bytes, entries_of, format_bytes, in_memory, in_memory_with, open_image, pattern,
+    save,
+};
+use hectare_device::{Device, MemoryDevice};
+use hectare_engine::{Creation, OpenOptions, RenameMode, Volume, XattrHow};
+use hectare_oracle::{Entry, KernelMount, skip};
+use std::path::Path;
+use std::sync::Arc;
+
+const FORMATS: [(&str, &[&str], &str); 5] = [
+    ("1K", &["-t", "ext4", "-b", "1024", "-J", "size=1"], "16M"),
+    ("4K", &["-t", "ext4", "-b", "4096", "-J", "size=4"], "32M"),
+    ("no checksums", &["-t", "ext4", "-b", "1024", "-O", "^metadata_csum", "-J", "size=1"], "16M"),
+    ("32 bit", &["-t", "ext4", "-b", "1024", "-O", "^64bit", "-J", "size=1"], "16M"),
+    ("bigalloc", &["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "16384", "-J", "size=1"], "64M"),
+];
+
+/// No thread: every commit is one that a test asks for.
+fn options() -> OpenOptions {
+    OpenOptions { commit_interval: None, seed: Some(1), ..OpenOptions::default() }
+}
+
+fn quiet(bytes: &[u8]) -> InMemory {
+    in_memory_with(bytes, options()).unwrap()
+}
+
+/// Some of everything, more than a small log holds; with `round` for what changes from one to the next.
+fn work(volume: &Volume, round: u64) {
+    let c = Creation::default();
+    volume.create_dir_all(format!("r{round}/deep/er"), c).unwrap();
+    for n in 0..40 {
+        let path = format!("r{round}/{n}-{}", "n".repeat(100));
+        volume.write_file(&path, &pattern(n, round, 700 * n as usize), c).unwrap();
+        if n % 3 == 0 {
+            volume.remove_file(&path).unwrap();
+        }
+    }
+    volume.symlink([b't'; 200], format!("r{round}/link"), c).unwrap();
+    let nr = volume.make(format!("r{round}/attr"), hectare_engine::NewNode::File, c).unwrap();
+    volume.set_xattr(nr, "user.large", &vec![round as u8; 600], XattrHow::Either).unwrap();
+    volume.rename_path(format!("r{round}/link"), format!("r{round}/deep/link"), RenameMode::Replace).unwrap();
+    if let Some(last) = round.checked_sub(1) {
+        volume.remove_dir_all(format!("r{last}/deep")).unwrap();
+    }
+}
+
+/// The bytes of a volume as a crash after some rounds leaves them, with what is on it.
+fn crashed(bytes: &[u8], rounds: u64) -> (Vec<u8>, Vec<Entry>) {
+    let held = quiet(bytes);
+    for round in 0..rounds {
+        work(&held.volume, round);
+        held.volume.sync().unwrap();
+    }
+    let entries = entries_of(&held.volume);
+    let left = held.device.to_vec();
+    held.volume.close().unwrap();
+    assert_clean_bytes(&held.device.to_vec());
+    (left, entries)
+}
+
+fn each_format(test: &str, check: impl Fn(&str, &[u8])) {
+    for (name, args, size) in FORMATS {
+        match format_bytes(args, size) {
+            Ok(bytes) => check(name, &bytes),
+            Err(reason) => return hectare_oracle::skip_part!(format!("logged::{test}"), reason),
+        }
+    }
+}
+
+fn in_folder<R>(bytes: &[u8], look: impl FnOnce(&Path) -> R) -> R {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    save(bytes, &image);
+    look(&image)
+}
+
+#[test]
+fn e2fsck_replays_what_the_engine_left() {
+    each_format("e2fsck", |name, bytes| {
+        let (left, entries) = crashed(bytes, 4);
+        in_folder(&left, |image| {
+            let report = hectare_oracle::fsck::e2fsck_with(image, &["-fy"]).unwrap();
+            assert!(report.output.contains("recovering journal"), "{name}: {}", report.output);
+            assert!(report.questions.is_empty(), "{name}: {}", report.output);
+            hectare_oracle::assert_clean(image).unwrap();
+            let volume = crate::common::open_read_only(image);
+            assert_eq!(entries_of(&volume), entries, "{name}");
+        });
+    });
+}
+
+#[test]
+fn the_engine_replays_what_it_left() {
+    each_format("engine", |name, bytes| {
+        let (left, entries) = crashed(bytes, 4);
+        let again = quiet(&left);
+        assert_eq!(entries_of(&again.volume), entries, "{name}");
+        work(&again.volume, 4);
+        again.volume.close().unwrap();
+        assert_clean_bytes(&again.device.to_vec());
+    });
+}
+
+#[test]
+fn the_kernel_replays_what_the_engine_left() {
+    each_format("kernel", |name, bytes| {
+        let (left, entries) = crashed(bytes, 3);
+        in_folder(&left, |image| {
+            let mounted = match KernelMount::new(image, "") {
+                Ok(mounted) => mounted,
+                Err(reason) => return hectare_oracle::skip_part!("logged::kernel", reason),
+            };
+            mounted.unmount();
+            hectare_oracle::assert_clean(image).unwrap();
+            let volume = crate::common::open_read_only(image);
+            assert_eq!(entries_of(&volume), entries, "{name}");
+        });
+    });
+}
+
+#[test]
+fn reading_replays_in_memory_and_leaves_the_device_alone() {
+    each_format("reading", |name, bytes| {
+        let (left, entries) = crashed(bytes, 2);
+        let device = Arc::new(MemoryDevice::from_bytes(&left));
+        let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::read_only()).unwrap();
+        assert_eq!(entries_of(&volume), entries, "{name}");
+        volume.close().unwrap();
+        assert!(device.to_vec() == left, "{name}: the device was changed");
+    });
+}
+
+#[test]
+fn debugfs_reads_the_log() {
+    each_format("logdump", |name, bytes| {
+        let held = quiet(bytes);
+        work(&held.volume, 0);
+        held.volume.sync().unwrap();
+        work(&held.volume, 1);
+        held.volume.sync().unwrap();
+        in_folder(&held.device.to_vec(), |image| {
+            let dump = hectare_oracle::debugfs(image, &["logdump -a"]).unwrap();
+            let commits = dump.lines().filter(|line| line.contains("type 2 (commit block)")).count();
+            assert!(commits >= 2, "{name}: {dump}");
+            assert!(dump.contains("type 1 (descriptor block)"), "{name}: {dump}");
+            assert!(dump.contains("type 5 (revoke table)"), "{name}: {dump}");
+        });
+    });
+}
+
+#[test]
+fn freed_metadata_does_not_come_back_over_data() {
+    each_format("revoke", |name, bytes| {
+        let held = quiet(bytes);
+        let volume = &held.volume;
+        let c = Creation::default();
+        // Directory blocks and attribute blocks go to the log, are freed, and their places filled with data.
+        for n in 0..60 {
+            volume.create_dir_all(format!("d/{n}"), c).unwrap();
+            volume
+                .set_xattr(
+                    volume.resolve(format!("d/{n}"), false).unwrap(),
+                    "user.a",
+                    &[7; 700],
+                    XattrHow::Either,
+                )
+                .unwrap();
+        }
+        volume.sync().unwrap();
+        volume.remove_dir_all("d").unwrap();
+        volume.sync().unwrap();
+        let file = volume.create_file("full", c).unwrap();
+        let mut at = 0;
+        while let Ok(n) = file.write_at(at, &pattern(3, at, 65536)) {
+            at += n as u64;
+        }
+        volume.sync().unwrap();
+        let left = held.device.to_vec();
+        let again = quiet(&left);
+        let content = again.volume.read("full").unwrap();
+        assert_eq!(content.len() as u64, at, "{name}");
+        assert!(content == pattern(3, 0, at as usize), "{name}: the log came back over the data");
+    });
+}
+
+#[test]
+fn many_small_commits_wrap_the_log() {
+    each_format("wrap", |name, bytes| {
+        let held = quiet(bytes);
+        let c = Creation::default();
+        for n in 0..400_u64 {
+            held.volume.write_file(format!("f{}", n % 7), &pattern(n, 0, 900), c).unwrap();
+            held.volume.sync().unwrap();
+            if n % 67 == 0 {
+                let again = quiet(&held.device.to_vec());
+                assert_eq!(
+                    again.volume.read(format!("f{}", n % 7)).unwrap(),
+                    pattern(n, 0, 900),
+                    "{name} {n}"
+                );
+                again.volume.close().unwrap();
+                assert_clean_bytes(&again.device.to_vec());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_volume_left_open_says_so_and_a_closed_one_does_not() {
+    let bytes = match format_bytes(FORMATS[1].1, "32M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("logged::a_volume_left_open", reason),
+    };
+    let held = in_memory(&bytes);
+    in_folder(&held.device.to_vec(), |image| {
+        assert!(hectare_oracle::dumpe2fs(image).unwrap().has("needs_recovery"));
+    });
+    held.volume.close().unwrap();
+    in_folder(&held.device.to_vec(), |image| {
+        let dump = hectare_oracle::dumpe2fs(image).unwrap();
+        assert!(!dump.has("needs_recovery"));
+        let features = dump.field("Journal features").to_owned();
+        for feature in ["journal_incompat_revoke", "journal_64bit", "journal_checksum_v3"] {
+            assert!(features.contains(feature), "{features}");
+        }
+    });
+}
+
+#[test]
+fn what_the_kernel_left_is_replayed() {
+    for (name, args, size) in FORMATS {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        let copy = folder.path().join("copy");
+        if let Err(reason) = hectare_oracle::mke2fs(args, &image, size) {
+            skip!("logged::what_the_kernel_left", reason);
+        }
+        let mounted = match KernelMount::new(&image, "commit=300") {
+            Ok(mounted) => mounted,
+            Err(reason) => skip!("logged::what_the_kernel_left", reason),
+        };
+        for n in 0..30 {
+            std::fs::create_dir_all(mounted.path().join(format!("d{n}"))).unwrap();
+            std::fs::write(mounted.path().join(format!("d{n}/f")), pattern(n, 0, 5000)).unwrap();
+            if n % 4 == 0 {
+                std::fs::remove_dir_all(mounted.path().join(format!("d{}", n / 2))).unwrap();
+            }
+        }
+        rustix::fs::syncfs(std::fs::File::open(mounted.path()).unwrap()).unwrap();
+        let entries = hectare_oracle::walk(mounted.path());
+        std::fs::copy(&image, &copy).unwrap();
+        mounted.unmount();
+        assert!(hectare_oracle::dumpe2fs(&copy).unwrap().has("needs_recovery"), "{name}");
+        let volume = open_image(&copy);
+        let ours = entries_of(&volume);
+        let names = |entries: &[Entry]| {
+            entries.iter().map(|entry| (entry.path.clone(), entry.size, entry.digest)).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&ours), names(&entries), "{name}");
+        volume.close().unwrap();
+        hectare_oracle::assert_clean(&copy).unwrap();
+    }
+}

@@ -1,0 +1,114 @@
+//! Credits: how much a transaction may still grow.
+//!
+//! A transaction must fit the log, and nobody knows beforehand what an open handle will dirty. So a handle
+//! leases, before it starts, as many blocks as it may dirty at most ([`Credits`](crate::Credits)), and gives
+//! the lease back when it is closed; what it did dirty is by then in what the volume has gathered. A handle
+//! may start if what is gathered and all leases together fit the transaction.
+//!
+//! That holds at the end, too: after the last start that passed, the open handles can add no more than their
+//! leases, and the leases were counted.
+//!
+//! Handles come and go millions of times a second from every thread, and one counter of leases would be the
+//! cache line they all write. So a lease that is given back stays with the shard of its thread, idle, and
+//! serves the next handle there. Whoever finds no room collects what is idle everywhere, and only if that
+//! is not enough is a commit needed.
+
+use crate::sync::{AtomicU32, Ordering};
+use hectare_units::{thread_number, usize_of};
+
+/// As many as the barrier has.
+const SHARDS: u32 = 64;
+
+/// Leases that nobody uses now, on a cache line (pair) of their own.
+#[repr(align(128))]
+#[derive(Default)]
+struct Idle(AtomicU32);
+
+/// What handles have leased of the running transaction.
+pub(crate) struct Leases {
+    idle: Box<[Idle]>,
+    /// All leases, idle ones included.
+    leased: AtomicU32,
+}
+
+impl Leases {
+    pub(crate) fn new() -> Self {
+        Self {
+            idle: std::iter::repeat_with(Idle::default).take(usize_of(SHARDS)).collect(),
+            leased: AtomicU32::new(0),
+        }
+    }
+
+    fn here(&self) -> &AtomicU32 {
+        &self.idle[thread_number() % self.idle.len()].0
+    }
+
+    /// Leases `n` blocks of a transaction that holds `capacity`; whether there is room beside those that
+    /// `gathered` tells. Nobody may have leased more than `capacity`.
+    pub(crate) fn take(&self, n: u32, gathered: impl Fn() -> u32, capacity: u32) -> bool {
+        let here = self.here();
+        let had = here.swap(0, Ordering::AcqRel);
+        if had >= n {
+            here.fetch_add(had - n, Ordering::AcqRel);
+        } else {
+            self.leased.fetch_add(n - had, Ordering::AcqRel);
+        }
+        let fits = || gathered().saturating_add(self.leased.load(Ordering::Acquire)) <= capacity;
+        if fits() {
+            return true;
+        }
+        self.collect();
+        if fits() {
+            return true;
+        }
+        self.leased.fetch_sub(n, Ordering::AcqRel);
+        false
+    }
+
+    /// Gives a lease back.
+    pub(crate) fn give(&self, n: u32) {
+        self.here().fetch_add(n, Ordering::AcqRel);
+    }
+
+    /// Takes the idle leases of all shards out of the count.
+    fn collect(&self) {
+        let idle: u32 = self.idle.iter().map(|idle| idle.0.swap(0, Ordering::AcqRel)).sum();
+        self.leased.fetch_sub(idle, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_leases_serve_again_and_are_collected_when_there_is_no_room() {
+        let leases = Leases::new();
+        assert!(leases.take(60, || 0, 100));
+        assert!(!leases.take(60, || 0, 100), "both together are too many");
+        leases.give(60);
+        assert!(leases.take(50, || 0, 100), "of the idle ones");
+        assert_eq!(leases.leased.load(Ordering::Relaxed), 60);
+        leases.give(50);
+        assert!(leases.take(30, || 70, 100), "after the idle ones were collected");
+        assert!(!leases.take(1, || 70, 100));
+        leases.give(30);
+        assert!(!leases.take(1, || 100, 100));
+        assert!(leases.take(100, || 0, 100));
+    }
+
+    #[test]
+    fn leases_of_other_threads_are_collected() {
+        let leases = Leases::new();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    if leases.take(10, || 0, 100) {
+                        leases.give(10);
+                    }
+                });
+            }
+        });
+        assert!(leases.take(100, || 0, 100));
+    }
+}

@@ -1,0 +1,371 @@
+//! The way home: committed blocks that are in the log and not yet where they belong.
+//!
+//! [`Pending`] holds the newest committed bytes of each such block. Until they are written home, what the
+//! device has there is old, so metadata is read through a [`HomeDevice`], which puts pending bytes in its
+//! place; caches may drop what they like. A *checkpoint* writes blocks home, flushes, and lets the log's tail
+//! move; the order is what makes it safe.
+//!
+//! Hazards and invariants:
+//! - a block that is logged again belongs to the newer transaction from then on, and no longer holds up the older
+//!   one: if the newer one is durable, so is what the older one said of the block;
+//! - a block that was freed must never be written home once its place may be given to others: the commit that
+//!   frees it takes it out ([`Pending::revoke`]) and waits for a checkpoint that is just writing it;
+//! - a transaction leaves the log only after all blocks it holds up are home *and flushed*.
+//!
+//! What it is not: a cache. It holds what it must and nothing else.
+
+use crate::log::{Log, LogError, Logged, LoggedBlock};
+use crate::sync::{AtomicUsize, Mutex, Ordering, RwLock};
+use hectare_device::{Device, Result as DeviceResult};
+use hectare_units::{BlockNr, BlockSize, Blocks, Bytes, TxnId, index_of, u64_of};
+use rustix::fd::BorrowedFd;
+use std::collections::{HashMap, VecDeque};
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Blocks written home in one go, between which commits may pass.
+const BATCH: usize = 256;
+
+struct Entry {
+    bytes: Arc<[u8]>,
+    /// The newest transaction that logged the block.
+    sequence: TxnId,
+}
+
+/// A transaction in the log, and how many blocks are pending for it.
+struct Held {
+    logged: Logged,
+    blocks: usize,
+}
+
+/// The blocks on their way home.
+pub struct Pending {
+    device: Arc<dyn Device>,
+    block_size: BlockSize,
+    blocks: RwLock<HashMap<BlockNr, Entry>>,
+    /// As many as `blocks` has; looked at without its lock.
+    count: AtomicUsize,
+    /// In the order of the log.
+    transactions: Mutex<VecDeque<Held>>,
+    /// Held while a batch is written home.
+    writing: Mutex<()>,
+    /// Held by a checkpoint as a whole.
+    checkpoint: Mutex<()>,
+}
+
+impl Pending {
+    /// Nothing pending on a device.
+    #[must_use]
+    pub fn new(device: Arc<dyn Device>, block_size: BlockSize) -> Self {
+        Self {
+            device,
+            block_size,
+            blocks: RwLock::default(),
+            count: AtomicUsize::new(0),
+            transactions: Mutex::default(),
+            writing: Mutex::default(),
+            checkpoint: Mutex::default(),
+        }
+    }
+
+    /// Blocks pending.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether everything is home.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The newest committed bytes of a block, if they are not home yet.
+    #[must_use]
+    pub fn get(&self, nr: BlockNr) -> Option<Arc<[u8]>> {
+        if self.is_empty() {
+            return None;
+        }
+        self.blocks.read().get(&nr).map(|entry| Arc::clone(&entry.bytes))
+    }
+
+    /// Logs a transaction and takes over its blocks, and lets go of those it revoked. Room is made first if there
+    /// is not enough.
+    ///
+    /// # Errors
+    /// As [`Log::append`] and [`Self::checkpoint`].
+    pub fn commit(
+        &self,
+        log: &Mutex<Log>,
+        blocks: &[LoggedBlock],
+        revokes: &[BlockNr],
+        time: Duration,
+    ) -> Result<(), LogError> {
+        let (need, len) = {
+            let log = log.lock();
+            (log.needed(blocks.len(), revokes.len()), log.len())
+        };
+        if log.lock().free() < need {
+            self.checkpoint(log, len.saturating_sub(need))?;
+        }
+        // Locked until the blocks are taken over: who finds nothing pending moves the tail behind all there is.
+        let mut log = log.lock();
+        let logged = log.append(blocks, revokes, time)?;
+        self.revoke(revokes);
+        self.add(logged, blocks);
+        Ok(())
+    }
+
+    fn add(&self, logged: Logged, blocks: &[LoggedBlock]) {
+        let mut pending = self.blocks.write();
+        let mut transactions = self.transactions.lock();
+        for (nr, bytes) in blocks {
+            let entry = Entry { bytes: Arc::clone(bytes), sequence: logged.sequence };
+            if let Some(older) = pending.insert(*nr, entry) {
+                let_go(&mut transactions, older.sequence);
+            }
+        }
+        transactions.push_back(Held { logged, blocks: blocks.len() });
+        self.count.store(pending.len(), Ordering::Relaxed);
+    }
+
+    /// Takes out blocks that were freed; returns when none of them is being written home.
+    fn revoke(&self, revokes: &[BlockNr]) {
+        if self.is_empty() || revokes.is_empty() {
+            return;
+        }
+        let _not_writing = self.writing.lock();
+        let mut pending = self.blocks.write();
+        let mut transactions = self.transactions.lock();
+        for nr in revokes {
+            if let Some(entry) = pending.remove(nr) {
+                let_go(&mut transactions, entry.sequence);
+            }
+        }
+        self.count.store(pending.len(), Ordering::Relaxed);
+    }
+
+    /// Writes home what holds up the oldest transactions, so that at most `keep` log blocks stay in use,
+    /// flushes, and moves the log's tail. Others may add meanwhile.
+    ///
+    /// # Errors
+    /// The first write or flush that failed; nothing is lost then, the log still has it.
+    pub fn checkpoint(&self, log: &Mutex<Log>, keep: u32) -> Result<(), LogError> {
+        let _one_at_a_time = self.checkpoint.lock();
+        if let Some(last) = self.last_to_go(keep) {
+            let batch = self.held_up_to(last);
+            for part in batch.chunks(BATCH) {
+                self.write_home(part)?;
+            }
+            if !batch.is_empty() {
+                self.device.flush()?;
+            }
+            self.settle(&batch);
+        }
+        let gone = self.drop_finished();
+        if gone {
+            // The tail is read with the log locked, so that no older one is written after a newer one.
+            let mut log = log.lock();
+            let oldest = self.transactions.lock().front().map(|held| held.logged);
+            log.move_tail(oldest)?;
+        }
+        Ok(())
+    }
+
+    /// The newest transaction that must leave the log if no more than `keep` blocks of it are to be in use.
+    fn last_to_go(&self, keep: u32) -> Option<TxnId> {
+        let transactions = self.transactions.lock();
+        let mut used: u32 = transactions.iter().map(|held| held.logged.len).sum();
+        let mut last = None;
+        for held in &*transactions {
+            if used <= keep {
+                break;
+            }
+            used -= held.logged.len;
+            last = Some(held.logged.sequence);
+        }
+        last
+    }
+
+    /// What is pending for transactions up to one, in the order of the device.
+    fn held_up_to(&self, last: TxnId) -> Vec<(BlockNr, TxnId)> {
+        let pending = self.blocks.read();
+        let mut batch: Vec<_> = pending
+            .iter()
+            .filter(|(_, entry)| !entry.sequence.is_after(last))
+            .map(|(nr, entry)| (*nr, entry.sequence))
+            .collect();
+        batch.sort_unstable_by_key(|(nr, _)| *nr);
+        batch
+    }
+
+    /// Writes blocks home that are still pending for the same transaction.
+    fn write_home(&self, part: &[(BlockNr, TxnId)]) -> Result<(), LogError> {
+        let _writing = self.writing.lock();
+        let blocks: Vec<LoggedBlock> = {
+            let pending = self.blocks.read();
+            let same = |(nr, sequence): &(BlockNr, TxnId)| {
+                let entry = pending.get(nr).filter(|entry| entry.sequence == *sequence)?;
+                Some((*nr, Arc::clone(&entry.bytes)))
+            };
+            part.iter().filter_map(same).collect()
+        };
+        Ok(write_sorted(&*self.device, self.block_size, &blocks)?)
+    }
+
+    /// Takes out what is home now.
+    fn settle(&self, batch: &[(BlockNr, TxnId)]) {
+        let mut pending = self.blocks.write();
+        let mut transactions = self.transactions.lock();
+        for (nr, sequence) in batch {
+            if pending.get(nr).is_some_and(|entry| entry.sequence == *sequence) {
+                pending.remove(nr);
+                let_go(&mut transactions, *sequence);
+            }
+        }
+        self.count.store(pending.len(), Ordering::Relaxed);
+    }
+
+    /// Forgets the oldest transactions that nothing is pending for; whether there were any.
+    fn drop_finished(&self) -> bool {
+        let mut transactions = self.transactions.lock();
+        let before = transactions.len();
+        while transactions.front().is_some_and(|held| held.blocks == 0) {
+            transactions.pop_front();
+        }
+        transactions.len() < before
+    }
+}
+
+/// One block less holds up a transaction.
+fn let_go(transactions: &mut VecDeque<Held>, sequence: TxnId) {
+    let Some(oldest) = transactions.front() else { return };
+    // They follow each other without a gap.
+    let index = sequence.get().wrapping_sub(oldest.logged.sequence.get());
+    if let Some(held) = transactions.get_mut(hectare_units::usize_of(index)) {
+        held.blocks = held.blocks.saturating_sub(1);
+    }
+}
+
+/// Writes blocks to their places, neighbours together. They are in ascending order.
+///
+/// # Errors
+/// The first write that failed.
+pub fn write_sorted(device: &dyn Device, size: BlockSize, blocks: &[LoggedBlock]) -> DeviceResult<()> {
+    let mut rest = blocks;
+    while let Some((first, _)) = rest.first() {
+        let (run, after) = rest.split_at(run_length(rest));
+        let parts: Vec<IoSlice<'_>> = run.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect();
+        device.write_all_at(first.offset(size), &parts)?;
+        rest = after;
+    }
+    Ok(())
+}
+
+/// How many of the first blocks lie next to each other.
+fn run_length(blocks: &[LoggedBlock]) -> usize {
+    let follows = |pair: &[LoggedBlock]| pair[1].0.checked_since(pair[0].0) == Some(Blocks::new(1));
+    1 + blocks.windows(2).take(BATCH - 1).take_while(|pair| follows(pair)).count()
+}
+
+/// A device whose metadata is read as it will be: with pending blocks in their places. Everything else goes to
+/// the device below.
+pub struct HomeDevice {
+    pending: Arc<Pending>,
+}
+
+impl HomeDevice {
+    /// The device that blocks are pending for.
+    #[must_use]
+    pub const fn new(pending: Arc<Pending>) -> Self {
+        Self { pending }
+    }
+
+    fn below(&self) -> &dyn Device {
+        &*self.pending.device
+    }
+}
+
+impl Device for HomeDevice {
+    fn name(&self) -> &str {
+        self.below().name()
+    }
+
+    fn len(&self) -> Bytes {
+        self.below().len()
+    }
+
+    /// Pending blocks are looked up before the device is read, so that one that comes home meanwhile is seen in
+    /// one of the two places.
+    fn read_at(&self, at: Bytes, buf: &mut [u8]) -> DeviceResult<()> {
+        if self.pending.is_empty() || buf.is_empty() {
+            return self.below().read_at(at, buf);
+        }
+        let size = self.pending.block_size;
+        let first = at.get() >> size.shift();
+        let last = (at.get().saturating_add(u64_of(buf.len()) - 1)) >> size.shift();
+        let found: Vec<(u64, Arc<[u8]>)> = {
+            let pending = self.pending.blocks.read();
+            let one = |nr| pending.get(&BlockNr::new(nr)).map(|entry| (nr, Arc::clone(&entry.bytes)));
+            (first..=last).filter_map(one).collect()
+        };
+        if u64_of(found.len()) < last - first + 1 {
+            self.below().read_at(at, buf)?;
+        }
+        for (nr, bytes) in found {
+            let start = nr << size.shift();
+            let skip = index_of(at.get().saturating_sub(start));
+            let into = index_of(start.saturating_sub(at.get()));
+            let len = (bytes.len() - skip).min(buf.len() - into);
+            buf[into..into + len].copy_from_slice(&bytes[skip..skip + len]);
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, at: Bytes, data: &[u8]) -> DeviceResult<()> {
+        self.below().write_at(at, data)
+    }
+
+    fn write_all_at(&self, at: Bytes, parts: &[IoSlice<'_>]) -> DeviceResult<()> {
+        self.below().write_all_at(at, parts)
+    }
+
+    fn flush(&self) -> DeviceResult<()> {
+        self.below().flush()
+    }
+
+    fn zero(&self, at: Bytes, len: Bytes) -> DeviceResult<()> {
+        self.below().zero(at, len)
+    }
+
+    fn discard(&self, at: Bytes, len: Bytes) -> DeviceResult<()> {
+        self.below().discard(at, len)
+    }
+
+    fn copy_from(
+        &self,
+        at: Bytes,
+        source: BorrowedFd<'_>,
+        source_at: Bytes,
+        len: Bytes,
+    ) -> DeviceResult<Bytes> {
+        self.below().copy_from(at, source, source_at, len)
+    }
+
+    fn resize(&self, len: Bytes) -> DeviceResult<()> {
+        self.below().resize(len)
+    }
+
+    fn is_zeroed(&self) -> bool {
+        self.below().is_zeroed()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.below().is_read_only()
+    }
+
+    fn alignment(&self) -> u32 {
+        self.below().alignment()
+    }
+}

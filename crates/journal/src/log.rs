@@ -1,0 +1,286 @@
+//! The log: where transactions are written before they go home.
+//!
+//! A log is a ring of blocks on the volume (or on a device of its own). A transaction is a run of them: its
+//! revoke records, then descriptors each followed by the blocks it describes, and a commit block that makes it
+//! count. Everything but the commit block is flushed before the commit block is written, so that a commit block
+//! is never found without what it commits; with the same flush, file data that was written before the transaction
+//! was frozen is durable before metadata that names it. The commit block is flushed in turn.
+//!
+//! The oldest transaction that may still be needed is the *tail*. Its place stands in the log's superblock,
+//! which is where a recovery begins. Room is made by moving the tail, which is for whoever knows that its
+//! blocks are home and flushed ([`crate::home`]).
+//!
+//! Hazards and invariants:
+//! - the tail on the device is never ahead of what is home, and never behind what was overwritten: the
+//!   superblock is flushed before the room is used;
+//! - sequence numbers of transactions in the log follow each other without a gap, so a transaction without
+//!   blocks is not written, and takes no number;
+//! - a block that begins with the log's magic number is escaped, else a recovery would take it for the log's own.
+//!
+//! What it is not: it knows no handles and no threads ([`crate::Journal`]), and does not read a log
+//! ([`crate::recovery`]).
+
+use crate::format::{JournalSuperblock, LogFormat};
+use crate::recovery::LogMap;
+use hectare_device::Device;
+use hectare_units::{BlockNr, BlockSize, Bytes, TxnId, usize_of};
+use std::borrow::Cow;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Blocks of one gathering write.
+const RUN_MAX: usize = 1024;
+
+/// A block of metadata as it is to be on the volume.
+pub type LoggedBlock = (BlockNr, Arc<[u8]>);
+
+/// Why a transaction can't be logged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] hectare_device::Error),
+    /// A transaction has more blocks than the log.
+    #[error("a transaction of {need} blocks does not fit a log of {have}")]
+    TooLarge {
+        /// Blocks it needs.
+        need: u32,
+        /// Blocks of the log.
+        have: u32,
+    },
+}
+
+/// Where a transaction begins in the log, and its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Logged {
+    /// Its sequence number.
+    pub sequence: TxnId,
+    /// Its first block in the log.
+    pub start: u32,
+    /// Blocks it takes.
+    pub len: u32,
+}
+
+/// A log that is being written.
+pub struct Log {
+    device: Arc<dyn Device>,
+    /// The volume's device, if the log lies on another one.
+    volume: Option<Arc<dyn Device>>,
+    map: LogMap,
+    format: LogFormat,
+    superblock: JournalSuperblock,
+    block_size: BlockSize,
+    /// The ring: from its first block to before its end.
+    first: u32,
+    end: u32,
+    /// The next block to be written.
+    head: u32,
+    /// Blocks from the tail to the head.
+    used: u32,
+    /// The number of the next transaction.
+    next: TxnId,
+}
+
+impl Log {
+    /// A log that is clean: nothing in it is needed. `superblock` says the features to be used, and its sequence is that
+    /// of the first transaction. Nothing is written before [`begin`](Self::begin). `volume` is the volume's device if
+    /// the log lies on another one.
+    #[must_use]
+    pub fn new(
+        device: Arc<dyn Device>,
+        map: LogMap,
+        block_size: BlockSize,
+        superblock: JournalSuperblock,
+        volume: Option<Arc<dyn Device>>,
+    ) -> Self {
+        let (first, end) = superblock.ring();
+        Self {
+            device,
+            volume,
+            map,
+            format: LogFormat::of(&superblock),
+            block_size,
+            first,
+            end,
+            head: first,
+            used: 0,
+            next: superblock.sequence(),
+            superblock,
+        }
+    }
+
+    /// Says on the device that a recovery is to begin at the first block, and flushes. To be called once, before the
+    /// first transaction.
+    ///
+    /// # Errors
+    /// If the superblock can't be written or flushed.
+    pub fn begin(&mut self) -> Result<(), LogError> {
+        self.write_superblock(self.first)?;
+        Ok(self.device.flush()?)
+    }
+
+    /// Blocks of the ring.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.end - self.first
+    }
+
+    /// Whether no transaction is in the log.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Blocks nothing needs.
+    #[must_use]
+    pub fn free(&self) -> u32 {
+        self.len() - self.used
+    }
+
+    /// Blocks that a transaction takes.
+    #[must_use]
+    pub fn needed(&self, blocks: usize, revokes: usize) -> u32 {
+        let descriptors = blocks.div_ceil(self.format.tags_per_descriptor());
+        let revokes = revokes.div_ceil(self.format.revokes_per_block());
+        u32::try_from(blocks + descriptors + revokes + 1).unwrap_or(u32::MAX)
+    }
+
+    /// Writes a transaction and returns when it is durable. `time` is since 1970; a recovery takes a transaction that
+    /// is older than the one before it for a leftover.
+    ///
+    /// # Errors
+    /// [`LogError::TooLarge`] if there is not that much room, before anything is written; a write or flush that
+    /// failed.
+    pub fn append(
+        &mut self,
+        blocks: &[LoggedBlock],
+        revokes: &[BlockNr],
+        time: Duration,
+    ) -> Result<Logged, LogError> {
+        let need = self.needed(blocks.len(), revokes.len());
+        if need > self.free() {
+            return Err(LogError::TooLarge { need, have: self.free() });
+        }
+        let logged = Logged { sequence: self.next, start: self.head, len: need };
+        let body = self.body(blocks, revokes);
+        self.write(&body)?;
+        if let Some(volume) = &self.volume {
+            volume.flush()?;
+        }
+        self.device.flush()?;
+        let commit = self.format.commit(self.next, time.as_secs(), time.subsec_nanos());
+        self.write(&[Cow::Owned(commit)])?;
+        self.device.flush()?;
+        self.used += need;
+        self.next = self.next.next();
+        Ok(logged)
+    }
+
+    /// Everything of a transaction before its commit block.
+    fn body<'a>(&self, blocks: &'a [LoggedBlock], revokes: &[BlockNr]) -> Vec<Cow<'a, [u8]>> {
+        let sequence = self.next;
+        let mut body = Vec::with_capacity(blocks.len() + 16);
+        for part in revokes.chunks(self.format.revokes_per_block()) {
+            body.push(Cow::Owned(self.format.revoke(sequence, part)));
+        }
+        for part in blocks.chunks(self.format.tags_per_descriptor()) {
+            let described: Vec<(BlockNr, &[u8])> = part.iter().map(|(nr, bytes)| (*nr, &**bytes)).collect();
+            body.push(Cow::Owned(self.format.descriptor(sequence, &described)));
+            body.extend(part.iter().map(|(_, bytes)| escaped(bytes)));
+        }
+        body
+    }
+
+    /// Writes blocks at the head, which moves behind them.
+    fn write(&mut self, blocks: &[Cow<'_, [u8]>]) -> Result<(), LogError> {
+        let mut rest = blocks;
+        while !rest.is_empty() {
+            let most = usize_of(self.end - self.head).min(rest.len()).min(RUN_MAX);
+            let (at, run) = self.place(self.head);
+            let (now, after) = rest.split_at(most.min(usize_of(run)));
+            let parts: Vec<IoSlice<'_>> = now.iter().map(|block| IoSlice::new(block)).collect();
+            self.device.write_all_at(at, &parts)?;
+            self.head += u32::try_from(now.len()).unwrap_or(u32::MAX);
+            if self.head == self.end {
+                self.head = self.first;
+            }
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Where a block of the log lies on the device, and how many follow it there.
+    fn place(&self, block: u32) -> (Bytes, u32) {
+        let (nr, run) = self.map.run_at(block).expect("the map was found to cover the log");
+        (nr.offset(self.block_size), run)
+    }
+
+    /// Moves the tail to a transaction, or behind the last one if there is none to keep, and flushes. What lies
+    /// before it must be home and flushed.
+    ///
+    /// # Errors
+    /// If the superblock can't be written or flushed.
+    pub fn move_tail(&mut self, to: Option<Logged>) -> Result<(), LogError> {
+        let (sequence, start) = to.map_or((self.next, self.head), |to| (to.sequence, to.start));
+        let ring = self.len();
+        let used = match to {
+            None => 0,
+            // A log that is full begins where it ends.
+            Some(_) if start == self.head => ring,
+            Some(_) => (self.head + ring - start) % ring,
+        };
+        self.superblock.set_sequence(sequence);
+        self.write_superblock(start)?;
+        self.device.flush()?;
+        self.used = used;
+        Ok(())
+    }
+
+    /// Marks the log as clean: a recovery finds nothing to do. Everything must be home and flushed. Flushes.
+    ///
+    /// # Errors
+    /// If the superblock can't be written or flushed.
+    pub fn finish(&mut self) -> Result<(), LogError> {
+        self.superblock.set_sequence(self.next);
+        self.superblock.set_head(self.head);
+        self.write_superblock(0)?;
+        self.device.flush()?;
+        self.used = 0;
+        Ok(())
+    }
+
+    /// Notes in the log that the volume failed (an `errno` value), for whoever recovers it. Flushes.
+    ///
+    /// # Errors
+    /// If the superblock can't be written or flushed.
+    pub fn record_error(&mut self, errno: i32) -> Result<(), LogError> {
+        self.superblock.set_errno(errno);
+        let start = self.superblock.start();
+        self.write_superblock(start)?;
+        Ok(self.device.flush()?)
+    }
+
+    fn write_superblock(&mut self, start: u32) -> Result<(), LogError> {
+        self.superblock.set_start(start);
+        let (at, _) = self.place(self.map.superblock());
+        Ok(self.device.write_at(at, &self.superblock.render())?)
+    }
+}
+
+impl std::fmt::Debug for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a log of {} blocks, {} used, next is {}", self.len(), self.used, self.next)
+    }
+}
+
+/// A block as it stands in the log: a first word that is the log's magic number is zero there.
+fn escaped(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if !LogFormat::needs_escape(bytes) {
+        return Cow::Borrowed(bytes);
+    }
+    let mut copy = bytes.to_vec();
+    copy[..4].fill(0);
+    Cow::Owned(copy)
+}
