@@ -87,6 +87,9 @@ pub fn read(
     block_size: BlockSize,
     blocks: Blocks,
 ) -> Result<Recovery, RecoveryError> {
+    if map.run_at(map.superblock()).is_none() {
+        return Err(RecoveryError::NotTheJournal("the journal has no blocks: e2fsck -fy makes a new one".into()));
+    }
     let mut first = vec![0; block_size.len()];
     map.read(device, block_size, map.superblock(), &mut first)?;
     let superblock = JournalSuperblock::parse(&first, block_size, map.blocks())?;
