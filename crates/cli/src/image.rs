@@ -26,16 +26,19 @@ impl Image {
     /// Opens for reading only.
     pub(crate) fn read(path: &Path) -> Outcome<Self> {
         let image = Self::open(path, OpenOptions::read_only())?;
-        if image.volume.superblock().features().incompat.contains(Incompat::RECOVER) {
+        let sb = image.volume.superblock();
+        if sb.features().incompat.contains(Incompat::RECOVER) && sb.journal_inode().is_none() {
             let name = shown(path.as_os_str().as_bytes());
-            tell(format_args!("{name}: note: its journal was not replayed, the newest changes don't show"));
+            tell(format_args!(
+                "{name}: note: its journal lies on another device and was not replayed, the newest changes don't show"
+            ));
         }
         Ok(image)
     }
 
     /// Opens for changing.
     pub(crate) fn write(path: &Path, writing: &Writing) -> Outcome<Self> {
-        Self::open(path, writing.options())
+        Self::open(path, writing.options()?)
     }
 
     fn open(path: &Path, options: OpenOptions) -> Outcome<Self> {

@@ -1,7 +1,9 @@
 //! What every command that writes into an image takes.
 
+use crate::failure::Outcome;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use hectare_engine::{OpenOptions, Policy};
+use hectare_engine::{JournalDevice, OpenOptions, Policy};
+use std::path::PathBuf;
 
 /// How an image is written.
 #[derive(clap::Args)]
@@ -9,12 +11,17 @@ pub(crate) struct Writing {
     /// How space is chosen for what is written
     #[arg(long, value_name = "POLICY", default_value_t, value_parser = policy_parser())]
     policy: Policy,
+    /// The device or file with the journal of an image that keeps it elsewhere (journal_dev)
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
 }
 
 impl Writing {
     /// The options a volume is opened with.
-    pub(crate) fn options(&self) -> OpenOptions {
-        OpenOptions { policy: self.policy, ..OpenOptions::default() }
+    pub(crate) fn options(&self) -> Outcome<OpenOptions> {
+        let journal = self.journal.as_deref().map(|path| crate::image::device(path, true)).transpose()?;
+        let journal = journal.map(JournalDevice);
+        Ok(OpenOptions { policy: self.policy, journal, ..OpenOptions::default() })
     }
 }
 

@@ -54,6 +54,7 @@ pub use hectare_ext4::extent::Extent;
 pub use hectare_ext4::inode::{DeviceNumber, InodeFlags, Kind};
 pub use hectare_ext4::time::Timestamp;
 pub use hectare_ext4::xattr::How as XattrHow;
+pub use hectare_journal::JournalStats;
 pub use namespace::{Creation, DirEntry, LINKS_MAX, NewNode};
 pub use open::OpenFile;
 pub use options::{JournalDevice, OpenOptions};

@@ -48,7 +48,9 @@ struct LogPlace {
 pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOptions) -> Result<Recovered> {
     let needed = sb.features().incompat.contains(Incompat::RECOVER);
     let has_journal = sb.features().compat.contains(Compat::HAS_JOURNAL);
-    if !has_journal || (options.read_only && !needed) {
+    // Who only reads may do so without a journal that lies elsewhere; it shows in the superblock that it is needed.
+    let elsewhere = sb.journal_inode().is_none() && options.journal.is_none();
+    if !has_journal || (options.read_only && (!needed || elsewhere)) {
         return Ok(Recovered { device: Arc::clone(device), sb, log: None });
     }
     let place = find(device, &sb, options)?;

@@ -32,7 +32,7 @@ use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
 use hectare_ext4::superblock::{self, ERRCODE_IO, RecordedError, STATE_ERROR, STATE_VALID, SuperBlock};
 use hectare_ext4::time::Timestamp;
-use hectare_journal::{Aborted, Credits, Handle, Journal};
+use hectare_journal::{Aborted, Credits, Handle, Journal, JournalStats};
 use hectare_units::{Blocks, Clusters, GroupNr, InodeNr, TxnId, low32, u64_of, usize_of};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -224,6 +224,12 @@ impl Volume {
             return Ok(());
         }
         self.inner.sync()
+    }
+
+    /// How many handles and commits there were, and how long commits kept handles out.
+    #[must_use]
+    pub fn journal_stats(&self) -> JournalStats {
+        self.inner.journal.stats()
     }
 
     /// The superblock as it was when the volume was opened.

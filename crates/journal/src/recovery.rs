@@ -88,7 +88,9 @@ pub fn read(
     blocks: Blocks,
 ) -> Result<Recovery, RecoveryError> {
     if map.run_at(map.superblock()).is_none() {
-        return Err(RecoveryError::NotTheJournal("the journal has no blocks: e2fsck -fy makes a new one".into()));
+        return Err(RecoveryError::NotTheJournal(
+            "the journal has no blocks: e2fsck -fy makes a new one".into(),
+        ));
     }
     let mut first = vec![0; block_size.len()];
     map.read(device, block_size, map.superblock(), &mut first)?;

@@ -268,3 +268,52 @@ fn what_the_kernel_left_is_replayed() {
         hectare_oracle::assert_clean(&copy).unwrap();
     }
 }
+
+#[test]
+fn a_journal_on_another_device_is_replayed_and_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let (image, journal) = (folder.path().join("image"), folder.path().join("journal"));
+    let made = hectare_oracle::mke2fs(&["-O", "journal_dev", "-b", "4096"], &journal, "8M")
+        .and_then(|()| hectare_oracle::mke2fs(&["-t", "ext4", "-b", "4096", "-O", "^has_journal"], &image, "32M"));
+    if let Err(reason) = made {
+        skip!("logged::a_journal_on_another_device", reason);
+    }
+    let uuid = hectare_oracle::dumpe2fs(&journal).unwrap().field("Filesystem UUID").to_owned();
+    let fields = [
+        "feature has_journal",
+        "ssv journal_inum 0",
+        "ssv journal_dev 1",
+        &format!("ssv journal_uuid {uuid}"),
+    ];
+    hectare_oracle::debugfs_write(&image, &fields).unwrap();
+    let alone = crate::common::try_open_image(&image, options()).err().unwrap().to_string();
+    assert!(alone.contains("another device"), "{alone}");
+    let bytes = std::fs::read(&image).unwrap();
+    let log = Arc::new(MemoryDevice::from_bytes(&std::fs::read(&journal).unwrap()));
+    let with_log = |log: &Arc<MemoryDevice>| OpenOptions {
+        journal: Some(hectare_engine::JournalDevice(Arc::clone(log) as Arc<dyn Device>)),
+        ..options()
+    };
+    let held = in_memory_with(&bytes, with_log(&log)).unwrap();
+    work(&held.volume, 0);
+    held.volume.sync().unwrap();
+    let entries = entries_of(&held.volume);
+    let (left, left_log) = (held.device.to_vec(), Arc::new(MemoryDevice::from_bytes(&log.to_vec())));
+    save(&left, &image);
+    save(&left_log.to_vec(), &journal);
+    // e2fsck brings home what lies there.
+    let at = journal.display().to_string();
+    let report = hectare_oracle::fsck::e2fsck_with(&image, &["-fy", "-j", &at]).unwrap();
+    assert!(report.output.contains("recovering journal"), "{}", report.output);
+    let clean = || hectare_oracle::fsck::e2fsck_with(&image, &["-fn", "-j", &at]).unwrap();
+    assert!(clean().clean, "{}", clean().output);
+    let again = in_memory_with(&left, with_log(&left_log)).unwrap();
+    assert_eq!(entries_of(&again.volume), entries);
+    again.volume.close().unwrap();
+    save(&again.device.to_vec(), &image);
+    save(&left_log.to_vec(), &journal);
+    assert!(clean().clean, "{}", clean().output);
+    let other = Arc::new(MemoryDevice::from_bytes(&vec![0; 1 << 20]));
+    let wrong = in_memory_with(&left, with_log(&other)).err().unwrap().to_string();
+    assert!(wrong.contains("not a journal device"), "{wrong}");
+}
