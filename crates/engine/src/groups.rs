@@ -81,6 +81,14 @@ impl Groups {
         }
     }
 
+    /// Reads all descriptors: who is about to write must not take a group that can't be read now for a full one.
+    ///
+    /// # Errors
+    /// If the device fails. A descriptor that is broken is an error for whoever needs it.
+    pub(crate) fn load_all(&self) -> Result<()> {
+        (0..self.sb.geometry().desc_blocks()).try_for_each(|index| self.desc_block(index).map(drop))
+    }
+
     /// The block of descriptors with that index.
     fn desc_block(&self, index: u32) -> Result<&DescBlock> {
         let cell = &self.desc_blocks[usize_of(index)];

@@ -22,6 +22,7 @@ use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::superblock::{ERRCODE_IO, RecordedError, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::Log;
+use hectare_journal::format::SuperblockError;
 use hectare_journal::recovery::{self, LogMap, Recovery, RecoveryError};
 use hectare_units::GroupNr;
 use std::sync::Arc;
@@ -140,6 +141,11 @@ fn start(
 
 impl From<RecoveryError> for Error {
     fn from(error: RecoveryError) -> Self {
-        Corrupt::new("the journal", Place::Volume, error.to_string()).into()
+        match error {
+            RecoveryError::Device(error) => error.into(),
+            RecoveryError::Superblock(SuperblockError::Unsupported { .. })
+            | RecoveryError::NotTheJournal(_) => Self::Unsupported(error.to_string()),
+            other => Corrupt::new("the journal", Place::Volume, other.to_string()).into(),
+        }
     }
 }

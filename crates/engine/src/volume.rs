@@ -166,6 +166,9 @@ impl Volume {
         // Metadata that is committed and not home yet is read from where it is.
         let metadata = log.as_ref().map_or_else(|| Arc::clone(&device), VolumeLog::view);
         let groups = Arc::new(Groups::new(Arc::clone(&metadata), Arc::clone(&sb)));
+        if !options.read_only {
+            groups.load_all()?;
+        }
         let layout = Layout::new(geometry.clusters_per_group, geometry.clusters_count())
             .ok_or_else(|| Corrupt::new("the superblock", Place::Volume, "its groups are impossible"))?;
         let config = Config {
@@ -392,6 +395,9 @@ impl Shared {
         };
         let Some(mut sb) = found else { return };
         sb.record_error(&error);
+        if self.log.is_some() {
+            sb.set_needs_recovery(true);
+        }
         // There is nobody left to tell if this fails as well.
         let _ = self.device.write_at(SUPERBLOCK_AT, &sb.render(GroupNr::new(0)));
         match &self.log {

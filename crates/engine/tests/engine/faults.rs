@@ -138,3 +138,78 @@ fn file_data_that_cannot_be_written_leaves_a_volume_that_is_right() {
     volume.close().unwrap();
     assert_clean_bytes(&memory.to_vec());
 }
+
+/// What e2fsck had to mend, beside replaying the journal and taking care of orphans.
+fn mended(bytes: &[u8]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    crate::common::save(bytes, &image);
+    let report = hectare_oracle::fsck::e2fsck_with(&image, &["-fy"]).unwrap();
+    hectare_oracle::assert_clean(&image).unwrap();
+    report.questions
+}
+
+#[test]
+fn with_a_journal_every_failure_leaves_an_image_that_recovers() {
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "1024", "-J", "size=1"], "8M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("faults::with_a_journal", reason),
+    };
+    let options = OpenOptions { commit_interval: None, ..OpenOptions::default() };
+    let mut latched = 0;
+    for k in 0.. {
+        let (device, memory) = device(&bytes);
+        device.add(Rule::new(Outcome::IO).after(k).times(1));
+        let opened = Volume::open(Arc::clone(&device) as Arc<dyn Device>, options.clone());
+        let result = opened.and_then(|volume| {
+            let result = workload(&volume);
+            if matches!(result, Err(Error::Aborted(_))) {
+                // It takes no change any more, whatever the device does.
+                let again = volume.make("again", NewNode::Fifo, Creation::default());
+                assert!(matches!(again, Err(Error::Aborted(_))), "operation {k}: {again:?}");
+                latched += 1;
+            }
+            result
+        });
+        if device.strikes() == 0 {
+            result.unwrap();
+            assert_clean_bytes(&memory.to_vec());
+            break;
+        }
+        if let Err(error) = &result {
+            assert!(
+                matches!(error, Error::Device { errno: 5, .. } | Error::Aborted(_)),
+                "operation {k}: {error}"
+            );
+        }
+        let questions = mended(&memory.to_vec());
+        assert!(questions.is_empty(), "operation {k} ({result:?}): {questions:?}");
+    }
+    assert!(latched > 20, "only {latched} failures latched");
+}
+
+#[test]
+fn a_failure_is_recorded_in_the_superblock() {
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "1024", "-J", "size=1"], "8M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("faults::a_failure_is_recorded", reason),
+    };
+    let (device, memory) = device(&bytes);
+    let options = OpenOptions { commit_interval: None, ..OpenOptions::default() };
+    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, options).unwrap();
+    volume.write_file("kept", b"kept", Creation::default()).unwrap();
+    volume.sync().unwrap();
+    volume.write_file("lost", b"lost", Creation::default()).unwrap();
+    device.add(Rule::new(Outcome::IO).on(&[Operation::Write]).times(1));
+    volume.sync().unwrap_err();
+    drop(volume);
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    crate::common::save(&memory.to_vec(), &image);
+    let dump = hectare_oracle::dumpe2fs(&image).unwrap();
+    assert_eq!(dump.field("FS Error count"), "1");
+    assert!(dump.field("Filesystem state").contains("with errors"), "{}", dump.field("Filesystem state"));
+    let read = Volume::open(memory as Arc<dyn Device>, OpenOptions::read_only()).unwrap();
+    assert_eq!(read.read("kept").unwrap(), b"kept");
+    assert!(matches!(read.read("lost"), Err(Error::NotFound)));
+}

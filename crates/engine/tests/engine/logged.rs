@@ -273,8 +273,9 @@ fn what_the_kernel_left_is_replayed() {
 fn a_journal_on_another_device_is_replayed_and_used() {
     let folder = tempfile::tempdir().unwrap();
     let (image, journal) = (folder.path().join("image"), folder.path().join("journal"));
-    let made = hectare_oracle::mke2fs(&["-O", "journal_dev", "-b", "4096"], &journal, "8M")
-        .and_then(|()| hectare_oracle::mke2fs(&["-t", "ext4", "-b", "4096", "-O", "^has_journal"], &image, "32M"));
+    let made = hectare_oracle::mke2fs(&["-O", "journal_dev", "-b", "4096"], &journal, "8M").and_then(|()| {
+        hectare_oracle::mke2fs(&["-t", "ext4", "-b", "4096", "-O", "^has_journal"], &image, "32M")
+    });
     if let Err(reason) = made {
         skip!("logged::a_journal_on_another_device", reason);
     }
