@@ -49,6 +49,16 @@ pub trait Device: Send + Sync {
         Ok(())
     }
 
+    /// Writes several buffers to one contiguous place and makes just this write durable before it returns; of
+    /// others it says nothing. Where the storage can, that is cheaper than a write and a flush.
+    ///
+    /// # Errors
+    /// As [`Device::write_at`] and [`Device::flush`]; how far it came is then unknown.
+    fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
+        self.write_all_at(at, parts)?;
+        self.flush()
+    }
+
     /// Makes every write that has returned durable. A device opened for reading only does nothing.
     ///
     /// # Errors
@@ -117,6 +127,9 @@ macro_rules! forward {
             }
             fn write_all_at(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
                 (**self).write_all_at(at, parts)
+            }
+            fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
+                (**self).write_durable(at, parts)
             }
             fn flush(&self) -> Result<()> {
                 (**self).flush()

@@ -1,7 +1,7 @@
 //! A device that is a regular file or a block device of the host.
 //!
 //! Reads and writes are `pread` and `pwrite`, through the host's page cache or past it (`direct`). Space is
-//! given back with `fallocate` (`hole`). Writers of a memory-backed file pass beside each other (`gate`,
+//! given back with `fallocate` (`hole`). One write alone can be made durable (`durable`). Writers of a memory-backed file pass beside each other (`gate`,
 //! `fresh`). Opening takes a lock, so that two programs don't write one volume
 //! (`lock`, `options`); a file under construction has no name until it is finished (`pending`).
 //!
@@ -14,6 +14,7 @@
 //!   flushes the directory too.
 
 mod direct;
+mod durable;
 mod fresh;
 mod gate;
 mod hole;
@@ -38,7 +39,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The most buffers given to one `pwritev`: below the 1024 that Linux takes, and 4 KiB of stack.
 const PARTS_MAX: usize = 256;
@@ -71,6 +72,8 @@ pub struct FileDevice {
     /// Whether copying inside the kernel is worth trying.
     copies_in_kernel: bool,
     holes: Holes,
+    /// Whether the host was found unable to make a single write durable.
+    no_dsync: AtomicBool,
     /// The directory that holds a new name not yet known to be durable.
     unsynced_dir: Mutex<Option<File>>,
 }
@@ -119,6 +122,7 @@ impl FileDevice {
             copies_in_kernel: kind == Kind::Regular && copies_well(file.as_fd()),
             file,
             holes: Holes::default(),
+            no_dsync: AtomicBool::new(false),
             unsynced_dir: Mutex::new(None),
         };
         if flags.contains(OFlags::DIRECT) {
@@ -142,6 +146,11 @@ impl FileDevice {
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.direct.is_some()
+    }
+
+    /// The file itself, for a mapping of it.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     fn fail_io(&self, operation: Operation, span: Span) -> impl Fn(io::Error) -> Error {
@@ -189,6 +198,16 @@ impl FileDevice {
             at += u64_of(written);
             let (whole, into) = advance(&parts[first..first + count], skip + written);
             (first, skip) = (first + whole, into);
+        }
+        Ok(())
+    }
+
+    /// Makes a new name durable, if it isn't known to be.
+    fn sync_name(&self) -> Result<()> {
+        let mut dir = self.unsynced_dir.lock();
+        if let Some(open) = &*dir {
+            open.sync_all().map_err(|e| Error::io(&self.name, Operation::Flush, None, &e))?;
+            *dir = None;
         }
         Ok(())
     }
@@ -297,18 +316,22 @@ impl Device for FileDevice {
         }
     }
 
+    fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
+        let span = Span::new(at, total_len(parts));
+        check_change(self, Operation::Write, span)?;
+        if self.write_through(span, parts)? {
+            return self.sync_name();
+        }
+        self.write_all_at(at, parts)?;
+        self.flush()
+    }
+
     fn flush(&self) -> Result<()> {
         if self.read_only {
             return Ok(());
         }
-        let fail = |e| Error::io(&self.name, Operation::Flush, None, &e);
-        self.file.sync_data().map_err(fail)?;
-        let mut dir = self.unsynced_dir.lock();
-        if let Some(open) = &*dir {
-            open.sync_all().map_err(fail)?;
-            *dir = None;
-        }
-        Ok(())
+        self.file.sync_data().map_err(|e| Error::io(&self.name, Operation::Flush, None, &e))?;
+        self.sync_name()
     }
 
     fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {

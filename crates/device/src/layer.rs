@@ -3,6 +3,7 @@
 
 pub(crate) mod fault;
 pub(crate) mod overlay;
+pub(crate) mod record;
 pub(crate) mod slice;
 pub(crate) mod stats;
 pub(crate) mod trace;

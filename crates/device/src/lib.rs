@@ -1,11 +1,13 @@
 //! Storage devices: flat, byte-addressed, of a known length. Everything above reads and writes a volume
 //! through [`Device`] and cannot tell a disk from an image file or from memory.
 //!
-//! - **Backends** hold bytes: [`FileDevice`] (regular files and block devices), [`MemoryDevice`] (a vector,
-//!   for
-//!   tests and small images), [`SparseDevice`] (an exabyte of which only the written part is stored).
+//! - **Backends** hold bytes: [`FileDevice`] (regular files and block devices), [`DaxDevice`] (files in memory,
+//!   mapped), [`MemoryDevice`] (a vector, for tests and small images), [`SparseDevice`] (an exabyte of which
+//!   only the written part is stored).
 //! - **Layers** wrap any device: [`FaultDevice`] (operations that fail on demand), [`TraceDevice`] (what was
-//!   asked, when), [`StatsDevice`] (how much was asked), [`SliceDevice`] (a window, such as a partition).
+//!   asked, when), [`StatsDevice`] (how much was asked), [`SliceDevice`] (a window, such as a partition),
+//!   [`OverlayDevice`] (changes that stay in memory), [`RecordDevice`] (a log of all changes, of which
+//!   [`CrashStates`] makes what a power cut can leave).
 //!
 //! Hazards that every implementation must answer:
 //! - *Reaching outside.* A device never grows by being written to: a range that does not fit is refused
@@ -22,6 +24,8 @@
 //!
 //! What this crate is not: it knows no on-disk format, caches nothing, and starts no thread.
 
+mod crash;
+mod dax;
 mod device;
 mod error;
 mod file;
@@ -31,11 +35,14 @@ mod scratch;
 mod span;
 mod sparse;
 
+pub use crash::{CrashStates, Discarded};
+pub use dax::DaxDevice;
 pub use device::Device;
 pub use error::{Error, Operation, Reason, Result};
 pub use file::{FileDevice, FileOptions, Overwrite, PendingFile};
 pub use layer::fault::{FaultDevice, Outcome, Rule};
 pub use layer::overlay::OverlayDevice;
+pub use layer::record::{Event, RecordDevice};
 pub use layer::slice::SliceDevice;
 pub use layer::stats::{Counters, Snapshot, StatsDevice};
 pub use layer::trace::{Record, TraceDevice};

@@ -96,6 +96,23 @@ fn several_buffers_land_one_after_the_other() {
 }
 
 #[test]
+fn a_durable_write_is_a_write() {
+    for_each_stack(|stack| {
+        let device = stack.device();
+        let data = pattern(8, 20_000);
+        for (at, len, part_len) in
+            [(4096, 4096, 4096), (8192, 12_288, 1000), (77, 20_000, 7000), (SIZE, 0, 1)]
+        {
+            let parts: Vec<_> = data[..len].chunks(part_len).map(IoSlice::new).collect();
+            device.write_durable(Bytes::new(at), &parts).unwrap();
+            assert!(read(device, at, len) == data[..len], "{}: {len} bytes at {at}", stack.name);
+        }
+        let error = device.write_durable(Bytes::new(SIZE - 1), &[IoSlice::new(b"xx")]).unwrap_err();
+        assert!(matches!(error.reason(), Reason::OutOfRange(_)), "{}: {error}", stack.name);
+    });
+}
+
+#[test]
 fn nothing_reaches_beyond_the_end() {
     for_each_stack(|stack| {
         let device = stack.device();

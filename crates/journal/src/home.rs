@@ -331,6 +331,10 @@ impl Device for HomeDevice {
         self.below().write_all_at(at, parts)
     }
 
+    fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> DeviceResult<()> {
+        self.below().write_durable(at, parts)
+    }
+
     fn flush(&self) -> DeviceResult<()> {
         self.below().flush()
     }

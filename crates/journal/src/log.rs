@@ -171,8 +171,9 @@ impl Log {
         }
         self.device.flush()?;
         let commit = self.format.commit(self.next, time.as_secs(), time.subsec_nanos());
-        self.write(&[Cow::Owned(commit)])?;
-        self.device.flush()?;
+        let (at, _) = self.place(self.head);
+        self.device.write_durable(at, &[IoSlice::new(&commit)])?;
+        self.step(1);
         self.used += need;
         self.next = self.next.next();
         Ok(logged)
@@ -202,13 +203,18 @@ impl Log {
             let (now, after) = rest.split_at(most.min(usize_of(run)));
             let parts: Vec<IoSlice<'_>> = now.iter().map(|block| IoSlice::new(block)).collect();
             self.device.write_all_at(at, &parts)?;
-            self.head += u32::try_from(now.len()).unwrap_or(u32::MAX);
-            if self.head == self.end {
-                self.head = self.first;
-            }
+            self.step(now.len());
             rest = after;
         }
         Ok(())
+    }
+
+    /// Moves the head over blocks that don't go beyond the end of the ring.
+    fn step(&mut self, blocks: usize) {
+        self.head += u32::try_from(blocks).unwrap_or(u32::MAX);
+        if self.head == self.end {
+            self.head = self.first;
+        }
     }
 
     /// Where a block of the log lies on the device, and how many follow it there.

@@ -72,6 +72,18 @@ impl Direct {
         (at | u64_of(len)) & mask == 0
     }
 
+    /// Whether the kernel takes the parts as they are.
+    pub(super) fn takes(&self, span: Span, parts: &[IoSlice<'_>]) -> bool {
+        let fits = |part: &IoSlice<'_>| self.units(0, part.len()) && self.in_memory(part);
+        self.units(span.at.get(), 0) && parts.iter().all(fits)
+    }
+
+    /// Whether the kernel takes the parts copied into one scratch buffer.
+    pub(super) fn takes_gathered(&self, span: Span) -> bool {
+        let len = span.len.get();
+        len <= u64_of(SCRATCH_LEN) && self.units(span.at.get(), index_of(len))
+    }
+
     fn in_memory(&self, buf: &[u8]) -> bool {
         buf.as_ptr().align_offset(self.memory) == 0
     }

@@ -199,6 +199,12 @@ impl<D: Device> FaultDevice<D> {
     }
 }
 
+/// Writes the first `len` bytes of several buffers.
+fn write_first(device: &impl Device, at: Bytes, parts: &[IoSlice<'_>], len: Bytes) -> Result<()> {
+    let whole: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
+    device.write_at(at, &whole[..index_of(len.get())])
+}
+
 impl<D: Device> Device for FaultDevice<D> {
     fn name(&self) -> &str {
         self.inner.name()
@@ -224,8 +230,26 @@ impl<D: Device> Device for FaultDevice<D> {
             if len == request.span.len {
                 return self.inner.write_all_at(at, parts);
             }
-            let whole: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
-            self.inner.write_at(at, &whole[..index_of(len.get())])
+            write_first(&self.inner, at, parts, len)
+        })
+    }
+
+    /// A write and then a flush, to the rules; if neither is struck, one operation below.
+    fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
+        let write = Request::new(Operation::Write, at, total_len(parts));
+        let flush = Request::new(Operation::Flush, Bytes::ZERO, Bytes::ZERO);
+        self.pass(write, (), |len| {
+            if len < write.span.len {
+                return write_first(&self.inner, at, parts, len);
+            }
+            match self.decide(&flush) {
+                None => self.inner.write_durable(at, parts),
+                Some(Outcome::Torn { .. }) => self.inner.write_all_at(at, parts),
+                Some(Outcome::Fail(errno) | Outcome::Short { errno, .. }) => {
+                    self.inner.write_all_at(at, parts)?;
+                    Err(self.injected(&flush, errno))
+                }
+            }
         })
     }
 
@@ -317,5 +341,23 @@ mod tests {
         device.write_all_at(Bytes::ZERO, &parts).unwrap_err();
         device.write_all_at(Bytes::new(4), &parts).unwrap();
         assert_eq!(device.inner().to_vec(), b"abc\0abc\0");
+    }
+    #[test]
+    fn a_durable_write_can_fail_as_a_write_and_as_a_flush() {
+        let device = device();
+        device.add(Rule::new(Outcome::IO).on(&[Operation::Flush]).times(1));
+        let parts = [IoSlice::new(b"ab"), IoSlice::new(b"cd")];
+        let error = device.write_durable(Bytes::ZERO, &parts).unwrap_err();
+        assert_eq!(
+            (error.operation(), device.inner().to_vec()),
+            (Operation::Flush, b"abcd\0\0\0\0".to_vec())
+        );
+        device.add(
+            Rule::new(Outcome::Short { keep: Bytes::new(3), errno: 5 }).on(&[Operation::Write]).times(1),
+        );
+        let error = device.write_durable(Bytes::new(4), &parts).unwrap_err();
+        assert_eq!((error.operation(), device.inner().to_vec()), (Operation::Write, b"abcdabc\0".to_vec()));
+        device.write_durable(Bytes::new(4), &parts).unwrap();
+        assert_eq!((device.operations(), device.inner().to_vec()), (5, b"abcdabcd".to_vec()));
     }
 }

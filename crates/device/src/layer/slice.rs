@@ -64,6 +64,11 @@ impl<D: Device> Device for SliceDevice<D> {
         self.inner.write_all_at(self.place(at), parts)
     }
 
+    fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
+        check_change(self, Operation::Write, Span::new(at, total_len(parts)))?;
+        self.inner.write_durable(self.place(at), parts)
+    }
+
     fn flush(&self) -> Result<()> {
         self.inner.flush()
     }

@@ -128,6 +128,15 @@ impl<D: Device> Device for StatsDevice<D> {
         self.counted(Operation::Write, total_len(parts), self.inner.write_all_at(at, parts))
     }
 
+    /// Counted as a write, and as a flush if it succeeded.
+    fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
+        let result = self.inner.write_durable(at, parts);
+        if result.is_ok() {
+            self.count(Operation::Flush, Ok(Bytes::ZERO));
+        }
+        self.counted(Operation::Write, total_len(parts), result)
+    }
+
     fn flush(&self) -> Result<()> {
         self.counted(Operation::Flush, Bytes::ZERO, self.inner.flush())
     }
@@ -176,10 +185,11 @@ mod tests {
         let before = device.snapshot();
         device.write_all_at(Bytes::ZERO, &[IoSlice::new(&[1; 10]), IoSlice::new(&[2; 5])]).unwrap();
         device.flush().unwrap();
+        device.write_durable(Bytes::ZERO, &[IoSlice::new(&[3; 5])]).unwrap();
         let after = device.snapshot();
         assert_eq!(before.of(Operation::Write), Counters { done: 1, bytes: Bytes::new(1000), failed: 1 });
         let since = after.since(&before);
-        assert_eq!(since.of(Operation::Write), Counters { done: 1, bytes: Bytes::new(15), failed: 0 });
-        assert_eq!((since.of(Operation::Flush).done, since.of(Operation::Open).done), (1, 0));
+        assert_eq!(since.of(Operation::Write), Counters { done: 2, bytes: Bytes::new(20), failed: 0 });
+        assert_eq!((since.of(Operation::Flush).done, since.of(Operation::Open).done), (2, 0));
     }
 }

@@ -129,6 +129,11 @@ impl<D: Device> Device for TraceDevice<D> {
         self.traced(Operation::Write, at, total_len(parts), || self.inner.write_all_at(at, parts))
     }
 
+    /// Recorded as one write.
+    fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
+        self.traced(Operation::Write, at, total_len(parts), || self.inner.write_durable(at, parts))
+    }
+
     fn flush(&self) -> Result<()> {
         self.traced(Operation::Flush, Bytes::ZERO, Bytes::ZERO, || self.inner.flush())
     }

@@ -1,8 +1,8 @@
 //! Every backend, and every layer on one of them, as a fresh device of [`SIZE`] bytes.
 
 use hectare_device::{
-    Device, FaultDevice, FileDevice, FileOptions, MemoryDevice, Outcome, Overwrite, Rule, SliceDevice,
-    SparseDevice, StatsDevice, TraceDevice,
+    CrashStates, DaxDevice, Device, Event, FaultDevice, FileDevice, FileOptions, MemoryDevice, Outcome,
+    OverlayDevice, Overwrite, RecordDevice, Rule, SliceDevice, SparseDevice, StatsDevice, TraceDevice,
 };
 use hectare_units::Bytes;
 use std::fs::File;
@@ -39,7 +39,7 @@ impl Drop for Stack {
 
 type Make = fn(&Path) -> Result<Box<dyn Device>, String>;
 
-const STACKS: [(&str, Make); 15] = [
+const STACKS: [(&str, Make); 21] = [
     ("memory", |_| Ok(Box::new(MemoryDevice::new(Bytes::new(SIZE))))),
     ("memory with old content", |_| Ok(Box::new(MemoryDevice::from_bytes(&vec![0x5a; SIZE as usize])))),
     ("sparse", |_| Ok(Box::new(SparseDevice::new(Bytes::new(SIZE))))),
@@ -93,6 +93,30 @@ const STACKS: [(&str, Make); 15] = [
         let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(Bytes::new(SIZE)));
         Ok(Box::new(TraceDevice::new(FaultDevice::new(memory), 10)))
     }),
+    ("mapped file in memory", |_| dax(file_in_memory(SIZE)?)),
+    ("mapped file in memory with old content", |_| {
+        let file = file_in_memory(SIZE)?;
+        file.write_at(Bytes::ZERO, &vec![0x5a; SIZE as usize]).unwrap();
+        dax(file)
+    }),
+    ("mapped file on disk", |dir| {
+        let file = FileOptions::new().create(dir.join("new.img"), Bytes::new(SIZE), Overwrite::Refuse);
+        let mapped = file.and_then(DaxDevice::new_anywhere).map_err(|e| e.to_string())?;
+        mapped.write_at(Bytes::ZERO, &vec![0x5a; SIZE as usize]).unwrap();
+        mapped.write_at(Bytes::ZERO, &vec![0; SIZE as usize]).unwrap();
+        Ok(Box::new(mapped))
+    }),
+    ("overlay of memory with old content", |_| {
+        Ok(Box::new(OverlayDevice::new(MemoryDevice::from_bytes(&vec![0x5a; SIZE as usize]))))
+    }),
+    ("record on overlay of file", |dir| {
+        Ok(Box::new(RecordDevice::new(OverlayDevice::new(create(dir, &FileOptions::new())?))))
+    }),
+    ("state after a power cut", |_| {
+        let event = Event::Write { at: Bytes::new(77), data: vec![0x5a; 100_000].into(), durable: false };
+        let mut states = CrashStates::new(MemoryDevice::new(Bytes::new(SIZE)), vec![event].into());
+        states.prefix(1).map(|state| Box::new(state) as Box<dyn Device>).map_err(|e| e.to_string())
+    }),
 ];
 
 /// Where in relation to the end of the stack its neighbour ends, and how much that writes at a time.
@@ -109,6 +133,10 @@ fn file_in_memory(len: u64) -> Result<FileDevice, String> {
 fn create(dir: &Path, options: &FileOptions) -> Result<Box<dyn Device>, String> {
     let device = options.create(dir.join("new.img"), Bytes::new(SIZE), Overwrite::Refuse);
     device.map(|device| Box::new(device) as Box<dyn Device>).map_err(|e| e.to_string())
+}
+
+fn dax(file: FileDevice) -> Result<Box<dyn Device>, String> {
+    DaxDevice::new(file).map(|device| Box::new(device) as Box<dyn Device>).map_err(|e| e.to_string())
 }
 
 fn slice(whole: impl Device + 'static) -> Result<Box<dyn Device>, String> {
