@@ -1,29 +1,98 @@
-//! Space for a file before it is written (`fallocate`).
+//! Space as such: giving it to a file before it is written, taking it away, moving what comes after it
+//! (`fallocate`).
 //!
-//! Holes of the range become unwritten extents: they have space and read as zeros. What is mapped already
-//! stays as it is. Nothing is written to the device: no block of another file's past can show, since
-//! unwritten blocks are never read.
+//! Nothing here writes data, but for zeros into blocks of which only a part is meant: what was written
+//! becomes unwritten, or is unmapped, or gets another place in the file, by changing the map. Unwritten blocks
+//! read as zeros and are never read from the device, so no block of another file's past can show.
+//!
+//! Every step is one transaction that leaves a sound file: its extents in order, none over another, none that
+//! is written beyond the size. Where one transaction is not enough, the steps in between show in the content
+//! (part of a range punched, part of what follows moved), and a crash can leave one of them. The size changes
+//! with the step that makes it right: before anything is moved up, after everything was moved down.
+//!
+//! Blocks that are cleared in part are cleared after the map has changed, in their place, as an overwrite is;
+//! only bytes that were meant to become zeros are ever touched.
+//!
+//! Hazard: a volume without a free block can't split an extent. Zeroing then writes zeros instead; punching
+//! and inserting say that the volume is full, with nothing of that step done.
+
+mod credits;
+mod fill;
+mod punch;
+mod shift;
+mod zero;
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
-use crate::file::{FILE_BLOCKS_MAX, LARGE_FILE};
-use crate::map::{MAP_CREDITS, MapMut, MapRef};
-use crate::space::{Piece, Use};
+use crate::map::MapMut;
 use crate::volume::Volume;
-use hectare_ext4::extent::Mapping;
-use hectare_ext4::feature::RoCompat;
-use hectare_units::{Bytes, LogicalBlock, low32};
+use hectare_ext4::inode::InodeFlags;
+use hectare_units::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// What to do with a range of a file; the modes of `fallocate(2)`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FallocateMode {
+    /// Holes get space that reads as zeros until it is written; what is mapped stays.
+    Allocate {
+        /// The file does not grow to the end of the range.
+        keep_size: bool,
+    },
+    /// The range reads as zeros, and its whole blocks are given back, beyond the size too; the size stays.
+    PunchHole,
+    /// The range reads as zeros, and has space: what is written becomes unwritten, holes are allocated.
+    ZeroRange {
+        /// The file does not grow to the end of the range.
+        keep_size: bool,
+    },
+    /// The range is cut out: what follows moves down, and the file becomes shorter. It must be made of whole
+    /// clusters and end before the file does.
+    CollapseRange,
+    /// A hole is put in: what was from the beginning of the range on moves up, and the file becomes longer.
+    /// It must be made of whole clusters and begin before the file's end.
+    InsertRange,
+    /// Later writes to the range need no space. No two files share blocks here, so it does what
+    /// [`Allocate`](Self::Allocate) does (the kernel's ext4 does not offer it).
+    Unshare {
+        /// The file does not grow to the end of the range.
+        keep_size: bool,
+    },
+}
+
+impl FallocateMode {
+    /// The mode of `fallocate(2)` with these flags (`FALLOC_FL_*`).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for flags or combinations that ext4 does not know.
+    pub fn from_flags(flags: u32) -> Result<Self> {
+        const KEEP_SIZE: u32 = 0x01;
+        let keep_size = flags & KEEP_SIZE != 0;
+        match (flags & !KEEP_SIZE, keep_size) {
+            (0, _) => Ok(Self::Allocate { keep_size }),
+            (0x02, true) => Ok(Self::PunchHole),
+            (0x08, false) => Ok(Self::CollapseRange),
+            (0x10, _) => Ok(Self::ZeroRange { keep_size }),
+            (0x20, false) => Ok(Self::InsertRange),
+            (0x40, _) => Ok(Self::Unshare { keep_size }),
+            _ => Err(Error::Unsupported(format!("fallocate can't combine the flags {flags:#x}"))),
+        }
+    }
+
+    /// Whether it changes nothing that an append-only file holds.
+    fn only_adds(self) -> bool {
+        matches!(self, Self::Allocate { .. })
+    }
+}
+
 impl Volume {
-    /// Gives the bytes from `at` on space. The file grows to their end unless `keep_size`.
-    pub(crate) fn allocate(
+    /// Changes the space of the bytes from `at` on.
+    pub(crate) fn fallocate(
         &self,
         inode: &Arc<CachedInode>,
+        mode: FallocateMode,
         at: u64,
         len: u64,
-        keep_size: bool,
     ) -> Result<()> {
         self.check_takes_changes()?;
         if len == 0 {
@@ -33,70 +102,76 @@ impl Volume {
         {
             let _operation = inode.lock().write();
             self.check_content_writable(inode)?;
-            if !keep_size {
-                self.clear_tail(inode, end)?;
+            if !mode.only_adds() && inode.get().flags.contains(InodeFlags::APPEND) {
+                return Err(Error::NotPermitted(inode.nr()));
             }
-            self.fill_holes(inode, at, end, keep_size)?;
+            match mode {
+                FallocateMode::Allocate { keep_size } | FallocateMode::Unshare { keep_size } => {
+                    self.fill_range(inode, at..end, keep_size)
+                }
+                FallocateMode::PunchHole => self.punch(inode, at..end),
+                FallocateMode::ZeroRange { keep_size } => self.zero_range(inode, at..end, keep_size),
+                FallocateMode::CollapseRange => self.collapse(inode, at..end),
+                FallocateMode::InsertRange => self.insert_range(inode, at, len),
+            }?;
         }
-        self.relieve()
+        if mode.only_adds() { self.relieve() } else { self.relieve_frees() }
     }
 
-    /// Maps the holes between two bytes, one after the other. The size grows with each, so that a volume that
-    /// runs full leaves a file as long as what it got.
-    fn fill_holes(&self, inode: &Arc<CachedInode>, at: u64, end: u64, keep_size: bool) -> Result<()> {
-        let size = self.geometry().block_size;
-        let first = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
-        let mut range = u64::from(first.get())..end.div_ceil(size.bytes().get());
-        let size_max = if keep_size { 0 } else { end };
-        if size_max >= LARGE_FILE {
-            self.bring_feature(RoCompat::LARGE_FILE);
-        }
-        while !range.is_empty() {
+    /// Changes a map and stamps the file, in one transaction; again if the space that is missing may have
+    /// become free.
+    fn change_map<R>(
+        &self,
+        inode: &Arc<CachedInode>,
+        credits: u32,
+        mut change: impl FnMut(&mut MapMut<'_, '_>) -> Result<R>,
+    ) -> Result<R> {
+        loop {
             let seen = self.seen();
-            range.start = match self.fill_hole(inode, &range, size_max) {
-                Err(Error::NoSpace) if self.reclaim(seen)? => continue,
-                step => step?,
+            let changed = {
+                let mut handle = self.start(credits)?;
+                let mut target = inode.edit(&mut handle, &self.inodes);
+                let mut map =
+                    MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target };
+                let changed = change(&mut map);
+                if changed.is_ok() {
+                    self.stamp(&mut target);
+                }
+                changed
             };
+            match changed {
+                Err(Error::NoSpace) if self.reclaim(seen)? => continue,
+                _ => {}
+            }
+            #[cfg(test)]
+            tests::after_step(self);
+            return changed;
         }
-        Ok(())
     }
 
-    /// Goes over one mapped run or fills (the start of) one hole at the start of a range of file blocks; the
-    /// block after it. The file grows with it, to at most `size_max`.
-    fn fill_hole(&self, inode: &Arc<CachedInode>, range: &Range<u64>, size_max: u64) -> Result<u64> {
-        let (logical, len) = (LogicalBlock::new(low32(range.start)), low32(range.end - range.start));
-        let (piece, mut done) = match self.kept_for(inode, logical, len) {
-            Some(piece) => (Some(piece), range.start),
-            None => self.run_or_piece(inode, range)?,
-        };
-        let size_at = |done: u64| (done << self.geometry().block_size.shift()).min(size_max);
-        if piece.is_none() && size_at(done) <= inode.get().size {
-            return Ok(done);
-        }
-        let mut handle = self.start(MAP_CREDITS)?;
-        let mut target = inode.edit(&mut handle, &self.inodes);
-        if let Some(piece) = piece {
-            let mapped = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target }
-                .publish(piece, true)?;
-            done = range.start + u64::from(mapped);
-        }
-        target.size = target.size.max(size_at(done));
-        self.stamp(&mut target);
-        Ok(done)
+    /// The whole blocks of a range of bytes; empty if there are none.
+    fn whole_blocks(&self, range: &Range<u64>) -> Range<u64> {
+        let size = self.geometry().block_size;
+        let first = range.start.div_ceil(size.bytes().get());
+        first..(range.end >> size.shift()).max(first)
     }
 
-    /// What is at the start of a range of file blocks: a mapped run, by the block after it, or (the start of) a
-    /// hole, by space for it.
-    fn run_or_piece(&self, inode: &CachedInode, range: &Range<u64>) -> Result<(Option<Piece>, u64)> {
-        let logical = LogicalBlock::new(low32(range.start));
-        let held = inode.get();
-        let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
-        let next = match map.lookup(logical)? {
-            Mapping::Mapped(extent) => return Ok((None, extent.end())),
-            Mapping::Hole { next } => next.map_or(FILE_BLOCKS_MAX, |next| next.get().into()),
-        };
-        let len = low32(range.end.min(next) - range.start);
-        let piece = self.reserve_for(inode.nr(), &held, logical, len, Use::explicit(inode))?;
-        Ok((Some(piece), range.start))
+    /// The parts of a range of bytes in blocks that it does not cover: none, one or two.
+    fn edges(&self, range: &Range<u64>) -> [Range<u64>; 2] {
+        let size = self.geometry().block_size;
+        let block = size.bytes().get();
+        let first_end = (range.start - self.within(range.start) + block).min(range.end);
+        let last_start = range.end - self.within(range.end);
+        let is_whole = first_end - range.start == block;
+        let head = range.start..if is_whole { range.start } else { first_end };
+        [head, last_start.max(first_end)..range.end]
+    }
+
+    /// How far into its block a byte is.
+    fn within(&self, at: u64) -> u64 {
+        hectare_units::u64_of(self.geometry().block_size.within(Bytes::new(at)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -159,11 +159,20 @@ impl MapMut<'_, '_> {
 
     /// Unmaps up to a step's worth of extents from a range and frees their space.
     pub(crate) fn remove(&mut self, from: LogicalBlock, to_exclusive: u64) -> Result<Progress> {
+        self.remove_some(from, to_exclusive, REMOVE_STEP)
+    }
+
+    /// Unmaps up to `limit` extents from the end of a range and frees their space.
+    pub(crate) fn remove_some(
+        &mut self,
+        from: LogicalBlock,
+        to_exclusive: u64,
+        limit: usize,
+    ) -> Result<Progress> {
         let mut runs: Vec<(BlockNr, u32, LogicalBlock)> = Vec::new();
-        let progress =
-            extent::remove(self, from, to_exclusive, REMOVE_STEP, &mut |physical, len, logical| {
-                runs.push((physical, len, logical));
-            })?;
+        let progress = extent::remove(self, from, to_exclusive, limit, &mut |physical, len, logical| {
+            runs.push((physical, len, logical));
+        })?;
         if self.inode.kind() != Some(FileKind::File) {
             // Blocks of names are in the cache and in the log.
             for (first, len, _) in &runs {

@@ -5,13 +5,15 @@
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
+use crate::fallocate::FallocateMode;
 use crate::map::MapRef;
+use crate::seek::FileExtent;
 use crate::stat::{Changes, Metadata};
 use crate::volume::Volume;
 use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_units::{InodeNr, LogicalBlock};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// An open regular file.
@@ -96,7 +98,7 @@ impl OpenFile {
     /// [`Error::NoSpace`]; what was allocated before stays, and the file is as long as that unless
     /// `keep_size`. [`Error::FileTooLarge`], [`Error::ReadOnly`], [`Error::Invalid`] if `len` is 0.
     pub fn allocate(&self, at: u64, len: u64, keep_size: bool) -> Result<()> {
-        self.volume.allocate(&self.inode, at, len, keep_size)
+        self.volume.fallocate(&self.inode, FallocateMode::Allocate { keep_size }, at, len)
     }
 
     /// What the file is.
@@ -168,6 +170,53 @@ impl OpenFile {
     /// The first write that failed.
     pub fn sync(&self) -> Result<()> {
         self.volume.sync()
+    }
+
+    /// Gives the `len` bytes from `at` on space, or takes it away, or moves what comes after them, as `mode`
+    /// says.
+    ///
+    /// What is done to many extents takes several transactions. After a crash in the middle the volume is
+    /// clean and the file holds nothing foreign, but a first part may be done and the rest not: some of the
+    /// range punched or zeroed, or, collapsing and inserting, some of what follows moved and the rest not yet.
+    /// (The kernel promises as much.) Few extents are one transaction: all or nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if `len` is 0, or where a mode can't be applied there;
+    /// [`Error::FileTooLarge`]; [`Error::NoSpace`], after which a first part may be done;
+    /// [`Error::NotPermitted`] for an append-only file and anything but allocating;
+    /// [`Error::ReadOnly`], [`Error::Unsupported`] as for writing.
+    pub fn fallocate(&self, mode: FallocateMode, at: u64, len: u64) -> Result<()> {
+        self.volume.fallocate(&self.inode, mode, at, len)
+    }
+
+    /// The first byte at or after `at` that may hold data (`SEEK_DATA`); `None` (the kernel's `ENXIO`) if
+    /// there is none, or `at` is not before the end. Holes and unwritten extents are no data.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Device`].
+    pub fn seek_data(&self, at: u64) -> Result<Option<u64>> {
+        let _operation = self.inode.lock().read();
+        self.volume.seek_data_locked(&self.inode, at)
+    }
+
+    /// The first byte at or after `at` that is in no data (`SEEK_HOLE`), at the latest the end of the file;
+    /// `None` (the kernel's `ENXIO`) if `at` is not before the end.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Device`].
+    pub fn seek_hole(&self, at: u64) -> Result<Option<u64>> {
+        let _operation = self.inode.lock().read();
+        self.volume.seek_hole_locked(&self.inode, at)
+    }
+
+    /// What the bytes of a range are mapped to, as the kernel's `FIEMAP` tells it: in order, cut to the range's
+    /// blocks, the last one marked so. What lies beyond the size is told too.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Device`].
+    pub fn extents_in(&self, range: Range<u64>) -> Result<Vec<FileExtent>> {
+        let _operation = self.inode.lock().read();
+        self.volume.extents_in_locked(&self.inode, range)
     }
 }
 

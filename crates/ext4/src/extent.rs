@@ -39,15 +39,17 @@ mod node;
 mod path;
 pub mod raw;
 mod remove;
+mod shift;
 #[cfg(test)]
 mod tests;
 
 pub use build::{Built, build, tree_blocks};
 pub use insert::insert;
-pub use lookup::{for_each, for_each_node, lookup};
+pub use lookup::{for_each, for_each_node, last, lookup};
 pub use mark::mark;
 pub use node::{Child, Node, check_block, set_checksum, verify_checksum};
 pub use remove::{Progress, remove};
+pub use shift::{shift_down, shift_up};
 
 use crate::error::{Corrupt, Place};
 use crate::geometry::Geometry;

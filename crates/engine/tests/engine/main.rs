@@ -24,6 +24,8 @@ mod logged;
 mod model;
 mod namespace;
 mod placement;
+mod ranges;
+mod ranges_model;
 mod read;
 mod states;
 mod threads;

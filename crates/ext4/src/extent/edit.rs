@@ -96,6 +96,24 @@ impl<'a> NodeMut<'a> {
         Ok(())
     }
 
+    /// Replaces the keys of entries by what `change` makes of them, in ascending order.
+    pub(super) fn change_keys(
+        &mut self,
+        at: Range<usize>,
+        change: impl Fn(u32) -> Option<u32>,
+    ) -> Result<(), Corrupt> {
+        let mismatch = self.mismatch();
+        let len = self.len();
+        let slots = self.slots.get_mut(..len).and_then(|slots| slots.get_mut(at));
+        let Some(slots) = slots else { return Err(mismatch) };
+        for slot in slots {
+            let [a, b, c, d, ..] = *slot;
+            let Some(key) = change(u32::from_le_bytes([a, b, c, d])) else { return Err(mismatch) };
+            slot[..4].copy_from_slice(&key.to_le_bytes());
+        }
+        Ok(())
+    }
+
     /// Takes entries out, closing the gap. What is left behind the last entry is zeros, so that a tree's
     /// bytes tell nothing of what it once held.
     pub(super) fn remove(&mut self, gone: Range<usize>) -> Result<(), Corrupt> {

@@ -1,6 +1,7 @@
 //! Reading a tree: one block, or all of it in order.
 
 use super::node::Node;
+use super::path::Path;
 use super::{Extent, Mapping, TreeGeometry, TreeRead};
 use hectare_units::{BlockNr, LogicalBlock};
 use std::ops::ControlFlow;
@@ -30,6 +31,19 @@ pub fn lookup<T: TreeRead>(tree: &T, at: LogicalBlock) -> Result<Mapping, T::Err
         held = tree.node(child.nr)?;
         node = Node::block(&held, &child, &geometry)?;
     }
+}
+
+/// The extent that ends last; `None` if nothing is mapped.
+///
+/// # Errors
+/// When a node can't be read or is corrupt.
+pub fn last<T: TreeRead>(tree: &T) -> Result<Option<Extent>, T::Error> {
+    let geometry = tree.geometry();
+    let end = LogicalBlock::new(u32::MAX);
+    let (_, last) = Path::descend(tree, &geometry, end, |leaf, count| {
+        count.checked_sub(1).map(|i| leaf.extent(i)).transpose()
+    })?;
+    Ok(last)
 }
 
 /// Visits every extent that ends after file block `from`, in order, each whole, until `visit` breaks.

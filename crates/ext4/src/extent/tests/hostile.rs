@@ -5,7 +5,7 @@ use crate::checksum::Seed;
 use crate::error::Corrupt;
 use crate::extent::{
     Extent, Progress, ROOT_LEN, TreeGeometry, TreeRead, check_block, for_each, for_each_node, insert, lookup,
-    mark, remove, set_checksum, verify_checksum,
+    mark, remove, set_checksum, shift_down, shift_up, verify_checksum,
 };
 use crate::indirect;
 use hectare_units::{BlockNr, BlockSize, Blocks, InodeNr, LogicalBlock};
@@ -56,7 +56,19 @@ proptest! {
         let _ = insert(&mut store, extent(at, 1, 77, false));
         let _ = mark(&mut store, block, u64::from(at) + 50, at % 2 == 0);
         store.reads.set(0);
-        let mut steps = 0;
+        let (mut next, mut steps) = (Some(block), 0);
+        while let Some(Ok(Some(from))) = next.map(|from| shift_down(&mut store, from, at % 7, 2)) {
+            next = Some(from);
+            steps += 1;
+            prop_assert!(steps < 10_000, "moving down does not end");
+        }
+        let (mut next, mut steps) = (Some(1 << 32), 0);
+        while let Some(Ok(Some(to))) = next.map(|to| shift_up(&mut store, block, to, at % 100, 2)) {
+            next = Some(to);
+            steps += 1;
+            prop_assert!(steps < 10_000, "moving up does not end");
+        }
+        steps = 0;
         let first = LogicalBlock::ZERO;
         while let Ok(Progress::More) = remove(&mut store, first, 1 << 32, 20, &mut |_, _, _| ()) {
             steps += 1;

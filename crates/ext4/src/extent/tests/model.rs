@@ -1,7 +1,7 @@
 //! Random operations on a tree, compared after each with a map of single blocks.
 
 use super::{Store, StoreError, check, extent};
-use crate::extent::{Extent, Mapping, Progress, insert, lookup, mark, remove};
+use crate::extent::{Extent, Mapping, Progress, insert, last, lookup, mark, remove, shift_down, shift_up};
 use hectare_units::LogicalBlock;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -16,6 +16,8 @@ enum Op {
     Prepend { len: u32 },
     Remove { at: u32, len: u32, limit: usize },
     Mark { at: u32, len: u32, unwritten: bool },
+    Collapse { at: u32, len: u32, leaves: usize },
+    Open { at: u32, len: u32, leaves: usize },
     Starve { nodes: usize },
 }
 
@@ -27,6 +29,9 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (1..4u32, any::<bool>()).prop_map(|(len, scattered)| Op::Append { len, scattered }),
         2 => (1..4u32).prop_map(|len| Op::Prepend { len }),
         2 => (at.clone(), 1..40u32, 1..8usize).prop_map(|(at, len, limit)| Op::Remove { at, len, limit }),
+        2 => (at.clone(), 1..40u32, 1..4usize)
+            .prop_map(|(at, len, leaves)| Op::Collapse { at, len, leaves }),
+        2 => (at.clone(), 1..20u32, 1..4usize).prop_map(|(at, len, leaves)| Op::Open { at, len, leaves }),
         3 => (at, 1..30u32, any::<bool>()).prop_map(|(at, len, unwritten)| Op::Mark { at, len, unwritten }),
         1 => (0..3usize).prop_map(|nodes| Op::Starve { nodes }),
     ]
@@ -107,6 +112,40 @@ impl Pair {
         }
     }
 
+    fn collapse(&mut self, at: u32, len: u32, leaves: usize) {
+        self.remove(at, len, 5);
+        if self.blocks.range(at..at + len).next().is_some() {
+            return; // no space for the hole
+        }
+        let mut next = Some(LogicalBlock::new(at + len));
+        while let Some(from) = next {
+            next = shift_down(&mut self.tree, from, len, leaves).unwrap();
+            check(&self.tree);
+            assert!(next.is_none_or(|next| next > from), "a step without progress");
+        }
+        let moved = self.blocks.split_off(&at);
+        self.blocks.extend(moved.into_iter().map(|(at, block)| (at - len, block)));
+    }
+
+    fn open(&mut self, at: u32, len: u32, leaves: usize) {
+        let mut next = Some(1 << 32);
+        while let Some(to) = next {
+            next = match shift_up(&mut self.tree, LogicalBlock::new(at), to, len, leaves) {
+                Ok(next) => next,
+                Err(StoreError::NoSpace) if to == 1 << 32 => return,
+                Err(error) => panic!("{error}"),
+            };
+            // Not what is joined: the two parts that it comes to lie between may wait for a later step.
+            for pair in self.tree.extents().windows(2) {
+                assert!(pair[0].end() <= u64::from(pair[1].logical.get()), "{pair:?} overlap");
+            }
+            assert!(next.is_none_or(|next| next < to), "a step without progress");
+        }
+        check(&self.tree);
+        let moved = self.blocks.split_off(&at);
+        self.blocks.extend(moved.into_iter().map(|(at, block)| (at + len, block)));
+    }
+
     /// After a mark that ran out of space: a first part of the range has changed, the rest has not.
     fn adopt_states(&mut self, at: u32, len: u32, unwritten: bool) {
         let mut still_changed = true;
@@ -139,6 +178,8 @@ impl Pair {
             }
             Op::Remove { at, len, limit } => self.remove(at, len, limit),
             Op::Mark { at, len, unwritten } => self.mark(at, len, unwritten),
+            Op::Collapse { at, len, leaves } => self.collapse(at, len, leaves),
+            Op::Open { at, len, leaves } => self.open(at, len, leaves),
             Op::Starve { nodes } => self.tree.budget = nodes,
         }
         if !matches!(op, Op::Starve { .. }) {
@@ -150,6 +191,7 @@ impl Pair {
         let extents = if joined { check(&self.tree) } else { self.tree.extents() };
         let blocks: BTreeMap<u32, (u64, bool)> = extents.iter().flat_map(blocks_of).collect();
         assert_eq!(blocks, self.blocks);
+        assert_eq!(last(&self.tree).unwrap(), extents.last().copied());
         for at in 0..SPACE + 10 {
             let next = self.blocks.range(at..).next().map(|(at, _)| LogicalBlock::new(*at));
             match lookup(&self.tree, LogicalBlock::new(at)).unwrap() {
@@ -172,6 +214,23 @@ fn blocks_of(extent: &Extent) -> Vec<(u32, (u64, bool))> {
         .collect()
 }
 
+#[test]
+fn a_shift_that_has_no_room_changes_nothing() {
+    let mut pair = Pair::new(100, 50);
+    pair.insert(u32::MAX - 10, 10, false, true);
+    let before = pair.tree.clone();
+    let from = LogicalBlock::new(7);
+    assert!(matches!(shift_up(&mut pair.tree, from, 1 << 32, 1, 9), Err(StoreError::Corrupt(_))));
+    for (from, by) in [(7, 2), (7, 8), (8, 1), (0, 1), (1, 2)] {
+        let result = shift_down(&mut pair.tree, LogicalBlock::new(from), by, 9);
+        assert!(matches!(result, Err(StoreError::Corrupt(_))), "{from} by {by}: {result:?}");
+    }
+    assert_eq!((pair.tree.root, &pair.tree.nodes), (before.root, &before.nodes));
+    drop(before);
+    assert_eq!(shift_down(&mut pair.tree, LogicalBlock::new(1), 1, usize::MAX), Ok(None));
+    assert_eq!(check(&pair.tree).last().map(Extent::end), Some(u64::from(u32::MAX) - 1));
+}
+
 proptest! {
     #![proptest_config(crate::testing::cases("extent::model", 150))]
 
@@ -190,7 +249,7 @@ proptest! {
             pair.compare(true);
         }
         pair.tree.budget = usize::MAX;
-        pair.remove(0, SPACE * 4, 5);
+        pair.remove(0, SPACE * 10, 5);
         prop_assert_eq!(pair.tree.root, crate::extent::empty_root());
         prop_assert!(pair.tree.nodes.is_empty());
     }

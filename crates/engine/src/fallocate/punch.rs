@@ -1,0 +1,64 @@
+//! Taking space away: whole blocks are unmapped, and what the range covers of others is cleared.
+
+use super::credits;
+use crate::cache::inode::CachedInode;
+use crate::error::{Error, Result};
+use crate::map::MapRef;
+use crate::volume::Volume;
+use hectare_ext4::extent::{Mapping, Progress};
+use hectare_units::{Bytes, LogicalBlock, low32};
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Volume {
+    pub(super) fn punch(&self, inode: &Arc<CachedInode>, mut range: Range<u64>) -> Result<()> {
+        let size = inode.get().size;
+        if range.end > size {
+            // What comes after the end in its block is nothing that could be kept.
+            range.end = range.end.max(size.next_multiple_of(self.geometry().block_size.bytes().get()));
+        }
+        // What is kept is kept for where the file went on.
+        self.discard_window(inode);
+        let blocks = self.whole_blocks(&range);
+        let limit = credits::remove_extents(self);
+        loop {
+            let progress = self.change_map(inode, credits::remove_credits(self), |map| {
+                if blocks.is_empty() {
+                    return Ok(Progress::Done);
+                }
+                map.remove_some(LogicalBlock::new(low32(blocks.start)), blocks.end, limit)
+            })?;
+            if progress == Progress::Done {
+                break;
+            }
+            self.relieve_frees()?;
+        }
+        self.clear_edges(inode, &range)
+    }
+
+    /// Clears what a range covers of blocks that it does not cover whole.
+    pub(super) fn clear_edges(&self, inode: &CachedInode, range: &Range<u64>) -> Result<()> {
+        let size = self.geometry().block_size;
+        for part in self.edges(range) {
+            if part.is_empty() {
+                continue;
+            }
+            let block = LogicalBlock::containing(Bytes::new(part.start), size).ok_or(Error::FileTooLarge)?;
+            // The data lock is not held while the device works: a commit may be waiting for whoever wants it.
+            let mapping = {
+                let held = inode.get();
+                MapRef { volume: self, nr: inode.nr(), inode: &held }.lookup(block)?
+            };
+            let Mapping::Mapped(extent) = mapping else { continue };
+            if extent.unwritten {
+                continue;
+            }
+            let place = extent.physical.offset(size)
+                + Bytes::new(part.start).saturating_sub(extent.logical.offset(size));
+            let zeros = vec![0; hectare_units::index_of(part.end - part.start)];
+            self.device.write_at(place, &zeros)?;
+            self.count_written(zeros.len());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Cutting a range out of a file, or putting one in: what follows it moves, which changes the map only.
+//!
+//! A file of few extents is changed in one transaction. Of a larger one, the tree moves some leaves at a time
+//! ([`extent::shift_down`], [`extent::shift_up`]); in between, the gap lies somewhere in what follows.
+
+use super::credits::{self, SHIFT_CREDITS, SHIFT_LEAVES};
+use crate::cache::inode::CachedInode;
+use crate::error::{Error, Result};
+use crate::file::{FILE_BLOCKS_MAX, LARGE_FILE};
+use crate::map::{MapMut, MapRef};
+use crate::volume::Volume;
+use hectare_ext4::extent::{self, Progress};
+use hectare_ext4::feature::RoCompat;
+use hectare_units::{LogicalBlock, low32, usize_of};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How far a collapse has come.
+#[derive(Clone, Copy)]
+enum Stage {
+    /// Some of the range is still mapped.
+    Unmapping,
+    /// What is mapped from here on is still to be moved.
+    Moving(LogicalBlock),
+    /// All has moved, and the size with it.
+    Done,
+}
+
+impl Volume {
+    pub(super) fn collapse(&self, inode: &Arc<CachedInode>, range: Range<u64>) -> Result<()> {
+        let blocks = self.whole_clusters(&range)?;
+        if range.end >= inode.get().size {
+            return Err(Error::Invalid("a range to collapse ends before the file does"));
+        }
+        // What is kept is kept for holes, by their place in the file.
+        self.discard_window(inode);
+        let mut stage = Stage::Unmapping;
+        loop {
+            let credits = match stage {
+                Stage::Unmapping => credits::collapse_credits(self),
+                Stage::Moving(_) => SHIFT_CREDITS,
+                Stage::Done => return Ok(()),
+            };
+            stage = self.change_map(inode, credits, |map| self.collapse_step(map, &blocks, stage))?;
+            self.relieve_frees()?;
+        }
+    }
+
+    fn collapse_step(&self, map: &mut MapMut<'_, '_>, blocks: &Range<u64>, stage: Stage) -> Result<Stage> {
+        let from = match stage {
+            Stage::Moving(from) => from,
+            _ => {
+                let start = LogicalBlock::new(low32(blocks.start));
+                if map.remove_some(start, blocks.end, credits::remove_extents(self))? == Progress::More {
+                    return Ok(Stage::Unmapping);
+                }
+                LogicalBlock::new(low32(blocks.end))
+            }
+        };
+        let by = blocks.end - blocks.start;
+        if let Some(next) = extent::shift_down(map, from, low32(by), usize_of(SHIFT_LEAVES))? {
+            return Ok(Stage::Moving(next));
+        }
+        map.inode.size = map.inode.size.saturating_sub(by << self.geometry().block_size.shift());
+        Ok(Stage::Done)
+    }
+
+    pub(super) fn insert_range(&self, inode: &Arc<CachedInode>, at: u64, len: u64) -> Result<()> {
+        let blocks = self.whole_clusters(&(at..at.saturating_add(len)))?;
+        let size = inode.get().size;
+        if at >= size {
+            return Err(Error::Invalid("a range to insert begins before the file's end"));
+        }
+        let grown = self.check_size(size, len)?;
+        let by = blocks.end - blocks.start;
+        if self.mapped_to(inode, blocks.start)?.saturating_add(by) > FILE_BLOCKS_MAX {
+            return Err(Error::Invalid("what lies beyond the file's end can't be moved further"));
+        }
+        if grown >= LARGE_FILE {
+            self.bring_feature(RoCompat::LARGE_FILE);
+        }
+        self.discard_window(inode);
+        let mut next = Some(1 << 32);
+        while let Some(to) = next {
+            next = self.change_map(inode, SHIFT_CREDITS, |map| {
+                let from = LogicalBlock::new(low32(blocks.start));
+                let next = extent::shift_up(map, from, to, low32(by), usize_of(SHIFT_LEAVES))?;
+                map.inode.size = grown;
+                Ok(next)
+            })?;
+            self.relieve()?;
+        }
+        Ok(())
+    }
+
+    /// The block after the last that is mapped; at least `from`.
+    fn mapped_to(&self, inode: &CachedInode, from: u64) -> Result<u64> {
+        let held = inode.get();
+        let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
+        Ok(extent::last(&map)?.map_or(from, |extent| extent.end().max(from)))
+    }
+
+    /// The blocks of a range that is made of whole clusters.
+    fn whole_clusters(&self, range: &Range<u64>) -> Result<Range<u64>> {
+        let geometry = self.geometry();
+        let cluster = geometry.cluster_bytes();
+        if !range.start.is_multiple_of(cluster) || !range.end.is_multiple_of(cluster) {
+            return Err(Error::Invalid("a range to collapse or insert is made of whole clusters"));
+        }
+        let shift = geometry.block_size.shift();
+        Ok(range.start >> shift..range.end >> shift)
+    }
+}
