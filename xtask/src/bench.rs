@@ -1,9 +1,14 @@
-//! Comparisons with the kernel: `cargo xtask bench allocator [--only NAME] [--pairs N] [--seconds S]
+//! Comparisons with the kernel: `cargo xtask bench allocator|io [--only NAME] [--pairs N] [--seconds S]
 //! [--policy P] [--quick] [--binary FILE] [--json FILE]`.
 //!
+//! | comparison | of what |
+//! |---|---|
+//! | [`allocator`] | where space comes from, what it costs, how it is cut up |
+//! | [`io`] | overwriting, fsync, and what the journal costs; on disk, too, and against a bare file |
+//!
 //! Every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if it says so, and then runs its
-//! sides in turn, round by round, each on a fresh copy: the kernel through a loop device over memory, the
-//! engine on the image itself. The order alternates from round to round. Both sides run the same program,
+//! sides in turn, round by round, each on a fresh copy: the kernel through a loop device over it, the engine on
+//! the image itself. The order alternates from round to round. All sides run the same program,
 //! `hectare bench`, as a child; this job only prepares, looks at what was left ([`side`]) and compares
 //! ([`told`]). What is compared is the median of the rounds' ratios; the machine drifts, so figures of
 //! different runs are not.
@@ -11,28 +16,34 @@
 //! After every engine run `e2fsck -fn` judges the image; one that is not clean fails the job, like a run that
 //! fails. A claim that is missed is told, and fails it too.
 //!
-//! Hazards: needs root and loop devices (without, only the engine runs), and memory: an image holds up to 4
-//! GiB of data, and a mounted one has it in the page cache as well. Images lie in `/dev/shm` and one is there
-//! at a time beside the one it is copied from. Whatever a killed run left, mounts too, the next one removes.
+//! Hazards: needs root and loop devices (without, the kernel does not run), and memory: an image holds up to 4
+//! GiB of data, and a mounted one has it in the page cache as well. Images lie in `/dev/shm`, or for figures of
+//! the disk beside what cargo builds, and one is there at a time beside the one it is copied from. Whatever a
+//! killed run left, mounts too, the next one removes.
 
+mod allocator;
 mod figures;
+mod io;
 mod plan;
 mod side;
 mod told;
 
+use crate::scratch::leave_nothing;
 use crate::steps::{cargo, root, shown, target_folder};
 use hectare_oracle::mount::can_mount;
-use plan::{Section, Side};
+use plan::{Place, Section, Side};
 use side::Ground;
 use std::path::PathBuf;
 use told::Told;
 
-const USAGE: &str = "usage: cargo xtask bench allocator [--only NAME]... [--pairs N] [--seconds S] \
+const USAGE: &str = "usage: cargo xtask bench allocator|io [--only NAME]... [--pairs N] [--seconds S] \
                      [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
 
 /// What the words of the command line ask for.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Options {
+    /// The comparison's sections.
+    sections: fn(&Options) -> Vec<Section>,
     /// Sections to run, by the beginning of their names; all if there are none.
     only: Vec<String>,
     /// Rounds of the sections that compare with the kernel.
@@ -52,15 +63,21 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn parse(words: &[&str]) -> Result<Self, String> {
+    fn parse(comparison: &str, words: &[&str]) -> Result<Self, String> {
+        let sections = match comparison {
+            "allocator" => allocator::sections,
+            "io" => io::sections,
+            other => return Err(format!("{other} is no comparison")),
+        };
         let mut options = Self {
+            sections,
             only: Vec::new(),
             pairs: 5,
             seconds: 3.0,
             policy: None,
             quick: false,
             binary: None,
-            json: root().join("out/bench-allocator.json"),
+            json: root().join(format!("out/bench-{comparison}.json")),
             list: false,
         };
         let mut words = words.iter();
@@ -92,8 +109,8 @@ fn number<T: std::str::FromStr>(word: &str, text: &str) -> Result<T, String> {
 /// Runs the job with its words; whether everything ran, was clean and was as claimed.
 pub(crate) fn run(words: &[&str]) -> bool {
     let options = match words {
-        ["allocator", rest @ ..] => Options::parse(rest),
-        _ => Err("which comparison?".to_owned()),
+        [comparison, rest @ ..] => Options::parse(comparison, rest),
+        [] => Err("which comparison?".to_owned()),
     };
     let options = match options {
         Ok(options) => options,
@@ -102,7 +119,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
             return false;
         }
     };
-    let sections = plan::sections(&options);
+    let sections = (options.sections)(&options);
     let wanted = |section: &&Section| {
         options.only.is_empty() || options.only.iter().any(|only| section.name.starts_with(only.as_str()))
     };
@@ -112,7 +129,8 @@ pub(crate) fn run(words: &[&str]) -> bool {
         return !sections.is_empty();
     }
     let Some(binary) = binary(&options) else { return false };
-    let ground = match Ground::prepare(binary) {
+    let disk = sections.iter().any(|section| section.volume.place == Place::Disk).then(target_folder);
+    let ground = match Ground::prepare(binary, disk.as_deref()) {
         Ok(ground) => ground,
         Err(error) => {
             eprintln!("can't prepare: {error}");
@@ -136,6 +154,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
     }
     let cross = told::across(&all);
     print!("{cross}");
+    leave_nothing();
     println!("figures: {}", options.json.display());
     all.iter().all(Told::is_good)
 }
@@ -150,7 +169,7 @@ fn binary(options: &Options) -> Option<PathBuf> {
 
 /// Runs one section.
 fn compare(section: &Section, ground: &Ground, may_mount: bool, options: &Options) -> Told {
-    let runs_here = |side: &&Side| may_mount || matches!(side, Side::Engine { .. });
+    let runs_here = |side: &&Side| may_mount || !matches!(side, Side::Kernel { .. });
     let sides: Vec<Side> = section.sides.iter().filter(runs_here).cloned().collect();
     let rounds = section.rounds.unwrap_or(options.pairs);
     let mut told = Told::new(section, sides.clone());
@@ -187,18 +206,25 @@ mod tests {
 
     #[test]
     fn words_become_options() {
-        let options = Options::parse(&["--only", "small", "--pairs", "7", "--quick"]).unwrap();
+        let options = Options::parse("io", &["--only", "small", "--pairs", "7", "--quick"]).unwrap();
+        assert!(options.json.ends_with("out/bench-io.json"));
         assert_eq!((options.only.as_slice(), options.pairs), (&["small".to_owned()][..], 7));
         assert!(options.quick && options.policy.is_none());
-        assert!(Options::parse(&["--pairs"]).is_err());
-        assert!(Options::parse(&["--pairs", "0"]).is_err());
-        assert!(Options::parse(&["--seconds", "x"]).is_err());
-        assert!(Options::parse(&["small"]).is_err());
+        for wrong in [&["--pairs"][..], &["--pairs", "0"], &["--seconds", "x"], &["small"]] {
+            assert!(Options::parse("allocator", wrong).is_err(), "{wrong:?}");
+        }
+        assert!(Options::parse("disk", &[]).is_err());
     }
 
     #[test]
     fn sections_have_names_of_their_own_and_a_peer_for_every_claim() {
-        let sections = plan::sections(&Options::parse(&[]).unwrap());
+        for comparison in ["allocator", "io"] {
+            let options = Options::parse(comparison, &[]).unwrap();
+            told_apart(&(options.sections)(&options));
+        }
+    }
+
+    fn told_apart(sections: &[Section]) {
         for (nr, section) in sections.iter().enumerate() {
             assert!(sections[..nr].iter().all(|other| other.name != section.name), "{}", section.name);
             let titles: Vec<_> = section.sides.iter().map(Side::title).collect();

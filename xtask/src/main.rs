@@ -8,20 +8,23 @@
 //! | `demo` | turns a real folder into an image, checks it and looks at it |
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
 //! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`bench`]) |
+//! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
 
 mod bench;
 mod demo;
 mod fuzz;
+mod scratch;
 mod setup;
+mod soak;
 mod steps;
 mod testing;
 mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz|bench";
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz|bench|soak";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         ["demo"] => demo::run(),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["bench", ref rest @ ..] => bench::run(rest),
+        ["soak", ref rest @ ..] => soak::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -57,7 +57,7 @@ impl<C: Commit> Journal<C> {
             volume,
             barrier: Barrier::new(),
             leases: Leases::new(),
-            pauses: Pauses::default(),
+            pauses: Pauses::new(),
             running: AtomicU32::new(first.get()),
             state: Mutex::new(State { running: Some(Running::new(first)), committed: last }),
             ended: Condvar::new(),

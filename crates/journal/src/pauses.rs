@@ -1,65 +1,93 @@
-//! How long commits kept handles out: a histogram in powers of two, always on.
+//! How long commits kept handles out: a histogram, always on.
+//!
+//! Its buckets are eighths of powers of two, so that what is read from it is at most an eighth too high.
 
 use crate::sync::{AtomicU64, Ordering};
+use hectare_units::{index_of, usize_of};
 use std::time::Duration;
 
-/// From below 2 us to 2^31 us and more.
-const BUCKETS: usize = 32;
+/// Nanoseconds are counted in units of 2^7.
+const UNIT_SHIFT: u32 = 7;
+/// Buckets of a power of two, as a shift.
+const FINE_SHIFT: u32 = 3;
+/// Up to 2^32 units: nine minutes, the last for all beyond.
+const BUCKETS: usize = 30 << FINE_SHIFT;
 
 /// The pauses so far.
-#[derive(Default)]
 pub(crate) struct Pauses {
-    buckets: [AtomicU64; BUCKETS],
+    buckets: Box<[AtomicU64]>,
+    total_ns: AtomicU64,
     longest_ns: AtomicU64,
 }
 
-/// How long commits kept handles out, and how many handles there were.
+/// How many handles and commits there were, and how long commits kept handles out.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct JournalStats {
     /// Handles started.
     pub handles_started: u64,
     /// Commits.
     pub commits: u64,
-    /// Commits by how long no handle could start: entry `i` counts those from 2^i to below 2^(i+1)
-    /// microseconds; the first those below as well.
-    pub pauses: Vec<u64>,
-    /// The longest of them.
+    /// How long no handle could start, all commits together.
+    pub paused: Duration,
+    /// The longest of these pauses.
     pub longest_pause: Duration,
+    buckets: Vec<u64>,
 }
 
 impl JournalStats {
-    /// A time that so many of 1000 pauses did not exceed: the upper end of the bucket that it falls into, or the
-    /// longest pause if that is less. Zero if there were none.
+    /// A time that so many of 1000 pauses did not exceed, at most an eighth too high. Zero if there were none.
     #[must_use]
     pub fn pause_quantile(&self, per_mille: u64) -> Duration {
         let need = self.commits.saturating_mul(per_mille).div_ceil(1000);
         let mut seen = 0;
-        for (power, count) in (0u32..).zip(&self.pauses) {
+        for (bucket, count) in (0u32..).zip(&self.buckets) {
             seen += count;
             if seen >= need && seen > 0 {
-                return Duration::from_micros(2 << power).min(self.longest_pause);
+                return end_of(bucket).min(self.longest_pause);
             }
         }
         self.longest_pause
     }
 }
 
+/// The bucket of a pause.
+fn bucket_of(ns: u64) -> usize {
+    let units = (ns >> UNIT_SHIFT).max(1 << FINE_SHIFT);
+    let coarse = units.ilog2() - FINE_SHIFT;
+    let fine = index_of(units >> coarse) & ((1 << FINE_SHIFT) - 1);
+    ((usize_of(coarse) << FINE_SHIFT) + fine).min(BUCKETS - 1)
+}
+
+/// What the pauses of a bucket are shorter than.
+const fn end_of(bucket: u32) -> Duration {
+    let (coarse, fine) = (bucket >> FINE_SHIFT, bucket & ((1 << FINE_SHIFT) - 1));
+    Duration::from_nanos((((1 << FINE_SHIFT) + fine as u64 + 1) << coarse) << UNIT_SHIFT)
+}
+
 impl Pauses {
+    pub(crate) fn new() -> Self {
+        Self {
+            buckets: std::iter::repeat_with(AtomicU64::default).take(BUCKETS).collect(),
+            total_ns: AtomicU64::default(),
+            longest_ns: AtomicU64::default(),
+        }
+    }
+
     pub(crate) fn add(&self, pause: Duration) {
-        let us = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX).max(1);
-        let bucket = hectare_units::usize_of(us.ilog2()).min(BUCKETS - 1);
-        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
         let ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+        self.buckets[bucket_of(ns)].fetch_add(1, Ordering::Relaxed);
+        self.total_ns.fetch_add(ns, Ordering::Relaxed);
         self.longest_ns.fetch_max(ns, Ordering::Relaxed);
     }
 
     pub(crate) fn stats(&self, handles_started: u64) -> JournalStats {
-        let pauses: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
+        let buckets: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         JournalStats {
             handles_started,
-            commits: pauses.iter().sum(),
-            pauses,
+            commits: buckets.iter().sum(),
+            paused: Duration::from_nanos(self.total_ns.load(Ordering::Relaxed)),
             longest_pause: Duration::from_nanos(self.longest_ns.load(Ordering::Relaxed)),
+            buckets,
         }
     }
 }
@@ -69,16 +97,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_come_from_the_buckets() {
-        let pauses = Pauses::default();
-        for us in [0, 1, 1, 3, 3, 3, 3, 3, 3, 900] {
-            pauses.add(Duration::from_micros(us));
+    fn every_pause_is_below_the_end_of_its_bucket_and_at_most_an_eighth() {
+        for ns in (0..60).map(|power| 1_u64 << power).flat_map(|ns| [ns - 1, ns, ns + ns / 3, ns + ns / 2]) {
+            let bucket = bucket_of(ns);
+            let end = end_of(u32::try_from(bucket).unwrap()).as_nanos();
+            if bucket + 1 < BUCKETS {
+                assert!(end > ns.into(), "{ns}: {end}");
+                assert!(end <= u128::from(ns) + u128::from(ns) / 8 + 1152, "{ns}: {end}");
+            }
         }
+    }
+
+    #[test]
+    fn quantiles_come_from_the_buckets() {
+        let pauses = Pauses::new();
+        (0..99).for_each(|_| pauses.add(Duration::from_micros(100)));
+        pauses.add(Duration::from_micros(900));
         let stats = pauses.stats(7);
-        assert_eq!((stats.commits, stats.handles_started), (10, 7));
-        assert_eq!(&stats.pauses[..10], [3, 6, 0, 0, 0, 0, 0, 0, 0, 1]);
-        assert_eq!(stats.pause_quantile(500), Duration::from_micros(4));
-        assert_eq!(stats.pause_quantile(990), Duration::from_micros(900));
-        assert_eq!(Pauses::default().stats(0).pause_quantile(990), Duration::ZERO);
+        assert_eq!((stats.commits, stats.handles_started), (100, 7));
+        assert_eq!(stats.paused, Duration::from_micros(99 * 100 + 900));
+        let median = stats.pause_quantile(500);
+        assert!(median > Duration::from_micros(100) && median < Duration::from_micros(113), "{median:?}");
+        assert_eq!(stats.pause_quantile(1000), Duration::from_micros(900));
+        assert_eq!(Pauses::new().stats(0).pause_quantile(990), Duration::ZERO);
     }
 }

@@ -6,11 +6,13 @@
 
 use crate::error::{Error, Result};
 use crate::inspect::{Inspection, inspect};
-use crate::run::Run;
+use crate::latency::Latency;
+use crate::run::{RAW, Run};
 use crate::stats::AllocatorStats;
 use crate::target::Target;
 use crate::target::directory::Directory;
-use crate::target::engine::Engine;
+use crate::target::engine::{Engine, Through};
+use crate::target::raw::Raw;
 use crate::workload::{Ran, Workload};
 use hectare_alloc::Policy;
 use std::path::PathBuf;
@@ -25,9 +27,13 @@ pub enum On {
         image: PathBuf,
         /// How it chooses space.
         policy: Policy,
+        /// How it reaches the image.
+        through: Through,
     },
     /// A folder of the host.
     Directory(PathBuf),
+    /// A file of the host, which must not exist; the workload's files are parts of it.
+    Raw(PathBuf),
 }
 
 /// What becomes of the files when a run is over.
@@ -103,7 +109,10 @@ fn clear(bench: &Bench, may_remove: bool) -> Result<()> {
             return Ok(());
         }
         if !may_remove {
-            let reason = format!("/{folder} is there from an earlier run; --replace removes it first");
+            let reason = match bench.on {
+                On::Raw(_) => "it is there; --replace removes it first".to_owned(),
+                _ => format!("/{folder} is there from an earlier run; --replace removes it first"),
+            };
             return Err(Error::at(target.name(), reason));
         }
         target.remove_dir_all(&folder)?;
@@ -115,8 +124,9 @@ fn clear(bench: &Bench, may_remove: bool) -> Result<()> {
 fn with_target<T>(on: &On, act: impl FnOnce(&dyn Target) -> Result<T>) -> Result<T> {
     match on {
         On::Directory(base) => act(&Directory::open(base)?),
-        On::Engine { image, policy } => {
-            let engine = Engine::open(image, *policy)?;
+        On::Raw(file) => act(&Raw::new(file)),
+        On::Engine { image, policy, through } => {
+            let engine = Engine::open(image, *policy, *through)?;
             let result = act(&engine);
             let closed = engine.close();
             let result = result?;
@@ -131,6 +141,8 @@ struct Worked {
     ran: Ran,
     sync_seconds: f64,
     allocator: Option<AllocatorStats>,
+    pauses: Option<Latency>,
+    remarks: Vec<String>,
     name: String,
 }
 
@@ -138,14 +150,14 @@ fn once(bench: &Bench, threads: u32) -> Result<Run> {
     let folder = bench.folder();
     let worked = with_target(&bench.on, |target| work(bench, target, &folder, threads))?;
     let (system, policy) = match &bench.on {
-        On::Engine { policy, .. } => ("engine".to_owned(), Some(policy.name().to_owned())),
+        On::Engine { policy, through, .. } => (through.system().to_owned(), Some(policy.name().to_owned())),
+        On::Raw(_) => (RAW.to_owned(), None),
         On::Directory(base) => (Directory::open(base)?.file_system().unwrap_or("folder".into()), None),
     };
     Ok(Run {
         workload: bench.workload.name().to_owned(),
         variant: bench.workload.variant(),
         target: worked.name,
-        system,
         policy,
         label: bench.label.clone(),
         threads: worked.ran.threads,
@@ -154,8 +166,11 @@ fn once(bench: &Bench, threads: u32) -> Result<Run> {
         wall_seconds: worked.ran.wall_seconds,
         sync_seconds: worked.sync_seconds,
         inspection: look(&bench.on, &folder)?,
-        folder: Some(folder),
+        folder: (system != RAW).then_some(folder),
+        system,
         allocator: worked.allocator,
+        pauses: worked.pauses,
+        remarks: worked.remarks,
     })
 }
 
@@ -168,13 +183,14 @@ fn work(bench: &Bench, target: &dyn Target, folder: &str, threads: u32) -> Resul
     target.sync()?;
     let sync_seconds = started.elapsed().as_secs_f64();
     let allocator = target.allocator_stats().map(|after| after.since(&before.unwrap_or_default()));
-    Ok(Worked { ran, sync_seconds, allocator, name: target.name() })
+    let (pauses, remarks) = (target.commit_pauses(), target.remarks());
+    Ok(Worked { ran, sync_seconds, allocator, pauses, remarks, name: target.name() })
 }
 
 /// Only a closed image can be looked at: of a folder somebody else unmounts the image first.
 fn look(on: &On, folder: &str) -> Result<Option<Inspection>> {
     match on {
         On::Engine { image, .. } => inspect(image, folder).map(Some),
-        On::Directory(_) => Ok(None),
+        On::Directory(_) | On::Raw(_) => Ok(None),
     }
 }

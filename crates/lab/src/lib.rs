@@ -1,9 +1,10 @@
 //! The lab: workloads, what they run against, and what they report.
 //!
-//! A workload ([`Workload`]) runs unchanged on any [`target`]: a volume opened by our engine, or any folder
-//! of the host, such as a mount of the same image by the kernel. [`bench()`] opens the target anew for each
-//! run, measures, and looks at what was left behind ([`inspect`]): extents per file and fragmentation. The
-//! figures of one run are a [`Run`]; a [`report`] sets several side by side.
+//! A workload ([`Workload`]) runs unchanged on any [`target`]: a volume opened by our engine, any folder of
+//! the host, such as a mount of the same image by the kernel, or, where only the limit is asked for, one bare
+//! file. [`bench()`] opens the target anew for each run, measures, and looks at what was left behind
+//! ([`inspect`]): extents per file and fragmentation. The figures of one run are a [`Run`]; a [`report`] sets
+//! several side by side.
 //!
 //! Every speed is a ratio: ours and the peer's run in turn within one call, several rounds of it, and what
 //! is told is the median with its spread ([`paired`]). Building an image from a folder ([`build`]) is
@@ -18,7 +19,7 @@ pub mod fragmentation;
 pub mod inspect;
 pub mod latency;
 pub mod paired;
-mod random;
+pub mod random;
 pub mod report;
 pub mod run;
 pub mod stats;
@@ -30,4 +31,6 @@ pub use error::{Error, Result};
 pub use hectare_alloc::Policy;
 pub use report::Report;
 pub use run::Run;
+pub use target::Access;
+pub use target::engine::Through;
 pub use workload::{How, Streams, Workload};

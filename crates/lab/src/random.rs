@@ -5,19 +5,28 @@
 
 /// A sequence of 64-bit numbers (splitmix64).
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The sequence of a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next number.
+    #[allow(clippy::should_implement_trait)] // a sequence without an end is no iterator worth having
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// Evenly in 0 to below `n`; 0 if `n` is. Exact to one part in 2^32.
+    pub fn below(&mut self, n: u32) -> u32 {
+        hectare_units::high32(u64::from(hectare_units::high32(self.next())) * u64::from(n))
     }
 
     /// Evenly in 0 to below 1, in steps of 2^-32: exact in floating point.
@@ -51,6 +60,15 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_numbers_come_evenly() {
+        let mut random = Random::new(3);
+        let mut counts = [0_u32; 5];
+        (0..50_000).for_each(|_| counts[hectare_units::usize_of(random.below(5))] += 1);
+        assert!(counts.iter().all(|count| (9_500..10_500).contains(count)), "{counts:?}");
+        assert_eq!((random.below(1), random.below(0)), (0, 0));
+    }
 
     #[test]
     fn exponential_variates_have_their_mean_and_median() {

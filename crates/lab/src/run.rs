@@ -15,7 +15,8 @@ pub struct Run {
     pub variant: String,
     /// What it ran on: the image or folder.
     pub target: String,
-    /// `engine`, or the kernel's name of the file system.
+    /// `engine` and how it reaches the image ([`Through`](crate::Through)), `raw`, or the kernel's name of the
+    /// file system.
     pub system: String,
     /// The engine's policy.
     pub policy: Option<String>,
@@ -35,9 +36,18 @@ pub struct Run {
     pub folder: Option<String>,
     /// What the allocator counted.
     pub allocator: Option<AllocatorStats>,
+    /// How long commits kept all changes waiting, where that is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pauses: Option<Latency>,
     /// What was left behind.
     pub inspection: Option<Inspection>,
+    /// What was not done as asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
 }
+
+/// What a run on a bare file calls its system.
+pub const RAW: &str = "raw";
 
 /// What some threads did.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -120,6 +130,7 @@ impl Run {
         match (&self.label, &self.policy) {
             (Some(label), _) => label.clone(),
             (None, Some(policy)) => format!("{} {policy}", self.system),
+            (None, None) if self.system == RAW => RAW.to_owned(),
             (None, None) => format!("kernel {}", self.system),
         }
     }

@@ -1,16 +1,27 @@
 //! What a workload runs against: the few calls every file system has.
 //!
-//! Two kinds: an image opened by our engine ([`engine`]), and a folder of the host ([`directory`]). Paths are
-//! relative to the target, `/`-separated. Every call may be made from any number of threads; each file is one
-//! handle that may be shared.
-//!
-//! Not here: reading. The workloads ask where space comes from and what it costs, not how fast it is read.
+//! Three kinds: an image opened by our engine ([`engine`]), a folder of the host ([`directory`]), and one
+//! file of the host whose windows stand for files ([`raw`]), which is the limit no file system can pass. Paths
+//! are relative to the target, `/`-separated. Every call may be made from any number of threads; each file is
+//! one handle that may be shared.
 
 pub mod directory;
 pub mod engine;
+pub mod raw;
 
 use crate::error::Result;
+use crate::latency::Latency;
 use crate::stats::AllocatorStats;
+
+/// How the content of a file on the host is reached. An image by our engine is reached as it was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Access {
+    /// Through the host's page cache.
+    #[default]
+    Cached,
+    /// Past it (`O_DIRECT`), where the file system can.
+    Direct,
+}
 
 /// A place for files.
 pub trait Target: Send + Sync {
@@ -28,6 +39,14 @@ pub trait Target: Send + Sync {
     /// # Errors
     /// What the file system says; the path is named.
     fn create(&self, path: &str) -> Result<Box<dyn TargetFile>>;
+
+    /// Makes a file that will be `len` bytes long, which must not exist, and opens it for reading and writing
+    /// in the way `access` says. Where the file system has no direct I/O it falls back to its page cache and
+    /// [remarks](Target::remarks) on it.
+    ///
+    /// # Errors
+    /// What the file system says; the path is named.
+    fn create_for(&self, path: &str, len: u64, access: Access) -> Result<Box<dyn TargetFile>>;
 
     /// Removes a file.
     ///
@@ -62,6 +81,17 @@ pub trait Target: Send + Sync {
     /// What the allocator has counted since the target was opened (engine) or mounted (kernel); `None` where
     /// nobody counts.
     fn allocator_stats(&self) -> Option<AllocatorStats>;
+
+    /// How long nothing could change while a commit froze what had changed, since the target was opened;
+    /// `None` where nobody counts.
+    fn commit_pauses(&self) -> Option<Latency> {
+        None
+    }
+
+    /// What whoever reads the figures must know: that something was not done as asked.
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// An open file of a target.
@@ -71,6 +101,12 @@ pub trait TargetFile: Send + Sync {
     /// # Errors
     /// What the file system says; the path is named.
     fn write_at(&self, at: u64, data: &[u8]) -> Result<()>;
+
+    /// Fills `out` from byte `at`.
+    ///
+    /// # Errors
+    /// What the file system says, also that the file ends before; the path is named.
+    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()>;
 
     /// Gives bytes `at..at + len` space, and makes the file longer if they lie beyond its end (fallocate's
     /// mode 0).

@@ -10,8 +10,10 @@
 mod crew;
 pub mod fallocate2;
 pub mod fragmentation;
+pub mod fsync_append;
 pub mod jobs;
 pub mod many_appenders;
+pub mod random_overwrite;
 pub mod small_files;
 pub mod streams;
 
@@ -36,6 +38,10 @@ pub enum Workload {
     ManyAppenders(many_appenders::Options),
     /// Few large files, written in large pieces or at random.
     Streams(streams::Options),
+    /// Blocks at random, in files that are there.
+    RandomOverwrite(random_overwrite::Options),
+    /// Small appends, each made durable.
+    FsyncAppend(fsync_append::Options),
 }
 
 /// How a file gets its space.
@@ -72,6 +78,8 @@ impl Workload {
             Self::Fragmentation(options) => options.mix.name(),
             Self::ManyAppenders(_) => "many-appenders",
             Self::Streams(_) => "streams",
+            Self::RandomOverwrite(_) => "random-overwrite",
+            Self::FsyncAppend(_) => "fsync-append",
         }
     }
 
@@ -84,6 +92,8 @@ impl Workload {
             Self::Fragmentation(options) => options.variant(),
             Self::ManyAppenders(options) => options.variant(),
             Self::Streams(options) => options.variant(),
+            Self::RandomOverwrite(options) => options.variant(),
+            Self::FsyncAppend(options) => options.variant(),
         }
     }
 
@@ -113,6 +123,8 @@ impl Workload {
             Self::Fragmentation(options) => fragmentation::run(options, target, folder),
             Self::ManyAppenders(options) => many_appenders::run(options, target, folder, threads),
             Self::Streams(options) => streams::run(options, target, folder, threads),
+            Self::RandomOverwrite(options) => random_overwrite::run(options, target, folder, threads),
+            Self::FsyncAppend(options) => fsync_append::run(options, target, folder, threads),
         }
     }
 }

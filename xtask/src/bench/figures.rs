@@ -17,6 +17,12 @@ pub(super) enum Metric {
     SyncedRate,
     /// 10^6 bytes per second with the final sync.
     SyncedBandwidth,
+    /// Half of the operations took no longer, in microseconds.
+    LatencyP50,
+    /// 99 of 100 took no longer.
+    LatencyP99,
+    /// 99 of 100 commits kept all changes waiting no longer, in milliseconds.
+    PauseP99,
     /// Free extents the allocator looked at.
     Scanned,
     /// The same per operation.
@@ -49,6 +55,9 @@ impl Metric {
             Self::Rate => "operations/s",
             Self::SyncedRate => "operations/s, synced",
             Self::SyncedBandwidth => "MB/s, synced",
+            Self::LatencyP50 => "latency p50, us",
+            Self::LatencyP99 => "latency p99, us",
+            Self::PauseP99 => "commit pause p99, ms",
             Self::Scanned => "extents scanned",
             Self::ScannedPerOperation => "scanned per operation",
             Self::ScannedPerExtent => "scanned per extent",
@@ -81,12 +90,17 @@ impl Figures {
         let synced = seconds.map(|s| s + number(&run["sync_seconds"]).unwrap_or(0.0));
         let scanned = number(&run["allocator"]["counts"]["extents_scanned"]).or(scanned);
         let megabytes = number(&measure["bytes"]).map(|bytes| bytes / 1e6);
+        let latency = &measure["latency"];
+        let scaled = |value: &Value, unit: f64| number(value).map(|ns| ns / unit);
         let (files, cut) = (&left.files, left.free.summary());
         let pieces = (files.extents > 0).then(|| whole(files.extents));
         let all = [
             (Metric::Rate, ratio(operations, seconds)),
             (Metric::SyncedRate, ratio(operations, synced)),
             (Metric::SyncedBandwidth, ratio(megabytes, synced)),
+            (Metric::LatencyP50, scaled(&latency["p50_ns"], 1e3)),
+            (Metric::LatencyP99, scaled(&latency["p99_ns"], 1e3)),
+            (Metric::PauseP99, scaled(&run["pauses"]["p99_ns"], 1e6)),
             (Metric::Scanned, scanned),
             (Metric::ScannedPerOperation, ratio(scanned, operations)),
             (Metric::ScannedPerExtent, ratio(scanned, pieces)),
@@ -162,8 +176,11 @@ mod tests {
     #[test]
     fn figures_come_from_the_run_wherever_it_is() {
         let run = json!({
-            "measure": { "operations": 100, "seconds": 2.0, "bytes": 4_000_000 },
-            "sync_seconds": 2.0,
+            "measure": {
+                "operations": 100, "seconds": 2.0, "bytes": 4_000_000,
+                "latency": { "p50_ns": 1500, "p99_ns": 20_000 },
+            },
+            "sync_seconds": 2.0, "pauses": { "p99_ns": 3_000_000 },
             "allocator": { "counts": { "extents_scanned": 300 } },
         });
         let files = FileExtents { files: 10, extents: 20, bytes: 20 << 20, extents_max: 3 };
@@ -174,6 +191,9 @@ mod tests {
                 (Metric::Rate, 50.0),
                 (Metric::SyncedRate, 25.0),
                 (Metric::SyncedBandwidth, 1.0),
+                (Metric::LatencyP50, 1.5),
+                (Metric::LatencyP99, 20.0),
+                (Metric::PauseP99, 3.0),
                 (Metric::ScannedPerOperation, 3.0),
                 (Metric::ScannedPerExtent, 15.0),
                 (Metric::ExtentsPerFile, 2.0),

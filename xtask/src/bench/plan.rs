@@ -1,10 +1,10 @@
-//! What is compared: the sections, as data.
+//! What is compared: sections, as data; and how those that several comparisons have in common are made.
 //!
-//! Volumes, workloads and claims are those of the allocator's issue; the kernel's figures for the same are in
-//! its baseline. The flags of `hectare bench` that a section needs are all here.
+//! The comparisons themselves are [`super::allocator`] and [`super::io`].
 
 use super::Options;
 use super::figures::Metric;
+use hectare_lab::Through;
 
 /// A volume to run on.
 #[derive(Clone, PartialEq, Debug)]
@@ -13,6 +13,34 @@ pub(super) struct Volume {
     pub(super) size: String,
     /// Fresh if none.
     pub(super) aged: Option<Aged>,
+    /// Where its image lies.
+    pub(super) place: Place,
+}
+
+/// Where images lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// In memory.
+    Memory,
+    /// On whatever disk holds what cargo builds.
+    Disk,
+}
+
+impl Place {
+    /// In names.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Disk => "disk",
+        }
+    }
+
+    const fn shown(self) -> &'static str {
+        match self {
+            Self::Memory => "in memory",
+            Self::Disk => "on disk",
+        }
+    }
 }
 
 /// How a volume is aged, in the words of `hectare age`.
@@ -25,13 +53,6 @@ pub(super) struct Aged {
     /// Longest free extent; chance decides if none.
     pub(super) longest: Option<&'static str>,
 }
-
-const FULL: Aged = Aged { fill: "95", mean: "64K", longest: None };
-const COARSE: Aged = Aged { fill: "50", mean: "4M", longest: None };
-const FINE: Aged = Aged { fill: "50", mean: "256K", longest: None };
-/// No free run holds what delayed allocation asks for at once: 8 to 16 MiB.
-const COARSE_ONLY: Aged = Aged { longest: Some("7M"), ..COARSE };
-const FINE_ONLY: Aged = Aged { longest: Some("2M"), ..FINE };
 
 /// Who runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,7 +68,11 @@ pub(super) enum Side {
         policy: Option<String>,
         /// What it is called.
         title: String,
+        /// How it reaches the image.
+        through: Through,
     },
+    /// `pread` and `pwrite` on a file of its own beside the image.
+    Raw,
 }
 
 impl Side {
@@ -56,6 +81,7 @@ impl Side {
             Self::Kernel { options: "" } => KERNEL.to_owned(),
             Self::Kernel { options } => format!("{KERNEL} {options}"),
             Self::Engine { title, .. } => title.clone(),
+            Self::Raw => RAW.to_owned(),
         }
     }
 }
@@ -85,7 +111,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    const fn new(title: &'static str, metric: Metric, bound: Bound) -> Self {
+    pub(super) const fn new(title: &'static str, metric: Metric, bound: Bound) -> Self {
         Self { title, metric, bound }
     }
 
@@ -118,7 +144,7 @@ pub(super) struct Section {
 impl Section {
     /// What it is, in a line.
     pub(super) fn about(&self) -> String {
-        let Volume { size, aged } = &self.volume;
+        let Volume { size, aged, place } = &self.volume;
         let state = match aged {
             Some(Aged { fill, mean, longest }) => {
                 let longest = longest.map_or(String::new(), |longest| format!(", longest {longest}"));
@@ -126,59 +152,55 @@ impl Section {
             }
             None => "fresh".to_owned(),
         };
-        format!("{} on {size}, {state}", self.words.join(" "))
+        format!("{} on {size}, {state}, {}", self.words.join(" "), place.shown())
     }
 }
 
+/// The titles of sides.
 pub(super) const KERNEL: &str = "kernel";
-pub(super) const ENGINE: &str = "engine";
-const POLICIES: [&str; 6] = ["mballoc", "mballoc-linear", "size-class", "hybrid", "best-fit", "first-fit"];
-const MIXES: [&str; 5] =
-    ["correlated-lifetimes", "four-sizes", "funny-sizes-high", "funny-sizes-low", "mixed-lifetimes"];
+pub(super) const ENGINE: &str = Through::Cache.system();
+pub(super) const RAW: &str = hectare_lab::run::RAW;
 
-/// All sections, in the order they run.
-pub(super) fn sections(options: &Options) -> Vec<Section> {
-    let make = Maker { options };
-    let mut all = Vec::new();
-    for (state, aged) in [("fresh", None), ("aged", Some(FULL))] {
-        for threads in [1, 2, 64] {
-            all.push(make.fallocate2(&format!("fallocate2-{state}-{threads}"), aged, threads));
-        }
-    }
-    for (state, aged) in [("fresh", None), ("4M", Some(COARSE)), ("256K", Some(FINE))] {
-        all.push(make.small_files(&format!("small-files-{state}"), aged));
-    }
-    for (state, aged) in [("4M", COARSE_ONLY), ("256K", FINE_ONLY)] {
-        all.push(make.streams(&format!("streams-{state}"), aged, false));
-        all.push(make.streams(&format!("streams-mixed-{state}"), aged, true));
-    }
-    all.push(make.appends("append-vs-fallocate", false));
-    all.push(make.appends("append-vs-fallocate-no-sync", true));
-    all.push(make.appenders());
-    all.extend(MIXES.iter().map(|mix| make.mix(mix)));
-    all
-}
+const FULL: Aged = Aged { fill: "95", mean: "64K", longest: None };
+pub(super) const COARSE: Aged = Aged { fill: "50", mean: "4M", longest: None };
+pub(super) const FINE: Aged = Aged { fill: "50", mean: "256K", longest: None };
 
-struct Maker<'o> {
-    options: &'o Options,
+/// Makes sections as the command line wants them.
+pub(super) struct Maker<'o> {
+    pub(super) options: &'o Options,
 }
 
 impl Maker<'_> {
-    fn volume(&self, size: &str, quick: &str, aged: Option<Aged>) -> Volume {
-        Volume { size: if self.options.quick { quick } else { size }.to_owned(), aged }
+    /// A volume in memory.
+    pub(super) fn volume(&self, size: &str, quick: &str, aged: Option<Aged>) -> Volume {
+        let size = if self.options.quick { quick } else { size }.to_owned();
+        Volume { size, aged, place: Place::Memory }
     }
 
-    fn words(&self, words: &[&str], quick: &[&str]) -> Vec<String> {
+    /// The words of a workload, and those added where all is small.
+    pub(super) fn words(&self, words: &[&str], quick: &[&str]) -> Vec<String> {
         let quick = if self.options.quick { quick } else { &[] };
         words.iter().chain(quick).map(|word| (*word).to_owned()).collect()
     }
 
-    fn engine(&self) -> Side {
-        Side::Engine { policy: self.options.policy.clone(), title: ENGINE.to_owned() }
+    /// How long a run takes that is bounded by time.
+    pub(super) fn seconds(&self) -> String {
+        if self.options.quick { 0.3 } else { self.options.seconds }.to_string()
     }
 
+    /// The engine, as it is unless told otherwise.
+    pub(super) fn engine(&self) -> Side {
+        self.engine_through(Through::Cache)
+    }
+
+    /// The engine that reaches its image so.
+    pub(super) fn engine_through(&self, through: Through) -> Side {
+        Side::Engine { policy: self.options.policy.clone(), title: through.system().to_owned(), through }
+    }
+
+    /// Space in small steps, the engine against the kernel.
     fn fallocate2(&self, name: &str, aged: Option<Aged>, threads: u32) -> Section {
-        let seconds = if self.options.quick { 0.3 } else { self.options.seconds }.to_string();
+        let seconds = self.seconds();
         let threads = threads.to_string();
         Section {
             name: name.to_owned(),
@@ -191,6 +213,7 @@ impl Maker<'_> {
         }
     }
 
+    /// Many small files, the engine against the kernel in both modes of allocation.
     fn small_files(&self, name: &str, aged: Option<Aged>) -> Section {
         Section {
             name: name.to_owned(),
@@ -211,92 +234,22 @@ impl Maker<'_> {
         }
     }
 
-    fn streams(&self, name: &str, aged: Aged, mixed: bool) -> Section {
-        let words: &[&str] =
-            if mixed { &["streams", "--keep", "--mixed", "--threads", "2"] } else { &["streams", "--keep"] };
-        let claims = vec![
-            Claim::new(ENGINE, Metric::ScannedPerExtent, Bound::AtMost(2.0)),
-            Claim::new(ENGINE, Metric::SyncedBandwidth, Bound::TimesOf(1.0, KERNEL)),
-        ];
-        Section {
-            name: name.to_owned(),
-            volume: self.volume("100G", "4G", Some(aged)),
-            words: self.words(words, &["--size", "128M"]),
-            sides: self.against_both(),
-            rounds: None,
-            metrics: vec![
-                Metric::SyncedBandwidth,
-                Metric::Scanned,
-                Metric::ScannedPerExtent,
-                Metric::KibPerExtent,
-            ],
-            claims: if mixed { Vec::new() } else { claims },
-        }
-    }
-
-    fn appends(&self, name: &str, no_sync: bool) -> Section {
-        let mut claims = vec![Claim::new("mballoc", Metric::Fragmented, Bound::AtLeast(1.0))];
-        for policy in ["size-class", "hybrid"] {
-            claims.push(Claim::new(policy, Metric::Fragmented, Bound::AtMost(0.0)));
-            claims.push(Claim::new(policy, Metric::FragmentedPercent, Bound::AtMost(0.0)));
-            claims.push(Claim::new(policy, Metric::ExtentsPerFile, Bound::AtMost(2.0)));
-            claims.push(Claim::new(policy, Metric::SyncedBandwidth, Bound::TimesOf(1.0, KERNEL)));
-            claims.push(Claim::new(policy, Metric::SyncedBandwidth, Bound::TimesOf(1.0, "mballoc")));
-        }
-        let words: &[&str] =
-            if no_sync { &["append-vs-fallocate", "--no-sync"] } else { &["append-vs-fallocate"] };
-        Section {
-            name: name.to_owned(),
-            volume: self.volume("32G", "8G", None),
-            words: self.words(words, &["--scale", "0.03"]),
-            sides: with_every_policy(),
-            rounds: None,
-            metrics: FRAGMENTATION.to_vec(),
-            claims,
-        }
-    }
-
-    fn mix(&self, mix: &str) -> Section {
-        Section {
-            name: mix.to_owned(),
-            volume: self.volume("32G", "8G", None),
-            words: self.words(&[mix], &["--scale", "0.03"]),
-            sides: with_every_policy(),
-            rounds: Some(1),
-            metrics: FRAGMENTATION.to_vec(),
-            claims: Vec::new(),
-        }
-    }
-
-    fn appenders(&self) -> Section {
-        Section {
-            name: "many-appenders".to_owned(),
-            volume: self.volume("64G", "8G", None),
-            words: self.words(&["many-appenders", "--threads", "64"], &["--size", "4M"]),
-            sides: vec![self.engine(), Side::Kernel { options: "" }],
-            rounds: None,
-            metrics: vec![Metric::KibPerExtent, Metric::ExtentsPerFile, Metric::Rate],
-            claims: vec![Claim::new(ENGINE, Metric::KibPerExtent, Bound::AtLeast(1_800.0))],
-        }
-    }
-
-    fn against_both(&self) -> Vec<Side> {
+    /// The engine, the kernel, and the kernel that allocates at once.
+    pub(super) fn against_both(&self) -> Vec<Side> {
         vec![self.engine(), Side::Kernel { options: "" }, Side::Kernel { options: "nodelalloc" }]
     }
-}
 
-const FRAGMENTATION: [Metric; 7] = [
-    Metric::Fragmented,
-    Metric::Used,
-    Metric::FragmentedPercent,
-    Metric::StrictPercent,
-    Metric::SyncedBandwidth,
-    Metric::ExtentsPerFile,
-    Metric::Scanned,
-];
-
-fn with_every_policy() -> Vec<Side> {
-    let engine =
-        |policy: &&str| Side::Engine { policy: Some((*policy).to_owned()), title: (*policy).to_owned() };
-    std::iter::once(Side::Kernel { options: "" }).chain(POLICIES.iter().map(engine)).collect()
+    /// The two above, on fresh volumes and on aged ones.
+    pub(super) fn small_work(&self) -> Vec<Section> {
+        let mut all = Vec::new();
+        for (state, aged) in [("fresh", None), ("aged", Some(FULL))] {
+            for threads in [1, 2, 64] {
+                all.push(self.fallocate2(&format!("fallocate2-{state}-{threads}"), aged, threads));
+            }
+        }
+        for (state, aged) in [("fresh", None), ("4M", Some(COARSE)), ("256K", Some(FINE))] {
+            all.push(self.small_files(&format!("small-files-{state}"), aged));
+        }
+        all
+    }
 }

@@ -1,45 +1,47 @@
 //! One run of one side: an image of its own, the program, and a look at what was left.
 
 use super::figures::{Figures, Left, find_run};
-use super::plan::{Aged, Section, Side, Volume};
+use super::plan::{Aged, Place, Section, Side, Volume};
+use crate::scratch::{Scratch, told};
 use hectare_device::FileOptions;
 use hectare_engine::{Error, OpenOptions, Volume as Opened};
+use hectare_lab::Through;
 use hectare_lab::fragmentation::{FileExtents, Fragmentation};
 use hectare_oracle::mount::{Access, KernelMount, MountError};
 use hectare_oracle::tool::line_of;
-use hectare_oracle::{e2fsck, scratch, tool};
+use hectare_oracle::{e2fsck, tool};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-const PREFIX: &str = "hectare-bench.";
+const NAME: &str = "hectare-bench";
 /// The same for all volumes, so that the same seed gives the same image.
 const UUID: &str = "3a3a3a3a-5b5b-4c4c-8d8d-9e9e9e9e9e9e";
 const SEED: &str = "1";
 
-/// The program, and a folder in memory that goes with this value.
+/// The program, and folders that go with this value.
 pub(super) struct Ground {
     binary: PathBuf,
-    folder: PathBuf,
+    memory: Scratch,
+    /// Only if an image is to lie on disk.
+    disk: Option<Scratch>,
 }
 
 impl Ground {
-    /// Makes the folder, and removes what killed runs have left, mounts first.
-    pub(super) fn prepare(binary: PathBuf) -> Result<Self, String> {
-        scratch::sweep();
-        let memory = Path::new("/dev/shm");
-        for entry in fs::read_dir(memory).map_err(told(memory))?.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let owner = name.strip_prefix(PREFIX);
-            if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
-                let _ = fs::remove_dir_all(entry.path()); // somebody else's, perhaps
-            }
+    /// Makes the folders, the one on disk below `disk`, and removes what killed runs have left, mounts first.
+    pub(super) fn prepare(binary: PathBuf, disk: Option<&Path>) -> Result<Self, String> {
+        let memory = Scratch::new(Path::new("/dev/shm"), NAME)?;
+        let disk = disk.map(|folder| Scratch::new(folder, NAME)).transpose()?;
+        Ok(Self { binary, memory, disk })
+    }
+
+    fn folder(&self, place: Place) -> Result<&Path, String> {
+        match place {
+            Place::Memory => Ok(self.memory.path()),
+            Place::Disk => Ok(self.disk.as_ref().ok_or("no folder on disk was prepared")?.path()),
         }
-        let folder = memory.join(format!("{PREFIX}{}", std::process::id()));
-        fs::create_dir_all(&folder).map_err(told(&folder))?;
-        Ok(Self { binary, folder })
     }
 
     fn hectare(&self, words: &[&str]) -> Result<Vec<u8>, String> {
@@ -48,7 +50,7 @@ impl Ground {
 
     /// Makes a volume to copy from.
     pub(super) fn make(&self, volume: &Volume) -> Result<Image, String> {
-        let image = Image(self.folder.join("base"));
+        let image = Image(self.folder(volume.place)?.join("base"));
         let _ = fs::remove_file(&image.0);
         let path = image.0.to_string_lossy().into_owned();
         self.hectare(&["mkfs", "-q", "-m", "0", "-U", UUID, &path, &volume.size])?;
@@ -63,12 +65,20 @@ impl Ground {
 
     /// Runs a section's workload once on a copy of `base`.
     pub(super) fn run(&self, base: &Image, side: &Side, section: &Section) -> Result<Figures, String> {
-        let image = Image(self.folder.join("image"));
+        let image = Image(self.folder(section.volume.place)?.join("image"));
         let _ = fs::remove_file(&image.0);
-        output(need("cp")?.arg("--sparse=always").arg(&base.0).arg(&image.0))?;
+        if *side != Side::Raw {
+            output(need("cp")?.arg("--sparse=always").arg(&base.0).arg(&image.0))?;
+        }
         let (said, scanned) = match side {
             Side::Kernel { options } => self.by_kernel(&image.0, options, section)?,
-            Side::Engine { policy, .. } => (self.by_engine(&image.0, policy.as_deref(), section)?, None),
+            Side::Engine { policy, through, .. } => {
+                (self.by_engine(&image.0, policy.as_deref(), *through, section)?, None)
+            }
+            Side::Raw => {
+                let said = self.bench(&format!("raw:{}", image.0.display()), &[], section)?;
+                return Figures::new(&said, &Left::default(), None);
+            }
         };
         let left = look(&image.0, &folder_of(&said, section))?;
         if matches!(side, Side::Engine { .. }) {
@@ -77,8 +87,14 @@ impl Ground {
         Figures::new(&said, &left, scanned)
     }
 
-    fn by_engine(&self, image: &Path, policy: Option<&str>, section: &Section) -> Result<Value, String> {
-        let on = format!("engine:{}", image.display());
+    fn by_engine(
+        &self,
+        image: &Path,
+        policy: Option<&str>,
+        through: Through,
+        section: &Section,
+    ) -> Result<Value, String> {
+        let on = format!("{}:{}", through.prefix(), image.display());
         let policy: Vec<&str> = policy.map(|policy| vec!["--policy", policy]).unwrap_or_default();
         self.bench(&on, &policy, section)
     }
@@ -95,6 +111,10 @@ impl Ground {
             Err(MountError::Skip(reason)) => return Err(reason.to_string()),
             Err(refused) => return Err(refused.to_string()),
         };
+        if section.volume.place == Place::Disk {
+            // Else the loop device would answer from the host's page cache and not from the disk.
+            output(need("losetup")?.arg("--direct-io=on").arg(mount.device()))?;
+        }
         let device = mount.device().file_name().map(|name| name.to_string_lossy().into_owned());
         let device = device.unwrap_or_default();
         // Off by default; a kernel without the switch has nothing to count, which the table shows.
@@ -115,12 +135,6 @@ impl Ground {
             .collect();
         let said = self.hectare(&words)?;
         serde_json::from_slice(&said).map_err(|error| format!("hectare bench printed no JSON: {error}"))
-    }
-}
-
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder); // the next run tries again
     }
 }
 
@@ -188,11 +202,6 @@ fn output(command: &mut Command) -> Result<Vec<u8>, String> {
     }
     let said = String::from_utf8_lossy(&done.stderr);
     Err(format!("{line}: {}: {}", done.status, said.trim()))
-}
-
-fn told<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> String + use<E> {
-    let path = path.display().to_string();
-    move |error| format!("{path}: {error}")
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! What a section came to: medians, spreads, ratios, claims; as a table and as JSON.
 
 use super::figures::{Figures, Metric, shown};
-use super::plan::{Bound, Claim, ENGINE, KERNEL, Section, Side};
+use super::plan::{Bound, Claim, ENGINE, KERNEL, RAW, Section, Side};
 use hectare_lab::paired::Spread;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
+
+/// The sides that others are told in multiples of.
+const PEERS: [&str; 2] = [KERNEL, RAW];
 
 /// A section's results.
 pub(super) struct Told {
@@ -132,14 +135,17 @@ impl Told {
             );
         }
         let speed = self.metrics.iter().find(|metric| metric.is_speed());
-        if let (Some(metric), Some(_)) = (speed, self.side(KERNEL)) {
+        for (metric, peer) in speed.into_iter().flat_map(|metric| PEERS.map(|peer| (metric, peer))) {
+            if self.side(peer).is_none() {
+                continue;
+            }
             let cell = |title: &String| {
-                let ratio = self.ratio(title, KERNEL, *metric).filter(|_| title != KERNEL);
+                let ratio = self.ratio(title, peer, *metric).filter(|_| title != peer);
                 ratio.map_or("-".to_owned(), |Spread { min, median, max }| {
                     format!("{} ({}-{})", shown(median), shown(min), shown(max))
                 })
             };
-            let heading = format!("{}, times kernel", metric.name());
+            let heading = format!("{}, times {peer}", metric.name());
             rows.push(std::iter::once(heading).chain(self.sides.iter().map(cell)).collect());
         }
         text.push_str(&aligned(&rows));
@@ -158,13 +164,16 @@ impl Told {
         let spread = |title: &String, metric: &Metric| {
             let spread = self.spread(title, *metric)?;
             let side = self.side(title)?;
-            let ratio = self.ratio(title, KERNEL, *metric).filter(|_| title != KERNEL);
+            let times = |peer: &str| {
+                let ratio = self.ratio(title, peer, *metric).filter(|_| title != peer);
+                ratio.map(|r| json!({"median": r.median, "min": r.min, "max": r.max}))
+            };
             Some((
                 metric.name().to_owned(),
                 json!({
                     "median": spread.median, "min": spread.min, "max": spread.max,
                     "rounds": self.values(side, *metric),
-                    "times_kernel": ratio.map(|r| json!({"median": r.median, "min": r.min, "max": r.max})),
+                    "times_kernel": times(KERNEL), "times_raw": times(RAW),
                 }),
             ))
         };
@@ -249,10 +258,10 @@ pub(super) fn write(file: &Path, all: &[Told]) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{Options, plan};
+    use crate::bench::{Options, allocator, io};
 
     fn told(rates: &[(f64, f64)]) -> (Told, Section) {
-        let sections = plan::sections(&Options::parse(&[]).unwrap());
+        let sections = allocator::sections(&Options::parse("allocator", &[]).unwrap());
         let section = sections.into_iter().find(|section| section.name == "fallocate2-fresh-1").unwrap();
         let mut told = Told::new(&section, section.sides.clone());
         for (engine, kernel) in rates {
@@ -274,6 +283,22 @@ mod tests {
         assert!(!bad.is_good());
         assert!(bad.table().contains("MISSED: engine: operations/s at least 10 times kernel's: 9.00"));
         assert_eq!(bad.json()["sides"][0]["figures"]["operations/s"]["median"], 900.0);
+    }
+
+    #[test]
+    fn a_section_with_a_limit_is_told_in_multiples_of_it() {
+        let sections = io::sections(&Options::parse("io", &[]).unwrap());
+        let section = sections.into_iter().find(|section| section.name == "random-overwrite-memory").unwrap();
+        let mut told = Told::new(&section, section.sides.clone());
+        for (side, rate) in [90.0, 100.0, 10.0].into_iter().enumerate() {
+            let values = [(Metric::Rate, rate)].into();
+            told.take(side, Ok(Figures { values, run: Value::Null }));
+        }
+        told.judge(&section);
+        let table = told.table();
+        assert!(table.contains("MISSED: engine: operations/s at least 0.95 times raw's: 0.90"), "{table}");
+        assert!(table.contains("met: engine: operations/s at least 5 times kernel's: 9.00"), "{table}");
+        assert!(table.contains("times raw") && told.json()["sides"][0].to_string().contains("times_raw"));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::failure::Outcome;
     hectare bench small-files --on engine:/dev/shm/disk.img --threads 64 --stats --html out.html\n  \
     hectare bench append-vs-fallocate --on engine:/dev/shm/disk.img --policy mballoc,hybrid\n  \
     hectare bench fallocate2 --on /mnt/ext4 --json > kernel.json\n  \
+    hectare bench random-overwrite --on direct:disk.img --on raw:disk.raw\n  \
     hectare bench report engine.json kernel.json --html both.html\n  \
     hectare bench build --from /usr/share --work /dev/shm")]
 pub(crate) struct Arguments {
@@ -42,6 +43,8 @@ enum What {
     MixedLifetimes(workloads::MixedLifetimes),
     ManyAppenders(workloads::ManyAppenders),
     Streams(workloads::Streams),
+    RandomOverwrite(workloads::RandomOverwrite),
+    FsyncAppend(workloads::FsyncAppend),
     Report(report::Arguments),
     Inspect(inspect::Arguments),
     Build(build::Arguments),
@@ -59,6 +62,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         What::MixedLifetimes(arguments) => arguments.run(),
         What::ManyAppenders(arguments) => arguments.run(),
         What::Streams(arguments) => arguments.run(),
+        What::RandomOverwrite(arguments) => arguments.run(),
+        What::FsyncAppend(arguments) => arguments.run(),
         What::Report(arguments) => report::run(arguments),
         What::Inspect(arguments) => inspect::run(arguments),
         What::Build(arguments) => build::run(arguments),

@@ -42,6 +42,27 @@ fn a_run_is_a_table_and_json_and_a_page() {
 }
 
 #[test]
+fn a_bare_file_is_set_beside_the_engine_and_goes() {
+    let bench = match Bench::fresh("ext4") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli bench::a_bare_file", reason),
+    };
+    let raw = bench.local("raw");
+    let (engine, bare) = (format!("engine:{}", bench.image()), format!("raw:{}", raw.display()));
+    let small = ["--files", "2", "--size", "256K", "--seconds", "0.05", "--threads", "3"];
+    let words = ["bench", "random-overwrite", "--on", &engine, "--on", &bare];
+    let ran = hectare(&[&words[..], &small[..]].concat()).ok();
+    let lines: Vec<&str> = ran.text().lines().collect();
+    assert_eq!(lines[0], "random-overwrite: 4 KiB, 50 % reads, 2 files of 256 KiB (requests)");
+    assert!(lines[2].starts_with("engine hybrid ") && lines[3].starts_with("raw "), "{}", ran.text());
+    assert!(!raw.exists());
+    let words = ["bench", "fsync-append", "--on", &engine, "--seconds", "0.05", "--json"];
+    let json = hectare(&words).ok().json();
+    assert!(json["runs"][0]["measure"]["sync_latency"]["p99_ns"].as_u64().unwrap() > 0, "{json}");
+    hectare_oracle::assert_clean(&bench.image).unwrap();
+}
+
+#[test]
 fn files_stay_where_they_are_the_result() {
     let bench = match Bench::fresh("ext4") {
         Ok(bench) => bench,
@@ -69,7 +90,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
     let refused = hectare(&["bench", "fallocate2", "--on", &engine]);
     assert!(refused.refused().contains("ext4 volume"), "{}", refused.err);
     let folder = bench.folder.path().to_str().unwrap();
-    let usage: [&[&str]; 9] = [
+    let usage: [&[&str]; 12] = [
         &["fallocate2"],
         &["fallocate2", "--on", "engine:"],
         &["fallocate2", "--on", folder, "--threads", "0"],
@@ -79,11 +100,17 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
         &["small-files", "--on", folder, "--html", &engine],
         &["four-sizes", "--on", folder, "--scale", "2"],
         &["streams", "--on", folder, "--mixed"],
+        &["random-overwrite", "--on", "raw:"],
+        &["random-overwrite", "--on", folder, "--reads", "101"],
+        &["fsync-append", "--on", folder, "--append", "0"],
     ];
     for words in usage {
         let ran = hectare(&[&["bench"], words].concat());
         assert_eq!(ran.code, Some(2), "{}\n{}", ran.line, ran.err);
     }
+    let raw = format!("raw:{}", bench.image());
+    let there = hectare(&["bench", "random-overwrite", "--on", &raw]);
+    assert!(there.refused().contains("--replace"), "{}", there.err);
     let unread = hectare(&["bench", "report", bench.image()]);
     assert!(unread.refused().contains("not what bench --json prints"), "{}", unread.err);
     assert_eq!(digest(&bench.image), before);

@@ -19,7 +19,7 @@ const fn column(heading: &'static str, says: fn(&Run) -> Option<String>) -> Colu
 }
 
 /// All columns, after the run's name.
-pub(super) const COLUMNS: [Column; 14] = [
+pub(super) const COLUMNS: [Column; 15] = [
     column("threads", |run| Some(run.threads.to_string())),
     column("per second", |run| Some(whole(run.measure.rate()))),
     column("synced", |run| Some(whole(run.synced_rate()))),
@@ -28,6 +28,7 @@ pub(super) const COLUMNS: [Column; 14] = [
     column("p50", |run| latency(run, |latency| latency.p50_ns)),
     column("p99", |run| latency(run, |latency| latency.p99_ns)),
     column("max", |run| latency(run, |latency| latency.max_ns)),
+    column("pause p99", |run| run.pauses.map(|pauses| duration(pauses.p99_ns))),
     column("fairness", |run| run.measure.fairness().map(|f| format!("{:.2}-{:.2}", f.slowest, f.fastest))),
     column("scanned/op", |run| {
         let scanned = run.allocator.as_ref()?.count("extents_scanned");

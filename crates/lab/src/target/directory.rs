@@ -4,17 +4,21 @@
 
 use crate::error::{Error, Result};
 use crate::stats::AllocatorStats;
-use crate::target::{Target, TargetFile};
-use rustix::fs::FallocateFlags;
+use crate::target::{Access, Target, TargetFile};
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A folder.
 #[derive(Debug)]
 pub struct Directory {
     base: PathBuf,
     handle: File,
+    /// Whether direct I/O was asked for and is not to be had.
+    fell_back: AtomicBool,
 }
 
 impl Directory {
@@ -28,7 +32,7 @@ impl Directory {
         if !handle.metadata().map_err(|error| fail(&error))?.is_dir() {
             return Err(fail(&"not a directory"));
         }
-        Ok(Self { base: base.to_owned(), handle })
+        Ok(Self { base: base.to_owned(), handle, fell_back: AtomicBool::new(false) })
     }
 
     /// The kind of file system it lies on, by the kernel's name.
@@ -55,7 +59,27 @@ impl Directory {
     fn fail(&self, path: &str, error: &std::io::Error) -> Error {
         Error::at(self.path(path).display().to_string(), error)
     }
+
+    fn make(&self, path: &str) -> Result<HostFile> {
+        let place = self.path(path);
+        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&place);
+        let file = opened.map_err(|error| self.fail(path, &error))?;
+        Ok(HostFile { file, path: place })
+    }
 }
+
+/// Lets an open file pass the page cache; whether its file system can.
+pub(super) fn bypass_cache(file: &File) -> std::io::Result<bool> {
+    let flags = rustix::fs::fcntl_getfl(file)?;
+    match rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT) {
+        Ok(()) => Ok(true),
+        Err(Errno::INVAL) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// What is told of a file system without direct I/O.
+pub(super) const NO_DIRECT: &str = "no direct I/O here; its page cache was used";
 
 impl Target for Directory {
     fn name(&self) -> String {
@@ -67,10 +91,15 @@ impl Target for Directory {
     }
 
     fn create(&self, path: &str) -> Result<Box<dyn TargetFile>> {
-        let place = self.path(path);
-        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(&place);
-        let file = opened.map_err(|error| self.fail(path, &error))?;
-        Ok(Box::new(HostFile { file, path: place }))
+        Ok(Box::new(self.make(path)?))
+    }
+
+    fn create_for(&self, path: &str, _len: u64, access: Access) -> Result<Box<dyn TargetFile>> {
+        let made = self.make(path)?;
+        if access == Access::Direct && !bypass_cache(&made.file).map_err(|error| self.fail(path, &error))? {
+            self.fell_back.store(true, Ordering::Relaxed);
+        }
+        Ok(Box::new(made))
     }
 
     fn remove_file(&self, path: &str) -> Result<()> {
@@ -100,6 +129,11 @@ impl Target for Directory {
         }
         AllocatorStats::parse(&fs::read_to_string(format!("/proc/fs/ext4/{device}/mb_stats")).ok()?)
     }
+
+    fn remarks(&self) -> Vec<String> {
+        let fell_back = self.fell_back.load(Ordering::Relaxed);
+        fell_back.then(|| NO_DIRECT.to_owned()).into_iter().collect()
+    }
 }
 
 struct HostFile {
@@ -116,6 +150,10 @@ impl HostFile {
 impl TargetFile for HostFile {
     fn write_at(&self, at: u64, data: &[u8]) -> Result<()> {
         self.told(self.file.write_all_at(data, at))
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        self.told(self.file.read_exact_at(out, at))
     }
 
     fn allocate(&self, at: u64, len: u64) -> Result<()> {

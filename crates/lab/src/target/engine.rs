@@ -1,13 +1,53 @@
-//! An image, opened by our engine on the host's file or block device.
+//! An image, opened by our engine on the host's file or block device, in one of several ways ([`Through`]).
 
 use crate::error::{Error, Result};
+use crate::latency::Latency;
 use crate::stats::AllocatorStats;
-use crate::target::{Target, TargetFile};
+use crate::target::{Access, Target, TargetFile};
 use hectare_alloc::Policy;
-use hectare_device::FileOptions;
+use hectare_device::{DaxDevice, Device, FileOptions};
 use hectare_engine::{Creation, OpenFile, OpenOptions, Volume};
+use hectare_units::u64_of;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How the engine reaches the image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Through {
+    /// Through the host's page cache.
+    #[default]
+    Cache,
+    /// Past it (`O_DIRECT`).
+    Direct,
+    /// Mapped into memory; only where the image lies in memory.
+    Dax,
+}
+
+impl Through {
+    /// All ways.
+    pub const ALL: [Self; 3] = [Self::Cache, Self::Direct, Self::Dax];
+
+    /// What stands before the image on the command line, without the colon.
+    #[must_use]
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::Cache => "engine",
+            Self::Direct => "direct",
+            Self::Dax => "dax",
+        }
+    }
+
+    /// What reports call an engine that works so.
+    #[must_use]
+    pub const fn system(self) -> &'static str {
+        match self {
+            Self::Cache => "engine",
+            Self::Direct => "engine direct",
+            Self::Dax => "engine dax",
+        }
+    }
+}
 
 /// A volume in use.
 pub struct Engine {
@@ -20,9 +60,9 @@ impl Engine {
     ///
     /// # Errors
     /// If it holds no ext4 volume, or one that can't be written; it is named.
-    pub fn open(image: &Path, policy: Policy) -> Result<Self> {
-        let device = FileOptions::new().write(true).open(image).map_err(|error| told(&error))?;
-        let volume = Volume::open(Arc::new(device), OpenOptions { policy, ..OpenOptions::default() });
+    pub fn open(image: &Path, policy: Policy, through: Through) -> Result<Self> {
+        let device = device(image, through)?;
+        let volume = Volume::open(device, OpenOptions { policy, ..OpenOptions::default() });
         let volume = volume.map_err(|error| Error::at(image.display().to_string(), error))?;
         Ok(Self { image: image.to_owned(), volume })
     }
@@ -38,6 +78,17 @@ impl Engine {
     fn fail(&self, path: &str, error: &hectare_engine::Error) -> Error {
         Error::at(format!("{}:/{path}", self.image.display()), error)
     }
+}
+
+/// The image as a device.
+fn device(image: &Path, through: Through) -> Result<Arc<dyn Device>> {
+    let options = FileOptions::new().write(true);
+    let options = options.direct(through == Through::Direct);
+    let file = options.open(image).map_err(|error| told(&error))?;
+    if through != Through::Dax {
+        return Ok(Arc::new(file));
+    }
+    Ok(Arc::new(DaxDevice::new(file).map_err(|error| told(&error))?))
 }
 
 /// The device names itself.
@@ -59,6 +110,10 @@ impl Target for Engine {
         let creation = Creation { permissions: 0o644, ..Creation::default() };
         let file = self.volume.create_file(path, creation).map_err(|error| self.fail(path, &error))?;
         Ok(Box::new(EngineFile { file, image: self.image.clone() }))
+    }
+
+    fn create_for(&self, path: &str, _len: u64, _access: Access) -> Result<Box<dyn TargetFile>> {
+        self.create(path)
     }
 
     fn remove_file(&self, path: &str) -> Result<()> {
@@ -88,6 +143,10 @@ impl Target for Engine {
     fn allocator_stats(&self) -> Option<AllocatorStats> {
         stats(&self.volume)
     }
+
+    fn commit_pauses(&self) -> Option<Latency> {
+        pauses(&self.volume)
+    }
 }
 
 struct EngineFile {
@@ -106,6 +165,14 @@ impl EngineFile {
 impl TargetFile for EngineFile {
     fn write_at(&self, at: u64, data: &[u8]) -> Result<()> {
         self.told(self.file.write_all_at(at, data))
+    }
+
+    fn read_at(&self, at: u64, out: &mut [u8]) -> Result<()> {
+        if self.told(self.file.read_at(at, out))? == out.len() {
+            return Ok(());
+        }
+        let file = format!("{}: inode {}", self.image.display(), self.file.inode());
+        Err(Error::at(file, format!("it ends before byte {}", at.saturating_add(u64_of(out.len())))))
     }
 
     fn allocate(&self, at: u64, len: u64) -> Result<()> {
@@ -130,4 +197,16 @@ impl TargetFile for EngineFile {
 /// `AllocatorStats::parse(&volume.allocator_stats().text(volume.group_count()))`
 fn stats(volume: &Volume) -> Option<AllocatorStats> {
     AllocatorStats::parse(&volume.allocator_stats().text(volume.group_count()))
+}
+
+/// How long commits kept handles from starting; `None` if there was none.
+fn pauses(volume: &Volume) -> Option<Latency> {
+    let stats = volume.journal_stats();
+    let ns = |pause: Duration| u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+    Some(Latency {
+        mean_ns: ns(stats.paused).checked_div(stats.commits)?,
+        p50_ns: ns(stats.pause_quantile(500)),
+        p99_ns: ns(stats.pause_quantile(990)),
+        max_ns: ns(stats.longest_pause),
+    })
 }

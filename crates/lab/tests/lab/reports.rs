@@ -36,7 +36,9 @@ fn run(workload: &str, policy: Option<&str>, threads: u32, operations: u64) -> R
         sync_seconds: 0.5,
         folder: None,
         allocator: AllocatorStats::parse(STATS),
+        pauses: None,
         inspection: None,
+        remarks: Vec::new(),
     }
 }
 

@@ -3,8 +3,10 @@
 use hectare_lab::fragmentation::FileExtents;
 use hectare_lab::inspect::inspect;
 use hectare_lab::workload::fragmentation::{self, Mix};
-use hectare_lab::workload::{fallocate2, many_appenders, small_files, streams};
-use hectare_lab::{After, Bench, How, On, Policy, Run, Streams, Workload, bench};
+use hectare_lab::workload::{
+    fallocate2, fsync_append, many_appenders, random_overwrite, small_files, streams,
+};
+use hectare_lab::{Access, After, Bench, How, On, Policy, Run, Streams, Through, Workload, bench};
 use hectare_oracle::{KernelMount, Skip, assert_clean, e2fsck, mke2fs, scratch, skip};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -35,7 +37,7 @@ impl Scene {
     }
 
     fn engine(&self) -> On {
-        On::Engine { image: self.image.clone(), policy: Policy::default() }
+        On::Engine { image: self.image.clone(), policy: Policy::default(), through: Through::Cache }
     }
 }
 
@@ -79,6 +81,8 @@ fn small() -> Vec<Expected> {
     let steps = fallocate2::Options { time, ..fallocate2::Options::default() };
     let steps = Workload::Fallocate2(steps);
     all.push(Expected { operations: None, ..expect(steps, 4, 4, 0, 0) });
+    let overwrite = Workload::RandomOverwrite(overwrites());
+    all.push(Expected { operations: None, ..expect(overwrite, 3, 4, MIB + 64 * KIB, 0) });
     for mix in Mix::ALL {
         let options = fragmentation::Options { scale: 1.0 / 64.0, ..fragmentation::Options::new(mix) };
         let jobs = options.jobs();
@@ -91,6 +95,11 @@ fn small() -> Vec<Expected> {
         all.push(expect(Workload::Fragmentation(options), 1, files, bytes, operations));
     }
     all
+}
+
+fn overwrites() -> random_overwrite::Options {
+    let time = Duration::from_millis(50);
+    random_overwrite::Options { files: 4, size: MIB + 64 * KIB, time, ..random_overwrite::Options::default() }
 }
 
 /// Checks a run's figures against each other and against what was expected.
@@ -191,6 +200,70 @@ fn collect(folder: &Path, lengths: &mut Vec<u64>) {
 }
 
 #[test]
+fn appends_are_made_durable_one_by_one() {
+    let scene = match Scene::new("128M") {
+        Ok(scene) => scene,
+        Err(reason) => skip!("lab workloads::appends", reason),
+    };
+    let options = fsync_append::Options { size: 64 * KIB, time: Duration::from_millis(100), append: 4 * KIB };
+    let workload = Workload::FsyncAppend(options);
+    let folder = On::Directory(scene.folder.path().to_owned());
+    for place in [scene.engine(), folder] {
+        let runs = bench(&on(workload.clone(), place.clone(), &[2]), |_| ()).unwrap();
+        let measure = &runs[0].measure;
+        assert!(measure.operations > 0 && measure.bytes == measure.operations * 4 * KIB, "{measure:?}");
+        let (whole, sync) = (measure.latency.unwrap(), measure.sync_latency.unwrap());
+        assert!(sync.p50_ns > 0 && whole.max_ns >= sync.max_ns, "{whole:?} {sync:?}");
+        if let On::Engine { .. } = place {
+            let files = runs[0].inspection.as_ref().unwrap().files;
+            assert!(files.bytes <= 2 * 64 * KIB, "a file became too large: {files:?}");
+            assert_clean(&scene.image).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_bare_file_is_made_of_the_size_of_all_files_and_goes() {
+    let folder = tempfile::tempdir_in(scratch::folder()).unwrap();
+    let file = folder.path().join("raw");
+    let mut bench_of = on(Workload::RandomOverwrite(overwrites()), On::Raw(file.clone()), &[2]);
+    let runs = bench(&bench_of, |_| ()).unwrap();
+    assert_eq!((runs[0].system.as_str(), runs[0].title().as_str()), ("raw", "raw"));
+    assert!(runs[0].measure.operations > 0 && runs[0].folder.is_none());
+    assert_eq!(std::fs::metadata(&file).unwrap().len(), 4 * (MIB + 64 * KIB));
+
+    let refused = bench(&bench_of, |_| ()).unwrap_err().to_string();
+    assert!(refused.contains("raw") && refused.contains("--replace"), "{refused}");
+    (bench_of.replace, bench_of.after) = (true, After::Remove);
+    bench(&bench_of, |_| ()).unwrap();
+    assert!(!file.exists());
+
+    bench_of.workload = Workload::SmallFiles(small_files::Options::default());
+    let refused = bench(&bench_of, |_| ()).unwrap_err().to_string();
+    assert!(refused.contains("random-overwrite") && !file.exists(), "{refused}");
+}
+
+#[test]
+fn an_image_is_overwritten_past_the_page_cache_too() {
+    let scene = match Scene::new("128M") {
+        Ok(scene) => scene,
+        Err(reason) => skip!("lab workloads::an_image_past_the_cache", reason),
+    };
+    let place =
+        On::Engine { image: scene.image.clone(), policy: Policy::default(), through: Through::Direct };
+    let only_reads = random_overwrite::Options { reads: 100, access: Access::Cached, ..overwrites() };
+    let runs = match bench(&on(Workload::RandomOverwrite(only_reads), place, &[2]), |_| ()) {
+        Ok(runs) => runs,
+        Err(error) if error.to_string().contains("no direct I/O") => {
+            skip!("lab workloads::an_image_past_the_cache", error)
+        }
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(runs[0].system, "engine direct");
+    assert_clean(&scene.image).unwrap();
+}
+
+#[test]
 fn every_policy_leaves_a_clean_volume() {
     let scene = match Scene::new("128M") {
         Ok(scene) => scene,
@@ -199,7 +272,7 @@ fn every_policy_leaves_a_clean_volume() {
     let options =
         fragmentation::Options { scale: 1.0 / 256.0, ..fragmentation::Options::new(Mix::FourSizes) };
     for policy in Policy::ALL {
-        let place = On::Engine { image: scene.image.clone(), policy };
+        let place = On::Engine { image: scene.image.clone(), policy, through: Through::Cache };
         let bench_of = Bench { replace: true, ..on(Workload::Fragmentation(options), place, &[]) };
         let runs = bench(&bench_of, |_| ()).unwrap();
         assert_eq!(runs[0].policy.as_deref(), Some(policy.name()));
@@ -242,7 +315,10 @@ fn what_is_no_volume_is_refused() {
     let image = folder.path().join("noise");
     let workload = || Workload::SmallFiles(small_files::Options::default());
     std::fs::write(&image, vec![7; 1 << 20]).unwrap();
-    let engine = |image: &Path| On::Engine { image: image.to_owned(), policy: Policy::default() };
+    let engine = |image: &Path| {
+        let (policy, through) = (Policy::default(), Through::Cache);
+        On::Engine { image: image.to_owned(), policy, through }
+    };
     for place in [engine(&image), engine(&folder.path().join("none")), On::Directory(image.clone())] {
         let refused = bench(&on(workload(), place, &[1]), |_| ()).unwrap_err().to_string();
         let named = refused.contains("noise") || refused.contains("none");

@@ -6,7 +6,7 @@ use crate::name::shown;
 use crate::output::{Output, reason};
 use crate::writing::policy_parser;
 use hectare_engine::Timestamp;
-use hectare_lab::{After, Bench, On, Policy, Report, Run, Workload, bench};
+use hectare_lab::{After, Bench, On, Policy, Report, Run, Through, Workload, bench};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
@@ -16,8 +16,10 @@ use std::time::Duration;
 /// Where a workload runs, and what is told of it.
 #[derive(clap::Args)]
 pub(super) struct Common {
-    /// Where: an image by Hectare's engine, or a folder; again for a second one
-    #[arg(long, value_name = "engine:IMAGE|DIR", required = true, value_parser = parse_on)]
+    /// Where: an image by Hectare's engine, or a folder; again for a second one. direct:IMAGE is the engine
+    /// past the host's page cache, dax:IMAGE the engine on an image that lies in memory, raw:FILE a bare file
+    /// (only random-overwrite), which is made and must not exist
+    #[arg(long, value_name = "engine:IMAGE|DIR|...", required = true, value_parser = parse_on)]
     on: Vec<Place>,
     /// How the engine chooses space; one run for each of a list
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = policy_parser())]
@@ -57,17 +59,31 @@ pub(super) struct Threads {
 
 #[derive(Clone, Debug)]
 enum Place {
-    Image(PathBuf),
+    Image(PathBuf, Through),
     Folder(PathBuf),
+    Raw(PathBuf),
 }
 
 fn parse_on(text: &str) -> Result<Place, String> {
-    match text.strip_prefix("engine:") {
-        Some("") => Err("engine: is followed by an image".to_owned()),
-        Some(image) => Ok(Place::Image(image.into())),
-        None if text.is_empty() => Err("give engine:IMAGE or a folder".to_owned()),
-        None => Ok(Place::Folder(text.into())),
+    if text.is_empty() {
+        return Err("give engine:IMAGE or a folder".to_owned());
     }
+    if let Some(file) = text.strip_prefix("raw:") {
+        let missing = || "raw: is followed by a file".to_owned();
+        return Some(file)
+            .filter(|file| !file.is_empty())
+            .map(|file| Place::Raw(file.into()))
+            .ok_or_else(missing);
+    }
+    for through in Through::ALL {
+        let prefix = through.prefix();
+        match text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(':')) {
+            Some("") => return Err(format!("{prefix}: is followed by an image")),
+            Some(image) => return Ok(Place::Image(image.into(), through)),
+            None => {}
+        }
+    }
+    Ok(Place::Folder(text.into()))
 }
 
 impl Common {
@@ -99,14 +115,16 @@ impl Common {
         let mut places = Vec::new();
         for place in &self.on {
             match place {
-                Place::Image(image) => {
-                    let on = |policy: &Policy| On::Engine { image: image.clone(), policy: *policy };
+                Place::Image(image, through) => {
+                    let (image, through) = (image.clone(), *through);
+                    let on = |policy: &Policy| On::Engine { image: image.clone(), policy: *policy, through };
                     places.extend(policies.iter().map(on));
                 }
                 Place::Folder(folder) => places.push(On::Directory(folder.clone())),
+                Place::Raw(file) => places.push(On::Raw(file.clone())),
             }
         }
-        if !self.policy.is_empty() && !self.on.iter().any(|place| matches!(place, Place::Image(_))) {
+        if !self.policy.is_empty() && !self.on.iter().any(|place| matches!(place, Place::Image(..))) {
             let message = "--policy says how the engine chooses space: give --on engine:IMAGE".to_owned();
             return Err(Failure::Usage(message));
         }
@@ -128,6 +146,9 @@ impl Common {
         }
         out.finish()?;
         for run in &report.runs {
+            for remark in &run.remarks {
+                tell(format_args!("{}: {remark}", run.target));
+            }
             if let Some(folder) = &run.folder {
                 tell(format_args!("{}: files left in /{folder}", run.target));
             }
@@ -147,8 +168,8 @@ fn one(bench_of: &Bench) -> Outcome<Vec<Run>> {
         bar
     });
     let place = match &bench_of.on {
-        On::Engine { image, policy } => format!("{} by {policy}", shown(image.as_os_str().as_bytes())),
-        On::Directory(folder) => shown(folder.as_os_str().as_bytes()),
+        On::Engine { image, policy, .. } => format!("{} by {policy}", shown(image.as_os_str().as_bytes())),
+        On::Directory(place) | On::Raw(place) => shown(place.as_os_str().as_bytes()),
     };
     let runs = bench(bench_of, |line| {
         if let Some(bar) = &bar {

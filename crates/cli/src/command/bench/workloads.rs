@@ -4,8 +4,10 @@ use super::common::{Common, Threads};
 use crate::command::format_options::parse_size;
 use crate::failure::{Failure, Outcome};
 use hectare_lab::workload::fragmentation::{self, Mix};
-use hectare_lab::workload::{How, fallocate2, many_appenders, small_files, streams};
-use hectare_lab::{Streams as Pattern, Workload};
+use hectare_lab::workload::{
+    How, fallocate2, fsync_append, many_appenders, random_overwrite, small_files, streams,
+};
+use hectare_lab::{Access, Streams as Pattern, Workload};
 use std::time::Duration;
 
 /// Space in steps of 8 KiB up to 1 MiB, then cut to nothing, over and over; a file and a directory per thread
@@ -200,6 +202,80 @@ impl Streams {
         let (total, piece) = (self.size, self.piece);
         let options = streams::Options { pattern, total, piece, ..streams::Options::default() };
         self.common.run(&Workload::Streams(options), &self.threads.threads)
+    }
+}
+
+/// Blocks read and written at random in full files that all threads share: the way of a request, nothing to
+/// allocate and nothing to log
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    hectare bench random-overwrite --on engine:/dev/shm/disk.img --on raw:/dev/shm/disk.raw\n  \
+    hectare bench random-overwrite --threads 1,16 --reads 70 --on direct:disk.img\n\n\
+    The files are written first, which is not measured. In a folder the page cache is bypassed where \
+    the file system can.")]
+pub(super) struct RandomOverwrite {
+    #[command(flatten)]
+    common: Common,
+    /// Threads; one run for each of a list
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "16",
+        value_parser = clap::value_parser!(u32).range(1..=4096))]
+    threads: Vec<u32>,
+    /// Bytes of a request
+    #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = parse_some)]
+    block: u64,
+    /// Reads among a hundred requests; the others write
+    #[arg(long, value_name = "PERCENT", default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(..=100))]
+    reads: u32,
+    /// Files
+    #[arg(long, value_name = "N", default_value_t = 32,
+        value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    files: u32,
+    /// Bytes of each
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_some)]
+    size: u64,
+    /// How long each run lasts
+    #[arg(long, value_name = "S", default_value = "5", value_parser = parse_seconds)]
+    seconds: Duration,
+    /// In a folder or a bare file: through the host's page cache
+    #[arg(long)]
+    buffered: bool,
+}
+
+impl RandomOverwrite {
+    pub(super) fn run(&self) -> Outcome {
+        let access = if self.buffered { Access::Cached } else { Access::Direct };
+        let (block, reads, files, size, time) = (self.block, self.reads, self.files, self.size, self.seconds);
+        let options = random_overwrite::Options { block, reads, files, size, time, access };
+        self.common.run(&Workload::RandomOverwrite(options), &self.threads)
+    }
+}
+
+/// Small appends, each made durable before the next; a file per thread
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  \
+    hectare bench fsync-append --on engine:disk.img --threads 1,16 --seconds 5")]
+pub(super) struct FsyncAppend {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    threads: Threads,
+    /// Bytes of an append
+    #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = parse_some)]
+    append: u64,
+    /// Bytes at which a file is cut to nothing
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_some)]
+    size: u64,
+    /// How long each run lasts
+    #[arg(long, value_name = "S", default_value = "5", value_parser = parse_seconds)]
+    seconds: Duration,
+}
+
+impl FsyncAppend {
+    pub(super) fn run(&self) -> Outcome {
+        let (append, size, time) = (self.append, self.size, self.seconds);
+        let options = fsync_append::Options { append, size, time };
+        self.common.run(&Workload::FsyncAppend(options), &self.threads.threads)
     }
 }
 

@@ -1,0 +1,264 @@
+//! A soak: `cargo xtask soak [--minutes N] [--threads N] [--seed N] [--keep]`.
+//!
+//! Threads do everything the engine offers at once, on a volume with a journal in memory-backed storage, for
+//! minutes: each knows what its own files should be ([`worker`], [`owned`], [`content`]) and looks. Every half minute a
+//! line tells how far it is and how much memory the process uses, which must not keep growing ([`memory`]). In
+//! the end the volume is closed, `e2fsck -fn` judges it, and it is opened again, for reading, to look at every
+//! file once more.
+//!
+//! The seed says what each thread does in which order, not how they interleave: a failure may take several
+//! runs to come again. `--keep` leaves the image of a run that failed.
+//!
+//! Hazard: threads that wait for each other for ever. Where nothing moves for a minute, the process says so
+//! and ends, without cleaning up more than its folder.
+
+mod content;
+mod memory;
+mod owned;
+mod worker;
+
+use crate::scratch::{Scratch, leave_nothing, told};
+use hectare_device::FileOptions;
+use hectare_engine::{Creation, OpenOptions, Volume};
+use hectare_oracle::{e2fsck, mke2fs};
+use memory::{Verdict, mib, resident_kib};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+use worker::{Counts, Left, SHARED, Worker};
+
+const USAGE: &str = "usage: cargo xtask soak [--minutes N] [--threads N] [--seed N] [--keep]";
+/// The volume's size; the files of 64 threads need half a GiB.
+const SIZE: &str = "2G";
+/// Between two samples of memory.
+const TICK: Duration = Duration::from_secs(1);
+/// Between two lines.
+const LINE: Duration = Duration::from_secs(30);
+/// How long nothing may move.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Clone, PartialEq, Debug)]
+struct Options {
+    time: Duration,
+    threads: u32,
+    seed: u64,
+    keep: bool,
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut options = Self { time: Duration::from_secs(600), threads: 64, seed: 1, keep: false };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or(format!("{word} needs a value"));
+            let wrong = |text: &str| format!("{word}: {text} is no number of that kind");
+            match *word {
+                "--minutes" => {
+                    let text = value()?;
+                    let minutes: f64 = text.parse().map_err(|_| wrong(text))?;
+                    options.time = Duration::try_from_secs_f64(minutes * 60.0).map_err(|_| wrong(text))?;
+                }
+                "--threads" => {
+                    let text = value()?;
+                    let threads = text.parse().ok().filter(|threads| (1..=999).contains(threads));
+                    options.threads = threads.ok_or_else(|| wrong(text))?;
+                }
+                "--seed" => {
+                    let text = value()?;
+                    options.seed = text.parse().map_err(|_| wrong(text))?;
+                }
+                "--keep" => options.keep = true,
+                other => return Err(format!("{other} is no option")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Runs the job with its words; whether nothing went wrong.
+pub(crate) fn run(words: &[&str]) -> bool {
+    let options = match Options::parse(words) {
+        Ok(options) => options,
+        Err(message) => {
+            eprintln!("{message}\n{USAGE}");
+            return false;
+        }
+    };
+    let result = soak(&options);
+    leave_nothing();
+    match result {
+        Ok(()) => true,
+        Err(message) => {
+            eprintln!("soak FAILED (--threads {} --seed {}): {message}", options.threads, options.seed);
+            false
+        }
+    }
+}
+
+fn soak(options: &Options) -> Result<(), String> {
+    let folder = Scratch::new(Path::new("/dev/shm"), "hectare-soak")?;
+    let image = folder.path().join("image");
+    mke2fs(&["-t", "ext4"], &image, SIZE).map_err(|skip| skip.to_string())?;
+    let Options { time, threads, seed, keep } = options;
+    println!("soak: {threads} threads, {:.1} minutes, seed {seed}", time.as_secs_f64() / 60.0);
+    let result = on_image(&image, options, &folder);
+    if result.is_err() && *keep {
+        let kept = Path::new("/dev/shm").join("hectare-soak-failed.img");
+        std::fs::rename(&image, &kept).map_err(told(&kept))?;
+        eprintln!("the image stays: {}", kept.display());
+    }
+    result
+}
+
+fn on_image(image: &Path, options: &Options, folder: &Scratch) -> Result<(), String> {
+    let device = FileOptions::new().write(true).open(image).map_err(|error| error.to_string())?;
+    let open = OpenOptions { discard: true, ..OpenOptions::default() };
+    let volume = Volume::open(Arc::new(device), open).map_err(told(image))?;
+    volume.create_dir(SHARED, Creation::default()).map_err(told(image))?;
+    let worked = work(&volume, options, folder);
+    let closed = volume.close().map_err(told(image));
+    drop(volume);
+    // Also after a failure: whether the volume is sound says where to look.
+    let judged = judge(image);
+    let (left, samples) = worked?;
+    closed?;
+    judged?;
+    println!("e2fsck: clean");
+    look_again(image, &left)?;
+    tell(&left);
+    match memory::judge(&samples) {
+        Verdict::TooShort => println!("memory: not judged in less than a minute"),
+        Verdict::Level(early, late) => println!("memory: level, {} then {}", mib(early), mib(late)),
+        Verdict::Grows(early, late) => {
+            return Err(format!("memory keeps growing, from {} to {}", mib(early), mib(late)));
+        }
+    }
+    Ok(())
+}
+
+/// Sets the flag when its thread ends in whatever way.
+struct StopsAll<'s>(&'s AtomicBool);
+
+impl Drop for StopsAll<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What the threads left, and the samples of memory in KiB.
+fn work(volume: &Volume, options: &Options, folder: &Scratch) -> Result<(Vec<Left>, Vec<u64>), String> {
+    let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let workers: Result<Vec<_>, _> =
+        (0..options.threads).map(|nr| Worker::new(volume, nr, options.seed)).collect();
+    let workers = workers?;
+    thread::scope(|scope| {
+        let (stop, done) = (&stop, &done);
+        let handles: Vec<_> = workers
+            .into_iter()
+            .map(|worker| {
+                scope.spawn(move || {
+                    let _stops = StopsAll(stop);
+                    worker.run(stop, done)
+                })
+            })
+            .collect();
+        let samples = watch(options, stop, done, folder);
+        let joined =
+            handles.into_iter().map(|handle| handle.join().unwrap_or(Err("a thread panicked".into())));
+        let left: Result<Vec<Left>, String> = joined.collect();
+        Ok((left?, samples))
+    })
+}
+
+/// Samples memory, prints lines, and tells the threads when their time is over.
+fn watch(options: &Options, stop: &AtomicBool, done: &AtomicU64, folder: &Scratch) -> Vec<u64> {
+    let (started, mut samples) = (Instant::now(), Vec::new());
+    let (mut lines, mut moved, mut before) = (1, started, 0);
+    while started.elapsed() < options.time && !stop.load(Ordering::Relaxed) {
+        thread::sleep(TICK.min(options.time.saturating_sub(started.elapsed())));
+        samples.extend(resident_kib());
+        let now = done.load(Ordering::Relaxed);
+        if now != before {
+            (moved, before) = (Instant::now(), now);
+        }
+        if moved.elapsed() > PATIENCE {
+            eprintln!("soak FAILED (--seed {}): nothing has moved for a minute", options.seed);
+            folder.remove();
+            leave_nothing();
+            std::process::exit(1);
+        }
+        if started.elapsed() >= LINE * lines {
+            lines += 1;
+            line(started.elapsed(), now, samples.last());
+        }
+    }
+    line(started.elapsed(), done.load(Ordering::Relaxed), samples.last());
+    stop.store(true, Ordering::Relaxed);
+    samples
+}
+
+fn line(elapsed: Duration, operations: u64, resident: Option<&u64>) {
+    let (minutes, seconds) = (elapsed.as_secs() / 60, elapsed.as_secs() % 60);
+    let resident = resident.map_or("unknown memory".to_owned(), |kib| format!("{} resident", mib(*kib)));
+    println!("  {minutes:>3}:{seconds:02}  {operations:>12} operations  {resident}");
+}
+
+fn judge(image: &Path) -> Result<(), String> {
+    let report = e2fsck(image).map_err(|skip| skip.to_string())?;
+    // What it would only make smaller is not wrong; the kernel leaves such trees, too.
+    let wrong = report.questions.iter().any(|question| !question.ends_with("Optimize? no"));
+    if report.exit == Some(0) && !wrong {
+        return Ok(());
+    }
+    eprintln!("{}", report.output);
+    Err("e2fsck does not find the volume clean".to_owned())
+}
+
+/// Looks at every file of the closed volume.
+fn look_again(image: &Path, left: &[Left]) -> Result<(), String> {
+    let device = FileOptions::new().open(image).map_err(|error| error.to_string())?;
+    let volume = Volume::open(Arc::new(device), OpenOptions::read_only()).map_err(told(image))?;
+    let mut buffer = vec![0; 1 << 17];
+    let files = || left.iter().flat_map(|left| &left.files);
+    for file in files() {
+        file.verify_in(&volume, &mut buffer).map_err(|error| format!("opened again: {error}"))?;
+    }
+    println!("opened again: {} files hold what they should", files().count());
+    Ok(())
+}
+
+fn tell(left: &[Left]) {
+    let mut counts = Counts::new();
+    for (name, count) in left.iter().flat_map(|left| &left.counts) {
+        *counts.entry(name).or_default() += count;
+    }
+    for (name, count) in counts {
+        println!("  {count:>10}  {name}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hectare_oracle::{skip, tool};
+
+    #[test]
+    fn words_become_options() {
+        let options = Options::parse(&["--minutes", "0.5", "--threads", "3", "--seed", "9"]).unwrap();
+        assert_eq!((options.time, options.threads, options.seed), (Duration::from_secs(30), 3, 9));
+        for wrong in [&["--minutes"][..], &["--minutes", "-1"], &["--threads", "0"], &["fast"]] {
+            assert!(Options::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_second_of_it_is_sound() {
+        if tool("mke2fs").is_none() || tool("e2fsck").is_none() {
+            skip!("soak::a_second_of_it", "e2fsprogs is not installed");
+        }
+        let time = Duration::from_secs(1);
+        soak(&Options { time, threads: 6, seed: 5, keep: false }).unwrap();
+    }
+}
