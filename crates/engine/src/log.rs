@@ -133,9 +133,13 @@ impl VolumeLog {
         Ok(self.pending.checkpoint(&self.log, keep)?)
     }
 
-    /// Brings everything home and marks the log as clean. Nothing may be committed any more.
+    /// Brings everything home.
+    pub(crate) fn checkpoint_all(&self) -> Result<()> {
+        Ok(self.pending.checkpoint(&self.log, 0)?)
+    }
+
+    /// Marks the log as clean. Everything is home, and nothing may be committed any more.
     pub(crate) fn finish(&self) -> Result<()> {
-        self.pending.checkpoint(&self.log, 0)?;
         Ok(self.log.lock().finish()?)
     }
 

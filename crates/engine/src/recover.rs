@@ -4,6 +4,10 @@
 //! device is not touched: the replayed blocks are laid over it in memory. Only a superblock that says
 //! `needs_recovery` makes the log count; without that, whatever lies there is old.
 //!
+//! The superblock itself may be torn: it has two sectors, and a power cut may leave one of them old. Whoever writes it to
+//! its place has a copy in the log before. So where its checksum is wrong and the log holds a copy that is right, the
+//! copy counts; to find the log, what never changes of a superblock is enough.
+//!
 //! The journal may lie on a device of its own, which the caller must name
 //! ([`OpenOptions::journal`](crate::OpenOptions)) and which is known by its UUID.
 //!
@@ -15,16 +19,16 @@ use crate::error::{Error, Result};
 use crate::groups::SUPERBLOCK_AT;
 use crate::log::VolumeLog;
 use crate::options::OpenOptions;
-use crate::volume::{check_writable, read_superblock};
+use crate::volume::check_writable;
 use hectare_device::{Device, OverlayDevice};
-use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::feature::{Compat, Incompat};
-use hectare_ext4::superblock::{ERRCODE_IO, RecordedError, SuperBlock};
+use hectare_ext4::superblock::{self, ERRCODE_IO, RecordedError, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::Log;
 use hectare_journal::format::SuperblockError;
 use hectare_journal::recovery::{self, LogMap, Recovery, RecoveryError};
-use hectare_units::GroupNr;
+use hectare_units::Bytes;
 use std::sync::Arc;
 
 /// A volume whose journal has been dealt with.
@@ -87,15 +91,54 @@ fn find(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions) -> Res
     Ok(LogPlace { device, map, external: true })
 }
 
+/// The superblock of a volume, from the log if the one on the device is torn.
+pub(crate) fn read_superblock(device: &Arc<dyn Device>, options: &OpenOptions) -> Result<SuperBlock> {
+    let error = match superblock_of(&**device, SuperBlock::parse) {
+        Err(error @ Error::Corrupt(_)) => error,
+        read => return read,
+    };
+    // If there is no copy to be found, what is wrong is the superblock, and not that.
+    from_log(device, options).map_err(|_| error)
+}
+
+/// The superblock that the log holds.
+fn from_log(device: &Arc<dyn Device>, options: &OpenOptions) -> Result<SuperBlock> {
+    let torn = superblock_of(&**device, SuperBlock::parse_torn)?;
+    let geometry = torn.geometry();
+    let place = find(device, &torn, options)?;
+    let recovery = recovery::read(&*place.device, &place.map, geometry.block_size, geometry.blocks_count)?;
+    let overlay = OverlayDevice::new(Arc::clone(device));
+    recovery.apply(&*place.device, &place.map, &overlay)?;
+    let mut sb = superblock_of(&overlay, SuperBlock::parse)?;
+    // Whether the log is needed or not: it is, for this.
+    sb.set_needs_recovery(true);
+    Ok(sb)
+}
+
+fn superblock_of(
+    device: &dyn Device,
+    parse: impl FnOnce(&[u8], Bytes) -> std::result::Result<SuperBlock, FormatError>,
+) -> Result<SuperBlock> {
+    let need = SUPERBLOCK_AT + Bytes::of(superblock::SIZE);
+    if device.len() < need {
+        let what = format!("{} bytes are too few for a superblock", device.len());
+        return Err(Corrupt::new("the volume", Place::Volume, what).into());
+    }
+    let mut bytes = [0; superblock::SIZE];
+    device.read_at(SUPERBLOCK_AT, &mut bytes)?;
+    Ok(parse(&bytes, device.len())?)
+}
+
 /// Lays what the log holds over a device that is not to be written.
 fn replayed_in_memory(device: &Arc<dyn Device>, place: &LogPlace, recovery: &Recovery) -> Result<Recovered> {
     let overlay = Arc::new(OverlayDevice::new(Arc::clone(device)));
     recovery.apply(&*place.device, &place.map, &*overlay)?;
-    let sb = read_superblock(&*overlay)?;
+    let sb = superblock_of(&*overlay, SuperBlock::parse)?;
     Ok(Recovered { device: overlay, sb, log: None })
 }
 
-/// Brings home what the log holds, and marks it as clean; the superblock as it is then.
+/// Brings home what the log holds, and marks it as clean; the superblock as it is to be then. The one on the device goes on
+/// saying that the log is needed, until the volume is closed.
 fn replay(
     device: &Arc<dyn Device>,
     before: SuperBlock,
@@ -103,7 +146,8 @@ fn replay(
     recovery: &Recovery,
 ) -> Result<SuperBlock> {
     recovery.apply(&*place.device, &place.map, &**device)?;
-    let mut sb = read_superblock(&**device)?;
+    device.flush()?;
+    let mut sb = superblock_of(&**device, SuperBlock::parse)?;
     // The log may know less of errors than the superblock did.
     sb.keep_errors_of(&before);
     if recovery.superblock().errno() != 0 {
@@ -115,9 +159,6 @@ fn replay(
             code: ERRCODE_IO,
         });
     }
-    sb.set_needs_recovery(false);
-    device.write_at(SUPERBLOCK_AT, &sb.render(GroupNr::new(0)))?;
-    device.flush()?;
     recovery.mark_clean(&*place.device, &place.map)?;
     place.device.flush()?;
     Ok(sb)

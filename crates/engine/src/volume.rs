@@ -122,7 +122,7 @@ impl Volume {
     /// [`Error::Corrupt`] or [`Error::Unsupported`] name what keeps the volume from being read, or, unless
     /// opened read-only, from being written; [`Error::ReadOnly`] if the device can't be written.
     pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Self> {
-        let sb = read_superblock(&*device)?;
+        let sb = recover::read_superblock(&device, &options)?;
         let read_only = options.read_only;
         if !read_only {
             if device.is_read_only() {
@@ -391,7 +391,7 @@ impl Shared {
         // What has not been committed must not get to the device with it.
         let found = match &self.log {
             Some(log) => SuperBlock::parse(&log.durable_superblock(), self.device.len()).ok(),
-            None => read_superblock(&*self.device).ok(),
+            None => recover::read_superblock(&self.device, &self.options).ok(),
         };
         let Some(mut sb) = found else { return };
         sb.record_error(&error);
@@ -418,29 +418,42 @@ impl Shared {
 
     /// Says on the device that the volume is in use.
     fn mark_open(&self) -> Result<()> {
-        {
+        let superblock = {
             let mut live = self.refresh_superblock();
             match self.log {
                 Some(_) => live.set_needs_recovery(true),
                 None => live.set_state(self.state_before & !STATE_VALID),
             }
-            self.device.write_at(SUPERBLOCK_AT, &live.render(GroupNr::new(0)))?;
+            live.render(GroupNr::new(0))
+        };
+        if let Some(log) = &self.log {
+            log.begin()?;
         }
-        self.device.flush()?;
-        self.log.as_ref().map_or(Ok(()), VolumeLog::begin)
+        self.write_superblock(&superblock)
     }
 
     /// Says on the device that the volume is not in use any more.
     fn mark_closed(&self) -> Result<()> {
-        if let Some(log) = &self.log {
-            log.finish()?;
-        }
-        {
+        let superblock = {
             let mut live = self.refresh_superblock();
             live.set_needs_recovery(false);
             live.set_state(self.state_before);
-            self.device.write_at(SUPERBLOCK_AT, &live.render(GroupNr::new(0)))?;
+            live.render(GroupNr::new(0))
+        };
+        if let Some(log) = &self.log {
+            log.checkpoint_all()?;
         }
+        self.write_superblock(&superblock)?;
+        self.log.as_ref().map_or(Ok(()), VolumeLog::finish)
+    }
+
+    /// Writes the superblock to its place, now and durably; first to the log, for who finds the place torn.
+    fn write_superblock(&self, superblock: &[u8; superblock::SIZE]) -> Result<()> {
+        if let Some(log) = &self.log {
+            let block = log.superblock_block(superblock);
+            log.commit(&[block], &[], superblock, self.exact_now())?;
+        }
+        self.device.write_at(SUPERBLOCK_AT, superblock)?;
         Ok(self.device.flush()?)
     }
 
@@ -541,21 +554,6 @@ impl Drop for Inner {
 
 pub(crate) fn aborted(aborted: Aborted) -> Error {
     Error::Aborted(aborted.reason().to_owned())
-}
-
-pub(crate) fn read_superblock(device: &dyn Device) -> Result<SuperBlock> {
-    let need = SUPERBLOCK_AT + hectare_units::Bytes::of(superblock::SIZE);
-    if device.len() < need {
-        return Err(Corrupt::new(
-            "the volume",
-            Place::Volume,
-            format!("{} bytes are too few for a superblock", device.len()),
-        )
-        .into());
-    }
-    let mut bytes = [0; superblock::SIZE];
-    device.read_at(SUPERBLOCK_AT, &mut bytes)?;
-    Ok(SuperBlock::parse(&bytes, device.len())?)
 }
 
 /// Refuses, by name, to write to a volume that is in no state for it. That its journal has to be replayed first is no

@@ -87,20 +87,22 @@ impl SuperBlock {
     /// # Errors
     /// [`Corrupt`] names the field; [`Unsupported`] names what this program can't read.
     pub fn parse(bytes: &[u8], device: Bytes) -> Result<Self, FormatError> {
-        let (raw, _) =
-            raw::SuperBlock::read_from_prefix(bytes).map_err(|_| corrupt("it is shorter than 1024 bytes"))?;
-        if raw.s_magic.get() != MAGIC {
-            return Err(corrupt(format!(
-                "its magic is {:#06x} where ext4 has 0xef53: this is no ext2, ext3 or ext4 volume",
-                raw.s_magic.get()
-            ))
-            .into());
-        }
-        if raw.s_rev_level.get() > 1 {
-            return Err(Unsupported(format!("revision {} is unknown", raw.s_rev_level.get())).into());
-        }
+        let raw = read_raw(bytes)?;
+        check_checksum(&raw, &features_of(&raw))?;
+        Self::of_raw(raw, device)
+    }
+
+    /// The same for a superblock of which only some sectors of the last write arrived, so that its checksum is wrong:
+    /// good for what never changes, which is enough to find the journal. Nothing else of it should be relied on.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn parse_torn(bytes: &[u8], device: Bytes) -> Result<Self, FormatError> {
+        Self::of_raw(read_raw(bytes)?, device)
+    }
+
+    fn of_raw(raw: raw::SuperBlock, device: Bytes) -> Result<Self, FormatError> {
         let features = features_of(&raw);
-        check_checksum(&raw, &features)?;
         features.check_read()?;
         let geometry = geometry_of(&raw, features)?;
         if geometry.bytes() > device {
@@ -354,6 +356,22 @@ fn features_of(raw: &raw::SuperBlock) -> Features {
         incompat: Incompat::from_bits_retain(raw.s_feature_incompat.get()),
         ro_compat: RoCompat::from_bits_retain(raw.s_feature_ro_compat.get()),
     }
+}
+
+fn read_raw(bytes: &[u8]) -> Result<raw::SuperBlock, FormatError> {
+    let (raw, _) =
+        raw::SuperBlock::read_from_prefix(bytes).map_err(|_| corrupt("it is shorter than 1024 bytes"))?;
+    if raw.s_magic.get() != MAGIC {
+        return Err(corrupt(format!(
+            "its magic is {:#06x} where ext4 has 0xef53: this is no ext2, ext3 or ext4 volume",
+            raw.s_magic.get()
+        ))
+        .into());
+    }
+    if raw.s_rev_level.get() > 1 {
+        return Err(Unsupported(format!("revision {} is unknown", raw.s_rev_level.get())).into());
+    }
+    Ok(raw)
 }
 
 fn check_checksum(raw: &raw::SuperBlock, features: &Features) -> Result<(), FormatError> {

@@ -32,7 +32,7 @@ fn quiet(bytes: &[u8]) -> InMemory {
 }
 
 /// Some of everything, more than a small log holds; with `round` for what changes from one to the next.
-fn work(volume: &Volume, round: u64) {
+pub(crate) fn work(volume: &Volume, round: u64) {
     let c = Creation::default();
     volume.create_dir_all(format!("r{round}/deep/er"), c).unwrap();
     for n in 0..40 {
