@@ -26,7 +26,7 @@ use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::superblock::{self, ERRCODE_IO, RecordedError, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::Log;
-use hectare_journal::format::SuperblockError;
+use hectare_journal::format::{JournalCompat, JournalIncompat};
 use hectare_journal::recovery::{self, LogMap, Recovery, RecoveryError};
 use hectare_units::Bytes;
 use std::sync::Arc;
@@ -59,9 +59,8 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
         return Ok(Recovered { device: Arc::clone(device), sb, log: None });
     }
     let place = find(device, &sb, options)?;
-    let recovery =
-        recovery::read(&*place.device, &place.map, sb.geometry().block_size, sb.geometry().blocks_count)?;
-    if needed && recovery.has_fast_commits() {
+    let recovery = recovery::read(&*place.device, &place.map, sb.geometry().blocks_count)?;
+    if needed && !recovery.fast_commits().is_empty() {
         return Err(Error::Unsupported(
             "the journal holds fast commits, which are not replayed yet: let e2fsck -fy or a kernel mount replay them"
                 .into(),
@@ -87,7 +86,7 @@ fn find(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions) -> Res
         return Err(Error::Unsupported(format!("the volume can't be used alone: {what}")));
     };
     let device = Arc::clone(&journal.0);
-    let map = recovery::external(&*device, &sb.raw().s_journal_uuid)?;
+    let map = LogMap::external(&*device, sb.geometry().block_size, &sb.raw().s_journal_uuid)?;
     Ok(LogPlace { device, map, external: true })
 }
 
@@ -106,9 +105,9 @@ fn from_log(device: &Arc<dyn Device>, options: &OpenOptions) -> Result<SuperBloc
     let torn = superblock_of(&**device, SuperBlock::parse_torn)?;
     let geometry = torn.geometry();
     let place = find(device, &torn, options)?;
-    let recovery = recovery::read(&*place.device, &place.map, geometry.block_size, geometry.blocks_count)?;
+    let recovery = recovery::read(&*place.device, &place.map, geometry.blocks_count)?;
     let overlay = OverlayDevice::new(Arc::clone(device));
-    recovery.apply(&*place.device, &place.map, &overlay)?;
+    recovery.apply(&*place.device, &overlay)?;
     let mut sb = superblock_of(&overlay, SuperBlock::parse)?;
     // Whether the log is needed or not: it is, for this.
     sb.set_needs_recovery(true);
@@ -132,7 +131,7 @@ fn superblock_of(
 /// Lays what the log holds over a device that is not to be written.
 fn replayed_in_memory(device: &Arc<dyn Device>, place: &LogPlace, recovery: &Recovery) -> Result<Recovered> {
     let overlay = Arc::new(OverlayDevice::new(Arc::clone(device)));
-    recovery.apply(&*place.device, &place.map, &*overlay)?;
+    recovery.apply(&*place.device, &*overlay)?;
     let sb = superblock_of(&*overlay, SuperBlock::parse)?;
     Ok(Recovered { device: overlay, sb, log: None })
 }
@@ -145,12 +144,12 @@ fn replay(
     place: &LogPlace,
     recovery: &Recovery,
 ) -> Result<SuperBlock> {
-    recovery.apply(&*place.device, &place.map, &**device)?;
+    recovery.apply(&*place.device, &**device)?;
     device.flush()?;
     let mut sb = superblock_of(&**device, SuperBlock::parse)?;
     // The log may know less of errors than the superblock did.
     sb.keep_errors_of(&before);
-    if recovery.superblock().errno() != 0 {
+    if recovery.errno() != 0 {
         sb.record_error(&RecordedError {
             function: "journal recovery",
             block: None,
@@ -159,7 +158,7 @@ fn replay(
             code: ERRCODE_IO,
         });
     }
-    recovery.mark_clean(&*place.device, &place.map)?;
+    place.device.write_at(recovery.superblock_offset(), &recovery.clean_superblock())?;
     place.device.flush()?;
     Ok(sb)
 }
@@ -173,10 +172,14 @@ fn start(
 ) -> Result<VolumeLog> {
     let size = sb.geometry().block_size;
     let features = sb.features();
-    let superblock =
-        recovery.fresh_superblock(features.metadata_csum(), features.incompat.contains(Incompat::BIT64));
+    let mut superblock = recovery.superblock().clone();
+    superblock.set_errno(0);
+    let mut incompat = (superblock.incompat() & JournalIncompat::FAST_COMMIT) | JournalIncompat::REVOKE;
+    incompat.set(JournalIncompat::CSUM_V3, features.metadata_csum());
+    incompat.set(JournalIncompat::BIT64, features.incompat.contains(Incompat::BIT64));
+    superblock.set_features(JournalCompat::empty(), incompat)?;
     let volume = place.external.then(|| Arc::clone(device));
-    let log = Log::new(place.device, place.map, size, superblock, volume);
+    let log = Log::new(place.device, place.map, superblock, recovery.next_sequence(), volume);
     VolumeLog::new(log, Arc::clone(device), size)
 }
 
@@ -184,8 +187,7 @@ impl From<RecoveryError> for Error {
     fn from(error: RecoveryError) -> Self {
         match error {
             RecoveryError::Device(error) => error.into(),
-            RecoveryError::Superblock(SuperblockError::Unsupported { .. })
-            | RecoveryError::NotTheJournal(_) => Self::Unsupported(error.to_string()),
+            RecoveryError::Format(error) => error.into(),
             other => Corrupt::new("the journal", Place::Volume, other.to_string()).into(),
         }
     }

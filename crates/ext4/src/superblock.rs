@@ -89,7 +89,7 @@ impl SuperBlock {
     pub fn parse(bytes: &[u8], device: Bytes) -> Result<Self, FormatError> {
         let raw = read_raw(bytes)?;
         check_checksum(&raw, &features_of(&raw))?;
-        Self::of_raw(raw, device)
+        Self::of_raw(&raw, device)
     }
 
     /// The same for a superblock of which only some sectors of the last write arrived, so that its checksum is wrong:
@@ -98,13 +98,13 @@ impl SuperBlock {
     /// # Errors
     /// As [`Self::parse`].
     pub fn parse_torn(bytes: &[u8], device: Bytes) -> Result<Self, FormatError> {
-        Self::of_raw(read_raw(bytes)?, device)
+        Self::of_raw(&read_raw(bytes)?, device)
     }
 
-    fn of_raw(raw: raw::SuperBlock, device: Bytes) -> Result<Self, FormatError> {
-        let features = features_of(&raw);
+    fn of_raw(raw: &raw::SuperBlock, device: Bytes) -> Result<Self, FormatError> {
+        let features = features_of(raw);
         features.check_read()?;
-        let geometry = geometry_of(&raw, features)?;
+        let geometry = geometry_of(raw, features)?;
         if geometry.bytes() > device {
             return Err(corrupt(format!(
                 "it claims {} bytes, but the device has only {device}: is the image cut short?",
@@ -112,8 +112,8 @@ impl SuperBlock {
             ))
             .into());
         }
-        let seed = features.metadata_csum().then(|| seed_of(&raw, &features));
-        Ok(Self { raw, geometry, seed })
+        let seed = features.metadata_csum().then(|| seed_of(raw, &features));
+        Ok(Self { raw: *raw, geometry, seed })
     }
 
     /// Builds a superblock from a record made by the formatter; the same checks apply.

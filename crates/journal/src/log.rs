@@ -20,10 +20,10 @@
 //! What it is not: it knows no handles and no threads ([`crate::Journal`]), and does not read a log
 //! ([`crate::recovery`]).
 
-use crate::format::{JournalSuperblock, LogFormat};
+use crate::format::{JournalSuperblock, LogFormat, needs_escape};
 use crate::recovery::LogMap;
 use hectare_device::Device;
-use hectare_units::{BlockNr, BlockSize, Bytes, TxnId, usize_of};
+use hectare_units::{BlockNr, BlockSize, Bytes, LogicalBlock, TxnId, usize_of};
 use std::borrow::Cow;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -84,29 +84,29 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that is clean: nothing in it is needed. `superblock` says the features to be used, and its sequence is that
-    /// of the first transaction. Nothing is written before [`begin`](Self::begin). `volume` is the volume's device if
-    /// the log lies on another one.
+    /// A log that is clean: nothing in it is needed. `superblock` says the features to be used; `next` is the number of
+    /// the first transaction. Nothing is written before [`begin`](Self::begin). `volume` is the volume's device if the
+    /// log lies on another one.
     #[must_use]
     pub fn new(
         device: Arc<dyn Device>,
         map: LogMap,
-        block_size: BlockSize,
         superblock: JournalSuperblock,
+        next: TxnId,
         volume: Option<Arc<dyn Device>>,
     ) -> Self {
-        let (first, end) = superblock.ring();
+        let (first, end) = (superblock.first().get(), superblock.end().get());
         Self {
             device,
             volume,
             map,
-            format: LogFormat::of(&superblock),
-            block_size,
+            format: superblock.log_format(),
+            block_size: superblock.block_size(),
             first,
             end,
             head: first,
             used: 0,
-            next: superblock.sequence(),
+            next,
             superblock,
         }
     }
@@ -117,7 +117,8 @@ impl Log {
     /// # Errors
     /// If the superblock can't be written or flushed.
     pub fn begin(&mut self) -> Result<(), LogError> {
-        self.write_superblock(self.first)?;
+        self.superblock.set_tail(self.next, LogicalBlock::new(self.first));
+        self.write_superblock()?;
         Ok(self.device.flush()?)
     }
 
@@ -219,7 +220,8 @@ impl Log {
 
     /// Where a block of the log lies on the device, and how many follow it there.
     fn place(&self, block: u32) -> (Bytes, u32) {
-        let (nr, run) = self.map.run_at(block).expect("the map was found to cover the log");
+        let (nr, run) =
+            self.map.locate(LogicalBlock::new(block)).expect("the map was found to cover the log");
         (nr.offset(self.block_size), run)
     }
 
@@ -237,8 +239,8 @@ impl Log {
             Some(_) if start == self.head => ring,
             Some(_) => (self.head + ring - start) % ring,
         };
-        self.superblock.set_sequence(sequence);
-        self.write_superblock(start)?;
+        self.superblock.set_tail(sequence, LogicalBlock::new(start));
+        self.write_superblock()?;
         self.device.flush()?;
         self.used = used;
         Ok(())
@@ -249,9 +251,9 @@ impl Log {
     /// # Errors
     /// If the superblock can't be written or flushed.
     pub fn finish(&mut self) -> Result<(), LogError> {
-        self.superblock.set_sequence(self.next);
-        self.superblock.set_head(self.head);
-        self.write_superblock(0)?;
+        self.superblock.set_clean(self.next);
+        self.superblock.set_head(LogicalBlock::new(self.head));
+        self.write_superblock()?;
         self.device.flush()?;
         self.used = 0;
         Ok(())
@@ -262,16 +264,13 @@ impl Log {
     /// # Errors
     /// If the superblock can't be written or flushed.
     pub fn record_error(&mut self, errno: i32) -> Result<(), LogError> {
-        self.superblock.set_errno(errno);
-        let start = self.superblock.start();
-        self.write_superblock(start)?;
+        self.superblock.set_errno(errno.saturating_neg());
+        self.write_superblock()?;
         Ok(self.device.flush()?)
     }
 
-    fn write_superblock(&mut self, start: u32) -> Result<(), LogError> {
-        self.superblock.set_start(start);
-        let (at, _) = self.place(self.map.superblock());
-        Ok(self.device.write_at(at, &self.superblock.render())?)
+    fn write_superblock(&self) -> Result<(), LogError> {
+        Ok(self.device.write_at(self.map.superblock_offset(), &self.superblock.render())?)
     }
 }
 
@@ -283,7 +282,7 @@ impl std::fmt::Debug for Log {
 
 /// A block as it stands in the log: a first word that is the log's magic number is zero there.
 fn escaped(bytes: &[u8]) -> Cow<'_, [u8]> {
-    if !LogFormat::needs_escape(bytes) {
+    if !needs_escape(bytes) {
         return Cow::Borrowed(bytes);
     }
     let mut copy = bytes.to_vec();

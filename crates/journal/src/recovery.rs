@@ -1,215 +1,190 @@
-//! Recovery: what a log holds that is not home.
+//! Recovery: what a journal says that its volume does not have yet.
 //!
-//! [`read`] goes through the log from its tail, transaction by transaction, to the last that was committed, and
-//! finds for each block of the volume the newest copy that counts: one that was not revoked in its own or a
-//! later transaction. Nothing is written and no block is kept; [`Recovery::apply`] then brings the copies home,
-//! to the volume or to something laid over it.
+//! [`read`] looks through a journal and gathers a [`Recovery`]: for each block of the volume, where its
+//! newest committed copy lies in the log. The volume is not touched. [`Recovery::apply`] then writes the
+//! copies to their places; or a reader lays them over the volume, block by block ([`Recovery::read_block`]).
 //!
-//! Where the log ends: at a block that is not the log's own, or of another transaction. The ring holds older
-//! transactions behind that, whose numbers don't fit, or, where they do by chance, whose commit is older than
-//! the one before. A transaction without its commit block does not count. A commit block that is there and whose
-//! transaction is damaged means that the log is broken: then nothing is applied, and the error says what is
-//! wrong, since half a recovery would mix two states of the volume.
+//! Three steps, as every implementation of jbd2 takes them:
+//! - *Scan.* From the superblock's start, transaction after transaction by sequence number, until a block
+//!   does not go on with what is expected. Only transactions with a good commit block count.
+//! - *Replay.* The newest copy of each block counts, and what the volume does not have is refused.
+//! - *Revoke.* A copy goes if its block was revoked in the same transaction or a later one. Only the newest
+//!   copies need to be asked about: if one is revoked, so are all older ones.
 //!
-//! Hazards: all of it comes from a disk that may lie. Every transaction takes blocks of the ring, and no more than
-//! the ring has are looked at; block numbers are checked against the volume.
+//! Then the checksums of the copies that are left are verified, and the fast commits are read.
 //!
-//! What it is not: it knows nothing of ext4. Orphans and fast commits are for who does; that there are fast
-//! commits is told ([`Recovery::has_fast_commits`]).
+//! Invariants: applying is idempotent, since the copies stay in the log; it may be cut short anywhere and
+//! started again until the clean superblock is written. A `Recovery` holds places, not contents: its memory
+//! is bounded by the log's length, which is bounded by the device's.
+//!
+//! Hazards:
+//! - the log is read again when a `Recovery` is used, so nobody may write to it before;
+//! - what lies behind the log's end is left from its earlier turns and looks like transactions; only the
+//!   sequence numbers (and, where a checksum is wrong, the commit times) tell the old from the new;
+//! - a transaction whose checksums are wrong but whose commit block is there means damage, not a crash, and
+//!   is an error; with `async_commit` a crash may leave that at the very end, where it is the end.
+//!
+//! What it is not: it flushes nothing, repairs nothing, applies no fast commits and handles no orphans.
 
+mod apply;
+mod error;
+mod external;
 mod map;
+mod reader;
+mod replay;
 mod scan;
 
-pub use map::{LogMap, external};
+pub use error::RecoveryError;
+pub use map::{LogMap, LogRun};
 
-use crate::format::{JournalSuperblock, LogFormat, SuperblockError};
-use crate::home::write_sorted;
-use crate::log::LoggedBlock;
+use crate::format::{FastCommit, FastCommits, JournalSuperblock, SUPERBLOCK_LEN};
 use hectare_device::Device;
-use hectare_units::{BlockNr, BlockSize, Blocks, TxnId};
+use hectare_ext4::{FormatError, Unsupported};
+use hectare_units::{BlockNr, Blocks, Bytes, LogicalBlock, TxnId, u64_of};
+use reader::LogReader;
 use std::collections::BTreeMap;
 
-/// Copies brought home in one go.
-const BATCH: usize = 256;
+/// The most bytes of fast commits that are gathered in memory. The largest area that mke2fs makes has 640 MiB
+/// (a 64th of 10,240,000 blocks of 4 KiB).
+const FAST_COMMITS_MAX: Bytes = Bytes::gib(1);
 
-/// Why a log can't be recovered.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecoveryError {
-    /// The device failed.
-    #[error(transparent)]
-    Device(#[from] hectare_device::Error),
-    /// The superblock of the log is not usable.
-    #[error(transparent)]
-    Superblock(#[from] SuperblockError),
-    /// A committed transaction is damaged.
-    #[error(
-        "transaction {sequence} in block {block} of the log: {reason}; e2fsck -fy drops what can't be replayed"
-    )]
-    Corrupt {
-        /// The transaction.
-        sequence: TxnId,
-        /// A block of the log.
-        block: u32,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The device that was named as the journal's is not that.
-    #[error("{0}")]
-    NotTheJournal(String),
-}
-
-/// Where the newest copy of a block is.
+/// Where the newest committed copy of a block lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct LoggedCopy {
-    log_block: u32,
-    escaped: bool,
+pub struct LoggedCopy {
+    /// The block of the log.
+    pub at: LogicalBlock,
+    /// Whether its first word is the journal's magic number in truth, and zero in the log.
+    pub escaped: bool,
+    /// The transaction it belongs to.
+    pub txn: TxnId,
+    /// Its checksum, as its tag has it.
+    checksum: u32,
 }
 
-/// What a log holds.
+/// What a journal says that its volume does not have yet.
 #[derive(Clone, Debug)]
 pub struct Recovery {
     superblock: JournalSuperblock,
-    copies: BTreeMap<BlockNr, LoggedCopy>,
-    transactions: u32,
-    /// The number of the first transaction that is not in the log.
-    next: TxnId,
-    fast_commits: bool,
+    map: LogMap,
+    blocks: BTreeMap<BlockNr, LoggedCopy>,
+    end: TxnId,
+    head: LogicalBlock,
+    fast_commits: Vec<FastCommit>,
 }
 
-/// Goes through the log of a volume of `blocks` blocks.
+/// Reads a journal whose blocks `map` finds on `device`. `volume` is how many blocks the volume has whose
+/// journal it is.
 ///
 /// # Errors
-/// What keeps the log from being recovered; see [`RecoveryError`].
-pub fn read(
-    device: &dyn Device,
-    map: &LogMap,
-    block_size: BlockSize,
-    blocks: Blocks,
-) -> Result<Recovery, RecoveryError> {
-    if map.run_at(map.superblock()).is_none() {
-        return Err(RecoveryError::NotTheJournal(
-            "the journal has no blocks: e2fsck -fy makes a new one".into(),
-        ));
-    }
-    let mut first = vec![0; block_size.len()];
-    map.read(device, block_size, map.superblock(), &mut first)?;
-    let superblock = JournalSuperblock::parse(&first, block_size, map.blocks())?;
-    let scan = scan::Scan::new(device, map, &superblock, blocks);
-    if superblock.start() == 0 {
-        let next = superblock.sequence();
-        return Ok(Recovery {
-            superblock,
-            copies: BTreeMap::new(),
-            transactions: 0,
-            next,
-            fast_commits: false,
-        });
-    }
-    let found = scan.run()?;
-    Ok(Recovery {
-        copies: found.copies,
-        transactions: found.transactions,
-        next: found.next,
-        fast_commits: found.fast_commits,
+/// If reading fails, the superblock is broken or uses unknown features, a transaction is damaged (the error
+/// names it and the log block), or a copy belongs to a block that the volume does not have.
+pub fn read(device: &dyn Device, map: &LogMap, volume: Blocks) -> Result<Recovery, RecoveryError> {
+    let reader = LogReader::new(device, map);
+    let superblock = reader.superblock()?;
+    let head = superblock.head().unwrap_or(superblock.first());
+    let clean = Recovery {
+        end: superblock.sequence(),
+        head,
+        map: map.clone(),
+        blocks: BTreeMap::new(),
+        fast_commits: Vec::new(),
         superblock,
-    })
+    };
+    let Some(start) = clean.superblock.start() else { return Ok(clean) };
+    let scanned = scan::scan(&reader, &clean.superblock, start)?;
+    let blocks = replay::newest_copies(&reader, &clean.superblock, &scanned, volume)?;
+    let fast_commits = read_fast_commits(&reader, &clean.superblock, scanned.end)?;
+    Ok(Recovery { blocks, end: scanned.end, head: scanned.head, fast_commits, ..clean })
+}
+
+fn read_fast_commits(
+    reader: &LogReader<'_>,
+    superblock: &JournalSuperblock,
+    expected: TxnId,
+) -> Result<Vec<FastCommit>, RecoveryError> {
+    let mut commits = FastCommits::new(expected);
+    let Some(area) = superblock.fast_commit_area() else { return Ok(Vec::new()) };
+    let mut block = reader.buffer();
+    let most = FAST_COMMITS_MAX.get() >> superblock.block_size().shift();
+    for (taken, at) in (area.start.get()..area.end.get()).enumerate() {
+        if u64_of(taken) >= most {
+            let text = format!("the journal has more than {FAST_COMMITS_MAX} bytes of fast commits");
+            return Err(FormatError::from(Unsupported(text)).into());
+        }
+        reader.read(LogicalBlock::new(at), &mut block)?;
+        if !commits.feed(&block).map_err(FormatError::from)? {
+            break;
+        }
+    }
+    Ok(commits.finish())
 }
 
 impl Recovery {
-    /// The log's superblock as it was found.
+    /// Whether the journal is not clean: the volume is to be recovered, even if that should change no block.
+    #[must_use]
+    pub fn needed(&self) -> bool {
+        self.superblock.start().is_some()
+    }
+
+    /// The newest committed copy of each block that has one.
+    #[must_use]
+    pub const fn blocks(&self) -> &BTreeMap<BlockNr, LoggedCopy> {
+        &self.blocks
+    }
+
+    /// The superblock as it was read.
     #[must_use]
     pub const fn superblock(&self) -> &JournalSuperblock {
         &self.superblock
     }
 
-    /// Blocks to bring home.
+    /// Where the journal lies.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.copies.len()
+    pub const fn map(&self) -> &LogMap {
+        &self.map
     }
 
-    /// Whether there is nothing to bring home.
+    /// The number for the first transaction after recovery: one is left out, so that fast commits made after
+    /// the last transaction of the log never seem to be of a new one.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.copies.is_empty()
+    pub fn next_sequence(&self) -> TxnId {
+        self.end.next()
     }
 
-    /// Transactions in the log that count.
+    /// The block of the log behind its last committed transaction.
     #[must_use]
-    pub const fn transactions(&self) -> u32 {
-        self.transactions
+    pub const fn head(&self) -> LogicalBlock {
+        self.head
     }
 
-    /// Whether the area of fast commits holds some for the transaction that comes after those in the log.
+    /// The fast commits made after the last transaction of the log, in order, to be applied after it.
     #[must_use]
-    pub const fn has_fast_commits(&self) -> bool {
-        self.fast_commits
+    pub fn fast_commits(&self) -> &[FastCommit] {
+        &self.fast_commits
     }
 
-    /// Writes the copies to their places on `target`, in ascending order, and does not flush.
-    ///
-    /// # Errors
-    /// If the log can't be read or the target not written.
-    pub fn apply(&self, device: &dyn Device, map: &LogMap, target: &dyn Device) -> Result<(), RecoveryError> {
-        let size = self.superblock.block_size();
-        let mut batch: Vec<LoggedBlock> = Vec::with_capacity(BATCH);
-        for (nr, copy) in &self.copies {
-            let mut bytes = vec![0; size.len()];
-            map.read(device, size, copy.log_block, &mut bytes)?;
-            if copy.escaped {
-                bytes[..4].copy_from_slice(&crate::format::MAGIC.to_be_bytes());
-            }
-            batch.push((*nr, bytes.into()));
-            if batch.len() == BATCH {
-                write_sorted(target, size, &batch)?;
-                batch.clear();
-            }
-        }
-        Ok(write_sorted(target, size, &batch)?)
-    }
-
-    /// Writes a superblock that says that nothing in the log counts any more, and does not flush. What was applied must
-    /// be durable.
-    ///
-    /// # Errors
-    /// If it can't be written.
-    pub fn mark_clean(&self, device: &dyn Device, map: &LogMap) -> Result<(), RecoveryError> {
-        let mut clean = self.superblock.clone();
-        clean.set_start(0);
-        clean.set_errno(0);
-        clean.set_sequence(self.first_new());
-        Ok(map.write(device, self.superblock.block_size(), map.superblock(), &clean.render())?)
-    }
-
-    /// The number of the first transaction of a new log: beyond all that leftovers in the ring may have by chance, and
-    /// beyond that of fast commits.
-    fn first_new(&self) -> TxnId {
-        self.next.next()
-    }
-
-    /// The superblock of a log that begins anew behind this one: with checksums (version 3) or without, with 64-bit block
-    /// numbers or without. Its sequence is that of the first transaction.
+    /// The error that aborted the journal, a negative `errno` value; 0 for none. Recovery goes on as if there
+    /// was none, but the volume is to be marked as having errors.
     #[must_use]
-    pub fn fresh_superblock(&self, checksums: bool, wide: bool) -> JournalSuperblock {
-        let mut fresh = self.superblock.clone();
-        fresh.set_start(0);
-        fresh.set_errno(0);
-        fresh.set_sequence(self.first_new());
-        fresh.set_features(checksums, wide);
-        fresh
+    pub fn errno(&self) -> i32 {
+        self.superblock.errno()
     }
 
-    /// How the log that was found is written.
+    /// The superblock that says that everything is in its place, to be written at
+    /// [`superblock_offset`](Self::superblock_offset) once the volume was flushed. The journal's error is
+    /// cleared: the volume must have recorded it by then.
     #[must_use]
-    pub fn format(&self) -> LogFormat {
-        LogFormat::of(&self.superblock)
+    pub fn clean_superblock(&self) -> [u8; SUPERBLOCK_LEN] {
+        let mut superblock = self.superblock.clone();
+        superblock.set_clean(if self.needed() { self.next_sequence() } else { self.end });
+        superblock.set_head(self.head);
+        superblock.set_errno(0);
+        superblock.render()
     }
-}
 
-/// A place in a ring, as many blocks later.
-fn ahead(ring: (u32, u32), at: u32, by: u64) -> u32 {
-    let len = u64::from(ring.1 - ring.0);
-    let offset = (u64::from(at - ring.0) + by) % len.max(1);
-    ring.0 + hectare_units::low32(offset)
+    /// Where on the journal's device its superblock lies.
+    #[must_use]
+    pub fn superblock_offset(&self) -> Bytes {
+        self.map.superblock_offset()
+    }
 }

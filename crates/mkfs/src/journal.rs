@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::options::FormatOptions;
 use hectare_ext4::feature::Compat;
 use hectare_ext4::geometry::Geometry;
-use hectare_units::{Blocks, low32, u64_of};
+use hectare_journal::format::JournalSuperblock;
+use hectare_units::{BlockSize, Blocks, low32, u64_of};
 
 /// Blocks of a journal and, at its end, of the fast-commit area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,19 +65,12 @@ pub(crate) fn size(options: &FormatOptions, geometry: &Geometry, free: u64) -> R
     Ok(Some(JournalSize { blocks: low32(blocks), fast_commit: low32(fast_commit) }))
 }
 
-/// The first block of a fresh journal. Offsets as in the kernel's jbd2 format documentation.
+/// The first block of a fresh journal.
 pub(crate) fn superblock(size: JournalSize, block_size: u32, uuid: &[u8; 16]) -> Vec<u8> {
-    let mut block = vec![0; hectare_units::usize_of(block_size)];
-    let mut put = |at: usize, value: u32| block[at..at + 4].copy_from_slice(&value.to_be_bytes());
-    put(0x00, 0xc03b_3998); // magic
-    put(0x04, 4); // superblock, version 2
-    put(0x0c, block_size);
-    put(0x10, low32(size.total()));
-    put(0x14, 1); // the first block of the log
-    put(0x18, 1); // the first sequence expected
-    put(0x40, 1); // users
-    put(0x54, size.fast_commit);
-    block[0x30..0x40].copy_from_slice(uuid);
+    let block_size = BlockSize::from_bytes(block_size.into()).expect("a geometry's block size");
+    let superblock = JournalSuperblock::new(block_size, low32(size.total()), size.fast_commit, *uuid);
+    let mut block = superblock.render().to_vec();
+    block.resize(block_size.len(), 0);
     block
 }
 

@@ -11,7 +11,7 @@ use hectare_ext4::group::GroupDesc;
 use hectare_ext4::indirect;
 use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_ext4::superblock::SuperBlock;
-use hectare_journal::recovery::LogMap;
+use hectare_journal::recovery::{LogMap, LogRun};
 use hectare_units::{BlockNr, Blocks, InodeNr, LogicalBlock, usize_of};
 use std::ops::ControlFlow;
 
@@ -19,22 +19,21 @@ use std::ops::ControlFlow;
 pub(super) fn log_map(device: &dyn Device, sb: &SuperBlock, nr: InodeNr) -> Result<LogMap> {
     let inode = read_inode(device, sb, nr)?;
     let blocks = inode.size >> sb.geometry().block_size.shift();
-    let mut runs: Vec<(u32, BlockNr, u32)> = Vec::new();
-    let mut next = 0;
-    let mut gap = false;
+    let mut runs = Vec::new();
     let tree = Tree { device, sb, nr, inode: &inode };
     tree.for_each(&mut |extent| {
-        gap |= u64::from(extent.logical.get()) != next || extent.unwritten;
-        next = extent.end();
-        runs.push((extent.logical.get(), extent.physical, extent.len));
-        if gap { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if !extent.unwritten {
+            let len = Blocks::new(extent.len.into());
+            runs.push(LogRun { first: extent.logical, start: extent.physical, len });
+        }
+        ControlFlow::Continue(())
     })?;
-    if gap || next < blocks {
-        let what =
-            format!("block {next} of the journal has no place on the volume: e2fsck -fy makes a new one");
+    let mapped = runs.last().map_or(0, |run| u64::from(run.first.get()) + run.len.get());
+    if mapped == 0 || mapped < blocks {
+        let what = format!("block {mapped} of it has no place on the volume: e2fsck -fy makes a new one");
         return Err(Corrupt::new("the journal", Place::Inode(nr), what).into());
     }
-    Ok(LogMap::new(runs))
+    Ok(LogMap::internal(sb.geometry().block_size, runs, device.len())?)
 }
 
 fn read_inode(device: &dyn Device, sb: &SuperBlock, nr: InodeNr) -> Result<Inode> {

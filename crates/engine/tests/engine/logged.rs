@@ -316,5 +316,5 @@ fn a_journal_on_another_device_is_replayed_and_used() {
     assert!(clean().clean, "{}", clean().output);
     let other = Arc::new(MemoryDevice::from_bytes(&vec![0; 1 << 20]));
     let wrong = in_memory_with(&left, with_log(&other)).err().unwrap().to_string();
-    assert!(wrong.contains("not a journal device"), "{wrong}");
+    assert!(wrong.contains("external journal"), "{wrong}");
 }

@@ -1,352 +1,502 @@
-//! The log's superblock: how large it is, what it uses, and where a recovery begins.
+//! The journal's superblock: where the log lies and where recovery starts.
+//!
+//! It is log block 0 of a journal inside the volume, and lies behind the ext4-like superblock of an external
+//! one. [`JournalSuperblock::parse`] is the only way to one that was read, and checks every number that later
+//! arithmetic relies on; fields without a use here are written back as they were.
+//!
+//! Hazards: `s_start` 0 means "clean"; the log then has nothing to replay, and `s_sequence` is the last one
+//! used. A version 1 superblock has no fields behind `s_errno`: what lies there must not be believed.
 
-use super::{Checksum, MAGIC, be32, put32};
-use bitflags::bitflags;
+use super::feature::{JournalCompat, JournalIncompat};
+use super::log::{BlockType, Checksum, LogFormat, MAGIC};
 use hectare_ext4::checksum::crc32c;
-use hectare_units::{BlockSize, TxnId, low32};
+use hectare_ext4::{Corrupt, FormatError, Place, Unsupported};
+use hectare_units::{BlockSize, Blocks, LogicalBlock, TxnId, usize_of};
+use std::mem::offset_of;
+use std::ops::Range;
+use zerocopy::big_endian::{I32, U32};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-bitflags! {
-    /// Features that a reader must know.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub struct Incompat: u32 {
-        /// There may be revoke blocks.
-        const REVOKE = 0x1;
-        /// Block numbers have 64 bits.
-        const BIT64 = 0x2;
-        /// A commit block may be on disk before its transaction is.
-        const ASYNC_COMMIT = 0x4;
-        /// Checksums v2.
-        const CSUM_V2 = 0x8;
-        /// Checksums v3.
-        const CSUM_V3 = 0x10;
-        /// The end of the log is an area of fast commits.
-        const FAST_COMMIT = 0x20;
-    }
+/// Bytes of a journal superblock.
+pub const SUPERBLOCK_LEN: usize = 1024;
+/// Volumes that can share an external journal, by the room there is.
+pub const USERS_MAX: usize = 48;
+
+/// `s_checksum_type`: crc32c, the only one in use.
+const CHECKSUM_CRC32C: u8 = 4;
+/// The size of the fast-commit area where the superblock says 0.
+const FAST_COMMIT_BLOCKS_DEFAULT: u32 = 256;
+/// The fewest log blocks beside a fast-commit area; with fewer, there is no such area.
+const LOG_BLOCKS_MIN: u32 = 1024;
+const WHAT: &str = "journal superblock";
+
+/// The superblock as it lies on disk; names as in the format's documentation, numbers big-endian.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs)] // the names are the specification's
+pub struct RawSuperblock {
+    pub h_magic: U32,
+    pub h_blocktype: U32,
+    pub h_sequence: U32,
+    pub s_blocksize: U32,
+    pub s_maxlen: U32,
+    pub s_first: U32,
+    pub s_sequence: U32,
+    pub s_start: U32,
+    pub s_errno: I32,
+    pub s_feature_compat: U32,
+    pub s_feature_incompat: U32,
+    pub s_feature_ro_compat: U32,
+    pub s_uuid: [u8; 16],
+    pub s_nr_users: U32,
+    pub s_dynsuper: U32,
+    pub s_max_transaction: U32,
+    pub s_max_trans_data: U32,
+    pub s_checksum_type: u8,
+    pub s_padding2: [u8; 3],
+    pub s_num_fc_blks: U32,
+    pub s_head: U32,
+    pub s_padding: [U32; 40],
+    pub s_checksum: U32,
+    pub s_users: [[u8; 16]; USERS_MAX],
 }
 
-/// The compatible feature: checksums v1.
-const COMPAT_CHECKSUM: u32 = 0x1;
-/// Bytes of the superblock; the rest of its block means nothing.
-const SIZE: usize = 1024;
-/// The number that stands for crc32c.
-const CRC32C: u8 = 4;
-/// Blocks of the area of fast commits where the superblock says 0.
-const FAST_COMMIT_BLOCKS: u32 = 256;
+const _: () = {
+    assert!(size_of::<RawSuperblock>() == SUPERBLOCK_LEN);
+    assert!(offset_of!(RawSuperblock, s_blocksize) == 0x0c);
+    assert!(offset_of!(RawSuperblock, s_errno) == 0x20);
+    assert!(offset_of!(RawSuperblock, s_uuid) == 0x30);
+    assert!(offset_of!(RawSuperblock, s_checksum_type) == 0x50);
+    assert!(offset_of!(RawSuperblock, s_num_fc_blks) == 0x54);
+    assert!(offset_of!(RawSuperblock, s_head) == 0x58);
+    assert!(offset_of!(RawSuperblock, s_checksum) == 0xfc);
+    assert!(offset_of!(RawSuperblock, s_users) == 0x100);
+};
 
-/// Where fields are.
-mod at {
-    pub(super) const TYPE: usize = 0x04;
-    pub(super) const BLOCK_SIZE: usize = 0x0c;
-    pub(super) const MAX_LEN: usize = 0x10;
-    pub(super) const FIRST: usize = 0x14;
-    pub(super) const SEQUENCE: usize = 0x18;
-    pub(super) const START: usize = 0x1c;
-    pub(super) const ERRNO: usize = 0x20;
-    pub(super) const COMPAT: usize = 0x24;
-    pub(super) const INCOMPAT: usize = 0x28;
-    pub(super) const RO_COMPAT: usize = 0x2c;
-    pub(super) const UUID: usize = 0x30;
-    pub(super) const CHECKSUM_TYPE: usize = 0x50;
-    pub(super) const FAST_COMMIT_BLOCKS: usize = 0x54;
-    pub(super) const HEAD: usize = 0x58;
-    pub(super) const CHECKSUM: usize = 0xfc;
-}
-
-/// Why a log can't be used.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SuperblockError {
-    /// It is not a log's superblock, or it contradicts itself.
-    #[error("{0}")]
-    Corrupt(String),
-    /// It uses something that is not known here.
-    #[error("the log uses features that are not known (incompat {incompat:#x}, ro_compat {ro_compat:#x})")]
-    Unsupported {
-        /// Unknown bits.
-        incompat: u32,
-        /// Unknown bits.
-        ro_compat: u32,
-    },
-}
-
-/// The superblock of a log, read and found to make sense.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A validated journal superblock.
+#[derive(Clone, Debug)]
 pub struct JournalSuperblock {
-    bytes: Box<[u8; SIZE]>,
+    raw: RawSuperblock,
     block_size: BlockSize,
 }
 
 impl JournalSuperblock {
-    /// Reads the superblock of a log that has `blocks` blocks of `block_size`.
+    /// The superblock of a fresh journal inside a volume: version 2, clean, without features.
     ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn parse(bytes: &[u8], block_size: BlockSize, blocks: u64) -> Result<Self, SuperblockError> {
-        let corrupt = |what: String| Err(SuperblockError::Corrupt(what));
-        let Some(bytes) = bytes.first_chunk::<SIZE>() else {
-            return corrupt(format!("{} bytes are too few for a log's superblock", bytes.len()));
-        };
-        let this = Self { bytes: Box::new(*bytes), block_size };
-        if this.get(0) != MAGIC {
-            return corrupt(format!("there is no log: it begins with {:#010x}", this.get(0)));
-        }
-        let version = match this.get(at::TYPE) {
-            3 => 1,
-            4 => 2,
-            other => return corrupt(format!("its superblock is of type {other}")),
-        };
-        if this.get(at::BLOCK_SIZE) != block_size.get() {
-            return corrupt(format!(
-                "its blocks have {} bytes, the volume's {block_size}",
-                this.get(at::BLOCK_SIZE)
-            ));
-        }
-        if version == 2 {
-            this.check_features()?;
-        } else if this.get(at::COMPAT) | this.get(at::INCOMPAT) | this.get(at::RO_COMPAT) != 0 {
-            return corrupt("a superblock of version 1 has features".into());
-        }
-        let (first, end) = (this.first(), this.get(at::MAX_LEN));
-        if u64::from(end) > blocks {
-            return corrupt(format!("it says that the log has {end} blocks, but there are {blocks}"));
-        }
-        if first == 0 || this.fast_commit_blocks() >= end || this.ring().1 <= first.saturating_add(1) {
-            return corrupt(format!("its ring goes from block {first} to {}", this.ring().1));
-        }
-        if this.start() != 0 && !(first..this.ring().1).contains(&this.start()) {
-            return corrupt(format!("a recovery would begin at block {}, outside the ring", this.start()));
-        }
-        Ok(this)
+    /// `blocks` is the length with this block and any fast-commit area; `fast_commit` is how many blocks the
+    /// latter has (used once the feature is turned on).
+    #[must_use]
+    pub fn new(block_size: BlockSize, blocks: u32, fast_commit: u32, uuid: [u8; 16]) -> Self {
+        let mut raw = RawSuperblock::new_zeroed();
+        raw.h_magic.set(MAGIC);
+        raw.h_blocktype.set(BlockType::SuperblockV2.code());
+        raw.s_blocksize.set(block_size.get());
+        raw.s_maxlen.set(blocks);
+        raw.s_first.set(1);
+        raw.s_sequence.set(1);
+        raw.s_nr_users.set(1);
+        raw.s_num_fc_blks.set(fast_commit);
+        raw.s_uuid = uuid;
+        Self { raw, block_size }
     }
 
-    fn check_features(&self) -> Result<(), SuperblockError> {
-        let incompat = self.get(at::INCOMPAT) & !Incompat::all().bits();
-        let ro_compat = self.get(at::RO_COMPAT);
-        if incompat | ro_compat != 0 {
-            return Err(SuperblockError::Unsupported { incompat, ro_compat });
+    /// Validates the first 1024 bytes of `bytes`.
+    ///
+    /// # Errors
+    /// `Corrupt` names the field that breaks the format; `Unsupported` names the feature that is not known.
+    pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
+        let (raw, _) = RawSuperblock::read_from_prefix(bytes)
+            .map_err(|_| corrupt("it is shorter than 1024 bytes".into()))?;
+        if raw.h_magic.get() != MAGIC {
+            return Err(corrupt(format!("its magic number is {:#010x}", raw.h_magic.get())));
         }
-        let kinds = [
-            self.get(at::COMPAT) & COMPAT_CHECKSUM != 0,
-            self.incompat().contains(Incompat::CSUM_V2),
-            self.incompat().contains(Incompat::CSUM_V3),
+        let version_2 = raw.h_blocktype.get() == BlockType::SuperblockV2.code();
+        if !version_2 && raw.h_blocktype.get() != BlockType::SuperblockV1.code() {
+            return Err(corrupt(format!("its block type is {}", raw.h_blocktype.get())));
+        }
+        let block_size = BlockSize::from_bytes(raw.s_blocksize.get().into())
+            .ok_or_else(|| corrupt(format!("its block size is {}", raw.s_blocksize.get())))?;
+        let parsed = Self { raw, block_size };
+        parsed.check_features()?;
+        parsed.check_checksum()?;
+        parsed.check_area()?;
+        Ok(parsed)
+    }
+
+    fn check_features(&self) -> Result<(), FormatError> {
+        self.incompat().check()?;
+        let ro_compat = if self.is_v1() { 0 } else { self.raw.s_feature_ro_compat.get() };
+        if ro_compat != 0 {
+            let text = format!("the journal uses the unknown read-only features {ro_compat:#x}");
+            return Err(Unsupported(text).into());
+        }
+        let generations = [
+            self.compat().contains(JournalCompat::CHECKSUM),
+            self.incompat().contains(JournalIncompat::CSUM_V2),
+            self.incompat().contains(JournalIncompat::CSUM_V3),
         ];
-        if kinds.into_iter().filter(|kind| *kind).count() > 1 {
-            return Err(SuperblockError::Corrupt("it has checksums of two kinds".into()));
-        }
-        if kinds[1] || kinds[2] {
-            if self.bytes[at::CHECKSUM_TYPE] != CRC32C {
-                let what = format!("its checksums are of type {}, not crc32c", self.bytes[at::CHECKSUM_TYPE]);
-                return Err(SuperblockError::Corrupt(what));
-            }
-            if self.get(at::CHECKSUM) != self.crc() {
-                return Err(SuperblockError::Corrupt("the checksum of its superblock is wrong".into()));
-            }
+        if generations.into_iter().filter(|used| *used).count() > 1 {
+            return Err(corrupt("it claims several generations of checksums at once".into()));
         }
         Ok(())
     }
 
-    fn get(&self, at: usize) -> u32 {
-        be32(&*self.bytes, at).expect("fields lie inside the superblock")
+    fn check_checksum(&self) -> Result<(), FormatError> {
+        if !self.checksum().covers_blocks() {
+            return Ok(());
+        }
+        if self.raw.s_checksum_type != CHECKSUM_CRC32C {
+            return Err(Unsupported(format!(
+                "the journal uses the unknown checksum type {}",
+                self.raw.s_checksum_type
+            ))
+            .into());
+        }
+        let (found, expected) = (self.raw.s_checksum.get(), checksum_of(&self.raw));
+        if found != expected {
+            return Err(Corrupt::checksum(WHAT, Place::Volume, found, expected).into());
+        }
+        Ok(())
     }
 
-    fn set(&mut self, at: usize, value: u32) {
-        put32(&mut *self.bytes, at, value);
+    fn check_area(&self) -> Result<(), FormatError> {
+        let (first, len, start) = (self.raw.s_first.get(), self.raw.s_maxlen.get(), self.raw.s_start.get());
+        if self.incompat().contains(JournalIncompat::FAST_COMMIT) && self.fast_commit_blocks() >= len {
+            let fast = self.fast_commit_blocks();
+            return Err(corrupt(format!("{fast} of its {len} blocks are for fast commits")));
+        }
+        let end = self.end().get();
+        if first == 0 || first >= end {
+            return Err(corrupt(format!("its log goes from block {first} to block {end}")));
+        }
+        if start != 0 && !(first..end).contains(&start) {
+            return Err(corrupt(format!(
+                "recovery starts at block {start}, outside the log from {first} to {end}"
+            )));
+        }
+        Ok(())
     }
 
-    fn crc(&self) -> u32 {
-        let crc = crc32c(!0, &self.bytes[..at::CHECKSUM]);
-        crc32c(crc32c(crc, &[0; 4]), &self.bytes[at::CHECKSUM + 4..])
+    /// The bytes to write, with a fresh checksum where the journal has them.
+    #[must_use]
+    pub fn render(&self) -> [u8; SUPERBLOCK_LEN] {
+        let mut raw = self.raw;
+        if self.checksum().covers_blocks() {
+            raw.s_checksum_type = CHECKSUM_CRC32C;
+            raw.s_checksum.set(checksum_of(&raw));
+        }
+        zerocopy::transmute!(raw)
     }
 
-    /// The size of its blocks.
+    /// The record as it lies on disk; its checksum is that of the bytes it was read from.
+    #[must_use]
+    pub const fn raw(&self) -> &RawSuperblock {
+        &self.raw
+    }
+
+    /// Whether it is of version 1, which has no features.
+    #[must_use]
+    pub fn is_v1(&self) -> bool {
+        self.raw.h_blocktype.get() == BlockType::SuperblockV1.code()
+    }
+
+    /// The size of a log block, which is that of the volume's blocks.
     #[must_use]
     pub const fn block_size(&self) -> BlockSize {
         self.block_size
     }
 
-    fn first(&self) -> u32 {
-        self.get(at::FIRST)
-    }
-
-    /// All blocks of the log, its superblock's and fast commits included.
+    /// The length of the journal, with its superblock and fast-commit area.
     #[must_use]
-    pub fn blocks(&self) -> u32 {
-        self.get(at::MAX_LEN)
+    pub fn blocks(&self) -> Blocks {
+        Blocks::new(self.raw.s_maxlen.get().into())
     }
 
-    /// Blocks at the end that are for fast commits.
+    /// The first block of the log; at least 1.
+    #[must_use]
+    pub fn first(&self) -> LogicalBlock {
+        LogicalBlock::new(self.raw.s_first.get())
+    }
+
+    /// The block after the log, where it wraps to [`first`](Self::first).
+    #[must_use]
+    pub fn end(&self) -> LogicalBlock {
+        let area = self.fast_commit_area();
+        LogicalBlock::new(area.map_or(self.raw.s_maxlen.get(), |area| area.start.get() - 1))
+    }
+
+    /// The fast-commit area, if there is one. The block between the log and the area is not used by either.
+    #[must_use]
+    pub fn fast_commit_area(&self) -> Option<Range<LogicalBlock>> {
+        if !self.incompat().contains(JournalIncompat::FAST_COMMIT) {
+            return None;
+        }
+        let len = self.raw.s_maxlen.get();
+        let log = len.checked_sub(self.fast_commit_blocks()).filter(|log| *log >= LOG_BLOCKS_MIN)?;
+        // A log that reaches the end leaves no area.
+        (log < len).then(|| LogicalBlock::new(log + 1)..LogicalBlock::new(len))
+    }
+
+    /// Blocks set aside for fast commits, whether or not the feature is on; 1 of them is lost.
     #[must_use]
     pub fn fast_commit_blocks(&self) -> u32 {
-        match (self.incompat().contains(Incompat::FAST_COMMIT), self.get(at::FAST_COMMIT_BLOCKS)) {
-            (false, _) => 0,
-            (true, 0) => FAST_COMMIT_BLOCKS,
-            (true, blocks) => blocks,
+        match self.raw.s_num_fc_blks.get() {
+            0 => FAST_COMMIT_BLOCKS_DEFAULT,
+            n => n,
         }
     }
 
-    /// The blocks that transactions are written to: the first, and the one after the last.
-    #[must_use]
-    pub fn ring(&self) -> (u32, u32) {
-        (self.first(), self.get(at::MAX_LEN).saturating_sub(self.fast_commit_blocks()))
-    }
-
-    /// The number of the first transaction that is expected at [`start`](Self::start).
+    /// The transaction that lies at [`start`](Self::start); of a clean journal, the last one used.
     #[must_use]
     pub fn sequence(&self) -> TxnId {
-        TxnId::new(self.get(at::SEQUENCE))
+        TxnId::new(self.raw.s_sequence.get())
     }
 
-    /// Sets the number of the first transaction that is expected.
-    pub fn set_sequence(&mut self, sequence: TxnId) {
-        self.set(at::SEQUENCE, sequence.get());
-    }
-
-    /// The block where a recovery begins; 0 if none is needed.
+    /// Where recovery starts, inside the log; `None` if the journal is clean.
     #[must_use]
-    pub fn start(&self) -> u32 {
-        self.get(at::START)
+    pub fn start(&self) -> Option<LogicalBlock> {
+        Some(self.raw.s_start.get()).filter(|start| *start != 0).map(LogicalBlock::new)
     }
 
-    /// Sets the block where a recovery begins.
-    pub fn set_start(&mut self, start: u32) {
-        self.set(at::START, start);
-    }
-
-    /// Notes the block after the last that was used, for a log that is clean.
-    pub fn set_head(&mut self, head: u32) {
-        self.set(at::HEAD, head);
-    }
-
-    /// The error that the volume failed with (an `errno` value); 0 if none.
+    /// The error that aborted the journal, a negative `errno` value; 0 for none.
     #[must_use]
     pub fn errno(&self) -> i32 {
-        // The kernel stores its negative numbers.
-        self.get(at::ERRNO).cast_signed().saturating_abs()
+        self.raw.s_errno.get()
     }
 
-    /// Notes the error that the volume failed with; 0 for none.
-    pub fn set_errno(&mut self, errno: i32) {
-        self.set(at::ERRNO, errno.saturating_neg().cast_unsigned());
-    }
-
-    /// What a reader must know.
+    /// The compatible features; none in version 1.
     #[must_use]
-    pub fn incompat(&self) -> Incompat {
-        Incompat::from_bits_truncate(self.get(at::INCOMPAT))
+    pub fn compat(&self) -> JournalCompat {
+        let bits = if self.is_v1() { 0 } else { self.raw.s_feature_compat.get() };
+        JournalCompat::from_bits_retain(bits)
     }
 
-    /// What protects the log.
+    /// The incompatible features; none in version 1.
+    #[must_use]
+    pub fn incompat(&self) -> JournalIncompat {
+        let bits = if self.is_v1() { 0 } else { self.raw.s_feature_incompat.get() };
+        JournalIncompat::from_bits_retain(bits)
+    }
+
+    /// Which generation of checksums the log has.
     #[must_use]
     pub fn checksum(&self) -> Checksum {
-        let incompat = self.incompat();
-        if incompat.contains(Incompat::CSUM_V3) {
+        if self.incompat().contains(JournalIncompat::CSUM_V3) {
             Checksum::V3
-        } else if incompat.contains(Incompat::CSUM_V2) {
+        } else if self.incompat().contains(JournalIncompat::CSUM_V2) {
             Checksum::V2
-        } else if self.get(at::COMPAT) & COMPAT_CHECKSUM != 0 {
+        } else if self.compat().contains(JournalCompat::CHECKSUM) {
             Checksum::V1
         } else {
             Checksum::None
         }
     }
 
-    /// Sets what a clean log is written with from now on: checksums of version 3 or none, 64-bit block numbers or not,
-    /// revoke blocks always. The area of fast commits stays.
-    pub fn set_features(&mut self, checksums: bool, wide: bool) {
-        let mut incompat = Incompat::REVOKE | (self.incompat() & Incompat::FAST_COMMIT);
-        incompat.set(Incompat::CSUM_V3, checksums);
-        incompat.set(Incompat::BIT64, wide);
-        self.set(at::TYPE, 4);
-        self.set(at::COMPAT, self.get(at::COMPAT) & !COMPAT_CHECKSUM);
-        self.set(at::INCOMPAT, incompat.bits());
-        self.bytes[at::CHECKSUM_TYPE] = if checksums { CRC32C } else { 0 };
+    /// How the blocks of the log are written.
+    #[must_use]
+    pub fn log_format(&self) -> LogFormat {
+        LogFormat {
+            block_size: self.block_size,
+            wide: self.incompat().contains(JournalIncompat::BIT64),
+            checksum: self.checksum(),
+            uuid: self.uuid(),
+            async_commit: self.incompat().contains(JournalIncompat::ASYNC_COMMIT),
+        }
     }
 
-    /// The UUID that checksums start from: the volume's, or that of the device the log has for itself.
+    /// The journal's UUID; of an internal journal usually all zero or the volume's.
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {
-        let mut uuid = [0; 16];
-        uuid.copy_from_slice(&self.bytes[at::UUID..at::UUID + 16]);
-        uuid
+        if self.is_v1() { [0; 16] } else { self.raw.s_uuid }
     }
 
-    /// The bytes to write, checksum included.
+    /// The UUIDs of the volumes that use an external journal.
     #[must_use]
-    pub fn render(&self) -> [u8; SIZE] {
-        let mut sealed = self.clone();
-        let crc = match self.checksum() {
-            Checksum::V2 | Checksum::V3 => sealed.crc(),
-            Checksum::None | Checksum::V1 => 0,
-        };
-        sealed.set(at::CHECKSUM, crc);
-        *sealed.bytes
+    pub fn users(&self) -> &[[u8; 16]] {
+        let count = if self.is_v1() { 0 } else { usize_of(self.raw.s_nr_users.get()) };
+        &self.raw.s_users[..count.min(USERS_MAX)]
     }
 
-    /// The superblock of a log that was never used: it has `blocks` blocks, of which the last `fast_commit` are for fast
-    /// commits.
+    /// Where the next transaction of a clean journal may go on writing; `None` if that is not recorded or
+    /// lies outside the log.
     #[must_use]
-    pub fn fresh(block_size: BlockSize, blocks: u64, fast_commit: u32, uuid: &[u8; 16]) -> Self {
-        let mut this = Self { bytes: Box::new([0; SIZE]), block_size };
-        this.set(0, MAGIC);
-        this.set(at::TYPE, 4);
-        this.set(at::BLOCK_SIZE, block_size.get());
-        this.set(at::MAX_LEN, low32(blocks));
-        this.set(at::FIRST, 1);
-        this.set(at::SEQUENCE, 1);
-        this.set(0x40, 1); // users
-        this.set(at::FAST_COMMIT_BLOCKS, fast_commit);
-        this.bytes[at::UUID..at::UUID + 16].copy_from_slice(uuid);
-        this
+    pub fn head(&self) -> Option<LogicalBlock> {
+        let head = LogicalBlock::new(self.raw.s_head.get());
+        (!self.is_v1() && (self.first()..self.end()).contains(&head)).then_some(head)
     }
+
+    /// Says that the log has transactions from `sequence` on, the first of them at `start`.
+    pub fn set_tail(&mut self, sequence: TxnId, start: LogicalBlock) {
+        self.raw.s_sequence.set(sequence.get());
+        self.raw.s_start.set(start.get());
+    }
+
+    /// Says that nothing is to be replayed and that the next transaction is the one after `sequence`.
+    pub fn set_clean(&mut self, sequence: TxnId) {
+        self.raw.s_sequence.set(sequence.get());
+        self.raw.s_start.set(0);
+    }
+
+    /// Records where a clean journal may go on writing. Without effect in version 1.
+    pub fn set_head(&mut self, head: LogicalBlock) {
+        if !self.is_v1() {
+            self.raw.s_head.set(head.get());
+        }
+    }
+
+    /// Records the error that aborted the journal, a negative `errno` value; 0 clears it.
+    pub fn set_errno(&mut self, errno: i32) {
+        self.raw.s_errno.set(errno);
+    }
+
+    /// Changes the features; a version 1 superblock becomes one of version 2 with the fields it lacks zero.
+    /// The log must be empty, since features change how it reads.
+    ///
+    /// # Errors
+    /// If the features exclude each other, are not known, or leave no room for the log.
+    pub fn set_features(
+        &mut self,
+        compat: JournalCompat,
+        incompat: JournalIncompat,
+    ) -> Result<(), FormatError> {
+        let mut raw = self.raw;
+        if self.is_v1() {
+            raw = RawSuperblock::new_zeroed();
+            let kept = offset_of!(RawSuperblock, s_feature_compat);
+            raw.as_mut_bytes()[..kept].copy_from_slice(&self.raw.as_bytes()[..kept]);
+            raw.h_blocktype.set(BlockType::SuperblockV2.code());
+            raw.s_nr_users.set(1);
+        }
+        raw.s_feature_compat.set(compat.bits());
+        raw.s_feature_incompat.set(incompat.bits());
+        let changed = Self { raw, block_size: self.block_size };
+        changed.check_features()?;
+        *self = Self::parse(&changed.render())?;
+        Ok(())
+    }
+}
+
+fn corrupt(reason: String) -> FormatError {
+    Corrupt::new(WHAT, Place::Volume, reason).into()
+}
+
+/// Over the whole superblock with its checksum zero, started from all ones.
+fn checksum_of(raw: &RawSuperblock) -> u32 {
+    let mut raw = *raw;
+    raw.s_checksum.set(0);
+    crc32c(!0, raw.as_bytes())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
-    fn fresh() -> JournalSuperblock {
-        JournalSuperblock::fresh(BlockSize::KIB1, 1024, 0, &[7; 16])
+    fn plain() -> JournalSuperblock {
+        JournalSuperblock::new(BlockSize::KIB4, 4096, 64, *b"0123456789abcdef")
     }
 
-    fn parse(bytes: &[u8]) -> Result<JournalSuperblock, SuperblockError> {
-        JournalSuperblock::parse(bytes, BlockSize::KIB1, 1024)
-    }
-
-    #[test]
-    fn what_is_rendered_is_read_back() {
-        let mut superblock = fresh();
-        superblock.set_features(true, true);
-        superblock.set_sequence(TxnId::new(77));
-        superblock.set_start(5);
-        superblock.set_errno(5);
-        let read = parse(&superblock.render()).unwrap();
-        assert_eq!((read.sequence().get(), read.start(), read.errno()), (77, 5, 5));
-        assert_eq!((read.checksum(), read.ring()), (Checksum::V3, (1, 1024)));
-        assert_eq!(read.render(), superblock.render());
+    fn broken(change: impl FnOnce(&mut RawSuperblock)) -> String {
+        let mut raw = plain().raw;
+        change(&mut raw);
+        JournalSuperblock::parse(raw.as_bytes()).unwrap_err().to_string()
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
-        let broken = |at: usize, value: u32| {
-            let mut bytes = fresh().render();
-            put32(&mut bytes, at, value);
-            parse(&bytes).unwrap_err().to_string()
-        };
-        assert!(broken(0, 1).contains("no log"));
-        assert!(broken(at::TYPE, 9).contains("type 9"));
-        assert!(broken(at::BLOCK_SIZE, 4096).contains("4096"));
-        assert!(broken(at::MAX_LEN, 1025).contains("1025"));
-        assert!(broken(at::FIRST, 0).contains("ring"));
-        assert!(broken(at::FIRST, 1024).contains("ring"));
-        assert!(broken(at::START, 1024).contains("1024"));
-        assert!(broken(at::INCOMPAT, 0x40).contains("0x40"));
-        assert!(broken(at::INCOMPAT, 0x18).contains("two kinds"));
-        assert!(broken(at::INCOMPAT, 0x10).contains("type 0"));
-        let mut sealed = fresh();
-        sealed.set_features(true, false);
-        let mut bytes = sealed.render();
-        bytes[at::UUID] ^= 1;
-        assert!(parse(&bytes).unwrap_err().to_string().contains("checksum"));
-        assert!(parse(&bytes[..1023]).is_err());
+    fn what_was_rendered_parses_and_renders_the_same() {
+        for incompat in [JournalIncompat::empty(), JournalIncompat::CSUM_V3 | JournalIncompat::BIT64] {
+            let mut sb = plain();
+            sb.set_features(JournalCompat::empty(), incompat).unwrap();
+            sb.set_tail(TxnId::new(77), LogicalBlock::new(9));
+            sb.set_errno(-5);
+            let bytes = sb.render();
+            let back = JournalSuperblock::parse(&bytes).unwrap();
+            assert!(back.render() == bytes);
+            assert_eq!((back.sequence(), back.start()), (TxnId::new(77), Some(LogicalBlock::new(9))));
+            assert_eq!(back.errno(), -5);
+        }
+    }
+
+    #[test]
+    fn the_fast_commit_area_takes_the_end_of_the_log() {
+        let mut sb = plain();
+        assert_eq!(sb.end().get(), 4096);
+        sb.set_features(JournalCompat::empty(), JournalIncompat::FAST_COMMIT).unwrap();
+        assert_eq!(sb.end().get(), 4032);
+        assert_eq!(sb.fast_commit_area(), Some(LogicalBlock::new(4033)..LogicalBlock::new(4096)));
+        // A log that would become too short keeps all blocks.
+        let mut small = JournalSuperblock::new(BlockSize::KIB4, 1030, 64, [0; 16]);
+        small.set_features(JournalCompat::empty(), JournalIncompat::FAST_COMMIT).unwrap();
+        assert_eq!((small.end().get(), small.fast_commit_area()), (1030, None));
+    }
+
+    #[test]
+    fn each_broken_field_is_named() {
+        assert!(broken(|raw| raw.h_magic.set(1)).contains("magic number"));
+        assert!(broken(|raw| raw.h_blocktype.set(5)).contains("block type is 5"));
+        assert!(broken(|raw| raw.s_blocksize.set(5000)).contains("block size is 5000"));
+        assert!(broken(|raw| raw.s_first.set(0)).contains("from block 0"));
+        assert!(broken(|raw| raw.s_first.set(4096)).contains("to block 4096"));
+        assert!(broken(|raw| raw.s_start.set(4096)).contains("outside the log"));
+        assert!(broken(|raw| raw.s_feature_incompat.set(0x40)).contains("incompatible features 0x40"));
+        assert!(broken(|raw| raw.s_feature_ro_compat.set(1)).contains("read-only features 0x1"));
+        assert!(broken(|raw| raw.s_feature_incompat.set(0x18)).contains("several generations"));
+        assert!(broken(|raw| raw.s_feature_incompat.set(0x10)).contains("checksum type 0"));
+        let no_log = broken(|raw| {
+            raw.s_feature_incompat.set(0x20);
+            raw.s_num_fc_blks.set(4096);
+        });
+        assert!(no_log.contains("for fast commits"), "{no_log}");
+        let short = JournalSuperblock::parse(&[0; 1000]).unwrap_err().to_string();
+        assert!(short.contains("shorter"));
+    }
+
+    #[test]
+    fn a_flipped_bit_shows_where_there_are_checksums() {
+        let mut sb = plain();
+        sb.set_features(JournalCompat::empty(), JournalIncompat::CSUM_V2).unwrap();
+        let bytes = sb.render();
+        for at in [0x40, 0x5c, 0xff, 0x100, 1023] {
+            let mut bytes = bytes;
+            bytes[at] ^= 1;
+            let error = JournalSuperblock::parse(&bytes).unwrap_err().to_string();
+            assert!(error.contains("checksum"), "{at}: {error}");
+        }
+    }
+
+    #[test]
+    fn version_1_has_no_features_until_it_is_given_some() {
+        let mut raw = plain().raw;
+        raw.h_blocktype.set(3);
+        raw.s_feature_incompat.set(!0);
+        let mut sb = JournalSuperblock::parse(raw.as_bytes()).unwrap();
+        assert!(sb.incompat().is_empty() && sb.users().is_empty());
+        assert!(sb.render() == raw.as_bytes());
+        sb.set_features(JournalCompat::empty(), JournalIncompat::REVOKE).unwrap();
+        assert!(!sb.is_v1());
+        assert_eq!((sb.incompat(), sb.raw().s_uuid), (JournalIncompat::REVOKE, [0; 16]));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_refused_or_render_as_they_were(
+            mut bytes: [[u8; 32]; 32],
+            fields: [u16; 6],
+            version in 3..5u8,
+        ) {
+            let bytes = bytes.as_flattened_mut();
+            bytes[..12].copy_from_slice(&[0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, version, 0, 0, 0, 0]);
+            bytes[12..16].copy_from_slice(&4096u32.to_be_bytes());
+            for (at, value) in [0x10, 0x14, 0x1c, 0x28, 0x54, 0x58].into_iter().zip(fields) {
+                let value = if at == 0x28 { value & 0x27 } else { value };
+                bytes[at..at + 4].copy_from_slice(&u32::from(value).to_be_bytes());
+            }
+            bytes[0x2c..0x30].fill(0);
+            if let Ok(sb) = JournalSuperblock::parse(bytes) {
+                prop_assert!(sb.render()[..] == *bytes);
+                prop_assert!(sb.first() < sb.end() && u64::from(sb.end().get()) <= sb.blocks().get());
+                let _ = (sb.start(), sb.head(), sb.users(), sb.log_format(), sb.fast_commit_area());
+            }
+        }
     }
 }

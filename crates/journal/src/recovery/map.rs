@@ -1,117 +1,175 @@
-//! Where the blocks of a log lie.
+//! Where the blocks of a journal lie on its device.
+//!
+//! An internal journal is a file of the volume, whose blocks may lie anywhere: its map comes from the inode's
+//! extents. An external journal is a device of its own, whose log blocks are the device's.
+//!
+//! Invariants: the map has no holes, lies inside its device, and no two of its blocks are the same block; so
+//! a log is never longer than its device, which bounds all work on it.
 
-use super::RecoveryError;
-use hectare_device::{Device, Result as DeviceResult};
-use hectare_ext4::feature::Incompat;
-use hectare_ext4::raw;
-use hectare_units::{BlockNr, BlockSize, Blocks};
-use zerocopy::FromBytes;
+use hectare_ext4::{Corrupt, Place};
+use hectare_units::{BlockNr, BlockSize, Blocks, Bytes, LogicalBlock, low32};
 
-/// Which blocks of a device a log consists of.
+/// Log blocks that lie side by side on the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogRun {
+    /// The first block in the log.
+    pub first: LogicalBlock,
+    /// The first block on the device.
+    pub start: BlockNr,
+    /// How many.
+    pub len: Blocks,
+}
+
+impl LogRun {
+    /// The log block after the last.
+    fn end(&self) -> u64 {
+        u64::from(self.first.get()).saturating_add(self.len.get())
+    }
+}
+
+/// Where the blocks of a journal lie.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogMap {
-    /// The first block of the log, its place, and how many follow; ascending, without gaps.
-    runs: Vec<(u32, BlockNr, u32)>,
-    /// The block of the log that holds its superblock.
-    superblock: u32,
+    /// In the order of the log.
+    runs: Vec<LogRun>,
+    /// The same in the order of the volume; none for an external journal, which has no block of it.
+    of_volume: Vec<LogRun>,
+    block_size: BlockSize,
+    superblock: LogicalBlock,
 }
 
 impl LogMap {
-    /// A log that consists of runs: the first block of the log in it, its place on the device, and how many blocks there
-    /// are. They are ascending and follow each other without gaps. The superblock comes first.
-    #[must_use]
-    pub const fn new(runs: Vec<(u32, BlockNr, u32)>) -> Self {
-        Self { runs, superblock: 0 }
+    /// The map of a journal inside its volume, by the extents of its inode in any order. `device` is the
+    /// device's length.
+    ///
+    /// # Errors
+    /// If a block of the journal has no place, two share one, or one lies outside the device.
+    pub fn internal(block_size: BlockSize, mut runs: Vec<LogRun>, device: Bytes) -> Result<Self, Corrupt> {
+        runs.retain(|run| !run.len.is_zero());
+        runs.sort_unstable_by_key(|run| run.start);
+        let mut free_from = Some(BlockNr::new(0));
+        for run in &runs {
+            if free_from.is_none_or(|free| run.start < free) {
+                return Err(corrupt(format!("block {} of the device is in it twice", run.start)));
+            }
+            free_from = run.start.checked_add(run.len);
+        }
+        let blocks = device.get() >> block_size.shift();
+        if free_from.is_none_or(|end| end.get() > blocks) {
+            return Err(corrupt(format!("it reaches beyond the device, which has {blocks} blocks")));
+        }
+        let of_volume = runs.clone();
+        runs.sort_unstable_by_key(|run| run.first);
+        let mut mapped = 0;
+        for run in &runs {
+            if u64::from(run.first.get()) != mapped {
+                return Err(corrupt(format!("its blocks have no place from block {mapped} on")));
+            }
+            mapped = run.end();
+        }
+        if mapped == 0 || u32::try_from(mapped).is_err() {
+            return Err(corrupt(format!("it has {mapped} blocks")));
+        }
+        Ok(Self { runs, of_volume, block_size, superblock: LogicalBlock::ZERO })
     }
 
-    /// The block of the log that holds its superblock.
+    /// The map of a device of `blocks` blocks that is a journal, with the journal's superblock in one of
+    /// them.
+    pub(super) fn device(block_size: BlockSize, blocks: u32, superblock: LogicalBlock) -> Self {
+        let len = Blocks::new(blocks.into());
+        let run = LogRun { first: LogicalBlock::ZERO, start: BlockNr::new(0), len };
+        Self { runs: vec![run], of_volume: Vec::new(), block_size, superblock }
+    }
+
+    /// The size of a block.
     #[must_use]
-    pub const fn superblock(&self) -> u32 {
+    pub const fn block_size(&self) -> BlockSize {
+        self.block_size
+    }
+
+    /// How many blocks the journal has.
+    #[must_use]
+    pub fn blocks(&self) -> Blocks {
+        Blocks::new(self.runs.last().map_or(0, LogRun::end))
+    }
+
+    /// The log block that holds the superblock: 0 but for external journals.
+    #[must_use]
+    pub const fn superblock(&self) -> LogicalBlock {
         self.superblock
     }
 
-    /// Blocks of the log.
+    /// Where on the device the superblock lies.
     #[must_use]
-    pub fn blocks(&self) -> u64 {
-        self.runs.last().map_or(0, |(first, _, len)| u64::from(*first) + u64::from(*len))
+    pub fn superblock_offset(&self) -> Bytes {
+        let place = self.locate(self.superblock).map_or(BlockNr::new(0), |(nr, _)| nr);
+        place.offset(self.block_size)
     }
 
-    /// Where a block of the log lies, and how many lie there one after the other, this one included. `None` beyond
-    /// the end.
+    /// The runs, in the order of the log.
     #[must_use]
-    pub fn run_at(&self, block: u32) -> Option<(BlockNr, u32)> {
-        let index = self.runs.partition_point(|(first, ..)| *first <= block).checked_sub(1)?;
-        let (first, start, len) = self.runs[index];
-        let within = block - first;
-        (within < len).then(|| (start + Blocks::new(within.into()), len - within))
+    pub fn runs(&self) -> &[LogRun] {
+        &self.runs
     }
 
-    fn place(&self, block: u32) -> BlockNr {
-        // Superblocks whose ring is not covered by the map are refused, and nothing else makes up block numbers.
-        self.run_at(block).expect("the map covers the ring").0
+    /// The block of the device where a log block lies, and how many log blocks from it on lie side by side;
+    /// `None` outside the journal.
+    #[must_use]
+    pub fn locate(&self, at: LogicalBlock) -> Option<(BlockNr, u32)> {
+        let after = self.runs.partition_point(|run| run.first <= at);
+        let run = self.runs.get(after.checked_sub(1)?)?;
+        let into = u64::from(at.get() - run.first.get());
+        let left = run.len.get().checked_sub(into).filter(|left| *left > 0)?;
+        Some((run.start.checked_add(Blocks::new(into))?, low32(left)))
     }
 
-    pub(crate) fn read(
-        &self,
-        device: &dyn Device,
-        size: BlockSize,
-        block: u32,
-        out: &mut [u8],
-    ) -> DeviceResult<()> {
-        device.read_at(self.place(block).offset(size), out)
-    }
-
-    pub(crate) fn write(
-        &self,
-        device: &dyn Device,
-        size: BlockSize,
-        block: u32,
-        data: &[u8],
-    ) -> DeviceResult<()> {
-        device.write_at(self.place(block).offset(size), data)
+    /// Whether a block of the volume is part of the journal. Never for an external journal.
+    pub(super) fn is_target_inside(&self, nr: BlockNr) -> bool {
+        let after = self.of_volume.partition_point(|run| run.start <= nr);
+        let run = after.checked_sub(1).and_then(|i| self.of_volume.get(i));
+        run.is_some_and(|run| nr.checked_since(run.start).is_some_and(|into| into < run.len))
     }
 }
 
-/// The log on a device of its own, which must be that of the volume whose superblock names `uuid`.
-///
-/// Such a device has a superblock like a volume's, of which little is used, and the log's own in the block after it.
-/// Blocks of the log are counted from the start of the device.
-///
-/// # Errors
-/// [`RecoveryError::NotTheJournal`] if it is anything else; or the device fails.
-pub fn external(device: &dyn Device, uuid: &[u8; 16]) -> Result<LogMap, RecoveryError> {
-    let not = |what: &str| RecoveryError::NotTheJournal(format!("{} {what}", device.name()));
-    let mut bytes = vec![0; size_of::<raw::SuperBlock>()];
-    if device.len().get() < 4096 {
-        return Err(not("is too small for a journal"));
-    }
-    device.read_at(hectare_ext4::geometry::SUPERBLOCK_OFFSET, &mut bytes)?;
-    let Ok((sb, _)) = raw::SuperBlock::read_from_prefix(&bytes) else { return Err(not("is no journal")) };
-    let is_journal = Incompat::from_bits_retain(sb.s_feature_incompat.get()).contains(Incompat::JOURNAL_DEV);
-    if sb.s_magic.get() != 0xef53 || !is_journal {
-        return Err(not("is not a journal device"));
-    }
-    if sb.s_uuid != *uuid {
-        return Err(not("is the journal of another volume: its UUID is not the one that the volume names"));
-    }
-    let size = sb.s_log_block_size.get().checked_add(10).and_then(BlockSize::from_shift);
-    let Some(size) = size else { return Err(not("has an impossible block size")) };
-    let blocks = u32::try_from(device.len().get() >> size.shift()).unwrap_or(u32::MAX);
-    let superblock = if size == BlockSize::KIB1 { 2 } else { 1 };
-    Ok(LogMap { runs: vec![(0, BlockNr::new(0), blocks)], superblock })
+fn corrupt(reason: String) -> Corrupt {
+    Corrupt::new("journal file", Place::Volume, reason)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn run(first: u32, start: u64, len: u64) -> LogRun {
+        LogRun { first: LogicalBlock::new(first), start: BlockNr::new(start), len: Blocks::new(len) }
+    }
+
+    fn map(runs: &[LogRun]) -> Result<LogMap, String> {
+        let map = LogMap::internal(BlockSize::KIB4, runs.to_vec(), Bytes::mib(4));
+        map.map_err(|error| error.to_string())
+    }
+
     #[test]
     fn blocks_are_found_in_their_runs() {
-        let map = LogMap::new(vec![(0, BlockNr::new(100), 10), (10, BlockNr::new(50), 5)]);
-        assert_eq!(map.blocks(), 15);
-        assert_eq!(map.run_at(0), Some((BlockNr::new(100), 10)));
-        assert_eq!(map.run_at(9), Some((BlockNr::new(109), 1)));
-        assert_eq!(map.run_at(12), Some((BlockNr::new(52), 3)));
-        assert_eq!(map.run_at(15), None);
+        let map = map(&[run(10, 500, 30), run(0, 700, 10)]).unwrap();
+        let at = |n| map.locate(LogicalBlock::new(n)).map(|(nr, left)| (nr.get(), left));
+        assert_eq!((at(0), at(9)), (Some((700, 10)), Some((709, 1))));
+        assert_eq!((at(10), at(39), at(40)), (Some((500, 30)), Some((529, 1)), None));
+        assert_eq!(map.blocks(), Blocks::new(40));
+        assert_eq!(map.superblock_offset(), Bytes::new(700 << 12));
+        let inside = |n| map.is_target_inside(BlockNr::new(n));
+        assert!(inside(500) && inside(529) && inside(709));
+        assert!(!inside(499) && !inside(530) && !inside(710));
+    }
+
+    #[test]
+    fn what_is_no_journal_file_is_named() {
+        assert!(map(&[]).unwrap_err().contains("it has 0 blocks"));
+        assert!(map(&[run(0, 100, 10), run(10, 109, 10)]).unwrap_err().contains("block 109 of the device"));
+        assert!(map(&[run(0, 100, 10), run(11, 200, 10)]).unwrap_err().contains("from block 10 on"));
+        assert!(map(&[run(1, 100, 10)]).unwrap_err().contains("from block 0 on"));
+        assert!(map(&[run(0, 100, 10), run(5, 200, 10)]).unwrap_err().contains("from block 10 on"));
+        assert!(map(&[run(0, 1020, 5)]).unwrap_err().contains("beyond the device"));
+        assert!(map(&[run(0, u64::MAX, 5)]).unwrap_err().contains("beyond the device"));
+        assert!(map(&[run(0, 5, u64::MAX), run(9, 4, 1)]).unwrap_err().contains("beyond the device"));
     }
 }

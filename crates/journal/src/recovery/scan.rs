@@ -1,207 +1,219 @@
-//! The way through a log, transaction by transaction.
+//! The first pass: which transactions are in the log.
+//!
+//! The scan follows the log by sequence number and stops at the first block that does not go on with what is
+//! expected: that is where writing stopped. A transaction counts once its commit block is found and, with
+//! what it commits, is whole.
+//!
+//! A wrong checksum means one of three things. The block is left from an earlier turn of a log whose sequence
+//! numbers came round: then its commit is older than the last one. Or the commit block overtook what it
+//! commits, as `async_commit` lets it: then no further transaction follows. Or the log is damaged.
+//!
+//! With `async_commit`, copies are verified here, as they tell whether the transaction is whole; else only
+//! those that are replayed are, later.
 
-use super::{LogMap, LoggedCopy, RecoveryError, ahead};
-use crate::format::{BlockType, Checksum, JournalSuperblock, LogFormat, Tag, kind_of};
-use crc_fast::{CrcAlgorithm, Digest};
-use hectare_device::Device;
-use hectare_units::{BlockNr, Blocks, TxnId, low32};
-use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
+use super::RecoveryError;
+use super::reader::{LogReader, Ring};
+use crate::format::{BlockType, Checksum, CommitBlock, JournalSuperblock, LogFormat, TransactionCrc, header};
+use hectare_units::{LogicalBlock, TxnId};
+use std::borrow::Cow;
 
-/// What was found.
+/// A block of a transaction that counts.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
-    pub(super) copies: BTreeMap<BlockNr, LoggedCopy>,
-    pub(super) transactions: u32,
-    pub(super) next: TxnId,
-    pub(super) fast_commits: bool,
+    pub(super) at: LogicalBlock,
+    pub(super) txn: TxnId,
+    /// A descriptor; else a revoke block.
+    pub(super) is_descriptor: bool,
 }
 
-/// A log that is gone through.
-pub(super) struct Scan<'a> {
-    device: &'a dyn Device,
-    map: &'a LogMap,
-    superblock: &'a JournalSuperblock,
+/// What the log holds.
+#[derive(Debug)]
+pub(super) struct Scanned {
+    /// Descriptor and revoke blocks of the transactions that count, in order.
+    pub(super) found: Vec<Found>,
+    /// The transaction after the last that counts.
+    pub(super) end: TxnId,
+    /// The log block after it.
+    pub(super) head: LogicalBlock,
+}
+
+/// The first thing that is wrong with a transaction.
+#[derive(Clone, Debug)]
+struct Fault {
+    txn: TxnId,
+    at: LogicalBlock,
+    reason: &'static str,
+}
+
+impl From<Fault> for RecoveryError {
+    fn from(fault: Fault) -> Self {
+        Self::Damaged { txn: fault.txn, at: fault.at, reason: Cow::Borrowed(fault.reason) }
+    }
+}
+
+/// Follows the log from `start`.
+pub(super) fn scan(
+    reader: &LogReader<'_>,
+    superblock: &JournalSuperblock,
+    start: LogicalBlock,
+) -> Result<Scanned, RecoveryError> {
+    let mut scan = Scan::new(reader, superblock, start);
+    while scan.step()? {}
+    Ok(scan.scanned)
+}
+
+struct Scan<'a> {
+    reader: &'a LogReader<'a>,
     format: LogFormat,
-    ring: (u32, u32),
-    /// Blocks of the volume.
-    limit: Blocks,
-}
-
-/// One transaction, as far as it was read.
-#[derive(Default)]
-struct Transaction {
-    /// Its blocks: where they belong, and where they are.
-    blocks: Vec<(Tag, u32)>,
-    revokes: Vec<BlockNr>,
-    /// Blocks of the ring it takes.
-    len: u64,
-    /// The first thing that is wrong with it, and where; only if it was committed does that matter.
-    wrong: Option<(u32, String)>,
-}
-
-/// How a transaction ended.
-enum End {
-    /// It was committed, at that time.
-    Committed(Option<Duration>),
-    /// It was not: the log ends before it.
-    Open,
+    ring: Ring,
+    block: Vec<u8>,
+    /// The transaction whose blocks are expected.
+    txn: TxnId,
+    /// Its blocks so far.
+    open: Vec<Found>,
+    /// What is wrong with it so far.
+    fault: Option<Fault>,
+    /// Its checksum so far (first generation).
+    crc: TransactionCrc,
+    /// When the transaction before it was committed.
+    committed_at: u64,
+    /// The transaction where an `async_commit` log ends, unless it turns out to go on.
+    torn: Option<Fault>,
+    scanned: Scanned,
 }
 
 impl<'a> Scan<'a> {
-    pub(super) fn new(
-        device: &'a dyn Device,
-        map: &'a LogMap,
-        superblock: &'a JournalSuperblock,
-        limit: Blocks,
-    ) -> Self {
-        let (format, ring) = (LogFormat::of(superblock), superblock.ring());
-        Self { device, map, superblock, format, ring, limit }
-    }
-
-    /// Goes through all committed transactions.
-    pub(super) fn run(&self) -> Result<Found, RecoveryError> {
-        let mut next = self.superblock.sequence();
-        let mut at = self.superblock.start();
-        let mut left = u64::from(self.ring.1 - self.ring.0);
-        let mut newest: BTreeMap<BlockNr, (LoggedCopy, TxnId)> = BTreeMap::new();
-        let mut revoked: HashMap<BlockNr, TxnId> = HashMap::new();
-        let (mut transactions, mut last) = (0, Duration::ZERO);
-        while left > 0 {
-            let (transaction, end) = self.transaction(at, next, left)?;
-            let End::Committed(time) = end else { break };
-            // Older than the one before: a leftover whose number fits by chance.
-            let time = time.unwrap_or(last);
-            if time < last {
-                break;
-            }
-            if let Some((block, reason)) = transaction.wrong {
-                if self.format.async_commit {
-                    break;
-                }
-                return Err(RecoveryError::Corrupt { sequence: next, block, reason });
-            }
-            last = time;
-            for (tag, log_block) in transaction.blocks {
-                newest.insert(tag.block, (LoggedCopy { log_block, escaped: tag.escaped }, next));
-            }
-            revoked.extend(transaction.revokes.into_iter().map(|block| (block, next)));
-            at = ahead(self.ring, at, transaction.len);
-            left -= transaction.len;
-            next = next.next();
-            transactions += 1;
+    fn new(reader: &'a LogReader<'a>, superblock: &JournalSuperblock, start: LogicalBlock) -> Self {
+        let txn = superblock.sequence();
+        Self {
+            reader,
+            format: superblock.log_format(),
+            ring: Ring::from(superblock, start),
+            block: reader.buffer(),
+            txn,
+            open: Vec::new(),
+            fault: None,
+            crc: TransactionCrc::new(),
+            committed_at: 0,
+            torn: None,
+            scanned: Scanned { found: Vec::new(), end: txn, head: start },
         }
-        newest
-            .retain(|block, (_, logged)| revoked.get(block).is_none_or(|revoked| logged.is_after(*revoked)));
-        let copies = newest.into_iter().map(|(block, (copy, _))| (block, copy)).collect();
-        Ok(Found { copies, transactions, next, fast_commits: self.has_fast_commits(next)? })
     }
 
-    /// Reads one transaction of at most `left` blocks.
-    fn transaction(
-        &self,
-        start: u32,
-        sequence: TxnId,
-        left: u64,
-    ) -> Result<(Transaction, End), RecoveryError> {
-        let mut transaction = Transaction::default();
-        let mut block = vec![0; self.format.block_size.len()];
-        // MSB first, from all ones, not inverted.
-        let mut crc = Digest::new(CrcAlgorithm::Crc32Mpeg2);
-        while transaction.len < left {
-            let at = ahead(self.ring, start, transaction.len);
-            self.map.read(self.device, self.format.block_size, at, &mut block)?;
-            transaction.len += 1;
-            match kind_of(&block, sequence.get()) {
-                None => return Ok((transaction, End::Open)),
-                Some(BlockType::Descriptor) => {
-                    crc.update(&block);
-                    if !self.format.tail_is_right(&block) {
-                        transaction.note(at, "the checksum of a descriptor is wrong");
-                    }
-                    if !self.described(&mut transaction, &block, start, left, sequence, &mut crc)? {
-                        return Ok((transaction, End::Open));
-                    }
+    /// Takes the next block, and says whether the log goes on.
+    fn step(&mut self) -> Result<bool, RecoveryError> {
+        let Some(at) = self.ring.step() else { return Ok(false) };
+        self.reader.read(at, &mut self.block)?;
+        match header(&self.block) {
+            Some((kind, txn)) if txn == self.txn => match kind {
+                BlockType::Descriptor => self.descriptor(at),
+                BlockType::Revoke => {
+                    self.check_tail(at);
+                    self.open.push(Found { at, txn, is_descriptor: false });
+                    Ok(true)
                 }
-                Some(BlockType::Revoke) => self.revoke(&mut transaction, &block, at),
-                Some(BlockType::Commit) => {
-                    if !self.format.commit_is_right(&block) {
-                        transaction.note(at, "the checksum of its commit block is wrong");
-                    }
-                    let of_all = (self.format.checksum == Checksum::V1)
-                        .then(|| self.format.transaction_checksum(&block))
-                        .flatten();
-                    if of_all.is_some_and(|of_all| of_all != low32(crc.finalize())) {
-                        transaction.note(at, "its checksum is wrong");
-                    }
-                    let time = self.format.commit_time(&block);
-                    return Ok((transaction, End::Committed(time)));
-                }
-            }
+                BlockType::Commit => self.commit(at),
+                BlockType::SuperblockV1 | BlockType::SuperblockV2 => Ok(false),
+            },
+            _ => Ok(false),
         }
-        Ok((transaction, End::Open))
     }
 
-    /// Goes over the blocks that a descriptor describes; whether all of them fit the ring.
-    fn described(
-        &self,
-        transaction: &mut Transaction,
-        descriptor: &[u8],
-        start: u32,
-        left: u64,
-        sequence: TxnId,
-        crc: &mut Digest,
-    ) -> Result<bool, RecoveryError> {
-        let mut logged = vec![0; self.format.block_size.len()];
-        for tag in self.format.tags(descriptor) {
-            if transaction.len >= left {
-                return Ok(false);
-            }
-            let at = ahead(self.ring, start, transaction.len);
-            transaction.len += 1;
-            if tag.block.get() >= self.limit.get() {
-                transaction.note(
-                    at,
-                    format!("it has a copy of block {}, which the volume does not have", tag.block),
-                );
-            }
-            if self.format.checksum != Checksum::None {
-                self.map.read(self.device, self.format.block_size, at, &mut logged)?;
-                crc.update(&logged);
-                if !self.format.data_is_right(sequence.get(), &tag, &logged) {
-                    transaction.note(at, format!("the checksum of the copy of block {} is wrong", tag.block));
-                }
-            }
-            transaction.blocks.push((tag, at));
+    fn blame(&mut self, at: LogicalBlock, reason: &'static str) {
+        self.fault.get_or_insert(Fault { txn: self.txn, at, reason });
+    }
+
+    fn check_tail(&mut self, at: LogicalBlock) {
+        if !self.format.verify_tail(&self.block) {
+            self.blame(at, "the block's checksum is wrong");
+        }
+    }
+
+    fn descriptor(&mut self, at: LogicalBlock) -> Result<bool, RecoveryError> {
+        self.check_tail(at);
+        let checksums: Vec<u32> = self.format.tags(&self.block).map(|tag| tag.checksum).collect();
+        let Some(copies) = self.ring.steps(checksums.len()) else { return Ok(false) };
+        self.open.push(Found { at, txn: self.txn, is_descriptor: true });
+        match self.format.checksum {
+            Checksum::V1 => self.sum_up(&copies)?,
+            Checksum::V2 | Checksum::V3 if self.format.async_commit => self.verify(&copies, &checksums)?,
+            _ => {}
         }
         Ok(true)
     }
 
-    fn revoke(&self, transaction: &mut Transaction, block: &[u8], at: u32) {
-        if !self.format.tail_is_right(block) {
-            transaction.note(at, "the checksum of a revoke block is wrong");
+    /// Adds a descriptor and its copies to the transaction's checksum.
+    fn sum_up(&mut self, copies: &[LogicalBlock]) -> Result<(), RecoveryError> {
+        let Self { crc, block, reader, .. } = self;
+        crc.update(block);
+        // The copies wrap at most once: each part is in ascending order.
+        for part in copies.chunk_by(|a, b| a < b) {
+            reader.read_each(part, |_, copy| {
+                crc.update(copy);
+                Ok(())
+            })?;
         }
-        match self.format.revokes(block) {
-            Some(revokes) => transaction.revokes.extend(revokes),
-            None => transaction.note(at, "the length of a revoke block is impossible"),
-        }
+        Ok(())
     }
 
-    /// Whether the area of fast commits begins with one that belongs to a transaction: its first record (little-endian
-    /// kind 9, length, features, transaction) says so.
-    fn has_fast_commits(&self, sequence: TxnId) -> Result<bool, RecoveryError> {
-        if self.superblock.fast_commit_blocks() == 0 {
-            return Ok(false);
+    fn verify(&mut self, copies: &[LogicalBlock], checksums: &[u32]) -> Result<(), RecoveryError> {
+        let (format, txn) = (self.format, self.txn);
+        let mut wrong = None;
+        let mut checksums = checksums.iter();
+        for part in copies.chunk_by(|a, b| a < b) {
+            self.reader.read_each(part, |i, copy| {
+                let checksum = checksums.next().copied().unwrap_or_default();
+                if !format.verify_copy(checksum, txn, copy) {
+                    wrong = wrong.or(Some(part[i]));
+                }
+                Ok(())
+            })?;
         }
-        let mut block = vec![0; self.format.block_size.len()];
-        self.map.read(self.device, self.format.block_size, self.ring.1, &mut block)?;
-        let half = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
-        let transaction = u32::from_le_bytes([block[8], block[9], block[10], block[11]]);
-        Ok(half(0) == 9 && half(2) >= 8 && transaction == sequence.get())
+        if let Some(at) = wrong {
+            self.blame(at, "the copy's checksum is wrong");
+        }
+        Ok(())
     }
-}
 
-impl Transaction {
-    fn note(&mut self, block: u32, what: impl Into<String>) {
-        self.wrong.get_or_insert_with(|| (block, what.into()));
+    fn commit(&mut self, at: LogicalBlock) -> Result<bool, RecoveryError> {
+        let crc = std::mem::replace(&mut self.crc, TransactionCrc::new()).get();
+        let Some(commit) = self.format.read_commit(&self.block, crc) else { return Ok(false) };
+        if !commit.verified {
+            self.blame(at, "the commit block's checksum is wrong");
+        }
+        let open = std::mem::take(&mut self.open);
+        match self.fault.take() {
+            None => self.good_commit(open)?,
+            Some(fault) => {
+                if !self.bad_commit(fault, commit)? {
+                    return Ok(false);
+                }
+            }
+        }
+        self.committed_at = commit.seconds;
+        self.txn = self.txn.next();
+        Ok(true)
+    }
+
+    fn good_commit(&mut self, open: Vec<Found>) -> Result<(), RecoveryError> {
+        if let Some(torn) = self.torn.take() {
+            return Err(torn.into()); // a later transaction is whole, so this one had been as well
+        }
+        self.scanned.found.extend(open);
+        self.scanned.end = self.txn.next();
+        self.scanned.head = self.ring.position();
+        Ok(())
+    }
+
+    /// A commit block of a transaction that is not whole; whether to look on.
+    fn bad_commit(&mut self, fault: Fault, commit: CommitBlock) -> Result<bool, RecoveryError> {
+        if commit.seconds < self.committed_at {
+            return Ok(false); // left from an earlier turn
+        }
+        if !self.format.async_commit {
+            return Err(fault.into());
+        }
+        self.torn.get_or_insert(fault);
+        Ok(true)
     }
 }
