@@ -4,6 +4,7 @@ pub(crate) mod age;
 pub(crate) mod bench;
 pub(crate) mod build;
 pub(crate) mod cat;
+pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod completions;
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     Chown(chown::Arguments),
     Xattr(xattr::Arguments),
     Info(info::Arguments),
+    Check(check::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
     Age(age::Arguments),
@@ -68,6 +70,7 @@ impl Command {
             Self::Chown(arguments) => chown::run(&arguments),
             Self::Xattr(arguments) => xattr::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
+            Self::Check(arguments) => check::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
             Self::Age(arguments) => age::run(&arguments),

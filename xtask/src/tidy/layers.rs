@@ -8,13 +8,14 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 13] = [
+const LAYERS: [&str; 14] = [
     "hectare-units",
     "hectare-device",
     "hectare-alloc",
     "hectare-ext4",
     "hectare-journal",
     "hectare-xfs",
+    "hectare-check",
     "hectare-mkfs",
     "hectare-populate",
     "hectare-engine",

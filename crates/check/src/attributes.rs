@@ -1,0 +1,260 @@
+//! Extended attributes: those in an inode, those in a block that several inodes may share, and the inodes
+//! that hold large values.
+
+use crate::report::{Error, What};
+use crate::scan::Scan;
+use crate::slot::Slot;
+use hectare_ext4::error::Place;
+use hectare_ext4::feature::Incompat;
+use hectare_ext4::inode::{InodeFlags, Kind};
+use hectare_ext4::xattr::{self, Area, Index, ValueRef, entry_hash, entry_hash_signed};
+use hectare_units::{BlockNr, InodeNr, join32};
+use std::collections::BTreeMap;
+
+/// What the attributes of an inode add to it.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// Clusters of its attribute block.
+    block: u64,
+    /// Clusters that are counted to it for large values.
+    values: u64,
+    /// The tail of content inside the inode (`system.data`).
+    pub(crate) inline: Option<Vec<u8>>,
+    /// Whether there is an encryption context, and whether it is well formed.
+    context: Option<bool>,
+}
+
+impl Found {
+    /// Clusters counted in the inode's block count.
+    pub(crate) fn clusters(&self) -> u64 {
+        self.block + self.values
+    }
+}
+
+/// What is known of attributes that are shared.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// Attribute blocks.
+    blocks: BTreeMap<u64, SharedBlock>,
+    /// Inodes that hold a value.
+    holders: BTreeMap<u32, Holder>,
+    /// Entries whose value is in an inode.
+    entries: Vec<LargeEntry>,
+}
+
+#[derive(Clone, Copy)]
+struct SharedBlock {
+    stored: u32,
+    users: u32,
+    values: u64,
+    context: Option<bool>,
+}
+
+struct Holder {
+    size: u64,
+    hash: u32,
+    stored: u64,
+    users: u64,
+    links: u16,
+    is_file: bool,
+}
+
+struct LargeEntry {
+    owner: InodeNr,
+    holder: InodeNr,
+    size: u32,
+    hash: u32,
+    suffix: Vec<u8>,
+}
+
+impl Scan<'_> {
+    /// Checks the attributes of an inode.
+    pub(crate) fn check_attributes(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<Found, Error> {
+        let mut found = Found::default();
+        if slot.flags().contains(InodeFlags::EA_INODE) {
+            self.note_holder(nr, slot);
+        }
+        match Area::in_inode(slot.attribute_area(), Place::Inode(nr)) {
+            Ok(Some(area)) => {
+                self.check_hashes(&area, nr, false);
+                found.values += self.note_large(&area, nr);
+                found.inline = inline_tail(&area);
+                found.context = context(&area);
+            }
+            Ok(None) => {}
+            Err(corrupt) => self.tell_corrupt(What::Attributes, corrupt),
+        }
+        let acl = slot.file_acl();
+        if acl == 0 {
+            self.check_context(nr, slot, &found);
+            return Ok(found);
+        }
+        if !self.volume.holds(acl) {
+            let reason = format!("its attribute block is {acl}, which can't be");
+            self.tell(What::Attributes, Place::Inode(nr), reason);
+            return Ok(found);
+        }
+        found.block = 1;
+        let block = self.attribute_block(nr, BlockNr::new(acl))?;
+        found.values += block.values;
+        found.context = found.context.or(block.context);
+        self.check_context(nr, slot, &found);
+        Ok(found)
+    }
+
+    /// An encrypted file says how it is encrypted.
+    fn check_context(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found) {
+        if slot.flags().contains(InodeFlags::ENCRYPT) && found.context != Some(true) {
+            self.tell(
+                What::Attributes,
+                Place::Inode(nr),
+                "it is encrypted, but has no sound encryption context",
+            );
+        }
+    }
+
+    /// Checks an attribute block when it is first met, and counts its users.
+    fn attribute_block(&mut self, nr: InodeNr, at: BlockNr) -> Result<SharedBlock, Error> {
+        if let Some(block) = self.attributes.blocks.get_mut(&at.get()) {
+            block.users += 1;
+            return Ok(*block);
+        }
+        self.claim_block(nr, at, &mut crate::blocks::Held::default());
+        let mut bytes = self.buffer();
+        self.volume.read(at, &mut bytes)?;
+        if let Some(seed) = self.volume.sb.seed()
+            && let Err(corrupt) = xattr::verify(&bytes, seed, at)
+        {
+            self.tell_corrupt(What::Attributes, corrupt);
+        }
+        let stored = xattr::refcount(&bytes).unwrap_or(0);
+        let (mut values, mut found) = (0, None);
+        match Area::in_block(&bytes, Place::Block(at)) {
+            Ok(area) => {
+                self.check_hashes(&area, nr, true);
+                values = self.note_large(&area, nr);
+                found = context(&area);
+            }
+            Err(corrupt) => self.tell_corrupt(What::Attributes, corrupt),
+        }
+        self.give_back(bytes);
+        let block = SharedBlock { stored, users: 1, values, context: found };
+        self.attributes.blocks.insert(at.get(), block);
+        Ok(block)
+    }
+
+    /// Each entry of a block has a hash; one in an inode may have none.
+    fn check_hashes(&mut self, area: &Area<'_>, nr: InodeNr, in_block: bool) {
+        for entry in area.entries() {
+            let ValueRef::Inline(value) = entry.value else { continue };
+            if !in_block && entry.hash == 0 {
+                continue;
+            }
+            let right = [entry_hash(entry.suffix, value), entry_hash_signed(entry.suffix, value)];
+            if !right.contains(&entry.hash) {
+                let reason =
+                    format!("the hash of {} is {:#010x}, not {:#010x}", entry.name(), entry.hash, right[0]);
+                self.tell(What::Attributes, Place::Inode(nr), reason);
+            }
+        }
+    }
+
+    /// Remembers the entries whose values are in inodes, and gives the clusters these count for.
+    fn note_large(&mut self, area: &Area<'_>, owner: InodeNr) -> u64 {
+        let mut clusters = 0;
+        for entry in area.entries() {
+            let ValueRef::Inode { inode: holder, size } = entry.value else { continue };
+            clusters += u64::from(size).div_ceil(self.volume.geometry().cluster_bytes());
+            let (hash, suffix) = (entry.hash, entry.suffix.to_vec());
+            self.attributes.entries.push(LargeEntry { owner, holder, size, hash, suffix });
+        }
+        clusters
+    }
+
+    /// Remembers an inode that holds a value. It keeps the value's hash in the seconds of its access time,
+    /// and how often it is used in those of its change time and its version.
+    fn note_holder(&mut self, nr: InodeNr, slot: Slot<'_>) {
+        let raw = slot.raw;
+        let holder = Holder {
+            size: slot.size(),
+            hash: raw.i_atime.get(),
+            stored: join32(raw.i_version_lo.get(), raw.i_ctime.get()),
+            users: 0,
+            links: slot.links(),
+            is_file: slot.kind() == Some(Kind::File),
+        };
+        self.attributes.holders.insert(nr.get(), holder);
+    }
+
+    /// Compares what is shared with what was found, after the last inode.
+    pub(crate) fn finish_attributes(&mut self) {
+        let Shared { blocks, mut holders, entries } = std::mem::take(&mut self.attributes);
+        for (nr, block) in blocks {
+            if block.stored != block.users {
+                let reason = format!("it counts {} users and has {}", block.stored, block.users);
+                self.tell(What::Attributes, Place::Block(BlockNr::new(nr)), reason);
+            }
+        }
+        if !entries.is_empty() && !self.volume.sb.features().incompat.contains(Incompat::EA_INODE) {
+            self.tell(
+                What::Attributes,
+                Place::Volume,
+                "values lie in inodes, which the volume does not have",
+            );
+        }
+        for entry in entries {
+            let place = Place::Inode(entry.owner);
+            let Some(holder) = holders.get_mut(&entry.holder.get()) else {
+                let reason = format!("a value is in inode {}, which holds none", entry.holder);
+                self.tell(What::Attributes, place, reason);
+                continue;
+            };
+            holder.users += 1;
+            if let Some(reason) = wrong_value(&entry, holder) {
+                self.tell(What::Attributes, place, reason);
+            }
+        }
+        for (nr, holder) in holders {
+            let place = Place::Inode(InodeNr::new(nr));
+            if holder.users == 0 {
+                self.tell(What::Attributes, place, "it holds a value that no attribute has");
+            } else if holder.stored != holder.users || holder.links != 1 {
+                let reason =
+                    format!("it counts {} uses of its value and has {}", holder.stored, holder.users);
+                self.tell(What::Attributes, place, reason);
+            }
+        }
+    }
+}
+
+/// What is wrong with a value in an inode of its own.
+fn wrong_value(entry: &LargeEntry, holder: &Holder) -> Option<String> {
+    let nr = entry.holder;
+    if !holder.is_file || holder.size != u64::from(entry.size) {
+        return Some(format!("a value of {} bytes is in inode {nr} of {}", entry.size, holder.size));
+    }
+    // The entry's hash covers its name and, as one word, the value's hash.
+    let word = holder.hash.to_le_bytes();
+    let right = [entry_hash(&entry.suffix, &word), entry_hash_signed(&entry.suffix, &word)];
+    (!right.contains(&entry.hash)).then(|| format!("the hash of the value in inode {nr} does not match"))
+}
+
+/// The value of `system.data`.
+fn inline_tail(area: &Area<'_>) -> Option<Vec<u8>> {
+    let mut entries = area.entries();
+    let entry = entries.find(|entry| entry.index == Index::SYSTEM && entry.suffix == b"data")?;
+    match entry.value {
+        ValueRef::Inline(value) => Some(value.to_vec()),
+        ValueRef::Inode { .. } => None,
+    }
+}
+
+/// Whether there is an encryption context, and whether it is of a known version and its length.
+fn context(area: &Area<'_>) -> Option<bool> {
+    let mut entries = area.entries();
+    let entry = entries.find(|entry| entry.index == Index::ENCRYPTION && entry.suffix == b"c")?;
+    Some(match entry.value {
+        ValueRef::Inline(value) => matches!((value.first(), value.len()), (Some(1), 28) | (Some(2), 40)),
+        ValueRef::Inode { .. } => false,
+    })
+}

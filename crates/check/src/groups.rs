@@ -1,0 +1,126 @@
+//! The group descriptors, and the blocks that groups keep for themselves.
+
+use crate::report::{Error, What};
+use crate::scan::Scan;
+use hectare_ext4::error::Place;
+use hectare_ext4::feature::Incompat;
+use hectare_ext4::group::{GroupDesc, GroupFlags};
+use hectare_ext4::mmp::{Mmp, Status};
+use hectare_units::{BlockNr, GroupNr, usize_of};
+
+/// A stretch of metadata: first block, blocks, whose.
+type Stretch = (u64, u64, Option<GroupNr>);
+
+impl Scan<'_> {
+    /// Reads all descriptors, and says whether all are sound.
+    pub(crate) fn read_groups(&mut self) -> Result<bool, Error> {
+        let volume = self.volume;
+        let geometry = volume.geometry();
+        let (groups, per) = (geometry.groups(), geometry.descs_per_block());
+        self.report.counts.groups = groups;
+        let mut block = self.buffer();
+        let mut sound = true;
+        for index in 0..geometry.desc_blocks() {
+            let at = geometry.desc_block(index);
+            if at >= BlockNr::new(geometry.blocks_count.get()) {
+                self.tell(What::GroupDescriptor, Place::Block(at), "it lies outside the volume");
+                return Ok(false);
+            }
+            volume.read(at, &mut block)?;
+            let numbers = index * per..groups.min((index + 1) * per);
+            for (nr, slot) in numbers.zip(block.chunks_exact(usize_of(geometry.desc_size))) {
+                match GroupDesc::parse(slot, GroupNr::new(nr), &volume.sb) {
+                    Ok(desc) => self.groups.push(desc),
+                    Err(corrupt) => {
+                        self.tell_corrupt(What::GroupDescriptor, corrupt);
+                        sound = false;
+                    }
+                }
+            }
+        }
+        self.give_back(block);
+        Ok(sound)
+    }
+
+    /// Claims superblocks, descriptors, bitmaps, inode tables and the mount protection.
+    pub(crate) fn claim_group_metadata(&mut self) -> Result<(), Error> {
+        let mut stretches = self.group_stretches();
+        if let Some(block) = self.check_mmp()? {
+            stretches.push((block.get(), 1, None));
+        }
+        stretches.sort_unstable();
+        for pair in stretches.windows(2) {
+            if pair[0].0 + pair[0].1 > pair[1].0 {
+                let place = pair[1].2.map_or(Place::Block(BlockNr::new(pair[1].0)), Place::Group);
+                let reason = format!("its metadata at block {} overlaps other metadata", pair[1].0);
+                self.tell(What::GroupDescriptor, place, reason);
+            }
+        }
+        for (first, len, _) in stretches {
+            let geometry = self.volume.geometry();
+            let cluster = |block: u64| geometry.cluster_of(BlockNr::new(block)).get();
+            // Metadata may share clusters with other metadata; overlaps were told already.
+            let _ = self.claims.bits.claim(cluster(first)..cluster(first + len - 1) + 1);
+        }
+        Ok(())
+    }
+
+    fn group_stretches(&mut self) -> Vec<Stretch> {
+        let geometry = self.volume.geometry();
+        let itable = u64::from(geometry.itable_blocks());
+        let flex = geometry.features.incompat.contains(Incompat::FLEX_BG);
+        let mut stretches = Vec::with_capacity(self.groups.len() * 4);
+        let mut astray = Vec::new();
+        for (nr, desc) in (0..geometry.groups()).map(GroupNr::new).zip(&self.groups) {
+            let base = u64::from(geometry.base_meta_blocks(nr));
+            let first = geometry.first_block(nr).get();
+            if base > 0 {
+                stretches.push((first, base, Some(nr)));
+            }
+            let own = [(desc.block_bitmap, 1), (desc.inode_bitmap, 1), (desc.inode_table, itable)];
+            for (start, len) in own {
+                stretches.push((start.get(), len, Some(nr)));
+                let end = first + u64::from(geometry.blocks_in(nr));
+                if !flex && (start.get() < first || start.get() + len > end) {
+                    astray.push((nr, start));
+                }
+            }
+        }
+        for (nr, start) in astray {
+            let reason = format!("its metadata at block {start} lies outside the group");
+            self.tell(What::GroupDescriptor, Place::Group(nr), reason);
+        }
+        stretches
+    }
+
+    /// Checks the block of the mount protection, and gives its number.
+    fn check_mmp(&mut self) -> Result<Option<BlockNr>, Error> {
+        let volume = self.volume;
+        if !volume.sb.features().incompat.contains(Incompat::MMP) {
+            return Ok(None);
+        }
+        let nr = BlockNr::new(volume.sb.raw().s_mmp_block.get());
+        if !volume.holds(nr.get()) {
+            self.tell(What::MountProtection, Place::Block(nr), "it can't lie there");
+            return Ok(None);
+        }
+        let mut block = self.buffer();
+        volume.read(nr, &mut block)?;
+        match Mmp::parse(&block, nr, volume.sb.seed()) {
+            Ok(Mmp { status: Status::Clean, .. }) => {}
+            Ok(_) => self.tell(
+                What::MountProtection,
+                Place::Block(nr),
+                "the volume is in use, or was when it crashed",
+            ),
+            Err(corrupt) => self.tell_corrupt(What::MountProtection, corrupt),
+        }
+        self.give_back(block);
+        Ok(Some(nr))
+    }
+
+    /// Whether a group's flag counts: only volumes with group checksums have them.
+    pub(crate) fn group_flag(&self, group: &GroupDesc, flag: GroupFlags) -> bool {
+        self.volume.sb.features().group_checksums() && group.flags.contains(flag)
+    }
+}

@@ -1,0 +1,409 @@
+//! Every inode: its fields, its map, its attributes; and what is remembered of it for the later steps.
+
+use crate::attributes::Found;
+use crate::report::{Error, What};
+use crate::scan::Scan;
+use crate::slot::Slot;
+use hectare_ext4::error::Place;
+use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::geometry::Geometry;
+use hectare_ext4::group::GroupFlags;
+use hectare_ext4::inode::{InodeFlags, Kind};
+use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, index_of, usize_of};
+
+/// Bytes of an inode table read at once.
+const CHUNK: u32 = 1 << 16;
+
+/// What is remembered of an inode.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Info {
+    /// Whether it is in use.
+    pub(crate) used: bool,
+    /// What it is, if it is something.
+    pub(crate) kind: Option<Kind>,
+    /// Whether no directory may name it: reserved ones but the root, quota and orphan file.
+    pub(crate) hidden: bool,
+    /// Whether it holds the value of an attribute.
+    pub(crate) holds_value: bool,
+    /// Whether it waits for its end.
+    pub(crate) orphan: bool,
+    /// Whether it is encrypted.
+    pub(crate) encrypted: bool,
+    /// Its link count.
+    pub(crate) links: u16,
+    /// How many entries name it.
+    pub(crate) refs: u32,
+    /// Which of the directories it is, counted from 1; 0 for none.
+    pub(crate) directory: u32,
+}
+
+/// What is remembered of all inodes that were ever used.
+pub(crate) struct Inodes {
+    per_group: u32,
+    groups: Vec<Vec<Info>>,
+}
+
+impl Inodes {
+    pub(crate) fn new(geometry: &Geometry) -> Self {
+        Self { per_group: geometry.inodes_per_group, groups: vec![Vec::new(); usize_of(geometry.groups())] }
+    }
+
+    fn at(&self, nr: u32) -> Option<(usize, usize)> {
+        let index = nr.checked_sub(1)?;
+        Some((usize_of(index / self.per_group), usize_of(index % self.per_group)))
+    }
+
+    /// The inode; `None` if there is none of this number, or it lies where none was ever used.
+    pub(crate) fn get(&self, nr: u32) -> Option<&Info> {
+        let (group, index) = self.at(nr)?;
+        self.groups.get(group)?.get(index)
+    }
+
+    pub(crate) fn get_mut(&mut self, nr: u32) -> Option<&mut Info> {
+        let (group, index) = self.at(nr)?;
+        self.groups.get_mut(group)?.get_mut(index)
+    }
+
+    /// The inodes of a group, as far as they were ever used.
+    pub(crate) fn group(&self, group: GroupNr) -> &[Info] {
+        self.groups.get(group.index()).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// What an inode is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    BadBlocks,
+    Root,
+    Journal,
+    Resize,
+    OrphanFile,
+    /// Quota files.
+    Hidden,
+    /// A reserved number without a use here.
+    Reserved,
+    Plain,
+}
+
+impl Scan<'_> {
+    /// Looks at every inode that may be in use.
+    pub(crate) fn scan_inodes(&mut self) -> Result<(), Error> {
+        let geometry = self.volume.geometry();
+        let (size, per_group) = (geometry.inode_size, geometry.inodes_per_group);
+        let mut chunk = vec![0; usize_of(CHUNK.min(size.saturating_mul(per_group)).max(size))];
+        for nr in (0..geometry.groups()).map(GroupNr::new) {
+            let Some(desc) = self.groups.get(nr.index()) else { continue };
+            if self.group_flag(desc, GroupFlags::INODE_UNINIT) {
+                continue;
+            }
+            let lazy = self.volume.sb.features().group_checksums();
+            let count = per_group - if lazy { desc.itable_unused.min(per_group) } else { 0 };
+            let start = desc.inode_table.offset(geometry.block_size);
+            if let Some(infos) = self.inodes.groups.get_mut(nr.index()) {
+                infos.resize(usize_of(count), Info::default());
+            }
+            let mut index = 0;
+            while index < count {
+                let some = (count - index).min(CHUNK / size).max(1);
+                let bytes = &mut chunk[..usize_of(some * size)];
+                let at = start + Bytes::new(u64::from(index) * u64::from(size));
+                self.volume.device.read_at(at, bytes)?;
+                for (i, slot) in (0..some).zip(bytes.chunks_exact(usize_of(size))) {
+                    let inode = geometry.inode_at(nr, index + i);
+                    if let Some(slot) = Slot::new(slot) {
+                        self.inode(inode, slot)?;
+                    }
+                }
+                index += some;
+            }
+        }
+        self.require_special_inodes();
+        Ok(())
+    }
+
+    fn role(&self, nr: InodeNr) -> Role {
+        let sb = &self.volume.sb;
+        let raw = sb.raw();
+        let quotas = [raw.s_usr_quota_inum.get(), raw.s_grp_quota_inum.get(), raw.s_prj_quota_inum.get()];
+        let features = sb.features();
+        match nr.get() {
+            1 => Role::BadBlocks,
+            2 => Role::Root,
+            n if sb.journal_inode() == Some(nr) && n != 0 => Role::Journal,
+            7 if features.compat.contains(Compat::RESIZE_INODE) => Role::Resize,
+            n if features.compat.contains(Compat::ORPHAN_FILE) && n == raw.s_orphan_file_inum.get() => {
+                Role::OrphanFile
+            }
+            n if features.ro_compat.contains(RoCompat::QUOTA) && quotas.contains(&n) => Role::Hidden,
+            _ if nr < sb.first_inode() => Role::Reserved,
+            _ => Role::Plain,
+        }
+    }
+
+    fn inode(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+        let role = self.role(nr);
+        let blank = slot.mode() == 0 && slot.links() == 0;
+        if blank && matches!(role, Role::Plain | Role::Reserved) && slot.is_blank() {
+            self.note_reserved(nr, role);
+            return Ok(());
+        }
+        let seed = self.volume.sb.seed();
+        if let Some((found, expected)) = seed.and_then(|seed| slot.wrong_checksum(nr, seed)) {
+            let reason = format!("its checksum is {found:#010x}, its content gives {expected:#010x}");
+            self.tell_inode(nr, reason);
+        }
+        let orphan = self.orphans.contains(nr);
+        let has_links = slot.links() > 0;
+        let ended = slot.dtime();
+        if !has_links && !orphan && (1..self.listed_dtime_end()).contains(&ended) {
+            self.tell(
+                What::Orphans,
+                Place::Inode(nr),
+                "its time of deletion is a link of a lost orphan list",
+            );
+        }
+        if !has_links && !orphan && slot.mode() != 0 && slot.dtime() == 0 && role != Role::BadBlocks {
+            self.tell_inode(nr, "it has no links, but no time of deletion either");
+        }
+        if has_links && !orphan && slot.dtime() != 0 {
+            self.tell_inode(nr, "it has links and a time of deletion");
+        }
+        self.note_reserved(nr, role);
+        let lives = has_links || (orphan && slot.mode() != 0);
+        if !lives && matches!(role, Role::Plain | Role::Reserved) {
+            return Ok(());
+        }
+        self.note(nr, slot, role, orphan);
+        self.used_inode(nr, slot, role)
+    }
+
+    /// The first time of deletion that can be no inode number of the orphan list; 0 where the volume's own
+    /// times are so early that the two can't be told apart.
+    fn listed_dtime_end(&self) -> u32 {
+        let raw = self.volume.sb.raw();
+        let inodes = raw.s_inodes_count.get();
+        let made = raw.s_mkfs_time.get();
+        let early = raw.s_wtime.get() < inodes || (made != 0 && made < inodes);
+        if early { 0 } else { inodes }
+    }
+
+    /// Reserved inodes are always in use.
+    fn note_reserved(&mut self, nr: InodeNr, role: Role) {
+        if role != Role::Plain
+            && let Some(info) = self.inodes.get_mut(nr.get())
+        {
+            info.used = true;
+            info.hidden = role != Role::Root;
+        }
+    }
+
+    fn note(&mut self, nr: InodeNr, slot: Slot<'_>, role: Role, orphan: bool) {
+        if let Some(info) = self.inodes.get_mut(nr.get()) {
+            info.used = true;
+            info.kind = slot.kind();
+            info.hidden = !matches!(role, Role::Plain | Role::Root);
+            info.holds_value = slot.flags().contains(InodeFlags::EA_INODE);
+            info.orphan = orphan;
+            info.encrypted = slot.flags().contains(InodeFlags::ENCRYPT);
+            info.links = slot.links();
+        }
+    }
+
+    fn used_inode(&mut self, nr: InodeNr, slot: Slot<'_>, role: Role) -> Result<(), Error> {
+        self.check_fields(nr, slot);
+        let found = self.check_attributes(nr, slot)?;
+        if slot.kind().is_none() && slot.mode() != 0 {
+            self.tell_inode(nr, format!("its mode {:#o} is of no known kind", slot.mode()));
+        }
+        match (role, slot.kind()) {
+            (Role::BadBlocks, _) => self.check_bad_blocks(nr, slot),
+            (Role::Resize, Some(Kind::File)) => self.check_resize_inode(nr, slot),
+            (Role::Root, Some(Kind::Directory)) => self.check_directory_inode(nr, slot, &found),
+            (Role::Journal, Some(Kind::File)) => self.check_journal(nr, slot),
+            (Role::OrphanFile, Some(Kind::File)) => self.check_orphan_file(nr, slot),
+            (Role::Root, _) => {
+                self.tell_inode(nr, "the root is no directory");
+                Ok(())
+            }
+            (Role::Resize | Role::Journal | Role::OrphanFile | Role::Hidden, None | Some(_))
+                if slot.kind() != Some(Kind::File) =>
+            {
+                self.tell_inode(nr, format!("its mode is {:#o}, not that of a regular file", slot.mode()));
+                Ok(())
+            }
+            (_, Some(Kind::Directory)) => self.check_directory_inode(nr, slot, &found),
+            (_, Some(Kind::File)) => self.check_file(nr, slot, &found),
+            (_, Some(Kind::Symlink)) => self.check_symlink(nr, slot, &found),
+            (_, Some(_)) => {
+                self.check_special_file(nr, slot, &found);
+                Ok(())
+            }
+            (_, None) => Ok(()),
+        }
+    }
+
+    /// Fields that mean the same in every kind of inode.
+    fn check_fields(&mut self, nr: InodeNr, slot: Slot<'_>) {
+        let features = *self.volume.sb.features();
+        let raw = slot.raw;
+        if raw.i_obso_faddr.get() != 0 {
+            self.tell_inode(nr, "its obsolete fragment address is not zero");
+        }
+        if raw.i_blocks_high.get() != 0 && !features.ro_compat.contains(RoCompat::HUGE_FILE) {
+            self.tell_inode(nr, "its block count needs the feature huge_file");
+        }
+        if raw.i_file_acl_high.get() != 0 && !features.incompat.contains(Incompat::BIT64) {
+            self.tell_inode(nr, "its attribute block needs the feature 64bit");
+        }
+        let room = self.volume.geometry().inode_size - 128;
+        let extra = slot.extra_isize();
+        if room > 0 && extra != 0 && (extra < 4 || u32::from(extra) > room || !extra.is_multiple_of(4)) {
+            self.tell_inode(nr, format!("its extra size is {extra}"));
+        }
+        self.check_flags(nr, slot);
+    }
+
+    fn check_flags(&mut self, nr: InodeNr, slot: Slot<'_>) {
+        let (features, flags) = (*self.volume.sb.features(), slot.flags());
+        if flags.contains(InodeFlags::INDEX)
+            && (slot.kind() != Some(Kind::Directory) || !features.compat.contains(Compat::DIR_INDEX))
+        {
+            self.tell_inode(nr, "it is marked as indexed, but can have no index");
+        }
+        if flags.contains(InodeFlags::EXTENTS) && !features.incompat.contains(Incompat::EXTENTS) {
+            self.tell_inode(nr, "it is mapped by extents, which the volume does not have");
+        }
+        if flags.contains(InodeFlags::INLINE_DATA) {
+            if !features.incompat.contains(Incompat::INLINE_DATA) {
+                self.tell_inode(nr, "its data are inside, which the volume does not have");
+            } else if flags.intersects(InodeFlags::EXTENTS | InodeFlags::INDEX) {
+                self.tell_inode(nr, "its data are inside and outside");
+            }
+        }
+    }
+
+    fn check_file(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found) -> Result<(), Error> {
+        if slot.flags().contains(InodeFlags::INLINE_DATA) {
+            self.check_inline_size(nr, slot, found);
+            self.check_block_count(nr, slot, found, 0);
+            return Ok(());
+        }
+        let mapped = self.map(nr, slot, false)?;
+        self.check_block_count(nr, slot, found, mapped.held.clusters);
+        let bits = self.volume.geometry().block_size.shift();
+        let (size, flags) = (slot.size(), slot.flags());
+        let orphan = self.inodes.get(nr.get()).is_some_and(|info| info.orphan);
+        let past = mapped.written_end.saturating_sub(1) << bits > size && !flags.contains(InodeFlags::VERITY);
+        if past && !orphan {
+            let reason = format!("its size is {size}, but written blocks go on to {}", mapped.written_end);
+            self.tell_inode(nr, reason);
+        }
+        let blocks_max = if flags.contains(InodeFlags::EXTENTS) {
+            1 << 32
+        } else {
+            let per = 1u64 << (bits - 2);
+            12 + per + per * per + per.saturating_mul(per * per)
+        };
+        if size > blocks_max << bits {
+            self.tell_inode(nr, format!("its size {size} is more than its map can hold"));
+        }
+        if slot.kind() == Some(Kind::File)
+            && size > i64::from(i32::MAX).cast_unsigned()
+            && !self.volume.sb.features().ro_compat.contains(RoCompat::LARGE_FILE)
+        {
+            self.tell_inode(nr, "it is larger than 2 GiB, which needs the feature large_file");
+        }
+        Ok(())
+    }
+
+    /// Devices, pipes and sockets have no content.
+    fn check_special_file(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found) {
+        if slot.flags().intersects(InodeFlags::EXTENTS | InodeFlags::INDEX | InodeFlags::INLINE_DATA) {
+            self.tell_inode(nr, "a device, pipe or socket has no map");
+        } else if slot.block()[16..].iter().any(|byte| *byte != 0) {
+            self.tell_inode(nr, "a device, pipe or socket has no blocks");
+        }
+        if slot.size() != 0 {
+            self.tell_inode(nr, format!("a device, pipe or socket has a size of {}", slot.size()));
+        }
+        self.check_block_count(nr, slot, found, 0);
+    }
+
+    /// The list of bad blocks is an indirect map; its blocks belong to nobody else.
+    fn check_bad_blocks(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+        if slot.block().iter().any(|byte| *byte != 0) {
+            self.report.leave("whether the blocks in the list of bad blocks are bad");
+            self.map(nr, slot, false)?;
+        }
+        Ok(())
+    }
+
+    /// Compares `i_blocks` with the clusters that were found.
+    pub(crate) fn check_block_count(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found, clusters: u64) {
+        let volume = self.volume;
+        let geometry = volume.geometry();
+        let blocks = (clusters + found.clusters()) << geometry.cluster_ratio_shift;
+        let huge = volume.sb.features().ro_compat.contains(RoCompat::HUGE_FILE)
+            && slot.flags().contains(InodeFlags::HUGE_FILE);
+        let expected = if huge { blocks } else { blocks << (geometry.block_size.shift() - 9) };
+        let stored = slot.stored_blocks(&volume.sb);
+        if stored != expected && !self.claims.incomplete {
+            self.tell_inode(nr, format!("its block count is {stored}, it holds {expected}"));
+        }
+    }
+
+    /// Content inside the inode fills it and its attribute.
+    pub(crate) fn check_inline_size(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found) {
+        let Some(inline) = &found.inline else {
+            self.tell(What::Attributes, Place::Inode(nr), "its data are inside, but system.data is missing");
+            return;
+        };
+        let room = 60 + hectare_units::u64_of(inline.len());
+        if slot.size() > room {
+            self.tell_inode(nr, format!("its size is {}, there is room for {room} bytes", slot.size()));
+        }
+    }
+
+    /// The inodes that every volume, or this one by its features, must have.
+    fn require_special_inodes(&mut self) {
+        let used = |scan: &Self, nr: u32| scan.inodes.get(nr).is_some_and(|info| info.kind.is_some());
+        if !used(self, InodeNr::ROOT.get()) {
+            self.tell(What::Tree, Place::Inode(InodeNr::ROOT), "there is no root directory");
+        }
+        if let Some(nr) = self.volume.sb.journal_inode()
+            && !used(self, nr.get())
+        {
+            self.tell(What::Journal, Place::Inode(nr), "there is no such inode");
+        }
+        for nr in self.orphans.listed() {
+            if !self.inodes.get(nr.get()).is_some_and(|info| info.orphan) {
+                self.tell(What::Orphans, Place::Inode(nr), "it is listed as an orphan, but not in use");
+            }
+        }
+    }
+
+    /// The volume block that holds file block `at`, among the runs kept from `from` to `to`.
+    pub(crate) fn block_of(&self, runs: &std::ops::Range<usize>, at: u32) -> Option<BlockNr> {
+        let runs = self.runs.get(runs.clone())?;
+        let next = runs.partition_point(|run| run.logical.get() <= at);
+        runs.get(next.checked_sub(1)?)?.block_of(hectare_units::LogicalBlock::new(at))
+    }
+
+    /// Reads file block `at` of the file with these runs into `buffer`; false if it is a hole.
+    pub(crate) fn read_file_block(
+        &self,
+        runs: &std::ops::Range<usize>,
+        at: u32,
+        buffer: &mut [u8],
+    ) -> Result<bool, Error> {
+        let Some(block) = self.block_of(runs, at) else { return Ok(false) };
+        self.volume.read(block, buffer)?;
+        Ok(true)
+    }
+
+    /// The size of a file in blocks, rounded up; no more than a file can have.
+    pub(crate) fn blocks_of(&self, slot: Slot<'_>) -> u32 {
+        let blocks = self.volume.geometry().block_size.blocks_for(Bytes::new(slot.size().min(1 << 47)));
+        u32::try_from(index_of(blocks.get())).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,88 @@
+//! The tree of directories, and how many names each inode has.
+
+use crate::report::What;
+use crate::scan::Scan;
+use hectare_ext4::error::Place;
+use hectare_ext4::feature::RoCompat;
+use hectare_ext4::inode::Kind;
+use hectare_units::{GroupNr, InodeNr, usize_of};
+
+/// The most links a directory counts; with more it counts 1 (`dir_nlink`).
+const LINKS_MAX: u32 = 65_000;
+
+impl Scan<'_> {
+    /// Checks that every directory has a parent, names it, and hangs below the root.
+    pub(crate) fn check_tree(&mut self) {
+        let mut wrong = Vec::new();
+        for directory in &self.directories {
+            let (nr, parent, dot_dot) = (directory.nr, directory.parent, directory.dot_dot);
+            let orphan = self.inodes.get(nr.get()).is_some_and(|info| info.orphan && info.links == 0);
+            let expected = if nr == InodeNr::ROOT { nr.get() } else { parent };
+            if expected == 0 && !orphan {
+                wrong.push((nr, "no directory leads to it".to_owned()));
+            } else if dot_dot != expected && !orphan {
+                wrong.push((nr, format!("its .. leads to inode {dot_dot}, its parent is {expected}")));
+            }
+        }
+        for nr in self.circles() {
+            wrong.push((nr, "it lies below itself".to_owned()));
+        }
+        for (nr, reason) in wrong {
+            self.tell(What::Tree, Place::Inode(nr), reason);
+        }
+    }
+
+    /// One directory of every circle of parents.
+    fn circles(&self) -> Vec<InodeNr> {
+        let parent_of = |at: usize| {
+            let directory = self.directories.get(at).filter(|directory| directory.nr != InodeNr::ROOT)?;
+            let index = self.inodes.get(directory.parent)?.directory.checked_sub(1)?;
+            Some(usize_of(index))
+        };
+        // Each directory is marked with the walk that first met it; to meet one's own mark is a circle.
+        let mut marks = vec![0; self.directories.len()];
+        let mut circles = Vec::new();
+        for start in 0..self.directories.len() {
+            let mut at = Some(start);
+            while let Some(index) = at {
+                match marks.get_mut(index) {
+                    Some(mark) if *mark == 0 => *mark = start + 1,
+                    Some(mark) if *mark == start + 1 => {
+                        circles.extend(self.directories.get(index).map(|directory| directory.nr));
+                        break;
+                    }
+                    _ => break,
+                }
+                at = parent_of(index);
+            }
+        }
+        circles
+    }
+
+    /// Compares the links of every inode with the names that lead to it.
+    pub(crate) fn check_links(&mut self) {
+        let many = self.volume.sb.features().ro_compat.contains(RoCompat::DIR_NLINK);
+        let mut wrong = Vec::new();
+        for group in (0..self.volume.geometry().groups()).map(GroupNr::new) {
+            for (index, info) in (0u32..).zip(self.inodes.group(group)) {
+                if !info.used || info.hidden || info.holds_value {
+                    continue;
+                }
+                let is_directory = info.kind == Some(Kind::Directory);
+                let (links, refs) = (u32::from(info.links), info.refs);
+                let uncounted = is_directory && many && links == 1 && refs > LINKS_MAX;
+                let forgotten = info.orphan && links == 0 && (refs == 0 || is_directory && refs == 1);
+                if links != refs && !uncounted && !forgotten {
+                    let nr = self.volume.geometry().inode_at(group, index);
+                    wrong.push((nr, format!("it counts {links} links, {refs} names lead to it")));
+                } else if refs == 0 && !forgotten {
+                    let nr = self.volume.geometry().inode_at(group, index);
+                    wrong.push((nr, "no name leads to it".to_owned()));
+                }
+            }
+        }
+        for (nr, reason) in wrong {
+            self.tell(What::LinkCount, Place::Inode(nr), reason);
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What a check has found, as data.
+
+use hectare_ext4::error::{Corrupt, Place, Unsupported};
+use std::borrow::Cow;
+use std::fmt;
+
+/// How to check.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Orphans (inodes to be deleted or truncated when the volume is next opened) are no problem.
+    pub allow_orphans: bool,
+    /// A journal that must be replayed is no problem.
+    pub allow_recovery: bool,
+    /// How many problems are kept; the others are only counted.
+    pub problems_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { allow_orphans: false, allow_recovery: false, problems_max: 1000 }
+    }
+}
+
+/// The structure a problem was found in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum What {
+    /// The superblock.
+    Superblock,
+    /// A group descriptor, or where the structures lie that it names.
+    GroupDescriptor,
+    /// An inode's own fields.
+    Inode,
+    /// An extent tree or indirect map.
+    Map,
+    /// A block that belongs to two.
+    SharedBlock,
+    /// Extended attributes.
+    Attributes,
+    /// The entries of a directory.
+    Directory,
+    /// The index of a directory.
+    Index,
+    /// A directory's place in the tree.
+    Tree,
+    /// How many names an inode has.
+    LinkCount,
+    /// A block bitmap.
+    BlockBitmap,
+    /// An inode bitmap.
+    InodeBitmap,
+    /// A group's counts of what is free.
+    Counts,
+    /// Orphans that wait for their end.
+    Orphans,
+    /// The journal.
+    Journal,
+    /// The inode that holds the blocks kept for growing.
+    ResizeInode,
+    /// The multiple mount protection.
+    MountProtection,
+}
+
+impl What {
+    /// Its name in a message.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Superblock => "superblock",
+            Self::GroupDescriptor => "group descriptor",
+            Self::Inode => "inode fields",
+            Self::Map => "block map",
+            Self::SharedBlock => "block map, twice used,",
+            Self::Attributes => "extended attributes",
+            Self::Directory => "directory",
+            Self::Index => "directory index",
+            Self::Tree => "directory tree",
+            Self::LinkCount => "link count",
+            Self::BlockBitmap => "block bitmap",
+            Self::InodeBitmap => "inode bitmap",
+            Self::Counts => "counts",
+            Self::Orphans => "orphans",
+            Self::Journal => "journal",
+            Self::ResizeInode => "resize inode",
+            Self::MountProtection => "multiple mount protection",
+        }
+    }
+
+    /// Its name for programs; stable.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Superblock => "superblock",
+            Self::GroupDescriptor => "group_descriptor",
+            Self::Inode => "inode",
+            Self::Map => "map",
+            Self::SharedBlock => "shared_block",
+            Self::Attributes => "attributes",
+            Self::Directory => "directory",
+            Self::Index => "index",
+            Self::Tree => "tree",
+            Self::LinkCount => "link_count",
+            Self::BlockBitmap => "block_bitmap",
+            Self::InodeBitmap => "inode_bitmap",
+            Self::Counts => "counts",
+            Self::Orphans => "orphans",
+            Self::Journal => "journal",
+            Self::ResizeInode => "resize_inode",
+            Self::MountProtection => "mount_protection",
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// The structure.
+    pub what: What,
+    /// Where it lies.
+    pub place: Place,
+    /// What is wrong with it.
+    pub reason: Cow<'static, str>,
+}
+
+impl Problem {
+    /// A problem that a parser found.
+    #[must_use]
+    pub(crate) fn of(what: What, corrupt: Corrupt) -> Self {
+        Self { what, place: corrupt.place, reason: corrupt.reason }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.what.name(), self.place, self.reason)
+    }
+}
+
+/// How much was looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Groups.
+    pub groups: u32,
+    /// Inodes in use, the reserved ones included.
+    pub inodes_used: u32,
+    /// Directories among them.
+    pub directories: u32,
+    /// Clusters in use (blocks without `bigalloc`).
+    pub clusters_used: u64,
+}
+
+/// What a check has found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// What is wrong, in the order it was found; no more than [`Options::problems_max`].
+    pub problems: Vec<Problem>,
+    /// How many problems there are, those not kept included.
+    pub problem_count: u64,
+    /// What differs from the ideal but is put right silently whenever the volume is opened for writing, such
+    /// as the superblock's summary of what is free.
+    pub notes: Vec<Problem>,
+    /// What could not be judged, by name.
+    pub unchecked: Vec<String>,
+    /// How much was looked at.
+    pub counts: Counts,
+}
+
+impl Report {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.problem_count == 0
+    }
+
+    /// Adds a problem; keeps at most `max`.
+    pub(crate) fn tell(&mut self, problem: Problem, max: usize) {
+        self.problem_count = self.problem_count.saturating_add(1);
+        if self.problems.len() < max {
+            self.problems.push(problem);
+        }
+    }
+
+    /// Names something that was not judged, once.
+    pub(crate) fn leave(&mut self, what: impl Into<String>) {
+        let what = what.into();
+        if !self.unchecked.contains(&what) {
+            self.unchecked.push(what);
+        }
+    }
+}
+
+/// Why a volume could not be checked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] hectare_device::Error),
+    /// The volume uses something that can't be read.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// Its map would not fit the memory.
+    #[error("a volume of {0} clusters is too large to be checked in memory")]
+    TooLarge(u64),
+}

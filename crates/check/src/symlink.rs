@@ -1,0 +1,48 @@
+//! Symbolic links: the target inside the inode, in its attribute, or in one block.
+
+use crate::attributes::Found;
+use crate::report::Error;
+use crate::scan::Scan;
+use crate::slot::Slot;
+use hectare_ext4::inode::{BLOCK_BYTES, InodeFlags};
+use hectare_units::{InodeNr, u64_of};
+
+impl Scan<'_> {
+    /// Checks a symbolic link: the size is that of the target, which has no zero byte.
+    pub(crate) fn check_symlink(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found) -> Result<(), Error> {
+        let (size, flags) = (slot.size(), slot.flags());
+        if size == 0 || flags.contains(InodeFlags::INDEX) {
+            self.tell_inode(nr, "a symbolic link without a target");
+            return Ok(());
+        }
+        if flags.contains(InodeFlags::INLINE_DATA) {
+            self.check_inline_size(nr, slot, found);
+            self.check_block_count(nr, slot, found, 0);
+            return Ok(());
+        }
+        if size < u64_of(BLOCK_BYTES) && !flags.contains(InodeFlags::EXTENTS) {
+            self.check_target(nr, slot, slot.block());
+            self.check_block_count(nr, slot, found, 0);
+            return Ok(());
+        }
+        let mapped = self.map(nr, slot, true)?;
+        self.check_block_count(nr, slot, found, mapped.held.clusters);
+        let mut block = self.buffer();
+        if mapped.end != 1 || mapped.unwritten {
+            self.tell_inode(nr, "the target of a symbolic link fills one block");
+        } else if self.read_file_block(&mapped.runs, 0, &mut block)? {
+            self.check_target(nr, slot, &block);
+        }
+        self.give_back(block);
+        self.runs.truncate(mapped.runs.start);
+        Ok(())
+    }
+
+    fn check_target(&mut self, nr: InodeNr, slot: Slot<'_>, bytes: &[u8]) {
+        let len = bytes.iter().position(|byte| *byte == 0).map(u64_of);
+        let encrypted = slot.flags().contains(InodeFlags::ENCRYPT);
+        if !encrypted && len != Some(slot.size()) {
+            self.tell_inode(nr, format!("its size is {}, its target has another length", slot.size()));
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The checker beside `e2fsck -fn`, which has the last word.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+mod clean;
+mod corpus;
+mod damage;
+mod hostile;
+mod orphans;
+mod support;

@@ -1,0 +1,118 @@
+//! `hectare check`.
+
+use crate::failure::{Failure, Outcome};
+use crate::image::device;
+use crate::name::{JsonName, shown};
+use crate::output::Output;
+use hectare_check::{Options, Problem, Report};
+use serde::Serialize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Check whether a volume is sound, without changing it
+///
+/// Looks at every structure of the volume and prints one line for each that breaks the format: superblock and
+/// group descriptors, inodes, block maps, attributes, directories and their indexes, links, bitmaps and
+/// counts. File data is not read. The verdict is that of e2fsck -fn, and a journal that must be replayed or
+/// orphans left by a crash are problems, too. Nothing is repaired.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  hectare check disk.img\n\nExit codes: 0 sound, 1 problems, 2 wrong usage."
+)]
+pub(crate) struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The image or block device
+    image: PathBuf,
+}
+
+#[derive(Serialize)]
+struct Json {
+    image: JsonName,
+    clean: bool,
+    problem_count: u64,
+    /// The first thousand of them.
+    problems: Vec<JsonProblem>,
+    notes: Vec<JsonProblem>,
+    unchecked: Vec<String>,
+    groups: u32,
+    inodes_used: u32,
+    directories: u32,
+    clusters_used: u64,
+}
+
+#[derive(Serialize)]
+struct JsonProblem {
+    what: &'static str,
+    place: String,
+    reason: String,
+}
+
+impl JsonProblem {
+    fn of(problem: &Problem) -> Self {
+        Self {
+            what: problem.what.code(),
+            place: problem.place.to_string(),
+            reason: problem.reason.clone().into_owned(),
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let name = shown(arguments.image.as_os_str().as_bytes());
+    let device = device(&arguments.image, false)?;
+    let report =
+        hectare_check::check(&*device, &Options::default()).map_err(|error| Failure::of(&name, error))?;
+    if arguments.json {
+        Output::new().json(&json(&report, &arguments.image))?;
+    } else {
+        print(&report, &name)?;
+    }
+    match report.problem_count {
+        0 => Ok(()),
+        1 => Err(Failure::of(&name, "1 problem")),
+        count => Err(Failure::of(&name, format_args!("{count} problems"))),
+    }
+}
+
+fn json(report: &Report, image: &Path) -> Json {
+    Json {
+        image: JsonName(image.as_os_str().as_bytes().to_vec()),
+        clean: report.is_clean(),
+        problem_count: report.problem_count,
+        problems: report.problems.iter().map(JsonProblem::of).collect(),
+        notes: report.notes.iter().map(JsonProblem::of).collect(),
+        unchecked: report.unchecked.clone(),
+        groups: report.counts.groups,
+        inodes_used: report.counts.inodes_used,
+        directories: report.counts.directories,
+        clusters_used: report.counts.clusters_used,
+    }
+}
+
+fn print(report: &Report, name: &str) -> Outcome {
+    let mut out = Output::new();
+    for problem in &report.problems {
+        writeln!(out, "{problem}")?;
+    }
+    let kept = hectare_units::u64_of(report.problems.len());
+    if report.problem_count > kept {
+        writeln!(out, "and {} more", report.problem_count - kept)?;
+    }
+    for note in &report.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    for what in &report.unchecked {
+        writeln!(out, "not checked: {what}")?;
+    }
+    if report.is_clean() {
+        let counts = &report.counts;
+        writeln!(
+            out,
+            "{name}: clean, {} inodes ({} directories) and {} clusters in use",
+            counts.inodes_used, counts.directories, counts.clusters_used
+        )?;
+    }
+    out.finish()
+}
