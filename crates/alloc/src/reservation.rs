@@ -128,6 +128,12 @@ impl Claim {
         Clusters::new(self.left)
     }
 
+    /// Makes the clusters of another claim on the same volume part of this one.
+    pub fn absorb(&mut self, mut more: Self) {
+        debug_assert!(Arc::ptr_eq(&self.space, &more.space), "both claims are on one volume");
+        self.left += std::mem::take(&mut more.left);
+    }
+
     /// Keeps `n` of the clusters and gives the others back.
     pub fn shrink_to(&mut self, n: Clusters) {
         let surplus = self.left.saturating_sub(n.get());

@@ -1,4 +1,5 @@
-//! The volume's own thread: commits what has been waiting for long, and brings home what fills the log.
+//! The volume's own thread: gives a place to what was appended long ago, commits what has been waiting for long, and
+//! brings home what fills the log.
 //!
 //! Operations never depend on it: who needs a commit makes one. The thread bounds how old an unwritten change can
 //! get ([`OpenOptions::commit_interval`](crate::OpenOptions)), and takes work off the operations: a transaction
@@ -8,7 +9,7 @@
 //! Hazard: the thread must not keep the volume open. It holds it only while it works; and if the last other handle
 //! goes meanwhile, it is this thread that closes the volume, and it must then not wait for itself.
 
-use crate::volume::Inner;
+use crate::volume::{Inner, Volume};
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -83,8 +84,12 @@ fn run(volume: &Weak<Inner>, signal: &Signal, interval: Duration) {
             told.commit = false;
         }
         due = Instant::now() + interval;
-        let Some(volume) = volume.upgrade() else { return };
-        // A failure is latched, and told to whoever changes the volume next.
-        let _ = volume.work();
+        let Some(inner) = volume.upgrade() else { return };
+        let volume = Volume { inner };
+        // Failures are latched, and told to whoever syncs the file or changes the volume next.
+        if volume.check_takes_changes().is_ok() {
+            volume.place_aged(interval);
+            let _ = volume.inner.work();
+        }
     }
 }

@@ -3,4 +3,5 @@
 pub(crate) mod block;
 mod held;
 pub(crate) mod inode;
+pub(crate) mod runs;
 mod shard;

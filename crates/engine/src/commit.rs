@@ -49,7 +49,7 @@ impl Commit for Committer {
 
     fn freeze(&self, txn: TxnId) -> Result<Frozen> {
         let shared = &*self.shared;
-        shared.inodes.render(&shared.blocks, &shared.sb);
+        shared.inodes.render(&shared.blocks, &shared.sb, txn);
         let mut blocks: Vec<LoggedBlock> = Vec::new();
         shared.allocator.render_dirty(txn, |group, words, free| {
             blocks.push(shared.groups.seal_block_bitmap(group, words, free)?);

@@ -102,6 +102,7 @@ impl Volume {
         {
             let _operation = inode.lock().write();
             self.check_content_writable(inode)?;
+            self.place_locked(inode)?;
             if !mode.only_adds() && inode.get().flags.contains(InodeFlags::APPEND) {
                 return Err(Error::NotPermitted(inode.nr()));
             }

@@ -3,19 +3,26 @@
 //! Data goes straight between the caller's buffer and the device; there is no page cache here. A write into a
 //! hole reserves space, writes the data to its final place, and only then maps it, in a short transaction; so
 //! metadata never points at blocks whose data is not written. A write inside blocks that are mapped and
-//! written changes no map at all.
+//! written changes no map at all: it takes no handle, and its time stamp waits ([`crate::times`]). Small
+//! writes at the end of a file gather before they get here ([`crate::delay`]).
+//!
+//! | write              | inside written blocks | unwritten blocks or holes           | beyond the size |
+//! |--------------------|-----------------------|-------------------------------------|-----------------|
+//! | operation lock     | shared                | exclusive                           | exclusive       |
+//! | handle             | none                  | after the data is written, to map it | the same        |
 //!
 //! Invariants: bytes between the end of a file and the end of its last block are zero on the device, so that
 //! growing exposes nothing old: shrinking clears them, and writes pad the blocks they map. Everything here
 //! runs under the inode's operation lock, shared to read and exclusive to change.
 
 use crate::cache::inode::CachedInode;
+use crate::cache::runs::Run;
 use crate::error::{Error, Result};
 use crate::map::{MAP_CREDITS, MapMut, MapRef, UNMAP_CREDITS};
 use crate::opaque::check_not_ciphertext;
 use crate::space::{Piece, Use};
 use crate::volume::Volume;
-use hectare_ext4::error::Place;
+use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::{self, Extent, Mapping, Progress};
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inline::Inline;
@@ -51,25 +58,41 @@ struct Written {
     noted: bool,
 }
 
+/// Whose bytes are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A caller's, now: the times change with it. If there is no space, some is given back first.
+    Caller,
+    /// Bytes that have gathered: the times changed when they came, and there is space claimed for them.
+    Gathered,
+}
+
 impl Volume {
     /// Copies bytes of a file out; fewer than asked for at its end. The caller holds the operation lock.
     pub(crate) fn read_locked(&self, inode: &CachedInode, at: u64, out: &mut [u8]) -> Result<usize> {
-        let data = inode.get();
-        check_not_ciphertext(&data, inode.nr())?;
-        let end = data.size.min(at.saturating_add(u64_of(out.len())));
-        if at >= end {
-            return Ok(0);
+        if let Some((place, _)) = inode.runs().find(at, out.len()) {
+            self.device.read_at(place, out)?;
+            return Ok(out.len());
         }
-        let out = &mut out[..index_of(end - at)];
-        if data.flags.contains(InodeFlags::INLINE_DATA) {
-            return self.read_inline(inode, &data, at, out);
-        }
-        drop(data);
-        self.read_mapped(inode, at, out)?;
-        Ok(out.len())
+        let placed = {
+            let data = inode.get();
+            check_not_ciphertext(&data, inode.nr())?;
+            let len = data.size.saturating_sub(at).min(u64_of(out.len()));
+            if data.flags.contains(InodeFlags::INLINE_DATA) {
+                return self.read_inline(inode, &data, at, &mut out[..index_of(len)]);
+            }
+            index_of(len)
+        };
+        let (mapped, rest) = out.split_at_mut(placed);
+        self.read_mapped(inode, at, mapped)?;
+        let gathered = !rest.is_empty() && inode.delayed().end().is_some();
+        Ok(placed + if gathered { inode.delayed().read(at + u64_of(placed), rest) } else { 0 })
     }
 
     fn read_inline(&self, inode: &CachedInode, data: &Inode, at: u64, out: &mut [u8]) -> Result<usize> {
+        if out.is_empty() {
+            return Ok(0);
+        }
         let tail = self.inline_tail(inode.nr(), data)?;
         let place = Place::Inode(inode.nr());
         let inline = Inline::new(&data.block, tail.as_deref(), data.bytes(), place)?;
@@ -80,10 +103,7 @@ impl Volume {
     /// not held while the device works: a commit may be waiting for whoever wants it.
     fn read_mapped(&self, inode: &CachedInode, mut at: u64, mut out: &mut [u8]) -> Result<()> {
         while !out.is_empty() {
-            let (source, len) = {
-                let data = inode.get();
-                self.run_at(&MapRef { volume: self, nr: inode.nr(), inode: &data }, at)?
-            };
+            let (source, len) = self.run_at(inode, at)?;
             let (now, rest) = out.split_at_mut(index_of(len.min(u64_of(out.len()))));
             match source {
                 Some(source) => self.device.read_at(source, now)?,
@@ -95,18 +115,36 @@ impl Volume {
         Ok(())
     }
 
-    /// Where byte `at` of a file lies, `None` if it reads as zero, and for how many bytes that goes on.
-    fn run_at(&self, map: &MapRef<'_>, at: u64) -> Result<(Option<Bytes>, u64)> {
+    /// Where byte `at` of a file lies, `None` if it reads as zero, and for how many bytes that goes on. A run of
+    /// written blocks is remembered.
+    fn run_at(&self, inode: &CachedInode, at: u64) -> Result<(Option<Bytes>, u64)> {
         let size = self.geometry().block_size;
         let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
+        let data = inode.get();
+        let map = MapRef { volume: self, nr: inode.nr(), inode: &data };
         Ok(match map.lookup(block)? {
             Mapping::Mapped(extent) => {
-                let skip = at - extent.logical.offset(size).get();
-                let source = extent.physical.offset(size) + Bytes::new(skip);
-                ((!extent.unwritten).then_some(source), (extent.end() << size.shift()) - at)
+                let (start, end) = (extent.logical.offset(size).get(), extent.end() << size.shift());
+                let place = extent.physical.offset(size);
+                if extent.unwritten {
+                    return Ok((None, end - at));
+                }
+                if at < data.size {
+                    let writable = !self.read_only && self.takes_overwrites(inode, &data);
+                    inode.runs().keep(at, &Run { start, end: end.min(data.size), place, writable });
+                }
+                (Some(place + Bytes::new(at - start)), end - at)
             }
             Mapping::Hole { next } => (None, next.map_or(u64::MAX, |next| next.offset(size).get()) - at),
         })
+    }
+
+    /// Whether bytes inside the size of a file may be written over.
+    fn takes_overwrites(&self, inode: &CachedInode, data: &Inode) -> bool {
+        data.kind() == Some(Kind::File)
+            && !inode.is_freed()
+            && !data.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND)
+            && self.check_file_writable(data, inode.nr()).is_ok()
     }
 
     /// Writes bytes to a file. Returns how many were written: all, or those before the volume was full.
@@ -116,35 +154,64 @@ impl Volume {
             return Ok(0);
         }
         let end = self.check_size(at, u64_of(data.len()))?;
-        if self.overwrite(inode, at, data)? {
+        let gathers = inode.delayed().end() == Some(at);
+        if !gathers && self.overwrite(inode, at, data)? {
             return Ok(data.len());
         }
-        let _operation = inode.lock().write();
+        let done = {
+            let _operation = inode.lock().write();
+            self.write_locked(inode, at, data, end)?
+        };
+        self.relieve_delayed();
+        self.relieve()?;
+        Ok(done)
+    }
+
+    /// Writes bytes that change the map or the size. The caller holds the operation lock exclusively.
+    fn write_locked(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8], end: u64) -> Result<usize> {
+        if self.append_delayed(inode, at, data)? {
+            return Ok(data.len());
+        }
+        self.place_locked(inode)?;
         self.check_content_writable(inode)?;
         self.check_appends(inode, at)?;
         self.clear_tail(inode, at)?;
         if end >= LARGE_FILE {
             self.bring_feature(RoCompat::LARGE_FILE);
         }
+        self.write_pieces(inode, at, data, Source::Caller)
+    }
+
+    /// Writes bytes piece by piece, and maps those that lie in no written block yet; how many: all, or those
+    /// before the volume was full. The caller holds the operation lock exclusively.
+    pub(crate) fn write_pieces(
+        &self,
+        inode: &Arc<CachedInode>,
+        at: u64,
+        data: &[u8],
+        source: Source,
+    ) -> Result<usize> {
         let (mut done, mut noted, mut split) = (0, true, Split::AsNeeded);
         while done < data.len() {
             let seen = self.seen();
-            match self.write_piece(inode, at + u64_of(done), &data[done..], split) {
+            match self.write_piece(inode, at + u64_of(done), &data[done..], split, source) {
                 Ok(piece) => {
                     done += piece.len;
                     noted = piece.noted;
                     split = Split::AsNeeded;
+                    if source == Source::Gathered {
+                        self.spend_claim(inode, at + u64_of(done), at + u64_of(data.len()));
+                    }
                 }
-                Err(Error::NoSpace) if self.reclaim(seen)? => {}
+                Err(Error::NoSpace) if source == Source::Caller && self.reclaim(seen)? => {}
                 Err(Error::NoSpace) if split == Split::AsNeeded => split = Split::Spare,
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
             }
         }
         if !noted {
-            self.note_written(inode, end.min(at + u64_of(done)))?;
+            self.note_written(inode, at + u64_of(done), source)?;
         }
-        self.relieve()?;
         Ok(done)
     }
 
@@ -170,7 +237,8 @@ impl Volume {
         self.check_file_writable(&data, inode.nr())
     }
 
-    /// Refuses to write anywhere but at the end of an append-only file.
+    /// Refuses to write anywhere but at the end of an append-only file. Nothing has gathered for the file beyond
+    /// that.
     fn check_appends(&self, inode: &CachedInode, at: u64) -> Result<()> {
         let data = inode.get();
         let refused = data.flags.contains(InodeFlags::APPEND) && at < data.size;
@@ -178,57 +246,75 @@ impl Volume {
     }
 
     /// Writes over blocks that are mapped and written, inside the size, under the shared lock; whether that
-    /// was possible.
+    /// was possible. No handle is needed: nothing changes but the times, which wait for the next commit.
     fn overwrite(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<bool> {
-        let operation = inode.lock().read();
-        let runs = {
-            let held = inode.get();
-            if at + u64_of(data.len()) > held.size {
-                return Ok(false);
+        let listed = {
+            let _operation = inode.lock().read();
+            match inode.runs().find(at, data.len()) {
+                Some((place, true)) => self.device.write_at(place, data)?,
+                _ => {
+                    if !self.is_written(inode, at, data.len())? {
+                        return Ok(false);
+                    }
+                    self.overwrite_runs(inode, at, data)?;
+                }
             }
-            drop(held);
-            self.check_content_writable(inode)?;
-            self.check_appends(inode, at)?;
-            let held = inode.get();
-            match self.written_runs(&MapRef { volume: self, nr: inode.nr(), inode: &held }, at, data.len())? {
-                Some(runs) => runs,
-                None => return Ok(false),
-            }
+            self.count_written(data.len());
+            inode.touch(self.now(), &self.inodes)
         };
-        let mut rest = data;
-        for (place, len) in runs {
-            let (now, after) = rest.split_at(len);
-            self.device.write_at(place, now)?;
-            rest = after;
+        if listed {
+            self.relieve()?;
         }
-        self.count_written(data.len());
-        self.note_written(inode, 0)?;
-        drop(operation);
-        self.relieve()?;
         Ok(true)
     }
 
-    /// Where the bytes lie, if all of them are in written blocks.
-    fn written_runs(&self, map: &MapRef<'_>, mut at: u64, len: usize) -> Result<Option<Vec<(Bytes, usize)>>> {
+    /// Whether the bytes all lie inside the size and in written blocks, and may be written over.
+    fn is_written(&self, inode: &CachedInode, mut at: u64, len: usize) -> Result<bool> {
         let end = at + u64_of(len);
-        let mut runs = Vec::new();
-        while at < end {
-            let (Some(place), len) = self.run_at(map, at)? else { return Ok(None) };
-            let len = len.min(end - at);
-            runs.push((place, index_of(len)));
-            at += len;
+        if end > inode.get().size {
+            return Ok(false);
         }
-        Ok(Some(runs))
+        self.check_content_writable(inode)?;
+        self.check_appends(inode, at)?;
+        while at < end {
+            let (Some(_), len) = self.run_at(inode, at)? else { return Ok(false) };
+            at += len.min(end - at);
+        }
+        Ok(true)
+    }
+
+    fn overwrite_runs(&self, inode: &CachedInode, mut at: u64, data: &[u8]) -> Result<()> {
+        let mut rest = data;
+        while !rest.is_empty() {
+            if let Some((place, true)) = inode.runs().find(at, rest.len()) {
+                return Ok(self.device.write_at(place, rest)?);
+            }
+            let (Some(place), len) = self.run_at(inode, at)? else {
+                return Err(Corrupt::new("the map", Place::Inode(inode.nr()), "it changes by itself").into());
+            };
+            let (now, after) = rest.split_at(index_of(len.min(u64_of(rest.len()))));
+            self.device.write_at(place, now)?;
+            at += u64_of(now.len());
+            rest = after;
+        }
+        Ok(())
     }
 
     /// Writes as much of `data` as one mapping step takes.
-    fn write_piece(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8], split: Split) -> Result<Written> {
+    fn write_piece(
+        &self,
+        inode: &Arc<CachedInode>,
+        at: u64,
+        data: &[u8],
+        split: Split,
+        source: Source,
+    ) -> Result<Written> {
         let size = self.geometry().block_size;
         let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
         let within = u64_of(size.within(Bytes::new(at)));
         let wanted = (within + u64_of(data.len())).div_ceil(size.bytes().get()).min(u64::from(WRITE_STEP));
         if let Some(piece) = self.kept_for(inode, block, low32(wanted)) {
-            return self.fill_piece(inode, at, piece, data);
+            return self.fill_piece(inode, at, piece, data, source);
         }
         let held = inode.get();
         let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
@@ -252,7 +338,7 @@ impl Volume {
                         self.zero_around(&extent, &target, size_after)?
                     }
                 };
-                self.settle(inode, at, |map| {
+                self.settle(inode, at, source, |map| {
                     extent::mark(map, LogicalBlock::new(low32(range.start)), range.end, false)?;
                     Ok(part.len())
                 })
@@ -262,17 +348,24 @@ impl Volume {
                 let piece =
                     self.reserve_for(inode.nr(), &held, block, low32(wanted.min(room)), Use::data(inode))?;
                 drop(held);
-                self.fill_piece(inode, at, piece, data)
+                self.fill_piece(inode, at, piece, data, source)
             }
         }
     }
 
     /// Writes as much of `data` to byte `at` as a piece of new space takes, and maps it.
-    fn fill_piece(&self, inode: &Arc<CachedInode>, at: u64, piece: Piece, data: &[u8]) -> Result<Written> {
+    fn fill_piece(
+        &self,
+        inode: &Arc<CachedInode>,
+        at: u64,
+        piece: Piece,
+        data: &[u8],
+        source: Source,
+    ) -> Result<Written> {
         let within = u64_of(self.geometry().block_size.within(Bytes::new(at)));
         let part = self.part_in(data, within, piece.extent.len);
         self.write_padded(&piece.extent, within, part)?;
-        self.settle(inode, at, |map| {
+        self.settle(inode, at, source, |map| {
             let mapped = map.publish(piece, false)?;
             Ok(self.part_in(part, within, mapped).len())
         })
@@ -305,6 +398,7 @@ impl Volume {
         &self,
         inode: &Arc<CachedInode>,
         at: u64,
+        source: Source,
         change: impl FnOnce(&mut MapMut<'_, '_>) -> Result<usize>,
     ) -> Result<Written> {
         let mut handle = self.start(MAP_CREDITS)?;
@@ -312,7 +406,9 @@ impl Volume {
         let mut map = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target };
         let len = change(&mut map)?;
         target.size = target.size.max(at + u64_of(len));
-        self.stamp(&mut target);
+        if source == Source::Caller {
+            self.stamp(&mut target);
+        }
         Ok(Written { len, noted: true })
     }
 
@@ -329,12 +425,14 @@ impl Volume {
         Ok(())
     }
 
-    /// Sets the size a write leads to (0 if it stays), and the times.
-    fn note_written(&self, inode: &Arc<CachedInode>, end: u64) -> Result<()> {
+    /// Sets the size a write leads to, and the times.
+    fn note_written(&self, inode: &Arc<CachedInode>, end: u64, source: Source) -> Result<()> {
         let mut handle = self.start(MAP_CREDITS)?;
         let mut data = inode.edit(&mut handle, &self.inodes);
         data.size = data.size.max(end);
-        self.stamp(&mut data);
+        if source == Source::Caller {
+            self.stamp(&mut data);
+        }
         Ok(())
     }
 
@@ -342,17 +440,14 @@ impl Volume {
     /// that starts beyond the end would expose it.
     pub(crate) fn clear_tail(&self, inode: &CachedInode, next: u64) -> Result<()> {
         let size = self.geometry().block_size;
-        // Not with the data lock held: a commit may be waiting for whoever wants it.
-        let (source, within) = {
+        let (end, within) = {
             let held = inode.get();
-            let within = size.within(held.bytes());
-            if next <= held.size || within == 0 {
-                return Ok(());
-            }
-            let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
-            (self.run_at(&map, held.size)?.0, within)
+            (held.size, size.within(held.bytes()))
         };
-        match source {
+        if next <= end || within == 0 {
+            return Ok(());
+        }
+        match self.run_at(inode, end)?.0 {
             Some(at) => Ok(self.device.write_at(at, &ZEROS[..size.len() - within])?),
             None => Ok(()),
         }
@@ -367,6 +462,7 @@ impl Volume {
         if inode.get().flags.contains(InodeFlags::APPEND) {
             return Err(Error::NotPermitted(inode.nr()));
         }
+        self.place_before_resize(inode, to)?;
         let from = inode.get().size;
         if to > from {
             self.clear_tail(inode, to)?;

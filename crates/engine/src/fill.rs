@@ -87,6 +87,7 @@ impl OpenFile {
         volume.check_takes_changes()?;
         let _operation = inode.lock().write();
         volume.check_changeable(inode)?;
+        volume.place_locked(inode)?;
         // What is kept is kept for holes, and these are about to be filled.
         volume.discard_window(inode);
         let size = volume.geometry().block_size;

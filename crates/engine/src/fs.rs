@@ -240,7 +240,8 @@ impl Volume {
             file => file?,
         };
         file.set_len(0)?;
-        file.write_all_at(0, content)
+        file.write_all_at(0, content)?;
+        file.close()
     }
 
     /// Removes a file, or anything else but a directory.

@@ -17,6 +17,7 @@ mod background;
 mod cache;
 mod clock;
 mod commit;
+mod delay;
 mod directory;
 mod discard;
 mod error;
@@ -43,6 +44,7 @@ mod report;
 mod seek;
 mod space;
 mod stat;
+mod times;
 mod volume;
 mod xattrs;
 

@@ -168,7 +168,7 @@ impl Volume {
     }
 
     pub(crate) fn stat_of(&self, inode: &CachedInode) -> Result<Metadata> {
-        Metadata::of(inode.nr(), &inode.get(), self.geometry().block_size)
+        Metadata::of(self, inode)
     }
 
     /// The target of a symbolic link.

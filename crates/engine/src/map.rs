@@ -246,7 +246,7 @@ impl TreeWrite for MapMut<'_, '_> {
     }
 
     fn allocate(&mut self, goal: BlockNr) -> Result<BlockNr> {
-        let (nr, sectors) = self.volume.allocate_metadata(self.handle, goal)?;
+        let (nr, sectors) = self.volume.allocate_node(self.handle, self.nr, goal)?;
         self.inode.sectors += sectors;
         let kind = node_kind(self.volume, self.nr, self.inode);
         let block = self.volume.blocks.fresh(nr, kind);

@@ -2,6 +2,10 @@
 //!
 //! An [`OpenFile`] keeps its inode alive: a file whose last name is removed while it is open lives until it
 //! is closed, and is then freed. It has no position; every read and write says where.
+//!
+//! Small writes at the end of a file may gather in memory for a while ([`crate::delay`]): others see them at
+//! once, but what goes wrong when they are written is told later, by [`OpenFile::sync`] or
+//! [`OpenFile::close`].
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
@@ -64,7 +68,8 @@ impl OpenFile {
     }
 
     /// Writes at byte `at`, which may lie beyond the end; fewer bytes than asked for only if the volume is
-    /// full.
+    /// full. Bytes at the end of the file may gather in memory, with their space counted, until the file is
+    /// synced or closed.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if not even the first byte found room, [`Error::FileTooLarge`],
@@ -106,7 +111,7 @@ impl OpenFile {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn metadata(&self) -> Result<Metadata> {
-        Metadata::of(self.inode.nr(), &self.inode.get(), self.volume.geometry().block_size)
+        Metadata::of(&self.volume, &self.inode)
     }
 
     /// Changes permissions, owners, times or size.
@@ -122,17 +127,18 @@ impl OpenFile {
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::Device`].
     pub fn data_ranges(&self) -> Result<Vec<(u64, u64)>> {
+        self.place()?;
         let _operation = self.inode.lock().read();
         self.volume.data_ranges_locked(&self.inode)
     }
 
-    /// Writes the file's data and what is needed to find it. Without a journal that is everything changed on
-    /// the volume, as with [`Self::sync`].
+    /// Makes the file's data durable, and what is needed to find it; not the times that overwriting left.
     ///
     /// # Errors
     /// The first write that failed.
     pub fn sync_data(&self) -> Result<()> {
-        self.volume.sync()
+        self.volume.flush_delayed(&self.inode)?;
+        self.volume.sync_cached(&self.inode, true)
     }
 
     /// What the file is mapped to, in the order of the file, as its map has it: neighbours that could be one
@@ -142,6 +148,7 @@ impl OpenFile {
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::Device`].
     pub fn extents(&self) -> Result<Vec<Extent>> {
+        self.place()?;
         let _operation = self.inode.lock().read();
         let held = self.inode.get();
         let mut extents = Vec::new();
@@ -164,12 +171,14 @@ impl OpenFile {
         &self.inode
     }
 
-    /// Writes what was changed on the volume, this file included, and flushes the device.
+    /// Makes the file durable: its data, its map, its attributes and times, and the name it was given when it was made
+    /// or renamed last.
     ///
     /// # Errors
     /// The first write that failed.
     pub fn sync(&self) -> Result<()> {
-        self.volume.sync()
+        self.volume.flush_delayed(&self.inode)?;
+        self.volume.sync_cached(&self.inode, false)
     }
 
     /// Gives the `len` bytes from `at` on space, or takes it away, or moves what comes after them, as `mode`
@@ -195,6 +204,7 @@ impl OpenFile {
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::Device`].
     pub fn seek_data(&self, at: u64) -> Result<Option<u64>> {
+        self.place()?;
         let _operation = self.inode.lock().read();
         self.volume.seek_data_locked(&self.inode, at)
     }
@@ -205,6 +215,7 @@ impl OpenFile {
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::Device`].
     pub fn seek_hole(&self, at: u64) -> Result<Option<u64>> {
+        self.place()?;
         let _operation = self.inode.lock().read();
         self.volume.seek_hole_locked(&self.inode, at)
     }
@@ -215,8 +226,27 @@ impl OpenFile {
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::Device`].
     pub fn extents_in(&self, range: Range<u64>) -> Result<Vec<FileExtent>> {
+        self.place()?;
         let _operation = self.inode.lock().read();
         self.volume.extents_in_locked(&self.inode, range)
+    }
+
+    /// Closes the file and tells whether everything written to it so far has found its place, which dropping
+    /// can't. It is not durable by that; see [`Self::sync`].
+    ///
+    /// # Errors
+    /// The first write that failed since the file was last synced or closed, by whomever.
+    pub fn close(self) -> Result<()> {
+        self.volume.flush_delayed(&self.inode)
+    }
+
+    /// Gives what has gathered its place, before somebody looks at the map.
+    fn place(&self) -> Result<()> {
+        if self.inode.delayed().end().is_none() {
+            return Ok(());
+        }
+        let _operation = self.inode.lock().write();
+        self.volume.place_locked(&self.inode)
     }
 }
 
@@ -225,6 +255,7 @@ impl Drop for OpenFile {
         if self.inode.closed() > 0 {
             return;
         }
+        self.volume.place_last(&self.inode);
         self.volume.discard_window(&self.inode);
         if self.inode.get().links > 0 {
             return;

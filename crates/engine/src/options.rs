@@ -42,6 +42,9 @@ pub struct OpenOptions {
     pub commit_interval: Option<Duration>,
     /// The journal of a volume that keeps it elsewhere (`journal_dev`).
     pub journal: Option<JournalDevice>,
+    /// Bytes that small appends may gather to in memory, over all files, before they are given a place. 0:
+    /// every write goes to its place at once. Default: 64 MiB.
+    pub delayed_bytes: usize,
 }
 
 impl Default for OpenOptions {
@@ -58,6 +61,7 @@ impl Default for OpenOptions {
             discard: false,
             commit_interval: Some(Duration::from_secs(5)),
             journal: None,
+            delayed_bytes: 64 << 20,
         }
     }
 }

@@ -167,7 +167,13 @@ impl Volume {
             return Ok(space);
         }
         let request = self.file_request(hole, logical, explicit)?;
-        Ok(self.prealloc.take(&self.allocator, window, &request)?)
+        match self.prealloc.take(&self.allocator, window, &request) {
+            Err(AllocError::NoSpace) => {
+                let goal = request.continuation.unwrap_or(request.home);
+                self.claimed_space(hole.map.nr, &Request::new(goal, hole.clusters).for_data(hole.clusters))
+            }
+            taken => Ok(taken?),
+        }
     }
 
     fn file_request(&self, hole: &Hole<'_>, logical: u64, explicit: bool) -> Result<FileRequest> {

@@ -3,6 +3,7 @@
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
 use crate::map::MAP_CREDITS;
+use crate::space::cluster_sectors;
 use crate::volume::Volume;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
@@ -51,7 +52,23 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    pub(crate) fn of(nr: InodeNr, inode: &Inode, block_size: BlockSize) -> Result<Self> {
+    /// What an inode in use is, with what its fields don't say yet.
+    pub(crate) fn of(volume: &Volume, cached: &CachedInode) -> Result<Self> {
+        // In this order: what has gathered is placed, and the inode is as large, before this says there is none.
+        let (end, clusters) = (cached.delayed().end().unwrap_or(0), cached.delayed().clusters());
+        let held = cached.get();
+        let written = cached.touched();
+        let metadata = Self::of_fields(cached.nr(), &held, volume.geometry().block_size)?;
+        Ok(Self {
+            size: metadata.size.max(end),
+            sectors: metadata.sectors + cluster_sectors(volume, clusters),
+            mtime: written.unwrap_or(metadata.mtime),
+            ctime: written.unwrap_or(metadata.ctime),
+            ..metadata
+        })
+    }
+
+    fn of_fields(nr: InodeNr, inode: &Inode, block_size: BlockSize) -> Result<Self> {
         let kind = inode
             .kind()
             .ok_or_else(|| Corrupt::new("the inode", Place::Inode(nr), "it is in use but has no kind"))?;
@@ -191,7 +208,8 @@ impl Volume {
         let shift = geometry.cluster_ratio_shift;
         // What waits for a commit or is kept for later writes is as good as free: whoever runs out commits
         // and discards.
-        let free = Blocks::new(self.allocator.counts().durable_free().get() << shift);
+        let free = self.allocator.counts().durable_free().saturating_sub(self.delay.promised());
+        let free = Blocks::new(free.get() << shift);
         let uuid = self.sb.uuid();
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
         Ok(StatFs {

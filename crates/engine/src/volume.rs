@@ -15,6 +15,7 @@ use crate::cache::block::{Block, BlockCache, Kind};
 use crate::cache::inode::{CachedInode, InodeCache};
 use crate::clock;
 use crate::commit::Committer;
+use crate::delay::Delay;
 use crate::discard::Discards;
 use crate::error::{Error, Result};
 use crate::flushes::Flushes;
@@ -77,6 +78,8 @@ pub struct Shared {
     /// The journal in use; only of a volume that has one and is open for writing.
     pub(crate) log: Option<VolumeLog>,
     pub(crate) flushes: Flushes,
+    /// What was appended and has no place yet.
+    pub(crate) delay: Delay,
     /// Set once by whoever closes the volume.
     closed: AtomicBool,
     /// Files that have lost their last name and are still open.
@@ -192,6 +195,7 @@ impl Volume {
             discards: Discards::default(),
             log,
             flushes: Flushes::default(),
+            delay: Delay::new(options.delayed_bytes),
             closed: AtomicBool::new(false),
             nameless: Mutex::default(),
             rename_lock: Mutex::default(),
@@ -214,8 +218,10 @@ impl Volume {
     /// # Errors
     /// The first write that failed; the volume then stays marked as not clean.
     pub fn close(&self) -> Result<()> {
+        let placed = if self.read_only { Ok(()) } else { self.end_delay() };
         self.free_nameless()?;
-        self.inner.close()
+        self.inner.close()?;
+        placed
     }
 
     /// Writes everything changed so far and flushes the device.
@@ -226,7 +232,9 @@ impl Volume {
         if self.read_only {
             return Ok(());
         }
-        self.inner.sync()
+        let placed = self.place_all();
+        self.inner.sync()?;
+        placed
     }
 
     /// How many handles and commits there were, and how long commits kept handles out.
@@ -239,6 +247,27 @@ impl Volume {
     #[must_use]
     pub fn superblock(&self) -> &SuperBlock {
         &self.sb
+    }
+
+    /// Makes an inode durable: what was changed of it, of the names that lead to it from where they were changed with
+    /// it, and its data. Others' changes in the same transaction come along; later ones don't.
+    ///
+    /// # Errors
+    /// The first write that failed.
+    pub fn sync_inode(&self, nr: InodeNr) -> Result<()> {
+        self.sync_cached(&*self.inode(nr)?, false)
+    }
+
+    /// The same for an inode in memory. With `data_only`, the times that overwriting left may stay behind.
+    pub(crate) fn sync_cached(&self, inode: &CachedInode, data_only: bool) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
+        self.check_takes_changes()?;
+        let running = self.inner.journal.running();
+        let changed = inode.changed_in().unwrap_or(running);
+        let touched = !data_only && inode.touched().is_some();
+        self.inner.sync_through(if touched { running } else { changed })
     }
 
     /// The device under the volume.
@@ -298,12 +327,14 @@ impl Volume {
         Seen { commit: self.inner.journal.committed(), discards }
     }
 
-    /// Commits, so that what was freed becomes free. Whether there is anything to gain by trying again:
-    /// something waited to be freed, or has become free since `seen`.
+    /// Commits, so that what was freed becomes free, and places what has gathered, so that what was claimed in
+    /// excess does. Whether there is anything to gain by trying again: something waited, or has become free
+    /// since `seen`.
     pub(crate) fn reclaim(&self, seen: Seen) -> Result<bool> {
+        let placed = self.place_for_space();
         if self.allocator.counts().pending.is_zero() {
             self.discards.wait();
-            return Ok(self.seen() != seen);
+            return Ok(placed || self.seen() != seen);
         }
         self.inner.commit()?;
         Ok(true)
@@ -497,9 +528,15 @@ impl Inner {
     }
 
     fn sync(&self) -> Result<()> {
+        self.sync_through(self.journal.running())
+    }
+
+    /// Makes everything up to a transaction durable, and all file data written so far.
+    fn sync_through(&self, txn: TxnId) -> Result<()> {
         let flushes = &self.shared.flushes;
         let before = flushes.now();
-        self.commit()?;
+        self.journal.commit_through(txn).map_err(aborted)?;
+        self.shared.discard_freed();
         if flushes.since(before) {
             return Ok(());
         }
@@ -512,9 +549,6 @@ impl Inner {
 
     /// What the volume's thread does each time.
     pub(crate) fn work(&self) -> Result<()> {
-        if self.shared.closed.load(Ordering::Acquire) {
-            return Ok(());
-        }
         if self.shared.gathered() > 0 {
             self.commit()?;
         }

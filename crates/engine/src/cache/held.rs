@@ -33,6 +33,13 @@ impl<T> RankedLock<T> {
         let ranked = rank::enter(self.rank);
         Held { guard: self.lock.write(), _ranked: ranked }
     }
+
+    /// The lock, exclusively, if that needs no waiting.
+    #[track_caller]
+    pub(crate) fn try_write(&self) -> Option<Held<RwLockWriteGuard<'_, T>>> {
+        let ranked = rank::enter(self.rank);
+        Some(Held { guard: self.lock.try_write()?, _ranked: ranked })
+    }
 }
 
 impl<G: Deref> Deref for Held<G> {

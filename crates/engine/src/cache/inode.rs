@@ -8,7 +8,9 @@
 //! - the *data* lock is inside the transaction and held for moments: [`CachedInode::get`] reads the typed
 //!   inode, [`CachedInode::edit`] changes it, which needs a [`Handle`] and puts the inode on the dirty list.
 //!
-//! Dirty inodes are rendered into their inode-table block once per commit ([`InodeCache::render`]).
+//! Dirty inodes are rendered into their inode-table block once per commit ([`InodeCache::render`]). An inode
+//! may also be *touched* without a handle ([`CachedInode::touch`]), which changes its times and nothing else:
+//! it is rendered like a dirty one.
 //!
 //! Invariants: an inode on the dirty list is held by it, so it is never evicted; the block of the inode table
 //! an inode lives in stays in memory as long as the inode, so that rendering needs no I/O. An inode number
@@ -19,14 +21,18 @@
 
 use crate::cache::block::{Block, BlockCache};
 use crate::cache::held::{Held, RankedLock};
+use crate::cache::runs::Runs;
 use crate::cache::shard::{self, Cached};
+use crate::delay::Delayed;
 use crate::error::{Error, Result};
+use crate::times::Mark;
 use hectare_alloc::Window;
 use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
+use hectare_ext4::time::Timestamp;
 use hectare_journal::Handle;
 use hectare_journal::rank::LockRank;
-use hectare_units::{Clusters, InodeNr, usize_of};
+use hectare_units::{Clusters, InodeNr, TxnId, usize_of};
 use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -41,10 +47,18 @@ pub(crate) struct CachedInode {
     dirty: AtomicBool,
     freed: AtomicBool,
     recent: AtomicBool,
+    /// The last transaction that changed it, as a number; 0 if that is not known.
+    changed_in: AtomicU32,
     /// Open files; an inode without links lives as long as it has any.
     opens: AtomicU32,
     /// Space kept for what the file will write next; most inodes are never written to.
     window: OnceLock<Arc<Window>>,
+    /// When the content was last written over, as far as the inode does not say so yet.
+    touched: Mark,
+    /// Where the content lies, remembered.
+    runs: Runs,
+    /// What was appended and has no place yet.
+    delayed: Delayed,
     table_block: Arc<Block>,
     slot: Range<usize>,
 }
@@ -72,12 +86,43 @@ impl CachedInode {
         handle: &mut Handle<'_>,
         cache: &InodeCache,
     ) -> Held<RwLockWriteGuard<'a, Inode>> {
-        if !self.dirty.swap(true, Ordering::AcqRel) {
+        if cache.list(self) {
             handle.dirtied("an inode");
-            cache.dirty_count.fetch_add(1, Ordering::Relaxed);
-            cache.dirty.lock().push(Arc::clone(self));
         }
-        self.data.write()
+        self.changed_in.store(handle.txn().get(), Ordering::Release);
+        let mut data = self.data.write();
+        self.touched.bring_into(&mut data);
+        self.runs.forget();
+        data
+    }
+
+    /// Stamps the inode as written over `now`, without a transaction: at once for whoever asks, on the device
+    /// with the next commit. Whether it waits for that since now. The caller holds the operation lock, and
+    /// the inode is not freed.
+    pub(crate) fn touch(self: &Arc<Self>, now: Timestamp, cache: &InodeCache) -> bool {
+        // In this order: once listed, the mark is there for the commit that takes the list.
+        self.touched.set(now) && cache.list(self)
+    }
+
+    /// When the content was last written over, if that is not in the inode yet. To be asked with the data lock
+    /// held.
+    pub(crate) fn touched(&self) -> Option<Timestamp> {
+        self.touched.get()
+    }
+
+    /// Where the content lies, as far as that is remembered.
+    pub(crate) fn runs(&self) -> &Runs {
+        &self.runs
+    }
+
+    /// The last transaction that changed it; `None` if that was before it came into memory.
+    pub(crate) fn changed_in(&self) -> Option<TxnId> {
+        Some(self.changed_in.load(Ordering::Acquire)).filter(|txn| *txn != 0).map(TxnId::new)
+    }
+
+    /// What was appended and has no place yet.
+    pub(crate) fn delayed(&self) -> &Delayed {
+        &self.delayed
     }
 
     /// Marks an inode whose number is free from now on.
@@ -159,7 +204,19 @@ impl InodeCache {
         &self.shards[usize_of(nr.get() % SHARDS)]
     }
 
-    fn find(&self, nr: InodeNr) -> Option<Arc<CachedInode>> {
+    /// Puts an inode on the dirty list; whether it was not there yet.
+    fn list(&self, inode: &Arc<CachedInode>) -> bool {
+        let first = !inode.dirty.swap(true, Ordering::AcqRel);
+        if first {
+            // Counted before it is there to be taken.
+            self.dirty_count.fetch_add(1, Ordering::Relaxed);
+            self.dirty.lock().push(Arc::clone(inode));
+        }
+        first
+    }
+
+    /// The inode, if it is in memory.
+    pub(crate) fn find(&self, nr: InodeNr) -> Option<Arc<CachedInode>> {
         let shard = self.shard(nr).lock();
         let inode = shard.get(&nr)?;
         inode.recent.store(true, Ordering::Relaxed);
@@ -201,13 +258,20 @@ impl InodeCache {
         self.dirty_count.load(Ordering::Relaxed)
     }
 
-    /// Renders every dirty inode into its inode-table block. Called with no handle open. The order of the
+    /// Renders every dirty inode into its inode-table block. Called with no handle open; inodes may be touched
+    /// meanwhile. The order of the
     /// list is kept: a number that was freed and given out again in one transaction is rendered twice, the
     /// new one last.
-    pub(crate) fn render(&self, blocks: &BlockCache, sb: &SuperBlock) {
-        self.dirty_count.store(0, Ordering::Relaxed);
-        for inode in std::mem::take(&mut *self.dirty.lock()) {
-            inode.dirty.store(false, Ordering::Release);
+    pub(crate) fn render(&self, blocks: &BlockCache, sb: &SuperBlock, txn: TxnId) {
+        let dirty = std::mem::take(&mut *self.dirty.lock());
+        self.dirty_count.fetch_sub(dirty.len(), Ordering::Relaxed);
+        for inode in dirty {
+            // First: who touches the inode from here on lists it anew.
+            inode.dirty.swap(false, Ordering::AcqRel);
+            if inode.touched.get().is_some() {
+                inode.touched.bring_into(&mut inode.data.write());
+                inode.changed_in.store(txn.get(), Ordering::Release);
+            }
             let data = inode.data.read();
             blocks.render(&inode.table_block, |bytes| {
                 data.render(&mut bytes[inode.slot.clone()], inode.nr, sb);
@@ -224,8 +288,12 @@ fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): (Arc<Block>, Range<
         dirty: AtomicBool::new(false),
         freed: AtomicBool::new(false),
         recent: AtomicBool::new(true),
+        changed_in: AtomicU32::new(0),
         opens: AtomicU32::new(0),
         window: OnceLock::new(),
+        touched: Mark::default(),
+        runs: Runs::default(),
+        delayed: Delayed::default(),
         table_block,
         slot,
     })

@@ -14,6 +14,11 @@ fn device(bytes: &[u8]) -> (Arc<Faulty>, Arc<MemoryDevice>) {
     (Arc::new(FaultDevice::new(Arc::clone(&memory))), memory)
 }
 
+/// Nothing gathers: what fails is the write that is asked for.
+fn at_once() -> OpenOptions {
+    OpenOptions { delayed_bytes: 0, ..OpenOptions::default() }
+}
+
 /// Some of everything.
 fn workload(volume: &Volume) -> Result<(), Error> {
     let c = Creation::default();
@@ -91,7 +96,7 @@ fn after_a_failed_commit_nothing_more_is_written() {
     };
     for failing in [Operation::Write, Operation::Flush] {
         let (device, memory) = device(&bytes);
-        let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::default()).unwrap();
+        let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, at_once()).unwrap();
         let file = volume.create_file("file", Creation::default()).unwrap();
         file.write_all_at(0, &[1; 5000]).unwrap();
         device.add(Rule::new(Outcome::IO).on(&[failing]).times(1));
@@ -124,7 +129,7 @@ fn file_data_that_cannot_be_written_leaves_a_volume_that_is_right() {
         Err(reason) => skip!("faults::file_data", reason),
     };
     let (device, memory) = device(&bytes);
-    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::default()).unwrap();
+    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, at_once()).unwrap();
     let file = volume.create_file("file", Creation::default()).unwrap();
     file.write_all_at(0, &[1; 5000]).unwrap();
     device.add(Rule::new(Outcome::NO_SPACE).on(&[Operation::Write]));

@@ -9,6 +9,7 @@ mod common;
 
 mod checksums;
 mod churn;
+mod delayed;
 mod discard;
 mod encrypted;
 mod errors;
@@ -23,6 +24,7 @@ mod large;
 mod logged;
 mod model;
 mod namespace;
+mod overwrite;
 mod placement;
 mod ranges;
 mod ranges_model;

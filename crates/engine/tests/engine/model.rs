@@ -31,6 +31,7 @@ enum Op {
     Fifo(At),
     Symlink(At, u16),
     Write(At, u32, u16, u8),
+    Append(At, u8, u16),
     Truncate(At, u32),
     Allocate(At, u32, u16, bool),
     Link(At, At),
@@ -299,7 +300,9 @@ struct Case {
 }
 
 fn options(policy: Policy) -> OpenOptions {
-    OpenOptions { policy, ..OpenOptions::default() }
+    // A third of the cases each: nothing gathers, little, as much as comes.
+    let delayed_bytes = [0, 10_000, 64 << 20][Policy::ALL.iter().position(|one| *one == policy).unwrap() % 3];
+    OpenOptions { policy, delayed_bytes, ..OpenOptions::default() }
 }
 
 impl Case {
@@ -341,6 +344,15 @@ impl Case {
                 self.both(real, |model| model.make(at, Body::Symlink(target), 0o777));
             }
             Op::Write(at, offset, len, seed) => self.write(&volume, at, offset, len, seed),
+            Op::Append(at, times, len) => {
+                for n in 0..1 + times % 8 {
+                    let end = self.model.file(at).map_or(0, |content| content.len());
+                    if end < 400_000 {
+                        // Of the first, one keeps it open: what follows may gather.
+                        self.write(&volume, at, u32::try_from(end).unwrap(), len, n);
+                    }
+                }
+            }
             Op::Allocate(at, offset, len, keep_size) => self.allocate(&volume, at, offset, len, keep_size),
             Op::Truncate(at, size) => {
                 let real = volume.open_file(path_of(at)).and_then(|file| file.set_len(size.into()));
@@ -566,6 +578,7 @@ fn any_op(sizes: u32) -> impl Strategy<Value = Op> {
         2 => (at(), target_len()).prop_map(|(at, len)| Op::Symlink(at, len)),
         12 => (near(), 0..sizes, 1..9000u16, any::<u8>()).prop_map(|(at, o, l, s)| Op::Write(at, o, l, s)),
         4 => (at(), 0..sizes, 1..40000u16, any::<u8>()).prop_map(|(at, o, l, s)| Op::Write(at, o, l, s)),
+        8 => (near(), any::<u8>(), 1..3000u16).prop_map(|(at, times, len)| Op::Append(at, times, len)),
         5 => (near(), 0..sizes).prop_map(|(at, size)| Op::Truncate(at, size)),
         4 => (near(), 0..sizes, 1..40000u16, any::<bool>())
             .prop_map(|(at, o, l, keep)| Op::Allocate(at, o, l, keep)),
