@@ -18,12 +18,12 @@
 use crate::cache::inode::CachedInode;
 use crate::cache::runs::Run;
 use crate::error::{Error, Result};
-use crate::map::{MAP_CREDITS, MapMut, MapRef, UNMAP_CREDITS};
+use crate::map::{MAP_CREDITS, MapMut, MapRef};
 use crate::opaque::check_not_ciphertext;
 use crate::space::{Piece, Use};
 use crate::volume::Volume;
 use hectare_ext4::error::{Corrupt, Place};
-use hectare_ext4::extent::{self, Extent, Mapping, Progress};
+use hectare_ext4::extent::{self, Extent, Mapping};
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inline::Inline;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
@@ -464,43 +464,18 @@ impl Volume {
         }
         self.place_before_resize(inode, to)?;
         let from = inode.get().size;
-        if to > from {
-            self.clear_tail(inode, to)?;
-        }
-        {
-            let mut handle = self.start(MAP_CREDITS)?;
-            let mut data = inode.edit(&mut handle, &self.inodes);
-            data.size = to;
-            self.stamp(&mut data);
-        }
         if to >= LARGE_FILE {
             self.bring_feature(RoCompat::LARGE_FILE);
+        }
+        if to > from {
+            self.clear_tail(inode, to)?;
         }
         // Space beyond the end goes even if the size stays; a file that has none, as when it was just made, is
         // not looked through for it.
         if to < from || (to == from && inode.get().sectors > 0) {
-            self.discard_window(inode);
-            self.clear_tail(inode, u64::MAX)?;
-            self.unmap(inode, to)?;
-        }
-        self.relieve_frees()
-    }
-
-    /// Unmaps all blocks that lie wholly after `size` bytes, a step per transaction.
-    pub(crate) fn unmap(&self, inode: &Arc<CachedInode>, size: u64) -> Result<()> {
-        let first = u64::from(self.geometry().block_size.get());
-        let Ok(from) = u32::try_from(size.div_ceil(first)) else { return Ok(()) };
-        loop {
-            let mut handle = self.start(UNMAP_CREDITS)?;
-            let mut data = inode.edit(&mut handle, &self.inodes);
-            let mut map = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut data };
-            let progress = map.remove(LogicalBlock::new(from), 1 << 32)?;
-            drop(data);
-            handle.stop();
-            if progress == Progress::Done {
-                return Ok(());
-            }
-            self.relieve_frees()?;
+            self.cut(inode, to)
+        } else {
+            self.note_size(inode, to)
         }
     }
 

@@ -23,14 +23,12 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Extents one transaction unmaps.
-const REMOVE_STEP: usize = 256;
+/// Extents that one call unmaps where the caller names no number.
+const REMOVE_STEP: usize = 8;
 
 /// Metadata blocks that mapping one extent may dirty: a split on every level, twice (an unwritten extent cut
 /// in three), the inode, and slack.
 pub(crate) const MAP_CREDITS: u32 = 32;
-/// Metadata blocks that unmapping one step may dirty.
-pub(crate) const UNMAP_CREDITS: u32 = 4 * 256 + 32;
 
 /// The map of an inode, to look things up in.
 pub(crate) struct MapRef<'a> {

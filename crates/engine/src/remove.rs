@@ -1,21 +1,43 @@
 //! Removing names, and with the last one the inode.
 //!
-//! Everything that could refuse is asked before the name goes. A file that is open keeps its content until it
-//! is closed (the volume's list of nameless files knows it, so that closing the volume frees it).
+//! Everything that could refuse is asked before the name goes. An inode of little content goes with its last
+//! name, in one transaction. Any other becomes an orphan ([`crate::orphan`]) in it, so that a crash does not
+//! lose its space, and is freed afterwards, in as many transactions as that takes; a file that is open, when it is
+//! closed (the volume's list of nameless files knows it, so that closing the volume frees it).
 
 use crate::cache::inode::CachedInode;
 use crate::directory::DirRef;
 use crate::error::{Error, Result};
-use crate::namespace::{NAME_CREDITS, old_name};
+use crate::namespace::old_name;
+use crate::orphan::ORPHAN_CREDITS;
 use crate::volume::Volume;
 use hectare_ext4::dir;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::Incompat;
-use hectare_ext4::inode::{InodeFlags, Kind};
+use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_journal::Handle;
 use hectare_units::InodeNr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+/// Blocks that taking a name away dirties: the directory's block and inode, the inode that is named, and slack.
+const UNLINK_CREDITS: u32 = 8;
+/// Blocks that freeing an inode without content dirties: itself, its bitmap and descriptor, and the attribute
+/// block, or that one's bitmap and descriptor.
+const FREE_CREDITS: u32 = 8;
+/// Blocks that dropping an inode dirties at most if none of its content is freed with it.
+pub(crate) const DROP_CREDITS: u32 = FREE_CREDITS + ORPHAN_CREDITS;
+
+/// What becomes of an inode that may have lost its last name.
+#[must_use]
+pub(crate) enum Dropped {
+    /// It stays: it has names, or is open.
+    Stays,
+    /// It was freed in the same transaction.
+    Freed,
+    /// It is an orphan, to be freed.
+    Orphan,
+}
 
 impl Volume {
     /// Removes a name of a file; with the last one, and when nobody has it open, the file.
@@ -88,11 +110,13 @@ impl Volume {
             let _victim = victim.lock().write();
             check(self, &victim)?;
             self.check_removable(&victim)?;
-            let mut handle = self.start(NAME_CREDITS)?;
+            let at_once = self.unmap_at_once(nr, &victim.get(), 0)?;
+            let mut handle = self.start(UNLINK_CREDITS + DROP_CREDITS + at_once.unwrap_or(0))?;
             self.take_name(&mut handle, &dir, name)?;
             self.drop_link(&mut handle, &dir, &victim);
+            let dropped = self.drop_unnamed(&mut handle, &victim, at_once.is_some())?;
             handle.stop();
-            self.delete_if_unused(&victim)
+            self.finish_drop(&victim, dropped)
         })
     }
 
@@ -105,12 +129,19 @@ impl Volume {
                 Corrupt::new("the inode", Place::Inode(victim.nr()), "it has a name but no links").into()
             );
         }
-        let last = data.links == 1 || data.kind() == Some(Kind::Directory);
-        if last && data.file_acl.is_some() {
-            self.attributes(victim.nr(), &data)?; // a broken attribute block is found before the name is gone
+        if data.links == 1 || data.kind() == Some(Kind::Directory) {
+            self.check_freeable(victim.nr(), &data)?;
         }
-        if last && self.incompat(Incompat::EA_INODE) {
-            self.refuse_values_elsewhere(victim.nr(), &self.attributes(victim.nr(), &data)?)?;
+        Ok(())
+    }
+
+    /// Refuses to free an inode with content that can't be freed yet.
+    pub(crate) fn check_freeable(&self, nr: InodeNr, data: &Inode) -> Result<()> {
+        if data.file_acl.is_some() {
+            self.attributes(nr, data)?; // a broken attribute block is found before the name is gone
+        }
+        if self.incompat(Incompat::EA_INODE) {
+            self.refuse_values_elsewhere(nr, &self.attributes(nr, data)?)?;
         }
         let freed_by_map = !data.flags.intersects(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
         let has_map = match data.kind() {
@@ -118,11 +149,10 @@ impl Volume {
             Some(Kind::Symlink) => !data.is_fast_symlink(),
             _ => false,
         };
-        if last && has_map && freed_by_map && data.sectors > 0 {
+        if has_map && freed_by_map && data.sectors > 0 {
             return Err(Error::Unsupported(format!(
-                "inode {} is mapped by indirect blocks (ext2, ext3): such files can be read, but not \
-                 removed yet",
-                victim.nr()
+                "inode {nr} is mapped by indirect blocks (ext2, ext3): such files can be read, but not \
+                 removed yet"
             )));
         }
         Ok(())
@@ -146,13 +176,52 @@ impl Volume {
         }
     }
 
-    /// Frees an inode that has no links if nobody has it open. The caller holds its operation lock.
-    pub(crate) fn delete_if_unused(&self, inode: &Arc<CachedInode>) -> Result<()> {
-        if inode.get().links > 0 || inode.is_freed() {
-            return Ok(());
+    /// Drops an inode, in the transaction that may have taken its last name: if nobody has it open, it is freed
+    /// `at_once`, or becomes an orphan. The caller holds its operation lock.
+    ///
+    /// # Errors
+    /// If it can't be freed; it is an orphan then.
+    pub(crate) fn drop_unnamed(
+        &self,
+        handle: &mut Handle<'_>,
+        inode: &Arc<CachedInode>,
+        at_once: bool,
+    ) -> Result<Dropped> {
+        if inode.get().links > 0 {
+            return Ok(Dropped::Stays);
         }
+        // Looked at after the links are gone: whoever closes it now looks at the links after that.
         if inode.opens() > 0 {
+            self.orphans.add(self, handle, inode);
             self.nameless.lock().insert(inode.nr(), Arc::clone(inode));
+            return Ok(Dropped::Stays);
+        }
+        if !at_once {
+            self.orphans.add(self, handle, inode);
+            return Ok(Dropped::Orphan);
+        }
+        self.discard_window(inode);
+        match self.free_whole(handle, inode) {
+            Ok(()) => Ok(Dropped::Freed),
+            Err(error) => {
+                self.orphans.add(self, handle, inode);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends what [`Self::drop_unnamed`] began, after its transaction's handle is closed.
+    pub(crate) fn finish_drop(&self, inode: &Arc<CachedInode>, dropped: Dropped) -> Result<()> {
+        match dropped {
+            Dropped::Stays => Ok(()),
+            Dropped::Freed => self.relieve_frees(),
+            Dropped::Orphan => self.delete(inode),
+        }
+    }
+
+    /// Frees an inode that has no links if nobody has it open any more. The caller holds its operation lock.
+    pub(crate) fn delete_if_unused(&self, inode: &Arc<CachedInode>) -> Result<()> {
+        if inode.get().links > 0 || inode.is_freed() || inode.opens() > 0 {
             return Ok(());
         }
         self.nameless.lock().remove(&inode.nr());
@@ -170,19 +239,26 @@ impl Volume {
         Ok(())
     }
 
-    /// Frees an inode and all it holds. The caller holds its operation lock.
-    fn delete(&self, inode: &Arc<CachedInode>) -> Result<()> {
+    /// Frees an inode without links and all it holds. The caller holds its operation lock.
+    pub(crate) fn delete(&self, inode: &Arc<CachedInode>) -> Result<()> {
         self.discard_window(inode);
-        let mapped = inode.get().flags.contains(InodeFlags::EXTENTS);
-        if mapped {
+        let at_once = self.unmap_at_once(inode.nr(), &inode.get(), 0)?;
+        if at_once.is_none() {
             self.unmap(inode, 0)?;
         }
-        let mut handle = self.start(NAME_CREDITS)?;
-        let mut data = inode.edit(&mut handle, &self.inodes);
-        self.leave_attribute_block(&mut handle, &mut data)?;
-        drop(data);
-        self.free_inode(&mut handle, inode)?;
+        let mut handle = self.start(DROP_CREDITS + at_once.unwrap_or(0))?;
+        self.free_whole(&mut handle, inode)?;
         handle.stop();
         self.relieve_frees()
+    }
+
+    /// Frees an inode with little or no content, in one transaction.
+    fn free_whole(&self, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) -> Result<()> {
+        let mut data = inode.edit(handle, &self.inodes);
+        self.unmap_all(handle, inode.nr(), &mut data, 0)?;
+        self.leave_attribute_block(handle, &mut data)?;
+        drop(data);
+        self.orphans.remove(self, handle, inode.nr());
+        self.free_inode(handle, inode)
     }
 }

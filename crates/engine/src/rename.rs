@@ -5,9 +5,10 @@
 //! number first).
 
 use crate::cache::inode::CachedInode;
-use crate::directory::DirMut;
+use crate::directory::{DIR_CREDITS, DirMut};
 use crate::error::{Error, Result};
-use crate::namespace::{Creation, NAME_CREDITS, NewNode, file_type, new_name};
+use crate::namespace::{Creation, NewNode, file_type, new_name};
+use crate::remove::DROP_CREDITS;
 use crate::volume::Volume;
 use hectare_ext4::dir::{self, Name};
 use hectare_ext4::error::{Corrupt, Place};
@@ -35,6 +36,20 @@ const WHITEOUT: NewNode<'_> = NewNode::CharDevice(DeviceNumber { major: 0, minor
 
 /// How deep directories may nest before a chain of ".." is taken for a loop.
 const DEPTH_MAX: usize = 1 << 20;
+
+/// Blocks that giving a name a new inode, or letting ".." lead elsewhere, dirties: the block, and the inodes of
+/// the directory, of what is named and of a parent.
+const POINT_CREDITS: u32 = 4;
+/// Blocks that swapping what two names lead to dirties.
+const EXCHANGE_CREDITS: u32 = 4 * POINT_CREDITS;
+/// Blocks that making what a whiteout leaves dirties: an inode, its bitmap and descriptor, and the same of an
+/// attribute block.
+const WHITEOUT_CREDITS: u32 = 8;
+/// Blocks that renaming dirties, without those that freeing what the new name led to does.
+const RENAME_CREDITS: u32 = DIR_CREDITS + 3 * POINT_CREDITS + WHITEOUT_CREDITS + DROP_CREDITS;
+/// Blocks that freeing its content may dirty, to be done in the same transaction.
+const AT_ONCE_CREDITS: u32 = 24;
+const _: () = assert!(RENAME_CREDITS + AT_ONCE_CREDITS < 200);
 
 struct Side<'a> {
     dir: &'a Arc<CachedInode>,
@@ -174,7 +189,9 @@ impl Volume {
             self.prepare(from.dir, Kind::CharDevice, Creation { permissions: 0, ..Creation::default() })
         });
         let whiteout = whiteout.transpose()?;
-        let mut handle = self.start(3 * NAME_CREDITS)?;
+        let at_once = target.map_or(Ok(None), |target| self.unmap_at_once(target.nr(), &target.get(), 0))?;
+        let at_once = at_once.filter(|credits| *credits <= AT_ONCE_CREDITS);
+        let mut handle = self.start(RENAME_CREDITS + at_once.unwrap_or(0))?;
         // What may find no room comes first.
         let left =
             whiteout.map(|inode| self.make_node(&mut handle, from.dir.nr(), WHITEOUT, inode)).transpose()?;
@@ -198,8 +215,10 @@ impl Volume {
             self.move_dot_dot(&mut handle, source, from.dir, to.dir)?;
         }
         source.edit(&mut handle, &self.inodes).ctime = self.now();
+        let Some(target) = target else { return Ok(()) };
+        let dropped = self.drop_unnamed(&mut handle, target, at_once.is_some())?;
         handle.stop();
-        target.map_or(Ok(()), |target| self.delete_if_unused(target))
+        self.finish_drop(target, dropped)
     }
 
     fn check_replaceable(&self, kind: Kind, target: &CachedInode) -> Result<()> {
@@ -232,7 +251,7 @@ impl Volume {
                 self.check_file_writable(&inode.get(), inode.nr())?;
             }
         }
-        let mut handle = self.start(2 * NAME_CREDITS)?;
+        let mut handle = self.start(EXCHANGE_CREDITS)?;
         self.point_name(&mut handle, to, source.nr(), source_kind)?;
         self.point_name(&mut handle, from, target.nr(), target_kind)?;
         for (inode, moves, old, new) in moved {

@@ -8,7 +8,7 @@
 //! (`needs_recovery`), or, where there is none, that it was not cleanly unmounted. Closing writes everything,
 //! flushes, and takes that back. A journal that is needed is replayed when the volume is opened
 //! ([`crate::recover`]). A volume without one that the superblock calls not clean is refused for writing, and so
-//! is one that is marked as having errors, by name.
+//! is one that is marked as having errors, by name. Orphans are cleaned up ([`crate::orphan`]).
 
 use crate::background::Background;
 use crate::cache::block::{Block, BlockCache, Kind};
@@ -23,6 +23,7 @@ use crate::groups::{Groups, SUPERBLOCK_AT, Source, flex};
 use crate::log::VolumeLog;
 use crate::mmp::Guard;
 use crate::options::OpenOptions;
+use crate::orphan::Orphans;
 use crate::recover::{self, Recovered};
 use hectare_alloc::{Allocator, Config, Layout, Preallocation};
 use hectare_device::Device;
@@ -84,6 +85,8 @@ pub struct Shared {
     closed: AtomicBool,
     /// Files that have lost their last name and are still open.
     pub(crate) nameless: Mutex<HashMap<InodeNr, Arc<CachedInode>>>,
+    /// Inodes that somebody must deal with after a crash.
+    pub(crate) orphans: Orphans,
     /// Serialises renames that move a directory, so that none can come to lie under itself.
     pub(crate) rename_lock: Mutex<()>,
     /// The state the superblock had when it was opened, restored on close.
@@ -153,7 +156,12 @@ impl Volume {
         let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
         let volume = Self { inner: Arc::new(Inner { shared, journal, background: OnceLock::new() }) };
         if !read_only {
+            if let Err(error) = volume.load_orphans() {
+                volume.inner.abandon();
+                return Err(error);
+            }
             volume.mark_open()?;
+            volume.process_orphans()?;
             if let Some(interval) = volume.options.commit_interval {
                 let background = Background::start(Arc::downgrade(&volume.inner), interval);
                 volume.inner.background.get_or_init(|| background);
@@ -198,6 +206,7 @@ impl Volume {
             delay: Delay::new(options.delayed_bytes),
             closed: AtomicBool::new(false),
             nameless: Mutex::default(),
+            orphans: Orphans::new(geometry.features.compat.contains(Compat::HAS_JOURNAL)),
             rename_lock: Mutex::default(),
             state_before: sb.state(),
             mmp: Mutex::default(),
@@ -578,6 +587,17 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// Lets go of a volume of which nothing was changed, without writing to it.
+    fn abandon(&self) {
+        self.shared.closed.store(true, Ordering::Release);
+        if let Some(mmp) = self.shared.mmp.lock().take() {
+            // Whoever finds the volume in use waits and sees that it is not.
+            let _ = mmp.leave(&*self.shared.device);
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         // Errors can't be told here; whoever wants to hear of them calls `Volume::close`. The volume then
@@ -597,9 +617,6 @@ pub(crate) fn check_writable(sb: &SuperBlock) -> Result<()> {
     features.incompat.remove(Incompat::RECOVER);
     features.check_write()?;
     let refuse = |what: &str| Err(Unsupported(format!("{what}: run e2fsck -fy on it before writing")).into());
-    if sb.features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) || sb.last_orphan().is_some() {
-        return refuse("the volume has orphaned inodes to clean up");
-    }
     if sb.state() & STATE_ERROR != 0 {
         return refuse("the volume is marked as having errors");
     }

@@ -224,7 +224,8 @@ const WRITABLE: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::EXTRA_ISIZE)
     .union(RoCompat::BIGALLOC)
     .union(RoCompat::METADATA_CSUM)
-    .union(RoCompat::VERITY);
+    .union(RoCompat::VERITY)
+    .union(RoCompat::ORPHAN_PRESENT);
 
 impl Features {
     /// Looks a name of `mke2fs -O` up, its older spellings included.

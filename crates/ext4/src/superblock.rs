@@ -206,6 +206,26 @@ impl SuperBlock {
         InodeNr::from_disk(self.raw.s_last_orphan.get())
     }
 
+    /// Changes the head of the orphan list.
+    pub fn set_last_orphan(&mut self, head: Option<InodeNr>) {
+        self.raw.s_last_orphan = head.map_or(0, InodeNr::get).into();
+    }
+
+    /// The inode of the orphan file, if the volume has one.
+    #[must_use]
+    pub fn orphan_file_inode(&self) -> Option<InodeNr> {
+        if !self.features().compat.contains(Compat::ORPHAN_FILE) {
+            return None;
+        }
+        InodeNr::from_disk(self.raw.s_orphan_file_inum.get())
+    }
+
+    /// Says whether the orphan file may hold entries (`orphan_present`).
+    pub fn set_orphan_present(&mut self, present: bool) {
+        self.geometry.features.ro_compat.set(RoCompat::ORPHAN_PRESENT, present);
+        self.raw.s_feature_ro_compat = self.geometry.features.ro_compat.bits().into();
+    }
+
     /// Whether names are hashed as signed characters: the flag, or the signed default of x86.
     #[must_use]
     pub fn signed_hash(&self) -> bool {

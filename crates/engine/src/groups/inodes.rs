@@ -86,6 +86,12 @@ impl Groups {
         self.look(group, |desc| desc.free_inodes > 0).unwrap_or(false)
     }
 
+    /// Whether an inode is in use, as its bitmap has it.
+    pub(crate) fn inode_in_use(&self, nr: InodeNr) -> Result<bool> {
+        let (group, index) = self.slot(nr)?;
+        Ok(self.inode_bitmap(group)?.lock().is_used(index))
+    }
+
     /// Takes the first free inode of a group, if there is one.
     pub(crate) fn take_inode(&self, group: GroupNr, directory: bool) -> Result<Option<Taken>> {
         if self.look(group, |desc| desc.free_inodes == 0)? {

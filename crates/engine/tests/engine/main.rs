@@ -24,6 +24,7 @@ mod large;
 mod logged;
 mod model;
 mod namespace;
+mod orphans;
 mod overwrite;
 mod placement;
 mod ranges;

@@ -1,0 +1,184 @@
+//! Orphans: inodes that somebody must deal with after a crash.
+//!
+//! An inode that has lost its last name but is open, or takes several transactions to free, would after a
+//! crash be in use with nobody to find it; one that is being cut short would keep blocks beyond its end. Both are
+//! noted on the volume, in the transaction that makes them so, and taken off in the one that ends it. Whoever
+//! opens the volume for writing next frees the ones and goes on cutting the others ([`cleanup`]).
+//!
+//! The format has two places for them. The list goes from the superblock (`s_last_orphan`) through the inodes,
+//! each naming the next where its time of deletion will be. The orphan file ([`file`], feature `orphan_file`)
+//! has slots, and spares writing a neighbour's inode; when it is full, the list takes the rest.
+//! `orphan_present` is set as long as the file holds any.
+//!
+//! Locks: [`State`] is locked after a handle and before the data of an inode, one at a time; so whoever adds
+//! or removes holds no inode's data. The superblock comes after it.
+//!
+//! Invariants: what is noted here is what the running transaction would leave on the volume; a member's inode
+//! stays in memory. An inode is added and removed under its operation lock; its neighbours change under the
+//! lock here.
+//!
+//! What it is not: without a journal a crash leaves anything, so nothing is noted there, as the kernel does.
+
+mod cleanup;
+mod file;
+
+use crate::cache::inode::CachedInode;
+use crate::volume::Shared;
+pub use cleanup::Cleaned;
+use file::{OrphanFile, Slot};
+use hectare_journal::Handle;
+use hectare_units::InodeNr;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Blocks that noting an orphan or taking one off dirties: the inode and its neighbour, or a block of the
+/// orphan file.
+pub(crate) const ORPHAN_CREDITS: u32 = 3;
+
+/// The orphans of a volume.
+pub(crate) struct Orphans {
+    /// Whether they are noted on the volume.
+    noted: bool,
+    state: Mutex<State>,
+    /// As many as there are members; most of the time none, and then there is no need to look.
+    count: AtomicUsize,
+    cleaned: OnceLock<Cleaned>,
+}
+
+#[derive(Default)]
+struct State {
+    members: HashMap<InodeNr, Member>,
+    /// The first of the list.
+    head: Option<InodeNr>,
+    file: Option<OrphanFile>,
+    /// Members that are in the file.
+    in_file: usize,
+}
+
+struct Member {
+    inode: Arc<CachedInode>,
+    place: Place,
+}
+
+/// Where an orphan is noted.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In the list, between two others.
+    List {
+        /// The one that names it; the superblock if none does.
+        before: Option<InodeNr>,
+        /// The one it names.
+        after: Option<InodeNr>,
+    },
+    /// In the orphan file.
+    File(Slot),
+}
+
+impl Orphans {
+    /// Those of a volume; `noted` says whether it has a journal.
+    pub(crate) fn new(noted: bool) -> Self {
+        Self { noted, state: Mutex::default(), count: AtomicUsize::new(0), cleaned: OnceLock::new() }
+    }
+
+    /// Notes an inode, if it is not yet. The caller holds its operation lock, and no inode's data.
+    pub(crate) fn add(&self, volume: &Shared, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
+        if !self.noted {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.members.contains_key(&inode.nr()) {
+            return;
+        }
+        let slot = state.file.as_mut().and_then(|file| file.add(volume, handle, inode.nr()));
+        let place = match slot {
+            Some(slot) => {
+                if state.in_file == 0 {
+                    volume.live_sb.lock().set_orphan_present(true);
+                }
+                Place::File(slot)
+            }
+            None => state.put_in_front(volume, handle, inode),
+        };
+        state.insert(Member { inode: Arc::clone(inode), place });
+        self.count.store(state.members.len(), Ordering::Release);
+    }
+
+    /// Takes an inode off, if it was noted. The caller holds its operation lock, and no inode's data.
+    pub(crate) fn remove(&self, volume: &Shared, handle: &mut Handle<'_>, nr: InodeNr) {
+        // It can't come or go meanwhile: the caller holds its lock.
+        if self.count.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        let Some(member) = state.members.remove(&nr) else { return };
+        self.count.store(state.members.len(), Ordering::Release);
+        match member.place {
+            Place::File(slot) => {
+                if let Some(file) = &mut state.file {
+                    file.remove(volume, handle, slot, nr);
+                }
+                state.in_file -= 1;
+                if state.in_file == 0 {
+                    volume.live_sb.lock().set_orphan_present(false);
+                }
+            }
+            Place::List { before, after } => {
+                state.join(volume, handle, before, after);
+                set_next(volume, handle, &member.inode, None);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Knows of an orphan that is noted on the volume.
+    fn insert(&mut self, member: Member) {
+        self.in_file += usize::from(matches!(member.place, Place::File(_)));
+        self.members.insert(member.inode.nr(), member);
+    }
+
+    /// Makes an inode the first of the list.
+    fn put_in_front(&mut self, volume: &Shared, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) -> Place {
+        let after = self.head.replace(inode.nr());
+        if let Some(Place::List { before, .. }) = self.place_mut(after) {
+            *before = Some(inode.nr());
+        }
+        set_next(volume, handle, inode, after);
+        volume.live_sb.lock().set_last_orphan(self.head);
+        Place::List { before: None, after }
+    }
+
+    /// Lets the list go on from one member (or the superblock) to another, or end there.
+    fn join(
+        &mut self,
+        volume: &Shared,
+        handle: &mut Handle<'_>,
+        first: Option<InodeNr>,
+        second: Option<InodeNr>,
+    ) {
+        if let Some(Place::List { before, .. }) = self.place_mut(second) {
+            *before = first;
+        }
+        if let Some(Place::List { after, .. }) = self.place_mut(first) {
+            *after = second;
+        }
+        match first.and_then(|first| self.members.get(&first)) {
+            Some(member) => set_next(volume, handle, &member.inode, second),
+            None => {
+                self.head = second;
+                volume.live_sb.lock().set_last_orphan(second);
+            }
+        }
+    }
+
+    fn place_mut(&mut self, nr: Option<InodeNr>) -> Option<&mut Place> {
+        self.members.get_mut(&nr?).map(|member| &mut member.place)
+    }
+}
+
+/// Lets an inode of the list name the next one.
+fn set_next(volume: &Shared, handle: &mut Handle<'_>, inode: &Arc<CachedInode>, next: Option<InodeNr>) {
+    inode.edit(handle, &volume.inodes).dtime = next.map_or(0, InodeNr::get);
+}

@@ -1,0 +1,158 @@
+//! Dealing with the orphans that the last user of a volume left.
+//!
+//! In two steps. [`Volume::load_orphans`] finds and checks all of them, and changes nothing: a list that loops,
+//! that names what is no inode in use, or inodes that can't be changed yet, keeps the volume from being opened
+//! for writing. [`Volume::process_orphans`] then frees those without a name and goes on cutting the others, in
+//! transactions like any other, each of which takes off what it has dealt with: a crash on the way leaves the
+//! rest to the next.
+//!
+//! A volume need not have a journal to have orphans: it may have had one.
+
+use super::file::{OrphanFile, Slot};
+use super::{Member, Place as Noted, State};
+use crate::cache::inode::CachedInode;
+use crate::error::Result;
+use crate::volume::Volume;
+use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::feature::RoCompat;
+use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_units::InodeNr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How many orphans were dealt with when a volume was opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cleaned {
+    /// Inodes without a name that were freed.
+    pub freed: u64,
+    /// Files that were cut to their size.
+    pub cut: u64,
+}
+
+impl Volume {
+    /// What was left to be cleaned up when the volume was opened; nothing if it is open for reading only, when all
+    /// is left as it is.
+    #[must_use]
+    pub fn cleaned(&self) -> Cleaned {
+        self.orphans.cleaned.get().copied().unwrap_or_default()
+    }
+
+    /// Finds the orphans that the volume names, and the orphan file. To be called once, before anything is
+    /// changed.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Unsupported`](crate::Error::Unsupported), which
+    /// name the inode that can't be dealt with.
+    pub(crate) fn load_orphans(&self) -> Result<()> {
+        let mut state = State::default();
+        self.load_list(&mut state)?;
+        if let Some(nr) = self.sb.orphan_file_inode() {
+            let mut file = OrphanFile::find(self, nr)?;
+            if self.sb.features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) {
+                for (slot, nr) in file.load_all(self)? {
+                    self.load_slot(&mut state, slot, nr)?;
+                }
+            }
+            state.file = Some(file);
+        }
+        // Whoever crashed without orphans may have left it set.
+        self.live_sb.lock().set_orphan_present(state.in_file > 0);
+        self.orphans.count.store(state.members.len(), Ordering::Release);
+        *self.orphans.state.lock() = state;
+        Ok(())
+    }
+
+    fn load_list(&self, state: &mut State) -> Result<()> {
+        state.head = self.sb.last_orphan();
+        let (mut before, mut next) = (None, state.head);
+        while let Some(nr) = next {
+            if state.members.contains_key(&nr) {
+                return Err(corrupt(nr, "it comes twice").into());
+            }
+            let inode = self.orphan(nr)?;
+            let after = InodeNr::from_disk(inode.get().dtime);
+            state.insert(Member { inode, place: Noted::List { before, after } });
+            (before, next) = (Some(nr), after);
+        }
+        Ok(())
+    }
+
+    fn load_slot(&self, state: &mut State, slot: Slot, nr: InodeNr) -> Result<()> {
+        if state.members.contains_key(&nr) {
+            return Err(corrupt(nr, "it comes twice").into());
+        }
+        state.insert(Member { inode: self.orphan(nr)?, place: Noted::File(slot) });
+        Ok(())
+    }
+
+    /// An inode that is said to be an orphan, once it is known that it can be dealt with.
+    fn orphan(&self, nr: InodeNr) -> Result<Arc<CachedInode>> {
+        if nr.get() < self.sb.first_inode().get() {
+            return Err(corrupt(nr, "the format keeps that number for itself").into());
+        }
+        if !self.groups.inode_in_use(nr)? {
+            return Err(corrupt(nr, "that number is free").into());
+        }
+        let inode = self.inodes.load(nr, || {
+            let home = self.inode_home(nr)?;
+            let inode = Inode::parse(&home.0.bytes()[home.1.clone()], nr, &self.sb)?;
+            Ok((inode, home))
+        })?;
+        let data = inode.get();
+        if data.kind().is_none() {
+            return Err(corrupt(nr, "that inode was never used").into());
+        }
+        if data.links == 0 {
+            self.check_freeable(nr, &data)?;
+        } else if !data.flags.intersects(InodeFlags::INLINE_DATA | InodeFlags::ENCRYPT) {
+            self.check_file_writable(&data, nr)?;
+        }
+        drop(data);
+        Ok(inode)
+    }
+
+    /// Frees the orphans that have no name and cuts the others to their size.
+    ///
+    /// # Errors
+    /// The first that can't be dealt with; those before are.
+    pub(crate) fn process_orphans(&self) -> Result<Cleaned> {
+        let mut cleaned = Cleaned::default();
+        for inode in self.orphans.all() {
+            let _operation = inode.lock().write();
+            if inode.get().links == 0 {
+                self.delete(&inode)?;
+                cleaned.freed += 1;
+            } else {
+                let size = inode.get().size;
+                self.clear_after(&inode, size)?;
+                self.finish_cut(&inode)?;
+                self.relieve_frees()?;
+                cleaned.cut += 1;
+            }
+        }
+        Ok(*self.orphans.cleaned.get_or_init(|| cleaned))
+    }
+}
+
+impl super::Orphans {
+    /// All of them, the list first and in its order, which makes each removal one of its first.
+    fn all(&self) -> Vec<Arc<CachedInode>> {
+        let state = self.state.lock();
+        let mut all = Vec::with_capacity(state.members.len());
+        let mut next = state.head;
+        while let Some(member) = next.and_then(|nr| state.members.get(&nr)) {
+            all.push(Arc::clone(&member.inode));
+            next = match member.place {
+                Noted::List { after, .. } => after,
+                Noted::File(_) => None,
+            };
+        }
+        let in_file = state.members.values().filter(|member| matches!(member.place, Noted::File(_)));
+        all.extend(in_file.map(|member| Arc::clone(&member.inode)));
+        all
+    }
+}
+
+fn corrupt(nr: InodeNr, what: &'static str) -> Corrupt {
+    Corrupt::new("the list of orphans", Place::Inode(nr), what)
+}

@@ -1,0 +1,256 @@
+//! Cutting files: unmapping what lies beyond an end, in as many transactions as that takes.
+//!
+//! A file of few extents is cut in one transaction. Any other gets its new size and becomes an orphan
+//! ([`crate::orphan`]) in the first, loses its blocks from the end on in those that follow, and is no orphan
+//! any more with the last: whoever finds it after a crash has only to go on.
+//!
+//! What a transaction may dirty is bounded beforehand. Freeing an extent changes the bitmap of each group it
+//! lies in, and the block that holds the group's descriptor; so does freeing a tree node, and the node above
+//! it changes. A volume has only so many groups, which bounds both on a small one. ([`Step`])
+//!
+//! Hazard: the rest of a file's last block is cleared before its size says so, as data is always written
+//! before what refers to it. A crash in between leaves a file that is as long as before and has zeros there.
+
+use crate::cache::inode::CachedInode;
+use crate::error::Result;
+use crate::map::{MapMut, MapRef};
+use crate::orphan::ORPHAN_CREDITS;
+use crate::volume::{Shared, Volume};
+use hectare_ext4::extent::{Extent, Mapping, Node, Progress, TreeRead, WRITTEN_MAX};
+use hectare_ext4::inode::{Inode, InodeFlags, Kind};
+use hectare_journal::Handle;
+use hectare_units::{Bytes, InodeNr, LogicalBlock, low32, usize_of};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Blocks that one step of cutting may dirty, as far as that can be chosen.
+const STEP_CREDITS: u32 = 180;
+/// Extents of the largest step: it keeps others from committing for as long as it lasts.
+const STEP_EXTENTS: u32 = 256;
+/// Blocks that unmapping all of a file may dirty if it is to be part of another transaction.
+const AT_ONCE_CREDITS: u32 = 100;
+/// Blocks that a change of the inode alone dirties: itself, and slack.
+const INODE_CREDITS: u32 = 2;
+/// One more than the last file block.
+const MAP_END: u64 = 1 << 32;
+
+/// How much of a file one transaction unmaps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Step {
+    extents: u32,
+    /// Blocks that dirties at most.
+    credits: u32,
+}
+
+/// What bounds the blocks that freeing space dirties.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    groups: u32,
+    group_blocks: u32,
+    desc_blocks: u32,
+    descs_per_block: u32,
+}
+
+impl Bounds {
+    fn of(volume: &Shared) -> Self {
+        let geometry = volume.geometry();
+        Self {
+            groups: geometry.groups(),
+            group_blocks: geometry.blocks_per_group().max(1),
+            desc_blocks: geometry.desc_blocks(),
+            descs_per_block: geometry.descs_per_block().max(1),
+        }
+    }
+
+    /// Groups that so many blocks in a row may lie in, and blocks of descriptors that these may have.
+    fn run(&self, blocks: u32) -> (u32, u32) {
+        let groups = (blocks.saturating_sub(1) / self.group_blocks).saturating_add(2);
+        let descs = ((groups - 1) / self.descs_per_block).saturating_add(2).min(groups);
+        (groups, descs)
+    }
+
+    /// Blocks that are dirtied where so many groups are touched, with so many blocks of descriptors.
+    fn touched(&self, groups: u32, descs: u32) -> u32 {
+        groups.min(self.groups).saturating_add(descs.min(self.desc_blocks))
+    }
+
+    /// Blocks that unmapping so many extents of a tree of that depth may dirty: each may be as long as an
+    /// extent can be, and be alone in its leaf and the nodes above, which are then freed with it.
+    fn extents(&self, extents: u32, depth: u32) -> u32 {
+        let (groups, descs) = self.run(WRITTEN_MAX);
+        let freed = self.touched(
+            extents.saturating_mul(groups.saturating_add(depth)),
+            extents.saturating_mul(descs.saturating_add(depth)),
+        );
+        freed.saturating_add(extents.saturating_mul(depth)).saturating_add(depth + INODE_CREDITS)
+    }
+
+    /// The largest step that is small enough, of at least one extent.
+    fn step(&self, depth: u32) -> Step {
+        let mut extents = STEP_EXTENTS;
+        while extents > 1 && self.extents(extents, depth) > STEP_CREDITS {
+            extents -= extents.div_ceil(8);
+        }
+        Step { extents, credits: self.extents(extents, depth) }
+    }
+}
+
+impl Volume {
+    /// Sets the size of a file that keeps its blocks. The caller holds the operation lock.
+    pub(crate) fn note_size(&self, inode: &Arc<CachedInode>, size: u64) -> Result<()> {
+        let mut handle = self.start(INODE_CREDITS)?;
+        let mut data = inode.edit(&mut handle, &self.inodes);
+        data.size = size;
+        self.stamp(&mut data);
+        Ok(())
+    }
+
+    /// Makes a file end at `size`, which is not beyond its end, and frees all blocks after that. The caller
+    /// holds the operation lock.
+    pub(crate) fn cut(&self, inode: &Arc<CachedInode>, size: u64) -> Result<()> {
+        if self.begin_cut(inode, size)? == Progress::More {
+            self.finish_cut(inode)?;
+        }
+        self.relieve_frees()
+    }
+
+    /// Does the first transaction of cutting a file, which makes it an orphan unless it is the last, too.
+    fn begin_cut(&self, inode: &Arc<CachedInode>, size: u64) -> Result<Progress> {
+        self.discard_window(inode);
+        self.clear_after(inode, size)?;
+        let at_once = self.unmap_at_once(inode.nr(), &inode.get(), size)?;
+        let mut handle = self.start(INODE_CREDITS + ORPHAN_CREDITS + at_once.unwrap_or(0))?;
+        let mut data = inode.edit(&mut handle, &self.inodes);
+        data.size = size;
+        self.stamp(&mut data);
+        let done = match at_once {
+            Some(_) => self.unmap_all(&mut handle, inode.nr(), &mut data, size).map(|()| Progress::Done),
+            None => Ok(Progress::More),
+        };
+        drop(data);
+        match done {
+            // Of an earlier cut that failed.
+            Ok(Progress::Done) => self.orphans.remove(self, &mut handle, inode.nr()),
+            _ => self.orphans.add(self, &mut handle, inode),
+        }
+        done
+    }
+
+    /// Frees all blocks after the end of an orphan, which then is none any more. The caller holds the
+    /// operation lock.
+    pub(crate) fn finish_cut(&self, inode: &Arc<CachedInode>) -> Result<()> {
+        let size = inode.get().size;
+        self.unmap(inode, size)?;
+        let mut handle = self.start(ORPHAN_CREDITS)?;
+        self.orphans.remove(self, &mut handle, inode.nr());
+        Ok(())
+    }
+
+    /// Blocks that unmapping all of a file after `size` bytes dirties, if it is little enough to be done in
+    /// one transaction with other changes: the root of its map has all its extents, and they lie in few
+    /// groups.
+    pub(crate) fn unmap_at_once(&self, nr: InodeNr, data: &Inode, size: u64) -> Result<Option<u32>> {
+        if !data.flags.contains(InodeFlags::EXTENTS) {
+            return Ok(Some(0));
+        }
+        let map = MapRef { volume: self, nr, inode: data };
+        if depth(&map)? > 0 {
+            return Ok(None);
+        }
+        let Some(from) = self.first_after(size) else { return Ok(Some(0)) };
+        let bounds = Bounds::of(self);
+        let (mut groups, mut descs) = (0u32, 0u32);
+        map.for_each(from, &mut |extent: Extent| {
+            let (in_groups, in_descs) = bounds.run(extent.len);
+            groups = groups.saturating_add(in_groups);
+            descs = descs.saturating_add(in_descs);
+            ControlFlow::Continue(())
+        })?;
+        let credits = bounds.touched(groups, descs);
+        Ok((credits <= AT_ONCE_CREDITS).then_some(credits))
+    }
+
+    /// Unmaps all blocks of a file that lie wholly after `size` bytes, of which [`Self::unmap_at_once`] said that
+    /// they are few.
+    pub(crate) fn unmap_all(
+        &self,
+        handle: &mut Handle<'_>,
+        nr: InodeNr,
+        data: &mut Inode,
+        size: u64,
+    ) -> Result<()> {
+        let Some(from) = self.first_after(size) else { return Ok(()) };
+        if !data.flags.contains(InodeFlags::EXTENTS) {
+            return Ok(());
+        }
+        let mut map = MapMut { volume: self, handle, nr, inode: data };
+        while map.remove_some(from, MAP_END, usize_of(STEP_EXTENTS))? == Progress::More {}
+        Ok(())
+    }
+
+    /// Unmaps all blocks of a file that lie wholly after `size` bytes, a step per transaction. The caller holds
+    /// the operation lock.
+    pub(crate) fn unmap(&self, inode: &Arc<CachedInode>, size: u64) -> Result<()> {
+        let Some(from) = self.first_after(size) else { return Ok(()) };
+        let step = {
+            let data = inode.get();
+            if !data.flags.contains(InodeFlags::EXTENTS) {
+                return Ok(());
+            }
+            // The tree never grows by this.
+            let depth = depth(&MapRef { volume: self, nr: inode.nr(), inode: &data })?;
+            Bounds::of(self).step(depth)
+        };
+        while self.unmap_step(inode, from, step)? == Progress::More {
+            self.relieve_frees()?;
+        }
+        Ok(())
+    }
+
+    fn unmap_step(&self, inode: &Arc<CachedInode>, from: LogicalBlock, step: Step) -> Result<Progress> {
+        let mut handle = self.start(step.credits)?;
+        let mut data = inode.edit(&mut handle, &self.inodes);
+        let mut map = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut data };
+        map.remove_some(from, MAP_END, usize_of(step.extents))
+    }
+
+    /// Clears the rest of the block that holds a byte of a regular file, from that byte on.
+    pub(crate) fn clear_after(&self, inode: &CachedInode, at: u64) -> Result<()> {
+        let size = self.geometry().block_size;
+        let within = size.within(Bytes::new(at));
+        let Some(block) = LogicalBlock::containing(Bytes::new(at), size).filter(|_| within > 0) else {
+            return Ok(());
+        };
+        // Not with the data lock held: a commit may be waiting for whoever wants it.
+        let mapping = {
+            let data = inode.get();
+            // What an encrypted block would have to hold to read as zeros, only who has the key can tell.
+            let cleared =
+                data.flags.contains(InodeFlags::EXTENTS) && !data.flags.contains(InodeFlags::ENCRYPT);
+            if data.kind() != Some(Kind::File) || !cleared {
+                return Ok(());
+            }
+            MapRef { volume: self, nr: inode.nr(), inode: &data }.lookup(block)?
+        };
+        let Mapping::Mapped(extent) = mapping else { return Ok(()) };
+        let Some(physical) = extent.block_of(block).filter(|_| !extent.unwritten) else { return Ok(()) };
+        let zeros = vec![0; size.len() - within];
+        Ok(self.device.write_at(physical.offset(size) + Bytes::of(within), &zeros)?)
+    }
+
+    /// The first file block wholly after so many bytes; `None` if no map goes that far.
+    fn first_after(&self, size: u64) -> Option<LogicalBlock> {
+        let first = size.div_ceil(self.geometry().block_size.bytes().get());
+        (first < MAP_END).then(|| LogicalBlock::new(low32(first)))
+    }
+}
+
+/// Levels of a file's tree below its root.
+fn depth(map: &MapRef<'_>) -> Result<u32> {
+    let geometry = TreeRead::geometry(map);
+    let root = map.root();
+    Ok(Node::root(&root, &geometry)?.depth().into())
+}
+
+#[cfg(test)]
+mod tests;
