@@ -15,7 +15,7 @@ use hectare_device::Device;
 use hectare_ext4::superblock::SIZE as SUPERBLOCK_SIZE;
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{HomeDevice, Log, LogError, LoggedBlock, Pending};
-use hectare_units::{BlockNr, BlockSize};
+use hectare_units::{BlockNr, BlockSize, TxnId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,9 +67,21 @@ impl VolumeLog {
         })
     }
 
-    /// Begins to log.
-    pub(crate) fn begin(&self) -> Result<()> {
-        Ok(self.log.lock().begin()?)
+    /// Puts a copy of the superblock into a log that is clean and stays so: whoever finds the superblock's place torn
+    /// finds the copy just before where the log says that it ends.
+    pub(crate) fn stage(&self, superblock: &[u8; SUPERBLOCK_SIZE], time: Timestamp) -> Result<()> {
+        self.commit(&[self.superblock_block(superblock)], &[], superblock, time)?;
+        Ok(self.log.lock().finish()?)
+    }
+
+    /// Begins to log, with the transaction that begins at the first block.
+    pub(crate) fn begin(&self, first: TxnId) -> Result<()> {
+        Ok(self.log.lock().begin(first)?)
+    }
+
+    /// The number of the next transaction.
+    pub(crate) fn next(&self) -> TxnId {
+        self.log.lock().next()
     }
 
     /// The device as metadata is read: with what is pending in its place.
@@ -136,11 +148,6 @@ impl VolumeLog {
     /// Brings everything home.
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
         Ok(self.pending.checkpoint(&self.log, 0)?)
-    }
-
-    /// Marks the log as clean. Everything is home, and nothing may be committed any more.
-    pub(crate) fn finish(&self) -> Result<()> {
-        Ok(self.log.lock().finish()?)
     }
 
     /// The superblock as the log has it, or the device if none was logged: what a recovery would find.

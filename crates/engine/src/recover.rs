@@ -28,7 +28,7 @@ use hectare_ext4::time::Timestamp;
 use hectare_journal::Log;
 use hectare_journal::format::{JournalCompat, JournalIncompat};
 use hectare_journal::recovery::{self, LogMap, Recovery, RecoveryError};
-use hectare_units::Bytes;
+use hectare_units::{Bytes, LogicalBlock};
 use std::sync::Arc;
 
 /// A volume whose journal has been dealt with.
@@ -67,7 +67,7 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
         ));
     }
     if options.read_only {
-        return replayed_in_memory(device, &place, &recovery);
+        return replayed_in_memory(device, sb, &place, &recovery);
     }
     let sb = if needed { replay(device, sb, &place, &recovery)? } else { sb };
     check_writable(&sb)?;
@@ -106,11 +106,32 @@ fn from_log(device: &Arc<dyn Device>, options: &OpenOptions) -> Result<SuperBloc
     let geometry = torn.geometry();
     let place = find(device, &torn, options)?;
     let recovery = recovery::read(&*place.device, &place.map, geometry.blocks_count)?;
+    if !recovery.needed() {
+        return staged(&place, &recovery, &torn);
+    }
     let overlay = OverlayDevice::new(Arc::clone(device));
     recovery.apply(&*place.device, &overlay)?;
     let mut sb = superblock_of(&overlay, SuperBlock::parse)?;
     // Whether the log is needed or not: it is, for this.
     sb.set_needs_recovery(true);
+    Ok(sb)
+}
+
+/// The copy that whoever writes the superblock while the log is clean puts into it before: the last block before the commit
+/// block with which the log ends.
+fn staged(place: &LogPlace, recovery: &Recovery, torn: &SuperBlock) -> Result<SuperBlock> {
+    let none = || Corrupt::new("the journal", Place::Volume, "it holds no copy of the superblock");
+    let (first, end) = (recovery.superblock().first().get(), recovery.superblock().end().get());
+    let from_first = recovery.head().get().wrapping_sub(first);
+    let at = LogicalBlock::new(from_first.checked_sub(2).map_or(end - 2 + from_first, |at| first + at));
+    let (nr, _) = place.map.locate(at).ok_or_else(none)?;
+    let size = torn.geometry().block_size;
+    let mut block = vec![0; size.len()];
+    place.device.read_at(nr.offset(size), &mut block)?;
+    let sb = SuperBlock::parse(&block[size.within(SUPERBLOCK_AT)..], Bytes::new(u64::MAX))?;
+    if sb.uuid() != torn.uuid() || sb.geometry().bytes() != torn.geometry().bytes() {
+        return Err(none().into());
+    }
     Ok(sb)
 }
 
@@ -129,10 +150,15 @@ fn superblock_of(
 }
 
 /// Lays what the log holds over a device that is not to be written.
-fn replayed_in_memory(device: &Arc<dyn Device>, place: &LogPlace, recovery: &Recovery) -> Result<Recovered> {
+fn replayed_in_memory(
+    device: &Arc<dyn Device>,
+    found: SuperBlock,
+    place: &LogPlace,
+    recovery: &Recovery,
+) -> Result<Recovered> {
     let overlay = Arc::new(OverlayDevice::new(Arc::clone(device)));
     recovery.apply(&*place.device, &*overlay)?;
-    let sb = superblock_of(&*overlay, SuperBlock::parse)?;
+    let sb = superblock_of(&*overlay, SuperBlock::parse).unwrap_or(found);
     Ok(Recovered { device: overlay, sb, log: None })
 }
 
@@ -146,7 +172,7 @@ fn replay(
 ) -> Result<SuperBlock> {
     recovery.apply(&*place.device, &**device)?;
     device.flush()?;
-    let mut sb = superblock_of(&**device, SuperBlock::parse)?;
+    let mut sb = superblock_of(&**device, SuperBlock::parse).unwrap_or_else(|_| before.clone());
     // The log may know less of errors than the superblock did.
     sb.keep_errors_of(&before);
     if recovery.errno() != 0 {

@@ -466,10 +466,12 @@ impl Shared {
             }
             live.render(GroupNr::new(0))
         };
-        if let Some(log) = &self.log {
-            log.begin()?;
+        let first = self.log.as_ref().map(VolumeLog::next);
+        self.write_superblock(&superblock)?;
+        match (&self.log, first) {
+            (Some(log), Some(first)) => log.begin(first),
+            _ => Ok(()),
         }
-        self.write_superblock(&superblock)
     }
 
     /// Says on the device that the volume is not in use any more.
@@ -483,15 +485,14 @@ impl Shared {
         if let Some(log) = &self.log {
             log.checkpoint_all()?;
         }
-        self.write_superblock(&superblock)?;
-        self.log.as_ref().map_or(Ok(()), VolumeLog::finish)
+        self.write_superblock(&superblock)
     }
 
-    /// Writes the superblock to its place, now and durably; first to the log, for who finds the place torn.
+    /// Writes the superblock to its place, now and durably, while the log is clean, and stays so; first a copy to the log,
+    /// for who finds the place torn.
     fn write_superblock(&self, superblock: &[u8; superblock::SIZE]) -> Result<()> {
         if let Some(log) = &self.log {
-            let block = log.superblock_block(superblock);
-            log.commit(&[block], &[], superblock, self.exact_now())?;
+            log.stage(superblock, self.exact_now())?;
         }
         self.device.write_at(SUPERBLOCK_AT, superblock)?;
         Ok(self.device.flush()?)

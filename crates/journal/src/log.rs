@@ -111,13 +111,13 @@ impl Log {
         }
     }
 
-    /// Says on the device that a recovery is to begin at the first block, and flushes. To be called once, before the
-    /// first transaction.
+    /// Says on the device that a recovery is to begin at the first block, where the first transaction was written, and
+    /// flushes. To be called once.
     ///
     /// # Errors
     /// If the superblock can't be written or flushed.
-    pub fn begin(&mut self) -> Result<(), LogError> {
-        self.superblock.set_tail(self.next, LogicalBlock::new(self.first));
+    pub fn begin(&mut self, first: TxnId) -> Result<(), LogError> {
+        self.superblock.set_tail(first, LogicalBlock::new(self.first));
         self.write_superblock()?;
         Ok(self.device.flush()?)
     }
@@ -246,7 +246,14 @@ impl Log {
         Ok(())
     }
 
-    /// Marks the log as clean: a recovery finds nothing to do. Everything must be home and flushed. Flushes.
+    /// The number of the next transaction.
+    #[must_use]
+    pub const fn next(&self) -> TxnId {
+        self.next
+    }
+
+    /// Marks the log as clean: a recovery finds nothing to do, but where the last transaction ended. Everything must be home
+    /// and flushed. Flushes.
     ///
     /// # Errors
     /// If the superblock can't be written or flushed.
@@ -254,9 +261,7 @@ impl Log {
         self.superblock.set_clean(self.next);
         self.superblock.set_head(LogicalBlock::new(self.head));
         self.write_superblock()?;
-        self.device.flush()?;
-        self.used = 0;
-        Ok(())
+        Ok(self.device.flush()?)
     }
 
     /// Notes in the log that the volume failed (an `errno` value), for whoever recovers it. Flushes.
