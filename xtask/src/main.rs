@@ -7,12 +7,14 @@
 //! | `test` | setup, formatting, lints, tidy and every test, then one line that counts them |
 //! | `demo` | turns a real folder into an image, checks it and looks at it |
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
+//! | `crash` | looks at the states that power cuts leave, a hundred thousand of them (see [`crash`]) |
 //! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`bench`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
 
 mod bench;
+mod crash;
 mod demo;
 mod fuzz;
 mod scratch;
@@ -24,7 +26,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz|bench|soak";
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz|crash|bench|soak";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["test"] => testing::run(),
         ["demo"] => demo::run(),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
+        ["crash", ref rest @ ..] => crash::run(rest),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["soak", ref rest @ ..] => soak::run(rest),
         _ => {

@@ -130,7 +130,7 @@ impl Volume {
         drop(data);
         match done {
             // Of an earlier cut that failed.
-            Ok(Progress::Done) => self.orphans.remove(self, &mut handle, inode.nr()),
+            Ok(Progress::Done) => self.end_cut(&mut handle, inode),
             _ => self.orphans.add(self, &mut handle, inode),
         }
         done
@@ -142,8 +142,15 @@ impl Volume {
         let size = inode.get().size;
         self.unmap(inode, size)?;
         let mut handle = self.start(ORPHAN_CREDITS)?;
-        self.orphans.remove(self, &mut handle, inode.nr());
+        self.end_cut(&mut handle, inode);
         Ok(())
+    }
+
+    /// Takes a file that was cut off the orphans, unless it is one for want of a name.
+    fn end_cut(&self, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
+        if inode.get().links > 0 {
+            self.orphans.remove(self, handle, inode.nr());
+        }
     }
 
     /// Blocks that unmapping all of a file after `size` bytes dirties, if it is little enough to be done in

@@ -6,14 +6,16 @@
 //! ([`inspect`]): extents per file and fragmentation. The figures of one run are a [`Run`]; a [`report`] sets
 //! several side by side.
 //!
-//! Every speed is a ratio: ours and the peer's run in turn within one call, several rounds of it, and what
-//! is told is the median with its spread ([`paired`]). Building an image from a folder ([`build`]) is
-//! measured so as a whole. Volumes are brought to a state worth comparing on by [`age`], and what a run left
-//! of their free space is measured by [`fragmentation`].
+//! Every speed is a ratio: ours and the peer's run in turn within one call, several rounds of it, and what is
+//! told is the median with its spread ([`paired`]). Building an image from a folder ([`build`]) is measured
+//! so as a whole. Volumes are brought to a state worth comparing on by [`age`], and what a run left of their
+//! free space is measured by [`fragmentation`]. Whether a volume survives a power cut at any moment is what
+//! [`crash`] looks for.
 
 pub mod age;
 pub mod bench;
 pub mod build;
+pub mod crash;
 pub mod error;
 pub mod fragmentation;
 pub mod inspect;

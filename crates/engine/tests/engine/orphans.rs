@@ -453,3 +453,21 @@ fn without_a_journal_nothing_is_noted() {
         assert_clean_bytes(&device.to_vec());
     });
 }
+
+#[test]
+fn regression_a_nameless_file_that_is_cut_stays_an_orphan() {
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "1024", "-J", "size=1"], "8M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("orphans::regression_a_nameless_file", reason),
+    };
+    let options = OpenOptions { commit_interval: None, ..OpenOptions::default() };
+    let held = crate::common::in_memory_with(&bytes, options.clone()).unwrap();
+    let file = held.volume.create_file("gone", Creation::default()).unwrap();
+    file.write_all_at(0, &[1; 9000]).unwrap();
+    held.volume.remove_file("gone").unwrap();
+    file.set_len(0).unwrap();
+    held.volume.sync().unwrap();
+    let again = crate::common::in_memory_with(&held.device.to_vec(), options).unwrap();
+    assert_eq!(again.volume.cleaned().freed, 1);
+    crate::common::close_clean(&again);
+}

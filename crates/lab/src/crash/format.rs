@@ -1,0 +1,99 @@
+//! The volumes that crash: small, with the smallest journal, so that the log wraps and states are cheap.
+
+use crate::error::{Error, Result};
+use hectare_device::{Device, MemoryDevice};
+use hectare_engine::{Creation, OpenOptions, Timestamp, Volume};
+use hectare_mkfs::{FormatOptions, InodeCount, Plan, execute, parse_features};
+use hectare_units::{BlockSize, Bytes};
+use std::sync::Arc;
+
+/// One way to make a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Format {
+    /// What it is called.
+    pub name: &'static str,
+    block_size: BlockSize,
+    mib: u64,
+    /// Added to those of ext4.
+    features: &'static str,
+    cluster_size: Option<u64>,
+    blocks_per_group: Option<u32>,
+}
+
+const fn format(name: &'static str, block_size: BlockSize, mib: u64, features: &'static str) -> Format {
+    Format { name, block_size, mib, features, cluster_size: None, blocks_per_group: Some(2048) }
+}
+
+/// All of them. Groups are small, so that there are some.
+pub const FORMATS: [Format; 6] = [
+    format("1k", BlockSize::KIB1, 8, "orphan_file"),
+    format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
+    format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
+    format("4k", BlockSize::KIB4, 16, "orphan_file,metadata_csum_seed"),
+    format("4k-plain", BlockSize::KIB4, 16, "^metadata_csum,^64bit,uninit_bg"),
+    Format {
+        cluster_size: Some(4096),
+        blocks_per_group: None,
+        ..format("1k-bigalloc", BlockSize::KIB1, 16, "bigalloc,orphan_file")
+    },
+];
+
+/// When everything happens.
+pub(super) const NOW: Timestamp = Timestamp { seconds: 1_750_000_000, nanoseconds: 0 };
+
+/// How volumes are opened: no thread of their own, one time, one seed.
+pub(super) fn open_options(seed: u64) -> OpenOptions {
+    OpenOptions {
+        fixed_time: Some(NOW),
+        seed: Some(seed),
+        commit_interval: None,
+        cache_bytes: 1 << 20,
+        cache_inodes: 1024,
+        ..OpenOptions::default()
+    }
+}
+
+impl Format {
+    /// The format with this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        FORMATS.into_iter().find(|format| format.name == name)
+    }
+
+    /// Bytes of a cluster, the unit of space.
+    pub(super) fn unit(self) -> u64 {
+        self.cluster_size.unwrap_or(u64::from(self.block_size.get()))
+    }
+
+    /// A volume with a directory for each thread.
+    ///
+    /// # Errors
+    /// If it can't be made.
+    pub(super) fn make(self, seed: u64, tops: &[(String, u32)]) -> Result<Arc<MemoryDevice>> {
+        let at = |reason: String| Error::at(format!("volume {}", self.name), reason);
+        let device = Arc::new(MemoryDevice::new(Bytes::mib(self.mib)));
+        let per_group = self.blocks_per_group.map(|n| n.min(self.block_size.get() * 2));
+        let options = FormatOptions {
+            block_size: Some(self.block_size),
+            cluster_size: self.cluster_size,
+            inodes: InodeCount::Exactly(768),
+            uuid: Some([0x11; 16]),
+            hash_seed: Some([0x22; 16]),
+            features: parse_features(self.features).map_err(|e| at(e.to_string()))?,
+            journal_mib: Some(u64::from(self.block_size.get()) >> 10),
+            blocks_per_group: per_group,
+            now: NOW,
+            ..FormatOptions::default()
+        };
+        let plan = Plan::new(&options, device.len(), true).map_err(|e| at(e.to_string()))?;
+        execute(&plan, &*device, &plan.empty(), 1).map_err(|e| at(e.to_string()))?;
+        let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, open_options(seed));
+        let volume = volume.map_err(|e| at(e.to_string()))?;
+        for (top, id) in tops {
+            let creation = Creation { uid: *id, ..Creation::default() };
+            volume.create_dir(top, creation).map_err(|e| at(e.to_string()))?;
+        }
+        volume.close().map_err(|e| at(e.to_string()))?;
+        Ok(device)
+    }
+}

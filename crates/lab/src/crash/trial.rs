@@ -1,0 +1,217 @@
+//! One state a crash left: opened, looked at, compared, used, and checked after each.
+
+use super::cell;
+use super::dice::Dice;
+use super::expect::{Expected, Found};
+use super::format::open_options;
+use super::look::{content, look};
+use super::tree::Kind;
+use hectare_check::Options;
+use hectare_device::{CrashStates, Device, MemoryDevice, OverlayDevice, RecordDevice};
+use hectare_engine::{Creation, OpenOptions, RenameMode, Volume, XattrHow};
+use hectare_units::{index_of, u64_of};
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// A state of a volume in memory.
+pub(super) type State = OverlayDevice<Arc<MemoryDevice>>;
+
+/// The identity of what is made after the crash.
+const AFTER: u32 = 0x00ff_fffe;
+/// The number of the operation that writes after the crash.
+const LATE: u32 = u32::MAX;
+/// Bytes that a file grows by to see what comes to light, more than a block.
+const GROWN: u64 = 5 * 1024;
+/// Bytes of the file that is made.
+const MADE: u64 = 24 << 10;
+/// Problems told at most.
+const TOLD_MAX: usize = 6;
+
+/// A judge of whole volumes beside the checker: the image is clean, or what is wrong with it.
+pub type Oracle<'a> = dyn Fn(&[u8]) -> Result<(), String> + Sync + 'a;
+
+/// What is done with a state.
+#[derive(Clone, Copy)]
+pub(super) struct Trial<'a> {
+    pub(super) seed: u64,
+    /// Whether the first recovery is cut off as well.
+    pub(super) twice: bool,
+    /// Whether what was written after the crash is looked at again in the end.
+    pub(super) thorough: bool,
+    pub(super) oracle: Option<&'a Oracle<'a>>,
+}
+
+impl Trial<'_> {
+    /// What is wrong with a state; a panic is.
+    pub(super) fn run(self, state: State, expected: &mut Expected<'_>) -> Result<(), String> {
+        let tried = catch_unwind(AssertUnwindSafe(|| self.try_state(state, expected)));
+        let tried = tried.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(format!("panicked: {}", text.unwrap_or("for no reason given")))
+        });
+        let cut_off = if self.twice { "the first recovery was cut off; " } else { "" };
+        tried.map_err(|what| format!("{cut_off}{what}"))
+    }
+
+    fn try_state(self, state: State, expected: &mut Expected<'_>) -> Result<(), String> {
+        let device: Arc<dyn Device> =
+            if self.twice { self.recovery_cut_off(state)? } else { Arc::new(state) };
+        let tops: Vec<String> = expected.tops().map(str::to_owned).collect();
+        let found = self.recovered(&device, &tops)?;
+        sound(&device).map_err(|what| format!("after recovery: {what}"))?;
+        expected.check(&found)?;
+        let kept = self.go_on(&device, &found).map_err(|what| format!("used after recovery: {what}"))?;
+        sound(&device).map_err(|what| format!("after recovery and use: {what}"))?;
+        if self.thorough {
+            self.look_again(&device, &tops, (&found, &kept))
+                .map_err(|what| format!("looked at again: {what}"))?;
+        }
+        if let Some(oracle) = self.oracle {
+            let mut bytes = vec![0; index_of(device.len().get())];
+            device.read_at(hectare_units::Bytes::ZERO, &mut bytes).map_err(|error| error.to_string())?;
+            oracle(&bytes)?;
+        }
+        Ok(())
+    }
+
+    fn options(self) -> OpenOptions {
+        open_options(self.seed)
+    }
+
+    fn open(self, device: &Arc<dyn Device>) -> Result<Volume, String> {
+        Volume::open(Arc::clone(device), self.options())
+            .map_err(|error| format!("it can't be opened: {error}"))
+    }
+
+    /// The state that a crash within the recovery leaves.
+    fn recovery_cut_off(self, state: State) -> Result<Arc<dyn Device>, String> {
+        let base = state.clone();
+        let recorder = Arc::new(RecordDevice::new(state));
+        let device: Arc<dyn Device> = Arc::clone(&recorder) as Arc<dyn Device>;
+        let volume = self.open(&device)?;
+        volume.close().map_err(|error| format!("it can't be closed: {error}"))?;
+        let mut dice = Dice::new(self.seed, 3);
+        let mut states = CrashStates::new(base, recorder.log());
+        let point = index_of(dice.below(u64_of(recorder.events()) + 1));
+        let state = states.torn(point, dice.any()).map_err(|error| error.to_string())?;
+        Ok(Arc::new(state))
+    }
+
+    /// Recovers, looks, and closes.
+    fn recovered(self, device: &Arc<dyn Device>, tops: &[String]) -> Result<Vec<Found>, String> {
+        let volume = self.open(device)?;
+        let found = tops.iter().map(|top| look(&volume, top)).collect::<Result<Vec<_>, _>>()?;
+        let root = volume.read_dir("/").map_err(|error| error.to_string())?;
+        let known = |name: &[u8]| name == b"lost+found" || tops.iter().any(|top| top.as_bytes() == name);
+        if let Some(entry) = root.iter().find(|entry| !known(&entry.name)) {
+            return Err(format!("nobody made /{}", String::from_utf8_lossy(&entry.name)));
+        }
+        volume.close().map_err(|error| format!("it can't be closed: {error}"))?;
+        Ok(found)
+    }
+
+    /// Uses the volume; the ids of the files that were left alone.
+    fn go_on(self, device: &Arc<dyn Device>, found: &[Found]) -> Result<HashSet<u32>, String> {
+        let volume = self.open(device)?;
+        let mut dice = Dice::new(self.seed, 4);
+        let files = found.iter().flat_map(|found| &found.entries).filter(|entry| entry.kind == Kind::File);
+        let files: Vec<_> = files.collect();
+        let mut kept: HashSet<u32> = files.iter().map(|entry| entry.id).collect();
+        let told = |error: hectare_engine::Error| error.to_string();
+        if let Some(entry) = dice.pick(&files) {
+            kept.remove(&entry.id);
+            volume.remove_file(&entry.path).map_err(told)?;
+        }
+        let left: Vec<_> = files.into_iter().filter(|entry| kept.contains(&entry.id)).collect();
+        for grow in [true, false] {
+            let Some(entry) = dice.pick(&left) else { break };
+            kept.remove(&entry.id);
+            let change = if grow { grow_file } else { change_file };
+            change(&volume, &entry.path, entry.id).map_err(|what| format!("{}: {what}", entry.path))?;
+        }
+        make_more(&volume).map_err(told)?;
+        volume.close().map_err(told)?;
+        Ok(kept)
+    }
+
+    fn look_again(
+        self,
+        device: &Arc<dyn Device>,
+        tops: &[String],
+        (before, kept): (&[Found], &HashSet<u32>),
+    ) -> Result<(), String> {
+        let volume = self.open(device)?;
+        for (top, before) in tops.iter().zip(before) {
+            let now = look(&volume, top)?;
+            let differs = |id: &&u32| before.contents.get(*id) != now.contents.get(*id);
+            if let Some(id) = before.contents.keys().filter(|id| kept.contains(id)).find(differs) {
+                return Err(format!("file {id} changed though nobody touched it"));
+            }
+        }
+        let nr = volume.resolve("after/made", false).map_err(|error| error.to_string())?;
+        if content(&volume, nr)? != cell::written(AFTER, LATE, 0, MADE) {
+            return Err("what was written after the crash is not what was read".into());
+        }
+        volume.close().map_err(|error| error.to_string())
+    }
+}
+
+/// What is wrong with a volume that nobody has open.
+fn sound(device: &Arc<dyn Device>) -> Result<(), String> {
+    let report = hectare_check::check(&**device, &Options::default()).map_err(|error| error.to_string())?;
+    if report.is_clean() {
+        return Ok(());
+    }
+    let told: Vec<String> = report.problems.iter().take(TOLD_MAX).map(ToString::to_string).collect();
+    Err(told.join("; "))
+}
+
+/// What lies beyond the end of a file must not come to light when it grows.
+fn grow_file(volume: &Volume, path: &str, _id: u32) -> Result<(), String> {
+    let file = volume.open_file(path).map_err(|error| error.to_string())?;
+    let size = file.metadata().map_err(|error| error.to_string())?.size;
+    file.set_len(size + GROWN).map_err(|error| error.to_string())?;
+    let mut grown = vec![0xff; index_of(GROWN)];
+    let read = file.read_at(size, &mut grown).map_err(|error| error.to_string())?;
+    match grown.iter().take(read).position(|byte| *byte != 0) {
+        None if read == grown.len() => Ok(()),
+        None => Err(format!("grown to {} bytes, it ends early", size + GROWN)),
+        Some(at) => {
+            Err(format!("grown from {size} bytes, it shows old content at byte {}", size + u64_of(at)))
+        }
+    }
+}
+
+/// Overwrites the beginning of a file and appends to it.
+fn change_file(volume: &Volume, path: &str, id: u32) -> Result<(), String> {
+    let file = volume.open_file(path).map_err(|error| error.to_string())?;
+    let size = file.metadata().map_err(|error| error.to_string())?.size;
+    for at in [0, size] {
+        let written = cell::written(id, LATE, at, 1024);
+        file.write_all_at(at, &written).map_err(|error| error.to_string())?;
+        let mut read = vec![0; written.len()];
+        file.read_at(at, &mut read).map_err(|error| error.to_string())?;
+        if read != written {
+            return Err(format!("what was written at byte {at} reads differently"));
+        }
+    }
+    file.sync().map_err(|error| error.to_string())
+}
+
+/// Some of everything, so that inodes and blocks are taken that must be free.
+fn make_more(volume: &Volume) -> hectare_engine::Result<()> {
+    let creation = Creation { uid: AFTER, ..Creation::default() };
+    volume.create_dir("after", creation)?;
+    let made = volume.create_file("after/file", creation)?;
+    made.write_all_at(0, &cell::written(AFTER, LATE, 0, MADE))?;
+    drop(made);
+    volume.rename_path("after/file", "after/made", RenameMode::Replace)?;
+    volume.hard_link("after/made", "after/link")?;
+    volume.symlink("s".repeat(100), "after/symlink", creation)?;
+    let nr = volume.resolve("after/made", false)?;
+    volume.set_xattr(nr, "user.after", &[7; 500], XattrHow::Either)?;
+    volume.sync()?;
+    volume.remove_file("after/link")
+}

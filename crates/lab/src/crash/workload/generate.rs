@@ -1,0 +1,252 @@
+//! Chooses operations that fit what there is.
+
+use super::{Verb, Workload};
+use crate::crash::cell::CELL;
+use crate::crash::content::Edit;
+use crate::crash::dice::Dice;
+use crate::crash::op::Op;
+use crate::crash::tree::{Kind, Tree};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Bytes of a file at most.
+const SIZE_MAX: u64 = 96 << 10;
+/// Bytes of one write at most.
+const WRITE_MAX: u64 = 16 << 10;
+/// Bytes of an attribute's value at most: three of them do not fit into a block of 1 KiB.
+const ATTRIBUTE_MAX: u64 = 400;
+/// Choices that may fail before something is chosen that always can be done.
+const TRIES: usize = 20;
+
+/// Chooses the operations of one thread.
+pub(in crate::crash) struct Generator {
+    dice: Dice,
+    workload: Workload,
+    /// Space is given in units of so many bytes.
+    unit: u64,
+    tree: Tree,
+    /// The files there are, those too that are only open, and their sizes.
+    sizes: BTreeMap<u32, u64>,
+    open: BTreeSet<u32>,
+    next_id: u32,
+    done: u32,
+}
+
+impl Generator {
+    /// For a thread whose directory is the empty `tree`, with ids from `first_id` on.
+    pub(in crate::crash) fn new(
+        workload: Workload,
+        dice: Dice,
+        unit: u64,
+        tree: Tree,
+        first_id: u32,
+    ) -> Self {
+        let (sizes, open) = (BTreeMap::new(), BTreeSet::new());
+        Self { dice, workload, unit, tree, sizes, open, next_id: first_id, done: 0 }
+    }
+
+    /// The names as they are now.
+    pub(in crate::crash) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The next operation, which is then taken as done.
+    pub(in crate::crash) fn next(&mut self) -> Op {
+        let op = (0..TRIES).find_map(|_| {
+            let verb = self.dice.weighed(self.workload.weights())?;
+            self.choose(verb)
+        });
+        let op = op.unwrap_or(Op::SyncAll);
+        self.note(&op);
+        op
+    }
+
+    fn note(&mut self, op: &Op) {
+        self.done += 1;
+        self.tree.apply(op, self.done);
+        match op {
+            Op::Create { id, .. } => drop(self.sizes.insert(*id, 0)),
+            Op::Edit { id, edit } => {
+                let size = self.sizes.entry(*id).or_default();
+                *size = edit.size_after(*size);
+                self.open.insert(*id);
+            }
+            Op::SyncFile { id } | Op::SyncData { id } => drop(self.open.insert(*id)),
+            Op::Close { id } => drop(self.open.remove(id)),
+            _ => {}
+        }
+        let (tree, open) = (&self.tree, &self.open);
+        self.sizes.retain(|id, _| open.contains(id) || tree.path(*id).is_some());
+    }
+
+    fn choose(&mut self, verb: Verb) -> Option<Op> {
+        match verb {
+            Verb::Create | Verb::MakeDir | Verb::Symlink | Verb::Link => self.make(verb),
+            Verb::Rename => self.rename(),
+            Verb::Exchange => self.exchange(),
+            Verb::Unlink => {
+                let path = self.pick_path(|kind| *kind != Kind::Directory)?;
+                Some(Op::Unlink { path })
+            }
+            Verb::RemoveDir => self.remove_dir(),
+            Verb::SetXattr | Verb::RemoveXattr => self.attribute(verb),
+            Verb::Close => {
+                let open: Vec<u32> = self.open.iter().copied().collect();
+                self.dice.pick(&open).map(|id| Op::Close { id: *id })
+            }
+            Verb::SyncFile => self.pick_file().map(|(id, _)| Op::SyncFile { id }),
+            Verb::SyncData => self.pick_file().map(|(id, _)| Op::SyncData { id }),
+            Verb::SyncDir => self.pick_path(|kind| *kind == Kind::Directory).map(|path| Op::SyncDir { path }),
+            Verb::SyncAll => Some(Op::SyncAll),
+            _ => {
+                let (id, size) = self.pick_file()?;
+                self.edit(verb, size).map(|edit| Op::Edit { id, edit })
+            }
+        }
+    }
+
+    fn pick_path(&mut self, fits: impl Fn(&Kind) -> bool) -> Option<String> {
+        let paths = self.tree.paths(fits);
+        self.dice.pick(&paths).map(|path| (*path).to_owned())
+    }
+
+    fn pick_file(&mut self) -> Option<(u32, u64)> {
+        let files: Vec<(u32, u64)> = self.sizes.iter().map(|(id, size)| (*id, *size)).collect();
+        self.dice.pick(&files).copied()
+    }
+
+    /// A path nothing is at, in a directory there is.
+    fn free_path(&mut self) -> Option<String> {
+        let dir = self.pick_path(|kind| *kind == Kind::Directory)?;
+        // In a large directory, long names fill blocks sooner.
+        let padding = match self.workload {
+            Workload::Directory => "n".repeat(hectare_units::index_of(20 + self.dice.below(60))),
+            _ => String::new(),
+        };
+        let path = format!("{dir}/{}{padding}", self.dice.below(1000));
+        self.tree.id(&path).is_none().then_some(path)
+    }
+
+    fn make(&mut self, verb: Verb) -> Option<Op> {
+        if self.tree.paths(|_| true).len() >= self.workload.names_max() {
+            return None;
+        }
+        let path = self.free_path()?;
+        if verb == Verb::Link {
+            let from = self.pick_path(|kind| *kind == Kind::File)?;
+            return Some(Op::Link { from, to: path });
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        Some(match verb {
+            Verb::MakeDir => Op::MakeDir { path, id },
+            Verb::Symlink => {
+                // Up to 59 bytes lie in the inode, more in a block.
+                let len = [8, 59, 60, 200][hectare_units::index_of(self.dice.below(4))];
+                Op::Symlink { path, id, target: "s".repeat(len) }
+            }
+            _ => Op::Create { path, id },
+        })
+    }
+
+    fn rename(&mut self) -> Option<Op> {
+        let from = self.pick_path(|_| true)?;
+        let is_dir = self.tree.paths(|kind| *kind == Kind::Directory).contains(&from.as_str());
+        let to = if self.dice.one_in(2) {
+            self.pick_path(|kind| *kind != Kind::Directory)?
+        } else {
+            self.free_path()?
+        };
+        let onto_itself = self.tree.id(&from) == self.tree.id(&to);
+        let below_itself = is_dir && to.starts_with(&format!("{from}/"));
+        let over = is_dir && self.tree.id(&to).is_some();
+        let fits = from != self.tree.top() && !onto_itself && !below_itself && !over;
+        fits.then_some(Op::Rename { from, to })
+    }
+
+    fn exchange(&mut self) -> Option<Op> {
+        let (a, b) = (self.pick_path(|_| true)?, self.pick_path(|_| true)?);
+        let nested = |a: &str, b: &str| a == b || b.starts_with(&format!("{a}/"));
+        let same = self.tree.id(&a) == self.tree.id(&b);
+        (!same && !nested(&a, &b) && !nested(&b, &a)).then_some(Op::Exchange { a, b })
+    }
+
+    fn remove_dir(&mut self) -> Option<Op> {
+        let path = self.pick_path(|kind| *kind == Kind::Directory)?;
+        (path != self.tree.top() && self.tree.is_empty(&path)).then_some(Op::RemoveDir { path })
+    }
+
+    fn attribute(&mut self, verb: Verb) -> Option<Op> {
+        let path = self.pick_path(|kind| !matches!(kind, Kind::Symlink(_)))?;
+        let names = self.tree.attributes(&path);
+        if verb == Verb::RemoveXattr {
+            let name = (*self.dice.pick(&names)?).to_owned();
+            return Some(Op::RemoveXattr { path, name });
+        }
+        // Two large ones fill the block there can be.
+        let name = format!("user.{}", self.dice.below(2));
+        let most = if self.dice.one_in(2) { 40 } else { ATTRIBUTE_MAX };
+        let len = 1 + self.dice.below(most);
+        Some(Op::SetXattr { path, name, len: hectare_units::index_of(len) })
+    }
+
+    /// A place below `end`: on a border of blocks, or anywhere.
+    fn place(&mut self, end: u64) -> u64 {
+        let at = self.dice.below(end);
+        at - at % if self.dice.one_in(2) { self.unit } else { CELL }
+    }
+
+    /// A length from one cell on: some blocks, or anything.
+    fn length(&mut self) -> u64 {
+        let len = match self.dice.below(4) {
+            0 => self.unit * (1 + self.dice.below(3)),
+            1 => 1 + self.dice.below(200),
+            _ => 1 + self.dice.below(WRITE_MAX),
+        };
+        len.next_multiple_of(CELL).min(WRITE_MAX)
+    }
+
+    fn edit(&mut self, verb: Verb, size: u64) -> Option<Edit> {
+        let (at, len) = (self.place(size + 1), self.length());
+        let within = len.min(size - at.min(size));
+        let beyond = (at + len).min(SIZE_MAX).saturating_sub(at);
+        let keep_size = self.dice.one_in(3);
+        let edit = match verb {
+            Verb::Append => Edit::Write { at: size, len: len.min(SIZE_MAX.saturating_sub(size)) },
+            Verb::Overwrite => Edit::Write { at, len: within },
+            Verb::WriteFar => {
+                let at = self.place(SIZE_MAX);
+                Edit::Write { at, len: len.min(SIZE_MAX - at) }
+            }
+            Verb::Cut => Edit::Resize { size: if self.dice.one_in(4) { 0 } else { at } },
+            Verb::Grow => Edit::Resize { size: (size + len).min(SIZE_MAX).max(size) },
+            Verb::Allocate => Edit::Allocate { at, len: beyond, keep_size },
+            Verb::Punch => Edit::Punch { at, len: within },
+            Verb::Zero => Edit::Zero { at, len: beyond, keep_size },
+            Verb::Collapse | Verb::Insert => return self.moved(verb, size),
+            _ => return None,
+        };
+        let empty = matches!(
+            edit,
+            Edit::Write { len: 0, .. }
+                | Edit::Allocate { len: 0, .. }
+                | Edit::Punch { len: 0, .. }
+                | Edit::Zero { len: 0, .. }
+        );
+        (!empty).then_some(edit)
+    }
+
+    /// Ranges that move begin and end with blocks, and inside the file.
+    fn moved(&mut self, verb: Verb, size: u64) -> Option<Edit> {
+        let blocks = size / self.unit;
+        if blocks < 2 {
+            return None;
+        }
+        let at = self.dice.below(blocks - 1);
+        let len = self.unit * (1 + self.dice.below((blocks - at - 1).min(3)));
+        let at = at * self.unit;
+        if verb == Verb::Collapse {
+            return (at + len < size).then_some(Edit::Collapse { at, len });
+        }
+        (size + len <= SIZE_MAX).then_some(Edit::Insert { at, len })
+    }
+}
