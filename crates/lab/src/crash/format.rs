@@ -38,6 +38,9 @@ pub const FORMATS: [Format; 6] = [
     },
 ];
 
+/// Blocks of the smallest journal.
+const JOURNAL_BLOCKS: u64 = 1024;
+
 /// When everything happens.
 pub(super) const NOW: Timestamp = Timestamp { seconds: 1_750_000_000, nanoseconds: 0 };
 
@@ -65,6 +68,12 @@ impl Format {
         self.cluster_size.unwrap_or(u64::from(self.block_size.get()))
     }
 
+    /// Where the journal lies, if its first block, which is the first that is written, lies at a byte.
+    pub(super) fn journal_at(self, first: u64) -> std::ops::Range<u64> {
+        let first = first - first % u64::from(self.block_size.get());
+        first..first + JOURNAL_BLOCKS * u64::from(self.block_size.get())
+    }
+
     /// A volume with a directory for each thread.
     ///
     /// # Errors
@@ -80,7 +89,7 @@ impl Format {
             uuid: Some([0x11; 16]),
             hash_seed: Some([0x22; 16]),
             features: parse_features(self.features).map_err(|e| at(e.to_string()))?,
-            journal_mib: Some(u64::from(self.block_size.get()) >> 10),
+            journal_mib: Some((JOURNAL_BLOCKS * u64::from(self.block_size.get())) >> 20),
             blocks_per_group: per_group,
             now: NOW,
             ..FormatOptions::default()

@@ -166,6 +166,9 @@ impl Touched {
         }
         for path in names {
             self.files.extend(tree.id(path).map(|id| (id, number)));
+            if matches!(op, Op::Link { from, .. } if from == *path) {
+                continue; // that name stays as it is
+            }
             let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
             self.directories.insert(parent.to_owned(), number);
         }
@@ -218,6 +221,16 @@ mod tests {
         assert_eq!(told.promises.last(), Some(&Promise { from: 50, upto: 2, of: Of::Names }));
         assert_eq!(told.edits[&2].len(), 1);
         assert_eq!(told.digests.len(), 6);
+    }
+
+    #[test]
+    fn a_link_changes_the_directory_of_the_new_name_only() {
+        let dir = Op::MakeDir { path: "t/d".into(), id: 3 };
+        let link = Op::Link { from: "t/a".into(), to: "t/d/b".into() };
+        let sync = |path: &str| Op::SyncDir { path: path.into() };
+        let told = &tell(&[history(vec![create("t/a", 2), dir, link, sync("t"), sync("t/d")])])[0];
+        let upto: Vec<u32> = told.promises.iter().map(|promise| promise.upto).collect();
+        assert_eq!(upto, [2, 3]);
     }
 
     #[test]

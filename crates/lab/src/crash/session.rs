@@ -19,6 +19,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Ids of a thread's files begin at a multiple of this, the first of which is its directory's.
 const IDS: u32 = 100_000;
 
+/// Operations before it is looked at again how far the log is.
+const WARM_STEP: usize = 8;
+/// How often it is looked at; where little is synced, it does not get to its end.
+const WARM_STEPS_MAX: usize = 400;
+
 type Recorder = RecordDevice<OverlayDevice<Arc<MemoryDevice>>>;
 
 /// What a run consists of; all of it follows from the workload and the seed.
@@ -31,6 +36,8 @@ pub(super) struct Setup {
     warm: usize,
     operations: usize,
     discard: bool,
+    /// The warming up goes on until the log is about to begin anew.
+    wraps: bool,
     /// Open files are closed before the volume is.
     tidy: bool,
 }
@@ -43,8 +50,7 @@ impl Setup {
         let warm = match workload {
             Workload::Directory => 150 + dice.below(150),
             _ if dice.one_in(3) => 0,
-            // Enough for the log to begin anew while crashes are looked at, now and then.
-            _ => dice.below(900),
+            _ => dice.below(200),
         };
         let operations = 20 + dice.below(30);
         Self {
@@ -55,6 +61,7 @@ impl Setup {
             operations: hectare_units::index_of(operations),
             discard: dice.one_in(4),
             tidy: !dice.one_in(4),
+            wraps: dice.one_in(4),
         }
     }
 }
@@ -111,7 +118,7 @@ pub(super) fn record(setup: Setup) -> Result<Recorded> {
         let end = |panic| std::panic::resume_unwind(panic);
         running.into_iter().map(|thread| thread.join().unwrap_or_else(end)).collect()
     });
-    let first = if setup.warm == 0 { 0 } else { first.into_inner() };
+    let first = if setup.warm == 0 && !setup.wraps { 0 } else { first.into_inner() };
     workers[0].close(setup.tidy);
     let failure = workers.iter_mut().find_map(|worker| worker.failure.take());
     let histories = workers.into_iter().map(|worker| worker.history).collect();
@@ -132,11 +139,31 @@ impl Worker<'_> {
     /// All it has to do; the first tells from which event on crashes are looked at.
     fn work(mut self, setup: Setup, first: &AtomicUsize) -> Self {
         self.run(setup.warm);
+        if setup.wraps {
+            self.run_to_the_end_of_the_log(setup.format);
+        }
         if self.history.id == IDS {
             first.store(self.recorder.events(), Ordering::SeqCst);
         }
         self.run(setup.operations);
         self
+    }
+
+    /// Works until little of the log is left before its end, or for long.
+    fn run_to_the_end_of_the_log(&mut self, format: Format) {
+        for _ in 0..WARM_STEPS_MAX {
+            let log = self.recorder.log();
+            let mut places = log.iter().filter_map(|event| match event {
+                Event::Write { at, .. } => Some(at.get()),
+                _ => None,
+            });
+            let Some(journal) = places.next().map(|at| format.journal_at(at)) else { return };
+            let last = places.rev().find(|at| journal.contains(at)).unwrap_or(journal.start);
+            if self.failure.is_some() || journal.end - last < (journal.end - journal.start) / 16 {
+                return;
+            }
+            self.run(WARM_STEP);
+        }
     }
 
     fn run(&mut self, operations: usize) {
@@ -228,27 +255,29 @@ fn perform_edit(file: &OpenFile, edit: Edit, id: u32, number: u32) -> hectare_en
 mod tests {
     use super::*;
 
-    /// Whether the log begins anew among the crashes that are looked at. The first write is the journal's
-    /// superblock.
-    fn wraps(recording: &Recording) -> bool {
+    /// Whether the log begins anew among the crashes that are looked at.
+    fn wraps(recording: &Recording, format: Format) -> bool {
         let places = recording.log.iter().map(|event| match event {
             Event::Write { at, .. } => at.get(),
             _ => 0,
         });
         let places: Vec<u64> = places.collect();
-        let journal = places[0] + 1024..places[0] + (1 << 20);
-        let inside = places[recording.first..].iter().filter(|at| journal.contains(at));
+        let journal = format.journal_at(places[0]);
+        // Not its superblock.
+        let inside = places[recording.first..].iter().filter(|at| **at > journal.start && **at < journal.end);
         inside.clone().zip(inside.skip(1)).any(|(before, at)| before > at)
     }
 
     #[test]
     fn the_log_begins_anew_in_some_runs() {
-        let format = Format::by_name("1k");
-        let run = |seed| record(Setup::new(Workload::Append, seed, format)).unwrap();
-        let runs: Vec<Recorded> = (0..20).map(run).collect();
-        assert!(runs.iter().all(|run| run.failure.is_none()));
-        let count = runs.iter().filter(|run| wraps(&run.recording)).count();
-        assert!((2..18).contains(&count), "{count} of 20");
+        let mut count = 0;
+        for seed in 0..32 {
+            let setup = Setup::new(Workload::Append, seed, None);
+            let run = record(setup).unwrap();
+            assert_eq!(run.failure, None);
+            count += usize::from(wraps(&run.recording, setup.format));
+        }
+        assert!(count >= 4, "{count} of 32");
     }
 
     #[test]
