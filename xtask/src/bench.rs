@@ -7,19 +7,19 @@
 //! | [`io`] | overwriting, fsync, and what the journal costs; on disk, too, and against a bare file |
 //!
 //! Every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if it says so, and then runs its
-//! sides in turn, round by round, each on a fresh copy: the kernel through a loop device over it, the engine on
-//! the image itself. The order alternates from round to round. All sides run the same program,
-//! `hectare bench`, as a child; this job only prepares, looks at what was left ([`side`]) and compares
-//! ([`told`]). What is compared is the median of the rounds' ratios; the machine drifts, so figures of
-//! different runs are not.
+//! sides in turn, round by round, each on a fresh copy: the kernel through a loop device over it, the engine
+//! on the image itself. The order alternates from round to round. All sides run the same program, `hectare
+//! bench`, as a child; this job only prepares, looks at what was left ([`side`]) and compares ([`told`]).
+//! What is compared is the median of the rounds' ratios; the machine drifts, so figures of different runs are
+//! not.
 //!
 //! After every engine run `e2fsck -fn` judges the image; one that is not clean fails the job, like a run that
 //! fails. A claim that is missed is told, and fails it too.
 //!
-//! Hazards: needs root and loop devices (without, the kernel does not run), and memory: an image holds up to 4
-//! GiB of data, and a mounted one has it in the page cache as well. Images lie in `/dev/shm`, or for figures of
-//! the disk beside what cargo builds, and one is there at a time beside the one it is copied from. Whatever a
-//! killed run left, mounts too, the next one removes.
+//! Hazards: needs root and loop devices (without, the kernel does not run), and memory: an image holds up to
+//! 4 GiB of data, and a mounted one has it in the page cache as well. Images lie in `/dev/shm`, or for
+//! figures of the disk beside what cargo builds, and one is there at a time beside the one it is copied from.
+//! Whatever a killed run left, mounts too, the next one removes.
 
 mod allocator;
 mod figures;

@@ -1,10 +1,10 @@
 //! A soak: `cargo xtask soak [--minutes N] [--threads N] [--seed N] [--keep]`.
 //!
 //! Threads do everything the engine offers at once, on a volume with a journal in memory-backed storage, for
-//! minutes: each knows what its own files should be ([`worker`], [`owned`], [`content`]) and looks. Every half minute a
-//! line tells how far it is and how much memory the process uses, which must not keep growing ([`memory`]). In
-//! the end the volume is closed, `e2fsck -fn` judges it, and it is opened again, for reading, to look at every
-//! file once more.
+//! minutes: each knows what its own files should be ([`worker`], [`owned`], [`content`]) and looks. Every
+//! half minute a line tells how far it is and how much memory the process uses, which must not keep growing
+//! ([`memory`]). In the end the volume is closed, `e2fsck -fn` judges it, and it is opened again, for
+//! reading, to look at every file once more.
 //!
 //! The seed says what each thread does in which order, not how they interleave: a failure may take several
 //! runs to come again. `--keep` leaves the image of a run that failed.

@@ -7,15 +7,16 @@
 //! then anywhere; what is taken in a unit of another class does not change that class. Source of the rules
 //! and bounds: btrfs's size classes of block groups.
 //!
-//! The class of a unit that was in use before the volume was opened is not stored anywhere. It is guessed when
-//! the first group of it is loaded: the used runs after five positions are measured, and the smallest decides.
+//! The class of a unit that was in use before the volume was opened is not stored anywhere. It is guessed
+//! when the first group of it is loaded: the used runs after five positions are measured, and the smallest
+//! decides.
 //!
 //! How it stays right without a lock on the way of an allocation: the class of a unit is one atomic, with a
-//! set of units per class ([`BitTree`]) beside it for searching. Changes are rare and are made under one lock,
-//! class and sets together. Unsetting races with taking: the taker first says that its group is no longer
-//! wholly free, then reads the class; the one who unsets first changes the class, then looks again whether all
-//! groups are wholly free, and puts the class back if not. In the one order of `SeqCst` at least one of them
-//! sees the other.
+//! set of units per class ([`BitTree`]) beside it for searching. Changes are rare and are made under one
+//! lock, class and sets together. Unsetting races with taking: the taker first says that its group is no
+//! longer wholly free, then reads the class; the one who unsets first changes the class, then looks again
+//! whether all groups are wholly free, and puts the class back if not. In the one order of `SeqCst` at least
+//! one of them sees the other.
 //!
 //! What it is not: a promise. A unit's class is where requests go first, nothing else depends on it.
 

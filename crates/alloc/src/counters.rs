@@ -6,9 +6,9 @@
 //! bitmaps, clusters waiting for their commit) nobody needs while work goes on, so it is kept in stripes, one
 //! cache line per thread or few threads, and added up when it is read.
 //!
-//! Space is taken from `available` only at the moment a run is taken, under the group's lock, never before the
-//! search: so nobody sees "no space" because of what another request has not found yet, and the last cluster
-//! can be had.
+//! Space is taken from `available` only at the moment a run is taken, under the group's lock, never before
+//! the search: so nobody sees "no space" because of what another request has not found yet, and the last
+//! cluster can be had.
 
 use crate::sync::{AtomicU64, Ordering};
 use hectare_units::{Clusters, thread_number};

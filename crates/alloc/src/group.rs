@@ -1,8 +1,8 @@
 //! One group in memory: its free space, and what of it is reserved or being freed.
 //!
-//! A [`Slot`](crate::slot::Slot) exists for every group of the volume; the [`Group`] behind it exists from the
-//! first touch until it is evicted. The in-use bitmap is the buddy's; the durable one is rendered from it as
-//! in use - reserved - pending.
+//! A [`Slot`](crate::slot::Slot) exists for every group of the volume; the [`Group`] behind it exists from
+//! the first touch until it is evicted. The in-use bitmap is the buddy's; the durable one is rendered from it
+//! as in use - reserved - pending.
 //!
 //! Hazard: the ranges given to the changes here must be in the state the change starts from; they come from
 //! reservations and from looking under the same lock, and only debug builds look again.

@@ -2,8 +2,8 @@
 //!
 //! A file that is written piece by piece would get its space piece by piece, between that of others. So a
 //! request is widened to a window of the file, whose length grows with the file and whose start is aligned in
-//! the file, before space is looked for; what the request does not need is kept for the next ones.
-//! Pure arithmetic: nothing here knows what is free. Only the end of a window is told: unlike the kernel's, ours
+//! the file, before space is looked for; what the request does not need is kept for the next ones. Pure
+//! arithmetic: nothing here knows what is free. Only the end of a window is told: unlike the kernel's, ours
 //! begin with the request, so that nothing is kept for what the file has already.
 //!
 //! Source of the table: ext4's request normalisation (Linux 6.18), with its quirk that blocks of 4 KiB give

@@ -20,16 +20,16 @@
 //! ([`Preallocation::reserve`]), so "no space" stays exact: it is true of the free and the kept space
 //! together. What is kept changes hands under the lock of its window or slot, and goes back to the allocator
 //! under it, so that whoever gives everything back waits for others who do. Where that can't be, on the way
-//! from the allocator to a keeper or from one to another, space is counted as moving ([`Moves`]), and
-//! whoever finds nothing looks again if something moved. A request that has once found nothing asks for no more than
+//! from the allocator to a keeper or from one to another, space is counted as moving ([`Moves`]), and whoever
+//! finds nothing looks again if something moved. A request that has once found nothing asks for no more than
 //! it needs and moves nothing, so two of them don't keep each other looking.
 //!
 //! Locks: a window's and a slot's are never held while the allocator searches; only groups come after them. A
 //! cursor's comes before all of these and is held during a search, reading from the device included: the
 //! windows of one size class are laid out one at a time.
 //!
-//! Hazard: a window should be [discarded](Window::discard) before it is dropped: space that is on its way back
-//! from a dropped one is not seen by others who find nothing.
+//! Hazard: a window should be [discarded](Window::discard) before it is dropped: space that is on its way
+//! back from a dropped one is not seen by others who find nothing.
 //!
 //! What it is not: a promise. A window may vanish between two requests.
 
@@ -405,8 +405,8 @@ impl Preallocation {
         Ok(self.keep_rest(allocator, window, request, space))
     }
 
-    /// How many clusters of the file from the request on the kernel's table gives space at once, clipped to the
-    /// hole and to what a group can hold.
+    /// How many clusters of the file from the request on the kernel's table gives space at once, clipped to
+    /// the hole and to what a group can hold.
     fn normalized_len(&self, request: &FileRequest, group: u32) -> Clusters {
         let bytes = self.config.cluster_bytes();
         let asked = request.logical.saturating_mul(bytes)..request.end().saturating_mul(bytes);

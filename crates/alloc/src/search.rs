@@ -1,11 +1,11 @@
 //! Which group, and where in it: the driver that goes through a policy's table of passes
 //! ([`crate::passes`]).
 //!
-//! A pass is a walk over candidate groups (`walk`). Each is looked at without its lock, by what its slot says;
-//! then locked, or skipped if it is busy; looked at again; scanned (`scan`); and if the scan finds a run, the
-//! run is taken at once, under the same lock. Passes that compare runs of several groups first (`survey`)
-//! come back to the best one. Groups not in memory are loaded on the way: freely where that needs no I/O, else
-//! up to a budget per request in the passes that skip busy groups.
+//! A pass is a walk over candidate groups (`walk`). Each is looked at without its lock, by what its slot
+//! says; then locked, or skipped if it is busy; looked at again; scanned (`scan`); and if the scan finds a
+//! run, the run is taken at once, under the same lock. Passes that compare runs of several groups first
+//! (`survey`) come back to the best one. Groups not in memory are loaded on the way: freely where that needs
+//! no I/O, else up to a budget per request in the passes that skip busy groups.
 //!
 //! # No space
 //! [`AllocError::NoSpace`] is exact: it must be true at some moment of the search that no run of the least

@@ -30,7 +30,7 @@ impl Image {
         if sb.features().incompat.contains(Incompat::RECOVER) && sb.journal_inode().is_none() {
             let name = shown(path.as_os_str().as_bytes());
             tell(format_args!(
-                "{name}: note: its journal lies on another device and was not replayed, the newest changes don't show"
+                "{name}: note: its journal lies elsewhere and was not replayed, the newest changes don't show"
             ));
         }
         Ok(image)

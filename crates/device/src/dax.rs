@@ -6,12 +6,13 @@
 //! that even holds for whole operations.
 //!
 //! A page is touched only if it is known to exist; everything else goes the long way, through the file. That
-//! is known by windows of 2 MiB: a window in which the file has no hole (`survey`) is made *ready* at its first
-//! use. One with holes becomes ready when much was written to it, by giving it all its pages; so a large sparse
-//! image stays sparse where little is written.
+//! is known by windows of 2 MiB: a window in which the file has no hole (`survey`) is made *ready* at its
+//! first use. One with holes becomes ready when much was written to it, by giving it all its pages; so a
+//! large sparse image stays sparse where little is written.
 //!
 //! Hazards:
-//! - *Signals.* Touching a page that cannot be had kills the program (SIGBUS). A host without memory cannot do
+//! - *Signals.* Touching a page that cannot be had kills the program (SIGBUS). A host without memory cannot
+//!   do
 //!   that to ready windows, whose pages exist, and to all others memory is given by system calls that can fail.
 //!   Reading a hole would fill it, so that is not done either. Somebody who shortens the file or punches holes
 //!   into it would, and is kept out by the lock all users of an image take (see [`FileOptions`]): it must be
@@ -52,8 +53,9 @@ const WHOLE: u8 = 254;
 /// It has no holes, and the processor has been told where its pages are.
 const READY: u8 = 255;
 
-/// How much is zeroed or discarded at a time, while nobody else may use any of the device: enough that a sparse
-/// terabyte takes a few thousand calls, and little enough that filled memory is freed in some ten milliseconds.
+/// How much is zeroed or discarded at a time, while nobody else may use any of the device: enough that a
+/// sparse terabyte takes a few thousand calls, and little enough that filled memory is freed in some ten
+/// milliseconds.
 const PUNCH_LEN: u64 = 128 << 20;
 
 /// A regular file that is mapped.
@@ -91,8 +93,8 @@ impl DaxDevice {
         Self::map(file, storage)
     }
 
-    /// Maps an open file wherever it lies: for comparisons, and for tests where there is nothing better. A disk
-    /// that fails, or that is full, may then end the program.
+    /// Maps an open file wherever it lies: for comparisons, and for tests where there is nothing better. A
+    /// disk that fails, or that is full, may then end the program.
     ///
     /// # Errors
     /// If it is no regular file, or is open for direct I/O.

@@ -1,9 +1,10 @@
 //! A device that is a regular file or a block device of the host.
 //!
 //! Reads and writes are `pread` and `pwrite`, through the host's page cache or past it (`direct`). Space is
-//! given back with `fallocate` (`hole`). One write alone can be made durable (`durable`). Writers of a memory-backed file pass beside each other (`gate`,
-//! `fresh`). Opening takes a lock, so that two programs don't write one volume
-//! (`lock`, `options`); a file under construction has no name until it is finished (`pending`).
+//! given back with `fallocate` (`hole`). One write alone can be made durable (`durable`). Writers of a
+//! memory-backed file pass beside each other (`gate`, `fresh`). Opening takes a lock, so that two programs
+//! don't write one volume (`lock`, `options`); a file under construction has no name until it is finished
+//! (`pending`).
 //!
 //! Hazards:
 //! - The length is read once, at opening. A file that others shorten meanwhile gives `EndsEarly`, never a

@@ -1,7 +1,8 @@
 //! Storage devices: flat, byte-addressed, of a known length. Everything above reads and writes a volume
 //! through [`Device`] and cannot tell a disk from an image file or from memory.
 //!
-//! - **Backends** hold bytes: [`FileDevice`] (regular files and block devices), [`DaxDevice`] (files in memory,
+//! - **Backends** hold bytes: [`FileDevice`] (regular files and block devices), [`DaxDevice`] (files in
+//!   memory,
 //!   mapped), [`MemoryDevice`] (a vector, for tests and small images), [`SparseDevice`] (an exabyte of which
 //!   only the written part is stored).
 //! - **Layers** wrap any device: [`FaultDevice`] (operations that fail on demand), [`TraceDevice`] (what was

@@ -142,7 +142,8 @@ fn readers_see_every_page_of_one_write_or_another() {
     let Some(dir) = in_memory() else { return };
     let device = &DaxDevice::new(create(dir.path(), 1 << 20)).unwrap();
     device.write_at(Bytes::ZERO, &[1; 1 << 20]).unwrap();
-    // One value in every page of a buffer, made before, so that there is little to do but reading and writing.
+    // One value in every page of a buffer, made before, so that there is little to do but reading and
+    // writing.
     let buffers: &Vec<Vec<u8>> = &(0..=255).map(|value| vec![value; PAGES * PAGE as usize]).collect();
     let end = Instant::now() + Duration::from_millis(400);
     std::thread::scope(|scope| {

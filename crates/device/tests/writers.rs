@@ -39,8 +39,8 @@ fn pieces_of_eight_threads_all_arrive() {
     const THREADS: u64 = 8;
     const PIECES: u64 = 400;
     for dir in places() {
-        // One piece after the other where whole pages begin, or, in the second round over other content, nowhere
-        // in particular.
+        // One piece after the other where whole pages begin, or, in the second round over other content,
+        // nowhere in particular.
         let device = create(dir.path(), 64 << 20);
         for step in [64 << 10, (64 << 10) + 100] {
             std::thread::scope(|scope| {

@@ -1,13 +1,13 @@
-//! The volume's own thread: gives a place to what was appended long ago, commits what has been waiting for long, and
-//! brings home what fills the log.
+//! The volume's own thread: gives a place to what was appended long ago, commits what has been waiting for
+//! long, and brings home what fills the log.
 //!
-//! Operations never depend on it: who needs a commit makes one. The thread bounds how old an unwritten change can
-//! get ([`OpenOptions::commit_interval`](crate::OpenOptions)), and takes work off the operations: a transaction
-//! that has grown large is committed here while it may still grow, and checkpoints are made before a commit
-//! has to wait for one.
+//! Operations never depend on it: who needs a commit makes one. The thread bounds how old an unwritten change
+//! can get ([`OpenOptions::commit_interval`](crate::OpenOptions)), and takes work off the operations: a
+//! transaction that has grown large is committed here while it may still grow, and checkpoints are made
+//! before a commit has to wait for one.
 //!
-//! Hazard: the thread must not keep the volume open. It holds it only while it works; and if the last other handle
-//! goes meanwhile, it is this thread that closes the volume, and it must then not wait for itself.
+//! Hazard: the thread must not keep the volume open. It holds it only while it works; and if the last other
+//! handle goes meanwhile, it is this thread that closes the volume, and it must then not wait for itself.
 
 use crate::volume::{Inner, Volume};
 use parking_lot::{Condvar, Mutex};
@@ -35,8 +35,8 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// A thread that commits a volume at intervals. Without one (the host has none left) everything works, but
-    /// nothing is written before it must be.
+    /// A thread that commits a volume at intervals. Without one (the host has none left) everything works,
+    /// but nothing is written before it must be.
     pub(crate) fn start(volume: Weak<Inner>, interval: Duration) -> Self {
         let signal = Arc::new(Signal::default());
         let shared = Arc::clone(&signal);

@@ -1,4 +1,5 @@
-//! The commit: everything typed becomes bytes, once, and the bytes go to the log, or home where there is none.
+//! The commit: everything typed becomes bytes, once, and the bytes go to the log, or home where there is
+//! none.
 //!
 //! [`Committer::freeze`] runs with no handle open. It renders inodes into their table blocks, block bitmaps
 //! from the allocator, inode bitmaps and descriptors from the groups, seals every dirty metadata block, and

@@ -1,10 +1,10 @@
 //! Delayed allocation: small appends gather in memory, and get their place later, together.
 //!
-//! A log that is written 100 bytes at a time would take a transaction and a piece of space for each write; and
-//! of many logs that grow side by side, each would lie in crumbs. So bytes that are written at the end of a
-//! file, a few at a time and into space that is not mapped yet, are kept beside the inode ([`Delayed`]). They
-//! are *placed* (written to their final place and mapped, as any write) when the file is synced or closed,
-//! when they are much or old, and before anything else looks at or changes the file's map.
+//! A log that is written 100 bytes at a time would take a transaction and a piece of space for each write;
+//! and of many logs that grow side by side, each would lie in crumbs. So bytes that are written at the end of
+//! a file, a few at a time and into space that is not mapped yet, are kept beside the inode ([`Delayed`]).
+//! They are *placed* (written to their final place and mapped, as any write) when the file is synced or
+//! closed, when they are much or old, and before anything else looks at or changes the file's map.
 //!
 //! Space is counted when bytes are taken in: a claim covers the clusters they need, and the blocks by which
 //! the tree may grow in the worst case. So a full volume is told to whoever writes, and placing never lacks
@@ -115,8 +115,8 @@ impl Delayed {
         self.state().buffer.as_ref().map_or(Clusters::ZERO, |buffer| buffer.clusters)
     }
 
-    /// Copies bytes out from byte `at` of the file on, which lies where bytes have gathered or after them; how
-    /// many there were. The caller holds the operation lock.
+    /// Copies bytes out from byte `at` of the file on, which lies where bytes have gathered or after them;
+    /// how many there were. The caller holds the operation lock.
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> usize {
         let state = self.state();
         let Some(buffer) = &state.buffer else { return 0 };
@@ -211,7 +211,10 @@ impl Delay {
 
     /// The files of one shard of the list.
     fn files(&self, shard: usize) -> Vec<Arc<CachedInode>> {
-        self.files[shard % self.files.len()].lock().values().cloned().collect()
+        let mut files: Vec<_> = self.files[shard % self.files.len()].lock().values().cloned().collect();
+        // Always the same order: what is done alike makes the same image.
+        files.sort_unstable_by_key(|inode| inode.nr());
+        files
     }
 
     /// All files on the list.

@@ -2,8 +2,8 @@
 //! (`fallocate`).
 //!
 //! Nothing here writes data, but for zeros into blocks of which only a part is meant: what was written
-//! becomes unwritten, or is unmapped, or gets another place in the file, by changing the map. Unwritten blocks
-//! read as zeros and are never read from the device, so no block of another file's past can show.
+//! becomes unwritten, or is unmapped, or gets another place in the file, by changing the map. Unwritten
+//! blocks read as zeros and are never read from the device, so no block of another file's past can show.
 //!
 //! Every step is one transaction that leaves a sound file: its extents in order, none over another, none that
 //! is written beyond the size. Where one transaction is not enough, the steps in between show in the content

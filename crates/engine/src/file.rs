@@ -115,8 +115,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Where byte `at` of a file lies, `None` if it reads as zero, and for how many bytes that goes on. A run of
-    /// written blocks is remembered.
+    /// Where byte `at` of a file lies, `None` if it reads as zero, and for how many bytes that goes on. A run
+    /// of written blocks is remembered.
     fn run_at(&self, inode: &CachedInode, at: u64) -> Result<(Option<Bytes>, u64)> {
         let size = self.geometry().block_size;
         let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
@@ -237,8 +237,8 @@ impl Volume {
         self.check_file_writable(&data, inode.nr())
     }
 
-    /// Refuses to write anywhere but at the end of an append-only file. Nothing has gathered for the file beyond
-    /// that.
+    /// Refuses to write anywhere but at the end of an append-only file. Nothing has gathered for the file
+    /// beyond that.
     fn check_appends(&self, inode: &CachedInode, at: u64) -> Result<()> {
         let data = inode.get();
         let refused = data.flags.contains(InodeFlags::APPEND) && at < data.size;
@@ -470,8 +470,8 @@ impl Volume {
         if to > from {
             self.clear_tail(inode, to)?;
         }
-        // Space beyond the end goes even if the size stays; a file that has none, as when it was just made, is
-        // not looked through for it.
+        // Space beyond the end goes even if the size stays; a file that has none, as when it was just made,
+        // is not looked through for it.
         if to < from || (to == from && inode.get().sectors > 0) {
             self.cut(inode, to)
         } else {

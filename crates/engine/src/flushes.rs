@@ -33,7 +33,8 @@ impl Flushes {
         Moment(self.begun.load(Ordering::SeqCst))
     }
 
-    /// Whether a flush that began after a moment has ended well: what was written before the moment is durable.
+    /// Whether a flush that began after a moment has ended well: what was written before the moment is
+    /// durable.
     pub(crate) fn since(&self, moment: Moment) -> bool {
         self.ended.load(Ordering::SeqCst) > moment.0
     }

@@ -81,7 +81,8 @@ impl Groups {
         }
     }
 
-    /// Reads all descriptors: who is about to write must not take a group that can't be read now for a full one.
+    /// Reads all descriptors: who is about to write must not take a group that can't be read now for a full
+    /// one.
     ///
     /// # Errors
     /// If the device fails. A descriptor that is broken is an error for whoever needs it.

@@ -1,12 +1,12 @@
 //! The volume's log in use: what a commit writes to it, and what comes home from it.
 //!
-//! A volume with a journal commits through [`VolumeLog`]: the frozen blocks, the superblock among them, go to the
-//! log; when they are durable there the commit is done, and the blocks are on their way home
+//! A volume with a journal commits through [`VolumeLog`]: the frozen blocks, the superblock among them, go to
+//! the log; when they are durable there the commit is done, and the blocks are on their way home
 //! ([`hectare_journal::Pending`]). Metadata is read through [`VolumeLog::view`], which shows them as if they
 //! were home already.
 //!
-//! The superblock is a block like the others here: it is logged with each commit that has blocks, so that free
-//! counts, the head of the list of orphans and new features change together with what they speak of.
+//! The superblock is a block like the others here: it is logged with each commit that has blocks, so that
+//! free counts, the head of the list of orphans and new features change together with what they speak of.
 //!
 //! Not here: where the log lies and what an earlier user left in it ([`crate::recover`]).
 
@@ -67,8 +67,8 @@ impl VolumeLog {
         })
     }
 
-    /// Puts a copy of the superblock into a log that is clean and stays so: whoever finds the superblock's place torn
-    /// finds the copy just before where the log says that it ends.
+    /// Puts a copy of the superblock into a log that is clean and stays so: whoever finds the superblock's
+    /// place torn finds the copy just before where the log says that it ends.
     pub(crate) fn stage(&self, superblock: &[u8; SUPERBLOCK_SIZE], time: Timestamp) -> Result<()> {
         self.commit(&[self.superblock_block(superblock)], &[], superblock, time)?;
         Ok(self.log.lock().finish()?)
@@ -94,8 +94,8 @@ impl VolumeLog {
         self.capacity
     }
 
-    /// Notes that a metadata block was freed: copies of it in the log must not come back over what its place is
-    /// used for next.
+    /// Notes that a metadata block was freed: copies of it in the log must not come back over what its place
+    /// is used for next.
     pub(crate) fn revoke(&self, nr: BlockNr) {
         self.revokes.lock().push(nr);
     }

@@ -96,8 +96,8 @@ impl OpenFile {
     }
 
     /// Gives the `len` bytes from `at` on space, without writing: they read as zeros until they are written,
-    /// and writing there, inside the size, can't fail for want of space. The file grows to the end of the range unless
-    /// `keep_size`.
+    /// and writing there, inside the size, can't fail for want of space. The file grows to the end of the
+    /// range unless `keep_size`.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; what was allocated before stays, and the file is as long as that unless
@@ -171,8 +171,8 @@ impl OpenFile {
         &self.inode
     }
 
-    /// Makes the file durable: its data, its map, its attributes and times, and the name it was given when it was made
-    /// or renamed last.
+    /// Makes the file durable: its data, its map, its attributes and times, and the name it was given when it
+    /// was made or renamed last.
     ///
     /// # Errors
     /// The first write that failed.
@@ -186,8 +186,8 @@ impl OpenFile {
     ///
     /// What is done to many extents takes several transactions. After a crash in the middle the volume is
     /// clean and the file holds nothing foreign, but a first part may be done and the rest not: some of the
-    /// range punched or zeroed, or, collapsing and inserting, some of what follows moved and the rest not yet.
-    /// (The kernel promises as much.) Few extents are one transaction: all or nothing.
+    /// range punched or zeroed, or, collapsing and inserting, some of what follows moved and the rest not
+    /// yet. (The kernel promises as much.) Few extents are one transaction: all or nothing.
     ///
     /// # Errors
     /// [`Error::Invalid`] if `len` is 0, or where a mode can't be applied there;
@@ -220,8 +220,8 @@ impl OpenFile {
         self.volume.seek_hole_locked(&self.inode, at)
     }
 
-    /// What the bytes of a range are mapped to, as the kernel's `FIEMAP` tells it: in order, cut to the range's
-    /// blocks, the last one marked so. What lies beyond the size is told too.
+    /// What the bytes of a range are mapped to, as the kernel's `FIEMAP` tells it: in order, cut to the
+    /// range's blocks, the last one marked so. What lies beyond the size is told too.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::Device`].

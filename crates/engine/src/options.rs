@@ -37,8 +37,8 @@ pub struct OpenOptions {
     pub tunables: Tunables,
     /// Whether freed space is discarded on the device once its transaction has committed. Default: false.
     pub discard: bool,
-    /// How old a change may get before it is committed, by a thread of the volume's own. `None`: no thread; changes are
-    /// committed when somebody syncs, or when much has gathered. Default: 5 seconds.
+    /// How old a change may get before it is committed, by a thread of the volume's own. `None`: no thread;
+    /// changes are committed when somebody syncs, or when much has gathered. Default: 5 seconds.
     pub commit_interval: Option<Duration>,
     /// The journal of a volume that keeps it elsewhere (`journal_dev`).
     pub journal: Option<JournalDevice>,

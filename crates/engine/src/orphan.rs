@@ -1,14 +1,14 @@
 //! Orphans: inodes that somebody must deal with after a crash.
 //!
 //! An inode that has lost its last name but is open, or takes several transactions to free, would after a
-//! crash be in use with nobody to find it; one that is being cut short would keep blocks beyond its end. Both are
-//! noted on the volume, in the transaction that makes them so, and taken off in the one that ends it. Whoever
-//! opens the volume for writing next frees the ones and goes on cutting the others ([`cleanup`]).
+//! crash be in use with nobody to find it; one that is being cut short would keep blocks beyond its end. Both
+//! are noted on the volume, in the transaction that makes them so, and taken off in the one that ends it.
+//! Whoever opens the volume for writing next frees the ones and goes on cutting the others ([`cleanup`]).
 //!
-//! The format has two places for them. The list goes from the superblock (`s_last_orphan`) through the inodes,
-//! each naming the next where its time of deletion will be. The orphan file ([`file`], feature `orphan_file`)
-//! has slots, and spares writing a neighbour's inode; when it is full, the list takes the rest.
-//! `orphan_present` is set as long as the file holds any.
+//! The format has two places for them. The list goes from the superblock (`s_last_orphan`) through the
+//! inodes, each naming the next where its time of deletion will be. The orphan file ([`file`], feature
+//! `orphan_file`) has slots, and spares writing a neighbour's inode; when it is full, the list takes the
+//! rest. `orphan_present` is set as long as the file holds any.
 //!
 //! Locks: [`State`] is locked after a handle and before the data of an inode, one at a time; so whoever adds
 //! or removes holds no inode's data. The superblock comes after it.

@@ -4,9 +4,9 @@
 //! device is not touched: the replayed blocks are laid over it in memory. Only a superblock that says
 //! `needs_recovery` makes the log count; without that, whatever lies there is old.
 //!
-//! The superblock itself may be torn: it has two sectors, and a power cut may leave one of them old. Whoever writes it to
-//! its place has a copy in the log before. So where its checksum is wrong and the log holds a copy that is right, the
-//! copy counts; to find the log, what never changes of a superblock is enough.
+//! The superblock itself may be torn: it has two sectors, and a power cut may leave one of them old. Whoever
+//! writes it to its place has a copy in the log before. So where its checksum is wrong and the log holds a
+//! copy that is right, the copy counts; to find the log, what never changes of a superblock is enough.
 //!
 //! The journal may lie on a device of its own, which the caller must name
 //! ([`OpenOptions::journal`](crate::OpenOptions)) and which is known by its UUID.
@@ -28,7 +28,7 @@ use hectare_ext4::time::Timestamp;
 use hectare_journal::Log;
 use hectare_journal::format::{JournalCompat, JournalIncompat};
 use hectare_journal::recovery::{self, LogMap, Recovery, RecoveryError};
-use hectare_units::{Bytes, LogicalBlock};
+use hectare_units::{Bytes, GroupNr, LogicalBlock};
 use std::sync::Arc;
 
 /// A volume whose journal has been dealt with.
@@ -53,7 +53,8 @@ struct LogPlace {
 pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOptions) -> Result<Recovered> {
     let needed = sb.features().incompat.contains(Incompat::RECOVER);
     let has_journal = sb.features().compat.contains(Compat::HAS_JOURNAL);
-    // Who only reads may do so without a journal that lies elsewhere; it shows in the superblock that it is needed.
+    // Who only reads may do so without a journal that lies elsewhere; it shows in the superblock that it is
+    // needed.
     let elsewhere = sb.journal_inode().is_none() && options.journal.is_none();
     if !has_journal || (options.read_only && (!needed || elsewhere)) {
         return Ok(Recovered { device: Arc::clone(device), sb, log: None });
@@ -62,7 +63,7 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
     let recovery = recovery::read(&*place.device, &place.map, sb.geometry().blocks_count)?;
     if needed && !recovery.fast_commits().is_empty() {
         return Err(Error::Unsupported(
-            "the journal holds fast commits, which are not replayed yet: let e2fsck -fy or a kernel mount replay them"
+            "the journal holds fast commits, which are not replayed yet: e2fsck -fy or a kernel mount does it"
                 .into(),
         ));
     }
@@ -117,8 +118,8 @@ fn from_log(device: &Arc<dyn Device>, options: &OpenOptions) -> Result<SuperBloc
     Ok(sb)
 }
 
-/// The copy that whoever writes the superblock while the log is clean puts into it before: the last block before the commit
-/// block with which the log ends.
+/// The copy that whoever writes the superblock while the log is clean puts into it before: the last block
+/// before the commit block with which the log ends.
 fn staged(place: &LogPlace, recovery: &Recovery, torn: &SuperBlock) -> Result<SuperBlock> {
     let none = || Corrupt::new("the journal", Place::Volume, "it holds no copy of the superblock");
     let (first, end) = (recovery.superblock().first().get(), recovery.superblock().end().get());
@@ -162,8 +163,8 @@ fn replayed_in_memory(
     Ok(Recovered { device: overlay, sb, log: None })
 }
 
-/// Brings home what the log holds, and marks it as clean; the superblock as it is to be then. The one on the device goes on
-/// saying that the log is needed, until the volume is closed.
+/// Brings home what the log holds, and marks it as clean; the superblock as it is to be then. The one on the
+/// device goes on saying that the log is needed, until the volume is closed.
 fn replay(
     device: &Arc<dyn Device>,
     before: SuperBlock,
@@ -183,6 +184,10 @@ fn replay(
             time: Timestamp::now(),
             code: ERRCODE_IO,
         });
+        // Before the log forgets it.
+        sb.set_needs_recovery(true);
+        device.write_at(SUPERBLOCK_AT, &sb.render(GroupNr::new(0)))?;
+        device.flush()?;
     }
     place.device.write_at(recovery.superblock_offset(), &recovery.clean_superblock())?;
     place.device.flush()?;

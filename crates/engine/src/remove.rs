@@ -2,8 +2,8 @@
 //!
 //! Everything that could refuse is asked before the name goes. An inode of little content goes with its last
 //! name, in one transaction. Any other becomes an orphan ([`crate::orphan`]) in it, so that a crash does not
-//! lose its space, and is freed afterwards, in as many transactions as that takes; a file that is open, when it is
-//! closed (the volume's list of nameless files knows it, so that closing the volume frees it).
+//! lose its space, and is freed afterwards, in as many transactions as that takes; a file that is open, when
+//! it is closed (the volume's list of nameless files knows it, so that closing the volume frees it).
 
 use crate::cache::inode::CachedInode;
 use crate::directory::DirRef;
@@ -20,7 +20,8 @@ use hectare_units::InodeNr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Blocks that taking a name away dirties: the directory's block and inode, the inode that is named, and slack.
+/// Blocks that taking a name away dirties: the directory's block and inode, the inode that is named, and
+/// slack.
 const UNLINK_CREDITS: u32 = 8;
 /// Blocks that freeing an inode without content dirties: itself, its bitmap and descriptor, and the attribute
 /// block, or that one's bitmap and descriptor.
@@ -176,8 +177,8 @@ impl Volume {
         }
     }
 
-    /// Drops an inode, in the transaction that may have taken its last name: if nobody has it open, it is freed
-    /// `at_once`, or becomes an orphan. The caller holds its operation lock.
+    /// Drops an inode, in the transaction that may have taken its last name: if nobody has it open, it is
+    /// freed `at_once`, or becomes an orphan. The caller holds its operation lock.
     ///
     /// # Errors
     /// If it can't be freed; it is an orphan then.

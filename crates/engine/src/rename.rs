@@ -37,8 +37,8 @@ const WHITEOUT: NewNode<'_> = NewNode::CharDevice(DeviceNumber { major: 0, minor
 /// How deep directories may nest before a chain of ".." is taken for a loop.
 const DEPTH_MAX: usize = 1 << 20;
 
-/// Blocks that giving a name a new inode, or letting ".." lead elsewhere, dirties: the block, and the inodes of
-/// the directory, of what is named and of a parent.
+/// Blocks that giving a name a new inode, or letting ".." lead elsewhere, dirties: the block, and the inodes
+/// of the directory, of what is named and of a parent.
 const POINT_CREDITS: u32 = 4;
 /// Blocks that swapping what two names lead to dirties.
 const EXCHANGE_CREDITS: u32 = 4 * POINT_CREDITS;

@@ -101,8 +101,8 @@ struct Hole<'a> {
 }
 
 impl Volume {
-    /// Space that is kept for up to `len` blocks of a file from `logical` on. What is kept is for holes only, so
-    /// there is no need to look the place up.
+    /// Space that is kept for up to `len` blocks of a file from `logical` on. What is kept is for holes only,
+    /// so there is no need to look the place up.
     pub(crate) fn kept_for(&self, inode: &CachedInode, logical: LogicalBlock, len: u32) -> Option<Piece> {
         // With clusters, the blocks beside in the same one count.
         if self.geometry().cluster_ratio_shift > 0 {
@@ -248,8 +248,8 @@ impl Volume {
         Ok((geometry.cluster_start(run.start), cluster_sectors(self, run.len)))
     }
 
-    /// Drops a metadata block that is freed, here and from the log: nobody may write it home any more once its place
-    /// is given to others.
+    /// Drops a metadata block that is freed, here and from the log: nobody may write it home any more once
+    /// its place is given to others.
     pub(crate) fn forget_metadata(&self, nr: BlockNr) {
         self.blocks.forget(nr);
         if let Some(log) = &self.log {

@@ -54,7 +54,8 @@ pub struct Metadata {
 impl Metadata {
     /// What an inode in use is, with what its fields don't say yet.
     pub(crate) fn of(volume: &Volume, cached: &CachedInode) -> Result<Self> {
-        // In this order: what has gathered is placed, and the inode is as large, before this says there is none.
+        // In this order: what has gathered is placed, and the inode is as large, before this says there is
+        // none.
         let (end, clusters) = (cached.delayed().end().unwrap_or(0), cached.delayed().clusters());
         let held = cached.get();
         let written = cached.touched();

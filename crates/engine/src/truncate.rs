@@ -177,8 +177,8 @@ impl Volume {
         Ok((credits <= AT_ONCE_CREDITS).then_some(credits))
     }
 
-    /// Unmaps all blocks of a file that lie wholly after `size` bytes, of which [`Self::unmap_at_once`] said that
-    /// they are few.
+    /// Unmaps all blocks of a file that lie wholly after `size` bytes, of which [`Self::unmap_at_once`] said
+    /// that they are few.
     pub(crate) fn unmap_all(
         &self,
         handle: &mut Handle<'_>,
@@ -195,8 +195,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Unmaps all blocks of a file that lie wholly after `size` bytes, a step per transaction. The caller holds
-    /// the operation lock.
+    /// Unmaps all blocks of a file that lie wholly after `size` bytes, a step per transaction. The caller
+    /// holds the operation lock.
     pub(crate) fn unmap(&self, inode: &Arc<CachedInode>, size: u64) -> Result<()> {
         let Some(from) = self.first_after(size) else { return Ok(()) };
         let step = {

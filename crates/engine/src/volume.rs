@@ -7,8 +7,8 @@
 //! While a volume is open for writing, its superblock on the device says so: that its journal may be needed
 //! (`needs_recovery`), or, where there is none, that it was not cleanly unmounted. Closing writes everything,
 //! flushes, and takes that back. A journal that is needed is replayed when the volume is opened
-//! ([`crate::recover`]). A volume without one that the superblock calls not clean is refused for writing, and so
-//! is one that is marked as having errors, by name. Orphans are cleaned up ([`crate::orphan`]).
+//! ([`crate::recover`]). A volume without one that the superblock calls not clean is refused for writing, and
+//! so is one that is marked as having errors, by name. Orphans are cleaned up ([`crate::orphan`]).
 
 use crate::background::Background;
 use crate::cache::block::{Block, BlockCache, Kind};
@@ -258,8 +258,8 @@ impl Volume {
         &self.sb
     }
 
-    /// Makes an inode durable: what was changed of it, of the names that lead to it from where they were changed with
-    /// it, and its data. Others' changes in the same transaction come along; later ones don't.
+    /// Makes an inode durable: what was changed of it, of the names that lead to it from where they were
+    /// changed with it, and its data. Others' changes in the same transaction come along; later ones don't.
     ///
     /// # Errors
     /// The first write that failed.
@@ -303,8 +303,8 @@ impl Volume {
         self.inner.journal.check().map_err(aborted)
     }
 
-    /// To be called after an operation, with nothing locked: sees to it that what has gathered is committed, if
-    /// it is much.
+    /// To be called after an operation, with nothing locked: sees to it that what has gathered is committed,
+    /// if it is much.
     pub(crate) fn relieve(&self) -> Result<()> {
         let bytes = self.blocks.dirty_blocks().saturating_mul(self.geometry().block_size.len());
         let inodes = self.inodes.dirty_inodes();
@@ -336,9 +336,9 @@ impl Volume {
         Seen { commit: self.inner.journal.committed(), discards }
     }
 
-    /// Commits, so that what was freed becomes free, and places what has gathered, so that what was claimed in
-    /// excess does. Whether there is anything to gain by trying again: something waited, or has become free
-    /// since `seen`.
+    /// Commits, so that what was freed becomes free, and places what has gathered, so that what was claimed
+    /// in excess does. Whether there is anything to gain by trying again: something waited, or has become
+    /// free since `seen`.
     pub(crate) fn reclaim(&self, seen: Seen) -> Result<bool> {
         let placed = self.place_for_space();
         if self.allocator.counts().pending.is_zero() {
@@ -488,8 +488,8 @@ impl Shared {
         self.write_superblock(&superblock)
     }
 
-    /// Writes the superblock to its place, now and durably, while the log is clean, and stays so; first a copy to the log,
-    /// for who finds the place torn.
+    /// Writes the superblock to its place, now and durably, while the log is clean, and stays so; first a
+    /// copy to the log, for who finds the place torn.
     fn write_superblock(&self, superblock: &[u8; superblock::SIZE]) -> Result<()> {
         if let Some(log) = &self.log {
             log.stage(superblock, self.exact_now())?;
@@ -611,8 +611,8 @@ pub(crate) fn aborted(aborted: Aborted) -> Error {
     Error::Aborted(aborted.reason().to_owned())
 }
 
-/// Refuses, by name, to write to a volume that is in no state for it. That its journal has to be replayed first is no
-/// reason.
+/// Refuses, by name, to write to a volume that is in no state for it. That its journal has to be replayed
+/// first is no reason.
 pub(crate) fn check_writable(sb: &SuperBlock) -> Result<()> {
     let mut features = *sb.features();
     features.incompat.remove(Incompat::RECOVER);

@@ -92,8 +92,9 @@ impl SuperBlock {
         Self::of_raw(&raw, device)
     }
 
-    /// The same for a superblock of which only some sectors of the last write arrived, so that its checksum is wrong:
-    /// good for what never changes, which is enough to find the journal. Nothing else of it should be relied on.
+    /// The same for a superblock of which only some sectors of the last write arrived, so that its checksum
+    /// is wrong: good for what never changes, which is enough to find the journal. Nothing else of it should
+    /// be relied on.
     ///
     /// # Errors
     /// As [`Self::parse`].
@@ -323,8 +324,8 @@ impl SuperBlock {
         raw.s_error_count = raw.s_error_count.get().saturating_add(1).into();
     }
 
-    /// Takes over the record of errors of another copy of this superblock, one that a replayed journal has just
-    /// replaced: the log may have been written before the error was recorded.
+    /// Takes over the record of errors of another copy of this superblock, one that a replayed journal has
+    /// just replaced: the log may have been written before the error was recorded.
     pub fn keep_errors_of(&mut self, older: &Self) {
         let (raw, older) = (&mut self.raw, &older.raw);
         if older.s_error_count.get() <= raw.s_error_count.get() {

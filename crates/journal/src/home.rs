@@ -6,7 +6,8 @@
 //! move; the order is what makes it safe.
 //!
 //! Hazards and invariants:
-//! - a block that is logged again belongs to the newer transaction from then on, and no longer holds up the older
+//! - a block that is logged again belongs to the newer transaction from then on, and no longer holds up the
+//!   older
 //!   one: if the newer one is durable, so is what the older one said of the block;
 //! - a block that was freed must never be written home once its place may be given to others: the commit that
 //!   frees it takes it out ([`Pending::revoke`]) and waits for a checkpoint that is just writing it;
@@ -90,8 +91,8 @@ impl Pending {
         self.blocks.read().get(&nr).map(|entry| Arc::clone(&entry.bytes))
     }
 
-    /// Logs a transaction and takes over its blocks, and lets go of those it revoked. Room is made first if there
-    /// is not enough.
+    /// Logs a transaction and takes over its blocks, and lets go of those it revoked. Room is made first if
+    /// there is not enough.
     ///
     /// # Errors
     /// As [`Log::append`] and [`Self::checkpoint`].
@@ -109,7 +110,8 @@ impl Pending {
         if log.lock().free() < need {
             self.checkpoint(log, len.saturating_sub(need))?;
         }
-        // Locked until the blocks are taken over: who finds nothing pending moves the tail behind all there is.
+        // Locked until the blocks are taken over: who finds nothing pending moves the tail behind all there
+        // is.
         let mut log = log.lock();
         let logged = log.append(blocks, revokes, time)?;
         self.revoke(revokes);
@@ -269,8 +271,8 @@ fn run_length(blocks: &[LoggedBlock]) -> usize {
     1 + blocks.windows(2).take(BATCH - 1).take_while(|pair| follows(pair)).count()
 }
 
-/// A device whose metadata is read as it will be: with pending blocks in their places. Everything else goes to
-/// the device below.
+/// A device whose metadata is read as it will be: with pending blocks in their places. Everything else goes
+/// to the device below.
 pub struct HomeDevice {
     pending: Arc<Pending>,
 }
@@ -296,8 +298,8 @@ impl Device for HomeDevice {
         self.below().len()
     }
 
-    /// Pending blocks are looked up before the device is read, so that one that comes home meanwhile is seen in
-    /// one of the two places.
+    /// Pending blocks are looked up before the device is read, so that one that comes home meanwhile is seen
+    /// in one of the two places.
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> DeviceResult<()> {
         if self.pending.is_empty() || buf.is_empty() {
             return self.below().read_at(at, buf);

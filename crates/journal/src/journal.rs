@@ -97,8 +97,8 @@ impl<C: Commit> Journal<C> {
         }
     }
 
-    /// Room for that many blocks in the running transaction. Who asks for more than half of what one holds (the log is
-    /// small) gets no more: credits are upper bounds, and the log holds three transactions.
+    /// Room for that many blocks in the running transaction. Who asks for more than half of what one holds
+    /// (the log is small) gets no more: credits are upper bounds, and the log holds three transactions.
     fn lease(&self, credits: Credits) -> Option<Lease<'_>> {
         let capacity = self.volume.capacity();
         let lease = |blocks| Lease { leases: &self.leases, blocks };

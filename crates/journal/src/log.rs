@@ -1,10 +1,10 @@
 //! The log: where transactions are written before they go home.
 //!
 //! A log is a ring of blocks on the volume (or on a device of its own). A transaction is a run of them: its
-//! revoke records, then descriptors each followed by the blocks it describes, and a commit block that makes it
-//! count. Everything but the commit block is flushed before the commit block is written, so that a commit block
-//! is never found without what it commits; with the same flush, file data that was written before the transaction
-//! was frozen is durable before metadata that names it. The commit block is flushed in turn.
+//! revoke records, then descriptors each followed by the blocks it describes, and a commit block that makes
+//! it count. Everything but the commit block is flushed before the commit block is written, so that a commit
+//! block is never found without what it commits; with the same flush, file data that was written before the
+//! transaction was frozen is durable before metadata that names it. The commit block is flushed in turn.
 //!
 //! The oldest transaction that may still be needed is the *tail*. Its place stands in the log's superblock,
 //! which is where a recovery begins. Room is made by moving the tail, which is for whoever knows that its
@@ -15,7 +15,8 @@
 //!   superblock is flushed before the room is used;
 //! - sequence numbers of transactions in the log follow each other without a gap, so a transaction without
 //!   blocks is not written, and takes no number;
-//! - a block that begins with the log's magic number is escaped, else a recovery would take it for the log's own.
+//! - a block that begins with the log's magic number is escaped, else a recovery would take it for the log's
+//!   own.
 //!
 //! What it is not: it knows no handles and no threads ([`crate::Journal`]), and does not read a log
 //! ([`crate::recovery`]).
@@ -84,9 +85,9 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that is clean: nothing in it is needed. `superblock` says the features to be used; `next` is the number of
-    /// the first transaction. Nothing is written before [`begin`](Self::begin). `volume` is the volume's device if the
-    /// log lies on another one.
+    /// A log that is clean: nothing in it is needed. `superblock` says the features to be used; `next` is the
+    /// number of the first transaction. Nothing is written before [`begin`](Self::begin). `volume` is the
+    /// volume's device if the log lies on another one.
     #[must_use]
     pub fn new(
         device: Arc<dyn Device>,
@@ -111,8 +112,8 @@ impl Log {
         }
     }
 
-    /// Says on the device that a recovery is to begin at the first block, where the first transaction was written, and
-    /// flushes. To be called once.
+    /// Says on the device that a recovery is to begin at the first block, where the first transaction was
+    /// written, and flushes. To be called once.
     ///
     /// # Errors
     /// If the superblock can't be written or flushed.
@@ -148,12 +149,12 @@ impl Log {
         u32::try_from(blocks + descriptors + revokes + 1).unwrap_or(u32::MAX)
     }
 
-    /// Writes a transaction and returns when it is durable. `time` is since 1970; a recovery takes a transaction that
-    /// is older than the one before it for a leftover.
+    /// Writes a transaction and returns when it is durable. `time` is since 1970; a recovery takes a
+    /// transaction that is older than the one before it for a leftover.
     ///
     /// # Errors
-    /// [`LogError::TooLarge`] if there is not that much room, before anything is written; a write or flush that
-    /// failed.
+    /// [`LogError::TooLarge`] if there is not that much room, before anything is written; a write or flush
+    /// that failed.
     pub fn append(
         &mut self,
         blocks: &[LoggedBlock],
@@ -165,16 +166,18 @@ impl Log {
             return Err(LogError::TooLarge { need, have: self.free() });
         }
         let logged = Logged { sequence: self.next, start: self.head, len: need };
-        let body = self.body(blocks, revokes);
+        let mut body = self.body(blocks, revokes);
+        // Cleared before: of the commit block only the first sector holds anything, so it arrives whole or
+        // not at all.
+        body.push(Cow::Owned(vec![0; self.block_size.len()]));
         self.write(&body)?;
+        let (commit_at, _) = self.place(self.ahead(logged.start, need - 1));
         if let Some(volume) = &self.volume {
             volume.flush()?;
         }
         self.device.flush()?;
         let commit = self.format.commit(self.next, time.as_secs(), time.subsec_nanos());
-        let (at, _) = self.place(self.head);
-        self.device.write_durable(at, &[IoSlice::new(&commit)])?;
-        self.step(1);
+        self.device.write_durable(commit_at, &[IoSlice::new(&commit)])?;
         self.used += need;
         self.next = self.next.next();
         Ok(logged)
@@ -218,6 +221,11 @@ impl Log {
         }
     }
 
+    /// The block of the ring that comes so many after another.
+    fn ahead(&self, block: u32, by: u32) -> u32 {
+        self.first + (block - self.first + by) % self.len()
+    }
+
     /// Where a block of the log lies on the device, and how many follow it there.
     fn place(&self, block: u32) -> (Bytes, u32) {
         let (nr, run) =
@@ -225,8 +233,8 @@ impl Log {
         (nr.offset(self.block_size), run)
     }
 
-    /// Moves the tail to a transaction, or behind the last one if there is none to keep, and flushes. What lies
-    /// before it must be home and flushed.
+    /// Moves the tail to a transaction, or behind the last one if there is none to keep, and flushes. What
+    /// lies before it must be home and flushed.
     ///
     /// # Errors
     /// If the superblock can't be written or flushed.
@@ -252,8 +260,8 @@ impl Log {
         self.next
     }
 
-    /// Marks the log as clean: a recovery finds nothing to do, but where the last transaction ended. Everything must be home
-    /// and flushed. Flushes.
+    /// Marks the log as clean: a recovery finds nothing to do, but where the last transaction ended.
+    /// Everything must be home and flushed. Flushes.
     ///
     /// # Errors
     /// If the superblock can't be written or flushed.

@@ -35,7 +35,8 @@ pub struct JournalStats {
 }
 
 impl JournalStats {
-    /// A time that so many of 1000 pauses did not exceed, at most an eighth too high. Zero if there were none.
+    /// A time that so many of 1000 pauses did not exceed, at most an eighth too high. Zero if there were
+    /// none.
     #[must_use]
     pub fn pause_quantile(&self, per_mille: u64) -> Duration {
         let need = self.commits.saturating_mul(per_mille).div_ceil(1000);

@@ -1,9 +1,9 @@
 //! What a workload runs against: the few calls every file system has.
 //!
 //! Three kinds: an image opened by our engine ([`engine`]), a folder of the host ([`directory`]), and one
-//! file of the host whose windows stand for files ([`raw`]), which is the limit no file system can pass. Paths
-//! are relative to the target, `/`-separated. Every call may be made from any number of threads; each file is
-//! one handle that may be shared.
+//! file of the host whose windows stand for files ([`raw`]), which is the limit no file system can pass.
+//! Paths are relative to the target, `/`-separated. Every call may be made from any number of threads; each
+//! file is one handle that may be shared.
 
 pub mod directory;
 pub mod engine;

@@ -9,9 +9,9 @@
 //! Overwriting is compared with `pread` and `pwrite` on a bare file of that size, which is the limit, and all
 //! with the kernel. Of `small-files` it is claimed besides how long a commit lets no change start.
 //!
-//! All images have a journal, as `hectare mkfs` makes them. On disk the engine and the bare file pass the host's
-//! page cache and the kernel's loop device does, so that all end at the same disk; in memory there is nothing
-//! to pass.
+//! All images have a journal, as `hectare mkfs` makes them. On disk the engine and the bare file pass the
+//! host's page cache and the kernel's loop device does, so that all end at the same disk; in memory there is
+//! nothing to pass.
 
 use super::Options;
 use super::figures::Metric;

@@ -1,7 +1,7 @@
 //! What a file should hold, in a few numbers: which write put which bytes where.
 //!
-//! Every write has a version of its own, and the bytes of a version are a function of it and of their place in
-//! the file. So what should be there can be made at any time, and old data, data of another file and zeros
+//! Every write has a version of its own, and the bytes of a version are a function of it and of their place
+//! in the file. So what should be there can be made at any time, and old data, data of another file and zeros
 //! are told apart. Version 0 is zeros: holes, space without data, and what lies beyond the end.
 
 use hectare_lab::random::Random;

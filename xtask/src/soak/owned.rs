@@ -1,7 +1,7 @@
 //! A file of a thread, what it should be, and whether it is.
 //!
-//! Looking compares all there is: size, links, permissions, attributes and every byte. The first difference is
-//! told with its place.
+//! Looking compares all there is: size, links, permissions, attributes and every byte. The first difference
+//! is told with its place.
 
 use super::content::Content;
 use hectare_engine::{OpenFile, Volume};

@@ -1,7 +1,7 @@
 //! Passes that compare the runs of several groups before they take one.
 //!
-//! The best run so far is remembered without its lock. At the end it is looked for again, and may be gone: then
-//! the pass has failed, or, where it must be exact, is made once more. It is made again only because
+//! The best run so far is remembered without its lock. At the end it is looked for again, and may be gone:
+//! then the pass has failed, or, where it must be exact, is made once more. It is made again only because
 //! somebody else took a run, so this ends.
 
 use super::{Found, Search};

@@ -46,6 +46,8 @@ fn read_everything(name: &str, image: &Path, folder: &Path) {
     let before = digest(image);
     behaves(name, &["info", path]);
     behaves(name, &["info", "--groups", "--json", path]);
+    behaves(name, &["check", path]);
+    behaves(name, &["check", "--json", path]);
     behaves(name, &["freefrag", path]);
     behaves(name, &["freefrag", "--json", "-c", "64", path]);
     behaves(name, &["map", path]);

@@ -1,6 +1,6 @@
-//! What storage did with the writes it had not been told to make durable: chance, but with the habits that find
-//! mistakes. Losing each write with the same chance seldom shows what one missing write does among fifty, so a
-//! state first draws a habit, then what became of each write.
+//! What storage did with the writes it had not been told to make durable: chance, but with the habits that
+//! find mistakes. Losing each write with the same chance seldom shows what one missing write does among
+//! fifty, so a state first draws a habit, then what became of each write.
 
 use crate::Span;
 use hectare_units::{high32, u64_of, usize_of};

@@ -1,3 +1,5 @@
+//! The states of a power cut against a plain reading of the log.
+
 use super::*;
 use crate::{MemoryDevice, RecordDevice};
 use proptest::prelude::*;

@@ -63,7 +63,8 @@ impl Mapping {
         assert!(window.fits(self.len), "a window of this mapping");
         let advice = if self.writable { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
         let address = self.address + index_of(window.at.get());
-        // SAFETY: the range lies inside the mapping, which exists as long as `self`; populating changes no byte.
+        // SAFETY: the range lies inside the mapping, which exists as long as `self`; populating changes no
+        // byte.
         let populated = unsafe {
             let start = std::ptr::with_exposed_provenance_mut(address);
             rustix::mm::madvise(start, index_of(window.len.get()), advice)
@@ -76,9 +77,9 @@ impl Mapping {
     #[allow(unsafe_code)] // the mapping is no Rust object
     pub(super) fn copy_out(&self, at: Bytes, target: &mut [u8]) {
         let address = self.address_of(at, target.len());
-        // SAFETY: the source lies inside the mapping, which is readable, exists as long as `self` and is never
-        // lent out, so it cannot overlap `target`; writers of this program are kept out by the locks that the
-        // caller holds, others by the lock on the file.
+        // SAFETY: the source lies inside the mapping, which is readable, exists as long as `self` and is
+        // never lent out, so it cannot overlap `target`; writers of this program are kept out by the locks
+        // that the caller holds, others by the lock on the file.
         unsafe {
             let source = std::ptr::with_exposed_provenance::<u8>(address);
             std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len());
@@ -90,9 +91,9 @@ impl Mapping {
     pub(super) fn copy_in(&self, at: Bytes, source: &[u8]) {
         assert!(self.writable, "who opens for reading only is refused before");
         let address = self.address_of(at, source.len());
-        // SAFETY: the target lies inside the mapping, which is writable, exists as long as `self` and is never
-        // lent out, so it cannot overlap `source`; readers and writers of this program are kept out by the
-        // locks that the caller holds, others by the lock on the file.
+        // SAFETY: the target lies inside the mapping, which is writable, exists as long as `self` and is
+        // never lent out, so it cannot overlap `source`; readers and writers of this program are kept out by
+        // the locks that the caller holds, others by the lock on the file.
         unsafe {
             let target = std::ptr::with_exposed_provenance_mut::<u8>(address);
             std::ptr::copy_nonoverlapping(source.as_ptr(), target, source.len());

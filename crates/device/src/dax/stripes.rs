@@ -1,9 +1,9 @@
-//! Locks on the pages of a mapped file: page p has lock p modulo [`STRIPES`]. Neighbours have different locks, and
-//! an operation takes those of all its pages, in the order of the locks, each once; so two of them never wait
-//! for each other in a circle.
+//! Locks on the pages of a mapped file: page p has lock p modulo [`STRIPES`]. Neighbours have different
+//! locks, and an operation takes those of all its pages, in the order of the locks, each once; so two of them
+//! never wait for each other in a circle.
 //!
-//! Each lock guards the mapping that it hands out: whoever holds one has a mapping that stays, and a new one can
-//! be put in place by whoever holds all.
+//! Each lock guards the mapping that it hands out: whoever holds one has a mapping that stays, and a new one
+//! can be put in place by whoever holds all.
 
 use super::mapping::Mapping;
 use crate::Span;

@@ -1,8 +1,8 @@
 //! Finding out in which windows a file has holes.
 //!
 //! Hazard: asked for the next hole, the host looks at every page up to there; on a full file that is all of
-//! it, 14 ms for each GiB. So a file is looked through once, from the start and only as far as it is used, and
-//! nothing is asked twice.
+//! it, 14 ms for each GiB. So a file is looked through once, from the start and only as far as it is used,
+//! and nothing is asked twice.
 
 use super::mapping::{Mapping, WINDOW_LEN};
 use super::{SPARSE, UNKNOWN, WHOLE};
@@ -24,8 +24,8 @@ impl Survey {
     /// meanwhile must be kept out.
     pub(super) fn advance(&mut self, file: &File, mapping: &Mapping, end: u64) {
         while self.cursor < end {
-            // The file's own offset, which this changes, is used by nobody. A host that can't tell is taken to
-            // have a hole right here.
+            // The file's own offset, which this changes, is used by nobody. A host that can't tell is taken
+            // to have a hole right here.
             let hole = seek(file, SeekFrom::Hole(self.cursor)).unwrap_or(self.cursor);
             if hole >= mapping.len().get() {
                 self.note(mapping, u64::MAX, WHOLE);

@@ -1,21 +1,24 @@
 //! Pages put into a memory-backed file without its lock.
 //!
-//! `pwrite` holds the inode's lock while the kernel takes a page, copies into it and puts it into the file, so
-//! on tmpfs, where that is all there is to a write, threads filling one image run one at a time. The kernel has
-//! another way to give a file a page it has not got yet: `UFFDIO_COPY` of userfaultfd(2), made for moving the
-//! memory of running machines. It copies whole pages into a mapping of the file and never takes that lock.
-//! Measured for 64 KiB of fresh pages: 24 us of one processor as with `pwrite`, but side by side on two; through
-//! an ordinary mapping (populate, then copy) it is 43 us, because each page is cleared before it is filled.
+//! `pwrite` holds the inode's lock while the kernel takes a page, copies into it and puts it into the file,
+//! so on tmpfs, where that is all there is to a write, threads filling one image run one at a time. The
+//! kernel has another way to give a file a page it has not got yet: `UFFDIO_COPY` of userfaultfd(2), made for
+//! moving the memory of running machines. It copies whole pages into a mapping of the file and never takes
+//! that lock. Measured for 64 KiB of fresh pages: 24 us of one processor as with `pwrite`, but side by side
+//! on two; through an ordinary mapping (populate, then copy) it is 43 us, because each page is cleared before
+//! it is filled.
 //!
-//! A file is mapped in windows of [`WINDOW_LEN`], of which at most 2^[`SLOTS_SHIFT`] exist at a time: a sparse file
-//! may be longer than the address space, and pages mapped count as the program's own memory.
+//! A file is mapped in windows of [`WINDOW_LEN`], of which at most 2^[`SLOTS_SHIFT`] exist at a time: a
+//! sparse file may be longer than the address space, and pages mapped count as the program's own memory.
 //!
 //! Hazards:
-//! - *Touching the mapping.* Nobody does: it has no access rights, and only the kernel puts pages into it. So a
+//! - *Touching the mapping.* Nobody does: it has no access rights, and only the kernel puts pages into it. So
+//!   a
 //!   file that somebody shortens, or a host without memory, cannot end in a signal; the copy just stops, as it
 //!   does at the first page that is there already. What is left is for `pwrite`, which succeeds or says what is
 //!   wrong. Nothing in here is an error.
-//! - *Half a page.* Only whole pages are put, so bytes beside the range are never made up, and a page is seen by
+//! - *Half a page.* Only whole pages are put, so bytes beside the range are never made up, and a page is seen
+//!   by
 //!   readers either absent (zeros) or filled. Holes punched meanwhile take pages out of mapping and file alike.
 //! - *A fork.* The descriptor speaks for the address space it was made in, also in the hands of a child. So a
 //!   child leaves it alone.
@@ -40,12 +43,13 @@ const TMPFS: u32 = 0x0102_1994;
 /// How much of the file one mapping covers: large beside a write, small beside the address space.
 const WINDOW_LEN: u64 = 64 << 20;
 
-/// How many mappings there are at most: 64, 4 GiB together. With 16, files that 32 threads append to, each in a
-/// room of its own, pushed each other's windows out and were 6 % slower than in one common room.
+/// How many mappings there are at most: 64, 4 GiB together. With 16, files that 32 threads append to, each in
+/// a room of its own, pushed each other's windows out and were 6 % slower than in one common room.
 const SLOTS_SHIFT: u32 = 6;
 
-/// How often a window is missed before another one makes room for it. Mapping and unmapping were measured to take
-/// 4 us, less than a fresh write of 16 KiB, but whoever else wants the address space changed waits meanwhile.
+/// How often a window is missed before another one makes room for it. Mapping and unmapping were measured to
+/// take 4 us, less than a fresh write of 16 KiB, but whoever else wants the address space changed waits
+/// meanwhile.
 const MISSES: u32 = 4;
 
 /// Shorter writes are not worth the call: most are to pages that are there.
@@ -171,10 +175,11 @@ impl Window {
             copied: 0,
         };
         // SAFETY: the opcode is UFFDIO_COPY and the value is laid out as its `struct uffdio_copy`. The kernel
-        // reads `data`, which is borrowed meanwhile, and writes into our window: `at` is in it, and the caller
-        // keeps to one window. The window stays mapped while `self` is borrowed.
+        // reads `data`, which is borrowed meanwhile, and writes into our window: `at` is in it, and the
+        // caller keeps to one window. The window stays mapped while `self` is borrowed.
         let whole = unsafe { ioctl(fault.as_fd(), Updater::<COPY, FaultCopy>::new(&mut copy)) };
-        // Cut short, it fails with EAGAIN and says how far it came; otherwise `copied` is an errno below zero.
+        // Cut short, it fails with EAGAIN and says how far it came; otherwise `copied` is an errno below
+        // zero.
         let copied = usize::try_from(copy.copied).unwrap_or(0).min(data.len());
         if whole.is_ok() { data.len() } else { copied }
     }
@@ -194,7 +199,8 @@ impl Drop for Window {
 
 // The interface of `linux/userfaultfd.h`, see ioctl_userfaultfd(2).
 
-/// `UFFD_USER_MODE_ONLY`: without privilege; faults of the kernel itself are not ours to serve, nor any other.
+/// `UFFD_USER_MODE_ONLY`: without privilege; faults of the kernel itself are not ours to serve, nor any
+/// other.
 const USER_MODE_ONLY: u32 = 1;
 /// `UFFD_API`, the only version there is.
 const API_VERSION: u64 = 0xaa;

@@ -1,13 +1,14 @@
 //! Writers of a memory-backed file pass one at a time, and those who would have to wait put their pages into
 //! the file beside the one inside, where they can ([`FreshPages`]).
 //!
-//! The kernel serves writers of a buffered file one at a time in any case: `pwrite` takes the inode's lock, and
-//! whoever wants it too spins for it, on a processor that another thread could use. Knowing here whether
-//! somebody is inside is what makes the choice. With 64 threads that create files of 64 KiB on two processors,
-//! that was measured to be 1.6 times as fast as `pwrite` alone; trying to put pages first, without a look at
-//! the gate, was 1.4 times as fast (a page put costs a little more than one written), and a gate without pages
-//! to put slower than none. So a file that cannot take pages has no gate, and where many writers in a row found
-//! no page to put, since they write over what is there, the gate stands open for a while.
+//! The kernel serves writers of a buffered file one at a time in any case: `pwrite` takes the inode's lock,
+//! and whoever wants it too spins for it, on a processor that another thread could use. Knowing here whether
+//! somebody is inside is what makes the choice. With 64 threads that create files of 64 KiB on two
+//! processors, that was measured to be 1.6 times as fast as `pwrite` alone; trying to put pages first,
+//! without a look at the gate, was 1.4 times as fast (a page put costs a little more than one written), and a
+//! gate without pages to put slower than none. So a file that cannot take pages has no gate, and where many
+//! writers in a row found no page to put, since they write over what is there, the gate stands open for a
+//! while.
 //!
 //! What this is not: an order of writes, or an exclusion that anybody may rely on.
 
@@ -18,8 +19,8 @@ use std::fs::File;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// After so many writers in a row of whom no page could be put, the gate opens, as it is then in the way only;
-/// more than the misses that map a few windows.
+/// After so many writers in a row of whom no page could be put, the gate opens, as it is then in the way
+/// only; more than the misses that map a few windows.
 const REFUSALS_MAX: u32 = 16;
 
 /// For how many writers it then stays open.

@@ -104,8 +104,8 @@ impl CachedInode {
         self.touched.set(now) && cache.list(self)
     }
 
-    /// When the content was last written over, if that is not in the inode yet. To be asked with the data lock
-    /// held.
+    /// When the content was last written over, if that is not in the inode yet. To be asked with the data
+    /// lock held.
     pub(crate) fn touched(&self) -> Option<Timestamp> {
         self.touched.get()
     }
@@ -258,10 +258,9 @@ impl InodeCache {
         self.dirty_count.load(Ordering::Relaxed)
     }
 
-    /// Renders every dirty inode into its inode-table block. Called with no handle open; inodes may be touched
-    /// meanwhile. The order of the
-    /// list is kept: a number that was freed and given out again in one transaction is rendered twice, the
-    /// new one last.
+    /// Renders every dirty inode into its inode-table block. Called with no handle open; inodes may be
+    /// touched meanwhile. The order of the list is kept: a number that was freed and given out again in one
+    /// transaction is rendered twice, the new one last.
     pub(crate) fn render(&self, blocks: &BlockCache, sb: &SuperBlock, txn: TxnId) {
         let dirty = std::mem::take(&mut *self.dirty.lock());
         self.dirty_count.fetch_sub(dirty.len(), Ordering::Relaxed);

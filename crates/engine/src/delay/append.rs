@@ -140,8 +140,8 @@ impl Volume {
         Ok(None)
     }
 
-    /// Clusters of data, and those that the nodes of a tree may take that maps each by itself: every level may
-    /// have to split once, and what is split is half full.
+    /// Clusters of data, and those that the nodes of a tree may take that maps each by itself: every level
+    /// may have to split once, and what is split is half full.
     pub(super) fn with_nodes(&self, clusters: Clusters) -> Clusters {
         let entries = (u64::from(self.geometry().block_size.get()) - 16) / 12 / 2;
         let mut nodes = clusters.get();

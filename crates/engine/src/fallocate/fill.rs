@@ -13,8 +13,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Volume {
-    /// Maps the holes of a range of bytes, one after the other. The size grows with each unless `keep_size`, so
-    /// that a volume that runs full leaves a file as long as what it got.
+    /// Maps the holes of a range of bytes, one after the other. The size grows with each unless `keep_size`,
+    /// so that a volume that runs full leaves a file as long as what it got.
     pub(super) fn fill_range(
         &self,
         inode: &Arc<CachedInode>,
@@ -64,8 +64,8 @@ impl Volume {
         Ok(done)
     }
 
-    /// What is at the start of a range of file blocks: a mapped run, by the block after it, or (the start of) a
-    /// hole, by space for it.
+    /// What is at the start of a range of file blocks: a mapped run, by the block after it, or (the start of)
+    /// a hole, by space for it.
     fn run_or_piece(&self, inode: &CachedInode, range: &Range<u64>) -> Result<(Option<Piece>, u64)> {
         let logical = LogicalBlock::new(low32(range.start));
         let held = inode.get();

@@ -1,10 +1,10 @@
 //! Dealing with the orphans that the last user of a volume left.
 //!
-//! In two steps. [`Volume::load_orphans`] finds and checks all of them, and changes nothing: a list that loops,
-//! that names what is no inode in use, or inodes that can't be changed yet, keeps the volume from being opened
-//! for writing. [`Volume::process_orphans`] then frees those without a name and goes on cutting the others, in
-//! transactions like any other, each of which takes off what it has dealt with: a crash on the way leaves the
-//! rest to the next.
+//! In two steps. [`Volume::load_orphans`] finds and checks all of them, and changes nothing: a list that
+//! loops, that names what is no inode in use, or inodes that can't be changed yet, keeps the volume from
+//! being opened for writing. [`Volume::process_orphans`] then frees those without a name and goes on cutting
+//! the others, in transactions like any other, each of which takes off what it has dealt with: a crash on the
+//! way leaves the rest to the next.
 //!
 //! A volume need not have a journal to have orphans: it may have had one.
 
@@ -30,8 +30,8 @@ pub struct Cleaned {
 }
 
 impl Volume {
-    /// What was left to be cleaned up when the volume was opened; nothing if it is open for reading only, when all
-    /// is left as it is.
+    /// What was left to be cleaned up when the volume was opened; nothing if it is open for reading only,
+    /// when all is left as it is.
     #[must_use]
     pub fn cleaned(&self) -> Cleaned {
         self.orphans.cleaned.get().copied().unwrap_or_default()

@@ -1,8 +1,8 @@
 //! The orphan file in use: which of its slots are free.
 //!
 //! Its blocks are read and verified one after the other, each when those before it are full, and stay in
-//! memory from then on. A block that can't be read is no reason to fail whoever has an orphan to note: the file
-//! counts as full, and the list takes it. Only what the file says there is must be found
+//! memory from then on. A block that can't be read is no reason to fail whoever has an orphan to note: the
+//! file counts as full, and the list takes it. Only what the file says there is must be found
 //! ([`OrphanFile::load_all`]).
 
 use crate::cache::block::{Block, Kind};

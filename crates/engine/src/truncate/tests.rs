@@ -72,8 +72,8 @@ struct Case {
     teeth: u64,
     size: Option<u64>,
     extents: u32,
-    /// Whether e2fsck can deal with it: it fails on files of several leaves that are cut to nothing, also on those
-    /// that the kernel has written.
+    /// Whether e2fsck can deal with it: it fails on files of several leaves that are cut to nothing, also on
+    /// those that the kernel has written.
     for_e2fsck: bool,
 }
 

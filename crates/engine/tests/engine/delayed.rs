@@ -14,7 +14,9 @@ use std::time::Duration;
 macro_rules! volume {
     ($test:literal, $($arg:literal),*) => {
         match format_bytes(&["-t", "ext4", $($arg),*], "64M") {
-            Ok(bytes) => in_memory_with(&bytes, OpenOptions { commit_interval: None, ..OpenOptions::default() }).unwrap(),
+            Ok(bytes) => {
+                in_memory_with(&bytes, OpenOptions { commit_interval: None, ..OpenOptions::default() }).unwrap()
+            }
             Err(reason) => skip!($test, reason),
         }
     };

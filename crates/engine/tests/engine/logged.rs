@@ -1,8 +1,8 @@
 //! Volumes with a journal: what the engine leaves in the log is what e2fsck, the kernel and the engine itself
 //! bring home; what they leave, the engine does.
 //!
-//! A crash is made by copying the bytes of the device while the volume is open, after a sync. Crashes at every other
-//! moment are the crash harness's.
+//! A crash is made by copying the bytes of the device while the volume is open, after a sync. Crashes at
+//! every other moment are the crash harness's.
 
 use crate::common::{
     InMemory, assert_clean_bytes, entries_of, format_bytes, in_memory, in_memory_with, open_image, pattern,

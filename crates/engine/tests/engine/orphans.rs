@@ -1,6 +1,6 @@
 //! Orphans: what a crash leaves of files that were open without a name or being cut, and who cleans it up.
-//! What we leave, e2fsck, the kernel and we ourselves must find and find nothing else; what the kernel leaves,
-//! we.
+//! What we leave, e2fsck, the kernel and we ourselves must find and find nothing else; what the kernel
+//! leaves, we.
 //!
 //! A crash is made by copying the bytes of the device while the volume is open, after a sync.
 
@@ -461,13 +461,13 @@ fn regression_a_nameless_file_that_is_cut_stays_an_orphan() {
         Err(reason) => skip!("orphans::regression_a_nameless_file", reason),
     };
     let options = OpenOptions { commit_interval: None, ..OpenOptions::default() };
-    let held = crate::common::in_memory_with(&bytes, options.clone()).unwrap();
+    let held = in_memory_with(&bytes, options.clone()).unwrap();
     let file = held.volume.create_file("gone", Creation::default()).unwrap();
     file.write_all_at(0, &[1; 9000]).unwrap();
     held.volume.remove_file("gone").unwrap();
     file.set_len(0).unwrap();
     held.volume.sync().unwrap();
-    let again = crate::common::in_memory_with(&held.device.to_vec(), options).unwrap();
+    let again = in_memory_with(&held.device.to_vec(), options).unwrap();
     assert_eq!(again.volume.cleaned().freed, 1);
-    crate::common::close_clean(&again);
+    close_clean(&again);
 }

@@ -1,8 +1,8 @@
 //! One file of the host, with nothing above it: the limit.
 //!
-//! Each file that is asked for is a window of the one file, the first at its start, in the order of asking. So
-//! the same offsets are read and written as in a file system, with one `pread` or `pwrite` each. There are no
-//! names and no directories: only workloads that say how long their files will be can run on it.
+//! Each file that is asked for is a window of the one file, the first at its start, in the order of asking.
+//! So the same offsets are read and written as in a file system, with one `pread` or `pwrite` each. There are
+//! no names and no directories: only workloads that say how long their files will be can run on it.
 //!
 //! Hazard: what is there would be overwritten. So the file is made by the run, as the folder of a run is, and
 //! one that is there is only replaced if asked for.

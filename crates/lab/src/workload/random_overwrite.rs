@@ -6,8 +6,8 @@
 //! the kernel's shared lock for direct overwrites was measured: 4 KiB, half of them reads, 16 threads, 32
 //! files; the files are smaller.
 //!
-//! In a folder the host's page cache is bypassed where the file system can, and a fallback is told. Memory for
-//! direct requests has to be aligned, so each thread has a buffer that is.
+//! In a folder the host's page cache is bypassed where the file system can, and a fallback is told. Memory
+//! for direct requests has to be aligned, so each thread has a buffer that is.
 
 use crate::error::{Error, Result};
 use crate::random::Random;

@@ -129,8 +129,8 @@ fn set_time(path: &Path, atime: (i64, u32), mtime: (i64, u32)) -> io::Result<()>
     Ok(rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// Times at every edge of ext4's 34-bit seconds: the range is -2^31 to 2^34 - 2^31 - 1. The kernel's ext4 keeps no
-/// nanoseconds in its first and last second, so what it is to give back must have none there.
+/// Times at every edge of ext4's 34-bit seconds: the range is -2^31 to 2^34 - 2^31 - 1. The kernel's ext4
+/// keeps no nanoseconds in its first and last second, so what it is to give back must have none there.
 pub(super) fn times(folder: &Path) -> io::Result<()> {
     let edges = [-(1 << 31), -1, 0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 33) + 5];
     let last = (1 << 34) - (1 << 31) - 1;
