@@ -1,6 +1,7 @@
 //! The journal: starts handles, and commits what they did.
 
 use crate::barrier::Barrier;
+use crate::company::Company;
 use crate::credits::Leases;
 use crate::handle::{Credits, Handle, Lease};
 use crate::pauses::{JournalStats, Pauses};
@@ -32,6 +33,7 @@ struct State {
     running: Option<Running>,
     /// The last transaction known to be safe.
     committed: TxnId,
+    company: Company,
 }
 
 /// Transactions over one volume; see the [crate's introduction](crate). All methods may be called by any
@@ -46,6 +48,8 @@ pub struct Journal<C> {
     state: Mutex<State>,
     /// A commit has ended, well or not.
     ended: Condvar,
+    /// Somebody has asked for the running transaction.
+    arrived: Condvar,
     aborted: OnceLock<Aborted>,
 }
 
@@ -59,8 +63,13 @@ impl<C: Commit> Journal<C> {
             leases: Leases::new(),
             pauses: Pauses::new(),
             running: AtomicU32::new(first.get()),
-            state: Mutex::new(State { running: Some(Running::new(first)), committed: last }),
+            state: Mutex::new(State {
+                running: Some(Running::new(first)),
+                committed: last,
+                company: Company::default(),
+            }),
             ended: Condvar::new(),
+            arrived: Condvar::new(),
             aborted: OnceLock::new(),
         }
     }
@@ -179,14 +188,30 @@ impl<C: Commit> Journal<C> {
         let running = self.running();
         let txn = if txn.is_after(running) { running } else { txn };
         let mut state = self.state.lock();
+        if txn == self.running() && txn.is_after(state.committed) {
+            state.company.arrive(hectare_units::thread_number());
+            self.arrived.notify_one();
+        }
+        let mut waited = false;
         while txn.is_after(state.committed) {
             self.check()?;
+            if state.running.is_some()
+                && !waited
+                && let Some(wait) = state.company.wait()
+            {
+                waited = true;
+                self.arrived.wait_for(&mut state, wait);
+                continue;
+            }
             match state.running.take() {
                 None => self.ended.wait(&mut state),
                 Some(running) => {
+                    state.company.depart();
                     drop(state);
+                    let began = Instant::now();
                     self.run(running)?;
                     state = self.state.lock();
+                    state.company.ended(began.elapsed());
                 }
             }
         }

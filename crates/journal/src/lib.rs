@@ -27,6 +27,7 @@
 //! commit).
 
 mod barrier;
+mod company;
 mod credits;
 pub mod format;
 mod handle;

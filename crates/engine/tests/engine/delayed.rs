@@ -11,12 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+/// No thread: what gathers is placed when a test says so.
+fn options() -> OpenOptions {
+    OpenOptions { commit_interval: None, ..OpenOptions::default() }
+}
+
 macro_rules! volume {
     ($test:literal, $($arg:literal),*) => {
         match format_bytes(&["-t", "ext4", $($arg),*], "64M") {
-            Ok(bytes) => {
-                in_memory_with(&bytes, OpenOptions { commit_interval: None, ..OpenOptions::default() }).unwrap()
-            }
+            Ok(bytes) => in_memory_with(&bytes, options()).unwrap(),
             Err(reason) => skip!($test, reason),
         }
     };
@@ -83,11 +86,7 @@ fn logs_longer_than_what_gathers_are_one_extent_each() {
         Ok(bytes) => bytes,
         Err(reason) => skip!("delayed::logs_longer_than_what_gathers", reason),
     };
-    let held = in_memory_with(
-        &bytes,
-        OpenOptions { delayed_bytes: 4 << 20, commit_interval: None, ..OpenOptions::default() },
-    )
-    .unwrap();
+    let held = in_memory_with(&bytes, OpenOptions { delayed_bytes: 4 << 20, ..options() }).unwrap();
     let v = &held.volume;
     let files: Vec<_> =
         (0..16).map(|n| v.create_file(format!("log-{n}"), Creation::default()).unwrap()).collect();
@@ -255,7 +254,7 @@ fn more_than_the_budget_never_gathers() {
         Err(reason) => skip!("delayed::more_than_the_budget", reason),
     };
     for budget in [0, 5000, 100_000] {
-        let options = OpenOptions { delayed_bytes: budget, commit_interval: None, ..OpenOptions::default() };
+        let options = OpenOptions { delayed_bytes: budget, ..options() };
         let held = in_memory_with(&bytes, options).unwrap();
         let v = &held.volume;
         let files: Vec<_> =
