@@ -44,11 +44,11 @@ use std::sync::{Arc, OnceLock};
 
 /// Bytes of dirty metadata blocks at which the volume's thread is asked to commit: few, since all of them are
 /// rendered while no handle can start.
-const DIRTY_BYTES_SOME: usize = 8 << 20;
+const DIRTY_BYTES_SOME: usize = 4 << 20;
 /// Dirty inodes at which it is.
-const DIRTY_INODES_SOME: usize = 8192;
+const DIRTY_INODES_SOME: usize = 4096;
 /// So many times as much, and an operation commits itself.
-const DIRTY_MANY: usize = 4;
+const DIRTY_MANY: usize = 8;
 /// Bytes waiting to be free below which nobody commits for them.
 const PENDING_BYTES_MIN: u64 = 64 << 20;
 /// The error number (errno) of a failed device.
