@@ -192,11 +192,13 @@ impl TargetFile for EngineFile {
     }
 }
 
-// SHIM until the engine hands out its counts.
-
-/// `AllocatorStats::parse(&volume.allocator_stats().text(volume.group_count()))`
+/// What the allocator counted, and, in the same layout, the journal.
 fn stats(volume: &Volume) -> Option<AllocatorStats> {
-    AllocatorStats::parse(&volume.allocator_stats().text(volume.group_count()))
+    let (allocator, journal) = (volume.allocator_stats().text(volume.group_count()), volume.journal_stats());
+    AllocatorStats::parse(&format!(
+        "{allocator}\tjournal_handles: {}\n\tjournal_commits: {}\n",
+        journal.handles_started, journal.commits
+    ))
 }
 
 /// How long commits kept handles from starting; `None` if there was none.
