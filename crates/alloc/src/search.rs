@@ -15,9 +15,10 @@
 //!   makes space free was under way at the start of the search or began before its end
 //!   ([`Moves`](crate::moves::Moves)). Then free space only shrank meanwhile: a group that had no run long
 //!   enough when it was looked at has none at the end. Groups are passed over without their lock only by
-//!   [`Slot::longest`](crate::slot::Slot::longest), which is never below the longest run: it is raised under the
-//!   lock between the two counts of a move, and lowered under the lock by who has scanned the group. It is
-//!   read, like the counts, in the one order of `SeqCst`. If something did move, the search looks again.
+//!   [`Slot::longest`](crate::slot::Slot::longest), which is never below the longest run: it is raised
+//!   under the lock between the two counts of a move, and lowered under the lock by who has scanned the
+//!   group. It is read, like the counts, in the one order of `SeqCst`. If something did move, the search
+//!   looks again.
 //!
 //! The search so ends unless others make progress for ever: each repetition means that somebody gave space
 //! back, or is just doing so.

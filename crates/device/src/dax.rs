@@ -12,11 +12,11 @@
 //!
 //! Hazards:
 //! - *Signals.* Touching a page that cannot be had kills the program (SIGBUS). A host without memory cannot
-//!   do
-//!   that to ready windows, whose pages exist, and to all others memory is given by system calls that can fail.
-//!   Reading a hole would fill it, so that is not done either. Somebody who shortens the file or punches holes
-//!   into it would, and is kept out by the lock all users of an image take (see [`FileOptions`]): it must be
-//!   opened exclusively. Memory that breaks, or a swap that cannot be read, kills, as it does to any program.
+//!   do that to ready windows, whose pages exist, and to all others memory is given by system calls that
+//!   can fail. Reading a hole would fill it, so that is not done either. Somebody who shortens the file or
+//!   punches holes into it would, and is kept out by the lock all users of an image take (see
+//!   [`FileOptions`]): it must be opened exclusively. Memory that breaks, or a swap that cannot be read,
+//!   kills, as it does to any program.
 //! - *Other writers.* Writes of other programs that ignore the lock are races, with undefined content.
 //! - *Durability.* On tmpfs there is none, and flushing does nothing. On `dax` storage a flush is the file's.
 //! - *Address space.* A file too long to be mapped works the long way.

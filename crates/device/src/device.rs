@@ -169,6 +169,40 @@ forward!(&D);
 forward!(Box<D>);
 forward!(Arc<D>);
 
+/// Inside `impl Device` for a layer: these methods answer as the device below does, which is its field
+/// `inner`.
+macro_rules! of_inner {
+    (name) => {
+        fn name(&self) -> &str {
+            self.inner.name()
+        }
+    };
+    (len) => {
+        fn len(&self) -> Bytes {
+            self.inner.len()
+        }
+    };
+    (is_zeroed) => {
+        fn is_zeroed(&self) -> bool {
+            self.inner.is_zeroed()
+        }
+    };
+    (is_read_only) => {
+        fn is_read_only(&self) -> bool {
+            self.inner.is_read_only()
+        }
+    };
+    (alignment) => {
+        fn alignment(&self) -> u32 {
+            self.inner.alignment()
+        }
+    };
+    ($($method:ident),+) => {
+        $($crate::device::of_inner!($method);)+
+    };
+}
+pub(crate) use of_inner;
+
 /// The length of all parts together.
 pub(crate) fn total_len(parts: &[IoSlice<'_>]) -> Bytes {
     // Slices in memory cannot add up to 2^64 bytes unless one is listed absurdly often; that then fits no

@@ -18,11 +18,11 @@ mod source;
 
 use crate::error::Result;
 use flex::{FlexTable, Recent};
-use hectare_device::Device;
 use hectare_ext4::error::Corrupt;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_journal::LoggedBlock;
+use hectare_journal::MetadataView;
 use hectare_units::{Bytes, GroupNr, usize_of};
 use inodes::InodeBitmap;
 pub(crate) use inodes::Taken;
@@ -50,7 +50,7 @@ pub(crate) type Rendered = LoggedBlock;
 
 /// The descriptors and inode bitmaps of a volume.
 pub(crate) struct Groups {
-    device: Arc<dyn Device>,
+    metadata: MetadataView,
     /// As read when the volume was opened: only its geometry, seed and features count here, and those don't
     /// change.
     sb: Arc<SuperBlock>,
@@ -67,10 +67,10 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(device: Arc<dyn Device>, sb: Arc<SuperBlock>) -> Self {
+    pub(crate) fn new(metadata: MetadataView, sb: Arc<SuperBlock>) -> Self {
         let blocks = usize_of(sb.geometry().desc_blocks());
         Self {
-            device,
+            metadata,
             sb,
             desc_blocks: std::iter::repeat_with(OnceLock::new).take(blocks).collect(),
             flex: OnceLock::new(),
@@ -113,7 +113,7 @@ impl Groups {
         let sb = &*self.sb;
         let geometry = sb.geometry();
         let mut bytes = vec![0; geometry.block_size.len()];
-        self.device.read_at(geometry.desc_block(index).offset(geometry.block_size), &mut bytes)?;
+        self.metadata.read_at(geometry.desc_block(index).offset(geometry.block_size), &mut bytes)?;
         let first = index * geometry.descs_per_block();
         let count = geometry.descs_per_block().min(geometry.groups() - first);
         let groups = (0..count)

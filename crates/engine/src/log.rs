@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use hectare_device::Device;
 use hectare_ext4::superblock::SIZE as SUPERBLOCK_SIZE;
 use hectare_ext4::time::Timestamp;
-use hectare_journal::{HomeDevice, Log, LogError, LoggedBlock, Pending};
+use hectare_journal::{Log, LogError, LoggedBlock, MetadataView, Pending};
 use hectare_units::{BlockNr, BlockSize, TxnId};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -84,9 +84,9 @@ impl VolumeLog {
         self.log.lock().next()
     }
 
-    /// The device as metadata is read: with what is pending in its place.
-    pub(crate) fn view(&self) -> Arc<dyn Device> {
-        Arc::new(HomeDevice::new(Arc::clone(&self.pending)))
+    /// Metadata as it is read: with what is pending in its place.
+    pub(crate) fn view(&self) -> MetadataView {
+        MetadataView::with_pending(Arc::clone(&self.pending))
     }
 
     /// Blocks of the largest transaction.

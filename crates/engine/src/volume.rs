@@ -34,7 +34,7 @@ use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
 use hectare_ext4::superblock::{self, ERRCODE_IO, RecordedError, STATE_ERROR, STATE_VALID, SuperBlock};
 use hectare_ext4::time::Timestamp;
-use hectare_journal::{Aborted, Credits, Handle, Journal, JournalStats};
+use hectare_journal::{Aborted, Credits, Handle, Journal, JournalStats, MetadataView};
 use hectare_units::{Blocks, Clusters, GroupNr, InodeNr, TxnId, low32, u64_of, usize_of};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -175,8 +175,8 @@ impl Volume {
         let sb = Arc::new(sb);
         let geometry = sb.geometry();
         // Metadata that is committed and not home yet is read from where it is.
-        let metadata = log.as_ref().map_or_else(|| Arc::clone(&device), VolumeLog::view);
-        let groups = Arc::new(Groups::new(Arc::clone(&metadata), Arc::clone(&sb)));
+        let metadata = log.as_ref().map_or_else(|| MetadataView::plain(Arc::clone(&device)), VolumeLog::view);
+        let groups = Arc::new(Groups::new(metadata.clone(), Arc::clone(&sb)));
         if !options.read_only {
             groups.load_all()?;
         }

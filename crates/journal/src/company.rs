@@ -1,10 +1,10 @@
 //! Whether a commit waits a moment for others who are about to ask for it.
 //!
-//! Threads that write and sync in turn ask for a commit each, and one commit serves all who asked before it froze.
-//! When a commit ends, all it served go on together, and the first to be back would start the next for itself
-//! alone, which the others then have to sit out before theirs; or two halves take turns for ever. So who comes
-//! first waits for all who had a part in the last two commits, but no longer than half of what a commit takes:
-//! what is lost at most if they don't come.
+//! Threads that write and sync in turn ask for a commit each, and one commit serves all who asked before it
+//! froze. When a commit ends, all it served go on together, and the first to be back would start the next
+//! for itself alone, which the others then have to sit out before theirs; or two halves take turns for
+//! ever. So who comes first waits for all who had a part in the last two commits, but no longer than half
+//! of what a commit takes: what is lost at most if they don't come.
 //!
 //! Commits that take next to nothing, as in memory, wait for nobody: waking up would take longer.
 

@@ -1,14 +1,13 @@
 //! The way home: committed blocks that are in the log and not yet where they belong.
 //!
 //! [`Pending`] holds the newest committed bytes of each such block. Until they are written home, what the
-//! device has there is old, so metadata is read through a [`HomeDevice`], which puts pending bytes in its
-//! place; caches may drop what they like. A *checkpoint* writes blocks home, flushes, and lets the log's tail
-//! move; the order is what makes it safe.
+//! device has there is old, so metadata is read through a [`MetadataView`], which puts pending bytes in its
+//! place; caches may drop what they like. A *checkpoint* writes blocks home, flushes, and lets the log's
+//! tail move; the order is what makes it safe.
 //!
 //! Hazards and invariants:
 //! - a block that is logged again belongs to the newer transaction from then on, and no longer holds up the
-//!   older
-//!   one: if the newer one is durable, so is what the older one said of the block;
+//!   older one: if the newer one is durable, so is what the older one said of the block;
 //! - a block that was freed must never be written home once its place may be given to others: the commit that
 //!   frees it takes it out ([`Pending::revoke`]) and waits for a checkpoint that is just writing it;
 //! - a transaction leaves the log only after all blocks it holds up are home *and flushed*.
@@ -19,7 +18,6 @@ use crate::log::{Log, LogError, Logged, LoggedBlock};
 use crate::sync::{AtomicUsize, Mutex, Ordering, RwLock};
 use hectare_device::{Device, Result as DeviceResult};
 use hectare_units::{BlockNr, BlockSize, Blocks, Bytes, TxnId, index_of, u64_of};
-use rustix::fd::BorrowedFd;
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -82,13 +80,28 @@ impl Pending {
         self.len() == 0
     }
 
-    /// The newest committed bytes of a block, if they are not home yet.
-    #[must_use]
-    pub fn get(&self, nr: BlockNr) -> Option<Arc<[u8]>> {
-        if self.is_empty() {
-            return None;
+    /// Pending blocks are looked up before the device is read, so that one that comes home meanwhile is seen
+    /// in one of the two places. `buf` is not empty.
+    fn read_at(&self, at: Bytes, buf: &mut [u8]) -> DeviceResult<()> {
+        let size = self.block_size;
+        let first = at.get() >> size.shift();
+        let last = (at.get().saturating_add(u64_of(buf.len()) - 1)) >> size.shift();
+        let found: Vec<(u64, Arc<[u8]>)> = {
+            let pending = self.blocks.read();
+            let one = |nr| pending.get(&BlockNr::new(nr)).map(|entry| (nr, Arc::clone(&entry.bytes)));
+            (first..=last).filter_map(one).collect()
+        };
+        if u64_of(found.len()) < last - first + 1 {
+            self.device.read_at(at, buf)?;
         }
-        self.blocks.read().get(&nr).map(|entry| Arc::clone(&entry.bytes))
+        for (nr, bytes) in found {
+            let start = nr << size.shift();
+            let skip = index_of(at.get().saturating_sub(start));
+            let into = index_of(start.saturating_sub(at.get()));
+            let len = (bytes.len() - skip).min(buf.len() - into);
+            buf[into..into + len].copy_from_slice(&bytes[skip..skip + len]);
+        }
+        Ok(())
     }
 
     /// Logs a transaction and takes over its blocks, and lets go of those it revoked. Room is made first if
@@ -271,107 +284,35 @@ fn run_length(blocks: &[LoggedBlock]) -> usize {
     1 + blocks.windows(2).take(BATCH - 1).take_while(|pair| follows(pair)).count()
 }
 
-/// A device whose metadata is read as it will be: with pending blocks in their places. Everything else goes
-/// to the device below.
-pub struct HomeDevice {
-    pending: Arc<Pending>,
+/// The metadata of a volume as it will be once all is home: pending blocks shown in their places.
+#[derive(Clone)]
+pub struct MetadataView {
+    device: Arc<dyn Device>,
+    /// None where there is no journal, and every committed block is home.
+    pending: Option<Arc<Pending>>,
 }
 
-impl HomeDevice {
-    /// The device that blocks are pending for.
+impl MetadataView {
+    /// What is on a device for which nothing is ever pending.
     #[must_use]
-    pub const fn new(pending: Arc<Pending>) -> Self {
-        Self { pending }
+    pub const fn plain(device: Arc<dyn Device>) -> Self {
+        Self { device, pending: None }
     }
 
-    fn below(&self) -> &dyn Device {
-        &*self.pending.device
-    }
-}
-
-impl Device for HomeDevice {
-    fn name(&self) -> &str {
-        self.below().name()
+    /// What is on the device that blocks are pending for, with those in their places.
+    #[must_use]
+    pub fn with_pending(pending: Arc<Pending>) -> Self {
+        Self { device: Arc::clone(&pending.device), pending: Some(pending) }
     }
 
-    fn len(&self) -> Bytes {
-        self.below().len()
-    }
-
-    /// Pending blocks are looked up before the device is read, so that one that comes home meanwhile is seen
-    /// in one of the two places.
-    fn read_at(&self, at: Bytes, buf: &mut [u8]) -> DeviceResult<()> {
-        if self.pending.is_empty() || buf.is_empty() {
-            return self.below().read_at(at, buf);
+    /// Fills `buf` from byte `at` of the device on.
+    ///
+    /// # Errors
+    /// If the device below fails, or the range lies outside it.
+    pub fn read_at(&self, at: Bytes, buf: &mut [u8]) -> DeviceResult<()> {
+        match &self.pending {
+            Some(pending) if !pending.is_empty() && !buf.is_empty() => pending.read_at(at, buf),
+            _ => self.device.read_at(at, buf),
         }
-        let size = self.pending.block_size;
-        let first = at.get() >> size.shift();
-        let last = (at.get().saturating_add(u64_of(buf.len()) - 1)) >> size.shift();
-        let found: Vec<(u64, Arc<[u8]>)> = {
-            let pending = self.pending.blocks.read();
-            let one = |nr| pending.get(&BlockNr::new(nr)).map(|entry| (nr, Arc::clone(&entry.bytes)));
-            (first..=last).filter_map(one).collect()
-        };
-        if u64_of(found.len()) < last - first + 1 {
-            self.below().read_at(at, buf)?;
-        }
-        for (nr, bytes) in found {
-            let start = nr << size.shift();
-            let skip = index_of(at.get().saturating_sub(start));
-            let into = index_of(start.saturating_sub(at.get()));
-            let len = (bytes.len() - skip).min(buf.len() - into);
-            buf[into..into + len].copy_from_slice(&bytes[skip..skip + len]);
-        }
-        Ok(())
-    }
-
-    fn write_at(&self, at: Bytes, data: &[u8]) -> DeviceResult<()> {
-        self.below().write_at(at, data)
-    }
-
-    fn write_all_at(&self, at: Bytes, parts: &[IoSlice<'_>]) -> DeviceResult<()> {
-        self.below().write_all_at(at, parts)
-    }
-
-    fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> DeviceResult<()> {
-        self.below().write_durable(at, parts)
-    }
-
-    fn flush(&self) -> DeviceResult<()> {
-        self.below().flush()
-    }
-
-    fn zero(&self, at: Bytes, len: Bytes) -> DeviceResult<()> {
-        self.below().zero(at, len)
-    }
-
-    fn discard(&self, at: Bytes, len: Bytes) -> DeviceResult<()> {
-        self.below().discard(at, len)
-    }
-
-    fn copy_from(
-        &self,
-        at: Bytes,
-        source: BorrowedFd<'_>,
-        source_at: Bytes,
-        len: Bytes,
-    ) -> DeviceResult<Bytes> {
-        self.below().copy_from(at, source, source_at, len)
-    }
-
-    fn resize(&self, len: Bytes) -> DeviceResult<()> {
-        self.below().resize(len)
-    }
-
-    fn is_zeroed(&self) -> bool {
-        self.below().is_zeroed()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.below().is_read_only()
-    }
-
-    fn alignment(&self) -> u32 {
-        self.below().alignment()
     }
 }

@@ -17,6 +17,7 @@
 
 pub mod combos;
 pub mod compare;
+pub mod corpus;
 pub mod e2fsprogs;
 pub mod entry;
 pub mod filled;
@@ -31,10 +32,11 @@ pub mod walk;
 
 pub use combos::{Combo, combos};
 pub use compare::{What, assert_same, compare};
+pub use corpus::{corpus, unpacked};
 pub use e2fsprogs::{debugfs, debugfs_write, dumpe2fs, e2freefrag, mke2fs};
 pub use entry::{Content, Entry, Kind, Time};
 pub use filled::{Filled, filled, source};
-pub use fsck::{assert_clean, e2fsck};
+pub use fsck::{assert_clean, assert_clean_but_wide, e2fsck};
 pub use mount::{KernelMount, MountError};
 pub use skip::Skip;
 pub use tool::{is_root, tool};

@@ -3,32 +3,12 @@
 
 use crate::report::same_fields;
 use crate::support::{digest, hectare, hectare_within};
-use hectare_oracle::skip;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use hectare_oracle::{corpus, skip, unpacked};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// The images, if they are here: `HECTARE_CORPUS`, or beside the project.
-fn corpus() -> Option<Vec<PathBuf>> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus/e2fsprogs");
-    let folder = std::env::var_os("HECTARE_CORPUS").map_or(beside, PathBuf::from);
-    let mut images: Vec<PathBuf> = std::fs::read_dir(folder)
-        .ok()?
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.to_string_lossy().ends_with(".img.gz"))
-        .collect();
-    images.sort();
-    (!images.is_empty()).then_some(images)
-}
-
-fn unpack(packed: &Path, to: &Path) {
-    let mut bytes = Vec::new();
-    flate2::read::MultiGzDecoder::new(std::fs::File::open(packed).unwrap()).read_to_end(&mut bytes).unwrap();
-    std::fs::write(to, bytes).unwrap();
-}
 
 /// Runs a command and fails the test if it misbehaves.
 fn behaves(name: &str, arguments: &[&str]) -> Option<i32> {
@@ -70,7 +50,7 @@ fn write_something(name: &str, packed: &Path, folder: &Path) {
     let source = folder.join("source");
     std::fs::create_dir_all(source.join("d")).unwrap();
     std::fs::write(source.join("d/f"), vec![1; 5000]).unwrap();
-    unpack(packed, &image);
+    std::fs::write(&image, unpacked(packed)).unwrap();
     let len = std::fs::metadata(&image).unwrap().len();
     let at = |path: &str| format!("{root}{path}");
     behaves(name, &["mkdir", "-p", &at("new/dir")]);
@@ -90,8 +70,9 @@ fn write_something(name: &str, packed: &Path, folder: &Path) {
 
 #[test]
 fn no_broken_image_breaks_a_command() {
-    let Some(images) = corpus() else {
-        skip!("cli corpus::no_broken_image", "the corpus of broken images is not here (HECTARE_CORPUS)");
+    let images = match corpus() {
+        Ok(images) => images,
+        Err(reason) => skip!("cli corpus::no_broken_image", reason),
     };
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -101,23 +82,20 @@ fn no_broken_image_breaks_a_command() {
                     let name = packed.file_name().unwrap().to_string_lossy().into_owned();
                     let folder = tempfile::tempdir().unwrap();
                     let image = folder.path().join("disk.img");
-                    unpack(packed, &image);
+                    std::fs::write(&image, unpacked(packed)).unwrap();
                     read_everything(&name, &image, folder.path());
                     write_something(&name, packed, folder.path());
                 }
             });
         }
     });
-    assert!(images.len() >= 100 || std::env::var_os("HECTARE_CORPUS").is_some());
 }
 
 #[test]
 fn clean_images_stay_clean_when_written() {
-    let Some(images) = corpus() else {
-        skip!(
-            "cli corpus::clean_images_stay_clean",
-            "the corpus of broken images is not here (HECTARE_CORPUS)"
-        );
+    let images = match corpus() {
+        Ok(images) => images,
+        Err(reason) => skip!("cli corpus::clean_images_stay_clean", reason),
     };
     let mut written = 0;
     let index = std::fs::read_to_string(images[0].with_file_name("INDEX.tsv")).unwrap_or_default();
@@ -130,7 +108,7 @@ fn clean_images_stay_clean_when_written() {
         }
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("disk.img");
-        unpack(&packed, &image);
+        std::fs::write(&image, unpacked(&packed)).unwrap();
         match hectare_oracle::e2fsck(&image) {
             Err(reason) => skip!("cli corpus::clean_images_stay_clean", reason),
             Ok(report) if !report.clean => continue,
@@ -145,13 +123,14 @@ fn clean_images_stay_clean_when_written() {
 
 #[test]
 fn info_says_what_dumpe2fs_says_of_them() {
-    let Some(images) = corpus() else {
-        skip!("cli corpus::info_says", "the corpus of broken images is not here (HECTARE_CORPUS)");
+    let images = match corpus() {
+        Ok(images) => images,
+        Err(reason) => skip!("cli corpus::info_says", reason),
     };
     for packed in images {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("disk.img");
-        unpack(&packed, &image);
+        std::fs::write(&image, unpacked(&packed)).unwrap();
         if let Err(reason) = same_fields(&image) {
             skip!("cli corpus::info_says", reason);
         }

@@ -12,14 +12,13 @@
 //! sparse file may be longer than the address space, and pages mapped count as the program's own memory.
 //!
 //! Hazards:
-//! - *Touching the mapping.* Nobody does: it has no access rights, and only the kernel puts pages into it. So
-//!   a
-//!   file that somebody shortens, or a host without memory, cannot end in a signal; the copy just stops, as it
-//!   does at the first page that is there already. What is left is for `pwrite`, which succeeds or says what is
-//!   wrong. Nothing in here is an error.
-//! - *Half a page.* Only whole pages are put, so bytes beside the range are never made up, and a page is seen
-//!   by
-//!   readers either absent (zeros) or filled. Holes punched meanwhile take pages out of mapping and file alike.
+//! - *Touching the mapping.* Nobody does: it has no access rights, and only the kernel puts pages into it.
+//!   So a file that somebody shortens, or a host without memory, cannot end in a signal; the copy just
+//!   stops, as it does at the first page that is there already. What is left is for `pwrite`, which
+//!   succeeds or says what is wrong. Nothing in here is an error.
+//! - *Half a page.* Only whole pages are put, so bytes beside the range are never made up, and a page is
+//!   seen by readers either absent (zeros) or filled. Holes punched meanwhile take pages out of mapping and
+//!   file alike.
 //! - *A fork.* The descriptor speaks for the address space it was made in, also in the hands of a child. So a
 //!   child leaves it alone.
 //! - *Write-back.* A page written through a mapping may fail to reach a disk long after. Hence memory-backed

@@ -8,7 +8,7 @@
 //! What this is not: it does not model a power cut (lost and reordered writes since the last flush); a torn
 //! write is only the piece of it that one operation can show.
 
-use crate::device::total_len;
+use crate::device::{of_inner, total_len};
 use crate::{Device, Error, Operation, Reason, Request, Result};
 use hectare_units::{Bytes, index_of};
 use parking_lot::Mutex;
@@ -206,13 +206,7 @@ fn write_first(device: &impl Device, at: Bytes, parts: &[IoSlice<'_>], len: Byte
 }
 
 impl<D: Device> Device for FaultDevice<D> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn len(&self) -> Bytes {
-        self.inner.len()
-    }
+    of_inner!(name, len, is_zeroed, is_read_only, alignment);
 
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
         let request = Request::new(Operation::Read, at, Bytes::of(buf.len()));
@@ -274,18 +268,6 @@ impl<D: Device> Device for FaultDevice<D> {
     fn resize(&self, len: Bytes) -> Result<()> {
         let request = Request::new(Operation::Resize, Bytes::ZERO, len);
         self.pass_whole(request, || self.inner.resize(len))
-    }
-
-    fn is_zeroed(&self) -> bool {
-        self.inner.is_zeroed()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
-
-    fn alignment(&self) -> u32 {
-        self.inner.alignment()
     }
 }
 

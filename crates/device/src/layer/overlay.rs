@@ -12,7 +12,7 @@
 //! - *Memory.* A changed page takes 4 KiB, a zeroed one some twenty bytes: zeroing terabytes in one call is
 //!   not for this layer. A discard changes nothing.
 
-use crate::device::check_fits;
+use crate::device::{check_fits, of_inner};
 use crate::{Device, Operation, Result, Span};
 use hectare_units::{Bytes, index_of, u64_of};
 use parking_lot::{RwLock, RwLockReadGuard};
@@ -101,17 +101,9 @@ impl<D: Device> OverlayDevice<D> {
         if below.is_empty() { Ok(()) } else { self.inner.read_at(at, below) }
     }
 
-    /// Changes a piece of one page to the first bytes of `data`. A piece that is the whole page may take a
-    /// page that exists.
-    fn put(&self, extent: Extent, piece: Span, data: &[u8], whole: Option<&Arc<Page>>) -> Result<()> {
-        let number = piece.at.get() / u64_of(PAGE_LEN);
-        let within = range_in_page(piece);
+    /// Changes a part of one page to `data`, which is as long.
+    fn put(&self, extent: Extent, number: u64, within: Range<usize>, data: &[u8]) -> Result<()> {
         let mut shard = self.shard(number).write();
-        if let Some(page) = whole.filter(|_| within.len() == PAGE_LEN) {
-            shard.insert(number, Arc::clone(page));
-            return Ok(());
-        }
-        let data = &data[..within.len()];
         if let Some(page) = shard.get_mut(&number) {
             Arc::make_mut(page)[within].copy_from_slice(data);
             return Ok(());
@@ -126,12 +118,6 @@ impl<D: Device> OverlayDevice<D> {
     }
 }
 
-/// Where in its page a piece lies.
-fn range_in_page(piece: Span) -> Range<usize> {
-    let start = index_of(piece.at.get() % u64_of(PAGE_LEN));
-    start..start + index_of(piece.len.get())
-}
-
 impl<D: Device + Clone> Clone for OverlayDevice<D> {
     /// The same changes over the same device; what is changed from here on is each one's own.
     fn clone(&self) -> Self {
@@ -142,9 +128,7 @@ impl<D: Device + Clone> Clone for OverlayDevice<D> {
 }
 
 impl<D: Device> Device for OverlayDevice<D> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
+    of_inner!(name);
 
     fn len(&self) -> Bytes {
         self.extent.read().len
@@ -170,13 +154,8 @@ impl<D: Device> Device for OverlayDevice<D> {
     fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
         let span = Span::new(at, Bytes::of(data.len()));
         let extent = self.within(Operation::Write, span)?;
-        let mut rest = data;
-        for piece in span.pieces(u64_of(PAGE_LEN)) {
-            let (part, after) = rest.split_at(index_of(piece.len.get()));
-            self.put(*extent, piece, part, None)?;
-            rest = after;
-        }
-        Ok(())
+        span.chunks(PAGE_LEN)
+            .try_for_each(|piece| self.put(*extent, piece.chunk, piece.within, &data[piece.of_data]))
     }
 
     fn flush(&self) -> Result<()> {
@@ -186,8 +165,15 @@ impl<D: Device> Device for OverlayDevice<D> {
     fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {
         let span = Span::new(at, len);
         let extent = self.within(Operation::Zero, span)?;
-        span.pieces(u64_of(PAGE_LEN))
-            .try_for_each(|piece| self.put(*extent, piece, &ZERO_PAGE[..], Some(&ZERO_PAGE)))
+        for piece in span.chunks(PAGE_LEN) {
+            if piece.within.len() == PAGE_LEN {
+                self.shard(piece.chunk).write().insert(piece.chunk, Arc::clone(&ZERO_PAGE));
+            } else {
+                let zeros = &ZERO_PAGE[..piece.within.len()];
+                self.put(*extent, piece.chunk, piece.within, zeros)?;
+            }
+        }
+        Ok(())
     }
 
     fn discard(&self, at: Bytes, len: Bytes) -> Result<()> {

@@ -11,7 +11,7 @@
 //!   test belong above this layer, not below.
 //! - The log keeps every byte ever written.
 
-use crate::device::{check_change, copy_through_memory, total_len};
+use crate::device::{check_change, copy_through_memory, of_inner, total_len};
 use crate::{Device, Operation, Result, Span};
 use hectare_units::{Bytes, index_of};
 use parking_lot::Mutex;
@@ -112,13 +112,7 @@ fn joined(parts: &[IoSlice<'_>]) -> Arc<[u8]> {
 }
 
 impl<D: Device> Device for RecordDevice<D> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn len(&self) -> Bytes {
-        self.inner.len()
-    }
+    of_inner!(name, len, is_zeroed, is_read_only, alignment);
 
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
         self.inner.read_at(at, buf)
@@ -159,18 +153,6 @@ impl<D: Device> Device for RecordDevice<D> {
 
     fn resize(&self, len: Bytes) -> Result<()> {
         self.logged(Event::Resize(len), || self.inner.resize(len))
-    }
-
-    fn is_zeroed(&self) -> bool {
-        self.inner.is_zeroed()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
-
-    fn alignment(&self) -> u32 {
-        self.inner.alignment()
     }
 }
 

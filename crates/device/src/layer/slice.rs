@@ -4,7 +4,7 @@
 //! so nothing reaches the device around it. Failures of the device below name that device and its own
 //! offsets.
 
-use crate::device::{check_change, check_range, total_len};
+use crate::device::{check_change, check_range, of_inner, total_len};
 use crate::{Device, Error, Operation, Reason, Result, Span};
 use hectare_units::Bytes;
 use std::io::IoSlice;
@@ -41,6 +41,8 @@ impl<D: Device> SliceDevice<D> {
 }
 
 impl<D: Device> Device for SliceDevice<D> {
+    of_inner!(is_zeroed, is_read_only, alignment);
+
     fn name(&self) -> &str {
         &self.name
     }
@@ -91,17 +93,5 @@ impl<D: Device> Device for SliceDevice<D> {
     fn resize(&self, len: Bytes) -> Result<()> {
         let reason = Reason::Unsupported("a window of another device has the length it has");
         Err(Error::new(&self.name, Operation::Resize, Some(Span::new(Bytes::ZERO, len)), reason))
-    }
-
-    fn is_zeroed(&self) -> bool {
-        self.inner.is_zeroed()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
-
-    fn alignment(&self) -> u32 {
-        self.inner.alignment()
     }
 }

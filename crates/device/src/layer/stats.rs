@@ -3,7 +3,7 @@
 //!
 //! Hazard: a snapshot taken while operations run is not of one moment; each number in it is right by itself.
 
-use crate::device::total_len;
+use crate::device::{of_inner, total_len};
 use crate::{Device, Operation, Result};
 use hectare_units::{Bytes, u64_of};
 use std::io::IoSlice;
@@ -107,13 +107,7 @@ impl<D: Device> StatsDevice<D> {
 }
 
 impl<D: Device> Device for StatsDevice<D> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn len(&self) -> Bytes {
-        self.inner.len()
-    }
+    of_inner!(name, len, is_zeroed, is_read_only, alignment);
 
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
         let len = Bytes::new(u64_of(buf.len()));
@@ -157,18 +151,6 @@ impl<D: Device> Device for StatsDevice<D> {
 
     fn resize(&self, len: Bytes) -> Result<()> {
         self.counted(Operation::Resize, Bytes::ZERO, self.inner.resize(len))
-    }
-
-    fn is_zeroed(&self) -> bool {
-        self.inner.is_zeroed()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
-
-    fn alignment(&self) -> u32 {
-        self.inner.alignment()
     }
 }
 

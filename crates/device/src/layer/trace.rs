@@ -4,7 +4,7 @@
 //! Hazard: records appear in the order in which operations *ended*. The ring is behind one lock, so a trace
 //! slows many threads down; it is for looking, not for measuring.
 
-use crate::device::total_len;
+use crate::device::{of_inner, total_len};
 use crate::{Device, Operation, Request, Result};
 use hectare_units::Bytes;
 use parking_lot::Mutex;
@@ -109,13 +109,7 @@ impl Ring {
 }
 
 impl<D: Device> Device for TraceDevice<D> {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn len(&self) -> Bytes {
-        self.inner.len()
-    }
+    of_inner!(name, len, is_zeroed, is_read_only, alignment);
 
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> Result<()> {
         self.traced(Operation::Read, at, Bytes::of(buf.len()), || self.inner.read_at(at, buf))
@@ -152,18 +146,6 @@ impl<D: Device> Device for TraceDevice<D> {
 
     fn resize(&self, len: Bytes) -> Result<()> {
         self.traced(Operation::Resize, Bytes::ZERO, len, || self.inner.resize(len))
-    }
-
-    fn is_zeroed(&self) -> bool {
-        self.inner.is_zeroed()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.inner.is_read_only()
-    }
-
-    fn alignment(&self) -> u32 {
-        self.inner.alignment()
     }
 }
 

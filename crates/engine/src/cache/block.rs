@@ -19,13 +19,13 @@
 
 use crate::cache::shard::{self, Cached};
 use crate::error::Result;
-use hectare_device::Device;
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::Format as DirFormat;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::TreeGeometry;
 use hectare_ext4::{dir, extent, xattr};
 use hectare_journal::Handle;
+use hectare_journal::MetadataView;
 use hectare_units::{BlockNr, BlockSize, LogicalBlock, u64_of};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -126,7 +126,7 @@ type Shard = Mutex<shard::Shard<BlockNr, Block>>;
 
 /// The cache.
 pub(crate) struct BlockCache {
-    device: Arc<dyn Device>,
+    metadata: MetadataView,
     block_size: BlockSize,
     shards: Vec<Shard>,
     /// Held, one per shard, while a block is read.
@@ -137,10 +137,10 @@ pub(crate) struct BlockCache {
 
 impl BlockCache {
     /// An empty cache that tries to stay under `max_bytes`.
-    pub(crate) fn new(device: Arc<dyn Device>, block_size: BlockSize, max_bytes: usize) -> Self {
+    pub(crate) fn new(metadata: MetadataView, block_size: BlockSize, max_bytes: usize) -> Self {
         let shard_max = (max_bytes / block_size.len() / SHARDS).max(16);
         Self {
-            device,
+            metadata,
             block_size,
             shards: (0..SHARDS).map(|_| Mutex::new(shard::Shard::new(shard_max))).collect(),
             loading: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -177,7 +177,7 @@ impl BlockCache {
             return Ok(block);
         }
         let mut bytes = self.zeros();
-        self.device.read_at(nr.offset(self.block_size), Arc::make_mut(&mut bytes))?;
+        self.metadata.read_at(nr.offset(self.block_size), Arc::make_mut(&mut bytes))?;
         let kind = kind();
         kind.verify(nr, &bytes, place)?;
         Ok(self.insert(nr, bytes, kind))

@@ -193,7 +193,7 @@ impl Groups {
             // Never written: all free, and the bits beyond the last inode are set, as in every inode bitmap.
             bytes[geometry.inode_bitmap_bytes()..].fill(0xff);
         } else {
-            self.device.read_at(desc.inode_bitmap.offset(geometry.block_size), &mut bytes)?;
+            self.metadata.read_at(desc.inode_bitmap.offset(geometry.block_size), &mut bytes)?;
             desc.verify_inode_bitmap(&bytes, group, sb)?;
         }
         // The numbers the format keeps for itself come first, mostly all of them in group 0.

@@ -9,7 +9,6 @@
 use super::Groups;
 use crate::error::{Error, Result};
 use hectare_alloc::{GroupSource, Loaded};
-use hectare_device::Device;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, BlockSize, Blocks, GroupNr, usize_of};
@@ -65,7 +64,7 @@ impl Source {
         let Some((_, first)) = run.first() else { return Vec::new() };
         let size = self.size();
         let mut bytes = vec![0; run.len() * size.len()];
-        let read = self.groups.device.read_at(first.block_bitmap.offset(size), &mut bytes);
+        let read = self.groups.metadata.read_at(first.block_bitmap.offset(size), &mut bytes);
         run.iter()
             .zip(bytes.chunks_exact(size.len()))
             .map(|((group, desc), bytes)| match read {
@@ -88,7 +87,7 @@ impl GroupSource for Source {
             return Ok(self.synthesize(&desc, group));
         }
         let mut bytes = vec![0; self.size().len()];
-        self.groups.device.read_at(desc.block_bitmap.offset(self.size()), &mut bytes)?;
+        self.groups.metadata.read_at(desc.block_bitmap.offset(self.size()), &mut bytes)?;
         self.verified(&desc, group, &bytes)
     }
 

@@ -7,11 +7,10 @@
 use crate::common::{format_bytes, in_memory_with, long, pattern, save};
 use hectare_engine::{Changes, Creation, Error, Kind, NewNode, OpenOptions, RenameMode, Volume, XattrHow};
 use hectare_oracle::trees::Random;
-use hectare_oracle::{Scale, Skip, Tree, skip, skip_part, source};
+use hectare_oracle::{Scale, Skip, Tree, corpus, skip, skip_part, source, unpacked};
 use hectare_units::InodeNr;
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
-use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -346,24 +345,11 @@ fn regression_files_with_attribute_values_in_other_inodes_are_not_half_removed()
 
 #[test]
 fn the_corpus_hurts_nobody() {
-    let Some(folder) = std::env::var_os("HECTARE_CORPUS") else {
-        skip!("hostile::the_corpus", "HECTARE_CORPUS names no folder of images");
+    let images = match corpus() {
+        Ok(images) => images,
+        Err(reason) => skip!("hostile::the_corpus", reason),
     };
-    let mut images = 0;
-    for entry in std::fs::read_dir(Path::new(&folder)).unwrap() {
-        let path = entry.unwrap().path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        if !name.contains(".img") {
-            continue;
-        }
-        let bytes = if name.ends_with(".gz") {
-            let gzip = hectare_oracle::tool::need("gzip").unwrap().arg("-dc").arg(&path).output().unwrap();
-            gzip.stdout
-        } else {
-            std::fs::read(&path).unwrap()
-        };
-        let _ = survive(name, bytes);
-        images += 1;
+    for packed in images {
+        survive(&packed.to_string_lossy(), unpacked(&packed));
     }
-    assert!(images > 0, "the corpus is empty");
 }
