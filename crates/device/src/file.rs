@@ -2,9 +2,9 @@
 //!
 //! Reads and writes are `pread` and `pwrite`, through the host's page cache or past it (`direct`). Space is
 //! given back with `fallocate` (`hole`). One write alone can be made durable (`durable`). Writers of a
-//! memory-backed file pass beside each other (`gate`, `fresh`). Opening takes a lock, so that two programs
-//! don't write one volume (`lock`, `options`); a file under construction has no name until it is finished
-//! (`pending`).
+//! memory-backed file pass beside each other (`gate`, `fresh`), and so do direct ones, which holes would
+//! hinder (`ahead`). Opening takes a lock, so that two programs don't write one volume (`lock`, `options`); a
+//! file under construction has no name until it is finished (`pending`).
 //!
 //! Hazards:
 //! - The length is read once, at opening. A file that others shorten meanwhile gives `EndsEarly`, never a
@@ -14,6 +14,7 @@
 //! - A new name in a directory is durable only when the directory is, so the first flush after a creation
 //!   flushes the directory too.
 
+mod ahead;
 mod direct;
 mod durable;
 mod fresh;
@@ -28,6 +29,7 @@ pub use pending::PendingFile;
 
 use crate::device::{check_change, check_range, copy_through_memory, total_len};
 use crate::{Device, Error, Operation, Reason, Result, Span};
+use ahead::Ahead;
 use direct::Direct;
 use gate::Gate;
 use hectare_units::{Bytes, index_of, low32, u64_of};
@@ -68,6 +70,8 @@ pub struct FileDevice {
     read_only: bool,
     zeroed: bool,
     direct: Option<Direct>,
+    /// Space for direct writes, if it is a regular file that may have holes.
+    ahead: Option<Ahead>,
     /// Where writers meet, if the file is one that takes pages beside them.
     gate: Option<Gate>,
     /// Whether copying inside the kernel is worth trying.
@@ -119,6 +123,7 @@ impl FileDevice {
             read_only: flags & OFlags::RWMODE == OFlags::RDONLY,
             zeroed: false,
             direct: None,
+            ahead: None,
             gate: None,
             copies_in_kernel: kind == Kind::Regular && copies_well(file.as_fd()),
             file,
@@ -130,6 +135,7 @@ impl FileDevice {
             let direct = Direct::new(device.file.as_fd(), kind);
             direct.check_len(name, Operation::Open, Bytes::new(len))?;
             device.direct = Some(direct);
+            device.ahead = (kind == Kind::Regular && !device.read_only).then(Ahead::new);
             device.copies_in_kernel = false;
         } else if kind == Kind::Regular && !device.read_only {
             device.gate = Gate::new(&device.file);
@@ -201,6 +207,13 @@ impl FileDevice {
             (first, skip) = (first + whole, into);
         }
         Ok(())
+    }
+
+    /// Sees to it that a direct write finds space.
+    fn take_space(&self, span: Span) {
+        if let Some(ahead) = &self.ahead {
+            ahead.of_write(&self.file, span, self.len());
+        }
     }
 
     /// Makes a new name durable, if it isn't known to be.
@@ -298,6 +311,7 @@ impl Device for FileDevice {
     fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
         let span = Span::new(at, Bytes::of(data.len()));
         check_change(self, Operation::Write, span)?;
+        self.take_space(span);
         match &self.direct {
             None => self.write_buffered(span, &[IoSlice::new(data)]),
             Some(direct) => {
@@ -309,6 +323,7 @@ impl Device for FileDevice {
     fn write_all_at(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
         let span = Span::new(at, total_len(parts));
         check_change(self, Operation::Write, span)?;
+        self.take_space(span);
         match &self.direct {
             None => self.write_buffered(span, parts),
             Some(direct) => direct
@@ -320,6 +335,7 @@ impl Device for FileDevice {
     fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
         let span = Span::new(at, total_len(parts));
         check_change(self, Operation::Write, span)?;
+        self.take_space(span);
         if self.write_through(span, parts)? {
             return self.sync_name();
         }
