@@ -37,6 +37,10 @@ pub trait GroupSource: Send + Sync {
     /// to hold another number fails with [`AllocError::Miscounted`].
     fn free_hint(&self, group: GroupNr) -> u32;
 
+    /// A group turned out to be of no use, for that reason; it fails the operation that needed it. Called
+    /// with the group's lock held, each time it is needed.
+    fn unusable(&self, _group: GroupNr, _error: &AllocError<Self::Error>) {}
+
     /// Clusters in the group that hold the volume's own fixed metadata (superblock copies, descriptors,
     /// bitmaps, inode tables). A group in which nothing else is in use counts as wholly free. Asked when the
     /// group is loaded.
@@ -77,7 +81,8 @@ impl<S: GroupSource> Allocator<S> {
         mut place: Place<'a>,
     ) -> Result<Held<'a>, AllocError<S::Error>> {
         if place.is_none() {
-            self.load(group, &mut place)?;
+            let loaded = self.load(group, &mut place);
+            loaded.inspect_err(|error| self.source().unusable(group, error))?;
         }
         Ok(Held::new(self.space(), group, place))
     }

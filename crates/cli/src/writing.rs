@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use hectare_engine::{JournalDevice, OpenOptions, Policy};
+use hectare_engine::{JournalDevice, OnError, OpenOptions, Policy};
 use std::path::PathBuf;
 
 /// How an image is written.
@@ -14,6 +14,10 @@ pub(crate) struct Writing {
     /// The device or file with the journal of an image that keeps it elsewhere (journal_dev)
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
+    /// What to do when metadata turns out to be broken: continue, or take no more changes (remount-ro; panic
+    /// is the same here) [default: what the image says]
+    #[arg(long, value_name = "BEHAVIOR", value_parser = errors_parser())]
+    errors: Option<OnError>,
 }
 
 impl Writing {
@@ -21,8 +25,13 @@ impl Writing {
     pub(crate) fn options(&self) -> Outcome<OpenOptions> {
         let journal = self.journal.as_deref().map(|path| crate::image::device(path, true)).transpose()?;
         let journal = journal.map(JournalDevice);
-        Ok(OpenOptions { policy: self.policy, journal, ..OpenOptions::default() })
+        Ok(OpenOptions { policy: self.policy, journal, errors: self.errors, ..OpenOptions::default() })
     }
+}
+
+/// Reads a behaviour on errors by its name.
+fn errors_parser() -> impl TypedValueParser<Value = OnError> {
+    PossibleValuesParser::new(OnError::ALL.map(OnError::name)).map(|name| name.parse().unwrap_or_default())
 }
 
 /// Reads a policy by its name.

@@ -28,7 +28,10 @@ pub(crate) struct Frozen {
     blocks: Vec<LoggedBlock>,
     /// Blocks that were freed; only with a log.
     revokes: Vec<BlockNr>,
-    superblock: [u8; hectare_ext4::superblock::SIZE],
+    /// The superblock, unless there is nothing to write.
+    superblock: Option<[u8; hectare_ext4::superblock::SIZE]>,
+    /// Errors that it has recorded.
+    errors: u32,
     /// Keeps cached blocks from eviction until they are written.
     _held: Box<dyn Any + Send>,
 }
@@ -59,20 +62,21 @@ impl Commit for Committer {
         blocks.extend(shared.groups.render()?);
         let cached = shared.blocks.freeze()?;
         blocks.extend(cached.iter().map(|block| (block.nr, Arc::clone(&block.bytes))));
-        let superblock = shared.refresh_superblock().render(GroupNr::new(0));
-        let mut revokes = Vec::new();
-        if let Some(log) = &shared.log {
-            revokes = log.take_revokes();
-            if !blocks.is_empty() {
-                blocks.push(log.superblock_block(&superblock));
-            }
+        let revokes = shared.log.as_ref().map(VolumeLog::take_revokes).unwrap_or_default();
+        let found = shared.record_findings();
+        let (mut superblock, mut errors) = (None, 0);
+        if found || !blocks.is_empty() || !revokes.is_empty() {
+            let live = shared.refresh_superblock();
+            errors = live.error_count();
+            let rendered = superblock.insert(live.render(GroupNr::new(0)));
+            blocks.extend(shared.log.as_ref().map(|log| log.superblock_block(rendered)));
         }
         blocks.sort_unstable_by_key(|(nr, _)| *nr);
         if let Some(pair) = blocks.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             let what = "two structures claim it";
             return Err(Corrupt::new("a metadata block", Place::Block(pair[0].0), what).into());
         }
-        Ok(Frozen { blocks, revokes, superblock, _held: Box::new(cached) })
+        Ok(Frozen { blocks, revokes, superblock, errors, _held: Box::new(cached) })
     }
 
     fn write(&self, frozen: Frozen, _txn: TxnId) -> Result<()> {
@@ -115,17 +119,20 @@ impl Commit for Committer {
 impl Frozen {
     /// Writes the transaction to the log.
     fn log(&self, log: &VolumeLog, now: Timestamp) -> Result<()> {
-        if self.blocks.is_empty() && self.revokes.is_empty() {
-            return Ok(());
-        }
-        log.commit(&self.blocks, &self.revokes, &self.superblock, now)
+        let Some(superblock) = &self.superblock else { return Ok(()) };
+        log.commit(&self.blocks, &self.revokes, superblock, now)
     }
 
     /// Writes the blocks to their places.
     fn bring_home(&self, shared: &Shared) -> Result<()> {
         write_sorted(&*shared.device, shared.geometry().block_size, &self.blocks)?;
-        if !self.blocks.is_empty() {
-            shared.device.write_at(crate::groups::SUPERBLOCK_AT, &self.superblock)?;
+        if let Some(superblock) = &self.superblock {
+            let live = shared.live_sb.lock();
+            if live.error_count() != self.errors {
+                // All changes have ended meanwhile, and the superblock on the device says why.
+                return Err(Error::Aborted("it was recorded before this commit ended".into()));
+            }
+            shared.device.write_at(crate::groups::SUPERBLOCK_AT, superblock)?;
         }
         // Durable before `committed` gives freed clusters to others, whose data would else be seen through
         // this file's old map after a crash.

@@ -16,14 +16,16 @@
 //! - a file with bytes is on the volume's list, and is open: the last one to close it places them.
 //!
 //! What can't be placed because the device fails is lost, as it is with the kernel; the error is kept beside
-//! the inode and told to the next who syncs or closes the file. What the last one to close a file loses
-//! without being able to tell is told by the next sync of the volume, or when it is closed.
+//! the inode and told once to each who has the file open, when he syncs or closes it ([`untold`]). The next
+//! sync of the volume tells it, too, or closing the volume; that is the only one who can where the last one
+//! to close a file loses bytes.
 //!
 //! Locks: the state of a file ([`Delayed::state`]) is taken after everything else but groups, and the
 //! inode's data lock never under it.
 
 mod append;
 mod place;
+mod untold;
 
 use crate::cache::inode::CachedInode;
 use crate::error::Error;
@@ -34,6 +36,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+use untold::Untold;
 
 /// Writes of more bytes are placed at once.
 const SMALL_MAX: usize = 64 << 10;
@@ -80,8 +83,8 @@ struct State {
     buffer: Option<Buffer>,
     /// What the bytes need, and what the tree may take; until they are placed.
     claim: Option<Claim>,
-    /// What went wrong where nobody could be told.
-    failed: Option<Error>,
+    /// What could not be placed, and who has heard of it.
+    failed: Untold,
 }
 
 /// What was appended to one file and has no place yet.
@@ -136,14 +139,15 @@ impl Delayed {
         self.state().buffer.as_ref().map(|buffer| buffer.since)
     }
 
-    /// Keeps an error for the next who asks. The first one stays.
-    fn note_failure(&self, error: &Error) {
-        self.state().failed.get_or_insert_with(|| error.clone());
+    /// What somebody who opens the file is to remember, to be told what goes wrong from now on, and what
+    /// nobody has heard of yet.
+    pub(crate) fn heard(&self) -> u64 {
+        self.state.get().map_or(0, |state| state.lock().failed.heard())
     }
 
-    /// What went wrong since this was last asked.
-    fn take_failure(&self) -> Option<Error> {
-        self.state.get()?.lock().failed.take()
+    /// What went wrong that somebody who has the file open was not told yet.
+    fn tell(&self, heard: &AtomicU64) -> Option<Error> {
+        self.state.get()?.lock().failed.tell(heard)
     }
 }
 
@@ -164,7 +168,7 @@ pub(crate) struct Delay {
     relieving: Mutex<()>,
     /// Nothing gathers any more.
     closing: AtomicBool,
-    /// What a file lost that nobody has open any more.
+    /// What could not be placed since the volume was synced last.
     failed: Mutex<Option<Error>>,
 }
 

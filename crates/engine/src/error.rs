@@ -88,8 +88,9 @@ pub enum Error {
         /// Whether the medium under the device is full.
         no_space: bool,
     },
-    /// An earlier write failed, so that nothing more is written.
-    #[error("an earlier write failed, nothing more is written: {0}")]
+    /// An earlier write failed, or something was found to be broken on a volume that is not to go on then
+    /// ([`OnError`](crate::OnError)), so that nothing more is written.
+    #[error("nothing more is written, since something went wrong earlier: {0}")]
     Aborted(String),
     /// The volume was closed.
     #[error("the volume is closed")]

@@ -251,7 +251,7 @@ impl Volume {
         let listed = {
             let _operation = inode.lock().read();
             match inode.runs().find(at, data.len()) {
-                Some((place, true)) => self.device.write_at(place, data)?,
+                Some((place, true)) => self.write_data(place, data)?,
                 _ => {
                     if !self.is_written(inode, at, data.len())? {
                         return Ok(false);
@@ -287,13 +287,13 @@ impl Volume {
         let mut rest = data;
         while !rest.is_empty() {
             if let Some((place, true)) = inode.runs().find(at, rest.len()) {
-                return Ok(self.device.write_at(place, rest)?);
+                return self.write_data(place, rest);
             }
             let (Some(place), len) = self.run_at(inode, at)? else {
                 return Err(Corrupt::new("the map", Place::Inode(inode.nr()), "it changes by itself").into());
             };
             let (now, after) = rest.split_at(index_of(len.min(u64_of(rest.len()))));
-            self.device.write_at(place, now)?;
+            self.write_data(place, now)?;
             at += u64_of(now.len());
             rest = after;
         }
@@ -325,7 +325,7 @@ impl Volume {
                 let physical = extent.block_of(block).ok_or(Error::FileTooLarge)?;
                 drop(held);
                 if !extent.unwritten {
-                    self.device.write_at(physical.offset(size) + Bytes::new(within), part)?;
+                    self.write_data(physical.offset(size) + Bytes::new(within), part)?;
                     self.count_written(part.len());
                     return Ok(Written { len: part.len(), noted: false });
                 }
@@ -386,7 +386,7 @@ impl Volume {
         for blocks in [first..u64::from(target.logical.get()), target.end()..end] {
             if !blocks.is_empty() {
                 let at = (extent.physical + Blocks::new(blocks.start - first)).offset(size);
-                self.device.zero(at, Bytes::new((blocks.end - blocks.start) << size.shift()))?;
+                self.zero_data(at, Bytes::new((blocks.end - blocks.start) << size.shift()))?;
             }
         }
         Ok(first..end)
@@ -420,7 +420,7 @@ impl Volume {
         let head = &ZEROS[..index_of(within)];
         let tail = &ZEROS[..index_of(end.next_multiple_of(size.bytes().get()) - end)];
         let slices = [IoSlice::new(head), IoSlice::new(part), IoSlice::new(tail)];
-        self.device.write_all_at(target.physical.offset(size), &slices)?;
+        self.write_data_parts(target.physical.offset(size), &slices)?;
         self.count_written(part.len());
         Ok(())
     }
@@ -448,7 +448,7 @@ impl Volume {
             return Ok(());
         }
         match self.run_at(inode, end)?.0 {
-            Some(at) => Ok(self.device.write_at(at, &ZEROS[..size.len() - within])?),
+            Some(at) => self.write_data(at, &ZEROS[..size.len() - within]),
             None => Ok(()),
         }
     }

@@ -17,8 +17,9 @@ mod inodes;
 mod source;
 
 use crate::error::Result;
+use crate::findings::Findings;
 use flex::{FlexTable, Recent};
-use hectare_ext4::error::Corrupt;
+use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_journal::LoggedBlock;
@@ -54,6 +55,7 @@ pub(crate) struct Groups {
     /// As read when the volume was opened: only its geometry, seed and features count here, and those don't
     /// change.
     sb: Arc<SuperBlock>,
+    findings: Arc<Findings>,
     desc_blocks: Box<[OnceLock<DescBlock>]>,
     /// Made by a walk over all descriptors, when first asked for or changed.
     flex: OnceLock<FlexTable>,
@@ -67,11 +69,12 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(metadata: MetadataView, sb: Arc<SuperBlock>) -> Self {
+    pub(crate) fn new(metadata: MetadataView, sb: Arc<SuperBlock>, findings: Arc<Findings>) -> Self {
         let blocks = usize_of(sb.geometry().desc_blocks());
         Self {
             metadata,
             sb,
+            findings,
             desc_blocks: std::iter::repeat_with(OnceLock::new).take(blocks).collect(),
             flex: OnceLock::new(),
             recent: Recent::default(),
@@ -98,7 +101,18 @@ impl Groups {
         }
         let loaded = self.load_desc_block(index)?;
         // Another thread may have been faster; its copy, read from the same bytes, counts.
-        Ok(cell.get_or_init(|| loaded))
+        Ok(cell.get_or_init(|| {
+            loaded.groups.iter().for_each(|group| self.note_broken(index, group));
+            loaded
+        }))
+    }
+
+    /// Notes what is wrong with a descriptor that was just read.
+    fn note_broken(&self, index: u32, group: &Group) {
+        if let Err(corrupt) = &*group.desc.lock() {
+            let nr = self.sb.geometry().desc_block(index);
+            self.findings.note_at(&corrupt.clone().into(), Some(nr));
+        }
     }
 
     /// A group, and the index of the block of descriptors that holds its own.
@@ -113,7 +127,12 @@ impl Groups {
         let sb = &*self.sb;
         let geometry = sb.geometry();
         let mut bytes = vec![0; geometry.block_size.len()];
-        self.metadata.read_at(geometry.desc_block(index).offset(geometry.block_size), &mut bytes)?;
+        let nr = geometry.desc_block(index);
+        self.metadata.read_at(nr.offset(geometry.block_size), &mut bytes).map_err(|error| {
+            let error = error.into();
+            self.findings.note_read(&error, "group descriptors", Place::Block(nr), nr);
+            error
+        })?;
         let first = index * geometry.descs_per_block();
         let count = geometry.descs_per_block().min(geometry.groups() - first);
         let groups = (0..count)

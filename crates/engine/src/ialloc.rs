@@ -13,6 +13,7 @@ mod orlov;
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
+use crate::findings::Watched;
 use crate::groups::Taken;
 use crate::volume::Volume;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
@@ -157,7 +158,7 @@ impl Volume {
             data.size = 0;
             directory
         };
-        self.groups.free_inode(inode.nr(), directory)?;
+        self.groups.free_inode(inode.nr(), directory).watched(&self.findings)?;
         self.free_inodes.fetch_add(1, Ordering::Relaxed);
         inode.mark_freed();
         Ok(())

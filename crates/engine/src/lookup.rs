@@ -7,6 +7,7 @@
 use crate::cache::inode::CachedInode;
 use crate::directory::{DirRef, NameSpot};
 use crate::error::{Error, Result};
+use crate::findings::Watched;
 use crate::namespace::{DirEntry, kind_of};
 use crate::opaque;
 use crate::stat::Metadata;
@@ -45,6 +46,10 @@ impl Volume {
     /// Looks a stored name up in a directory whose operation lock is held.
     pub(crate) fn lookup_locked(&self, dir: &CachedInode, name: Name<'_>) -> Result<Option<InodeNr>> {
         dir.check_alive()?;
+        self.look_name_up(dir, name).watched(&self.findings)
+    }
+
+    fn look_name_up(&self, dir: &CachedInode, name: Name<'_>) -> Result<Option<InodeNr>> {
         let data = dir.get();
         let found = if data.flags.contains(InodeFlags::INLINE_DATA) {
             self.lookup_inline(dir, &data, name)?
@@ -63,7 +68,7 @@ impl Volume {
     pub(crate) fn spot_locked(&self, dir: &CachedInode, name: Name<'_>) -> Result<NameSpot> {
         let data = dir.get();
         let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
-        match dir::search(&store, &self.dir_format, name)? {
+        match dir::search(&store, &self.dir_format, name).watched(&self.findings)? {
             Search::Absent(spot) => Ok(spot),
             Search::Found(found) => self.check_named(dir, found.inode).and(Err(Error::Exists)),
         }
@@ -71,6 +76,7 @@ impl Volume {
 
     /// The inode that a name in `dir` leads to, if a name may.
     fn check_named(&self, dir: &CachedInode, nr: InodeNr) -> Result<InodeNr> {
+        self.groups.slot(nr)?;
         if !self.is_special(nr) {
             return Ok(nr);
         }
@@ -149,12 +155,13 @@ impl Volume {
             if entries.len() == max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         if data.flags.contains(InodeFlags::INLINE_DATA) {
-            self.each_inline(&dir, &data, &mut |entry| {
+            let listed = self.each_inline(&dir, &data, &mut |entry| {
                 if entry.next <= from { ControlFlow::Continue(()) } else { take(entry) }
-            })?;
+            });
+            listed.watched(&self.findings)?;
         } else {
             let store = DirRef { volume: self, nr, inode: &data };
-            dir::read_dir(&store, &store.format(), from, &mut take)?;
+            dir::read_dir(&store, &store.format(), from, &mut take).watched(&self.findings)?;
         }
         Ok(entries)
     }

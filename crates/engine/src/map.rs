@@ -10,6 +10,7 @@
 
 use crate::cache::block::Kind;
 use crate::error::{Error, Result};
+use crate::findings::Watched;
 use crate::space::{Piece, cluster_sectors};
 use crate::volume::{Shared, Volume};
 use hectare_alloc::Run;
@@ -44,10 +45,12 @@ impl MapRef<'_> {
 
     /// What a file block is mapped to, whichever kind of map the inode has.
     pub(crate) fn lookup(&self, at: LogicalBlock) -> Result<Mapping> {
-        if self.inode.flags.contains(InodeFlags::EXTENTS) {
-            return extent::lookup(self, at);
-        }
-        indirect::lookup(&self.inode.block, &self.geometry(), at, |nr| self.table(nr))
+        let mapping = if self.inode.flags.contains(InodeFlags::EXTENTS) {
+            extent::lookup(self, at)
+        } else {
+            indirect::lookup(&self.inode.block, &self.geometry(), at, |nr| self.table(nr))
+        };
+        mapping.watched(&self.volume.findings)
     }
 
     /// Visits every extent from a file block on, whichever kind of map the inode has.
@@ -56,10 +59,12 @@ impl MapRef<'_> {
         from: LogicalBlock,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
-        if self.inode.flags.contains(InodeFlags::EXTENTS) {
-            return extent::for_each(self, from, visit);
-        }
-        indirect::for_each(&self.inode.block, &self.geometry(), from, |nr| self.table(nr), visit)
+        let visited = if self.inode.flags.contains(InodeFlags::EXTENTS) {
+            extent::for_each(self, from, visit)
+        } else {
+            indirect::for_each(&self.inode.block, &self.geometry(), from, |nr| self.table(nr), visit)
+        };
+        visited.watched(&self.volume.findings)
     }
 
     fn table(&self, nr: BlockNr) -> Result<Arc<[u8]>> {
@@ -167,6 +172,10 @@ impl MapMut<'_, '_> {
         to_exclusive: u64,
         limit: usize,
     ) -> Result<Progress> {
+        self.unmap_some(from, to_exclusive, limit).watched(&self.volume.findings)
+    }
+
+    fn unmap_some(&mut self, from: LogicalBlock, to_exclusive: u64, limit: usize) -> Result<Progress> {
         let mut runs: Vec<(BlockNr, u32, LogicalBlock)> = Vec::new();
         let progress = extent::remove(self, from, to_exclusive, limit, &mut |physical, len, logical| {
             runs.push((physical, len, logical));

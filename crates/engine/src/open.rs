@@ -19,11 +19,14 @@ use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_units::{InodeNr, LogicalBlock};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// An open regular file.
 pub struct OpenFile {
     volume: Volume,
     inode: Arc<CachedInode>,
+    /// Which failures of placing what had gathered were told here.
+    heard: AtomicU64,
 }
 
 impl Volume {
@@ -47,7 +50,8 @@ impl Volume {
         inode.check_alive()?;
         inode.opened();
         drop(operation);
-        Ok(OpenFile { volume: self.clone(), inode })
+        let heard = AtomicU64::new(inode.delayed().heard());
+        Ok(OpenFile { volume: self.clone(), inode, heard })
     }
 }
 
@@ -135,9 +139,10 @@ impl OpenFile {
     /// Makes the file's data durable, and what is needed to find it; not the times that overwriting left.
     ///
     /// # Errors
-    /// The first write that failed.
+    /// The first write that failed, now, or earlier where bytes that had gathered could not be written: each
+    /// who has the file open is told of that once.
     pub fn sync_data(&self) -> Result<()> {
-        self.volume.flush_delayed(&self.inode)?;
+        self.volume.flush_delayed(&self.inode, &self.heard)?;
         self.volume.sync_cached(&self.inode, true)
     }
 
@@ -175,9 +180,10 @@ impl OpenFile {
     /// was made or renamed last.
     ///
     /// # Errors
-    /// The first write that failed.
+    /// The first write that failed, now, or earlier where bytes that had gathered could not be written: each
+    /// who has the file open is told of that once.
     pub fn sync(&self) -> Result<()> {
-        self.volume.flush_delayed(&self.inode)?;
+        self.volume.flush_delayed(&self.inode, &self.heard)?;
         self.volume.sync_cached(&self.inode, false)
     }
 
@@ -235,9 +241,9 @@ impl OpenFile {
     /// can't. It is not durable by that; see [`Self::sync`].
     ///
     /// # Errors
-    /// The first write that failed since the file was last synced or closed, by whomever.
+    /// The first write that failed, by whomever, unless it was told here before.
     pub fn close(self) -> Result<()> {
-        self.volume.flush_delayed(&self.inode)
+        self.volume.flush_delayed(&self.inode, &self.heard)
     }
 
     /// Gives what has gathered its place, before somebody looks at the map.

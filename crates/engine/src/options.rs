@@ -2,6 +2,7 @@
 
 use hectare_alloc::{Policy, Tunables};
 use hectare_device::Device;
+use hectare_ext4::superblock::OnError;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +46,12 @@ pub struct OpenOptions {
     /// Bytes that small appends may gather to in memory, over all files, before they are given a place. 0:
     /// every write goes to its place at once. Default: 64 MiB.
     pub delayed_bytes: usize,
+    /// What is to be done when metadata turns out to be broken, where it should not be what the volume says
+    /// ([`Volume::errors_behaviour`](crate::Volume::errors_behaviour) tells what each means).
+    pub errors: Option<OnError>,
+    /// Whether a failed write of file data is the end of all changes (`data_err=abort`), where it should not
+    /// be as the volume says in its mount options. Unless one of both asks for it, it is not.
+    pub data_errors_abort: Option<bool>,
 }
 
 impl Default for OpenOptions {
@@ -62,6 +69,8 @@ impl Default for OpenOptions {
             commit_interval: Some(Duration::from_secs(5)),
             journal: None,
             delayed_bytes: 64 << 20,
+            errors: None,
+            data_errors_abort: None,
         }
     }
 }

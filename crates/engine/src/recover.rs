@@ -159,7 +159,9 @@ fn replayed_in_memory(
 ) -> Result<Recovered> {
     let overlay = Arc::new(OverlayDevice::new(Arc::clone(device)));
     recovery.apply(&*place.device, &*overlay)?;
-    let sb = superblock_of(&*overlay, SuperBlock::parse).unwrap_or(found);
+    let mut sb = superblock_of(&*overlay, SuperBlock::parse).unwrap_or_else(|_| found.clone());
+    // The log may know less of errors than the superblock did.
+    sb.keep_errors_of(&found);
     Ok(Recovered { device: overlay, sb, log: None })
 }
 

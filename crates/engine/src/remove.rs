@@ -8,6 +8,7 @@
 use crate::cache::inode::CachedInode;
 use crate::directory::DirRef;
 use crate::error::{Error, Result};
+use crate::findings::Watched;
 use crate::namespace::old_name;
 use crate::orphan::ORPHAN_CREDITS;
 use crate::volume::Volume;
@@ -84,7 +85,7 @@ impl Volume {
             empty
         } else {
             let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
-            dir::is_empty(&store, &store.format())?
+            dir::is_empty(&store, &store.format()).watched(&self.findings)?
         };
         if empty { Ok(()) } else { Err(Error::NotEmpty) }
     }

@@ -181,7 +181,7 @@ impl Volume {
         if let Some(target) = target {
             self.check_replaceable(kind, target)?;
             // Who replaces a file by one just written wants one of the two after a crash, not an empty one.
-            let _ = self.place_noting_locked(source);
+            let _ = self.place_locked(source);
         } else if moves_directory {
             self.check_subdirectory_fits(to.dir)?;
         }

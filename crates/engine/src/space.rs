@@ -12,6 +12,7 @@
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
+use crate::findings::Watched;
 use crate::map::MapRef;
 use crate::volume::{Shared, Volume};
 use hectare_alloc::{AllocError, Counts, FileRequest, Request, Reservation, Run, Window};
@@ -261,7 +262,7 @@ impl Volume {
     pub(crate) fn free_metadata(&self, handle: &mut Handle<'_>, nr: BlockNr) -> Result<u64> {
         self.forget_metadata(nr);
         let run = Run::new(self.geometry().cluster_of(nr), Clusters::ONE);
-        self.allocator.free(run, handle)?;
+        self.allocator.free(run, handle).map_err(Error::from).watched(&self.findings)?;
         Ok(cluster_sectors(self, run.len))
     }
 }

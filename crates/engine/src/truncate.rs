@@ -242,7 +242,7 @@ impl Volume {
         let Mapping::Mapped(extent) = mapping else { return Ok(()) };
         let Some(physical) = extent.block_of(block).filter(|_| !extent.unwritten) else { return Ok(()) };
         let zeros = vec![0; size.len() - within];
-        Ok(self.device.write_at(physical.offset(size) + Bytes::of(within), &zeros)?)
+        self.write_data(physical.offset(size) + Bytes::of(within), &zeros)
     }
 
     /// The first file block wholly after so many bytes; `None` if no map goes that far.

@@ -18,6 +18,7 @@ use crate::commit::Committer;
 use crate::delay::Delay;
 use crate::discard::Discards;
 use crate::error::{Error, Result};
+use crate::findings::Findings;
 use crate::flushes::Flushes;
 use crate::groups::{Groups, SUPERBLOCK_AT, Source, flex};
 use crate::log::VolumeLog;
@@ -32,7 +33,7 @@ use hectare_ext4::error::{Corrupt, Place, Unsupported};
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
-use hectare_ext4::superblock::{self, ERRCODE_IO, RecordedError, STATE_ERROR, STATE_VALID, SuperBlock};
+use hectare_ext4::superblock::{self, STATE_ERROR, STATE_VALID, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Aborted, Credits, Handle, Journal, JournalStats, MetadataView};
 use hectare_units::{Blocks, Clusters, GroupNr, InodeNr, TxnId, low32, u64_of, usize_of};
@@ -51,8 +52,6 @@ const DIRTY_INODES_SOME: usize = 4096;
 const DIRTY_MANY: usize = 8;
 /// Bytes waiting to be free below which nobody commits for them.
 const PENDING_BYTES_MIN: u64 = 64 << 20;
-/// The error number (errno) of a failed device.
-const EIO: i32 = 5;
 /// The share of the available space that waiting space may be: a quarter.
 const PENDING_SHARE: u64 = 4;
 
@@ -81,6 +80,10 @@ pub struct Shared {
     pub(crate) flushes: Flushes,
     /// What was appended and has no place yet.
     pub(crate) delay: Delay,
+    /// What was found to be broken.
+    pub(crate) findings: Arc<Findings>,
+    /// Whether a failed write of file data is the end of all changes.
+    pub(crate) data_errors_abort: bool,
     /// Set once by whoever closes the volume.
     closed: AtomicBool,
     /// Files that have lost their last name and are still open.
@@ -176,7 +179,9 @@ impl Volume {
         let geometry = sb.geometry();
         // Metadata that is committed and not home yet is read from where it is.
         let metadata = log.as_ref().map_or_else(|| MetadataView::plain(Arc::clone(&device)), VolumeLog::view);
-        let groups = Arc::new(Groups::new(metadata.clone(), Arc::clone(&sb)));
+        let reaction = options.errors.unwrap_or_else(|| sb.on_error());
+        let findings = Arc::new(Findings::new(reaction, options.fixed_time));
+        let groups = Arc::new(Groups::new(metadata.clone(), Arc::clone(&sb), Arc::clone(&findings)));
         if !options.read_only {
             groups.load_all()?;
         }
@@ -193,7 +198,16 @@ impl Volume {
         let allocator = Allocator::new(Source::new(Arc::clone(&groups)), layout, config);
         allocator.set_root_reserve(Clusters::new(sb.reserved_blocks().get() >> geometry.cluster_ratio_shift));
         let shared = Arc::new(Shared {
-            blocks: BlockCache::new(metadata, geometry.block_size, options.cache_bytes),
+            blocks: BlockCache::new(
+                metadata,
+                geometry.block_size,
+                options.cache_bytes,
+                Arc::clone(&findings),
+            ),
+            findings,
+            data_errors_abort: options
+                .data_errors_abort
+                .unwrap_or_else(|| sb.mount_option("data_err") == Some("abort")),
             inodes: InodeCache::new(options.cache_inodes),
             dir_format: DirFormat::of(&sb)?,
             live_sb: Mutex::new((*sb).clone()),
@@ -236,7 +250,8 @@ impl Volume {
     /// Writes everything changed so far and flushes the device.
     ///
     /// # Errors
-    /// The first write that failed.
+    /// The first write that failed, now, or earlier where bytes that had gathered for a file were lost since
+    /// the volume was synced last, by whomever; who has the file open is told, too.
     pub fn sync(&self) -> Result<()> {
         if self.read_only {
             return Ok(());
@@ -264,7 +279,10 @@ impl Volume {
     /// # Errors
     /// The first write that failed.
     pub fn sync_inode(&self, nr: InodeNr) -> Result<()> {
-        self.sync_cached(&*self.inode(nr)?, false)
+        let inode = self.inode(nr)?;
+        let placed = if inode.delayed().end().is_some() { self.place_waiting(&inode) } else { Ok(()) };
+        self.sync_cached(&inode, false)?;
+        placed
     }
 
     /// The same for an inode in memory. With `data_only`, the times that overwriting left may stay behind.
@@ -300,6 +318,7 @@ impl Volume {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
+        self.inner.react()?;
         self.inner.journal.check().map_err(aborted)
     }
 
@@ -353,7 +372,7 @@ impl Volume {
     pub(crate) fn inode(&self, nr: InodeNr) -> Result<Arc<CachedInode>> {
         let inode = self.inodes.load(nr, || {
             let home = self.inode_home(nr)?;
-            let inode = Inode::parse(&home.0.bytes()[home.1.clone()], nr, &self.sb)?;
+            let inode = self.parse_inode(nr, &home)?;
             if inode.links == 0 && !(nr.get() < self.sb.first_inode().get() && inode.mode != 0) {
                 return Err(Error::NotFound);
             }
@@ -361,6 +380,22 @@ impl Volume {
         })?;
         inode.check_alive()?;
         Ok(inode)
+    }
+
+    /// The inode that its place in the inode table holds.
+    pub(crate) fn parse_inode(
+        &self,
+        nr: InodeNr,
+        (block, slot): &(Arc<Block>, Range<usize>),
+    ) -> Result<Inode> {
+        Inode::parse(&block.bytes()[slot.clone()], nr, &self.sb).map_err(|error| {
+            let error = Error::from(error);
+            // Who makes a number up may meet anything.
+            if self.groups.inode_in_use(nr).unwrap_or(false) {
+                self.findings.note_at(&error, Some(block.nr()));
+            }
+            error
+        })
     }
 
     /// The block of the inode table and the range in it where an inode lives.
@@ -424,28 +459,6 @@ impl Shared {
         bitmaps.saturating_add(self.groups.dirty_blocks()).saturating_add(cached)
     }
 
-    /// Records in the superblock that the volume failed; as far as the device still takes it.
-    pub(crate) fn record_failure(&self, reason: &str) {
-        let time = self.exact_now();
-        let error = RecordedError { function: reason, block: None, inode: None, time, code: ERRCODE_IO };
-        // What has not been committed must not get to the device with it.
-        let found = match &self.log {
-            Some(log) => SuperBlock::parse(&log.durable_superblock(), self.device.len()).ok(),
-            None => recover::read_superblock(&self.device, &self.options).ok(),
-        };
-        let Some(mut sb) = found else { return };
-        sb.record_error(&error);
-        if self.log.is_some() {
-            sb.set_needs_recovery(true);
-        }
-        // There is nobody left to tell if this fails as well.
-        let _ = self.device.write_at(SUPERBLOCK_AT, &sb.render(GroupNr::new(0)));
-        match &self.log {
-            Some(log) => drop(log.record_error(EIO)),
-            None => drop(self.device.flush()),
-        }
-    }
-
     /// Fills the counts of the superblock that is to be written.
     pub(crate) fn refresh_superblock(&self) -> MutexGuard<'_, SuperBlock> {
         let free = self.allocator.durable_free().get() << self.geometry().cluster_ratio_shift;
@@ -477,9 +490,11 @@ impl Shared {
     /// Says on the device that the volume is not in use any more.
     fn mark_closed(&self) -> Result<()> {
         let superblock = {
+            self.record_findings();
             let mut live = self.refresh_superblock();
             live.set_needs_recovery(false);
-            live.set_state(self.state_before);
+            let errors = live.state() & STATE_ERROR;
+            live.set_state(self.state_before | errors);
             live.render(GroupNr::new(0))
         };
         if let Some(log) = &self.log {
@@ -531,7 +546,16 @@ impl Shared {
 }
 
 impl Inner {
+    /// Ends all changes if something was found that asks for it.
+    fn react(&self) -> Result<()> {
+        match self.shared.findings.stop() {
+            Some(reason) => Err(aborted(self.journal.abort(reason))),
+            None => Ok(()),
+        }
+    }
+
     fn commit(&self) -> Result<()> {
+        self.react()?;
         self.journal.commit().map_err(aborted)?;
         self.shared.discard_freed();
         Ok(())
@@ -543,6 +567,7 @@ impl Inner {
 
     /// Makes everything up to a transaction durable, and all file data written so far.
     fn sync_through(&self, txn: TxnId) -> Result<()> {
+        self.react()?;
         let flushes = &self.shared.flushes;
         let before = flushes.now();
         self.journal.commit_through(txn).map_err(aborted)?;
@@ -559,7 +584,7 @@ impl Inner {
 
     /// What the volume's thread does each time.
     pub(crate) fn work(&self) -> Result<()> {
-        if self.shared.gathered() > 0 {
+        if self.shared.gathered() > 0 || self.shared.findings.is_waiting() {
             self.commit()?;
         }
         match &self.shared.log {

@@ -7,6 +7,7 @@
 use crate::cache::block::{Block, Kind};
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
+use crate::findings::Watched;
 use crate::map::MAP_CREDITS;
 use crate::volume::Volume;
 use hectare_ext4::acl::{self, Acl};
@@ -31,6 +32,10 @@ impl Volume {
 
     /// Every attribute of an inode, as stored.
     pub(crate) fn attributes(&self, nr: InodeNr, inode: &Inode) -> Result<Vec<Attr>> {
+        self.read_attributes(nr, inode).watched(&self.findings)
+    }
+
+    fn read_attributes(&self, nr: InodeNr, inode: &Inode) -> Result<Vec<Attr>> {
         let place = Place::Inode(nr);
         let in_inode = Area::in_inode(inode.xattr_area(), place)?;
         let block = inode.file_acl.map(|nr| self.xattr_block(nr)).transpose()?;
@@ -84,7 +89,7 @@ impl Volume {
         inode.check_alive()?;
         let attrs = self.attributes(inode.nr(), &inode.get())?;
         let attr = xattr::find(&attrs, &name).ok_or(Error::NoAttribute)?;
-        let value = self.value(inode.nr(), attr)?;
+        let value = self.value(inode.nr(), attr).watched(&self.findings)?;
         Ok(acl::to_shown(&name, &value, Place::Inode(inode.nr()))?.into_owned())
     }
 

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 /// Where a structure lies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Place {
     /// The volume as a whole.
     Volume,
@@ -48,23 +48,22 @@ pub struct Corrupt {
     pub place: Place,
     /// What is wrong with it.
     pub reason: Cow<'static, str>,
+    /// Whether that is its checksum.
+    pub is_checksum: bool,
 }
 
 impl Corrupt {
     /// A finding.
     #[must_use]
     pub fn new(structure: &'static str, place: Place, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { structure, place, reason: reason.into() }
+        Self { structure, place, reason: reason.into(), is_checksum: false }
     }
 
     /// A checksum that does not match.
     #[must_use]
     pub fn checksum(structure: &'static str, place: Place, found: u32, expected: u32) -> Self {
-        Self::new(
-            structure,
-            place,
-            format!("its checksum is {found:#010x}, its content gives {expected:#010x}"),
-        )
+        let reason = format!("its checksum is {found:#010x}, its content gives {expected:#010x}");
+        Self { is_checksum: true, ..Self::new(structure, place, reason) }
     }
 }
 

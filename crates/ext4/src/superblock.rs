@@ -6,15 +6,16 @@
 //!
 //! Invariant: a parsed superblock's raw record and typed fields agree; changes go through the setters.
 
+mod errors;
+
 use crate::checksum::{Seed, crc32c};
 use crate::error::{Corrupt, FormatError, Place, Unsupported};
 use crate::feature::{Compat, Features, Incompat, RoCompat};
 use crate::geometry::Geometry;
 use crate::raw;
 use crate::time::Timestamp;
-use hectare_units::{
-    BlockNr, BlockSize, Blocks, Bytes, GroupNr, InodeNr, high32, join32, low8, low16, low32,
-};
+pub use errors::{ERRCODE_CHECKSUM, ERRCODE_CORRUPT, ERRCODE_IO, OnError, RecordedError, UnknownBehaviour};
+use hectare_units::{BlockSize, Blocks, Bytes, GroupNr, InodeNr, high32, join32, low8, low16, low32};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// `s_magic` of every ext2, ext3 and ext4 volume.
@@ -46,40 +47,6 @@ pub struct SuperBlock {
     geometry: Geometry,
     seed: Option<Seed>,
 }
-
-/// What is to be done once a volume is found to be broken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OnError {
-    /// Note it and go on.
-    Continue,
-    /// Take no more changes.
-    ReadOnly,
-    /// Stop the whole system.
-    Panic,
-}
-
-/// An error to be recorded in the superblock.
-#[derive(Clone, Copy, Debug)]
-pub struct RecordedError<'a> {
-    /// What found it; 31 bytes are kept.
-    pub function: &'a str,
-    /// The block it is about.
-    pub block: Option<BlockNr>,
-    /// The inode it is about.
-    pub inode: Option<InodeNr>,
-    /// When.
-    pub time: Timestamp,
-    /// What it was: the format's number for it ([`ERRCODE_IO`], [`ERRCODE_CORRUPT`]).
-    pub code: u8,
-}
-
-/// The device failed (`EXT4_ERR_EIO`).
-pub const ERRCODE_IO: u8 = 2;
-/// The bytes break the format (`EXT4_ERR_EFSCORRUPTED`).
-pub const ERRCODE_CORRUPT: u8 = 5;
-
-/// Where the record of errors lies, but for the parts of it that were added later.
-const ERROR_RECORD: std::ops::Range<usize> = 0x194..0x200;
 
 impl SuperBlock {
     /// Validates the 1024 bytes of a superblock.
@@ -285,60 +252,6 @@ impl SuperBlock {
     pub fn set_needs_recovery(&mut self, needed: bool) {
         self.geometry.features.incompat.set(Incompat::RECOVER, needed);
         self.raw.s_feature_incompat = self.geometry.features.incompat.bits().into();
-    }
-
-    /// What is to be done once the volume is found to be broken (`s_errors`).
-    #[must_use]
-    pub fn on_error(&self) -> OnError {
-        match self.raw.s_errors.get() {
-            2 => OnError::ReadOnly,
-            3 => OnError::Panic,
-            _ => OnError::Continue,
-        }
-    }
-
-    /// Records an error: the state says that there was one, the first and the last are kept, all are counted.
-    pub fn record_error(&mut self, error: &RecordedError<'_>) {
-        let raw = &mut self.raw;
-        raw.s_state = (raw.s_state.get() | STATE_ERROR).into();
-        let mut function = [0; 32];
-        let len = error.function.len().min(31);
-        function[..len].copy_from_slice(&error.function.as_bytes()[..len]);
-        let time = error.time.seconds.cast_unsigned();
-        if raw.s_error_count.get() == 0 {
-            raw.s_first_error_time = low32(time).into();
-            raw.s_first_error_time_hi = low8(time >> 32);
-            raw.s_first_error_func = function;
-            raw.s_first_error_block = error.block.map_or(0, BlockNr::get).into();
-            raw.s_first_error_ino = error.inode.map_or(0, InodeNr::get).into();
-            raw.s_first_error_line = 0.into();
-            raw.s_first_error_errcode = error.code;
-        }
-        raw.s_last_error_time = low32(time).into();
-        raw.s_last_error_time_hi = low8(time >> 32);
-        raw.s_last_error_func = function;
-        raw.s_last_error_block = error.block.map_or(0, BlockNr::get).into();
-        raw.s_last_error_ino = error.inode.map_or(0, InodeNr::get).into();
-        raw.s_last_error_line = 0.into();
-        raw.s_last_error_errcode = error.code;
-        raw.s_error_count = raw.s_error_count.get().saturating_add(1).into();
-    }
-
-    /// Takes over the record of errors of another copy of this superblock, one that a replayed journal has
-    /// just replaced: the log may have been written before the error was recorded.
-    pub fn keep_errors_of(&mut self, older: &Self) {
-        let (raw, older) = (&mut self.raw, &older.raw);
-        if older.s_error_count.get() <= raw.s_error_count.get() {
-            return;
-        }
-        raw.s_state = (raw.s_state.get() | older.s_state.get() & STATE_ERROR).into();
-        let range = ERROR_RECORD;
-        let bytes = older.as_bytes();
-        raw.as_mut_bytes()[range.clone()].copy_from_slice(&bytes[range]);
-        raw.s_first_error_time_hi = older.s_first_error_time_hi;
-        raw.s_last_error_time_hi = older.s_last_error_time_hi;
-        raw.s_first_error_errcode = older.s_first_error_errcode;
-        raw.s_last_error_errcode = older.s_last_error_errcode;
     }
 
     /// The 1024 bytes to write for a group's copy, checksum included.

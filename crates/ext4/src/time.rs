@@ -67,6 +67,15 @@ impl Timestamp {
         low32(self.clamped(SECONDS_MAX_NARROW).seconds.cast_unsigned())
     }
 
+    /// The date and the time of day in UTC: `2026-11-20 15:16:28 UTC`.
+    #[must_use]
+    pub fn utc(self) -> String {
+        let (days, second) = (self.seconds.div_euclid(DAY), self.seconds.rem_euclid(DAY));
+        let (year, month, day) = date_of(days);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    }
+
     fn clamped(self, max: i64) -> Self {
         if self.seconds < SECONDS_MIN {
             Self::from_seconds(SECONDS_MIN)
@@ -76,6 +85,24 @@ impl Timestamp {
             self
         }
     }
+}
+
+/// Seconds of a day.
+const DAY: i64 = 86_400;
+
+/// Year, month and day of the month, of so many days after 1970-01-01. Counts from the first of March, so
+/// that the day that only leap years have is the last one of a year.
+fn date_of(days: i64) -> (i64, i64, i64) {
+    // 400 years have 146,097 days, and begin again with the same day of the week.
+    let since = days + 719_468;
+    let (era, day) = (since.div_euclid(146_097), since.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    // Months from March on: 31, 30, 31, 30, 31 days, and again.
+    let month = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + i64::from(month <= 2), month, day_of_month)
 }
 
 #[cfg(test)]
@@ -98,6 +125,21 @@ mod tests {
             let time = Timestamp::decode(base, epoch | 5 << 2);
             assert_eq!(time, Timestamp { seconds, nanoseconds: 5 });
             assert_eq!(time.encode(), (base, epoch | 5 << 2));
+        }
+    }
+
+    #[test]
+    fn moments_have_a_date() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (-1, "1969-12-31 23:59:59 UTC"),
+            (1_795_187_788, "2026-11-20 15:16:28 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+            (SECONDS_MIN, "1901-12-13 20:45:52 UTC"),
+            (SECONDS_MAX, "2446-05-10 22:38:55 UTC"),
+        ] {
+            assert_eq!(Timestamp::from_seconds(seconds).utc(), text);
         }
     }
 

@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
+use hectare_ext4::superblock::OnError;
 use hectare_ext4::time::Timestamp;
 use hectare_units::{BlockSize, Blocks, Bytes};
 
@@ -101,30 +102,6 @@ impl Usage {
                 ));
             }
         })
-    }
-}
-
-/// What the kernel does on finding an error (`-e`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OnError {
-    /// Carries on.
-    #[default]
-    Continue,
-    /// Mounts read-only.
-    RemountReadOnly,
-    /// Panics.
-    Panic,
-}
-
-impl OnError {
-    /// `s_errors`.
-    #[must_use]
-    pub fn code(self) -> u16 {
-        match self {
-            Self::Continue => 1,
-            Self::RemountReadOnly => 2,
-            Self::Panic => 3,
-        }
     }
 }
 

@@ -154,6 +154,19 @@ pub fn dumpe2fs(image: &Path) -> Result<Dump, Skip> {
     Ok(parse_dump(&said.stdout))
 }
 
+/// Reads no more of a volume than its superblock with dumpe2fs: of one whose groups may be broken.
+///
+/// # Errors
+/// A [`Skip`] if dumpe2fs is not installed.
+///
+/// # Panics
+/// If dumpe2fs fails on the image.
+#[track_caller]
+pub fn dumpe2fs_superblock(image: &Path) -> Result<Dump, Skip> {
+    let said = tool::run(tool::need("dumpe2fs")?.arg("-h").arg(image)).expect_success();
+    Ok(parse_dump(&said.stdout))
+}
+
 fn parse_dump(text: &str) -> Dump {
     let mut dump = Dump { fields: BTreeMap::new(), groups: Vec::new() };
     for line in text.lines() {

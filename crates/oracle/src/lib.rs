@@ -33,7 +33,7 @@ pub mod walk;
 pub use combos::{Combo, combos};
 pub use compare::{What, assert_same, compare};
 pub use corpus::{corpus, unpacked};
-pub use e2fsprogs::{debugfs, debugfs_write, dumpe2fs, e2freefrag, mke2fs};
+pub use e2fsprogs::{debugfs, debugfs_write, dumpe2fs, dumpe2fs_superblock, e2freefrag, mke2fs};
 pub use entry::{Content, Entry, Kind, Time};
 pub use filled::{Filled, filled, source};
 pub use fsck::{assert_clean, assert_clean_but_wide, e2fsck};

@@ -1,7 +1,8 @@
 //! The options that `mkfs` and `build` share: those of mke2fs that say what a volume is to be like.
 
 use crate::failure::{Failure, Outcome};
-use hectare_mkfs::{FormatOptions, InodeCount, OnError, apply_extended, parse_features, parse_uuid};
+use hectare_ext4::superblock::UnknownBehaviour;
+use hectare_mkfs::{FormatOptions, InodeCount, apply_extended, parse_features, parse_uuid};
 use hectare_units::BlockSize;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -86,20 +87,11 @@ impl FormatArguments {
         options.journal_mib = self.journal.as_deref().map(journal_mib).transpose().map_err(Failure::Usage)?;
         options.flex_groups = self.flex_groups;
         options.blocks_per_group = self.blocks_per_group;
-        options.on_error = self.on_error()?;
+        if let Some(word) = &self.on_error {
+            options.on_error =
+                word.parse().map_err(|error: UnknownBehaviour| Failure::Usage(format!("-e {error}")))?;
+        }
         Ok(options)
-    }
-
-    fn on_error(&self) -> Outcome<OnError> {
-        Ok(match self.on_error.as_deref() {
-            None | Some("continue") => OnError::Continue,
-            Some("remount-ro") => OnError::RemountReadOnly,
-            Some("panic") => OnError::Panic,
-            Some(other) => {
-                let message = format!("-e {other}: there are continue, remount-ro and panic");
-                return Err(Failure::Usage(message));
-            }
-        })
     }
 
     /// Whether a share of the blocks for root was asked for.

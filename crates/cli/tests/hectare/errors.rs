@@ -199,3 +199,35 @@ fn an_image_in_use_is_refused() {
     assert!(ran.refused().contains("unmount it first"), "{}", ran.err);
     mount.unmount();
 }
+
+#[test]
+fn what_is_found_broken_is_recorded_and_shown() {
+    use std::os::unix::fs::FileExt;
+    let bench = match Bench::fresh("ext4") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli errors::what_is_found_broken", reason),
+    };
+    let dump = hectare_oracle::dumpe2fs(&bench.image).unwrap();
+    let bitmap = dump.groups[0].lines.iter().find_map(|line| line.strip_prefix("Inode bitmap at "));
+    let block: u64 = bitmap.unwrap().split(' ').next().unwrap().parse().unwrap();
+    let file = std::fs::File::options().write(true).open(&bench.image).unwrap();
+    file.write_all_at(&[0x55; 16], block * dump.number("Block size")).unwrap();
+    drop(file);
+    let whole = std::fs::read(&bench.image).unwrap();
+    for behavior in ["continue", "remount-ro", "panic"] {
+        std::fs::write(&bench.image, &whole).unwrap();
+        let ran = hectare(&["mkdir", "--errors", behavior, &bench.at("/x")]);
+        assert!(ran.refused().contains("inode bitmap"), "{behavior}: {}", ran.err);
+        let info = hectare(&["info", bench.image()]).ok();
+        let shows = |field: &str, value: &str| {
+            info.text().lines().any(|line| {
+                line.split_once(':').is_some_and(|(name, text)| name == field && text.trim() == value)
+            })
+        };
+        assert!(shows("FS Error count", "1"), "{behavior}: {}", info.text());
+        assert!(shows("First error function", "inode bitmap"), "{behavior}: {}", info.text());
+        assert!(shows("Last error err", "EFSBADCRC"), "{behavior}: {}", info.text());
+    }
+    let ran = hectare(&["mkdir", "--errors", "ignore", &bench.at("/y")]);
+    assert!(ran.code == Some(2) && ran.err.contains("remount-ro"), "{}", ran.err);
+}

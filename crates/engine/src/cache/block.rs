@@ -19,6 +19,7 @@
 
 use crate::cache::shard::{self, Cached};
 use crate::error::Result;
+use crate::findings::Findings;
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::Format as DirFormat;
 use hectare_ext4::error::Place;
@@ -45,6 +46,16 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// What it is called in the record of errors.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Plain => "metadata block",
+            Self::ExtentNode { .. } => "extent node",
+            Self::Directory { .. } => "directory block",
+            Self::Xattr(_) => "attribute block",
+        }
+    }
+
     fn verify(&self, nr: BlockNr, bytes: &[u8], place: Place) -> Result<()> {
         match self {
             Self::ExtentNode { geometry, seed } => Ok(extent::check_block(bytes, nr, geometry, *seed)?),
@@ -128,6 +139,7 @@ type Shard = Mutex<shard::Shard<BlockNr, Block>>;
 pub(crate) struct BlockCache {
     metadata: MetadataView,
     block_size: BlockSize,
+    findings: Arc<Findings>,
     shards: Vec<Shard>,
     /// Held, one per shard, while a block is read.
     loading: Vec<Mutex<()>>,
@@ -137,11 +149,17 @@ pub(crate) struct BlockCache {
 
 impl BlockCache {
     /// An empty cache that tries to stay under `max_bytes`.
-    pub(crate) fn new(metadata: MetadataView, block_size: BlockSize, max_bytes: usize) -> Self {
+    pub(crate) fn new(
+        metadata: MetadataView,
+        block_size: BlockSize,
+        max_bytes: usize,
+        findings: Arc<Findings>,
+    ) -> Self {
         let shard_max = (max_bytes / block_size.len() / SHARDS).max(16);
         Self {
             metadata,
             block_size,
+            findings,
             shards: (0..SHARDS).map(|_| Mutex::new(shard::Shard::new(shard_max))).collect(),
             loading: (0..SHARDS).map(|_| Mutex::default()).collect(),
             dirty: Mutex::default(),
@@ -176,11 +194,18 @@ impl BlockCache {
         if let Some(block) = self.find(nr) {
             return Ok(block);
         }
+        let kind = kind();
+        let bytes = self
+            .read(nr, kind, place)
+            .inspect_err(|error| self.findings.note_read(error, kind.name(), place, nr))?;
+        Ok(self.insert(nr, bytes, kind))
+    }
+
+    fn read(&self, nr: BlockNr, kind: Kind, place: Place) -> Result<Arc<[u8]>> {
         let mut bytes = self.zeros();
         self.metadata.read_at(nr.offset(self.block_size), Arc::make_mut(&mut bytes))?;
-        let kind = kind();
         kind.verify(nr, &bytes, place)?;
-        Ok(self.insert(nr, bytes, kind))
+        Ok(bytes)
     }
 
     /// A block that is to be written whole: zeros, nothing read. A block of that number still in memory is

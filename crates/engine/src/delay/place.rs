@@ -10,7 +10,7 @@ use hectare_alloc::{Request, Reservation};
 use hectare_journal::Handle;
 use hectare_units::{BlockNr, Clusters, GroupNr, InodeNr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 impl Volume {
@@ -18,13 +18,18 @@ impl Volume {
     /// caller holds the operation lock exclusively.
     ///
     /// # Errors
-    /// The first write that failed; what could not be written is lost.
+    /// The first write that failed; what could not be written is lost. Whoever syncs or closes the file, or
+    /// syncs the volume, is told as well.
     pub(crate) fn place_locked(&self, inode: &Arc<CachedInode>) -> Result<()> {
         if inode.delayed().end().is_none() {
             return Ok(());
         }
         let Some(buffer) = self.take_buffer(inode) else { return Ok(()) };
         let result = self.write_buffer(inode, &buffer);
+        if let Err(error) = &result {
+            inode.delayed().state().failed.note(error);
+            self.delay.failed.lock().get_or_insert_with(|| error.clone());
+        }
         self.settle_buffer(inode, &buffer);
         result
     }
@@ -116,32 +121,33 @@ impl Volume {
 
 /// Who has bytes placed.
 impl Volume {
-    /// Places what has gathered for a file, and tells what went wrong with it since this was last asked: what
-    /// a sync of the file does first. Called with nothing locked.
+    /// Places what has gathered for a file, and tells what went wrong with it that somebody who has the file
+    /// open, and remembers `heard`, was not told yet: what a sync of the file does first. Called with nothing
+    /// locked.
     ///
     /// # Errors
-    /// The first write that failed, now or earlier where nobody could be told.
-    pub(crate) fn flush_delayed(&self, inode: &Arc<CachedInode>) -> Result<()> {
+    /// The first write that failed, now or earlier.
+    pub(crate) fn flush_delayed(&self, inode: &Arc<CachedInode>, heard: &AtomicU64) -> Result<()> {
         if inode.delayed().end().is_some() {
-            let _operation = inode.lock().write();
-            self.place_locked(inode)?;
+            // A failure is noted, and told below.
+            let _ = self.place_waiting(inode);
         }
-        inode.delayed().take_failure().map_or(Ok(()), Err)
+        inode.delayed().tell(heard).map_or(Ok(()), Err)
     }
 
     /// Places what has gathered for all files: what a sync of the volume does first. Called with nothing
     /// locked.
     ///
     /// # Errors
-    /// The first write that failed, now, or earlier for a file that was closed since. The files tell of
-    /// theirs, too.
+    /// The first write that failed, now, or earlier since this was last asked. The files tell of theirs, too.
     pub(crate) fn place_all(&self) -> Result<()> {
-        let mut result = self.delay.failed.lock().take().map_or(Ok(()), Err);
+        let mut result = Ok(());
         for inode in self.delay.all_files() {
             let placed = self.place_waiting(&inode);
             result = result.and(placed);
         }
-        result
+        let earlier = self.delay.failed.lock().take();
+        earlier.map_or(result, Err)
     }
 
     /// Places what has gathered for all files, and lets nothing gather from now on. Files without a name lose
@@ -198,7 +204,7 @@ impl Volume {
         let mut placed = false;
         for inode in self.delay.all_files() {
             if let Some(_operation) = inode.lock().try_write() {
-                let _ = self.place_noting_locked(&inode);
+                let _ = self.place_locked(&inode);
                 placed = true;
             }
         }
@@ -214,18 +220,14 @@ impl Volume {
         let _operation = inode.lock().write();
         if inode.get().links == 0 {
             self.drop_delayed(inode);
-        } else if let Err(error) = self.place_noting_locked(inode) {
-            self.delay.failed.lock().get_or_insert(error);
+        } else {
+            let _ = self.place_locked(inode);
         }
     }
 
-    fn place_waiting(&self, inode: &Arc<CachedInode>) -> Result<()> {
+    /// As [`Self::place_locked`], with nothing locked.
+    pub(crate) fn place_waiting(&self, inode: &Arc<CachedInode>) -> Result<()> {
         let _operation = inode.lock().write();
-        self.place_noting_locked(inode)
-    }
-
-    /// As [`Self::place_locked`]; the error is also kept for those who sync or close the file.
-    pub(crate) fn place_noting_locked(&self, inode: &Arc<CachedInode>) -> Result<()> {
-        self.place_locked(inode).inspect_err(|error| inode.delayed().note_failure(error))
+        self.place_locked(inode)
     }
 }

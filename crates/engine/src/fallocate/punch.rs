@@ -56,7 +56,7 @@ impl Volume {
             let place = extent.physical.offset(size)
                 + Bytes::new(part.start).saturating_sub(extent.logical.offset(size));
             let zeros = vec![0; hectare_units::index_of(part.end - part.start)];
-            self.device.write_at(place, &zeros)?;
+            self.write_data(place, &zeros)?;
             self.count_written(zeros.len());
         }
         Ok(())

@@ -75,7 +75,7 @@ impl Volume {
             if !extent.unwritten {
                 let skip = Blocks::new(blocks.start - u64::from(extent.logical.get()));
                 let len = Bytes::new((end - blocks.start) << size.shift());
-                self.device.zero((extent.physical + skip).offset(size), len)?;
+                self.zero_data((extent.physical + skip).offset(size), len)?;
             }
             blocks.start = end;
         }

@@ -8,7 +8,7 @@
 //! both have one; the descriptor's count never leaves the range that makes a valid descriptor.
 
 use super::{Groups, Rendered};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::group::GroupFlags;
 use hectare_units::{BlockNr, Blocks, GroupNr, InodeNr, u64_of, usize_of};
@@ -180,7 +180,16 @@ impl Groups {
             Ok(loaded) => Ok(cell.get_or_init(|| Mutex::new(loaded))),
             // What was read in the middle of another thread's commit means nothing: that thread has the
             // bitmap.
-            Err(error) => cell.get().ok_or(error),
+            Err(error) => cell.get().ok_or_else(|| {
+                self.note_unreadable(group, &error);
+                error
+            }),
+        }
+    }
+
+    fn note_unreadable(&self, group: GroupNr, error: &Error) {
+        if let Ok(desc) = self.desc(group) {
+            self.findings.note_read(error, "inode bitmap", Place::Group(group), desc.inode_bitmap);
         }
     }
 

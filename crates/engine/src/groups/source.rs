@@ -8,7 +8,8 @@
 
 use super::Groups;
 use crate::error::{Error, Result};
-use hectare_alloc::{GroupSource, Loaded};
+use hectare_alloc::{AllocError, GroupSource, Loaded};
+use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, BlockSize, Blocks, GroupNr, usize_of};
@@ -117,6 +118,17 @@ impl GroupSource for Source {
             &self.groups.sb,
         );
         bytes.iter().map(|byte| byte.count_ones()).sum()
+    }
+
+    fn unusable(&self, group: GroupNr, error: &AllocError<Error>) {
+        // A broken descriptor was noted when it was read.
+        let Ok(desc) = self.groups.desc(group) else { return };
+        let (structure, place) = ("the block bitmap", Place::Group(group));
+        let note = |error| self.groups.findings.note_read(error, structure, place, desc.block_bitmap);
+        match error {
+            AllocError::Source(error) => note(error),
+            other => note(&Corrupt::new(structure, place, other.to_string()).into()),
+        }
     }
 
     fn needs_io(&self, group: GroupNr) -> bool {

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::volume::Volume;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::RoCompat;
-use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_ext4::inode::InodeFlags;
 use hectare_units::InodeNr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -95,8 +95,7 @@ impl Volume {
         }
         let inode = self.inodes.load(nr, || {
             let home = self.inode_home(nr)?;
-            let inode = Inode::parse(&home.0.bytes()[home.1.clone()], nr, &self.sb)?;
-            Ok((inode, home))
+            Ok((self.parse_inode(nr, &home)?, home))
         })?;
         let data = inode.get();
         if data.kind().is_none() {

@@ -9,14 +9,14 @@ use hectare_units::{BlockNr, GroupNr, InodeNr};
 const BLOCK: usize = 1024;
 
 /// A volume with one of each structure, and where each lies.
-struct Specimen {
+pub(crate) struct Specimen {
     bytes: Vec<u8>,
-    fragmented: InodeNr,
-    indexed: InodeNr,
-    attributes: InodeNr,
+    pub(crate) fragmented: InodeNr,
+    pub(crate) indexed: InodeNr,
+    pub(crate) attributes: InodeNr,
 }
 
-fn specimen(args: &[&str]) -> Result<Specimen, hectare_oracle::Skip> {
+pub(crate) fn specimen(args: &[&str]) -> Result<Specimen, hectare_oracle::Skip> {
     let held = in_memory(&crate::common::format_bytes(args, "32M")?);
     let v = &held.volume;
     let c = Creation::default();
@@ -48,8 +48,18 @@ impl Specimen {
         in_memory_with(&self.bytes, OpenOptions::read_only()).unwrap().volume
     }
 
+    /// A word of its bytes.
+    pub(crate) fn word(&self, at: usize) -> u32 {
+        word(&self.bytes, at)
+    }
+
+    /// The block of the file that has one for its attributes.
+    pub(crate) fn attribute_block(&self) -> usize {
+        word(&self.bytes, self.inode_at(self.attributes) + 0x68) as usize
+    }
+
     /// Where an inode's slot lies.
-    fn inode_at(&self, nr: InodeNr) -> usize {
+    pub(crate) fn inode_at(&self, nr: InodeNr) -> usize {
         let volume = self.volume();
         let geometry = volume.superblock().geometry();
         let (group, index) = geometry.inode_slot(nr).unwrap();
@@ -57,7 +67,7 @@ impl Specimen {
         word(&self.bytes, desc + 8) as usize * BLOCK + (index * geometry.inode_size) as usize
     }
 
-    fn desc_at(&self, group: GroupNr) -> usize {
+    pub(crate) fn desc_at(&self, group: GroupNr) -> usize {
         let volume = self.volume();
         let geometry = volume.superblock().geometry();
         let (per, size) = (geometry.descs_per_block(), geometry.desc_size);
@@ -67,7 +77,7 @@ impl Specimen {
 
     /// The block of a file or directory's first extent-tree leaf, or its block 0 if the root holds the
     /// extents.
-    fn first_child(&self, nr: InodeNr) -> usize {
+    pub(crate) fn first_child(&self, nr: InodeNr) -> usize {
         let root = self.inode_at(nr) + 40;
         let depth = u16::from_le_bytes(self.bytes[root + 6..root + 8].try_into().unwrap());
         let leaf = if depth > 0 { word(&self.bytes, root + 16) } else { word(&self.bytes, root + 20) };
@@ -79,7 +89,7 @@ impl Specimen {
     }
 
     /// A block of a file, by its extents in the root or one level below.
-    fn block_of(&self, nr: InodeNr, logical: u32) -> usize {
+    pub(crate) fn block_of(&self, nr: InodeNr, logical: u32) -> usize {
         let root = self.inode_at(nr) + 40;
         let node = if self.depth(nr) == 0 { root } else { self.first_child(nr) };
         let entries = usize::from(self.bytes[node + 2]) | usize::from(self.bytes[node + 3]) << 8;
@@ -94,7 +104,7 @@ impl Specimen {
     }
 
     /// The volume with one bit of a byte flipped.
-    fn broken(&self, at: usize) -> Vec<u8> {
+    pub(crate) fn broken(&self, at: usize) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         bytes[at] ^= 0x10;
         bytes
@@ -232,7 +242,7 @@ fn a_wrong_directory_block_is_named() {
 #[test]
 fn a_wrong_attribute_block_is_named() {
     let s = specimen!("checksums::a_wrong_attribute_block");
-    let block = word(&s.bytes, s.inode_at(s.attributes) + 0x68) as usize;
+    let block = s.attribute_block();
     assert!(block > 0);
     for at in [16, 600] {
         let held = in_memory(&s.broken(block * BLOCK + at));

@@ -82,9 +82,10 @@ pub(crate) fn assert_clean_bytes(bytes: &[u8]) {
     hectare_oracle::assert_clean(&image).unwrap();
 }
 
-/// Closes a volume in memory and fails unless e2fsck finds it clean.
+/// Closes a volume in memory and fails unless e2fsck finds it clean, and nobody found it broken.
 #[track_caller]
 pub(crate) fn close_clean(held: &InMemory) {
+    assert_eq!(held.volume.found_errors(), None);
     held.volume.close().unwrap();
     assert_clean_bytes(&held.device.to_vec());
 }

@@ -273,7 +273,9 @@ fn what_the_kernel_left_is_replayed() {
 fn a_journal_on_another_device_is_replayed_and_used() {
     let folder = tempfile::tempdir().unwrap();
     let (image, journal) = (folder.path().join("image"), folder.path().join("journal"));
-    let made = hectare_oracle::mke2fs(&["-O", "journal_dev", "-b", "4096"], &journal, "8M").and_then(|()| {
+    // e2fsck looks for a device with the journal's UUID, and other tests' loop devices have the usual one.
+    let args = ["-O", "journal_dev", "-b", "4096", "-U", "0a1b2c3d-1111-4222-8333-444444444444"];
+    let made = hectare_oracle::mke2fs(&args, &journal, "8M").and_then(|()| {
         hectare_oracle::mke2fs(&["-t", "ext4", "-b", "4096", "-O", "^has_journal"], &image, "32M")
     });
     if let Err(reason) = made {

@@ -16,6 +16,7 @@ mod errors;
 mod fallocate;
 mod faults;
 mod fill;
+mod found;
 mod full;
 mod fuzzed;
 mod hostile;

@@ -1,0 +1,322 @@
+//! What is found to be broken while a volume is in use, and what follows from it.
+//!
+//! Whoever reads metadata and finds that it breaks the format, or that the device can't give it, notes it
+//! here and fails with the error. The operation is over with that; the volume goes on. What was noted is
+//! recorded in the superblock with the next commit, as the kernel does it (first and last error, their
+//! number, and a state that asks for e2fsck). Unless the volume is to go on after errors
+//! ([`OnError::Continue`]), it takes no change any more from then on: the next one aborts the journal, and is
+//! told why. What was committed before stays; what was not is lost, since it may build on what is broken.
+//!
+//! Noting takes a lock that nothing is done under, and does no I/O, so that it may be done under any lock.
+//!
+//! Invariant: what is wrong with one place counts once while the volume is open, however often it is met, and
+//! on whichever layers the error is noted on its way up.
+//!
+//! Not here: failed writes. Those of metadata abort the journal whatever the volume says; those of file data
+//! are the business of who wrote it ([`crate::data`]).
+
+use crate::error::{Error, Result};
+use crate::groups::SUPERBLOCK_AT;
+use crate::recover;
+use crate::volume::{Shared, Volume};
+use hectare_device::Device;
+use hectare_ext4::error::Place;
+use hectare_ext4::superblock::{
+    ERRCODE_CHECKSUM, ERRCODE_CORRUPT, ERRCODE_IO, OnError, RecordedError, SuperBlock,
+};
+use hectare_ext4::time::Timestamp;
+use hectare_units::{BlockNr, GroupNr, InodeNr};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+/// The error number (errno) of a failed device.
+const EIO: i32 = 5;
+/// Places remembered; on a volume with more that are broken, they are forgotten now and then, and count anew.
+const PLACES_MAX: usize = 4096;
+
+/// One place that is broken.
+#[derive(Clone, Debug)]
+struct Finding {
+    structure: &'static str,
+    place: Place,
+    block: Option<BlockNr>,
+    time: Timestamp,
+    code: u8,
+    /// The whole error, one line.
+    message: String,
+}
+
+impl Finding {
+    /// As the superblock has it.
+    fn record(&self) -> RecordedError<'_> {
+        let inode = match self.place {
+            Place::Inode(nr) | Place::FileBlock(nr, _) => Some(nr),
+            _ => None,
+        };
+        let block = match self.place {
+            Place::Block(nr) => Some(nr),
+            _ => self.block,
+        };
+        let function = self.structure.trim_start_matches("the ");
+        RecordedError { function, block, inode, time: self.time, code: self.code }
+    }
+
+    /// One line for who meets a volume that has stopped because of it.
+    fn reason(&self, reaction: OnError) -> String {
+        let block = self.record().block.map(|nr| format!(" in block {nr}")).unwrap_or_default();
+        let (message, time) = (&self.message, self.time.utc());
+        format!("{message} (found{block} at {time}, errors={reaction}): close it and run e2fsck -fy on it")
+    }
+}
+
+/// What is not in the superblock yet.
+struct Waiting {
+    first: Finding,
+    last: Finding,
+    count: u32,
+}
+
+#[derive(Default)]
+struct State {
+    known: HashSet<(&'static str, Place, u8)>,
+    waiting: Option<Waiting>,
+    count: u32,
+    first: Option<Finding>,
+}
+
+/// What was found on a volume since it was opened.
+pub(crate) struct Findings {
+    reaction: OnError,
+    fixed_time: Option<Timestamp>,
+    state: Mutex<State>,
+    /// Why there are to be no more changes.
+    stop: OnceLock<String>,
+}
+
+impl Findings {
+    /// Nothing yet. `fixed_time` stands for the clock.
+    pub(crate) fn new(reaction: OnError, fixed_time: Option<Timestamp>) -> Self {
+        Self { reaction, fixed_time, state: Mutex::default(), stop: OnceLock::new() }
+    }
+
+    /// Notes an error that says that something is corrupt; any other is none of a volume's.
+    pub(crate) fn note(&self, error: &Error) {
+        self.note_at(error, None);
+    }
+
+    /// The same where the block is known in which that is.
+    pub(crate) fn note_at(&self, error: &Error, block: Option<BlockNr>) {
+        let Error::Corrupt(corrupt) = error else { return };
+        let code = if corrupt.is_checksum { ERRCODE_CHECKSUM } else { ERRCODE_CORRUPT };
+        self.add(corrupt.structure, corrupt.place, block, code, error);
+    }
+
+    /// Notes what went wrong when a block of metadata was read: it is corrupt, or the device failed.
+    pub(crate) fn note_read(&self, error: &Error, structure: &'static str, place: Place, block: BlockNr) {
+        match error {
+            Error::Device { .. } => self.add(structure, place, Some(block), ERRCODE_IO, error),
+            _ => self.note_at(error, Some(block)),
+        }
+    }
+
+    fn add(&self, structure: &'static str, place: Place, block: Option<BlockNr>, code: u8, error: &Error) {
+        let time = self.fixed_time.unwrap_or_else(Timestamp::now);
+        let finding = Finding { structure, place, block, time, code, message: error.to_string() };
+        let mut state = self.state.lock();
+        if state.known.len() >= PLACES_MAX {
+            state.known.clear();
+        }
+        if !state.known.insert((structure, place, code)) {
+            return;
+        }
+        state.count = state.count.saturating_add(1);
+        state.first.get_or_insert_with(|| finding.clone());
+        if self.reaction != OnError::Continue {
+            self.stop.get_or_init(|| finding.reason(self.reaction));
+        }
+        match &mut state.waiting {
+            Some(waiting) => {
+                waiting.last = finding;
+                waiting.count = waiting.count.saturating_add(1);
+            }
+            none => *none = Some(Waiting { first: finding.clone(), last: finding, count: 1 }),
+        }
+    }
+
+    /// Why there are to be no more changes, if something was found that asks for it.
+    pub(crate) fn stop(&self) -> Option<&str> {
+        self.stop.get().map(String::as_str)
+    }
+
+    /// Whether something is not in the superblock yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.state.lock().waiting.is_some()
+    }
+
+    /// Records what is not in the superblock yet; whether there was anything.
+    pub(crate) fn record(&self, sb: &mut SuperBlock) -> bool {
+        let waiting = self.state.lock().waiting.take();
+        let Some(Waiting { first, last, count }) = waiting else { return false };
+        sb.record_errors(&first.record(), &last.record(), count);
+        true
+    }
+
+    /// How many there were, and the first.
+    pub(crate) fn told(&self) -> Option<FoundErrors> {
+        let state = self.state.lock();
+        let first = state.first.as_ref()?;
+        let record = first.record();
+        Some(FoundErrors {
+            count: state.count,
+            first: first.message.clone(),
+            block: record.block,
+            inode: record.inode,
+            time: first.time,
+        })
+    }
+}
+
+/// What was found to be broken on a volume since it was opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FoundErrors {
+    /// Places at which something is broken, of those that were looked at.
+    pub count: u32,
+    /// The first of them: structure, place and reason, one line.
+    pub first: String,
+    /// The block of the first, where that is known.
+    pub block: Option<BlockNr>,
+    /// The inode of the first, if it belongs to one.
+    pub inode: Option<InodeNr>,
+    /// When the first was found.
+    pub time: Timestamp,
+}
+
+/// Notes what is wrong with metadata on an error's way up.
+pub(crate) trait Watched {
+    /// Notes the error, if it says that something is corrupt.
+    fn watched(self, findings: &Findings) -> Self;
+}
+
+impl<T> Watched for Result<T> {
+    fn watched(self, findings: &Findings) -> Self {
+        self.inspect_err(|error| findings.note(error))
+    }
+}
+
+impl Volume {
+    /// What the volume does when metadata turns out to be broken: what it was opened with
+    /// ([`OpenOptions::errors`](crate::OpenOptions)), or else what its superblock says.
+    ///
+    /// - [`OnError::Continue`]: the operation fails, the error is recorded in the superblock with the next
+    ///   commit, and the volume goes on.
+    /// - [`OnError::RemountReadOnly`]: the error is recorded, and from then on every change is refused
+    ///   ([`Error::Aborted`], which names the first error); what was not committed is lost. Reading goes on.
+    /// - [`OnError::Panic`]: the same, since a library ends nobody's process; whoever mounts the volume can
+    ///   ask here and do what is wanted.
+    ///
+    /// A failed write or flush of metadata ends all changes whatever this is.
+    #[must_use]
+    pub fn errors_behaviour(&self) -> OnError {
+        self.findings.reaction
+    }
+
+    /// What was found to be broken since the volume was opened, also by those who only read; `None` if
+    /// nothing was. What was found before, the [superblock](Self::superblock) tells.
+    #[must_use]
+    pub fn found_errors(&self) -> Option<FoundErrors> {
+        self.findings.told()
+    }
+}
+
+impl Shared {
+    /// Brings what was found into the superblock that is to be written; whether there was anything new.
+    pub(crate) fn record_findings(&self) -> bool {
+        self.findings.record(&mut self.live_sb.lock())
+    }
+
+    /// Records in the superblock that all changes have ended, and why; as far as the device still takes it.
+    pub(crate) fn record_failure(&self, reason: &str) {
+        let mut live = self.live_sb.lock();
+        self.findings.record(&mut live);
+        if self.findings.stop() != Some(reason) {
+            let time = self.exact_now();
+            let error = RecordedError { function: reason, block: None, inode: None, time, code: ERRCODE_IO };
+            live.record_error(&error);
+        }
+        // What has not been committed must not get to the device with it.
+        let found = match &self.log {
+            Some(log) => SuperBlock::parse(&log.durable_superblock(), self.device.len()).ok(),
+            None => recover::read_superblock(&self.device, &self.options).ok(),
+        };
+        let Some(mut sb) = found else { return };
+        sb.keep_errors_of(&live);
+        if self.log.is_some() {
+            sb.set_needs_recovery(true);
+        }
+        // There is nobody left to tell if this fails as well.
+        let _ = self.device.write_at(SUPERBLOCK_AT, &sb.render(GroupNr::new(0)));
+        match &self.log {
+            Some(log) => drop(log.record_error(EIO)),
+            None => drop(self.device.flush()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hectare_ext4::error::Corrupt;
+
+    fn corrupt(nr: u64) -> Error {
+        Corrupt::new("a node", Place::Block(BlockNr::new(nr)), "it is odd").into()
+    }
+
+    fn eio() -> Error {
+        Error::Device { message: "disk: cannot read".into(), errno: 5, no_space: false }
+    }
+
+    #[test]
+    fn a_place_counts_once_on_whichever_layers_it_is_noted() {
+        let findings = Findings::new(OnError::Continue, Some(Timestamp::from_seconds(60)));
+        for _ in 0..3 {
+            findings.note_read(&corrupt(7), "a block", Place::Volume, BlockNr::new(7));
+            assert!(Err::<(), _>(corrupt(7)).watched(&findings).is_err());
+            findings.note_read(&eio(), "a block", Place::Block(BlockNr::new(7)), BlockNr::new(7));
+        }
+        findings.note(&corrupt(8));
+        let told = findings.told().unwrap();
+        assert_eq!((told.count, told.block), (3, Some(BlockNr::new(7))));
+        assert_eq!(told.first, "a node in block 7 is corrupt: it is odd");
+        assert_eq!((findings.stop(), findings.is_waiting()), (None, true));
+    }
+
+    #[test]
+    fn what_is_no_fault_of_the_volume_is_not_noted() {
+        let findings = Findings::new(OnError::Panic, None);
+        for error in [Error::NotFound, Error::NoSpace, Error::Unsupported("x".into()), eio()] {
+            findings.note(&error);
+        }
+        assert_eq!((findings.told(), findings.is_waiting(), findings.stop()), (None, false, None));
+    }
+
+    #[test]
+    fn the_first_one_is_the_reason_to_stop() {
+        let findings = Findings::new(OnError::RemountReadOnly, Some(Timestamp::from_seconds(60)));
+        findings.note(&corrupt(7));
+        findings.note(&corrupt(8));
+        let reason = findings.stop().unwrap();
+        assert!(
+            reason.starts_with("a node in block 7 is corrupt: it is odd (found in block 7 at 1970-01-01 ")
+        );
+        assert!(reason.contains("errors=remount-ro") && reason.contains("e2fsck -fy"), "{reason}");
+    }
+
+    #[test]
+    fn more_broken_places_than_can_be_remembered_are_all_counted() {
+        let findings = Findings::new(OnError::Continue, None);
+        (0..10_000).for_each(|nr| findings.note(&corrupt(nr)));
+        assert_eq!(findings.told().unwrap().count, 10_000);
+        assert!(findings.state.lock().known.len() <= PLACES_MAX);
+    }
+}
