@@ -7,7 +7,7 @@
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::place::{Place, show};
-use crate::writing::Writing;
+use crate::writing::{Journal, Writing};
 use hectare_device::{Device, FileOptions};
 use hectare_engine::{Error, OpenOptions, Volume};
 use hectare_ext4::feature::Incompat;
@@ -24,13 +24,15 @@ pub(crate) struct Image {
 
 impl Image {
     /// Opens for reading only.
-    pub(crate) fn read(path: &Path) -> Outcome<Self> {
-        let image = Self::open(path, OpenOptions::read_only())?;
+    pub(crate) fn read(path: &Path, journal: &Journal) -> Outcome<Self> {
+        let image = Self::open(path, journal.options()?)?;
         let sb = image.volume.superblock();
-        if sb.features().incompat.contains(Incompat::RECOVER) && sb.journal_inode().is_none() {
+        let elsewhere = sb.journal_inode().is_none() && !journal.is_given();
+        if elsewhere && sb.features().incompat.contains(Incompat::RECOVER) {
             let name = shown(path.as_os_str().as_bytes());
             tell(format_args!(
-                "{name}: note: its journal lies elsewhere and was not replayed, the newest changes don't show"
+                "{name}: note: its journal lies elsewhere and was not replayed, the newest changes don't \
+                 show: name it with --journal"
             ));
         }
         Ok(image)
@@ -116,10 +118,14 @@ pub(crate) fn change_each(
 }
 
 /// Looks at every place, opening each image once as long as neighbours share it.
-pub(crate) fn read_each(places: &[Place], mut look: impl FnMut(&Image, &Place) -> Outcome) -> Outcome {
+pub(crate) fn read_each(
+    places: &[Place],
+    journal: &Journal,
+    mut look: impl FnMut(&Image, &Place) -> Outcome,
+) -> Outcome {
     for group in places.chunk_by(|a, b| a.image == b.image) {
         let Some(first) = group.first() else { continue };
-        let image = Image::read(&first.image)?;
+        let image = Image::read(&first.image, journal)?;
         group.iter().try_for_each(|place| look(&image, place))?;
     }
     Ok(())

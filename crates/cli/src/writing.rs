@@ -1,9 +1,34 @@
-//! What every command that writes into an image takes.
+//! What commands that open an image take: all of them, and those that write into it.
 
 use crate::failure::Outcome;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use hectare_engine::{JournalDevice, OnError, OpenOptions, Policy};
+use hectare_engine::{DataMode, JournalDevice, OnError, OpenOptions, Policy};
 use std::path::PathBuf;
+
+/// Where the journal of an image is.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct Journal {
+    /// The device or file with the journal of an image that keeps it elsewhere (journal_dev)
+    #[arg(long, value_name = "FILE")]
+    journal: Option<PathBuf>,
+}
+
+impl Journal {
+    /// Whether one was named.
+    pub(crate) fn is_given(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// The options an image is opened with to be read: what its journal holds is laid over it in memory.
+    pub(crate) fn options(&self) -> Outcome<OpenOptions> {
+        Ok(OpenOptions { journal: self.device(false)?, ..OpenOptions::read_only() })
+    }
+
+    fn device(&self, write: bool) -> Outcome<Option<JournalDevice>> {
+        let device = self.journal.as_deref().map(|path| crate::image::device(path, write)).transpose()?;
+        Ok(device.map(JournalDevice))
+    }
+}
 
 /// How an image is written.
 #[derive(clap::Args)]
@@ -11,21 +36,23 @@ pub(crate) struct Writing {
     /// How space is chosen for what is written
     #[arg(long, value_name = "POLICY", default_value_t, value_parser = policy_parser())]
     policy: Policy,
-    /// The device or file with the journal of an image that keeps it elsewhere (journal_dev)
-    #[arg(long, value_name = "FILE")]
-    journal: Option<PathBuf>,
+    /// What the journal promises of file data, instead of what the image asks for
+    #[arg(long, value_name = "MODE", value_parser = data_mode_parser())]
+    data: Option<DataMode>,
     /// What to do when metadata turns out to be broken: continue, or take no more changes (remount-ro; panic
     /// is the same here) [default: what the image says]
     #[arg(long, value_name = "BEHAVIOR", value_parser = errors_parser())]
     errors: Option<OnError>,
+    #[command(flatten)]
+    pub(crate) journal: Journal,
 }
 
 impl Writing {
     /// The options a volume is opened with.
     pub(crate) fn options(&self) -> Outcome<OpenOptions> {
-        let journal = self.journal.as_deref().map(|path| crate::image::device(path, true)).transpose()?;
-        let journal = journal.map(JournalDevice);
-        Ok(OpenOptions { policy: self.policy, journal, errors: self.errors, ..OpenOptions::default() })
+        let (policy, journal) = (self.policy, self.journal.device(true)?);
+        let (data_mode, errors) = (self.data, self.errors);
+        Ok(OpenOptions { policy, data_mode, journal, errors, ..OpenOptions::default() })
     }
 }
 
@@ -37,4 +64,11 @@ fn errors_parser() -> impl TypedValueParser<Value = OnError> {
 /// Reads a policy by its name.
 pub(crate) fn policy_parser() -> impl TypedValueParser<Value = Policy> {
     PossibleValuesParser::new(Policy::ALL.map(Policy::name)).map(|name| name.parse().unwrap_or_default())
+}
+
+/// Reads a data mode by its name.
+pub(crate) fn data_mode_parser() -> impl TypedValueParser<Value = DataMode> {
+    let named = |name: String| DataMode::ALL.into_iter().find(|mode| mode.name() == name);
+    PossibleValuesParser::new(DataMode::ALL.map(DataMode::name))
+        .map(move |name| named(name).unwrap_or_default())
 }

@@ -4,7 +4,8 @@
 //! hole reserves space, writes the data to its final place, and only then maps it, in a short transaction; so
 //! metadata never points at blocks whose data is not written. A write inside blocks that are mapped and
 //! written changes no map at all: it takes no handle, and its time stamp waits ([`crate::times`]). Small
-//! writes at the end of a file gather before they get here ([`crate::delay`]).
+//! writes at the end of a file gather before they get here ([`crate::delay`]). Files whose data is journalled
+//! are written otherwise ([`crate::journalled`]).
 //!
 //! | write              | inside written blocks | unwritten blocks or holes           | beyond the size |
 //! |--------------------|-----------------------|-------------------------------------|-----------------|
@@ -37,13 +38,13 @@ pub(crate) const FILE_BLOCKS_MAX: u64 = (1 << 32) - 1;
 /// Blocks one write maps at a time.
 const WRITE_STEP: u32 = 32768;
 /// What pads a write: as much as the largest block holds.
-static ZEROS: [u8; 65536] = [0; 65536];
+pub(crate) static ZEROS: [u8; 65536] = [0; 65536];
 /// Files of at least this size need `large_file`.
 pub(crate) const LARGE_FILE: u64 = 1 << 31;
 
 /// What to do with an unwritten extent of which only a part is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Split {
+pub(crate) enum Split {
     /// It becomes up to three, for which the tree may need a block.
     AsNeeded,
     /// It stays one, and is cleared around that part: there is no block left, and who has allocated space was
@@ -102,10 +103,12 @@ impl Volume {
     /// Fills `out` from byte `at` of a file's map, whatever its size; holes read as zeros. The data lock is
     /// not held while the device works: a commit may be waiting for whoever wants it.
     fn read_mapped(&self, inode: &CachedInode, mut at: u64, mut out: &mut [u8]) -> Result<()> {
+        let journalled = self.journals_data(&inode.get());
         while !out.is_empty() {
             let (source, len) = self.run_at(inode, at)?;
             let (now, rest) = out.split_at_mut(index_of(len.min(u64_of(out.len()))));
             match source {
+                Some(source) if journalled => self.blocks.read_at(source, now)?,
                 Some(source) => self.device.read_at(source, now)?,
                 None => now.fill(0),
             }
@@ -129,7 +132,7 @@ impl Volume {
                 if extent.unwritten {
                     return Ok((None, end - at));
                 }
-                if at < data.size {
+                if at < data.size && !self.journals_data(&data) {
                     let writable = !self.read_only && self.takes_overwrites(inode, &data);
                     inode.runs().keep(at, &Run { start, end: end.min(data.size), place, writable });
                 }
@@ -178,6 +181,9 @@ impl Volume {
         self.clear_tail(inode, at)?;
         if end >= LARGE_FILE {
             self.bring_feature(RoCompat::LARGE_FILE);
+        }
+        if self.journals_data(&inode.get()) {
+            return self.write_journalled(inode, at, data);
         }
         self.write_pieces(inode, at, data, Source::Caller)
     }
@@ -268,10 +274,10 @@ impl Volume {
         Ok(true)
     }
 
-    /// Whether the bytes all lie inside the size and in written blocks, and may be written over.
+    /// Whether the bytes all lie inside the size and in written blocks, and may be written over in place.
     fn is_written(&self, inode: &CachedInode, mut at: u64, len: usize) -> Result<bool> {
         let end = at + u64_of(len);
-        if end > inode.get().size {
+        if end > inode.get().size || self.journals_data(&inode.get()) {
             return Ok(false);
         }
         self.check_content_writable(inode)?;
@@ -335,7 +341,7 @@ impl Volume {
                     Split::AsNeeded => u64::from(block.get())..target.end(),
                     Split::Spare => {
                         let size_after = inode.get().size.max(at + u64_of(part.len()));
-                        self.zero_around(&extent, &target, size_after)?
+                        self.clear_around(inode, &target, size_after)?
                     }
                 };
                 self.settle(inode, at, source, |map| {
@@ -372,21 +378,31 @@ impl Volume {
     }
 
     /// As much of `data` as so many blocks hold from byte `within` of the first on.
-    fn part_in<'a>(&self, data: &'a [u8], within: u64, blocks: u32) -> &'a [u8] {
+    pub(crate) fn part_in<'a>(&self, data: &'a [u8], within: u64, blocks: u32) -> &'a [u8] {
         let bytes = (u64::from(blocks) << self.geometry().block_size.shift()).saturating_sub(within);
         &data[..data.len().min(index_of(bytes))]
     }
 
-    /// Clears the blocks of an unwritten extent around those that were written, so that it can be marked as a
-    /// whole, but for what lies beyond the end of the file; the blocks that can be marked now.
-    fn zero_around(&self, extent: &Extent, target: &Extent, size_after: u64) -> Result<Range<u64>> {
+    /// Clears what an unwritten extent of the file has around `target`, a part of it, so that it can be marked
+    /// as a whole, but for what lies beyond the end of the file; the blocks that can be marked now.
+    pub(crate) fn clear_around(
+        &self,
+        inode: &Arc<CachedInode>,
+        target: &Extent,
+        size_after: u64,
+    ) -> Result<Range<u64>> {
         let size = self.geometry().block_size;
+        let mapping = {
+            let held = inode.get();
+            MapRef { volume: self, nr: inode.nr(), inode: &held }.lookup(target.logical)?
+        };
+        let Mapping::Mapped(extent) = mapping else { return Err(Error::NoSpace) };
         let first = u64::from(extent.logical.get());
         let end = extent.end().min(size_after.div_ceil(size.bytes().get()));
         for blocks in [first..u64::from(target.logical.get()), target.end()..end] {
             if !blocks.is_empty() {
                 let at = (extent.physical + Blocks::new(blocks.start - first)).offset(size);
-                self.zero_data(at, Bytes::new((blocks.end - blocks.start) << size.shift()))?;
+                self.clear_place(inode, at, (blocks.end - blocks.start) << size.shift())?;
             }
         }
         Ok(first..end)
@@ -438,7 +454,7 @@ impl Volume {
 
     /// Clears what lies between the end of the file and the end of its last block, before a write or a growth
     /// that starts beyond the end would expose it.
-    pub(crate) fn clear_tail(&self, inode: &CachedInode, next: u64) -> Result<()> {
+    pub(crate) fn clear_tail(&self, inode: &Arc<CachedInode>, next: u64) -> Result<()> {
         let size = self.geometry().block_size;
         let (end, within) = {
             let held = inode.get();
@@ -448,7 +464,7 @@ impl Volume {
             return Ok(());
         }
         match self.run_at(inode, end)?.0 {
-            Some(at) => self.write_data(at, &ZEROS[..size.len() - within]),
+            Some(at) => self.clear_place(inode, at, u64_of(size.len() - within)),
             None => Ok(()),
         }
     }

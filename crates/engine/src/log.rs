@@ -100,6 +100,11 @@ impl VolumeLog {
         self.revokes.lock().push(nr);
     }
 
+    /// Whether a recovery, now or after the next commits, might write a copy of a block home.
+    pub(crate) fn is_logged(&self, nr: BlockNr) -> bool {
+        self.pending.is_logged(nr)
+    }
+
     /// What was freed since this was last asked, in order, each once. Called with no handle open.
     pub(crate) fn take_revokes(&self) -> Vec<BlockNr> {
         let mut revokes = std::mem::take(&mut *self.revokes.lock());

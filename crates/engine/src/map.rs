@@ -180,10 +180,14 @@ impl MapMut<'_, '_> {
         let progress = extent::remove(self, from, to_exclusive, limit, &mut |physical, len, logical| {
             runs.push((physical, len, logical));
         })?;
-        if self.inode.kind() != Some(FileKind::File) {
-            // Blocks of names are in the cache and in the log.
-            for (first, len, _) in &runs {
+        // Blocks of names are in the cache and in the log.
+        let names = self.inode.kind() != Some(FileKind::File);
+        let journalled = self.volume.journals_data(self.inode);
+        for (first, len, _) in &runs {
+            if names {
                 (0..u64::from(*len)).for_each(|step| self.volume.forget_metadata(*first + Blocks::new(step)));
+            } else if journalled {
+                self.volume.forget_data(*first, *len);
             }
         }
         for run in self.free_runs(&runs)? {

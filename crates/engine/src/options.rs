@@ -2,7 +2,7 @@
 
 use hectare_alloc::{Policy, Tunables};
 use hectare_device::Device;
-use hectare_ext4::superblock::OnError;
+use hectare_ext4::superblock::{DataMode, OnError};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +43,19 @@ pub struct OpenOptions {
     pub commit_interval: Option<Duration>,
     /// The journal of a volume that keeps it elsewhere (`journal_dev`).
     pub journal: Option<JournalDevice>,
+    /// What the journal promises of file data. `None`: what the superblock asks for
+    /// (`s_default_mount_opts`), else [`DataMode::Ordered`]. A volume without a journal has no mode, and is
+    /// refused if one is asked for here.
+    ///
+    /// - [`Journal`](DataMode::Journal): data of regular files goes through the log with the metadata that
+    ///   names it, in the order it was written; nothing gathers before it is written. After a crash a file is
+    ///   as it was after one of the last operations. Files that are flagged so (`chattr +j`) have this in
+    ///   every mode.
+    /// - [`Ordered`](DataMode::Ordered): data goes to its place before the transaction that names it.
+    /// - [`Writeback`](DataMode::Writeback): the same as ordered. It asks for less, but there is nothing to be
+    ///   left out: data is on its way before the transaction anyway, and the flush before the commit block is
+    ///   needed for the log, or, where that lies on another device, for targets of symbolic links.
+    pub data_mode: Option<DataMode>,
     /// Bytes that small appends may gather to in memory, over all files, before they are given a place. 0:
     /// every write goes to its place at once. Default: 64 MiB.
     pub delayed_bytes: usize,
@@ -68,6 +81,7 @@ impl Default for OpenOptions {
             discard: false,
             commit_interval: Some(Duration::from_secs(5)),
             journal: None,
+            data_mode: None,
             delayed_bytes: 64 << 20,
             errors: None,
             data_errors_abort: None,

@@ -258,6 +258,18 @@ impl Volume {
         }
     }
 
+    /// Drops blocks of journalled data that are freed. There may be very many, of which the log has few: only
+    /// those are revoked.
+    pub(crate) fn forget_data(&self, first: BlockNr, len: u32) {
+        let Some(log) = &self.log else { return };
+        for nr in (0..u64::from(len)).map(|step| first + Blocks::new(step)) {
+            // In this order: what no commit is writing any more is known to be in the log.
+            if self.blocks.forget(nr) || log.is_logged(nr) {
+                log.revoke(nr);
+            }
+        }
+    }
+
     /// Gives a metadata block back; the sectors it counted for.
     pub(crate) fn free_metadata(&self, handle: &mut Handle<'_>, nr: BlockNr) -> Result<u64> {
         self.forget_metadata(nr);

@@ -10,6 +10,7 @@
 //!
 //! Hazard: the rest of a file's last block is cleared before its size says so, as data is always written
 //! before what refers to it. A crash in between leaves a file that is as long as before and has zeros there.
+//! (Journalled data is cleared in the same transaction.)
 
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
@@ -19,7 +20,7 @@ use crate::volume::{Shared, Volume};
 use hectare_ext4::extent::{Extent, Mapping, Node, Progress, TreeRead, WRITTEN_MAX};
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_journal::Handle;
-use hectare_units::{Bytes, InodeNr, LogicalBlock, low32, usize_of};
+use hectare_units::{Bytes, InodeNr, LogicalBlock, low32, u64_of, usize_of};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ const STEP_EXTENTS: u32 = 256;
 /// Blocks that unmapping all of a file may dirty if it is to be part of another transaction.
 const AT_ONCE_CREDITS: u32 = 100;
 /// Blocks that a change of the inode alone dirties: itself, and slack.
-const INODE_CREDITS: u32 = 2;
+pub(crate) const INODE_CREDITS: u32 = 2;
 /// One more than the last file block.
 const MAP_END: u64 = 1 << 32;
 
@@ -117,9 +118,14 @@ impl Volume {
     /// Does the first transaction of cutting a file, which makes it an orphan unless it is the last, too.
     fn begin_cut(&self, inode: &Arc<CachedInode>, size: u64) -> Result<Progress> {
         self.discard_window(inode);
-        self.clear_after(inode, size)?;
+        let rest = self.rest_of_block(inode, size)?;
+        let clearing = rest.map(|at| self.begin_clearing(inode, at)).transpose()?.flatten();
         let at_once = self.unmap_at_once(inode.nr(), &inode.get(), size)?;
-        let mut handle = self.start(INODE_CREDITS + ORPHAN_CREDITS + at_once.unwrap_or(0))?;
+        let cleared = u32::from(clearing.is_some());
+        let mut handle = self.start(INODE_CREDITS + ORPHAN_CREDITS + at_once.unwrap_or(0) + cleared)?;
+        if let Some(clearing) = &clearing {
+            self.log_clearing(&mut handle, clearing);
+        }
         let mut data = inode.edit(&mut handle, &self.inodes);
         data.size = size;
         self.stamp(&mut data);
@@ -222,27 +228,32 @@ impl Volume {
     }
 
     /// Clears the rest of the block that holds a byte of a regular file, from that byte on.
-    pub(crate) fn clear_after(&self, inode: &CachedInode, at: u64) -> Result<()> {
+    pub(crate) fn clear_after(&self, inode: &Arc<CachedInode>, at: u64) -> Result<()> {
+        let Some(place) = self.rest_of_block(inode, at)? else { return Ok(()) };
+        let size = self.geometry().block_size;
+        self.clear_place(inode, place, u64_of(size.len() - size.within(place)))
+    }
+
+    /// Where a byte of a regular file lies, if it is not the first of its block and the block is written.
+    fn rest_of_block(&self, inode: &CachedInode, at: u64) -> Result<Option<Bytes>> {
         let size = self.geometry().block_size;
         let within = size.within(Bytes::new(at));
         let Some(block) = LogicalBlock::containing(Bytes::new(at), size).filter(|_| within > 0) else {
-            return Ok(());
+            return Ok(None);
         };
-        // Not with the data lock held: a commit may be waiting for whoever wants it.
-        let mapping = {
-            let data = inode.get();
-            // What an encrypted block would have to hold to read as zeros, only who has the key can tell.
-            let cleared =
-                data.flags.contains(InodeFlags::EXTENTS) && !data.flags.contains(InodeFlags::ENCRYPT);
-            if data.kind() != Some(Kind::File) || !cleared {
-                return Ok(());
-            }
-            MapRef { volume: self, nr: inode.nr(), inode: &data }.lookup(block)?
+        let data = inode.get();
+        // What an encrypted block would have to hold to read as zeros, only who has the key can tell.
+        let cleared = data.flags.contains(InodeFlags::EXTENTS) && !data.flags.contains(InodeFlags::ENCRYPT);
+        if data.kind() != Some(Kind::File) || !cleared {
+            return Ok(None);
+        }
+        let Mapping::Mapped(extent) =
+            (MapRef { volume: self, nr: inode.nr(), inode: &data }).lookup(block)?
+        else {
+            return Ok(None);
         };
-        let Mapping::Mapped(extent) = mapping else { return Ok(()) };
-        let Some(physical) = extent.block_of(block).filter(|_| !extent.unwritten) else { return Ok(()) };
-        let zeros = vec![0; size.len() - within];
-        self.write_data(physical.offset(size) + Bytes::of(within), &zeros)
+        let physical = extent.block_of(block).filter(|_| !extent.unwritten);
+        Ok(physical.map(|physical| physical.offset(size) + Bytes::of(within)))
     }
 
     /// The first file block wholly after so many bytes; `None` if no map goes that far.

@@ -33,7 +33,7 @@ use hectare_ext4::error::{Corrupt, Place, Unsupported};
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
-use hectare_ext4::superblock::{self, STATE_ERROR, STATE_VALID, SuperBlock};
+use hectare_ext4::superblock::{self, DataMode, STATE_ERROR, STATE_VALID, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Aborted, Credits, Handle, Journal, JournalStats, MetadataView};
 use hectare_units::{Blocks, Clusters, GroupNr, InodeNr, TxnId, low32, u64_of, usize_of};
@@ -72,6 +72,7 @@ pub struct Shared {
     pub(crate) prealloc: Preallocation,
     pub(crate) free_inodes: AtomicU32,
     pub(crate) options: OpenOptions,
+    pub(crate) data_mode: DataMode,
     pub(crate) read_only: bool,
     pub(crate) kbytes_written: AtomicU64,
     pub(crate) discards: Discards,
@@ -138,6 +139,11 @@ impl Volume {
                 return Err(Error::ReadOnly);
             }
             check_writable(&sb)?;
+        }
+        if let Some(mode) = options.data_mode.filter(|_| !sb.features().compat.contains(Compat::HAS_JOURNAL))
+        {
+            let what = format!("data={} needs a journal, and the volume has none", mode.name());
+            return Err(Error::Unsupported(what));
         }
         // What can't be used is told before anything is written.
         DirFormat::of(&sb)?;
@@ -229,6 +235,7 @@ impl Volume {
             groups,
             allocator,
             prealloc: Preallocation::new(config),
+            data_mode: options.data_mode.or(sb.default_data_mode()).unwrap_or_default(),
             options,
             sb,
         });

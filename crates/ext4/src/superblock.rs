@@ -6,6 +6,7 @@
 //!
 //! Invariant: a parsed superblock's raw record and typed fields agree; changes go through the setters.
 
+mod data_mode;
 mod errors;
 
 use crate::checksum::{Seed, crc32c};
@@ -14,6 +15,7 @@ use crate::feature::{Compat, Features, Incompat, RoCompat};
 use crate::geometry::Geometry;
 use crate::raw;
 use crate::time::Timestamp;
+pub use data_mode::DataMode;
 pub use errors::{ERRCODE_CHECKSUM, ERRCODE_CORRUPT, ERRCODE_IO, OnError, RecordedError, UnknownBehaviour};
 use hectare_units::{BlockSize, Blocks, Bytes, GroupNr, InodeNr, high32, join32, low8, low16, low32};
 use zerocopy::{FromBytes, IntoBytes};

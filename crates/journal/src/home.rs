@@ -18,7 +18,7 @@ use crate::log::{Log, LogError, Logged, LoggedBlock};
 use crate::sync::{AtomicUsize, Mutex, Ordering, RwLock};
 use hectare_device::{Device, Result as DeviceResult};
 use hectare_units::{BlockNr, BlockSize, Blocks, Bytes, TxnId, index_of, u64_of};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub struct Pending {
     blocks: RwLock<HashMap<BlockNr, Entry>>,
     /// As many as `blocks` has; looked at without its lock.
     count: AtomicUsize,
+    /// The newest transaction in the log that has each block; home or not, a recovery would write it.
+    logged: Mutex<BTreeMap<BlockNr, TxnId>>,
     /// In the order of the log.
     transactions: Mutex<VecDeque<Held>>,
     /// Held while a batch is written home.
@@ -62,6 +64,7 @@ impl Pending {
             block_size,
             blocks: RwLock::default(),
             count: AtomicUsize::new(0),
+            logged: Mutex::default(),
             transactions: Mutex::default(),
             writing: Mutex::default(),
             checkpoint: Mutex::default(),
@@ -94,14 +97,14 @@ impl Pending {
         if u64_of(found.len()) < last - first + 1 {
             self.device.read_at(at, buf)?;
         }
-        for (nr, bytes) in found {
-            let start = nr << size.shift();
-            let skip = index_of(at.get().saturating_sub(start));
-            let into = index_of(start.saturating_sub(at.get()));
-            let len = (bytes.len() - skip).min(buf.len() - into);
-            buf[into..into + len].copy_from_slice(&bytes[skip..skip + len]);
-        }
+        found.iter().for_each(|(nr, bytes)| lay_over(buf, at, BlockNr::new(*nr), bytes));
         Ok(())
+    }
+
+    /// Whether the log may hold a copy of a block that a recovery would write home.
+    #[must_use]
+    pub fn is_logged(&self, nr: BlockNr) -> bool {
+        self.logged.lock().contains_key(&nr)
     }
 
     /// Logs a transaction and takes over its blocks, and lets go of those it revoked. Room is made first if
@@ -127,6 +130,13 @@ impl Pending {
         // is.
         let mut log = log.lock();
         let logged = log.append(blocks, revokes, time)?;
+        {
+            let mut copies = self.logged.lock();
+            for nr in revokes {
+                copies.remove(nr);
+            }
+            copies.extend(blocks.iter().map(|(nr, _)| (*nr, logged.sequence)));
+        }
         self.revoke(revokes);
         self.add(logged, blocks);
         Ok(())
@@ -184,6 +194,8 @@ impl Pending {
             let mut log = log.lock();
             let oldest = self.transactions.lock().front().map(|held| held.logged);
             log.move_tail(oldest)?;
+            let first = oldest.map_or(log.next(), |oldest| oldest.sequence);
+            self.logged.lock().retain(|_, sequence| !first.is_after(*sequence));
         }
         Ok(())
     }
@@ -282,6 +294,15 @@ pub fn write_sorted(device: &dyn Device, size: BlockSize, blocks: &[LoggedBlock]
 fn run_length(blocks: &[LoggedBlock]) -> usize {
     let follows = |pair: &[LoggedBlock]| pair[1].0.checked_since(pair[0].0) == Some(Blocks::new(1));
     1 + blocks.windows(2).take(BATCH - 1).take_while(|pair| follows(pair)).count()
+}
+
+/// Puts a block's bytes over what was read from byte `at` of a device, as far as they touch.
+pub fn lay_over(read: &mut [u8], at: Bytes, nr: BlockNr, block: &[u8]) {
+    let start = nr.get().saturating_mul(u64_of(block.len()));
+    let skip = index_of(at.get().saturating_sub(start)).min(block.len());
+    let into = index_of(start.saturating_sub(at.get())).min(read.len());
+    let len = (block.len() - skip).min(read.len() - into);
+    read[into..into + len].copy_from_slice(&block[skip..skip + len]);
 }
 
 /// The metadata of a volume as it will be once all is home: pending blocks shown in their places.

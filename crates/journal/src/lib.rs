@@ -41,7 +41,7 @@ mod sync;
 mod txn;
 
 pub use handle::{Credits, Handle};
-pub use home::{MetadataView, Pending, write_sorted};
+pub use home::{MetadataView, Pending, lay_over, write_sorted};
 pub use journal::{Aborted, Journal};
 pub use log::{Log, LogError, Logged, LoggedBlock};
 pub use pauses::JournalStats;

@@ -15,6 +15,7 @@ use crate::target::engine::{Engine, Through};
 use crate::target::raw::Raw;
 use crate::workload::{Ran, Workload};
 use hectare_alloc::Policy;
+use hectare_engine::DataMode;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -29,6 +30,8 @@ pub enum On {
         policy: Policy,
         /// How it reaches the image.
         through: Through,
+        /// What the journal promises of data; `None`: what the volume asks for.
+        data_mode: Option<DataMode>,
     },
     /// A folder of the host.
     Directory(PathBuf),
@@ -125,8 +128,8 @@ fn with_target<T>(on: &On, act: impl FnOnce(&dyn Target) -> Result<T>) -> Result
     match on {
         On::Directory(base) => act(&Directory::open(base)?),
         On::Raw(file) => act(&Raw::new(file)),
-        On::Engine { image, policy, through } => {
-            let engine = Engine::open(image, *policy, *through)?;
+        On::Engine { image, policy, through, data_mode } => {
+            let engine = Engine::open(image, *policy, *through, *data_mode)?;
             let result = act(&engine);
             let closed = engine.close();
             let result = result?;
@@ -150,7 +153,10 @@ fn once(bench: &Bench, threads: u32) -> Result<Run> {
     let folder = bench.folder();
     let worked = with_target(&bench.on, |target| work(bench, target, &folder, threads))?;
     let (system, policy) = match &bench.on {
-        On::Engine { policy, through, .. } => (through.system().to_owned(), Some(policy.name().to_owned())),
+        On::Engine { policy, through, data_mode, .. } => {
+            let mode = data_mode.map(|mode| format!(" data={}", mode.name())).unwrap_or_default();
+            (format!("{}{mode}", through.system()), Some(policy.name().to_owned()))
+        }
         On::Raw(_) => (RAW.to_owned(), None),
         On::Directory(base) => (Directory::open(base)?.file_system().unwrap_or("folder".into()), None),
     };

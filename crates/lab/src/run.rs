@@ -15,7 +15,8 @@ pub struct Run {
     pub variant: String,
     /// What it ran on: the image or folder.
     pub target: String,
-    /// `engine` and how it reaches the image ([`Through`](crate::Through)), `raw`, or the kernel's name of
+    /// `engine`, how it reaches the image ([`Through`](crate::Through)) and the data mode, if one was asked
+    /// for; `raw`, or the kernel's name of
     /// the file system.
     pub system: String,
     /// The engine's policy.

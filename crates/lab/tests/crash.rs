@@ -75,6 +75,20 @@ survives! {
     four_threads_survive: Mixed, 1000;
 }
 
+/// With `data=journal` more is promised: no write is torn, none overtakes another.
+#[test]
+fn journalled_data_survives_in_order() {
+    use Workload::{Append, Fallocate, Mixed, Overwrite, Truncate};
+    let oracle: &hectare_lab::crash::Oracle<'_> = &e2fsck;
+    for name in ["1k-data", "4k-data"] {
+        let format = Some(Format::by_name(name).expect("a format that there is"));
+        let workloads = [Append, Overwrite, Truncate, Fallocate, Mixed];
+        let search = Search { format, oracle: Some((oracle, 200)), ..search(&workloads, 1500) };
+        let (_, failure) = explore(&search, &|_| {}).expect("there are volumes to run on");
+        assert!(failure.is_none(), "{}", failure.as_ref().map(told).unwrap_or_default());
+    }
+}
+
 /// All crashes of the run that a failure was found in.
 #[track_caller]
 fn survive_run(workload: Workload, format: &str, seed: u64) {

@@ -4,6 +4,7 @@ use crate::failure::Outcome;
 use crate::image::read_each;
 use crate::output::Output;
 use crate::place::Place;
+use crate::writing::Journal;
 use hectare_units::u64_of;
 
 /// Bytes read at a time.
@@ -16,12 +17,14 @@ pub(crate) struct Arguments {
     /// What to print: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
+    #[command(flatten)]
+    journal: Journal,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut out = Output::new();
     let mut buffer = vec![0; STEP];
-    read_each(&arguments.places, |image, place| {
+    read_each(&arguments.places, &arguments.journal, |image, place| {
         let fail = |error| image.fail(&place.path, &error);
         let file = image.volume().open_file(&place.path).map_err(fail)?;
         let mut at = 0;

@@ -1,20 +1,27 @@
 //! `hectare check`.
 
 use crate::failure::{Failure, Outcome};
-use crate::image::device;
+use crate::image::{Image, device};
 use crate::name::{JsonName, shown};
 use crate::output::Output;
+use crate::writing::Journal;
 use hectare_check::{Options, Problem, Report};
+use hectare_device::{Device, OverlayDevice};
+use hectare_ext4::feature::Incompat;
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_units::GroupNr;
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Check whether a volume is sound, without changing it
 ///
 /// Looks at every structure of the volume and prints one line for each that breaks the format: superblock and
 /// group descriptors, inodes, block maps, attributes, directories and their indexes, links, bitmaps and
 /// counts. File data is not read. The verdict is that of e2fsck -fn, and a journal that must be replayed or
-/// orphans left by a crash are problems, too. Nothing is repaired.
+/// orphans left by a crash are problems, too. A journal that is named with --journal is replayed in memory
+/// before, and what comes of it is judged. Nothing is repaired.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  hectare check disk.img\n\nExit codes: 0 sound, 1 problems, 2 wrong usage."
@@ -25,6 +32,8 @@ pub(crate) struct Arguments {
     json: bool,
     /// The image or block device
     image: PathBuf,
+    #[command(flatten)]
+    journal: Journal,
 }
 
 #[derive(Serialize)]
@@ -61,7 +70,7 @@ impl JsonProblem {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let name = shown(arguments.image.as_os_str().as_bytes());
-    let device = device(&arguments.image, false)?;
+    let device = judged(arguments)?;
     let report =
         hectare_check::check(&*device, &Options::default()).map_err(|error| Failure::of(&name, error))?;
     if arguments.json {
@@ -74,6 +83,24 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         1 => Err(Failure::of(&name, "1 problem")),
         count => Err(Failure::of(&name, format_args!("{count} problems"))),
     }
+}
+
+/// The volume as it is to be judged: as it lies, or with a journal that was named replayed over it in memory.
+fn judged(arguments: &Arguments) -> Outcome<Arc<dyn Device>> {
+    if !arguments.journal.is_given() {
+        return device(&arguments.image, false);
+    }
+    let image = Image::read(&arguments.image, &arguments.journal)?;
+    let mut sb = image.volume().superblock().clone();
+    let replayed = OverlayDevice::new(Arc::clone(image.volume().device()));
+    if sb.features().incompat.contains(Incompat::RECOVER) {
+        // Done with, as far as the overlay goes.
+        sb.set_needs_recovery(false);
+        replayed
+            .write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))
+            .map_err(|error| Failure::Line(error.to_string()))?;
+    }
+    Ok(Arc::new(replayed))
 }
 
 fn json(report: &Report, image: &Path) -> Json {

@@ -5,6 +5,7 @@ use crate::header::{Fields, fields, journal_fields};
 use crate::image::{Image, device};
 use crate::name::shown;
 use crate::output::Output;
+use crate::writing::Journal;
 use hectare_device::Device;
 use hectare_engine::{GroupReport, StatFs, zero_runs};
 use hectare_ext4::feature::Incompat;
@@ -36,6 +37,8 @@ pub(crate) struct Arguments {
     json: bool,
     /// The image or block device
     image: PathBuf,
+    #[command(flatten)]
+    journal: Journal,
 }
 
 #[derive(Serialize)]
@@ -77,7 +80,7 @@ struct Group {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let raw = superblock(&arguments.image)?;
-    let opened = Image::read(&arguments.image);
+    let opened = Image::read(&arguments.image, &arguments.journal);
     let left_out = LeftOut::default();
     if arguments.json {
         json(arguments, &raw, opened.as_ref().ok(), &left_out)?;

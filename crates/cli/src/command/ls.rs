@@ -8,6 +8,7 @@ use crate::name::{JsonName, join};
 use crate::output::Output;
 use crate::place::{Place, split};
 use crate::walk::{Entered, MET_TWICE, sorted};
+use crate::writing::Journal;
 use hectare_engine::{Kind, Metadata, Result};
 use hectare_units::InodeNr;
 
@@ -41,6 +42,8 @@ pub(crate) struct Arguments {
     /// What to list: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
+    #[command(flatten)]
+    journal: Journal,
 }
 
 /// A line of the list.
@@ -69,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         blocks: 0,
         headings: arguments.recursive || arguments.places.len() > 1,
     };
-    read_each(&arguments.places, |image, place| lister.place(image, place))?;
+    read_each(&arguments.places, &arguments.journal, |image, place| lister.place(image, place))?;
     if arguments.json {
         lister.out.json(&lister.json)?;
     } else {

@@ -7,6 +7,7 @@ use crate::output::{Output, reason};
 use crate::picture::layout::{Facts, layout};
 use crate::picture::survey::{Survey, survey};
 use crate::picture::{raster, svg};
+use crate::writing::Journal;
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ pub(crate) struct Arguments {
     json: bool,
     /// The image or block device
     image: PathBuf,
+    #[command(flatten)]
+    journal: Journal,
 }
 
 #[derive(Serialize)]
@@ -51,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             _ => return Err(Failure::Usage("the output's name ends in .svg or .png".to_owned())),
         },
     };
-    let image = Image::read(&arguments.image)?;
+    let image = Image::read(&arguments.image, &arguments.journal)?;
     let left_out = LeftOut::default();
     let survey = survey(&image, &left_out);
     if arguments.json {

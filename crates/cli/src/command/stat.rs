@@ -7,6 +7,7 @@ use crate::image::{Image, read_each};
 use crate::name::{JsonName, hex, shown};
 use crate::output::Output;
 use crate::place::{Place, split};
+use crate::writing::Journal;
 use hectare_engine::{Kind, Metadata, Result};
 use hectare_units::InodeNr;
 use serde::Serialize;
@@ -24,6 +25,8 @@ pub(crate) struct Arguments {
     /// What to look at: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
+    #[command(flatten)]
+    journal: Journal,
 }
 
 #[derive(Serialize)]
@@ -61,7 +64,7 @@ struct Seen {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut out = Output::new();
     let mut json = Vec::new();
-    read_each(&arguments.places, |image, place| {
+    read_each(&arguments.places, &arguments.journal, |image, place| {
         let nr = image.resolve(&place.path, false)?;
         let seen = look(image, nr).map_err(|error| image.fail(&place.path, &error))?;
         if arguments.json {

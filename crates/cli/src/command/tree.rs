@@ -7,6 +7,7 @@ use crate::name::{JsonName, join};
 use crate::output::Output;
 use crate::place::Place;
 use crate::walk::{Entered, MET_TWICE, is_directory, sorted};
+use crate::writing::Journal;
 use hectare_engine::{DirEntry, Kind};
 use hectare_units::InodeNr;
 use serde::Serialize;
@@ -30,6 +31,8 @@ pub(crate) struct Arguments {
     /// Where to start: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
+    #[command(flatten)]
+    journal: Journal,
 }
 
 #[derive(Serialize)]
@@ -63,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         directories: 0,
         files: 0,
     };
-    read_each(&arguments.places, |image, place| grower.place(image, place))?;
+    read_each(&arguments.places, &arguments.journal, |image, place| grower.place(image, place))?;
     if arguments.json {
         grower.out.json(&grower.leaves)?;
     } else {

@@ -5,7 +5,7 @@ use crate::image::Image;
 use crate::name::{JsonName, hex};
 use crate::output::Output;
 use crate::place::Place;
-use crate::writing::Writing;
+use crate::writing::{Journal, Writing};
 use hectare_engine::XattrHow;
 use hectare_units::InodeNr;
 use serde::Serialize;
@@ -33,6 +33,8 @@ enum Action {
         hex: bool,
         #[command(flatten)]
         target: Target,
+        #[command(flatten)]
+        journal: Journal,
     },
     /// Set an attribute
     Set {
@@ -53,6 +55,8 @@ enum Action {
         json: bool,
         #[command(flatten)]
         target: Target,
+        #[command(flatten)]
+        journal: Journal,
     },
     /// Remove an attribute
     Rm {
@@ -82,8 +86,12 @@ struct Json {
 }
 
 impl Target {
-    fn read<T>(&self, look: impl FnOnce(&Image, InodeNr) -> hectare_engine::Result<T>) -> Outcome<T> {
-        let image = Image::read(&self.place.image)?;
+    fn read<T>(
+        &self,
+        journal: &Journal,
+        look: impl FnOnce(&Image, InodeNr) -> hectare_engine::Result<T>,
+    ) -> Outcome<T> {
+        let image = Image::read(&self.place.image, journal)?;
         let nr = image.resolve(&self.place.path, !self.no_dereference)?;
         look(&image, nr).map_err(|error| image.fail(&self.place.path, &error))
     }
@@ -102,8 +110,8 @@ impl Target {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     match &arguments.action {
-        Action::Get { name, hex: digits, target } => {
-            let value = target.read(|image, nr| image.volume().get_xattr(nr, name.as_bytes()))?;
+        Action::Get { name, hex: digits, target, journal } => {
+            let value = target.read(journal, |image, nr| image.volume().get_xattr(nr, name.as_bytes()))?;
             let mut out = Output::new();
             if *digits {
                 writeln!(out, "0x{}", hex(&value))?;
@@ -118,17 +126,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                 image.volume().set_xattr(nr, name.as_bytes(), &value, XattrHow::default())
             })
         }
-        Action::List { json, target } => list(*json, target),
+        Action::List { json, target, journal } => list(*json, target, journal),
         Action::Rm { name, target, writing } => {
             target.change(writing, |image, nr| image.volume().remove_xattr(nr, name.as_bytes()))
         }
     }
 }
 
-fn list(json: bool, target: &Target) -> Outcome {
+fn list(json: bool, target: &Target, journal: &Journal) -> Outcome {
     let mut out = Output::new();
     if !json {
-        let mut names = target.read(|image, nr| image.volume().list_xattrs(nr))?;
+        let mut names = target.read(journal, |image, nr| image.volume().list_xattrs(nr))?;
         names.sort();
         for name in names {
             out.name(&name)?;
@@ -136,7 +144,7 @@ fn list(json: bool, target: &Target) -> Outcome {
         }
         return out.finish();
     }
-    let mut attributes = target.read(|image, nr| {
+    let mut attributes = target.read(journal, |image, nr| {
         let names = image.volume().list_xattrs(nr)?.into_iter();
         let pairs = names.map(|name| {
             let value = image.volume().get_xattr(nr, &name)?;

@@ -8,6 +8,7 @@ mod change;
 mod copy;
 mod corpus;
 mod errors;
+mod journal;
 mod look;
 mod make;
 mod report;

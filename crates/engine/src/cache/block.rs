@@ -14,8 +14,8 @@
 //! - a block is read under its shard's loading lock, so that no reader can bring back bytes from before an
 //!   edit that was made, committed and evicted while it read.
 //!
-//! Not here: file data, which goes past this cache, and bitmaps and descriptors, which are rendered from
-//! typed state.
+//! Not here: file data, which goes past this cache unless it is journalled ([`crate::journalled`]), and bitmaps
+//! and descriptors, which are rendered from typed state.
 
 use crate::cache::shard::{self, Cached};
 use crate::error::Result;
@@ -27,7 +27,7 @@ use hectare_ext4::extent::TreeGeometry;
 use hectare_ext4::{dir, extent, xattr};
 use hectare_journal::Handle;
 use hectare_journal::MetadataView;
-use hectare_units::{BlockNr, BlockSize, LogicalBlock, u64_of};
+use hectare_units::{BlockNr, BlockSize, Bytes, LogicalBlock, u64_of};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -290,11 +290,31 @@ impl BlockCache {
         first
     }
 
-    /// Drops a block that was freed, so that it is neither written nor found again.
-    pub(crate) fn forget(&self, nr: BlockNr) {
-        if let Some(block) = self.shard(nr).lock().remove(&nr) {
+    /// Drops a block that was freed, so that it is neither written nor found again; whether it
+    /// was dirty, or somebody, as a commit, may still be writing it.
+    pub(crate) fn forget(&self, nr: BlockNr) -> bool {
+        let block = self.shard(nr).lock().remove(&nr);
+        block.is_some_and(|block| {
             block.forgotten.store(true, Ordering::Release);
+            // The list of dirty blocks holds it, or a commit, until it is in the log.
+            Arc::strong_count(&block) > 1
+        })
+    }
+
+    /// Copies bytes out as they are now: from blocks in memory, and around them from the device. The blocks
+    /// are not kept. Nobody may change them meanwhile.
+    pub(crate) fn read_at(&self, at: Bytes, out: &mut [u8]) -> Result<()> {
+        let shift = self.block_size.shift();
+        let (first, end) = (at.get() >> shift, at.get().saturating_add(u64_of(out.len())));
+        let blocks = first..end.div_ceil(1 << shift);
+        // Looked up before the device is read: what is not in memory now is where the device is read from.
+        let held = |nr| self.find(BlockNr::new(nr)).map(|block| (block.nr, block.bytes()));
+        let found: Vec<(BlockNr, Arc<[u8]>)> = blocks.clone().filter_map(held).collect();
+        if u64_of(found.len()) < blocks.end - blocks.start {
+            self.metadata.read_at(at, out)?;
         }
+        found.iter().for_each(|(nr, bytes)| hectare_journal::lay_over(out, at, *nr, bytes));
+        Ok(())
     }
 
     /// Takes everything dirty, sealed, in ascending order. Called with no handle open.

@@ -67,6 +67,9 @@ impl Volume {
     /// The first bytes to gather for a file, if they continue it into space that is not mapped.
     fn begin_buffer(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<Option<usize>> {
         self.check_content_writable(inode)?;
+        if self.journals_data(&inode.get()) {
+            return Ok(None);
+        }
         let Some(first_cluster) = self.unmapped_after_end(inode, at)? else { return Ok(None) };
         let need = self.with_nodes(self.clusters_to(first_cluster, at + 1));
         let Some(claim) = self.claim_ahead(need)? else { return Ok(None) };

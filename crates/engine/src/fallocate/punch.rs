@@ -37,7 +37,7 @@ impl Volume {
     }
 
     /// Clears what a range covers of blocks that it does not cover whole.
-    pub(super) fn clear_edges(&self, inode: &CachedInode, range: &Range<u64>) -> Result<()> {
+    pub(super) fn clear_edges(&self, inode: &Arc<CachedInode>, range: &Range<u64>) -> Result<()> {
         let size = self.geometry().block_size;
         for part in self.edges(range) {
             if part.is_empty() {
@@ -55,9 +55,7 @@ impl Volume {
             }
             let place = extent.physical.offset(size)
                 + Bytes::new(part.start).saturating_sub(extent.logical.offset(size));
-            let zeros = vec![0; hectare_units::index_of(part.end - part.start)];
-            self.write_data(place, &zeros)?;
-            self.count_written(zeros.len());
+            self.clear_place(inode, place, part.end - part.start)?;
         }
         Ok(())
     }

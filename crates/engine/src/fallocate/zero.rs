@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::map::{MAP_CREDITS, MapRef};
 use crate::volume::Volume;
 use hectare_ext4::extent::{self, Mapping};
-use hectare_units::{Blocks, Bytes, LogicalBlock, low32};
+use hectare_units::{Blocks, LogicalBlock, low32};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ impl Volume {
 
     /// Writes zeros where the blocks are written: there is no space to split an extent, and none is needed to
     /// read zeros.
-    fn write_zeros(&self, inode: &CachedInode, mut blocks: Range<u64>) -> Result<()> {
+    fn write_zeros(&self, inode: &Arc<CachedInode>, mut blocks: Range<u64>) -> Result<()> {
         let size = self.geometry().block_size;
         while !blocks.is_empty() {
             let at = LogicalBlock::new(low32(blocks.start));
@@ -74,8 +74,8 @@ impl Volume {
             let end = extent.end().min(blocks.end);
             if !extent.unwritten {
                 let skip = Blocks::new(blocks.start - u64::from(extent.logical.get()));
-                let len = Bytes::new((end - blocks.start) << size.shift());
-                self.zero_data((extent.physical + skip).offset(size), len)?;
+                let len = (end - blocks.start) << size.shift();
+                self.clear_place(inode, (extent.physical + skip).offset(size), len)?;
             }
             blocks.start = end;
         }

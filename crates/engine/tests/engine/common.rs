@@ -52,6 +52,15 @@ pub(crate) fn format_bytes(args: &[&str], size: &str) -> Result<Vec<u8>, Skip> {
     Ok(std::fs::read(&image).unwrap())
 }
 
+/// The same volume, which asks for `data=journal` by itself.
+pub(crate) fn journalling_data(bytes: &[u8]) -> Result<Vec<u8>, Skip> {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    save(bytes, &image);
+    hectare_oracle::debugfs_write(&image, &["ssv default_mount_opts 0x2c"])?;
+    Ok(std::fs::read(&image).unwrap())
+}
+
 pub(crate) fn in_memory(bytes: &[u8]) -> InMemory {
     in_memory_with(bytes, OpenOptions::default()).unwrap()
 }

@@ -9,7 +9,7 @@ use crate::common::{
     save,
 };
 use hectare_device::{Device, MemoryDevice};
-use hectare_engine::{Creation, OpenOptions, RenameMode, Volume, XattrHow};
+use hectare_engine::{Creation, DataMode, OpenOptions, RenameMode, Volume, XattrHow};
 use hectare_oracle::{Entry, KernelMount, skip};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,6 +21,9 @@ const FORMATS: [(&str, &[&str], &str); 5] = [
     ("32 bit", &["-t", "ext4", "-b", "1024", "-O", "^64bit", "-J", "size=1"], "16M"),
     ("bigalloc", &["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "16384", "-J", "size=1"], "64M"),
 ];
+
+/// The first bytes of each block of a log; a block of data that begins so is escaped.
+pub(crate) const MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
 
 /// No thread: every commit is one that a test asks for.
 fn options() -> OpenOptions {
@@ -42,6 +45,9 @@ pub(crate) fn work(volume: &Volume, round: u64) {
             volume.remove_file(&path).unwrap();
         }
     }
+    let begins_as_a_log: Vec<u8> =
+        pattern(round, 0, 9000).chunks(1024).flat_map(|block| [&MAGIC[..], &block[4..]].concat()).collect();
+    volume.write_file(format!("r{round}/magic"), &begins_as_a_log, c).unwrap();
     volume.symlink([b't'; 200], format!("r{round}/link"), c).unwrap();
     let nr = volume.make(format!("r{round}/attr"), hectare_engine::NewNode::File, c).unwrap();
     volume.set_xattr(nr, "user.large", &vec![round as u8; 600], XattrHow::Either).unwrap();
@@ -52,8 +58,8 @@ pub(crate) fn work(volume: &Volume, round: u64) {
 }
 
 /// The bytes of a volume as a crash after some rounds leaves them, with what is on it.
-fn crashed(bytes: &[u8], rounds: u64) -> (Vec<u8>, Vec<Entry>) {
-    let held = quiet(bytes);
+fn crashed(bytes: &[u8], rounds: u64, data_mode: Option<DataMode>) -> (Vec<u8>, Vec<Entry>) {
+    let held = in_memory_with(bytes, OpenOptions { data_mode, ..options() }).unwrap();
     for round in 0..rounds {
         work(&held.volume, round);
         held.volume.sync().unwrap();
@@ -65,10 +71,14 @@ fn crashed(bytes: &[u8], rounds: u64) -> (Vec<u8>, Vec<Entry>) {
     (left, entries)
 }
 
-fn each_format(test: &str, check: impl Fn(&str, &[u8])) {
+/// Each kind of volume in each data mode.
+fn each_format(test: &str, check: impl Fn(&str, &[u8], Option<DataMode>)) {
     for (name, args, size) in FORMATS {
         match format_bytes(args, size) {
-            Ok(bytes) => check(name, &bytes),
+            Ok(bytes) => {
+                check(name, &bytes, None);
+                check(&format!("{name}, data=journal"), &bytes, Some(DataMode::Journal));
+            }
             Err(reason) => return hectare_oracle::skip_part!(format!("logged::{test}"), reason),
         }
     }
@@ -83,8 +93,8 @@ fn in_folder<R>(bytes: &[u8], look: impl FnOnce(&Path) -> R) -> R {
 
 #[test]
 fn e2fsck_replays_what_the_engine_left() {
-    each_format("e2fsck", |name, bytes| {
-        let (left, entries) = crashed(bytes, 4);
+    each_format("e2fsck", |name, bytes, data_mode| {
+        let (left, entries) = crashed(bytes, 4, data_mode);
         in_folder(&left, |image| {
             let report = hectare_oracle::fsck::e2fsck_with(image, &["-fy"]).unwrap();
             assert!(report.output.contains("recovering journal"), "{name}: {}", report.output);
@@ -98,8 +108,8 @@ fn e2fsck_replays_what_the_engine_left() {
 
 #[test]
 fn the_engine_replays_what_it_left() {
-    each_format("engine", |name, bytes| {
-        let (left, entries) = crashed(bytes, 4);
+    each_format("engine", |name, bytes, data_mode| {
+        let (left, entries) = crashed(bytes, 4, data_mode);
         let again = quiet(&left);
         assert_eq!(entries_of(&again.volume), entries, "{name}");
         work(&again.volume, 4);
@@ -110,8 +120,8 @@ fn the_engine_replays_what_it_left() {
 
 #[test]
 fn the_kernel_replays_what_the_engine_left() {
-    each_format("kernel", |name, bytes| {
-        let (left, entries) = crashed(bytes, 3);
+    each_format("kernel", |name, bytes, data_mode| {
+        let (left, entries) = crashed(bytes, 3, data_mode);
         in_folder(&left, |image| {
             let mounted = match KernelMount::new(image, "") {
                 Ok(mounted) => mounted,
@@ -127,8 +137,8 @@ fn the_kernel_replays_what_the_engine_left() {
 
 #[test]
 fn reading_replays_in_memory_and_leaves_the_device_alone() {
-    each_format("reading", |name, bytes| {
-        let (left, entries) = crashed(bytes, 2);
+    each_format("reading", |name, bytes, data_mode| {
+        let (left, entries) = crashed(bytes, 2, data_mode);
         let device = Arc::new(MemoryDevice::from_bytes(&left));
         let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::read_only()).unwrap();
         assert_eq!(entries_of(&volume), entries, "{name}");
@@ -139,8 +149,8 @@ fn reading_replays_in_memory_and_leaves_the_device_alone() {
 
 #[test]
 fn debugfs_reads_the_log() {
-    each_format("logdump", |name, bytes| {
-        let held = quiet(bytes);
+    each_format("logdump", |name, bytes, data_mode| {
+        let held = in_memory_with(bytes, OpenOptions { data_mode, ..options() }).unwrap();
         work(&held.volume, 0);
         held.volume.sync().unwrap();
         work(&held.volume, 1);
@@ -157,8 +167,8 @@ fn debugfs_reads_the_log() {
 
 #[test]
 fn freed_metadata_does_not_come_back_over_data() {
-    each_format("revoke", |name, bytes| {
-        let held = quiet(bytes);
+    each_format("revoke", |name, bytes, data_mode| {
+        let held = in_memory_with(bytes, OpenOptions { data_mode, ..options() }).unwrap();
         let volume = &held.volume;
         let c = Creation::default();
         // Directory blocks and attribute blocks go to the log, are freed, and their places filled with data.
@@ -192,8 +202,8 @@ fn freed_metadata_does_not_come_back_over_data() {
 
 #[test]
 fn many_small_commits_wrap_the_log() {
-    each_format("wrap", |name, bytes| {
-        let held = quiet(bytes);
+    each_format("wrap", |name, bytes, data_mode| {
+        let held = in_memory_with(bytes, OpenOptions { data_mode, ..options() }).unwrap();
         let c = Creation::default();
         for n in 0..400_u64 {
             held.volume.write_file(format!("f{}", n % 7), &pattern(n, 0, 900), c).unwrap();
@@ -235,6 +245,16 @@ fn a_volume_left_open_says_so_and_a_closed_one_does_not() {
 
 #[test]
 fn what_the_kernel_left_is_replayed() {
+    what_the_kernel_left("commit=300");
+}
+
+#[test]
+fn what_the_kernel_left_with_data_in_the_journal_is_replayed() {
+    what_the_kernel_left("commit=300,data=journal");
+}
+
+#[track_caller]
+fn what_the_kernel_left(mount_options: &str) {
     for (name, args, size) in FORMATS {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
@@ -242,13 +262,17 @@ fn what_the_kernel_left_is_replayed() {
         if let Err(reason) = hectare_oracle::mke2fs(args, &image, size) {
             skip!("logged::what_the_kernel_left", reason);
         }
-        let mounted = match KernelMount::new(&image, "commit=300") {
+        let mounted = match KernelMount::new(&image, mount_options) {
             Ok(mounted) => mounted,
             Err(reason) => skip!("logged::what_the_kernel_left", reason),
         };
         for n in 0..30 {
             std::fs::create_dir_all(mounted.path().join(format!("d{n}"))).unwrap();
-            std::fs::write(mounted.path().join(format!("d{n}/f")), pattern(n, 0, 5000)).unwrap();
+            std::fs::write(
+                mounted.path().join(format!("d{n}/f")),
+                [&MAGIC[..], &pattern(n, 0, 5000)].concat(),
+            )
+            .unwrap();
             if n % 4 == 0 {
                 std::fs::remove_dir_all(mounted.path().join(format!("d{}", n / 2))).unwrap();
             }
@@ -258,7 +282,11 @@ fn what_the_kernel_left_is_replayed() {
         std::fs::copy(&image, &copy).unwrap();
         mounted.unmount();
         assert!(hectare_oracle::dumpe2fs(&copy).unwrap().has("needs_recovery"), "{name}");
+        let other = folder.path().join("other");
+        std::fs::copy(&copy, &other).unwrap();
+        drop(KernelMount::new(&other, "").unwrap());
         let volume = open_image(&copy);
+        assert_eq!(entries_of(&volume), entries_of(&crate::common::open_read_only(&other)), "{name}");
         let ours = entries_of(&volume);
         let names = |entries: &[Entry]| {
             entries.iter().map(|entry| (entry.path.clone(), entry.size, entry.digest)).collect::<Vec<_>>()

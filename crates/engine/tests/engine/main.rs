@@ -21,6 +21,7 @@ mod full;
 mod fuzzed;
 mod hostile;
 mod inodes;
+mod journalled;
 mod large;
 mod logged;
 mod model;

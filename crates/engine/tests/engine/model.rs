@@ -6,11 +6,13 @@
 //! of the cases. A volume that runs full may refuse any operation for want of space, and must then have
 //! changed nothing.
 
-use crate::common::{InMemory, assert_clean_bytes, format_bytes, in_memory, in_memory_with, long, pattern};
+use crate::common::{
+    InMemory, assert_clean_bytes, format_bytes, in_memory, in_memory_with, journalling_data, long, pattern,
+};
 use hectare_engine::{
     Changes, Creation, Error, Kind, NewNode, OpenFile, OpenOptions, Policy, RenameMode, Volume, XattrHow,
 };
-use hectare_oracle::skip;
+use hectare_oracle::{Skip, skip};
 use hectare_units::InodeNr;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -615,7 +617,12 @@ fn nearly_full(bytes: &[u8], left: u64) -> Vec<u8> {
 
 /// Random cases on one kind of volume.
 fn cases(label: &str, args: &[&str], size: &str, sizes: u32, tight: bool) {
-    let bytes = match format_bytes(args, size) {
+    cases_on(label, format_bytes(args, size), sizes, tight);
+}
+
+/// Random cases on a volume.
+fn cases_on(label: &str, bytes: Result<Vec<u8>, Skip>, sizes: u32, tight: bool) {
+    let bytes = match bytes {
         Ok(bytes) => bytes,
         Err(reason) => skip!(&format!("model::{label}"), reason),
     };
@@ -641,6 +648,27 @@ fn random_operations_with_blocks_of_4k() {
 #[test]
 fn random_operations_with_blocks_of_1k() {
     cases("1k", &["-t", "ext4", "-b", "1024", "-N", "512"], "16M", 100_000, false);
+}
+
+#[test]
+fn random_operations_with_journalled_data() {
+    let args = ["-t", "ext4", "-b", "1024", "-N", "512", "-J", "size=1"];
+    let bytes = format_bytes(&args, "16M").and_then(|bytes| journalling_data(&bytes));
+    cases_on("journalled data", bytes, 100_000, false);
+}
+
+#[test]
+fn random_operations_with_journalled_data_and_bigalloc() {
+    let args = ["-t", "ext4", "-b", "1024", "-O", "bigalloc", "-C", "8192", "-N", "512", "-J", "size=1"];
+    let bytes = format_bytes(&args, "32M").and_then(|bytes| journalling_data(&bytes));
+    cases_on("journalled data, bigalloc", bytes, 100_000, false);
+}
+
+#[test]
+fn random_operations_with_journalled_data_on_a_volume_that_runs_full() {
+    let args = ["-t", "ext4", "-b", "1024", "-O", "^resize_inode", "-N", "64", "-m", "0", "-J", "size=1"];
+    let bytes = format_bytes(&args, "4M").and_then(|bytes| journalling_data(&bytes));
+    cases_on("journalled data, full", bytes, 60_000, true);
 }
 
 #[test]

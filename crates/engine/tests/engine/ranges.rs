@@ -5,7 +5,7 @@ use crate::common::{
     close_clean, format_bytes, in_memory, in_memory_with, open_image, open_read_only, pattern, save,
 };
 use crate::ranges_model::{Blocks, Model, Op, State, apply_engine, apply_kernel, kernel_seeks, op};
-use hectare_engine::{Creation, ExtentFlags, FallocateMode, OpenFile, OpenOptions, Policy};
+use hectare_engine::{Creation, DataMode, ExtentFlags, FallocateMode, OpenFile, OpenOptions, Policy};
 use hectare_oracle::{Combo, KernelMount, Skip, assert_clean, skip, skip_part, tool};
 use hectare_units::InodeNr;
 use proptest::collection::vec;
@@ -50,7 +50,9 @@ fn a_file_is_what_a_model_of_its_blocks_says() {
         let policies = 0..Policy::ALL.len();
         let result =
             TestRunner::new(config).run(&(policies, vec(op(block, cluster), 1..60)), |(policy, ops)| {
-                let options = OpenOptions { policy: Policy::ALL[policy], ..OpenOptions::default() };
+                let data_mode = (policy % 2 == 0).then_some(DataMode::Journal);
+                let options =
+                    OpenOptions { policy: Policy::ALL[policy], data_mode, ..OpenOptions::default() };
                 let held = in_memory_with(&bytes, options).unwrap();
                 let file = held.volume.create_file("file", Creation::default()).unwrap();
                 let mut model = Model::new(block, cluster);

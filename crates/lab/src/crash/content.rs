@@ -4,7 +4,7 @@
 //! After a crash every cell must be as it was after the last operation known to be durable, or after one of
 //! those begun since: each cell for itself, since what is overwritten in place, and what is placed late,
 //! reaches storage in any order. The size must be that after one of these operations, or, while a file grows,
-//! between.
+//! between. Where data is journalled, all cells together must be as after one of them.
 //!
 //! Not here: which operations are known to be durable ([`super::expect`]).
 
@@ -63,6 +63,11 @@ impl Edit {
 
     fn moves(self) -> bool {
         matches!(self, Self::Collapse { .. } | Self::Insert { .. })
+    }
+
+    /// Whether it may be done in several transactions although it is small.
+    fn takes_steps(self) -> bool {
+        !matches!(self, Self::Write { .. } | Self::Resize { .. })
     }
 
     /// Whether it makes a cell zero.
@@ -146,6 +151,42 @@ impl Content {
             }
         }
         Ok(())
+    }
+
+    /// The same where data is journalled: the content must be that after one of the operations. Those that
+    /// take several steps may be in between.
+    pub(super) fn check_in_order(
+        &self,
+        since: &[(u32, Edit)],
+        file: u32,
+        found: &[u8],
+    ) -> Result<(), String> {
+        let mut content = self.clone();
+        for (version, edit) in since {
+            let between = edit.takes_steps() && content.check(&[(*version, *edit)], file, found).is_ok();
+            if between || content.is(file, found) {
+                return Ok(());
+            }
+            content.apply(*edit, *version);
+        }
+        if content.is(file, found) {
+            return Ok(());
+        }
+        self.check(since, file, found)?;
+        Err(format!("it is not as it was after any of the operations, {}", told(since)))
+    }
+
+    /// Whether the file with this id holds just this.
+    fn is(&self, file: u32, found: &[u8]) -> bool {
+        let (cells, rest) = found.as_chunks::<CELL_LEN>();
+        let token_of = |bytes| match Cell::decode(bytes) {
+            Found::Zero => Some(0),
+            Found::Cell(cell) if cell.file == file => Some(token(cell.version, cell.index)),
+            Found::Cell(_) | Found::Other => None,
+        };
+        rest.is_empty()
+            && cells.len() == self.cells.len()
+            && cells.iter().zip(&self.cells).all(|(bytes, token)| token_of(bytes) == Some(*token))
     }
 
     fn may_be_zero(&self, since: &[(u32, Edit)], n: u64) -> bool {
@@ -258,6 +299,28 @@ mod tests {
         durable.check(&since, 8, &new).unwrap_err();
         let lost = [&[0; 512], &new[512..]].concat();
         durable.check(&since, 9, &lost).unwrap_err();
+    }
+
+    #[test]
+    fn journalled_content_is_that_after_one_operation() {
+        let durable = after(&[(1, WRITE)]);
+        let since = [(2, Edit::Write { at: 512, len: 1024 }), (3, Edit::Write { at: 0, len: 16 })];
+        let newer = after(&[(1, WRITE), since[0]]);
+        let newest = after(&[(1, WRITE), since[0], since[1]]);
+        for content in [&durable, &newer, &newest] {
+            durable.check_in_order(&since, 9, &content.bytes(9)).unwrap();
+        }
+        let (old, new) = (durable.bytes(9), newest.bytes(9));
+        for mixed in [[&new[..16], &old[16..]].concat(), [&old[..768], &new[768..]].concat()] {
+            durable.check(&since, 9, &mixed).unwrap();
+            assert!(durable.check_in_order(&since, 9, &mixed).unwrap_err().contains("any of the operations"));
+        }
+        durable.check_in_order(&since, 8, &old).unwrap_err();
+        // In between of what takes steps, and nothing later.
+        let punched = [(2, Edit::Punch { at: 0, len: 1024 }), (3, WRITE)];
+        durable.check_in_order(&punched, 9, &[&[0; 512], &old[512..]].concat()).unwrap();
+        let late = [&[0; 512], &after(&[(3, WRITE)]).bytes(9)[512..]].concat();
+        durable.check_in_order(&punched, 9, &late).unwrap_err();
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! both.
 
 use super::content::Content;
+use super::format::Format;
 use super::history::{History, Of, Told, tell};
 use super::tree::{Entry, differences, digest_of};
 use hectare_units::usize_of;
@@ -26,6 +27,7 @@ const TOLD_MAX: usize = 8;
 pub(super) struct Expected<'a> {
     threads: Vec<Thread<'a>>,
     point: usize,
+    format: Format,
 }
 
 struct Thread<'a> {
@@ -41,7 +43,7 @@ struct Thread<'a> {
 
 impl<'a> Expected<'a> {
     /// From the beginning of the log.
-    pub(super) fn new(histories: &'a [History]) -> Self {
+    pub(super) fn new(histories: &'a [History], format: Format) -> Self {
         let thread = |(history, told)| Thread {
             history,
             told,
@@ -51,7 +53,7 @@ impl<'a> Expected<'a> {
             file: HashMap::new(),
             durable: HashMap::new(),
         };
-        Self { threads: histories.iter().zip(tell(histories)).map(thread).collect(), point: 0 }
+        Self { threads: histories.iter().zip(tell(histories)).map(thread).collect(), point: 0, format }
     }
 
     /// Goes forward to a point.
@@ -67,8 +69,8 @@ impl<'a> Expected<'a> {
 
     /// What is wrong with what was found, one of them for each thread.
     pub(super) fn check(&mut self, found: &[Found]) -> Result<(), String> {
-        let point = self.point;
-        self.threads.iter_mut().zip(found).try_for_each(|(thread, found)| thread.check(found, point))
+        let (point, format) = (self.point, self.format);
+        self.threads.iter_mut().zip(found).try_for_each(|(thread, found)| thread.check(found, point, format))
     }
 }
 
@@ -85,13 +87,13 @@ impl Thread<'_> {
         }
     }
 
-    fn check(&mut self, found: &Found, point: usize) -> Result<(), String> {
+    fn check(&mut self, found: &Found, point: usize, format: Format) -> Result<(), String> {
         let begun = self.history.begun_before(point);
         let state = self.recognise(&found.entries, begun)?;
         let mut contents: Vec<_> = found.contents.iter().collect();
         contents.sort_unstable_by_key(|(id, _)| **id);
         for (id, content) in contents {
-            self.check_content(*id, content, state, begun).map_err(|what| {
+            self.check_content(*id, content, (state, begun), format).map_err(|what| {
                 let path = found.entries.iter().find(|entry| entry.id == *id).map_or("", |entry| &entry.path);
                 format!("{path} (file {id}, names as after operation {state}): {what}")
             })?;
@@ -123,7 +125,14 @@ impl Thread<'_> {
         ))
     }
 
-    fn check_content(&mut self, id: u32, found: &[u8], state: u32, begun: u32) -> Result<(), String> {
+    fn check_content(
+        &mut self,
+        id: u32,
+        found: &[u8],
+        (state, begun): (u32, u32),
+        format: Format,
+    ) -> Result<(), String> {
+        let check = if format.journals_data { Content::check_in_order } else { Content::check };
         let Some(edits) = self.told.edits.get(&id) else {
             return Content::default().check(&[], id, found);
         };
@@ -139,10 +148,10 @@ impl Thread<'_> {
         let replaced = self.told.replaced.iter().rev().find(|(number, file)| *file == id && *number <= state);
         let kept = replaced.map_or(0, |(number, _)| edits.partition_point(|(edit, _)| edit < number));
         if kept <= *applied {
-            return content.check(&edits[*applied..last.max(*applied)], id, found);
+            return check(content, &edits[*applied..last.max(*applied)], id, found);
         }
         let mut content = content.clone();
         edits[*applied..kept].iter().for_each(|(number, edit)| content.apply(*edit, *number));
-        content.check(&edits[kept..last.max(kept)], id, found)
+        check(&content, &edits[kept..last.max(kept)], id, found)
     }
 }

@@ -228,7 +228,7 @@ impl<'a> Run<'a> {
     fn new(recording: &'a Recording, seed: u64) -> Self {
         let base = MemoryDevice::from_bytes(&recording.image.to_vec());
         let states = CrashStates::new(base, Arc::clone(&recording.log));
-        Self { states, expected: Expected::new(&recording.histories), seed }
+        Self { states, expected: Expected::new(&recording.histories, recording.format), seed }
     }
 
     /// Looks at one crash.

@@ -2,9 +2,11 @@
 
 use crate::error::{Error, Result};
 use hectare_device::{Device, MemoryDevice};
-use hectare_engine::{Creation, OpenOptions, Timestamp, Volume};
+use hectare_engine::{Creation, DataMode, OpenOptions, Timestamp, Volume};
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::superblock::{self, SuperBlock};
 use hectare_mkfs::{FormatOptions, InodeCount, Plan, execute, parse_features};
-use hectare_units::{BlockSize, Bytes};
+use hectare_units::{BlockSize, Bytes, GroupNr};
 use std::sync::Arc;
 
 /// One way to make a volume.
@@ -18,14 +20,17 @@ pub struct Format {
     features: &'static str,
     cluster_size: Option<u64>,
     blocks_per_group: Option<u32>,
+    /// Whether the volume asks for `data=journal`: more is promised then.
+    pub(super) journals_data: bool,
 }
 
 const fn format(name: &'static str, block_size: BlockSize, mib: u64, features: &'static str) -> Format {
-    Format { name, block_size, mib, features, cluster_size: None, blocks_per_group: Some(2048) }
+    let (cluster_size, blocks_per_group) = (None, Some(2048));
+    Format { name, block_size, mib, features, cluster_size, blocks_per_group, journals_data: false }
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 6] = [
+pub const FORMATS: [Format; 8] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -36,6 +41,8 @@ pub const FORMATS: [Format; 6] = [
         blocks_per_group: None,
         ..format("1k-bigalloc", BlockSize::KIB1, 16, "bigalloc,orphan_file")
     },
+    Format { journals_data: true, ..format("1k-data", BlockSize::KIB1, 8, "orphan_file") },
+    Format { journals_data: true, ..format("4k-data", BlockSize::KIB4, 16, "^64bit") },
 ];
 
 /// Blocks of the smallest journal.
@@ -96,6 +103,9 @@ impl Format {
         };
         let plan = Plan::new(&options, device.len(), true).map_err(|e| at(e.to_string()))?;
         execute(&plan, &*device, &plan.empty(), 1).map_err(|e| at(e.to_string()))?;
+        if self.journals_data {
+            ask_for_data_journalling(&*device).map_err(at)?;
+        }
         let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, open_options(seed));
         let volume = volume.map_err(|e| at(e.to_string()))?;
         for (top, id) in tops {
@@ -105,4 +115,13 @@ impl Format {
         volume.close().map_err(|e| at(e.to_string()))?;
         Ok(device)
     }
+}
+
+/// Has a volume say that it is to be used with `data=journal`.
+fn ask_for_data_journalling(device: &dyn Device) -> std::result::Result<(), String> {
+    let mut bytes = [0; superblock::SIZE];
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(|error| error.to_string())?;
+    let mut sb = SuperBlock::parse(&bytes, device.len()).map_err(|error| error.to_string())?;
+    sb.set_default_data_mode(Some(DataMode::Journal));
+    device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0))).map_err(|error| error.to_string())
 }

@@ -5,6 +5,7 @@
 //! events), `run.json` (who did what when) and `history.txt`, the same to read.
 
 use super::explore::{At, bytes_of};
+use super::format::Format;
 use super::history::{BEGINS, History, number};
 use super::session::{Recording, Setup};
 use crate::error::{Error, Result};
@@ -18,6 +19,7 @@ use std::sync::Arc;
 /// A run that failed.
 pub struct Kept {
     about: About,
+    format: Format,
     image: Arc<MemoryDevice>,
     log: Arc<[Event]>,
 }
@@ -42,7 +44,8 @@ impl Kept {
             torn: at.and_then(|at| at.torn),
             histories: recording.histories.clone(),
         };
-        Self { about, image: Arc::clone(&recording.image), log: Arc::clone(&recording.log) }
+        let (image, log) = (Arc::clone(&recording.image), Arc::clone(&recording.log));
+        Self { about, format: setup.format, image, log }
     }
 
     pub(super) fn seed(&self) -> u64 {
@@ -51,6 +54,7 @@ impl Kept {
 
     pub(super) fn recording(&self) -> Recording {
         Recording {
+            format: self.format,
             image: Arc::clone(&self.image),
             log: Arc::clone(&self.log),
             histories: self.about.histories.clone(),
@@ -125,9 +129,12 @@ impl Kept {
             std::fs::read(&path).map_err(|error| Error::at(path.display().to_string(), error))
         };
         let about = get("run.json")?;
-        let about = serde_json::from_slice(&about).map_err(|error| Error::at("run.json", error))?;
+        let about: About = serde_json::from_slice(&about).map_err(|error| Error::at("run.json", error))?;
+        let format = Format::by_name(&about.format)
+            .ok_or_else(|| Error::at("run.json", format!("there is no format {}", about.format)))?;
         let log = decode(&get("log.bin")?).ok_or_else(|| Error::at("log.bin", "it is cut off"))?;
-        Ok(Self { about, image: Arc::new(MemoryDevice::from_bytes(&get("base.img")?)), log: log.into() })
+        let image = Arc::new(MemoryDevice::from_bytes(&get("base.img")?));
+        Ok(Self { about, format, image, log: log.into() })
     }
 }
 

@@ -68,6 +68,8 @@ impl Setup {
 
 /// Everything a run did.
 pub(super) struct Recording {
+    /// The kind of volume.
+    pub(super) format: Format,
     /// The volume before it.
     pub(super) image: Arc<MemoryDevice>,
     /// What it did to the device.
@@ -122,7 +124,7 @@ pub(super) fn record(setup: Setup) -> Result<Recorded> {
     workers[0].close(setup.tidy);
     let failure = workers.iter_mut().find_map(|worker| worker.failure.take());
     let histories = workers.into_iter().map(|worker| worker.history).collect();
-    let recording = Recording { image, log: recorder.log(), histories, first };
+    let recording = Recording { format: setup.format, image, log: recorder.log(), histories, first };
     Ok(Recorded { recording, failure })
 }
 

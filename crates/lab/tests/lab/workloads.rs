@@ -37,7 +37,12 @@ impl Scene {
     }
 
     fn engine(&self) -> On {
-        On::Engine { image: self.image.clone(), policy: Policy::default(), through: Through::Cache }
+        On::Engine {
+            image: self.image.clone(),
+            policy: Policy::default(),
+            through: Through::Cache,
+            data_mode: None,
+        }
     }
 }
 
@@ -246,8 +251,12 @@ fn an_image_is_overwritten_past_the_page_cache_too() {
         Ok(scene) => scene,
         Err(reason) => skip!("lab workloads::an_image_past_the_cache", reason),
     };
-    let place =
-        On::Engine { image: scene.image.clone(), policy: Policy::default(), through: Through::Direct };
+    let place = On::Engine {
+        image: scene.image.clone(),
+        policy: Policy::default(),
+        through: Through::Direct,
+        data_mode: None,
+    };
     let only_reads = random_overwrite::Options { reads: 100, access: Access::Cached, ..overwrites() };
     let runs = match bench(&on(Workload::RandomOverwrite(only_reads), place, &[2]), |_| ()) {
         Ok(runs) => runs,
@@ -269,7 +278,8 @@ fn every_policy_leaves_a_clean_volume() {
     let options =
         fragmentation::Options { scale: 1.0 / 256.0, ..fragmentation::Options::new(Mix::FourSizes) };
     for policy in Policy::ALL {
-        let place = On::Engine { image: scene.image.clone(), policy, through: Through::Cache };
+        let place =
+            On::Engine { image: scene.image.clone(), policy, through: Through::Cache, data_mode: None };
         let bench_of = Bench { replace: true, ..on(Workload::Fragmentation(options), place, &[]) };
         let runs = bench(&bench_of, |_| ()).unwrap();
         assert_eq!(runs[0].policy.as_deref(), Some(policy.name()));
@@ -314,7 +324,7 @@ fn what_is_no_volume_is_refused() {
     std::fs::write(&image, vec![7; 1 << 20]).unwrap();
     let engine = |image: &Path| {
         let (policy, through) = (Policy::default(), Through::Cache);
-        On::Engine { image: image.to_owned(), policy, through }
+        On::Engine { image: image.to_owned(), policy, through, data_mode: None }
     };
     for place in [engine(&image), engine(&folder.path().join("none")), On::Directory(image.clone())] {
         let refused = bench(&on(workload(), place, &[1]), |_| ()).unwrap_err().to_string();

@@ -4,8 +4,8 @@ use crate::clock;
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::output::{Output, reason};
-use crate::writing::policy_parser;
-use hectare_engine::Timestamp;
+use crate::writing::{data_mode_parser, policy_parser};
+use hectare_engine::{DataMode, Timestamp};
 use hectare_lab::{After, Bench, On, Policy, Report, Run, Through, Workload, bench};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -24,6 +24,9 @@ pub(super) struct Common {
     /// How the engine chooses space; one run for each of a list
     #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = policy_parser())]
     policy: Vec<Policy>,
+    /// What the engine's journal promises of file data, instead of what the image asks for
+    #[arg(long, value_name = "MODE", value_parser = data_mode_parser())]
+    data: Option<DataMode>,
     /// A name for the runs in reports
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
@@ -117,16 +120,26 @@ impl Common {
             match place {
                 Place::Image(image, through) => {
                     let (image, through) = (image.clone(), *through);
-                    let on = |policy: &Policy| On::Engine { image: image.clone(), policy: *policy, through };
+                    let on = |policy: &Policy| On::Engine {
+                        image: image.clone(),
+                        policy: *policy,
+                        through,
+                        data_mode: self.data,
+                    };
                     places.extend(policies.iter().map(on));
                 }
                 Place::Folder(folder) => places.push(On::Directory(folder.clone())),
                 Place::Raw(file) => places.push(On::Raw(file.clone())),
             }
         }
-        if !self.policy.is_empty() && !self.on.iter().any(|place| matches!(place, Place::Image(..))) {
-            let message = "--policy says how the engine chooses space: give --on engine:IMAGE".to_owned();
-            return Err(Failure::Usage(message));
+        let by_engine = self.on.iter().any(|place| matches!(place, Place::Image(..)));
+        for (given, what) in [
+            (!self.policy.is_empty(), "--policy says how the engine chooses space"),
+            (self.data.is_some(), "--data says how the engine journals file data"),
+        ] {
+            if given && !by_engine {
+                return Err(Failure::Usage(format!("{what}: give --on engine:IMAGE")));
+            }
         }
         Ok(places)
     }

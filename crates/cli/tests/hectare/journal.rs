@@ -1,0 +1,104 @@
+//! Journals on another device, and data modes, by the command line.
+
+use crate::support::hectare;
+use hectare_device::{Device, MemoryDevice};
+use hectare_engine::{Creation, JournalDevice, OpenOptions, Volume, XattrHow};
+use hectare_oracle::{Skip, skip};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An image, and the journal it keeps elsewhere, that needs to be replayed: `d/f` is in the journal only.
+fn left_by_a_crash(folder: &Path) -> Result<(PathBuf, PathBuf), Skip> {
+    let (image, journal) = (folder.join("image"), folder.join("journal"));
+    hectare_oracle::mke2fs(&["-O", "journal_dev", "-b", "4096"], &journal, "8M")?;
+    hectare_oracle::mke2fs(&["-t", "ext4", "-b", "4096", "-O", "^has_journal"], &image, "32M")?;
+    let uuid = hectare_oracle::dumpe2fs(&journal)?.field("Filesystem UUID").to_owned();
+    let uuid = format!("ssv journal_uuid {uuid}");
+    let fields = ["feature has_journal", "ssv journal_inum 0", "ssv journal_dev 1", &uuid];
+    hectare_oracle::debugfs_write(&image, &fields)?;
+    let held = |path: &Path| Arc::new(MemoryDevice::from_bytes(&std::fs::read(path).unwrap()));
+    let (device, log) = (held(&image), held(&journal));
+    let options = OpenOptions {
+        journal: Some(JournalDevice(Arc::clone(&log) as Arc<dyn Device>)),
+        commit_interval: None,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, options).unwrap();
+    volume.create_dir("d", Creation::default()).unwrap();
+    volume.write_file("d/f", b"of the journal", Creation::default()).unwrap();
+    let nr = volume.resolve("d/f", false).unwrap();
+    volume.set_xattr(nr, "user.a", b"value", XattrHow::Either).unwrap();
+    volume.sync().unwrap();
+    std::fs::write(&image, device.to_vec()).unwrap();
+    std::fs::write(&journal, log.to_vec()).unwrap();
+    Ok((image, journal))
+}
+
+#[test]
+fn commands_that_look_replay_a_journal_on_another_device_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (image, journal) = match left_by_a_crash(folder.path()) {
+        Ok(made) => made,
+        Err(reason) => skip!("cli journal::commands_that_look_replay", reason),
+    };
+    let before = (std::fs::read(&image).unwrap(), std::fs::read(&journal).unwrap());
+    let (name, journal) = (image.display().to_string(), journal.display().to_string());
+    let at = |path: &str| format!("{name}:{path}");
+    let with = |arguments: &[&str]| {
+        let ran = hectare(&[arguments, &["--journal", &journal]].concat()).ok();
+        assert!(ran.err.is_empty(), "{}: {}", ran.line, ran.err);
+        ran.text().to_owned()
+    };
+    // Without the journal there is nothing, and a note says why.
+    let alone = hectare(&["ls", &at("/")]).ok();
+    assert_eq!(alone.text(), "lost+found\n");
+    assert!(alone.err.contains("--journal"), "{}", alone.err);
+    assert_eq!(with(&["ls", &at("/d")]), "f\n");
+    assert_eq!(with(&["cat", &at("/d/f")]), "of the journal");
+    assert!(with(&["stat", &at("/d/f")]).contains("14"));
+    assert!(with(&["tree", &at("/")]).contains('f'));
+    assert_eq!(with(&["xattr", "get", "user.a", &at("/d/f")]), "value");
+    assert_eq!(with(&["xattr", "list", &at("/d/f")]), "user.a\n");
+    let free = |text: &str| text.lines().find(|line| line.starts_with("Free blocks:")).unwrap().to_owned();
+    let alone = hectare(&["info", &name]).ok().text().to_owned();
+    assert!(!free(&with(&["info", &name])).is_empty() && !free(&alone).is_empty());
+    assert!(with(&["freefrag", &name]).contains("Free blocks"));
+    with(&["map", &name]);
+    let copy = folder.path().join("copy");
+    with(&["cp", &at("/d/f"), copy.to_str().unwrap()]);
+    assert_eq!(std::fs::read(&copy).unwrap(), b"of the journal");
+    // As it lies, it needs the journal; with it, it is sound.
+    assert_eq!(hectare(&["check", &name]).code, Some(1));
+    assert!(with(&["check", &name]).contains("clean"));
+    let after = (std::fs::read(&image).unwrap(), std::fs::read(&journal).unwrap());
+    assert!(before == after, "looking changed something");
+    // Writing replays it for good.
+    with(&["mkdir", &at("/e")]);
+    let fsck = hectare_oracle::fsck::e2fsck_with(&image, &["-fn", "-j", &journal]).unwrap();
+    assert!(fsck.clean, "{}", fsck.output);
+    assert_eq!(hectare(&["ls", &at("/")]).ok().text(), "d\ne\nlost+found\n");
+}
+
+#[test]
+fn a_data_mode_is_chosen_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (image, plain) = (folder.path().join("image"), folder.path().join("plain"));
+    let made = hectare_oracle::mke2fs(&["-t", "ext4"], &image, "32M")
+        .and_then(|()| hectare_oracle::mke2fs(&["-t", "ext4", "-O", "^has_journal"], &plain, "8M"));
+    if let Err(reason) = made {
+        skip!("cli journal::a_data_mode_is_chosen_by_name", reason);
+    }
+    let source = folder.path().join("source");
+    std::fs::write(&source, vec![7; 300_000]).unwrap();
+    let source = source.to_str().unwrap();
+    for mode in ["journal", "ordered", "writeback"] {
+        let to = format!("{}:/{mode}", image.display());
+        hectare(&["cp", "--data", mode, source, &to]).ok();
+        assert!(hectare(&["cat", &to]).ok().out == vec![7; 300_000], "{mode}");
+        let to = format!("{}:/{mode}", plain.display());
+        let ran = hectare(&["cp", "--data", mode, source, &to]);
+        assert!(ran.refused().contains(&format!("data={mode} needs a journal")), "{}", ran.err);
+    }
+    hectare_oracle::assert_clean(&image).unwrap();
+    assert_eq!(hectare(&["mkdir", "--data", "none", &format!("{}:/d", image.display())]).code, Some(2));
+}
