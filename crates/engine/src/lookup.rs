@@ -86,7 +86,7 @@ impl Volume {
 
     /// Whether an inode belongs to the format (the journal, the orphan file...), so that no name may lead to
     /// it.
-    fn is_special(&self, nr: InodeNr) -> bool {
+    pub(crate) fn is_special(&self, nr: InodeNr) -> bool {
         let orphan_file = self.sb.features().compat.contains(Compat::ORPHAN_FILE)
             && nr.get() == self.sb.raw().s_orphan_file_inum.get();
         orphan_file || (nr != InodeNr::ROOT && nr < self.sb.first_inode())

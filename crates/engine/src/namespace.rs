@@ -181,10 +181,15 @@ impl Volume {
         if data.flags.contains(InodeFlags::IMMUTABLE) {
             return Err(Error::NotPermitted(dir.nr()));
         }
+        self.check_names_writable(dir.nr(), &data)
+    }
+
+    /// Refuses changes to the names in a directory of a form that can't be written yet.
+    pub(crate) fn check_names_writable(&self, nr: InodeNr, data: &Inode) -> Result<()> {
         if data.flags.contains(InodeFlags::CASEFOLD) {
-            return Err(Error::Unsupported(format!("directory {} ignores case (casefold)", dir.nr())));
+            return Err(Error::Unsupported(format!("directory {nr} ignores case (casefold)")));
         }
-        self.check_file_writable(&data, dir.nr())
+        self.check_file_writable(data, nr)
     }
 
     /// Makes a file, directory, symbolic link, device, pipe or socket.
@@ -304,7 +309,7 @@ impl Volume {
         Ok((inode, attrs))
     }
 
-    fn fill_node(
+    pub(crate) fn fill_node(
         &self,
         handle: &mut Handle<'_>,
         new: &Arc<CachedInode>,

@@ -11,8 +11,11 @@
 //! The journal may lie on a device of its own, which the caller must name
 //! ([`OpenOptions::journal`](crate::OpenOptions)) and which is known by its UUID.
 //!
+//! Fast commits are replayed after the log ([`fast`]).
+//!
 //! Orphans are dealt with after this, when the volume can be used ([`crate::orphan`]).
 
+mod fast;
 mod inode;
 
 use crate::error::{Error, Result};
@@ -26,10 +29,11 @@ use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::superblock::{self, ERRCODE_IO, RecordedError, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::Log;
-use hectare_journal::format::{JournalCompat, JournalIncompat};
+use hectare_journal::format::{JournalCompat, JournalIncompat, JournalSuperblock};
 use hectare_journal::recovery::{self, LogMap, Recovery, RecoveryError};
-use hectare_units::{Bytes, GroupNr, LogicalBlock};
+use hectare_units::{Bytes, GroupNr, LogicalBlock, TxnId};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A volume whose journal has been dealt with.
 pub(crate) struct Recovered {
@@ -60,19 +64,18 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
         return Ok(Recovered { device: Arc::clone(device), sb, log: None });
     }
     let place = find(device, &sb, options)?;
-    let recovery = recovery::read(&*place.device, &place.map, sb.geometry().blocks_count)?;
-    if needed && !recovery.fast_commits().is_empty() {
-        return Err(Error::Unsupported(
-            "the journal holds fast commits, which are not replayed yet: e2fsck -fy or a kernel mount does it"
-                .into(),
-        ));
-    }
+    let read = || recovery::read(&*place.device, &place.map, sb.geometry().blocks_count);
+    let mut recovery = read()?;
     if options.read_only {
-        return replayed_in_memory(device, sb, &place, &recovery);
+        return replayed_in_memory(device, sb, &place, &recovery, options);
+    }
+    if needed && !recovery.fast_commits().is_empty() {
+        make_full(device, &sb, &place, &recovery, options)?;
+        recovery = read()?;
     }
     let sb = if needed { replay(device, sb, &place, &recovery)? } else { sb };
     check_writable(&sb)?;
-    let log = start(device, &sb, place, &recovery)?;
+    let log = start(device, &sb, &place, &recovery)?;
     Ok(Recovered { device: Arc::clone(device), sb, log: Some(log) })
 }
 
@@ -156,13 +159,47 @@ fn replayed_in_memory(
     found: SuperBlock,
     place: &LogPlace,
     recovery: &Recovery,
+    options: &OpenOptions,
 ) -> Result<Recovered> {
-    let overlay = Arc::new(OverlayDevice::new(Arc::clone(device)));
+    let overlay: Arc<dyn Device> = Arc::new(OverlayDevice::new(Arc::clone(device)));
     recovery.apply(&*place.device, &*overlay)?;
     let mut sb = superblock_of(&*overlay, SuperBlock::parse).unwrap_or_else(|_| found.clone());
+    if !recovery.fast_commits().is_empty() {
+        fast::replay(Arc::clone(&overlay), sb, options, recovery.fast_commits())?;
+        sb = superblock_of(&*overlay, SuperBlock::parse)?;
+    }
     // The log may know less of errors than the superblock did.
     sb.keep_errors_of(&found);
     Ok(Recovered { device: overlay, sb, log: None })
+}
+
+/// Makes of the fast commits the transaction that they are a part of, and logs it, in a log that holds
+/// nothing else. A crash before its commit block leaves an empty log with the fast commits.
+fn make_full(
+    device: &Arc<dyn Device>,
+    before: &SuperBlock,
+    place: &LogPlace,
+    recovery: &Recovery,
+    options: &OpenOptions,
+) -> Result<()> {
+    recovery.apply(&*place.device, &**device)?;
+    device.flush()?;
+    let sb = superblock_of(&**device, SuperBlock::parse).unwrap_or_else(|_| before.clone());
+    check_writable(&sb)?;
+    let overlay = Arc::new(OverlayDevice::new(Arc::clone(device)));
+    fast::replay(Arc::clone(&overlay) as Arc<dyn Device>, sb.clone(), options, recovery.fast_commits())?;
+    let blocks = fast::changed_blocks(&overlay, sb.geometry())?;
+    let running = recovery.running_sequence();
+    let mut log = log_from(device, place, log_superblock(&sb, recovery)?, running);
+    let (need, have) = (log.needed(blocks.len(), 0), log.len());
+    if need > have {
+        return Err(Error::Unsupported(format!(
+            "the journal's fast commits change {need} blocks, and it holds {have}: e2fsck -fy replays them"
+        )));
+    }
+    log.begin(running)?;
+    log.append(&blocks, &[], SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())?;
+    Ok(())
 }
 
 /// Brings home what the log holds, and marks it as clean; the superblock as it is to be then. The one on the
@@ -200,20 +237,30 @@ fn replay(
 fn start(
     device: &Arc<dyn Device>,
     sb: &SuperBlock,
-    place: LogPlace,
+    place: &LogPlace,
     recovery: &Recovery,
 ) -> Result<VolumeLog> {
-    let size = sb.geometry().block_size;
+    let mut superblock = log_superblock(sb, recovery)?;
+    superblock.set_errno(0);
+    let log = log_from(device, place, superblock, recovery.next_sequence());
+    VolumeLog::new(log, Arc::clone(device), sb.geometry().block_size)
+}
+
+/// A new log whose first transaction is to be `first`.
+fn log_from(device: &Arc<dyn Device>, place: &LogPlace, superblock: JournalSuperblock, first: TxnId) -> Log {
+    let volume = place.external.then(|| Arc::clone(device));
+    Log::new(Arc::clone(&place.device), place.map.clone(), superblock, first, volume)
+}
+
+/// The superblock of a log to be written, with the features that it is to have.
+fn log_superblock(sb: &SuperBlock, recovery: &Recovery) -> Result<JournalSuperblock> {
     let features = sb.features();
     let mut superblock = recovery.superblock().clone();
-    superblock.set_errno(0);
     let mut incompat = (superblock.incompat() & JournalIncompat::FAST_COMMIT) | JournalIncompat::REVOKE;
     incompat.set(JournalIncompat::CSUM_V3, features.metadata_csum());
     incompat.set(JournalIncompat::BIT64, features.incompat.contains(Incompat::BIT64));
     superblock.set_features(JournalCompat::empty(), incompat)?;
-    let volume = place.external.then(|| Arc::clone(device));
-    let log = Log::new(place.device, place.map, superblock, recovery.next_sequence(), volume);
-    VolumeLog::new(log, Arc::clone(device), size)
+    Ok(superblock)
 }
 
 impl From<RecoveryError> for Error {

@@ -11,8 +11,8 @@
 //! so is one that is marked as having errors, by name. Orphans are cleaned up ([`crate::orphan`]).
 
 use crate::background::Background;
-use crate::cache::block::{Block, BlockCache, Kind};
-use crate::cache::inode::{CachedInode, InodeCache};
+use crate::cache::block::{BlockCache, Kind};
+use crate::cache::inode::{CachedInode, Home, InodeCache};
 use crate::clock;
 use crate::commit::Committer;
 use crate::delay::Delay;
@@ -39,7 +39,6 @@ use hectare_journal::{Aborted, Credits, Handle, Journal, JournalStats, MetadataV
 use hectare_units::{Blocks, Clusters, GroupNr, InodeNr, TxnId, low32, u64_of, usize_of};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -177,6 +176,23 @@ impl Volume {
             }
         }
         Ok(volume)
+    }
+
+    /// The volume on a device that is not durable and nobody else's, in use for replaying what a journal
+    /// holds: it has no journal itself, no thread, and is not marked as in use.
+    pub(crate) fn for_replay(device: Arc<dyn Device>, sb: SuperBlock, options: &OpenOptions) -> Result<Self> {
+        let options =
+            OpenOptions { read_only: false, use_reserved_blocks: true, discard: false, ..options.clone() };
+        let shared = Self::assemble(Recovered { device, sb, log: None }, options)?;
+        let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
+        Ok(Self { inner: Arc::new(Inner { shared, journal, background: OnceLock::new() }) })
+    }
+
+    /// Writes what was replayed to the device, and lets go of it.
+    pub(crate) fn end_replay(self) -> Result<()> {
+        let written = self.inner.commit();
+        self.inner.abandon();
+        written
     }
 
     fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Arc<Shared>> {
@@ -378,8 +394,7 @@ impl Volume {
     /// The inode, read if it is not in memory.
     pub(crate) fn inode(&self, nr: InodeNr) -> Result<Arc<CachedInode>> {
         let inode = self.inodes.load(nr, || {
-            let home = self.inode_home(nr)?;
-            let inode = self.parse_inode(nr, &home)?;
+            let (inode, home) = self.read_slot(nr)?;
             if inode.links == 0 && !(nr.get() < self.sb.first_inode().get() && inode.mode != 0) {
                 return Err(Error::NotFound);
             }
@@ -389,24 +404,23 @@ impl Volume {
         Ok(inode)
     }
 
-    /// The inode that its place in the inode table holds.
-    pub(crate) fn parse_inode(
-        &self,
-        nr: InodeNr,
-        (block, slot): &(Arc<Block>, Range<usize>),
-    ) -> Result<Inode> {
-        Inode::parse(&block.bytes()[slot.clone()], nr, &self.sb).map_err(|error| {
+    /// What the slot of an inode holds, an inode without links too, and where it lies.
+    pub(crate) fn read_slot(&self, nr: InodeNr) -> Result<(Inode, Home)> {
+        let home = self.inode_home(nr)?;
+        let (block, slot) = &home;
+        let inode = Inode::parse(&block.bytes()[slot.clone()], nr, &self.sb).map_err(|error| {
             let error = Error::from(error);
             // Who makes a number up may meet anything.
             if self.groups.inode_in_use(nr).unwrap_or(false) {
                 self.findings.note_at(&error, Some(block.nr()));
             }
             error
-        })
+        })?;
+        Ok((inode, home))
     }
 
     /// The block of the inode table and the range in it where an inode lives.
-    pub(crate) fn inode_home(&self, nr: InodeNr) -> Result<(Arc<Block>, Range<usize>)> {
+    pub(crate) fn inode_home(&self, nr: InodeNr) -> Result<Home> {
         let (group, index) = self.groups.slot(nr)?;
         let table = self.groups.desc(group)?.inode_table;
         let geometry = self.geometry();
@@ -621,7 +635,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Lets go of a volume of which nothing was changed, without writing to it.
+    /// Lets go of a volume without writing to it.
     fn abandon(&self) {
         self.shared.closed.store(true, Ordering::Release);
         if let Some(mmp) = self.shared.mmp.lock().take() {

@@ -247,15 +247,20 @@ impl Inode {
     /// # Errors
     /// [`Corrupt`] names the inode and the field.
     pub fn parse(slot: &[u8], nr: InodeNr, sb: &SuperBlock) -> Result<Self, Corrupt> {
-        let bad = |what: &'static str| Corrupt::new(STRUCTURE, Place::Inode(nr), what);
-        let (raw, beyond) = raw::Inode::ref_from_prefix(slot).map_err(|_| bad("its slot is cut short"))?;
-        let extra_isize = extra_isize_of(beyond);
-        if usize::from(extra_isize) > beyond.len() || !extra_isize.is_multiple_of(4) {
-            return Err(bad("its extra size exceeds its slot"));
-        }
+        let Parts { raw, extra_isize, .. } = parts(slot, nr)?;
         if let Some(seed) = sb.seed() {
             verify_checksum(slot, raw, extra_isize, nr, seed)?;
         }
+        Self::parse_unsealed(slot, nr, sb)
+    }
+
+    /// As [`Self::parse`], but whatever the checksum is: for a slot that was put together from parts that
+    /// something else vouches for.
+    ///
+    /// # Errors
+    /// [`Corrupt`] names the inode and the field.
+    pub fn parse_unsealed(slot: &[u8], nr: InodeNr, sb: &SuperBlock) -> Result<Self, Corrupt> {
+        let Parts { raw, beyond, extra_isize } = parts(slot, nr)?;
         let known = usize::from(extra_isize).min(EXTRA_KNOWN);
         let mut extra = raw::InodeExtra::new_zeroed();
         extra.as_mut_bytes()[..known].copy_from_slice(&beyond[..known]);
@@ -522,6 +527,23 @@ fn checksum_of(slot: &[u8], extra_isize: u16, seed: Seed) -> u32 {
         return seed.checksum(&slot[CHECKSUM_LO + 2..]);
     }
     seed.then(&slot[CHECKSUM_LO + 2..CHECKSUM_HI]).then(&[0, 0]).checksum(&slot[CHECKSUM_HI + 2..])
+}
+
+/// A slot of the inode table: the first 128 bytes, and what comes after them.
+struct Parts<'a> {
+    raw: &'a raw::Inode,
+    beyond: &'a [u8],
+    extra_isize: u16,
+}
+
+fn parts(slot: &[u8], nr: InodeNr) -> Result<Parts<'_>, Corrupt> {
+    let bad = |what: &'static str| Corrupt::new(STRUCTURE, Place::Inode(nr), what);
+    let (raw, beyond) = raw::Inode::ref_from_prefix(slot).map_err(|_| bad("its slot is cut short"))?;
+    let extra_isize = extra_isize_of(beyond);
+    if usize::from(extra_isize) > beyond.len() || !extra_isize.is_multiple_of(4) {
+        return Err(bad("its extra size exceeds its slot"));
+    }
+    Ok(Parts { raw, beyond, extra_isize })
 }
 
 fn verify_checksum(

@@ -151,6 +151,12 @@ impl Recovery {
         self.end.next()
     }
 
+    /// The number of the transaction that the fast commits are of, and that none in the log has yet.
+    #[must_use]
+    pub const fn running_sequence(&self) -> TxnId {
+        self.end
+    }
+
     /// The block of the log behind its last committed transaction.
     #[must_use]
     pub const fn head(&self) -> LogicalBlock {

@@ -82,6 +82,16 @@ impl<D: Device> OverlayDevice<D> {
         Bytes::of(pages * PAGE_LEN)
     }
 
+    /// Where the changed pages lie, in ascending order. What was written may be what was there.
+    #[must_use]
+    pub fn changed(&self) -> Vec<Span> {
+        let pages = |shard: &Shard| shard.read().keys().copied().collect::<Vec<u64>>();
+        let mut numbers: Vec<u64> = self.shards.iter().flat_map(pages).collect();
+        numbers.sort_unstable();
+        let page = |number| Span::new(Bytes::new(number * u64_of(PAGE_LEN)), Bytes::of(PAGE_LEN));
+        numbers.into_iter().map(page).collect()
+    }
+
     /// The extent, held still, once the range is known to lie inside it.
     fn within(&self, operation: Operation, span: Span) -> Result<RwLockReadGuard<'_, Extent>> {
         let extent = self.extent.read();
@@ -234,6 +244,8 @@ mod tests {
         assert!(read(&device, 4095, 13_000) == expected[4095..17_095]);
         // The last page, of which a part was zeroed, is whole though the device ends in it.
         assert_eq!(device.changed_bytes(), Bytes::kib(20));
+        let starts: Vec<u64> = device.changed().iter().map(|span| span.at.get()).collect();
+        assert_eq!(starts, [0, 4096, 8192, 12_288, 16_384]);
         assert!(below.to_vec() == [1; 20_000]);
         device.reset();
         assert!(read(&device, 0, 20_000) == [1; 20_000]);

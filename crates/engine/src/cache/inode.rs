@@ -38,6 +38,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+/// The block of the inode table and the range in it where an inode lives.
+pub(crate) type Home = (Arc<Block>, Range<usize>);
+
 /// An inode in memory.
 #[repr(align(64))] // its locks are taken by one thread, those of its neighbours by others
 pub(crate) struct CachedInode {
@@ -227,7 +230,7 @@ impl InodeCache {
     pub(crate) fn load(
         &self,
         nr: InodeNr,
-        read: impl FnOnce() -> Result<(Inode, (Arc<Block>, Range<usize>))>,
+        read: impl FnOnce() -> Result<(Inode, Home)>,
     ) -> Result<Arc<CachedInode>> {
         if let Some(inode) = self.find(nr) {
             return Ok(inode);
@@ -242,12 +245,7 @@ impl InodeCache {
     }
 
     /// Adds an inode that was just made.
-    pub(crate) fn insert_new(
-        &self,
-        nr: InodeNr,
-        inode: Inode,
-        home: (Arc<Block>, Range<usize>),
-    ) -> Arc<CachedInode> {
+    pub(crate) fn insert_new(&self, nr: InodeNr, inode: Inode, home: Home) -> Arc<CachedInode> {
         let entry = new_entry(nr, inode, home);
         self.shard(nr).lock().replace(nr, Arc::clone(&entry));
         entry
@@ -279,7 +277,7 @@ impl InodeCache {
     }
 }
 
-fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): (Arc<Block>, Range<usize>)) -> Arc<CachedInode> {
+fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): Home) -> Arc<CachedInode> {
     Arc::new(CachedInode {
         nr,
         operation: RankedLock::new(LockRank::Operation, ()),

@@ -10,9 +10,10 @@
 use super::{Groups, Rendered};
 use crate::error::{Error, Result};
 use hectare_ext4::error::{Corrupt, Place};
-use hectare_ext4::group::GroupFlags;
+use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_units::{BlockNr, Blocks, GroupNr, InodeNr, u64_of, usize_of};
 use parking_lot::Mutex;
+use std::ops::Range;
 
 /// An inode that was taken.
 #[derive(Clone, Copy, Debug)]
@@ -97,12 +98,41 @@ impl Groups {
         if self.look(group, |desc| desc.free_inodes == 0)? {
             return Ok(None);
         }
+        let mut bitmap = self.inode_bitmap(group)?.lock();
+        match bitmap.first_free(self.sb.geometry().inodes_per_group) {
+            Some(index) => self.take_index(group, index, &mut bitmap, directory),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes the inode of that number, which is free; the blocks of the inode table between those in use so
+    /// far and its own, which were never written and count as written from now on.
+    pub(crate) fn take_number(&self, nr: InodeNr, directory: bool) -> Result<Range<BlockNr>> {
+        let (group, index) = self.slot(nr)?;
+        let in_block = self.sb.geometry().inodes_per_block();
+        let mut bitmap = self.inode_bitmap(group)?.lock();
+        let desc = self.desc(group)?;
+        let block = |index: u32| desc.inode_table + Blocks::new(u64::from(index / in_block));
+        let used = self.slots_written(&desc).next_multiple_of(in_block);
+        if self.take_index(group, index, &mut bitmap, directory)?.is_none() {
+            let what = "it counts no free inode, but its bitmap has one";
+            return Err(Corrupt::new("the group descriptor", Place::Group(group), what).into());
+        }
+        Ok(block(used)..block(index))
+    }
+
+    /// Takes a free inode, if the descriptor knows of one.
+    fn take_index(
+        &self,
+        group: GroupNr,
+        index: u32,
+        bitmap: &mut InodeBitmap,
+        directory: bool,
+    ) -> Result<Option<Taken>> {
         let geometry = self.sb.geometry();
         let per_group = geometry.inodes_per_group;
         let in_block = geometry.inodes_per_block();
         let (flex, knows_unused) = (self.flex(), self.sb.features().group_checksums());
-        let mut bitmap = self.inode_bitmap(group)?.lock();
-        let Some(index) = bitmap.first_free(per_group) else { return Ok(None) };
         let taken = self.edit_desc(group, |desc| {
             if desc.free_inodes == 0 {
                 return None;
@@ -156,18 +186,19 @@ impl Groups {
     /// Whether a slot lies in a part of the inode table that was never written, so that its block holds
     /// anything.
     pub(crate) fn slot_never_written(&self, group: GroupNr, index: u32) -> Result<bool> {
-        let sb = &*self.sb;
-        if !sb.features().group_checksums() {
-            return Ok(false);
-        }
-        let (flags, unused) = self.look(group, |desc| (desc.flags, desc.itable_unused))?;
-        if flags.contains(GroupFlags::INODE_ZEROED) {
-            return Ok(false);
-        }
         // Whole blocks only: a block that holds one used slot was read and written whole.
-        let used = sb.geometry().inodes_per_group - unused.min(sb.geometry().inodes_per_group);
-        let first_of_block = index - index % sb.geometry().inodes_per_block();
-        Ok(flags.contains(GroupFlags::INODE_UNINIT) || first_of_block >= used)
+        let first_of_block = index - index % self.sb.geometry().inodes_per_block();
+        Ok(first_of_block >= self.look(group, |desc| self.slots_written(desc))?)
+    }
+
+    /// How many slots of a group's inode table, from the first on, hold anything but what lay there before.
+    fn slots_written(&self, desc: &GroupDesc) -> u32 {
+        let per_group = self.sb.geometry().inodes_per_group;
+        if !self.sb.features().group_checksums() || desc.flags.contains(GroupFlags::INODE_ZEROED) {
+            return per_group;
+        }
+        let uninit = desc.flags.contains(GroupFlags::INODE_UNINIT);
+        if uninit { 0 } else { per_group - desc.itable_unused.min(per_group) }
     }
 
     /// The inode bitmap of a group, read if it is not in memory.

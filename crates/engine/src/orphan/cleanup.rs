@@ -93,10 +93,7 @@ impl Volume {
         if !self.groups.inode_in_use(nr)? {
             return Err(corrupt(nr, "that number is free").into());
         }
-        let inode = self.inodes.load(nr, || {
-            let home = self.inode_home(nr)?;
-            Ok((self.parse_inode(nr, &home)?, home))
-        })?;
+        let inode = self.inodes.load(nr, || self.read_slot(nr))?;
         let data = inode.get();
         if data.kind().is_none() {
             return Err(corrupt(nr, "that inode was never used").into());

@@ -14,6 +14,7 @@ mod discard;
 mod encrypted;
 mod errors;
 mod fallocate;
+mod fast_commits;
 mod faults;
 mod fill;
 mod found;

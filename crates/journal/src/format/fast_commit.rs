@@ -77,6 +77,17 @@ pub enum FastRecord {
     },
 }
 
+impl FastRecord {
+    /// The inode that is changed, or named.
+    #[must_use]
+    pub const fn inode(&self) -> InodeNr {
+        match self {
+            Self::AddRange { inode, .. } | Self::DelRange { inode, .. } | Self::Inode { inode, .. } => *inode,
+            Self::Create(entry) | Self::Link(entry) | Self::Unlink(entry) => entry.inode,
+        }
+    }
+}
+
 /// A name in a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FastEntry {

@@ -1,0 +1,194 @@
+//! Whose space is whose after fast commits.
+//!
+//! Records tell what files are mapped to, file by file. On the way a block may be in two maps (one file gave
+//! it away, another has it, and the other's record comes first) or in none, so nothing is given back before
+//! the end. Then everything that any changed file had, was given by a record, or took for its tree, and that
+//! none of them has any more, is free. Directories are changed as ever, and give back their space themselves.
+//!
+//! Hazard: a record may name space that belongs to something else. Only what was free before is taken to be
+//! the record's, so that it does not become free in the end.
+
+use super::map::FastMap;
+use super::runs::RunSet;
+use super::{Replay, corrupt};
+use crate::cache::inode::CachedInode;
+use crate::error::{Error, Result};
+use crate::map::{MapMut, MapRef};
+use crate::space::cluster_sectors;
+use hectare_alloc::Run;
+use hectare_ext4::extent::{self, Extent};
+use hectare_ext4::inode::{InodeFlags, Kind};
+use hectare_journal::format::FastRecord;
+use hectare_units::{BlockNr, Blocks, ClusterNr, Clusters, GroupNr, InodeNr, LogicalBlock};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// One more than the last file block.
+const MAP_END: u64 = 1 << 32;
+
+/// What is known of space until all is replayed.
+#[derive(Default)]
+pub(super) struct Space {
+    /// What files had, were given, or took; all of it is marked as in use.
+    held: RunSet,
+    /// The changed files, and the sectors each counts that its map does not (its attributes').
+    files: HashMap<InodeNr, u64>,
+}
+
+impl Replay<'_, '_> {
+    /// Takes all space that records name, so that nothing else gets it.
+    pub(super) fn claim<'r>(&mut self, records: impl Iterator<Item = &'r FastRecord>) -> Result<()> {
+        let mut named = RunSet::default();
+        for record in records {
+            if let FastRecord::AddRange { inode, start, len, .. } = record {
+                let (first, end) = self
+                    .clusters(*start, (*len).into())
+                    .ok_or_else(|| corrupt(*inode, "it is mapped to blocks that the volume does not have"))?;
+                named.add(first, end);
+            }
+        }
+        for run in named.runs() {
+            self.hold_free(run)?;
+            self.volume.allocator.mark_used(run)?;
+        }
+        Ok(())
+    }
+
+    /// Holds what is free of a run.
+    fn hold_free(&mut self, run: Run) -> Result<()> {
+        let (layout, end) = (self.volume.allocator.layout(), run.end());
+        let group = |cluster| layout.locate(cluster).map(|(group, _)| group.get());
+        let last = ClusterNr::new(end.get() - 1);
+        let Some((from, to)) = group(run.start).zip(group(last)) else { return Ok(()) };
+        for group in (from..=to).map(GroupNr::new) {
+            for free in self.volume.allocator.free_runs(group)? {
+                self.space.held.add(free.start.max(run.start), free.end().min(end));
+            }
+        }
+        Ok(())
+    }
+
+    /// The clusters that blocks lie in: the first, and the one after the last.
+    fn clusters(&self, start: BlockNr, len: u32) -> Option<(ClusterNr, ClusterNr)> {
+        let geometry = self.volume.geometry();
+        let last = start.checked_add(Blocks::new(u64::from(len).checked_sub(1)?))?;
+        let inside =
+            start.get() >= geometry.first_data_block.into() && last.get() < geometry.blocks_count.get();
+        inside.then(|| (geometry.cluster_of(start), geometry.cluster_of(last) + Clusters::ONE))
+    }
+
+    /// Makes a range of a file a hole, and maps it anew if it is to be mapped.
+    pub(super) fn remap(
+        &mut self,
+        inode: &Arc<CachedInode>,
+        first: LogicalBlock,
+        len: u32,
+        new: Option<Extent>,
+    ) -> Result<()> {
+        let nr = inode.nr();
+        if inode.get().kind() == Some(Kind::Directory) {
+            return Err(corrupt(nr, "blocks of a directory are mapped"));
+        }
+        if !inode.get().flags.contains(InodeFlags::EXTENTS) {
+            let nothing = new.is_none() && inode.get().flags.contains(InodeFlags::INLINE_DATA);
+            let what = format!("the journal's fast commits map inode {nr}, which has no extents");
+            return if nothing { Ok(()) } else { Err(Error::Unsupported(what)) };
+        }
+        let end = (u64::from(first.get()) + u64::from(len)).min(MAP_END);
+        self.edit_map(inode, |map| {
+            map.clear(first, end)?;
+            new.map_or(Ok(()), |new| map.insert(new))
+        })
+    }
+
+    /// Takes all that a file, link or directory has out of its map; a directory gives it back, of anything
+    /// else it is held.
+    pub(super) fn give_up_space(&mut self, inode: &Arc<CachedInode>) -> Result<()> {
+        if inode.get().kind() == Some(Kind::Directory) {
+            let mut data = inode.edit(self.handle, &self.volume.inodes);
+            return self.volume.unmap_all(self.handle, inode.nr(), &mut data, 0);
+        }
+        if inode.get().flags.contains(InodeFlags::EXTENTS) {
+            self.edit_map(inode, |map| map.clear(LogicalBlock::ZERO, MAP_END))?;
+        }
+        self.space.files.remove(&inode.nr());
+        Ok(())
+    }
+
+    fn edit_map(
+        &mut self,
+        inode: &Arc<CachedInode>,
+        change: impl FnOnce(&mut FastMap<'_, '_>) -> Result<()>,
+    ) -> Result<()> {
+        self.touch(inode)?;
+        let mut data = inode.edit(self.handle, &self.volume.inodes);
+        let map = MapMut { volume: self.volume, handle: self.handle, nr: inode.nr(), inode: &mut data };
+        let mut map = FastMap { map, nodes: Vec::new() };
+        change(&mut map)?;
+        let nodes = map.nodes;
+        drop(data);
+        for nr in nodes {
+            let cluster = self.volume.geometry().cluster_of(nr);
+            self.space.held.add(cluster, cluster + Clusters::ONE);
+        }
+        Ok(())
+    }
+
+    /// Holds what a file has, before it is changed for the first time.
+    pub(super) fn touch(&mut self, inode: &CachedInode) -> Result<()> {
+        let nr = inode.nr();
+        if inode.get().kind() == Some(Kind::Directory) || self.space.files.contains_key(&nr) {
+            return Ok(());
+        }
+        let own = self.own_clusters(inode)?;
+        let beside = inode.get().sectors.saturating_sub(cluster_sectors(self.volume, own.len()));
+        own.runs().try_for_each(|run| self.volume.allocator.mark_used(run))?;
+        self.space.held.add_all(&own);
+        self.space.files.insert(nr, beside);
+        Ok(())
+    }
+
+    /// The clusters of a file's content and of its tree.
+    fn own_clusters(&self, inode: &CachedInode) -> Result<RunSet> {
+        let mut own = RunSet::default();
+        let data = inode.get();
+        if !data.flags.contains(InodeFlags::EXTENTS) {
+            return Ok(own);
+        }
+        let map = MapRef { volume: self.volume, nr: inode.nr(), inode: &data };
+        let mut add = |start, len| {
+            // What lies outside the volume the tree would not have let through.
+            if let Some((first, end)) = self.clusters(start, len) {
+                own.add(first, end);
+            }
+            ControlFlow::Continue(())
+        };
+        extent::for_each(&map, LogicalBlock::ZERO, &mut |extent| add(extent.physical, extent.len))?;
+        extent::for_each_node(&map, &mut |nr, _| add(nr, 1))?;
+        Ok(own)
+    }
+
+    /// Ends the replay: files without a name are freed, the others get their counts of sectors, and what none
+    /// has any more becomes free.
+    pub(super) fn settle(mut self) -> Result<()> {
+        let mut kept = RunSet::default();
+        let mut files: Vec<InodeNr> = self.space.files.keys().copied().collect();
+        files.sort_unstable();
+        for nr in files {
+            let Some(inode) = self.existing(nr)? else { continue };
+            if inode.get().links == 0 {
+                self.free(&inode)?;
+                continue;
+            }
+            let own = self.own_clusters(&inode)?;
+            own.runs().try_for_each(|run| self.volume.allocator.mark_used(run))?;
+            let sectors = self.space.files[&nr] + cluster_sectors(self.volume, own.len());
+            inode.edit(self.handle, &self.volume.inodes).sectors = sectors;
+            kept.add_all(&own);
+        }
+        let free = self.space.held.without(&kept);
+        free.runs().try_for_each(|run| self.volume.allocator.free(run, self.handle))?;
+        Ok(())
+    }
+}
