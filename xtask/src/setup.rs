@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Each tool, and the Debian package that has it.
-const TOOLS: [(&str, &str); 10] = [
+const TOOLS: [(&str, &str); 11] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -18,6 +18,7 @@ const TOOLS: [(&str, &str); 10] = [
     ("losetup", "mount"),
     ("mount", "mount"),
     ("umount", "mount"),
+    ("sfdisk", "fdisk"),
     ("cp", "coreutils"),
     ("tar", "tar"),
 ];

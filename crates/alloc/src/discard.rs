@@ -6,17 +6,23 @@
 //! to be discarded; while one is out its clusters are reserved, so that nobody writes there under the
 //! discard.
 //!
+//! All free space can be discarded as well, remembered or not, a run at a time ([`Allocator::take_free`]).
+//!
 //! A group with remembered runs stays in memory, so a caller whose device refuses must say so
 //! ([`Allocator::stop_discards`]). What it is not: the discarding itself, and the runs that are in the queue
 //! when the volume is closed are lost to it (trimming the whole volume finds them again).
 
 use crate::allocator::Allocator;
+use crate::bits;
+use crate::error::AllocError;
 use crate::held::{Held, Taken};
 use crate::layout::Run;
 use crate::purse::Purse;
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
 use crate::sync::Ordering;
+use hectare_units::GroupNr;
+use std::ops::Range;
 
 /// A free run to be discarded. Nobody can get it as long as this exists; dropping it gives it back.
 #[derive(Debug)]
@@ -51,6 +57,28 @@ impl<S: GroupSource> Allocator<S> {
             }
         }
         taken
+    }
+
+    /// Takes the first free run of a group that has at least `least` clusters in the range `within` of the
+    /// group's clusters, as much of it as is not claimed, and says where the run ends in the group. Nobody
+    /// can get it meanwhile. `None` if there is none, or if all that is free is claimed.
+    ///
+    /// # Errors
+    /// Those of loading the group.
+    pub fn take_free(
+        &self,
+        group: GroupNr,
+        within: Range<u32>,
+        least: u32,
+    ) -> Result<Option<(u32, DiscardRun)>, AllocError<S::Error>> {
+        let mut held = self.open(group)?;
+        let mut runs = bits::clear_runs(held.group().buddy().words(), within);
+        let Some(range) = runs.find(|run| run.end - run.start >= least) else { return Ok(None) };
+        drop(runs);
+        Ok(match held.take(&range, 1, &mut Purse::Available { floor: 0 }, None) {
+            Taken::Done(reservation) => Some((range.end, DiscardRun(reservation))),
+            Taken::CantPay | Taken::WrongClass => None,
+        })
     }
 
     /// Forgets the runs that wait, and remembers none any more: for a device that refuses to discard.

@@ -24,6 +24,7 @@ pub(crate) mod tree;
 pub(crate) mod xattr;
 
 use crate::failure::Outcome;
+use crate::part::Part;
 
 /// What to do.
 #[derive(clap::Subcommand)]
@@ -53,7 +54,13 @@ pub(crate) enum Command {
 
 impl Command {
     /// Does it.
-    pub(crate) fn run(self) -> Outcome {
+    pub(crate) fn run(self, part: Part) -> Outcome {
+        match &self {
+            Self::Build(_) => part.refuse("build")?,
+            Self::Bench(_) => part.refuse("bench")?,
+            Self::Completions(_) => part.refuse("completions")?,
+            _ => {}
+        }
         match self {
             Self::Mkfs(arguments) => mkfs::run(&arguments),
             Self::Build(arguments) => build::run(&arguments),

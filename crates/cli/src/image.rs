@@ -6,9 +6,10 @@
 
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
+use crate::part;
 use crate::place::{Place, show};
 use crate::writing::{Journal, Writing};
-use hectare_device::{Device, FileOptions};
+use hectare_device::{Device, FileDevice, FileOptions};
 use hectare_engine::{Error, OpenOptions, Volume};
 use hectare_ext4::feature::Incompat;
 use hectare_units::InodeNr;
@@ -95,11 +96,14 @@ impl Image {
     }
 }
 
-/// The file or block device.
+/// The file or block device, or the part of it that holds the volume.
 pub(crate) fn device(path: &Path, write: bool) -> Outcome<Arc<dyn Device>> {
-    let device =
-        FileOptions::new().write(write).open(path).map_err(|error| Failure::Line(error.to_string()))?;
-    Ok(Arc::new(device))
+    part::cut(file_device(path, write)?)
+}
+
+/// The file or block device as a whole.
+pub(crate) fn file_device(path: &Path, write: bool) -> Outcome<FileDevice> {
+    FileOptions::new().write(write).open(path).map_err(|error| Failure::Line(error.to_string()))
 }
 
 /// Runs a change on every place, opening each image once as long as neighbours share it.

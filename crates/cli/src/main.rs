@@ -17,6 +17,7 @@ mod header;
 mod image;
 mod name;
 mod output;
+mod part;
 mod people;
 mod picture;
 mod place;
@@ -53,6 +54,8 @@ Exit codes: 0 done, 1 failed (one line on standard error says what and why), 2 w
 #[command(name = "hectare", version, long_about = LONG, after_help = EXAMPLES, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true, disable_help_subcommand = false)]
 struct Cli {
+    #[command(flatten)]
+    part: part::Part,
     #[command(subcommand)]
     command: command::Command,
 }
@@ -60,7 +63,9 @@ struct Cli {
 fn main() -> ExitCode {
     // Before any thread is started: reading the umask means setting it.
     umask::note();
-    match Cli::parse().command.run() {
+    let Cli { part, command } = Cli::parse();
+    part.note();
+    match command.run(part) {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
         Err(Failure::Told) => ExitCode::FAILURE,
         Err(Failure::Line(line)) => {

@@ -4,6 +4,7 @@ use crate::failure::Outcome;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hectare_engine::{DataMode, JournalDevice, OnError, OpenOptions, Policy};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Where the journal of an image is.
 #[derive(clap::Args, Clone, Default)]
@@ -25,8 +26,9 @@ impl Journal {
     }
 
     fn device(&self, write: bool) -> Outcome<Option<JournalDevice>> {
-        let device = self.journal.as_deref().map(|path| crate::image::device(path, write)).transpose()?;
-        Ok(device.map(JournalDevice))
+        let path = self.journal.as_deref();
+        let device = path.map(|path| crate::image::file_device(path, write)).transpose()?;
+        Ok(device.map(|device| JournalDevice(Arc::new(device))))
     }
 }
 

@@ -30,6 +30,14 @@ pub(crate) struct Discards {
 }
 
 impl Discards {
+    /// Takes runs out, discards them and gives them back, with nobody else doing so.
+    pub(crate) fn with<R>(&self, discard: impl FnOnce() -> R) -> R {
+        let _under_way = self.under_way.lock();
+        let result = discard();
+        self.done.fetch_add(1, Ordering::SeqCst);
+        result
+    }
+
     /// Waits until what is out now is back.
     pub(crate) fn wait(&self) {
         drop(self.under_way.lock());
@@ -57,7 +65,7 @@ impl Shared {
         !runs.is_empty()
     }
 
-    fn discard_clusters(&self, run: Run) -> Result<(), hectare_device::Error> {
+    pub(crate) fn discard_clusters(&self, run: Run) -> Result<(), hectare_device::Error> {
         let geometry = self.geometry();
         let at = geometry.cluster_start(run.start).offset(geometry.block_size);
         self.device.discard(at, Bytes::new(run.len.get() * geometry.cluster_bytes()))

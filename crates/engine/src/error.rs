@@ -63,6 +63,21 @@ pub enum Error {
     /// The inode is immutable or append-only.
     #[error("inode {0} is immutable or append-only")]
     NotPermitted(InodeNr),
+    /// The caller has not got the right to do that, whatever the permissions say (`EPERM`).
+    #[error("{0}")]
+    Forbidden(&'static str),
+    /// The permissions do not allow it (`EACCES`).
+    #[error("permission denied")]
+    PermissionDenied,
+    /// The directory holds the files of another project (`EXDEV`).
+    #[error("the directory belongs to another project: copy the file into it")]
+    OtherProject,
+    /// The files lie on different volumes (`EXDEV`).
+    #[error("the files lie on different volumes")]
+    OtherVolume,
+    /// A handle leads to an inode that is gone, perhaps with another in its place (`ESTALE`).
+    #[error("the handle of inode {0} is stale: the file is gone")]
+    Stale(InodeNr),
     /// A directory has one name, and no second.
     #[error("a directory can't have a second name")]
     LinkToDirectory,
@@ -111,11 +126,13 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Self::NotFound => 2,
-            Self::NotPermitted(_) | Self::LinkToDirectory => 1,
+            Self::NotPermitted(_) | Self::LinkToDirectory | Self::Forbidden(_) => 1,
             Self::Device { errno, .. } => *errno,
             Self::Short { .. } | Self::Aborted(_) => 5,
             Self::Closed => 9,
+            Self::PermissionDenied => 13,
             Self::Exists => 17,
+            Self::OtherProject | Self::OtherVolume => 18,
             Self::NotADirectory => 20,
             Self::IsADirectory => 21,
             Self::Invalid(_) | Self::Format(_) => 22,
@@ -128,6 +145,7 @@ impl Error {
             Self::SymlinkLoop => 40,
             Self::NoAttribute => 61,
             Self::Unsupported(_) => 95,
+            Self::Stale(_) => 116,
             Self::Corrupt(_) => 117,
         }
     }

@@ -24,9 +24,9 @@ mod zero;
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
+use crate::guard::Deed;
 use crate::map::MapMut;
 use crate::volume::Volume;
-use hectare_ext4::inode::InodeFlags;
 use hectare_units::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,9 +79,9 @@ impl FallocateMode {
         }
     }
 
-    /// Whether it changes nothing that an append-only file holds.
-    fn only_adds(self) -> bool {
-        matches!(self, Self::Allocate { .. })
+    /// What it does to the file.
+    fn deed(self) -> Deed {
+        if matches!(self, Self::Allocate { .. }) { Deed::Grow } else { Deed::Rewrite }
     }
 }
 
@@ -103,9 +103,7 @@ impl Volume {
             let _operation = inode.lock().write();
             self.check_content_writable(inode)?;
             self.place_locked(inode)?;
-            if !mode.only_adds() && inode.get().flags.contains(InodeFlags::APPEND) {
-                return Err(Error::NotPermitted(inode.nr()));
-            }
+            mode.deed().check(inode.get().flags, inode.nr())?;
             match mode {
                 FallocateMode::Allocate { keep_size } | FallocateMode::Unshare { keep_size } => {
                     self.fill_range(inode, at..end, keep_size)
@@ -116,7 +114,8 @@ impl Volume {
                 FallocateMode::InsertRange => self.insert_range(inode, at, len),
             }?;
         }
-        if mode.only_adds() { self.relieve() } else { self.relieve_frees() }
+        if mode.deed() == Deed::Grow { self.relieve() } else { self.relieve_frees() }?;
+        self.sync_if_asked(inode)
     }
 
     /// Changes a map and stamps the file, in one transaction; again if the space that is missing may have

@@ -19,6 +19,7 @@
 use crate::cache::inode::CachedInode;
 use crate::cache::runs::Run;
 use crate::error::{Error, Result};
+use crate::guard::Deed;
 use crate::map::{MAP_CREDITS, MapMut, MapRef};
 use crate::opaque::check_not_ciphertext;
 use crate::space::{Piece, Use};
@@ -120,7 +121,7 @@ impl Volume {
 
     /// Where byte `at` of a file lies, `None` if it reads as zero, and for how many bytes that goes on. A run
     /// of written blocks is remembered.
-    fn run_at(&self, inode: &CachedInode, at: u64) -> Result<(Option<Bytes>, u64)> {
+    pub(crate) fn run_at(&self, inode: &CachedInode, at: u64) -> Result<(Option<Bytes>, u64)> {
         let size = self.geometry().block_size;
         let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
         let data = inode.get();
@@ -142,11 +143,12 @@ impl Volume {
         })
     }
 
-    /// Whether bytes inside the size of a file may be written over.
+    /// Whether bytes inside the size of a file may be written over, and nothing is to be done afterwards.
     fn takes_overwrites(&self, inode: &CachedInode, data: &Inode) -> bool {
         data.kind() == Some(Kind::File)
             && !inode.is_freed()
-            && !data.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND)
+            && !data.flags.contains(InodeFlags::SYNC)
+            && Deed::Rewrite.is_allowed(data.flags)
             && self.check_file_writable(data, inode.nr()).is_ok()
     }
 
@@ -167,6 +169,9 @@ impl Volume {
         };
         self.relieve_delayed();
         self.relieve()?;
+        if inode.delayed().end().is_none() {
+            self.sync_if_asked(inode)?; // for a file that asks, nothing gathers
+        }
         Ok(done)
     }
 
@@ -179,9 +184,7 @@ impl Volume {
         self.check_content_writable(inode)?;
         self.check_appends(inode, at)?;
         self.clear_tail(inode, at)?;
-        if end >= LARGE_FILE {
-            self.bring_feature(RoCompat::LARGE_FILE);
-        }
+        self.bring_large_file(end);
         if self.journals_data(&inode.get()) {
             return self.write_journalled(inode, at, data);
         }
@@ -227,6 +230,13 @@ impl Volume {
         if end > max { Err(Error::FileTooLarge) } else { Ok(end) }
     }
 
+    /// Notes that the volume has a large file, if a file ends at byte `end`.
+    pub(crate) fn bring_large_file(&self, end: u64) {
+        if end >= LARGE_FILE {
+            self.bring_feature(RoCompat::LARGE_FILE);
+        }
+    }
+
     pub(crate) fn check_content_writable(&self, inode: &CachedInode) -> Result<()> {
         if inode.is_freed() {
             return Err(Error::NotFound);
@@ -237,26 +247,31 @@ impl Volume {
             Some(Kind::File) => {}
             _ => return Err(Error::Invalid("only regular files have content to write")),
         }
-        if data.flags.contains(InodeFlags::IMMUTABLE) {
-            return Err(Error::NotPermitted(inode.nr()));
-        }
+        Deed::Grow.check(data.flags, inode.nr())?;
         self.check_file_writable(&data, inode.nr())
     }
 
-    /// Refuses to write anywhere but at the end of an append-only file. Nothing has gathered for the file
-    /// beyond that.
-    fn check_appends(&self, inode: &CachedInode, at: u64) -> Result<()> {
+    /// Refuses to write over bytes of a file that forbids it.
+    pub(crate) fn check_appends(&self, inode: &CachedInode, at: u64) -> Result<()> {
+        let gathered = inode.delayed().end().unwrap_or(0);
         let data = inode.get();
-        let refused = data.flags.contains(InodeFlags::APPEND) && at < data.size;
-        if refused { Err(Error::NotPermitted(inode.nr())) } else { Ok(()) }
+        if at < data.size.max(gathered) { Deed::Rewrite.check(data.flags, inode.nr()) } else { Ok(()) }
+    }
+
+    /// Makes a file durable that asks for it after every change (`SYNC`). To be called with nothing locked.
+    pub(crate) fn sync_if_asked(&self, inode: &CachedInode) -> Result<()> {
+        let asked = inode.get().flags.contains(InodeFlags::SYNC);
+        if asked { self.sync_cached(inode, false) } else { Ok(()) }
     }
 
     /// Writes over blocks that are mapped and written, inside the size, under the shared lock; whether that
     /// was possible. No handle is needed: nothing changes but the times, which wait for the next commit.
     fn overwrite(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<bool> {
-        let listed = {
+        let (listed, looked_up) = {
             let _operation = inode.lock().read();
-            match inode.runs().find(at, data.len()) {
+            let run = inode.runs().find(at, data.len());
+            let looked_up = !matches!(run, Some((_, true)));
+            match run {
                 Some((place, true)) => self.write_data(place, data)?,
                 _ => {
                     if !self.is_written(inode, at, data.len())? {
@@ -266,10 +281,13 @@ impl Volume {
                 }
             }
             self.count_written(data.len());
-            inode.touch(self.now(), &self.inodes)
+            (inode.touch(self.now(), &self.inodes), looked_up)
         };
         if listed {
             self.relieve()?;
+        }
+        if looked_up {
+            self.sync_if_asked(inode)?; // a run that is remembered as writable is of a file that doesn't ask
         }
         Ok(true)
     }
@@ -473,16 +491,19 @@ impl Volume {
     pub(crate) fn set_size(&self, inode: &Arc<CachedInode>, to: u64) -> Result<()> {
         self.check_takes_changes()?;
         self.check_size(0, to)?;
-        let _operation = inode.lock().write();
-        self.check_content_writable(inode)?;
-        if inode.get().flags.contains(InodeFlags::APPEND) {
-            return Err(Error::NotPermitted(inode.nr()));
+        {
+            let _operation = inode.lock().write();
+            self.set_size_locked(inode, to)?;
         }
+        self.sync_if_asked(inode)
+    }
+
+    fn set_size_locked(&self, inode: &Arc<CachedInode>, to: u64) -> Result<()> {
+        self.check_content_writable(inode)?;
+        Deed::Rewrite.check(inode.get().flags, inode.nr())?;
         self.place_before_resize(inode, to)?;
         let from = inode.get().size;
-        if to >= LARGE_FILE {
-            self.bring_feature(RoCompat::LARGE_FILE);
-        }
+        self.bring_large_file(to);
         if to > from {
             self.clear_tail(inode, to)?;
         }

@@ -336,7 +336,7 @@ impl Volume {
     /// # Errors
     /// [`Error::Exists`] or [`Error::NoAttribute`] as `how` says, [`Error::AttributeTooLarge`]...
     pub fn set_xattr(&self, nr: InodeNr, name: impl AsRef<[u8]>, value: &[u8], how: How) -> Result<()> {
-        self.set_attribute(&self.inode(nr)?, name.as_ref(), value, how)
+        self.set_attribute(&self.inode(nr)?, name.as_ref(), value, how, None)
     }
 
     /// Removes an extended attribute.
@@ -344,7 +344,7 @@ impl Volume {
     /// # Errors
     /// [`Error::NoAttribute`]...
     pub fn remove_xattr(&self, nr: InodeNr, name: impl AsRef<[u8]>) -> Result<()> {
-        self.remove_attribute(&self.inode(nr)?, name.as_ref())
+        self.remove_attribute(&self.inode(nr)?, name.as_ref(), None)
     }
 }
 

@@ -11,7 +11,10 @@
 use crate::cache::inode::CachedInode;
 use crate::directory::{DIR_CREDITS, DirMut, NameSpot};
 use crate::error::{Error, Result};
+use crate::flags;
+use crate::guard::Deed;
 use crate::map::{MAP_CREDITS, MapMut};
+use crate::orphan::ORPHAN_CREDITS;
 use crate::space::Use;
 use crate::volume::Volume;
 use hectare_ext4::dir::{self, Cookie, DirWrite, Entry, FileType, Insert, Name};
@@ -163,24 +166,19 @@ impl Volume {
     pub(crate) fn check_changeable(&self, inode: &CachedInode) -> Result<()> {
         self.check_takes_changes()?;
         inode.check_alive()?;
-        let data = inode.get();
-        if data.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
-            return Err(Error::NotPermitted(inode.nr()));
-        }
-        Ok(())
+        let flags = inode.get().flags;
+        Deed::Alter.check(flags, inode.nr())
     }
 
-    /// Refuses changes to the names in a directory that is gone or of a form that can't be written yet. The
-    /// caller holds its operation lock.
-    pub(crate) fn check_directory_writable(&self, dir: &CachedInode) -> Result<()> {
+    /// Refuses changes to the names in a directory that is gone, forbids them or is of a form that can't be
+    /// written yet. The caller holds its operation lock.
+    pub(crate) fn check_directory_writable(&self, dir: &CachedInode, deed: Deed) -> Result<()> {
         self.check_takes_changes()?;
         let data = dir.get();
         if dir.is_freed() || data.links == 0 {
             return Err(Error::NotFound);
         }
-        if data.flags.contains(InodeFlags::IMMUTABLE) {
-            return Err(Error::NotPermitted(dir.nr()));
-        }
+        deed.check(data.flags, dir.nr())?;
         self.check_names_writable(dir.nr(), &data)
     }
 
@@ -205,21 +203,28 @@ impl Volume {
         creation: Creation,
     ) -> Result<InodeNr> {
         let name = new_name(name)?;
-        if !self.incompat(Incompat::EXTENTS) {
-            return Err(Error::Unsupported(
-                "the volume has no extents (ext2, ext3): files can't be made on it yet".into(),
-            ));
-        }
+        self.check_makes_files()?;
         if let NewNode::Symlink(target) = node {
             self.check_target(target)?;
         }
         let dir = self.directory(parent)?;
-        self.retry(|| {
+        let made = self.retry(|| {
             let _operation = dir.lock().write();
-            self.check_directory_writable(&dir)?;
+            self.check_directory_writable(&dir, Deed::AddName)?;
             let spot = self.spot_locked(&dir, name)?;
             self.create_locked(&dir, name, spot, node, creation)
-        })
+        })?;
+        self.sync_names_if_asked(&[&dir])?;
+        Ok(made)
+    }
+
+    /// Refuses to make files on a volume whose files are mapped by blocks.
+    pub(crate) fn check_makes_files(&self) -> Result<()> {
+        if self.incompat(Incompat::EXTENTS) {
+            return Ok(());
+        }
+        let what = "the volume has no extents (ext2, ext3): files can't be made on it yet";
+        Err(Error::Unsupported(what.into()))
     }
 
     fn check_target(&self, target: &[u8]) -> Result<()> {
@@ -297,10 +302,8 @@ impl Volume {
         let mut inode = Inode::new(mode, self.now(), 0, &self.sb);
         inode.uid = creation.uid;
         inode.gid = if pass_group { parent.gid } else { creation.gid };
-        inode.flags = inherited_flags(parent.flags, kind);
-        if parent.flags.contains(InodeFlags::PROJINHERIT) {
-            inode.projid = parent.projid;
-        }
+        inode.flags = flags::inherited(parent.flags, kind);
+        inode.projid = self.inherited_project(&parent);
         inode.links = 1;
         if matches!(kind, Kind::File | Kind::Directory) {
             inode.flags |= InodeFlags::EXTENTS;
@@ -449,7 +452,7 @@ impl Volume {
         };
     }
 
-    /// Gives a file another name.
+    /// Gives a file another name, or one that was made without a name its first.
     ///
     /// # Errors
     /// [`Error::LinkToDirectory`], [`Error::TooManyLinks`], [`Error::Exists`]...
@@ -463,37 +466,30 @@ impl Volume {
         }
         self.retry(|| {
             let _dir = dir.lock().write();
-            self.check_directory_writable(&dir)?;
+            self.check_directory_writable(&dir, Deed::AddName)?;
             let spot = self.spot_locked(&dir, name)?;
             let _file = target.lock().write();
             self.check_changeable(&target)?;
+            self.check_same_project(&dir, &target)?;
             let links = target.get().links;
-            if links == 0 {
+            if links == 0 && !target.is_linkable() {
                 return Err(Error::NotFound);
             }
             if links >= LINKS_MAX {
                 return Err(Error::TooManyLinks);
             }
-            let mut handle = self.start(NAME_CREDITS)?;
+            let mut handle = self.start(NAME_CREDITS + ORPHAN_CREDITS)?;
             self.add_name_at(&mut handle, &dir, name, spot, inode, kind)?;
+            if links == 0 {
+                self.orphans.remove(self, &mut handle, inode);
+                self.nameless.lock().remove(&inode);
+                target.set_linkable(false);
+            }
             let mut data = target.edit(&mut handle, &self.inodes);
             data.links += 1;
             data.ctime = self.now();
             Ok(())
-        })
-    }
-}
-
-/// What a new inode takes of its directory's flags: a file not those that only mean something to directories,
-/// others only what any inode can have.
-fn inherited_flags(parent: InodeFlags, kind: Kind) -> InodeFlags {
-    let flags = parent & InodeFlags::INHERITED;
-    match kind {
-        Kind::Directory => flags,
-        Kind::File => {
-            flags
-                - (InodeFlags::DIRSYNC | InodeFlags::TOPDIR | InodeFlags::PROJINHERIT | InodeFlags::CASEFOLD)
-        }
-        _ => flags & (InodeFlags::NODUMP | InodeFlags::NOATIME),
+        })?;
+        self.sync_names_if_asked(&[&dir])
     }
 }

@@ -9,6 +9,7 @@ use crate::cache::inode::CachedInode;
 use crate::directory::DirRef;
 use crate::error::{Error, Result};
 use crate::findings::Watched;
+use crate::guard::Deed;
 use crate::namespace::old_name;
 use crate::orphan::ORPHAN_CREDITS;
 use crate::volume::Volume;
@@ -103,7 +104,7 @@ impl Volume {
         let dir = self.directory(parent)?;
         self.retry(|| {
             let _dir = dir.lock().write();
-            self.check_directory_writable(&dir)?;
+            self.check_directory_writable(&dir, Deed::TakeName)?;
             let nr = self.lookup_locked(&dir, name)?.ok_or(Error::NotFound)?;
             if nr == parent {
                 return Err(Corrupt::new("the directory", Place::Inode(parent), "it holds itself").into());
@@ -119,7 +120,8 @@ impl Volume {
             let dropped = self.drop_unnamed(&mut handle, &victim, at_once.is_some())?;
             handle.stop();
             self.finish_drop(&victim, dropped)
-        })
+        })?;
+        self.sync_names_if_asked(&[&dir])
     }
 
     /// Refuses to remove a name of an inode that must not change, or whose content could not be freed.

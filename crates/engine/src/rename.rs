@@ -7,6 +7,7 @@
 use crate::cache::inode::CachedInode;
 use crate::directory::{DIR_CREDITS, DirMut};
 use crate::error::{Error, Result};
+use crate::guard::Deed;
 use crate::namespace::{Creation, NewNode, file_type, new_name};
 use crate::remove::DROP_CREDITS;
 use crate::volume::Volume;
@@ -84,7 +85,8 @@ impl Volume {
             let _first = first.dir.lock().write();
             let _second = second.dir.lock().write();
             self.rename_locked(&from, &to, mode, Some(&ancestry))
-        })
+        })?;
+        self.sync_names_if_asked(&[&from, &to])
     }
 
     /// Whether the first of two directories is to be locked first, and the directories above both, each from
@@ -122,10 +124,11 @@ impl Volume {
         mode: RenameMode,
         above: Option<&Ancestry>,
     ) -> Result<()> {
-        self.check_directory_writable(from.dir)?;
-        self.check_directory_writable(to.dir)?;
-        let source = self.lookup_locked(from.dir, from.name)?.ok_or(Error::NotFound)?;
+        self.check_directory_writable(from.dir, Deed::TakeName)?;
         let target = self.lookup_locked(to.dir, to.name)?;
+        let deed = if target.is_some() { Deed::TakeName } else { Deed::AddName };
+        self.check_directory_writable(to.dir, deed)?;
+        let source = self.lookup_locked(from.dir, from.name)?.ok_or(Error::NotFound)?;
         match (mode, target) {
             (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
             (RenameMode::Exchange, None) => return Err(Error::NotFound),
@@ -173,6 +176,7 @@ impl Volume {
         mode: RenameMode,
     ) -> Result<()> {
         self.check_changeable(source)?;
+        self.check_same_project(to.dir, source)?;
         let kind = kind_of(source)?;
         let moves_directory = kind == Kind::Directory && from.dir.nr() != to.dir.nr();
         if moves_directory {
@@ -240,6 +244,8 @@ impl Volume {
     ) -> Result<()> {
         self.check_changeable(source)?;
         self.check_changeable(target)?;
+        self.check_same_project(to.dir, source)?;
+        self.check_same_project(from.dir, target)?;
         let (source_kind, target_kind) = (kind_of(source)?, kind_of(target)?);
         let apart = from.dir.nr() != to.dir.nr();
         let moved = [

@@ -173,7 +173,7 @@ impl Volume {
         })
     }
 
-    fn change_locked(&self, inode: &Arc<CachedInode>, changes: &Changes) -> Result<()> {
+    pub(crate) fn change_locked(&self, inode: &Arc<CachedInode>, changes: &Changes) -> Result<()> {
         let mut handle = self.start(MAP_CREDITS)?;
         let mut data = inode.edit(&mut handle, &self.inodes);
         if let Some(permissions) = changes.permissions {

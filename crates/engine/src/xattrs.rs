@@ -6,9 +6,11 @@
 
 use crate::cache::block::{Block, Kind};
 use crate::cache::inode::CachedInode;
+use crate::caller::Caller;
 use crate::error::{Error, Result};
 use crate::findings::Watched;
 use crate::map::MAP_CREDITS;
+use crate::permission::{SET_GID, keeps_set_gid};
 use crate::volume::Volume;
 use hectare_ext4::acl::{self, Acl};
 use hectare_ext4::error::{Corrupt, Place};
@@ -102,54 +104,107 @@ impl Volume {
         Ok(attrs.iter().filter(|attr| attr.name != hidden).filter_map(|attr| attr.name.full()).collect())
     }
 
-    /// Sets an attribute. An access ACL sets the mode's permissions as well.
+    /// Sets an attribute, for a user if there is one, who must be allowed to. An access ACL sets the mode's
+    /// permissions as well.
     pub(crate) fn set_attribute(
         &self,
         inode: &Arc<CachedInode>,
         name: &[u8],
         value: &[u8],
         how: How,
+        caller: Option<&Caller<'_>>,
     ) -> Result<()> {
         let name = parse_name(name)?;
-        check_settable(&name)?;
+        check_outside(&name)?;
         let stored =
             acl::to_stored(&name, value).map_err(|_| Error::Invalid("this is no valid POSIX ACL"))?;
         self.retry(|| {
             let _operation = inode.lock().write();
+            self.check_changeable(inode)?;
             self.change_attributes(inode, |data, attrs| {
+                caller
+                    .map_or(Ok(()), |caller| self.check_changes_attribute(inode.nr(), data, &name, caller))?;
                 let Some(stored) = &stored else { return remove_if_there(attrs, &name) };
                 if name.index() == Index::ACL_ACCESS {
                     let acl = Acl::from_xattr(value).ok().flatten();
                     let acl = acl.ok_or(Error::Invalid("this is no valid POSIX ACL"))?;
                     data.mode = acl.apply_to(data.mode);
+                    if caller.is_some_and(|caller| !keeps_set_gid(caller, data.gid)) {
+                        data.mode &= !SET_GID;
+                    }
                     if acl.to_mode().is_some() {
                         return remove_if_there(attrs, &name);
                     }
                 }
                 if name.index() == Index::ACL_DEFAULT && data.kind() != Some(FileKind::Directory) {
-                    return Err(Error::Invalid("only directories have a default ACL"));
+                    return Err(Error::PermissionDenied); // which is how the kernel says that there is none
                 }
                 xattr::set(attrs, &name, stored, how).map_err(set_error)
             })
         })
     }
 
-    /// Removes an attribute.
-    pub(crate) fn remove_attribute(&self, inode: &Arc<CachedInode>, name: &[u8]) -> Result<()> {
+    /// Removes an attribute, for a user if there is one.
+    pub(crate) fn remove_attribute(
+        &self,
+        inode: &Arc<CachedInode>,
+        name: &[u8],
+        caller: Option<&Caller<'_>>,
+    ) -> Result<()> {
         let name = parse_name(name)?;
-        check_settable(&name)?;
+        check_outside(&name)?;
         self.retry(|| {
             let _operation = inode.lock().write();
-            self.change_attributes(inode, |_, attrs| xattr::remove(attrs, &name).map(drop).map_err(set_error))
+            self.check_changeable(inode)?;
+            self.change_attributes(inode, |data, attrs| {
+                caller
+                    .map_or(Ok(()), |caller| self.check_changes_attribute(inode.nr(), data, &name, caller))?;
+                // To have no ACL is to say no more than the mode, which is never wrong.
+                if matches!(name.index(), Index::ACL_ACCESS | Index::ACL_DEFAULT) {
+                    return remove_if_there(attrs, &name);
+                }
+                xattr::remove(attrs, &name).map(drop).map_err(set_error)
+            })
         })
     }
 
+    /// Removes an attribute that is there, whatever the flags of the inode say: it goes because something else
+    /// was allowed. The caller holds the operation lock.
+    pub(crate) fn remove_attribute_locked(&self, inode: &Arc<CachedInode>, name: &Name) -> Result<()> {
+        self.change_attributes(inode, |_, attrs| remove_if_there(attrs, name))
+    }
+
+    /// Whether an inode has an attribute.
+    pub(crate) fn has_attribute(&self, nr: InodeNr, data: &Inode, name: &Name) -> Result<bool> {
+        Ok(xattr::find(&self.attributes(nr, data)?, name).is_some())
+    }
+
+    /// The access ACL, where it says more than the mode.
+    pub(crate) fn access_acl(&self, nr: InodeNr, data: &Inode) -> Result<Option<Acl>> {
+        let attrs = self.attributes(nr, data)?;
+        attrs
+            .iter()
+            .find(|attr| attr.name.index() == Index::ACL_ACCESS)
+            .map(|attr| self.acl_of(nr, attr))
+            .transpose()
+    }
+
+    /// Whether a directory has a default ACL.
+    pub(crate) fn has_default_acl(&self, nr: InodeNr, data: &Inode) -> Result<bool> {
+        Ok(self.attributes(nr, data)?.iter().any(|attr| attr.name.index() == Index::ACL_DEFAULT))
+    }
+
+    fn acl_of(&self, nr: InodeNr, attr: &Attr) -> Result<Acl> {
+        let bad = |e: acl::Invalid| Corrupt::new("access control list", Place::Inode(nr), e.to_string());
+        Ok(Acl::from_disk(&self.value(nr, attr)?).map_err(bad)?)
+    }
+
+    /// Changes the attributes of an inode, which the caller holds the operation lock of and may change.
     fn change_attributes(
         &self,
         inode: &Arc<CachedInode>,
         change: impl FnOnce(&mut Inode, &mut Vec<Attr>) -> Result<()>,
     ) -> Result<()> {
-        self.check_changeable(inode)?;
         let mut attrs = self.attributes(inode.nr(), &inode.get())?;
         let mut changed = inode.get().clone();
         change(&mut changed, &mut attrs)?;
@@ -243,9 +298,7 @@ impl Volume {
         let Some(default) = attrs.iter().find(|attr| attr.name.index() == Index::ACL_DEFAULT) else {
             return Ok((mode, Vec::new()));
         };
-        let value = self.value(parent, default)?;
-        let acl = Acl::from_disk(&value)
-            .map_err(|e| Corrupt::new("access control list", Place::Inode(parent), e.to_string()))?;
+        let acl = self.acl_of(parent, default)?;
         let inherited = acl.inherit(mode);
         let mut own = Vec::new();
         if let Some(access) = inherited.access
@@ -254,7 +307,7 @@ impl Volume {
             own.push(Attr::new(name, access.to_disk()));
         }
         if FileKind::of_mode(mode) == Some(FileKind::Directory) {
-            own.push(Attr::new(default.name.clone(), value));
+            own.push(Attr::new(default.name.clone(), acl.to_disk()));
         }
         Ok((inherited.mode, own))
     }
@@ -273,15 +326,14 @@ impl Volume {
         };
         self.refuse_values_elsewhere(nr, &attrs)?;
         let attr = &mut attrs[attr];
-        let bad = |e: acl::Invalid| Corrupt::new("access control list", Place::Inode(nr), e.to_string());
-        let mut acl = Acl::from_disk(&self.value(nr, attr)?).map_err(bad)?;
+        let mut acl = self.acl_of(nr, attr)?;
         acl.chmod(mode);
         attr.value = Value::Inline(acl.to_disk());
         self.store_attributes(handle, nr, data, &attrs)
     }
 }
 
-fn parse_name(name: &[u8]) -> Result<Name> {
+pub(crate) fn parse_name(name: &[u8]) -> Result<Name> {
     Name::parse(name).map_err(|error| match error {
         NameError::Prefix => Error::Unsupported(
             "attribute names begin with user., trusted., security. or system.posix_acl_".into(),
@@ -290,11 +342,11 @@ fn parse_name(name: &[u8]) -> Result<Name> {
     })
 }
 
-/// `system.` holds what belongs to the format; of it only ACLs are set from outside.
-fn check_settable(name: &Name) -> Result<()> {
+/// Refuses attributes that are not for programs: `system.` holds what belongs to the format, but for ACLs.
+pub(crate) fn check_outside(name: &Name) -> Result<()> {
     match name.index() {
         Index::USER | Index::TRUSTED | Index::SECURITY | Index::ACL_ACCESS | Index::ACL_DEFAULT => Ok(()),
-        _ => Err(Error::Unsupported("attributes of this kind can't be set from outside".into())),
+        _ => Err(Error::Unsupported("attributes of this kind are not for programs".into())),
     }
 }
 

@@ -225,7 +225,8 @@ const WRITABLE: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::BIGALLOC)
     .union(RoCompat::METADATA_CSUM)
     .union(RoCompat::VERITY)
-    .union(RoCompat::ORPHAN_PRESENT);
+    .union(RoCompat::ORPHAN_PRESENT)
+    .union(RoCompat::PROJECT);
 
 impl Features {
     /// Looks a name of `mke2fs -O` up, its older spellings included.

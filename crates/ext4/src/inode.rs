@@ -476,6 +476,12 @@ impl Inode {
         self.extra_isize >= 24
     }
 
+    /// Whether the inode can store a project.
+    #[must_use]
+    pub fn has_project(&self) -> bool {
+        self.extra_isize >= 32
+    }
+
     /// The size as a byte count.
     #[must_use]
     pub fn bytes(&self) -> Bytes {

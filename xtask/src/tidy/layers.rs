@@ -8,9 +8,10 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 14] = [
+const LAYERS: [&str; 15] = [
     "hectare-units",
     "hectare-device",
+    "hectare-partition",
     "hectare-alloc",
     "hectare-ext4",
     "hectare-journal",

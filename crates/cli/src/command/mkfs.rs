@@ -4,12 +4,13 @@ use super::format_options::{FormatArguments, usage, with_suffix};
 use crate::failure::{Failure, Outcome};
 use crate::name::{hex, shown};
 use crate::output::Output;
-use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
+use hectare_device::{Device, FileOptions, Overwrite, PendingFile};
 use hectare_mkfs::{FormatOptions, FsType, Plan, Usage, execute, refuse_occupied};
 use hectare_units::{Bytes, GroupNr};
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Make an empty volume
 ///
@@ -73,16 +74,16 @@ impl Arguments {
 
 /// Where the volume goes.
 enum Goal {
-    /// A file or device that is there.
-    There(Box<FileDevice>),
+    /// A file or device that is there, or a part of it.
+    There(Arc<dyn Device>),
     /// A file that gets its name when it is finished.
     New(Box<PendingFile>),
 }
 
 impl Goal {
-    fn device(&self) -> &FileDevice {
+    fn device(&self) -> &dyn Device {
         match self {
-            Self::There(device) => device,
+            Self::There(device) => &**device,
             Self::New(pending) => pending.device(),
         }
     }
@@ -131,22 +132,25 @@ fn failed(arguments: &Arguments, error: &hectare_mkfs::Error) -> Failure {
 fn open(arguments: &Arguments, size: Option<Bytes>) -> Outcome<Goal> {
     let path = &arguments.image;
     let device_failed = |error: hectare_device::Error| Failure::Line(error.to_string());
-    let options = FileOptions::new().write(true);
     if std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
         let size = size.ok_or_else(|| {
             Failure::of(arguments.shown(), "there is no such file; give a SIZE to make one")
         })?;
+        if !crate::part::is_whole() {
+            return Err(Failure::of(arguments.shown(), "there is no such file with partitions in it"));
+        }
+        let options = FileOptions::new().write(true);
         let pending = options.create_pending(path, size, Overwrite::Refuse).map_err(device_failed)?;
         return Ok(Goal::New(Box::new(pending)));
     }
-    let device = options.open(path).map_err(device_failed)?;
+    let device = crate::image::device(path, true)?;
     if !arguments.force {
-        refuse_occupied(&device).map_err(|error| failed(arguments, &error))?;
+        refuse_occupied(&*device).map_err(|error| failed(arguments, &error))?;
     }
     if let Some(size) = size.filter(|size| *size > device.len()) {
         device.resize(size).map_err(device_failed)?;
     }
-    Ok(Goal::There(Box::new(device)))
+    Ok(Goal::There(device))
 }
 
 #[derive(Serialize)]

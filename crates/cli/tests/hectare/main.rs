@@ -11,5 +11,6 @@ mod errors;
 mod journal;
 mod look;
 mod make;
+mod partition;
 mod report;
 mod support;

@@ -52,6 +52,8 @@ pub(crate) struct CachedInode {
     recent: AtomicBool,
     /// The last transaction that changed it, as a number; 0 if that is not known.
     changed_in: AtomicU32,
+    /// Whether it may get its first name, having been made without.
+    linkable: AtomicBool,
     /// Open files; an inode without links lives as long as it has any.
     opens: AtomicU32,
     /// Space kept for what the file will write next; most inodes are never written to.
@@ -141,6 +143,17 @@ impl CachedInode {
     /// Refuses an inode that was freed, perhaps while the caller waited for its lock.
     pub(crate) fn check_alive(&self) -> Result<()> {
         if self.is_freed() { Err(Error::NotFound) } else { Ok(()) }
+    }
+
+    /// Says whether the inode, which has no name, may get one. The caller holds the operation lock, or is the
+    /// only one to know of it.
+    pub(crate) fn set_linkable(&self, linkable: bool) {
+        self.linkable.store(linkable, Ordering::Release);
+    }
+
+    /// Whether the inode, which has no name, may get one.
+    pub(crate) fn is_linkable(&self) -> bool {
+        self.linkable.load(Ordering::Acquire)
     }
 
     /// Space kept for what the file will write next.
@@ -286,6 +299,7 @@ fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): Home) -> Arc<Cached
         freed: AtomicBool::new(false),
         recent: AtomicBool::new(true),
         changed_in: AtomicU32::new(0),
+        linkable: AtomicBool::new(false),
         opens: AtomicU32::new(0),
         window: OnceLock::new(),
         touched: Mark::default(),

@@ -7,6 +7,7 @@ use crate::map::MapRef;
 use crate::volume::Volume;
 use hectare_alloc::{AllocError, Claim};
 use hectare_ext4::extent::Mapping;
+use hectare_ext4::inode::InodeFlags;
 use hectare_units::{Bytes, Clusters, LogicalBlock, u64_of};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +26,12 @@ impl Volume {
             return Ok(false);
         }
         let gathered = match inode.delayed().end() {
-            Some(_) => self.extend_buffer(inode, at, data)?,
+            Some(end) => {
+                if at < end {
+                    self.check_appends(inode, at)?;
+                }
+                self.extend_buffer(inode, at, data)?
+            }
             None => self.begin_buffer(inode, at, data)?,
         };
         let Some(len) = gathered else { return Ok(false) };
@@ -96,12 +102,12 @@ impl Volume {
     }
 
     /// The first cluster of the file that bytes appended at `at` need; `None` unless that is the end of the
-    /// file, and nothing is mapped after it but the rest of its last block.
+    /// file, nothing is mapped after it but the rest of its last block, and writes need not be durable.
     fn unmapped_after_end(&self, inode: &CachedInode, at: u64) -> Result<Option<u64>> {
         let geometry = self.geometry();
         let (size, shift) = (geometry.block_size, geometry.cluster_ratio_shift);
         let held = inode.get();
-        if held.size != at {
+        if held.size != at || held.flags.contains(InodeFlags::SYNC) {
             return Ok(None);
         }
         let map = MapRef { volume: self, nr: inode.nr(), inode: &held };

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Volume {
-    pub(super) fn punch(&self, inode: &Arc<CachedInode>, mut range: Range<u64>) -> Result<()> {
+    pub(crate) fn punch(&self, inode: &Arc<CachedInode>, mut range: Range<u64>) -> Result<()> {
         let size = inode.get().size;
         if range.end > size {
             // What comes after the end in its block is nothing that could be kept.

@@ -79,3 +79,89 @@ fn what_is_written_again_is_not_discarded() {
     assert_clean(&image).unwrap();
     std::fs::remove_file(&image).unwrap();
 }
+
+#[test]
+fn trimming_gives_back_what_is_free_and_nothing_else() {
+    for args in
+        [&["-t", "ext4"][..], &["-t", "ext4", "-b", "1024"], &["-t", "ext4", "-O", "bigalloc", "-C", "16384"]]
+    {
+        let image = hectare_oracle::scratch::fresh("trim");
+        if let Err(reason) = hectare_oracle::mke2fs(args, &image, "64M") {
+            skip!("discard::trimming", reason);
+        }
+        // Nothing of it is a hole.
+        let bytes = std::fs::read(&image).unwrap();
+        std::fs::write(&image, &bytes).unwrap();
+        let volume = open(&image, false);
+        let content = vec![7; usize::try_from(LEN).unwrap()];
+        for name in ["kept", "removed"] {
+            let file = volume.create_file(name, Creation::default()).unwrap();
+            file.write_all_at(0, &content).unwrap();
+        }
+        volume.remove_file("removed").unwrap();
+        volume.sync().unwrap();
+        let statfs = volume.statfs().unwrap();
+        let (free, block) =
+            (statfs.free.get() << statfs.block_size.shift(), u64::from(statfs.block_size.get()));
+        let before = stored(&image);
+        // The range, and runs of too little.
+        assert_eq!(volume.trim(0..block, 0).unwrap(), 0, "the first block is in use");
+        let some = volume.trim(0..LEN, 0).unwrap();
+        assert!(some < free && some <= LEN, "{some} of {free}");
+        let long: u64 = (0..volume.group_count())
+            .flat_map(|nr| volume.free_runs(hectare_units::GroupNr::new(nr)).unwrap())
+            .map(|run| (run.end.get() - run.start.get()) * block)
+            .filter(|len| *len >= 4 << 20)
+            .sum();
+        assert_eq!(volume.trim(0..u64::MAX, 4 << 20).unwrap(), long);
+        assert_eq!(volume.trim(0..u64::MAX, 0).unwrap(), free);
+        let given = before - stored(&image);
+        assert!(given + (64 << 10) >= free, "{given} of {free} bytes were given back");
+        for refused in
+            [volume.trim(0..block - 1, 0), volume.trim(64 << 20..u64::MAX, 0), volume.trim(0..LEN, LEN << 20)]
+        {
+            assert!(matches!(refused, Err(hectare_engine::Error::Invalid(_))), "{refused:?}");
+        }
+        assert!(volume.read("kept").unwrap() == content);
+        volume.check_space().unwrap();
+        volume.close().unwrap();
+        drop(volume);
+        assert_clean(&image).unwrap();
+        std::fs::remove_file(&image).unwrap();
+    }
+}
+
+#[test]
+fn a_volume_is_trimmed_while_it_is_filled() {
+    let image = hectare_oracle::scratch::fresh("trim-filled");
+    if let Err(reason) = hectare_oracle::mke2fs(&["-t", "ext4", "-m", "0"], &image, "24M") {
+        skip!("discard::a_volume_is_trimmed", reason);
+    }
+    let volume = open(&image, false);
+    std::thread::scope(|scope| {
+        for thread in 0..3_u8 {
+            let volume = &volume;
+            scope.spawn(move || {
+                for round in 0..40_u8 {
+                    let name = format!("file-{thread}");
+                    let content = vec![1 + thread * 50 + round; 4 << 20];
+                    let file = volume.create_file(&name, Creation::default()).unwrap();
+                    file.write_all_at(0, &content).unwrap(); // there is room, whatever is out just now
+                    let mut read = vec![0; content.len()];
+                    assert_eq!(file.read_at(0, &mut read).unwrap(), content.len());
+                    assert!(read == content, "thread {thread}, round {round}");
+                    drop(file);
+                    volume.remove_file(&name).unwrap();
+                }
+            });
+        }
+        for _ in 0..200 {
+            volume.trim(0..u64::MAX, 0).unwrap();
+        }
+    });
+    volume.check_space().unwrap();
+    volume.close().unwrap();
+    drop(volume);
+    assert_clean(&image).unwrap();
+    std::fs::remove_file(&image).unwrap();
+}

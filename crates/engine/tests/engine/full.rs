@@ -228,3 +228,31 @@ fn the_reserve_is_for_those_who_may_take_it() {
     held.volume.write_file("reserve", &vec![7; 100_000], Creation::default()).unwrap();
     close_clean(&held);
 }
+
+#[test]
+fn statfs_says_what_the_kernel_says() {
+    for args in
+        [&["-t", "ext4"][..], &["-t", "ext4", "-b", "1024", "-m", "10"], &["-t", "ext4", "-O", "bigalloc"]]
+    {
+        let image = hectare_oracle::scratch::fresh("statfs");
+        if let Err(reason) = hectare_oracle::mke2fs(args, &image, "64M") {
+            skip!("full::statfs", reason);
+        }
+        let mount = match hectare_oracle::KernelMount::new(&image, "") {
+            Ok(mount) => mount,
+            Err(reason) => skip!("full::statfs", reason),
+        };
+        std::fs::write(mount.path().join("file"), vec![7; 3 << 20]).unwrap();
+        rustix::fs::sync();
+        let theirs = rustix::fs::statvfs(mount.path()).unwrap();
+        mount.unmount();
+        let volume = crate::common::open_read_only(&image);
+        let ours = volume.statfs().unwrap();
+        assert_eq!((ours.blocks.get(), ours.free.get()), (theirs.f_blocks, theirs.f_bfree), "{args:?}");
+        assert_eq!((u64::from(ours.inodes), u64::from(ours.free_inodes)), (theirs.f_files, theirs.f_ffree));
+        // The kernel keeps some clusters for itself besides: a fiftieth of the volume, 4096 at most.
+        let geometry = volume.superblock().geometry();
+        let kept = (geometry.clusters_count().get() / 50).min(4096) << geometry.cluster_ratio_shift;
+        assert_eq!(ours.available.get(), theirs.f_bavail + kept, "{args:?}");
+    }
+}

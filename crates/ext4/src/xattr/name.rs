@@ -132,6 +132,12 @@ impl Name {
         Self { index: Index::SYSTEM, suffix: b"data".to_vec() }
     }
 
+    /// `security.capability`: what a program may do, whoever starts it.
+    #[must_use]
+    pub fn capability() -> Self {
+        Self { index: Index::SECURITY, suffix: b"capability".to_vec() }
+    }
+
     /// The prefix.
     #[must_use]
     pub const fn index(&self) -> Index {

@@ -1,0 +1,144 @@
+//! `--partition` and `--offset` on disks that sfdisk partitioned, against the kernel's loop partitions.
+
+use crate::support::hectare;
+use hectare_oracle::{assert_clean, skip};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const LEN: u64 = 96 << 20;
+
+/// A disk with a table.
+fn disk(name: &str, script: &str) -> Result<PathBuf, hectare_oracle::Skip> {
+    let path = hectare_oracle::scratch::fresh(name);
+    File::create(&path).unwrap().set_len(LEN).unwrap();
+    let mut sfdisk = hectare_oracle::tool::need("sfdisk")?;
+    let mut child = sfdisk.args(["--quiet", "--no-reread"]).arg(&path).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    Ok(path)
+}
+
+const GPT: &str = "label: gpt\nsize=8MiB\nsize=24MiB\nstart=60MiB, size=16MiB\n";
+const DOS: &str = "label: dos\nd1 : size=8MiB, type=83\nd2 : size=16MiB, type=83\nd3 : size=60MiB, type=5\n\
+                   d5 : size=12MiB, type=83\nd6 : size=20MiB, type=83\n";
+
+/// What the kernel says of the partitions of a disk: number, first byte, length.
+fn by_kernel(disk: &Path) -> Result<Vec<(u32, u64, u64)>, hectare_oracle::Skip> {
+    hectare_oracle::mount::can_mount()?;
+    let run = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{command:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let looped = run(Command::new("losetup").args(["--find", "--show", "--read-only"]).arg(disk));
+    run(Command::new("sfdisk").args(["--version"]));
+    // Partitions of a loop device appear when the kernel is asked to look.
+    let _ = Command::new("partx").args(["--add", &looped]).output();
+    let name = Path::new(&looped).file_name().unwrap().to_str().unwrap().to_owned();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(format!("/sys/block/{name}")).unwrap() {
+        let path = entry.unwrap().path();
+        let number = |file: &str| fs::read_to_string(path.join(file)).ok()?.trim().parse::<u64>().ok();
+        if let Some(partition) = number("partition") {
+            let (start, size) = (number("start").unwrap(), number("size").unwrap());
+            found.push((partition as u32, start * 512, size * 512));
+        }
+    }
+    let _ = Command::new("partx").args(["--delete", &looped]).output();
+    run(Command::new("losetup").args(["--detach", &looped]));
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn copy_out(disk: &Path, at: u64, len: u64) -> PathBuf {
+    let mut bytes = vec![0; usize::try_from(len).unwrap()];
+    File::open(disk).unwrap().read_exact_at(&mut bytes, at).unwrap();
+    let path = hectare_oracle::scratch::fresh("partition-alone");
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn every_command_works_inside_a_partition() {
+    for (kind, script, numbers) in [("gpt", GPT, &[1, 2, 3][..]), ("dos", DOS, &[1, 2, 5, 6])] {
+        let path = match disk(&format!("disk-{kind}"), script) {
+            Ok(path) => path,
+            Err(reason) => skip!("partition::every_command", reason),
+        };
+        let kernel = match by_kernel(&path) {
+            Ok(found) => found,
+            Err(reason) => skip!("partition::every_command", reason),
+        };
+        let data: Vec<_> = kernel.iter().filter(|(number, ..)| numbers.contains(number)).collect();
+        assert_eq!(data.len(), numbers.len(), "{kernel:?}");
+        let image = path.to_str().unwrap();
+        let before = fs::read(&path).unwrap();
+        for (number, ..) in &data {
+            let n = number.to_string();
+            hectare(&["mkfs", "--partition", &n, image]).ok();
+            hectare(&["mkdir", "--partition", &n, &format!("{image}:/dir-{n}")]).ok();
+        }
+        for (number, start, len) in data {
+            let (n, at) = (number.to_string(), start.to_string());
+            for part in [["--partition", n.as_str()], ["--offset", at.as_str()]] {
+                let listed = hectare(&["ls", part[0], part[1], image]).ok();
+                assert!(listed.text().contains(&format!("dir-{n}")), "{kind} {n}: {}", listed.text());
+                hectare(&["check", part[0], part[1], image]).ok();
+                hectare(&["info", part[0], part[1], image]).ok();
+            }
+            let alone = copy_out(&path, *start, *len);
+            if let Err(reason) = assert_clean(&alone) {
+                skip!("partition::every_command", reason);
+            }
+            fs::remove_file(alone).unwrap();
+        }
+        // Nothing outside of them has changed.
+        let after = fs::read(&path).unwrap();
+        let mut at = 0;
+        for (_, start, len) in kernel.iter().filter(|(number, ..)| numbers.contains(number)) {
+            let (start, end) = (*start as usize, (*start + *len) as usize);
+            assert!(before[at..start] == after[at..start], "{kind}: {at}..{start}");
+            at = end;
+        }
+        assert!(before[at..] == after[at..]);
+        let refused = hectare(&["ls", "--partition", "9", image]);
+        assert!(refused.refused().contains("has no partition 9: there are 1, 2,"), "{}", refused.err);
+        fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn a_damaged_gpt_is_read_from_its_copy() {
+    let path = match disk("disk-damaged", GPT) {
+        Ok(path) => path,
+        Err(reason) => skip!("partition::a_damaged_gpt", reason),
+    };
+    let image = path.to_str().unwrap();
+    hectare(&["mkfs", "--partition", "2", image]).ok();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[0xff], 512 + 40).unwrap();
+    hectare(&["ls", "--partition", "2", image]).ok();
+    file.write_all_at(&[0xff], LEN - 512 + 40).unwrap();
+    let refused = hectare(&["ls", "--partition", "2", image]);
+    assert!(refused.refused().contains("the checksum of its header is wrong"), "{}", refused.err);
+    fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_part_is_refused_where_it_means_nothing() {
+    let path = hectare_oracle::scratch::fresh("no-parts");
+    File::create(&path).unwrap().set_len(8 << 20).unwrap();
+    let image = path.to_str().unwrap();
+    hectare(&["mkfs", image]).ok();
+    let refused = hectare(&["ls", "--partition", "1", image]);
+    assert!(refused.refused().contains("has no partition table"), "{}", refused.err);
+    let refused = hectare(&["ls", "--offset", "1G", image]);
+    assert_eq!(refused.code, Some(1), "{}", refused.err);
+    assert_eq!(hectare(&["ls", "--partition", "1", "--offset", "4k", image]).code, Some(2));
+    assert_eq!(hectare(&["ls", "--partition", "0", image]).code, Some(2));
+    assert_eq!(hectare(&["build", "--partition", "1", "--from", ".", image]).code, Some(2));
+    fs::remove_file(path).unwrap();
+}

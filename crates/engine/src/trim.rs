@@ -1,0 +1,79 @@
+//! Trimming: telling the device that all free space of a range is not needed (`FITRIM`).
+//!
+//! Every free run is taken out of the allocator, discarded, and given back, so that nobody writes there
+//! meanwhile. One run at a time is out; who runs out of space just then waits for it
+//! ([`crate::discard`]). What waits for a commit is committed first, and so is among it.
+
+use crate::error::{Error, Result};
+use crate::volume::Volume;
+use hectare_alloc::DiscardRun;
+use hectare_units::{ClusterNr, Clusters, GroupNr, low32};
+use std::ops::Range;
+
+impl Volume {
+    /// Discards the free runs of at least `min_len` bytes that lie, as far as they do, in a range of the
+    /// volume's bytes; how many bytes that was.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a range that begins beyond the volume or is shorter than a block, or a
+    /// `min_len` that no group can hold; [`Error::ReadOnly`]; [`Error::Corrupt`] for a bitmap that can't be
+    /// used; what the device says.
+    pub fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64> {
+        self.check_takes_changes()?;
+        let geometry = self.geometry();
+        let too_short = range.end.saturating_sub(range.start) < geometry.block_size.bytes().get();
+        if too_short || range.start >= geometry.bytes().get() {
+            return Err(Error::Invalid("the range to trim is no part of the volume"));
+        }
+        let least = low32(min_len.div_ceil(geometry.cluster_bytes()).clamp(1, u32::MAX.into()));
+        if least > geometry.clusters_per_group {
+            return Err(Error::Invalid("no group has free runs as long as those to trim"));
+        }
+        self.sync()?;
+        let clusters = self.clusters_inside(&range);
+        let layout = self.allocator.layout();
+        let mut trimmed = Clusters::ZERO;
+        for group in (0..layout.groups()).map(GroupNr::new) {
+            let start = layout.group_start(group).get();
+            let within = |cluster: ClusterNr| {
+                low32(cluster.get().saturating_sub(start).min(layout.group_len(group).into()))
+            };
+            trimmed += self.trim_group(group, within(clusters.start)..within(clusters.end), least)?;
+        }
+        Ok(trimmed.get() * geometry.cluster_bytes())
+    }
+
+    fn trim_group(&self, group: GroupNr, mut within: Range<u32>, least: u32) -> Result<Clusters> {
+        let mut trimmed = Clusters::ZERO;
+        while !within.is_empty() {
+            let found = self.discards.with(|| {
+                let found = self.allocator.take_free(group, within.clone(), least)?;
+                found.map(|(end, run)| self.trim_run(run).map(|len| (end, len))).transpose()
+            })?;
+            let Some((end, len)) = found else { break };
+            trimmed += len;
+            within.start = end;
+        }
+        Ok(trimmed)
+    }
+
+    /// Discards a run and gives it back.
+    fn trim_run(&self, run: DiscardRun) -> Result<Clusters> {
+        let len = run.run().len;
+        self.discard_clusters(run.run())?;
+        Ok(len)
+    }
+
+    /// The clusters that lie wholly in a range of bytes.
+    fn clusters_inside(&self, range: &Range<u64>) -> Range<ClusterNr> {
+        let geometry = self.geometry();
+        let (size, first) = (geometry.block_size, u64::from(geometry.first_data_block));
+        let start = range.start.div_ceil(size.bytes().get()).clamp(first, geometry.blocks_count.get());
+        let start = (start - first).div_ceil(geometry.cluster_blocks().into());
+        let end = match range.end >> size.shift() {
+            end if end >= geometry.blocks_count.get() => geometry.clusters_count().get(),
+            end => end.saturating_sub(first) >> geometry.cluster_ratio_shift,
+        };
+        ClusterNr::new(start)..ClusterNr::new(end.max(start))
+    }
+}

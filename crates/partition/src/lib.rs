@@ -1,0 +1,216 @@
+//! Partition tables: where on a disk the volumes lie.
+//!
+//! [`partitions`] reads the table of a disk, [`open`] makes a partition a device of its own. Both kinds of
+//! tables that disks of ordinary computers have are known: GPT ([`gpt`]), and the older one in the first
+//! sector, with logical partitions ([`mbr`]). Numbers are those of the kernel's device names (`sda1`,
+//! `loop0p5`).
+//!
+//! Hazards: a table is bytes from a disk. Its checksums are verified where it has any, every place is checked
+//! to lie on the disk, and no chain is followed without a bound. A disk with a GPT carries a table of the
+//! older kind that covers it all, for programs that know no other; so that one says where to look, and a
+//! damaged GPT behind it is an error, not a disk with one large partition.
+//!
+//! What it is not: it changes no table, and does not look into the partitions.
+
+mod gpt;
+mod mbr;
+
+use hectare_device::{Device, SliceDevice};
+use hectare_units::Bytes;
+
+/// Why a partition can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The disk could not be read, or a partition does not lie on it.
+    #[error(transparent)]
+    Device(#[from] hectare_device::Error),
+    /// There is no table: perhaps the disk is a volume itself.
+    #[error("{0} has no partition table: perhaps it holds a volume as a whole")]
+    NoTable(String),
+    /// The table is damaged.
+    #[error("{device}: the partition table at byte {place} is damaged: {reason}")]
+    Damaged {
+        /// The disk.
+        device: String,
+        /// Where the damage is.
+        place: Bytes,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// There is no such partition.
+    #[error("{device} has no partition {number}: there {there}")]
+    Missing {
+        /// The disk.
+        device: String,
+        /// What was asked for.
+        number: u32,
+        /// What there is, in words.
+        there: String,
+    },
+}
+
+/// The result of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Partition {
+    /// Its number, from 1; logical partitions of the older kind of table from 5.
+    pub number: u32,
+    /// Where it begins.
+    pub start: Bytes,
+    /// How long it is.
+    pub len: Bytes,
+}
+
+/// The partitions of a disk, in the order of their numbers, which may have gaps.
+///
+/// # Errors
+/// What [`Error`] says.
+pub fn partitions(disk: &dyn Device) -> Result<Vec<Partition>> {
+    match mbr::read(disk)? {
+        mbr::Table::Partitions(found) => Ok(found),
+        mbr::Table::Protective => gpt::read(disk),
+    }
+}
+
+/// The partition of a disk with that number, as a device.
+///
+/// # Errors
+/// What [`Error`] says.
+pub fn open<D: Device>(disk: D, number: u32) -> Result<SliceDevice<D>> {
+    let found = partitions(&disk)?;
+    let Some(partition) = found.iter().find(|partition| partition.number == number) else {
+        return Err(Error::Missing { device: disk.name().to_owned(), number, there: numbers(&found) });
+    };
+    Ok(SliceDevice::new(disk, partition.start, partition.len)?)
+}
+
+/// Which partitions there are, in words.
+fn numbers(found: &[Partition]) -> String {
+    let numbers: Vec<String> = found.iter().map(|partition| partition.number.to_string()).collect();
+    match numbers.as_slice() {
+        [] => "are none".to_owned(),
+        [one] => format!("is only {one}"),
+        _ => format!("are {}", numbers.join(", ")),
+    }
+}
+
+fn damaged(disk: &dyn Device, place: Bytes, reason: &'static str) -> Error {
+    Error::Damaged { device: disk.name().to_owned(), place, reason }
+}
+
+fn le16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(std::array::from_fn(|n| bytes[at + n]))
+}
+
+fn le32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|n| bytes[at + n]))
+}
+
+fn le64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|n| bytes[at + n]))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // all of this is tests
+
+    use super::*;
+    use hectare_device::MemoryDevice;
+    use proptest::prelude::*;
+
+    const SECTORS: usize = 2048;
+
+    /// A disk whose first sector has these entries: kind, first sector, sectors.
+    fn with_entries(sector: &mut [u8], entries: &[(u8, u32, u32)]) {
+        for (entry, (kind, start, len)) in sector[446..].chunks_mut(16).zip(entries) {
+            entry[4] = *kind;
+            entry[8..12].copy_from_slice(&start.to_le_bytes());
+            entry[12..16].copy_from_slice(&len.to_le_bytes());
+        }
+        sector[510..512].copy_from_slice(&[0x55, 0xaa]);
+    }
+
+    fn numbered(disk: &[u8]) -> Result<Vec<(u32, u64, u64)>> {
+        let found = partitions(&MemoryDevice::from_bytes(disk))?;
+        Ok(found.iter().map(|p| (p.number, p.start.get() / 512, p.len.get() / 512)).collect())
+    }
+
+    #[test]
+    fn primary_and_logical_partitions_have_the_kernels_numbers() {
+        let mut disk = vec![0; SECTORS * 512];
+        with_entries(&mut disk, &[(0x83, 64, 100), (0, 0, 0), (0x83, 200, 50), (0x05, 300, 500)]);
+        with_entries(&mut disk[300 * 512..], &[(0x83, 8, 40), (0x05, 100, 60)]);
+        with_entries(&mut disk[400 * 512..], &[(0x83, 8, 50), (0x05, 200, 90)]);
+        with_entries(&mut disk[500 * 512..], &[(0x82, 2, 80)]);
+        let expected = [(1, 64, 100), (3, 200, 50), (5, 308, 40), (6, 408, 50), (7, 502, 80)];
+        assert_eq!(numbered(&disk).unwrap(), expected);
+        let device = MemoryDevice::from_bytes(&disk);
+        let part = open(&device, 6).unwrap();
+        assert_eq!(part.len(), Bytes::new(50 * 512));
+        let missing = open(&device, 4).err().unwrap().to_string();
+        assert!(missing.ends_with("has no partition 4: there are 1, 3, 5, 6, 7"), "{missing}");
+    }
+
+    #[test]
+    fn a_chain_of_logical_partitions_that_loops_ends() {
+        let mut disk = vec![0; SECTORS * 512];
+        with_entries(&mut disk, &[(0x05, 300, 500)]);
+        with_entries(&mut disk[300 * 512..], &[(0x83, 8, 40), (0x05, 100, 60)]);
+        with_entries(&mut disk[400 * 512..], &[(0x83, 8, 50), (0x05, 0, 90)]);
+        let error = numbered(&disk).unwrap_err().to_string();
+        assert!(error.contains("byte 153600") && error.contains("comes back"), "{error}");
+    }
+
+    #[test]
+    fn a_partition_beyond_the_end_of_the_disk_is_refused_when_it_is_opened() {
+        let mut disk = vec![0; SECTORS * 512];
+        with_entries(&mut disk, &[(0x83, 64, 100), (0x83, 2000, 100)]);
+        let device = MemoryDevice::from_bytes(&disk);
+        assert!(open(&device, 1).is_ok());
+        assert!(matches!(open(&device, 2), Err(Error::Device(_))));
+    }
+
+    #[test]
+    fn a_volume_without_a_table_is_told_so() {
+        for disk in [vec![0; SECTORS * 512], vec![0; 100], Vec::new()] {
+            let error = numbered(&disk).unwrap_err();
+            assert!(matches!(error, Error::NoTable(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_protective_table_without_a_gpt_is_damage() {
+        let mut disk = vec![0; SECTORS * 512];
+        with_entries(&mut disk, &[(0xee, 1, 2047)]);
+        let error = numbered(&disk).unwrap_err().to_string();
+        assert!(error.contains("partition table at byte 512 is damaged"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(
+            mut disk in proptest::collection::vec(any::<u8>(), 4096..9000),
+            protective in any::<bool>(),
+            sector in prop_oneof![Just(512_usize), Just(4096)],
+        ) {
+            disk[510..512].copy_from_slice(&[0x55, 0xaa]);
+            for entry in 0..4 {
+                disk[446 + 16 * entry] &= 0x80;
+            }
+            if protective {
+                disk[450] = 0xee;
+                if disk.len() > sector + 100 {
+                    disk[sector..sector + 8].copy_from_slice(b"EFI PART");
+                }
+            }
+            let device = MemoryDevice::from_bytes(&disk);
+            if let Ok(found) = partitions(&device) {
+                for partition in found {
+                    let _ = open(&device, partition.number);
+                }
+            }
+        }
+    }
+}
