@@ -11,7 +11,7 @@
 
 use crate::steps::root;
 use hectare_lab::crash::{
-    At, FORMATS, Failure, Format, Kept, Oracle, Progress, Search, Workload, explore, look_at,
+    At, FORMATS, Failure, Format, Image, Kept, Oracle, Progress, Search, Workload, explore, look_at,
 };
 use hectare_oracle::{fsck, tool};
 use std::path::{Path, PathBuf};
@@ -183,7 +183,7 @@ fn fail(failure: &Failure, keep: &Path, oracle: Option<&Oracle<'_>>) {
         Err(error) => println!("it can't be kept: {error}"),
     }
     let at = at.map(|at| format!(" --at {at}")).unwrap_or_default();
-    if workload.threads() == 1 {
+    if workload.follows_from_its_seed() {
         println!("again: cargo xtask crash --workload {name} --format {format} --seed {seed}{at}");
     }
     println!("again: cargo xtask crash --replay {}", folder.display());
@@ -210,15 +210,25 @@ fn replay(folder: &Path, options: &Options, oracle: Option<&Oracle<'_>>) -> bool
 }
 
 /// What `e2fsck -fn` says of an image that it does not find clean.
-fn e2fsck(image: &[u8]) -> Result<(), String> {
+fn e2fsck(image: &Image) -> Result<(), String> {
     let failed = |error: std::io::Error| error.to_string();
     let thread = thread_digits();
-    let path = std::env::temp_dir().join(format!("hectare-crash-{}-{thread}.img", std::process::id()));
-    std::fs::write(&path, image).map_err(failed)?;
-    let report = fsck::e2fsck(&path);
-    std::fs::remove_file(&path).map_err(failed)?;
+    let path =
+        |what| std::env::temp_dir().join(format!("hectare-crash-{}-{thread}.{what}", std::process::id()));
+    let (volume, journal) = (path("img"), path("journal"));
+    std::fs::write(&volume, &image.volume).map_err(failed)?;
+    let report = match &image.journal {
+        None => fsck::e2fsck(&volume),
+        Some(bytes) => {
+            std::fs::write(&journal, bytes).map_err(failed)?;
+            let report = fsck::e2fsck_with(&volume, &["-fn", "-j", &journal.display().to_string()]);
+            std::fs::remove_file(&journal).map_err(failed)?;
+            report
+        }
+    };
+    std::fs::remove_file(&volume).map_err(failed)?;
     match report {
-        Ok(report) if !report.clean => Err(report.output),
+        Ok(report) if !report.is_sound() => Err(report.output),
         _ => Ok(()),
     }
 }

@@ -132,6 +132,7 @@ impl Scan<'_> {
         match Area::in_block(&bytes, Place::Block(at)) {
             Ok(area) => {
                 self.check_hashes(&area, nr, true);
+                self.check_prefixes(&area, at);
                 values = self.note_large(&area, nr);
                 found = context(&area);
             }
@@ -156,6 +157,14 @@ impl Scan<'_> {
                     format!("the hash of {} is {:#010x}, not {:#010x}", entry.name(), entry.hash, right[0]);
                 self.tell(What::Attributes, Place::Inode(nr), reason);
             }
+        }
+    }
+
+    /// In a block every name has a prefix; the kernel would show none of an entry without one.
+    fn check_prefixes(&mut self, area: &Area<'_>, at: BlockNr) {
+        for entry in area.entries().filter(|entry| entry.index == Index::NONE) {
+            let reason = format!("the name of {} has no prefix", entry.name());
+            self.tell(What::Attributes, Place::Block(at), reason);
         }
     }
 

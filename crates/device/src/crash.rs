@@ -2,8 +2,9 @@
 //! has logged.
 //!
 //! A *point* n lies before the n-th event of the log. What is durable there: everything before the last flush
-//! that had succeeded by then. That part is kept in a *base*, which goes forward through the log once; what
-//! came later is laid over it anew for each state, so a state costs what was written since the last flush.
+//! that had succeeded by then, and of a part that is flushed by itself, what was done to it before its last.
+//! That up to which all is durable is kept in a *base*, which goes forward through the log once; what came
+//! later is laid over it anew for each state, so a state costs what was written since the last flush.
 //!
 //! - [`CrashStates::prefix`]: all of it arrived.
 //! - [`CrashStates::torn`]: storage chose. A write arrived whole, not at all, or some of its sectors of 512
@@ -68,9 +69,13 @@ const GARBAGE: u8 = 0xab;
 /// Makes the states of one log, on a base that goes forward.
 pub struct CrashStates<D> {
     log: Arc<[Event]>,
+    /// Of each event, the flush that makes it durable; beyond the log if none does.
+    flushed_by: Vec<usize>,
     base: Arc<D>,
     /// How many events the base holds: up to and with a flush.
     based: usize,
+    /// The first point at which all of these are durable.
+    based_from: usize,
     /// Over the base, the events from there on up to another point, as the states that lost nothing share it.
     whole: OverlayDevice<Arc<D>>,
     whole_to: usize,
@@ -83,7 +88,17 @@ impl<D: Device> CrashStates<D> {
     pub fn new(base: D, log: Arc<[Event]>) -> Self {
         let base = Arc::new(base);
         let whole = OverlayDevice::new(Arc::clone(&base));
-        Self { log, base, based: 0, whole, whole_to: 0, discarded: Discarded::default() }
+        let flushed_by = flushes(&log);
+        Self {
+            log,
+            flushed_by,
+            base,
+            based: 0,
+            based_from: 0,
+            whole,
+            whole_to: 0,
+            discarded: Discarded::default(),
+        }
     }
 
     /// Decides what discarded ranges hold (garbage unless told otherwise).
@@ -118,7 +133,7 @@ impl<D: Device> CrashStates<D> {
     #[must_use]
     pub fn pending(&self, point: usize) -> usize {
         let start = self.durable_before(point);
-        (start..point).filter(|n| self.may_be_lost(*n, point)).count()
+        (start..point.min(self.log.len())).filter(|n| self.may_be_lost(*n, point)).count()
     }
 
     /// The state at a point if every write before it arrived.
@@ -157,18 +172,21 @@ impl<D: Device> CrashStates<D> {
         Ok(state)
     }
 
-    /// How many events are known to be durable at a point: up to and with the last flush before it.
+    /// How many events are known to be durable at a point, all of them: up to and with a flush before it.
     fn durable_before(&self, point: usize) -> usize {
-        let before = &self.log[..point.min(self.log.len())];
-        before.iter().rposition(|event| *event == Event::Flush).map_or(0, |flush| flush + 1)
+        let flushed = |n: &usize| self.flushed_by[*n] < point || !self.log[*n].changes();
+        let all = (0..point.min(self.log.len())).take_while(flushed);
+        let flushes = all.filter(|n| matches!(self.log[*n], Event::Flush | Event::FlushOf(_)));
+        flushes.last().map_or(0, |flush| flush + 1)
     }
 
     /// Whether an event after the last flush before a point may not have arrived, or only in part.
     fn may_be_lost(&self, n: usize, point: usize) -> bool {
         match &self.log[n] {
+            _ if self.flushed_by[n] < point => false,
             Event::Write { durable, .. } => !durable || n + 1 == point,
             Event::Zero(_) | Event::Discard(_) => true,
-            Event::Resize(_) | Event::Flush | Event::Mark(_) => false,
+            Event::Resize(_) | Event::Flush | Event::FlushOf(_) | Event::Mark(_) => false,
         }
     }
 
@@ -179,7 +197,7 @@ impl<D: Device> CrashStates<D> {
             return refuse(Reason::Unsupported("there is no such point in the log"));
         }
         let durable = self.durable_before(point);
-        if durable < self.based {
+        if durable < self.based || point < self.based_from {
             return refuse(Reason::Unsupported("the states of a log are to be made in its order"));
         }
         if durable == self.based {
@@ -192,6 +210,9 @@ impl<D: Device> CrashStates<D> {
         for n in self.based..durable {
             self.replay(&*self.base, n)?;
             self.based = n + 1;
+            if self.log[n].changes() {
+                self.based_from = self.based_from.max(self.flushed_by[n] + 1);
+            }
         }
         self.whole.reset();
         self.whole_to = self.based;
@@ -202,7 +223,7 @@ impl<D: Device> CrashStates<D> {
     fn replay(&self, device: &dyn Device, n: usize) -> Result<()> {
         match &self.log[n] {
             Event::Resize(len) => device.resize(*len),
-            Event::Flush | Event::Mark(_) => Ok(()),
+            Event::Flush | Event::FlushOf(_) | Event::Mark(_) => Ok(()),
             event => self.replay_parts(device, n, &[span_of(event)]),
         }
     }
@@ -222,11 +243,35 @@ impl<D: Device> CrashStates<D> {
                     Discarded::Zeros => fill(device, *part, 0)?,
                     Discarded::Garbage => fill(device, *part, GARBAGE)?,
                 },
-                Event::Resize(_) | Event::Flush | Event::Mark(_) => {}
+                Event::Resize(_) | Event::Flush | Event::FlushOf(_) | Event::Mark(_) => {}
             }
         }
         Ok(())
     }
+}
+
+/// Of each event of a log, the flush after it that makes it durable; the log's length if there is none.
+fn flushes(log: &[Event]) -> Vec<usize> {
+    let mut flushed_by = vec![log.len(); log.len()];
+    let (mut whole, mut parts) = (log.len(), Vec::<(Span, usize)>::new());
+    for (n, event) in log.iter().enumerate().rev() {
+        match event {
+            Event::Flush => whole = n,
+            Event::FlushOf(part) => {
+                parts.retain(|(other, _)| other != part);
+                parts.push((*part, n));
+            }
+            _ => {
+                let inside = |(part, _): &&(Span, usize)| {
+                    let span = span_of(event);
+                    part.at <= span.at && span.end() <= part.end()
+                };
+                let first = parts.iter().filter(inside).map(|(_, flush)| *flush).min();
+                flushed_by[n] = first.map_or(whole, |flush| flush.min(whole));
+            }
+        }
+    }
+    flushed_by
 }
 
 /// The range an event changes.
@@ -234,7 +279,7 @@ fn span_of(event: &Event) -> Span {
     match event {
         Event::Write { at, data, .. } => Span::new(*at, Bytes::of(data.len())),
         Event::Zero(span) | Event::Discard(span) => *span,
-        Event::Resize(_) | Event::Flush | Event::Mark(_) => Span::default(),
+        Event::Resize(_) | Event::Flush | Event::FlushOf(_) | Event::Mark(_) => Span::default(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Some thousand crashes; `cargo xtask crash` looks at more.
 
-use hectare_lab::crash::{At, Failure, Format, Kept, Progress, Search, Workload, explore, look_at};
+use hectare_lab::crash::{At, Failure, Format, Image, Kept, Progress, Search, Workload, explore, look_at};
 
 /// Where the next tests begin; whoever wants other crashes chooses another.
 fn seed() -> u64 {
@@ -21,12 +21,19 @@ fn search<'a>(workloads: &'a [Workload], points: u64) -> Search<'a> {
 }
 
 /// e2fsck as a judge beside the checker; none where it is not installed.
-fn e2fsck(image: &[u8]) -> Result<(), String> {
+fn e2fsck(image: &Image) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let path = folder.path().join("image");
-    std::fs::write(&path, image).map_err(|error| error.to_string())?;
-    match hectare_oracle::fsck::e2fsck(&path) {
-        Ok(report) if !report.clean => Err(report.output),
+    let path = |name: &str| folder.path().join(name);
+    let write = |name, bytes: &[u8]| std::fs::write(path(name), bytes).map_err(|error| error.to_string());
+    write("volume", &image.volume)?;
+    let journal = path("journal").display().to_string();
+    let mut flags = vec!["-fn"];
+    if let Some(bytes) = &image.journal {
+        write("journal", bytes)?;
+        flags.extend(["-j", &journal]);
+    }
+    match hectare_oracle::fsck::e2fsck_with(&path("volume"), &flags) {
+        Ok(report) if !report.is_sound() => Err(report.output),
         _ => Ok(()),
     }
 }
@@ -73,6 +80,21 @@ survives! {
     attributes_survive: Xattr, 1000;
     directories_survive: Directory, 1000;
     four_threads_survive: Mixed, 1000;
+    large_files_survive: Large, 800;
+    full_volumes_survive: Full, 1000;
+    commits_by_a_thread_of_the_volume_survive: Committer, 800;
+}
+
+/// A journal on another disk is cut off with the volume, each as far as it was flushed.
+#[test]
+fn journals_on_other_disks_survive() {
+    let oracle: &hectare_lab::crash::Oracle<'_> = &e2fsck;
+    for format in ["1k-external", "4k-external"] {
+        let format = Some(Format::by_name(format).expect("a format that there is"));
+        let search = Search { format, oracle: Some((oracle, 100)), ..search(&Workload::ALL, 1000) };
+        let (_, failure) = explore(&search, &|_| {}).expect("there are volumes to run on");
+        assert!(failure.is_none(), "{}", failure.as_ref().map(told).unwrap_or_default());
+    }
 }
 
 /// With `data=journal` more is promised: no write is torn, none overtakes another.

@@ -19,6 +19,15 @@ pub struct Report {
     pub output: String,
 }
 
+impl Report {
+    /// Whether nothing is wrong: what e2fsck would only make smaller is not. The kernel leaves such trees,
+    /// too.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.exit == Some(0) && self.questions.iter().all(|question| question.ends_with("Optimize? no"))
+    }
+}
+
 /// Checks an image with `e2fsck -fn`, which writes nothing.
 ///
 /// # Errors

@@ -17,13 +17,20 @@ pub(super) fn plant(target: &str, corpus: &Path) -> io::Result<()> {
         // An archive's bytes, as an upper layer (2) and alone (0).
         "tar" => archives(corpus),
         // Base, flags, no changes; for writing, a few operations.
-        "walk" => {
+        "walk" | "check" => {
             (0..BASES).try_for_each(|base| fs::write(corpus.join(format!("base-{base}")), [base, 0, 0]))
         }
         "write" => (0..BASES).try_for_each(|base| {
             let mut input = vec![base, 0, 0];
             input.extend((0..120u8).map(|i| i.wrapping_mul(37).wrapping_add(base)));
             fs::write(corpus.join(format!("base-{base}")), input)
+        }),
+        // Flags, and what they ask for: every kind of checksum, in a log that begins anew and one that does
+        // not; records; trees of many sizes.
+        "journal" | "fast_commit" | "shift" => (0..16u8).try_for_each(|n| {
+            let mut input = vec![(n << 1 & 6) | if n & 8 == 0 { 0 } else { 0xf0 }];
+            input.extend((0..90u8).map(|i| i.wrapping_mul(73).wrapping_add(n.wrapping_mul(29))));
+            fs::write(corpus.join(format!("made-{n}")), input)
         }),
         _ => fs::write(corpus.join("zeros"), [0; 64]),
     }

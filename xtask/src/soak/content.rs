@@ -1,19 +1,28 @@
 //! What a file should hold, in a few numbers: which write put which bytes where.
 //!
-//! Every write has a version of its own, and the bytes of a version are a function of it and of their place
-//! in the file. So what should be there can be made at any time, and old data, data of another file and zeros
-//! are told apart. Version 0 is zeros: holes, space without data, and what lies beyond the end.
+//! Every write has a version of its own, and the bytes of a version are a function of it and of the place in
+//! the file they were written to. So what should be there can be made at any time, and old data, data of
+//! another file, zeros, and data that moved too far are told apart. Version 0 is zeros: holes, space without
+//! data, and what lies beyond the end.
 
 use hectare_lab::random::Random;
 use hectare_units::{index_of, u64_of};
 use std::collections::BTreeMap;
 
+/// What a run of bytes was written by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Run {
+    version: u64,
+    /// Where its first byte was written to; it may have moved since.
+    origin: u64,
+}
+
 /// The content of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Content {
     len: u64,
-    /// Where a version begins; it ends where the next begins. Before the first there are zeros.
-    versions: BTreeMap<u64, u64>,
+    /// Where a run begins; it ends where the next begins. Before the first there are zeros.
+    runs: BTreeMap<u64, Run>,
 }
 
 impl Content {
@@ -27,20 +36,30 @@ impl Content {
         if len == 0 {
             return;
         }
-        let end = at + len;
-        let after = self.version_at(end);
-        let rest = self.versions.split_off(&at).split_off(&end);
-        self.versions.extend(rest);
-        self.versions.insert(at, version);
-        self.versions.entry(end).or_insert(after);
-        self.len = self.len.max(end);
+        self.put(at, len, version);
+        self.extend(at + len);
+    }
+
+    /// What lies in a range reads as zeros; the file stays as long as it is.
+    pub(super) fn clear(&mut self, at: u64, len: u64) {
+        if len > 0 {
+            self.put(at, len, 0);
+        }
+    }
+
+    fn put(&mut self, at: u64, len: u64, version: u64) {
+        self.split(at);
+        self.split(at + len);
+        let rest = self.runs.split_off(&at).split_off(&(at + len));
+        self.runs.extend(rest);
+        self.runs.insert(at, Run { version, origin: at });
     }
 
     /// The file becomes shorter or longer.
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
-            self.versions.split_off(&len);
-            self.versions.insert(len, 0);
+            self.runs.split_off(&len);
+            self.runs.insert(len, Run::default());
         }
         self.len = len;
     }
@@ -50,8 +69,37 @@ impl Content {
         self.len = self.len.max(len);
     }
 
-    fn version_at(&self, at: u64) -> u64 {
-        self.versions.range(..=at).next_back().map_or(0, |(_, version)| *version)
+    /// A range inside the file is cut out.
+    pub(super) fn collapse(&mut self, at: u64, len: u64) {
+        self.split(at + len);
+        let moved = self.runs.split_off(&at).split_off(&(at + len));
+        self.runs.extend(moved.into_iter().map(|(start, run)| (start - len, run)));
+        self.len -= len;
+    }
+
+    /// A range of zeros is put in inside the file.
+    pub(super) fn insert(&mut self, at: u64, len: u64) {
+        self.split(at);
+        let moved = self.runs.split_off(&at);
+        self.runs.extend(moved.into_iter().map(|(start, run)| (start + len, run)));
+        self.runs.insert(at, Run::default());
+        self.len += len;
+    }
+
+    /// Makes a run begin at a place, without changing what is there.
+    fn split(&mut self, at: u64) {
+        self.runs.insert(at, self.run_at(at));
+    }
+
+    /// What is at a place, as a run that begins there.
+    fn run_at(&self, at: u64) -> Run {
+        let last = self.runs.range(..=at).next_back();
+        last.map_or(Run::default(), |(start, run)| Run { origin: run.origin + (at - start), ..*run })
+    }
+
+    /// Whether nothing but zeros should be found from `at` to before `end`.
+    pub(super) fn is_zero(&self, at: u64, end: u64) -> bool {
+        at >= end || self.run_at(at).version == 0 && self.runs.range(at..end).all(|(_, run)| run.version == 0)
     }
 
     /// What should be found from `at` on.
@@ -59,9 +107,10 @@ impl Content {
         let end = at + u64_of(out.len());
         let mut from = at;
         while from < end {
-            let next = self.versions.range(from + 1..).next().map_or(end, |(next, _)| (*next).min(end));
+            let next = self.runs.range(from + 1..).next().map_or(end, |(next, _)| (*next).min(end));
             let part = &mut out[index_of(from - at)..index_of(next - at)];
-            pattern(self.version_at(from), from, part);
+            let run = self.run_at(from);
+            pattern(run.version, run.origin, part);
             from = next;
         }
     }
@@ -99,26 +148,45 @@ mod tests {
     #[test]
     fn versions_say_what_bytes_would() {
         let mut random = Random::new(11);
-        let (mut content, mut model) = (Content::default(), Vec::new());
-        for version in 1..2_000 {
-            let (at, len) = (random.below(300), random.below(60));
-            match random.below(6) {
+        let (mut content, mut model, mut zeros) = (Content::default(), Vec::new(), 0);
+        for version in 1..4_000 {
+            let (at, len) = (u64::from(random.below(300)), u64::from(random.below(60)));
+            let (from, to) = (index_of(at), index_of(at + len));
+            let inside = from < to && to < model.len();
+            match random.below(9) {
                 0 => {
-                    content.set_len(at.into());
-                    model.resize(hectare_units::usize_of(at), 0);
+                    content.set_len(at);
+                    model.resize(from, 0);
+                }
+                1 if inside => {
+                    content.collapse(at, len);
+                    model.drain(from..to);
+                }
+                2 if inside && model.len() < 600 => {
+                    content.insert(at, len);
+                    model.splice(from..from, std::iter::repeat_n(0, to - from));
+                }
+                3 if inside => {
+                    content.clear(at, len);
+                    model[from..to].fill(0);
                 }
                 _ if len > 0 => {
-                    content.write(at.into(), len.into(), version);
-                    plain(&mut model, hectare_units::usize_of(at), hectare_units::usize_of(len), version);
+                    content.write(at, len, version);
+                    plain(&mut model, from, to - from, version);
                 }
                 _ => {}
             }
             assert_eq!(content.len(), u64_of(model.len()));
-            let from = random.below(100).min(u32::try_from(model.len()).unwrap());
-            let mut found = vec![9; model.len() - hectare_units::usize_of(from)];
-            content.expect(from.into(), &mut found);
-            assert_eq!(found, model[hectare_units::usize_of(from)..], "at version {version}");
+            let from = index_of(u64::from(random.below(100)).min(content.len()));
+            let mut found = vec![9; model.len() - from];
+            content.expect(u64_of(from), &mut found);
+            assert_eq!(found, model[from..], "at version {version}");
+            let run = found.iter().position(|byte| *byte != 0).unwrap_or(found.len());
+            let end = u64_of(from + run);
+            assert!(run == found.len() || !content.is_zero(u64_of(from), end + 1), "at version {version}");
+            zeros += u64::from(run > 8 && content.is_zero(u64_of(from), end));
         }
+        assert!(zeros > 100, "{zeros} times there were zeros");
     }
 
     #[test]

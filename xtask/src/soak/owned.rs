@@ -17,6 +17,8 @@ pub(super) type Engine<T> = hectare_engine::Result<T>;
 pub(super) struct Owned {
     /// Where; where it was, if it has no name.
     pub(super) path: String,
+    /// Its other names.
+    pub(super) links: Vec<String>,
     /// Kept open from one operation to the next.
     pub(super) open: Option<OpenFile>,
     /// Its bytes.
@@ -32,17 +34,24 @@ impl Owned {
     pub(super) fn verify_in(&self, volume: &Volume, buffer: &mut [u8]) -> Step {
         self.verify_inode(volume)?;
         let open = told("open", &self.path, volume.open_file(&self.path))?;
-        verify(&open, &self.content, &self.path, buffer)
+        verify(&open, &self.content, &self.path, buffer)?;
+        verify_holes(&open, &self.content, &self.path, 0)
     }
 
     /// What the inode says, attributes included.
     pub(super) fn verify_inode(&self, volume: &Volume) -> Step {
         let path = &self.path;
         let meta = told("stat", path, volume.metadata(path))?;
-        let expected = (self.content.len(), 1, self.permissions);
+        let names = u32::try_from(1 + self.links.len()).unwrap_or(u32::MAX);
+        let expected = (self.content.len(), names, self.permissions);
         let found = (meta.size, meta.links, meta.permissions);
         if found != expected {
             return Err(format!("{path}: size, links and permissions are {found:?}, not {expected:?}"));
+        }
+        for link in &self.links {
+            if told("stat", link, volume.metadata(link))?.inode != meta.inode {
+                return Err(format!("{link}: it is not the file that {path} is"));
+            }
         }
         let names = told("listxattr", path, volume.list_xattrs(meta.inode))?;
         let found: BTreeSet<&[u8]> = names.iter().map(Vec::as_slice).collect();
@@ -55,6 +64,41 @@ impl Owned {
             }
         }
         Ok(())
+    }
+}
+
+/// A symbolic link of a thread.
+pub(super) struct Symlink {
+    /// Where.
+    pub(super) path: String,
+    /// What it says.
+    pub(super) target: String,
+}
+
+impl Symlink {
+    /// Whether it says what it should.
+    pub(super) fn verify_in(&self, volume: &Volume) -> Step {
+        if told("readlink", &self.path, volume.read_link(&self.path))? == self.target.as_bytes() {
+            return Ok(());
+        }
+        Err(format!("{}: it does not say {}", self.path, self.target))
+    }
+}
+
+/// Whether a file has nothing but zeros where the engine tells no data, from a byte on.
+pub(super) fn verify_holes(open: &OpenFile, content: &Content, path: &str, mut at: u64) -> Step {
+    let size = content.len();
+    loop {
+        let data = told("seek data in", path, open.seek_data(at))?;
+        let end = data.unwrap_or(size);
+        if end < at || !content.is_zero(at, end) {
+            return Err(format!("{path}: {at} to {end} of {size} is told to be no data, but was written"));
+        }
+        let Some(data) = data else { return Ok(()) };
+        at = match told("seek hole in", path, open.seek_hole(data))? {
+            Some(hole) if hole > data && hole <= size => hole,
+            other => return Err(format!("{path}: data at {data} of {size} ends at {other:?}")),
+        };
     }
 }
 

@@ -1,10 +1,10 @@
 //! One byte of metadata changed: the verdict is that of e2fsck.
 
-use crate::support::{e2fsck, lines, load, options};
+use crate::support::{check_file, e2fsck, lines, load, options};
 use hectare_check::check;
 use hectare_device::{Device, MemoryDevice, Record, TraceDevice};
 use hectare_oracle::trees::Random;
-use hectare_oracle::{Combo, Scale, Tree, filled, scratch, skip_part};
+use hectare_oracle::{Combo, Scale, Tree, debugfs_write, filled, mke2fs, scratch, skip, skip_part};
 use hectare_units::Bytes;
 use std::os::unix::fs::FileExt;
 
@@ -144,13 +144,18 @@ fn is_refused(case: &Case) -> bool {
     case.exit == Some(12) && case.said.contains("unsupported feature")
 }
 
-/// `HECTARE_DAMAGE` sets how many changes each volume suffers, `HECTARE_SEED` which.
+/// `HECTARE_DAMAGE` sets how many changes each volume suffers, `HECTARE_SEED` which, `HECTARE_VOLUME` (such
+/// as "bare attributes") which volume alone.
 #[test]
 fn one_byte_changed_is_seen_as_e2fsck_sees_it() {
     let seed = std::env::var("HECTARE_SEED").unwrap_or_default();
     let cases = std::env::var("HECTARE_DAMAGE").map_or(15, |n| n.parse().unwrap());
+    let only = std::env::var("HECTARE_VOLUME").ok();
     let (mut all, mut wrong) = (0, Vec::new());
     for (combo, tree) in volumes() {
+        if only.as_ref().is_some_and(|only| *only != format!("{} {}", combo.name, tree.name())) {
+            continue;
+        }
         let Some((found, differing)) = damage(&combo, tree, &seed, cases) else { continue };
         all += found;
         for case in differing {
@@ -169,4 +174,29 @@ fn one_byte_changed_is_seen_as_e2fsck_sees_it() {
     }
     assert!(wrong.is_empty(), "seed {seed:?}, {} of them:\n{}", wrong.len(), wrong.join("\n"));
     assert!(all > 0 || hectare_oracle::tool("e2fsck").is_none());
+}
+
+/// Both find it, where e2fsck alone did.
+#[test]
+fn regression_a_name_without_prefix_in_an_attribute_block() {
+    let image = scratch::fresh("damage");
+    let value = "v".repeat(40);
+    let filled = mke2fs(&["-t", "ext4", "-b", "1024", "-I", "128", "-O", "^metadata_csum"], &image, "8M")
+        .and_then(|()| {
+            debugfs_write(&image, &["write /dev/null file", &format!("ea_set file user.name {value}")])
+        });
+    if let Err(reason) = filled {
+        skip!("check damage, a name without prefix", reason);
+    }
+    let mut bytes = std::fs::read(&image).unwrap();
+    let begins = |block: &[u8]| block.starts_with(&[0, 0, 2, 0xea]);
+    let block = bytes.chunks(1024).position(begins).expect("an attribute block");
+    assert!(check_file(&image).unwrap().is_clean());
+    // The first entry follows the header of 32 bytes, and its second byte is the prefix.
+    bytes[block * 1024 + 33] = 0;
+    std::fs::write(&image, &bytes).unwrap();
+    assert_eq!(lines(&check_file(&image).unwrap()).matches("has no prefix").count(), 1);
+    let (exit, said) = e2fsck(&image).expect("it was there a moment ago");
+    assert!(exit == Some(4) && said.contains("invalid name"), "{said}");
+    std::fs::remove_file(&image).unwrap();
 }

@@ -57,6 +57,22 @@ fn before_the_first_flush_everything_may_be_lost_and_after_it_nothing() {
 }
 
 #[test]
+fn a_part_that_was_flushed_is_there_and_what_is_beside_it_may_not_be() {
+    let device = RecordDevice::new(Arc::new(MemoryDevice::new(Bytes::of(SIZE))));
+    let part = device.part(Bytes::of(SECTOR), Bytes::of(SECTOR)).unwrap();
+    device.write_at(Bytes::ZERO, &[1; SECTOR]).unwrap();
+    part.write_at(Bytes::ZERO, &[2; SECTOR]).unwrap();
+    part.flush().unwrap();
+    let mut states = CrashStates::new(MemoryDevice::new(Bytes::of(SIZE)), device.log());
+    assert_eq!((states.pending(2), states.pending(3)), (2, 1));
+    assert_eq!(seen(&mut states, 3, 100), HashSet::from([vec![0, 2, 0], vec![1, 2, 0]]));
+    device.flush().unwrap();
+    let mut states = CrashStates::new(MemoryDevice::new(Bytes::of(SIZE)), device.log());
+    assert_eq!(seen(&mut states, 4, 100), HashSet::from([vec![1, 2, 0]]));
+    assert!(states.torn(3, 0).is_err(), "the base holds what was not durable then");
+}
+
+#[test]
 fn a_durable_write_is_there_once_it_has_returned() {
     let log = vec![write(0, &[1, 1], false), write(1, &[2], true), Event::Mark(0), write(2, &[3], false)];
     let mut states = states(log);
@@ -108,20 +124,33 @@ fn a_new_length_is_always_there() {
 
 #[derive(Clone, Debug)]
 enum Op {
-    Write { sector: usize, count: usize, durable: bool },
-    Zero { sector: usize, count: usize },
+    Write {
+        sector: usize,
+        count: usize,
+        durable: bool,
+    },
+    Zero {
+        sector: usize,
+        count: usize,
+    },
     Flush,
+    /// Of the lower or upper half alone.
+    FlushHalf(bool),
     Mark,
 }
 
+/// What is flushed by itself; no write crosses the border.
+const HALF: usize = SECTORS / 2;
+
 fn op() -> impl Strategy<Value = Op> {
     let range =
-        || (0..SECTORS, 1..12_usize).prop_map(|(sector, count)| (sector, count.min(SECTORS - sector)));
+        || (0..SECTORS, 1..12_usize).prop_map(|(sector, count)| (sector, count.min(HALF - sector % HALF)));
     prop_oneof![
         8 => range().prop_map(|(sector, count)| Op::Write { sector, count, durable: false }),
         1 => range().prop_map(|(sector, count)| Op::Write { sector, count, durable: true }),
         1 => range().prop_map(|(sector, count)| Op::Zero { sector, count }),
         2 => Just(Op::Flush),
+        2 => any::<bool>().prop_map(Op::FlushHalf),
         1 => Just(Op::Mark),
     ]
 }
@@ -129,7 +158,7 @@ fn op() -> impl Strategy<Value = Op> {
 /// Records the operations, and what each sector may hold at each point: the last value is what it holds if
 /// nothing is lost.
 fn record(ops: &[Op]) -> (Arc<[Event]>, Vec<Vec<Vec<u8>>>) {
-    let device = RecordDevice::new(MemoryDevice::new(Bytes::of(SIZE)));
+    let device = RecordDevice::new(Arc::new(MemoryDevice::new(Bytes::of(SIZE))));
     let mut may_hold = vec![vec![0]; SECTORS];
     let mut at_points = vec![may_hold.clone()];
     for (n, op) in ops.iter().enumerate() {
@@ -152,6 +181,12 @@ fn record(ops: &[Op]) -> (Arc<[Event]>, Vec<Vec<Vec<u8>>>) {
             Op::Flush => {
                 device.flush().unwrap();
                 may_hold.iter_mut().for_each(|sector| *sector = vec![*sector.last().unwrap()]);
+            }
+            Op::FlushHalf(upper) => {
+                let (first, len) = (usize::from(upper) * HALF, Bytes::of(HALF * SECTOR));
+                device.part(Bytes::of(first * SECTOR), len).unwrap().flush().unwrap();
+                let half = &mut may_hold[first..first + HALF];
+                half.iter_mut().for_each(|sector| *sector = vec![*sector.last().unwrap()]);
             }
             Op::Mark => {
                 device.mark(0);

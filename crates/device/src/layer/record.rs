@@ -3,7 +3,8 @@
 //!
 //! One lock is held while an operation is done and logged, flushes included: the log has the order in which
 //! the device below was changed, and when a flush is logged, all writes logged before it had returned before
-//! it began, and none was under way. So everything before a [`Event::Flush`] is durable, without exceptions.
+//! it began, and none was under way. So everything before a [`Event::Flush`] is durable, without exceptions;
+//! before a [`Event::FlushOf`], everything in its range. Parts share the lock and the log of the whole.
 //! Writers wait for each other and for flushes; that is one legal schedule of a disk, not a fast one.
 //!
 //! Hazards:
@@ -12,7 +13,7 @@
 //! - The log keeps every byte ever written.
 
 use crate::device::{check_change, copy_through_memory, of_inner, total_len};
-use crate::{Device, Operation, Result, Span};
+use crate::{Device, Operation, Result, SliceDevice, Span};
 use hectare_units::{Bytes, index_of};
 use parking_lot::Mutex;
 use std::io::IoSlice;
@@ -39,6 +40,9 @@ pub enum Event {
     Resize(Bytes),
     /// A flush that succeeded: everything before it is durable.
     Flush,
+    /// A flush of a [part](RecordDevice::part) that succeeded: what was done to that range before it is
+    /// durable.
+    FlushOf(Span),
     /// A mark of whoever runs the test.
     Mark(u64),
 }
@@ -47,21 +51,46 @@ impl Event {
     /// Whether it changes what the device holds.
     #[must_use]
     pub fn changes(&self) -> bool {
-        !matches!(self, Self::Flush | Self::Mark(_))
+        !matches!(self, Self::Flush | Self::FlushOf(_) | Self::Mark(_))
     }
 }
 
 /// A device that records what changes it.
 pub struct RecordDevice<D> {
     inner: D,
-    log: Mutex<Vec<Event>>,
+    log: Arc<Mutex<Vec<Event>>>,
+    /// What of the device that the log tells of this is; all of it, if none.
+    part: Option<Span>,
 }
 
 impl<D: Device> RecordDevice<D> {
     /// Records what changes `inner` from here on.
     #[must_use]
     pub fn new(inner: D) -> Self {
-        Self { inner, log: Mutex::default() }
+        Self { inner, log: Arc::default(), part: None }
+    }
+
+    /// A range of the device as a device of its own, such as a second disk: its events go to the same log,
+    /// with their places in the whole, but its flushes are for this range alone.
+    ///
+    /// # Errors
+    /// If the range does not lie inside the device.
+    pub fn part(&self, at: Bytes, len: Bytes) -> Result<RecordDevice<SliceDevice<D>>>
+    where
+        D: Clone,
+    {
+        let part = Some(Span::new(self.start() + at, len));
+        let inner = SliceDevice::new(self.inner.clone(), at, len)?;
+        Ok(RecordDevice { inner, log: Arc::clone(&self.log), part })
+    }
+
+    /// Where this begins in what the log tells of.
+    fn start(&self) -> Bytes {
+        self.part.map_or(Bytes::ZERO, |part| part.at)
+    }
+
+    fn span(&self, at: Bytes, len: Bytes) -> Span {
+        Span::new(self.start() + at, len)
     }
 
     /// The device below.
@@ -119,30 +148,30 @@ impl<D: Device> Device for RecordDevice<D> {
     }
 
     fn write_at(&self, at: Bytes, data: &[u8]) -> Result<()> {
-        let event = Event::Write { at, data: data.into(), durable: false };
+        let event = Event::Write { at: self.start() + at, data: data.into(), durable: false };
         self.logged(event, || self.inner.write_at(at, data))
     }
 
     fn write_all_at(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
-        let event = Event::Write { at, data: joined(parts), durable: false };
+        let event = Event::Write { at: self.start() + at, data: joined(parts), durable: false };
         self.logged(event, || self.inner.write_all_at(at, parts))
     }
 
     fn write_durable(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
-        let event = Event::Write { at, data: joined(parts), durable: true };
+        let event = Event::Write { at: self.start() + at, data: joined(parts), durable: true };
         self.logged(event, || self.inner.write_durable(at, parts))
     }
 
     fn flush(&self) -> Result<()> {
-        self.logged(Event::Flush, || self.inner.flush())
+        self.logged(self.part.map_or(Event::Flush, Event::FlushOf), || self.inner.flush())
     }
 
     fn zero(&self, at: Bytes, len: Bytes) -> Result<()> {
-        self.logged(Event::Zero(Span::new(at, len)), || self.inner.zero(at, len))
+        self.logged(Event::Zero(self.span(at, len)), || self.inner.zero(at, len))
     }
 
     fn discard(&self, at: Bytes, len: Bytes) -> Result<()> {
-        self.logged(Event::Discard(Span::new(at, len)), || self.inner.discard(at, len))
+        self.logged(Event::Discard(self.span(at, len)), || self.inner.discard(at, len))
     }
 
     /// Through memory, so that the bytes are seen; each buffer full is a write.
@@ -189,5 +218,25 @@ mod tests {
         assert_eq!(*device.log(), expected);
         assert_eq!(*device.take_log(), expected);
         assert_eq!(device.events(), 0);
+    }
+
+    #[test]
+    fn parts_share_a_log_and_are_flushed_alone() {
+        let whole = RecordDevice::new(Arc::new(MemoryDevice::new(Bytes::kib(8))));
+        let part = whole.part(Bytes::kib(4), Bytes::kib(4)).unwrap();
+        whole.write_at(Bytes::ZERO, b"w").unwrap();
+        part.write_at(Bytes::new(7), b"p").unwrap();
+        part.zero(Bytes::new(9), Bytes::new(1)).unwrap();
+        part.flush().unwrap();
+        whole.flush().unwrap();
+        assert!(part.write_at(Bytes::kib(4), b"outside").is_err());
+        assert!(whole.part(Bytes::kib(5), Bytes::kib(4)).is_err());
+        let write = |at, data: &[u8]| Event::Write { at: Bytes::new(at), data: data.into(), durable: false };
+        let flush = Event::FlushOf(Span::new(Bytes::kib(4), Bytes::kib(4)));
+        let zero = Event::Zero(Span::new(Bytes::new(4105), Bytes::new(1)));
+        assert_eq!(*whole.log(), [write(0, b"w"), write(4103, b"p"), zero, flush, Event::Flush]);
+        let mut byte = [0];
+        whole.read_at(Bytes::new(4103), &mut byte).unwrap();
+        assert_eq!(byte, *b"p");
     }
 }

@@ -18,6 +18,8 @@ use std::fmt;
 pub(super) enum Edit {
     /// Writes cells.
     Write { at: u64, len: u64 },
+    /// Writes so many pieces of `each` bytes, with as much between them.
+    Comb { at: u64, each: u64, count: u64 },
     /// Makes the file longer or shorter.
     Resize { size: u64 },
     /// Gives space to a range, which reads as before.
@@ -37,6 +39,7 @@ impl fmt::Display for Edit {
         let keep = |keep_size: bool| if keep_size { ", size kept" } else { "" };
         match *self {
             Self::Write { at, len } => write!(f, "write {len} at {at}"),
+            Self::Comb { at, each, count } => write!(f, "write {count} pieces of {each} from {at} on"),
             Self::Resize { size } => write!(f, "truncate to {size}"),
             Self::Allocate { at, len, keep_size } => write!(f, "allocate {len} at {at}{}", keep(keep_size)),
             Self::Punch { at, len } => write!(f, "punch {len} at {at}"),
@@ -52,6 +55,7 @@ impl Edit {
     pub(super) fn size_after(self, size: u64) -> u64 {
         match self {
             Self::Resize { size } => size,
+            Self::Comb { at, each, count } => size.max(at + each * (2 * count - 1)),
             Self::Write { at, len }
             | Self::Allocate { at, len, keep_size: false }
             | Self::Zero { at, len, keep_size: false } => size.max(at + len),
@@ -81,7 +85,17 @@ impl Edit {
     }
 
     fn writes(self, cell: u64) -> bool {
-        matches!(self, Self::Write { at, len } if (at..at + len).contains(&(cell * CELL)))
+        self.written().any(|(at, len)| (at..at + len).contains(&(cell * CELL)))
+    }
+
+    /// The ranges it writes, each by its first byte and its length.
+    pub(super) fn written(self) -> impl Iterator<Item = (u64, u64)> {
+        let (at, each, count) = match self {
+            Self::Write { at, len } => (at, len, 1),
+            Self::Comb { at, each, count } => (at, each, count),
+            _ => (0, 0, 0),
+        };
+        (0..count).map(move |n| (at + 2 * each * n, each))
     }
 }
 
@@ -122,15 +136,15 @@ impl Content {
         }
         let end = cell(size);
         match edit {
-            Edit::Write { at, len } => {
-                for n in at / CELL..(at + len) / CELL {
-                    self.cells[index_of(n)] = token(version, low32(n));
-                }
-            }
             Edit::Punch { at, len } | Edit::Zero { at, len, .. } => {
                 self.cells[cell(at).min(end)..cell(at + len).min(end)].fill(0);
             }
             _ => {}
+        }
+        for (at, len) in edit.written() {
+            for n in at / CELL..(at + len) / CELL {
+                self.cells[index_of(n)] = token(version, low32(n));
+            }
         }
     }
 
@@ -276,6 +290,8 @@ mod tests {
         assert_eq!((content.size(), content.cell(128)), (2064, token(3, 128)));
         content.apply(Edit::Zero { at: 2048, len: 64, keep_size: false }, 6);
         assert_eq!((content.size(), content.cell(128)), (2112, 0));
+        content.apply(Edit::Comb { at: 2048, each: 16, count: 3 }, 9);
+        assert_eq!((content.size(), content.cell(129), content.cell(132)), (2128, 0, token(9, 132)));
         content.apply(Edit::Resize { size: 16 }, 7);
         content.apply(Edit::Allocate { at: 0, len: 64, keep_size: true }, 8);
         assert_eq!(content.size(), 16);

@@ -9,7 +9,7 @@ use super::workload::Workload;
 use crate::crash::dice::Dice;
 use crate::error::Result;
 use hectare_device::{CrashStates, Event, MemoryDevice};
-use hectare_units::{Bytes, u64_of};
+use hectare_units::u64_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -221,6 +221,7 @@ impl Shared<'_> {
 struct Run<'a> {
     states: CrashStates<MemoryDevice>,
     expected: Expected<'a>,
+    format: Format,
     seed: u64,
 }
 
@@ -228,7 +229,8 @@ impl<'a> Run<'a> {
     fn new(recording: &'a Recording, seed: u64) -> Self {
         let base = MemoryDevice::from_bytes(&recording.image.to_vec());
         let states = CrashStates::new(base, Arc::clone(&recording.log));
-        Self { states, expected: Expected::new(&recording.histories, recording.format), seed }
+        let expected = Expected::new(&recording.histories, recording.format);
+        Self { states, expected, format: recording.format, seed }
     }
 
     /// Looks at one crash.
@@ -241,14 +243,6 @@ impl<'a> Run<'a> {
         self.expected.advance(at.point);
         let mut dice = Dice::new(self.seed ^ at.torn.unwrap_or(7), u64_of(at.point));
         let (twice, thorough, seed) = (dice.one_in(8), dice.one_in(4), dice.any());
-        Trial { seed, twice, thorough, oracle }.run(state, &mut self.expected)
+        Trial { format: self.format, seed, twice, thorough, oracle }.run(state, &mut self.expected)
     }
-}
-
-/// The bytes of a state.
-pub(super) fn bytes_of(device: &impl hectare_device::Device) -> Vec<u8> {
-    let mut bytes = vec![0; hectare_units::index_of(device.len().get())];
-    // Memory can be read.
-    let _ = device.read_at(Bytes::ZERO, &mut bytes);
-    bytes
 }

@@ -1,5 +1,6 @@
 //! The volumes that crash: small, with the smallest journal, so that the log wraps and states are cheap.
 
+use super::parts::Parts;
 use crate::error::{Error, Result};
 use hectare_device::{Device, MemoryDevice};
 use hectare_engine::{Creation, DataMode, OpenOptions, Timestamp, Volume};
@@ -22,15 +23,31 @@ pub struct Format {
     blocks_per_group: Option<u32>,
     /// Whether the volume asks for `data=journal`: more is promised then.
     pub(super) journals_data: bool,
+    /// Whether the journal lies on a disk of its own.
+    external: bool,
 }
 
 const fn format(name: &'static str, block_size: BlockSize, mib: u64, features: &'static str) -> Format {
     let (cluster_size, blocks_per_group) = (None, Some(2048));
-    Format { name, block_size, mib, features, cluster_size, blocks_per_group, journals_data: false }
+    Format {
+        name,
+        block_size,
+        mib,
+        features,
+        cluster_size,
+        blocks_per_group,
+        journals_data: false,
+        external: false,
+    }
+}
+
+/// With the journal on a disk of its own.
+const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format {
+    Format { external: true, ..format(name, block_size, mib, "^has_journal") }
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 8] = [
+pub const FORMATS: [Format; 11] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -43,10 +60,20 @@ pub const FORMATS: [Format; 8] = [
     },
     Format { journals_data: true, ..format("1k-data", BlockSize::KIB1, 8, "orphan_file") },
     Format { journals_data: true, ..format("4k-data", BlockSize::KIB4, 16, "^64bit") },
+    Format {
+        cluster_size: Some(16384),
+        blocks_per_group: None,
+        ..format("4k-bigalloc", BlockSize::KIB4, 32, "bigalloc")
+    },
+    external("1k-external", BlockSize::KIB1, 8),
+    external("4k-external", BlockSize::KIB4, 16),
 ];
 
 /// Blocks of the smallest journal.
 const JOURNAL_BLOCKS: u64 = 1024;
+
+/// The file in the root that takes what is not to be left.
+pub(super) const BALLAST: &str = "ballast";
 
 /// When everything happens.
 pub(super) const NOW: Timestamp = Timestamp { seconds: 1_750_000_000, nanoseconds: 0 };
@@ -75,19 +102,37 @@ impl Format {
         self.cluster_size.unwrap_or(u64::from(self.block_size.get()))
     }
 
+    /// Bytes of the volume.
+    pub(super) fn len(self) -> Bytes {
+        Bytes::mib(self.mib)
+    }
+
+    /// Bytes of the journal's own disk; none if it has none.
+    pub(super) fn journal_len(self) -> Bytes {
+        let blocks = if self.external { JOURNAL_BLOCKS } else { 0 };
+        Bytes::new(blocks * u64::from(self.block_size.get()))
+    }
+
     /// Where the journal lies, if its first block, which is the first that is written, lies at a byte.
     pub(super) fn journal_at(self, first: u64) -> std::ops::Range<u64> {
         let first = first - first % u64::from(self.block_size.get());
         first..first + JOURNAL_BLOCKS * u64::from(self.block_size.get())
     }
 
-    /// A volume with a directory for each thread.
+    /// A volume with a directory for each thread, and, if little is to be left of its space, with a file
+    /// that takes the rest.
     ///
     /// # Errors
     /// If it can't be made.
-    pub(super) fn make(self, seed: u64, tops: &[(String, u32)]) -> Result<Arc<MemoryDevice>> {
+    pub(super) fn make(
+        self,
+        seed: u64,
+        tops: &[(String, u32)],
+        left: Option<Bytes>,
+    ) -> Result<Arc<MemoryDevice>> {
         let at = |reason: String| Error::at(format!("volume {}", self.name), reason);
-        let device = Arc::new(MemoryDevice::new(Bytes::mib(self.mib)));
+        let device = Arc::new(MemoryDevice::new(self.len() + self.journal_len()));
+        let parts = Parts::of(self, &(Arc::clone(&device) as Arc<dyn Device>))?;
         let per_group = self.blocks_per_group.map(|n| n.min(self.block_size.get() * 2));
         let options = FormatOptions {
             block_size: Some(self.block_size),
@@ -96,21 +141,25 @@ impl Format {
             uuid: Some([0x11; 16]),
             hash_seed: Some([0x22; 16]),
             features: parse_features(self.features).map_err(|e| at(e.to_string()))?,
-            journal_mib: Some((JOURNAL_BLOCKS * u64::from(self.block_size.get())) >> 20),
+            journal_mib: (!self.external)
+                .then_some((JOURNAL_BLOCKS * u64::from(self.block_size.get())) >> 20),
             blocks_per_group: per_group,
             now: NOW,
             ..FormatOptions::default()
         };
-        let plan = Plan::new(&options, device.len(), true).map_err(|e| at(e.to_string()))?;
-        execute(&plan, &*device, &plan.empty(), 1).map_err(|e| at(e.to_string()))?;
+        let plan = Plan::new(&options, self.len(), true).map_err(|e| at(e.to_string()))?;
+        execute(&plan, &*parts.volume, &plan.empty(), 1).map_err(|e| at(e.to_string()))?;
         if self.journals_data {
-            ask_for_data_journalling(&*device).map_err(at)?;
+            ask_for_data_journalling(&*parts.volume).map_err(at)?;
         }
-        let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, open_options(seed));
-        let volume = volume.map_err(|e| at(e.to_string()))?;
+        parts.join(self.block_size).map_err(at)?;
+        let volume = parts.open(open_options(seed)).map_err(|e| at(e.to_string()))?;
         for (top, id) in tops {
             let creation = Creation { uid: *id, ..Creation::default() };
             volume.create_dir(top, creation).map_err(|e| at(e.to_string()))?;
+        }
+        if let Some(left) = left {
+            take_all_but(&volume, left).map_err(|e| at(e.to_string()))?;
         }
         volume.close().map_err(|e| at(e.to_string()))?;
         Ok(device)
@@ -124,4 +173,13 @@ fn ask_for_data_journalling(device: &dyn Device) -> std::result::Result<(), Stri
     let mut sb = SuperBlock::parse(&bytes, device.len()).map_err(|error| error.to_string())?;
     sb.set_default_data_mode(Some(DataMode::Journal));
     device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0))).map_err(|error| error.to_string())
+}
+
+/// Gives nearly all space to one file.
+fn take_all_but(volume: &Volume, left: Bytes) -> hectare_engine::Result<()> {
+    let file = volume.create_file(BALLAST, Creation::default())?;
+    let stat = volume.statfs()?;
+    let available = stat.available.get() << stat.block_size.shift();
+    // What its own tree takes comes off what is left.
+    file.allocate(0, available.saturating_sub(left.get()).max(1), false)
 }

@@ -1,15 +1,17 @@
 //! A failure, kept so that it can be looked at again: the volume before, everything that was written to it,
 //! and what each thread did.
 //!
-//! In a folder: `base.img` and `state.img` (before the run, and as the crash left it), `log.bin` (the
+//! In a folder: `base.img` and `state.img` (before the run, and as the crash left it; a journal on a disk of
+//! its own comes behind the volume in the first, and is `journal.img` beside the second), `log.bin` (the
 //! events), `run.json` (who did what when) and `history.txt`, the same to read.
 
-use super::explore::{At, bytes_of};
+use super::explore::At;
 use super::format::Format;
 use super::history::{BEGINS, History, number};
+use super::parts::{Image, Parts};
 use super::session::{Recording, Setup};
 use crate::error::{Error, Result};
-use hectare_device::{CrashStates, Event, MemoryDevice, OverlayDevice, Span};
+use hectare_device::{CrashStates, Device, Event, MemoryDevice, OverlayDevice, Span};
 use hectare_units::{Bytes, u64_of};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -70,7 +72,7 @@ impl Kept {
 
     /// The volume as the crash left it.
     #[must_use]
-    pub fn state(&self) -> Option<Vec<u8>> {
+    pub fn state(&self) -> Option<Image> {
         let at = self.at()?;
         let base = OverlayDevice::new(Arc::clone(&self.image));
         let mut states = CrashStates::new(base, Arc::clone(&self.log));
@@ -78,7 +80,8 @@ impl Kept {
             None => states.prefix(at.point),
             Some(seed) => states.torn(at.point, seed),
         };
-        state.ok().map(|state| bytes_of(&state))
+        let state: Arc<dyn Device> = Arc::new(state.ok()?);
+        Parts::of(self.format, &state).ok()?.image().ok()
     }
 
     /// What was done, a line each, with the events of the log it lies between.
@@ -111,7 +114,8 @@ impl Kept {
         };
         put("base.img", &self.image.to_vec())?;
         if let Some(state) = self.state() {
-            put("state.img", &state)?;
+            put("state.img", &state.volume)?;
+            state.journal.map_or(Ok(()), |journal| put("journal.img", &journal))?;
         }
         put("log.bin", &encode(&self.log))?;
         let about = serde_json::to_vec(&self.about).map_err(|error| Error::at("run.json", error))?;
@@ -147,6 +151,7 @@ fn told(event: &Event) -> String {
         Event::Discard(span) => format!("discard {} at {}", span.len, span.at),
         Event::Resize(len) => format!("resize to {len}"),
         Event::Flush => "flush".to_owned(),
+        Event::FlushOf(span) => format!("flush of {} at {}", span.len, span.at),
         Event::Mark(BEGINS) => "a sync begins".to_owned(),
         Event::Mark(mark) => format!("operation {mark} has returned"),
     }
@@ -163,6 +168,7 @@ fn encode(log: &[Event]) -> Vec<u8> {
             Event::Resize(len) => (4, len.get(), 0),
             Event::Flush => (5, 0, 0),
             Event::Mark(mark) => (6, *mark, 0),
+            Event::FlushOf(span) => (7, span.at.get(), span.len.get()),
         };
         out.push(tag);
         out.extend_from_slice(&first.to_le_bytes());
@@ -193,6 +199,7 @@ fn decode(mut bytes: &[u8]) -> Option<Vec<Event>> {
             4 => Event::Resize(span.at),
             5 => Event::Flush,
             6 => Event::Mark(first),
+            7 => Event::FlushOf(span),
             _ => return None,
         });
     }
@@ -214,6 +221,7 @@ mod tests {
             Event::Discard(span),
             Event::Resize(Bytes::new(5)),
             Event::Flush,
+            Event::FlushOf(span),
             Event::Mark(77),
         ];
         let bytes = encode(&log);

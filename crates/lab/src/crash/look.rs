@@ -7,7 +7,7 @@ use hectare_units::{InodeNr, index_of, u64_of};
 use std::collections::{BTreeMap, HashMap};
 
 /// No workload makes larger files.
-const SIZE_MAX: u64 = 1 << 20;
+const SIZE_MAX: u64 = 2 << 20;
 
 /// Looks at everything below a directory of the root, that included.
 pub(super) fn look(volume: &Volume, top: &str) -> Result<Found, String> {

@@ -43,6 +43,8 @@ pub(super) enum Op {
     SyncDir { path: String },
     /// Makes everything durable.
     SyncAll,
+    /// What the volume had no room for: nothing was done.
+    Refused { what: String },
 }
 
 impl Op {
@@ -71,6 +73,7 @@ impl fmt::Display for Op {
             Self::SyncData { id } => write!(f, "fdatasync file {id}"),
             Self::SyncDir { path } => write!(f, "fsync directory {path}"),
             Self::SyncAll => write!(f, "sync"),
+            Self::Refused { what } => write!(f, "no room to {what}"),
         }
     }
 }

@@ -6,15 +6,17 @@ use super::dice::Dice;
 use super::format::{FORMATS, Format, open_options};
 use super::history::{BEGINS, Done, History, number};
 use super::op::Op;
+use super::parts::Parts;
 use super::tree::Tree;
 use super::workload::{Generator, Workload};
-use crate::error::{Error, Result};
-use hectare_device::{Device, Event, MemoryDevice, OverlayDevice, RecordDevice};
-use hectare_engine::{Creation, FallocateMode, NewNode, OpenFile, RenameMode, Volume, XattrHow};
-use hectare_units::{low32, u64_of};
+use crate::error::Result;
+use hectare_device::{Event, MemoryDevice, OverlayDevice, RecordDevice};
+use hectare_engine::{Creation, Error, FallocateMode, NewNode, OpenFile, RenameMode, Volume, XattrHow};
+use hectare_units::{Bytes, index_of, low32, u64_of};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Ids of a thread's files begin at a multiple of this, the first of which is its directory's.
 const IDS: u32 = 100_000;
@@ -24,7 +26,10 @@ const WARM_STEP: usize = 8;
 /// How often it is looked at; where little is synced, it does not get to its end.
 const WARM_STEPS_MAX: usize = 400;
 
-type Recorder = RecordDevice<OverlayDevice<Arc<MemoryDevice>>>;
+/// How old a change gets where a thread of the volume commits.
+const COMMIT_INTERVAL: Duration = Duration::from_micros(300);
+
+type Recorder = RecordDevice<Arc<OverlayDevice<Arc<MemoryDevice>>>>;
 
 /// What a run consists of; all of it follows from the workload and the seed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +45,8 @@ pub(super) struct Setup {
     wraps: bool,
     /// Open files are closed before the volume is.
     tidy: bool,
+    /// The space there is, if it is little.
+    left: Option<Bytes>,
 }
 
 impl Setup {
@@ -57,11 +64,12 @@ impl Setup {
             workload,
             format: format.unwrap_or(chosen),
             seed,
-            warm: hectare_units::index_of(warm / u64_of(workload.threads())),
-            operations: hectare_units::index_of(operations),
+            warm: index_of(warm / u64_of(workload.threads())),
+            operations: index_of(operations),
             discard: dice.one_in(4),
             tidy: !dice.one_in(4),
             wraps: dice.one_in(4),
+            left: workload.runs_full().then(|| Bytes::kib(dice.below(400))),
         }
     }
 }
@@ -95,12 +103,14 @@ pub(super) fn record(setup: Setup) -> Result<Recorded> {
     let threads = setup.workload.threads();
     let tops: Vec<(String, u32)> =
         (0..threads).map(|n| (format!("t{n}"), IDS * (low32(u64_of(n)) + 1))).collect();
-    let image = setup.format.make(setup.seed, &tops)?;
-    let recorder = Arc::new(RecordDevice::new(OverlayDevice::new(Arc::clone(&image))));
+    let image = setup.format.make(setup.seed, &tops, setup.left)?;
+    let recorder = Arc::new(RecordDevice::new(Arc::new(OverlayDevice::new(Arc::clone(&image)))));
     let mut options = open_options(setup.seed);
     options.discard = setup.discard;
-    let volume = Volume::open(Arc::clone(&recorder) as Arc<dyn Device>, options)
-        .map_err(|error| Error::at(format!("volume {}", setup.format.name), error))?;
+    options.commit_interval = setup.workload.has_committer().then_some(COMMIT_INTERVAL);
+    let volume = Parts::recorded(setup.format, &recorder)?
+        .open(options)
+        .map_err(|error| crate::error::Error::at(format!("volume {}", setup.format.name), error))?;
     let first = AtomicUsize::new(0);
     let workers: Vec<Worker<'_>> = (0u64..)
         .zip(tops)
@@ -110,7 +120,8 @@ pub(super) fn record(setup: Setup) -> Result<Recorded> {
             let generator = Generator::new(setup.workload, dice, setup.format.unit(), tree, id + 1);
             let history = History { top, id, done: Vec::new() };
             let (volume, recorder, open) = (&volume, &recorder, HashMap::new());
-            Worker { volume, recorder, generator, history, open, failure: None }
+            let may_be_full = setup.left.is_some();
+            Worker { volume, recorder, generator, history, open, may_be_full, failure: None }
         })
         .collect();
     let mut workers: Vec<Worker<'_>> = std::thread::scope(|scope| {
@@ -134,6 +145,8 @@ struct Worker<'a> {
     generator: Generator,
     history: History,
     open: HashMap<u32, OpenFile>,
+    /// Whether it is no failure that there is no room.
+    may_be_full: bool,
     failure: Option<String>,
 }
 
@@ -175,16 +188,25 @@ impl Worker<'_> {
             }
             let op = self.generator.next();
             self.one(op, |worker, op, number| worker.perform(op, number));
+            if let Some(done) = self.history.done.last() {
+                self.generator.note(&done.op);
+            }
         }
     }
 
-    fn one(&mut self, op: Op, perform: impl FnOnce(&mut Self, &Op, u32) -> hectare_engine::Result<()>) {
+    /// Does an operation and notes what was done, which on a full volume may be less.
+    fn one(&mut self, op: Op, perform: impl FnOnce(&mut Self, &Op, u32) -> hectare_engine::Result<Op>) {
         let number = number(self.history.done.len());
         // What other threads did is promised by a sync if it had returned before this mark.
         let began = if op == Op::SyncAll { self.recorder.mark(BEGINS) } else { self.recorder.events() };
-        if let Err(error) = perform(self, &op, number) {
-            self.failure = Some(format!("operation {number} ({op}) failed: {error}"));
-        }
+        let op = match perform(self, &op, number) {
+            Ok(done) => done,
+            Err(Error::NoSpace) if self.may_be_full && !op.is_sync() => Op::Refused { what: op.to_string() },
+            Err(error) => {
+                self.failure = Some(format!("operation {number} ({op}) failed: {error}"));
+                op
+            }
+        };
         // A mark says that what a sync wrote last had returned.
         let ended = if op.is_sync() { self.recorder.mark(number.into()) } else { self.recorder.events() };
         self.history.done.push(Done { op, began, ended });
@@ -196,19 +218,36 @@ impl Worker<'_> {
             self.open.clear();
         }
         if self.failure.is_none() {
-            self.one(Op::SyncAll, |worker, _, _| worker.volume.close());
+            self.one(Op::SyncAll, |worker, _, _| worker.volume.close().map(|()| Op::SyncAll));
         }
     }
 
     fn file(&mut self, id: u32) -> hectare_engine::Result<&OpenFile> {
         if !self.open.contains_key(&id) {
-            let path = self.generator.tree().path(id).ok_or(hectare_engine::Error::NotFound)?;
+            let path = self.generator.tree().path(id).ok_or(Error::NotFound)?;
             self.open.insert(id, self.volume.open_file(path)?);
         }
-        self.open.get(&id).ok_or(hectare_engine::Error::NotFound)
+        self.open.get(&id).ok_or(Error::NotFound)
     }
 
-    fn perform(&mut self, op: &Op, number: u32) -> hectare_engine::Result<()> {
+    /// Does an operation; what was done.
+    fn perform(&mut self, op: &Op, number: u32) -> hectare_engine::Result<Op> {
+        if let Op::Edit { id, edit } = *op {
+            let may_be_full = self.may_be_full;
+            let done = match (self.file(id)?, edit) {
+                (file, Edit::Write { at, len }) if may_be_full => write_some(file, id, number, (at, len))?,
+                (file, _) => match perform_edit(file, edit, id, number) {
+                    Err(Error::NoSpace) if may_be_full => part_of(file, edit)?,
+                    result => Some(result.map(|()| edit)?),
+                },
+            };
+            let refused = Op::Refused { what: op.to_string() };
+            return Ok(done.map_or(refused, |edit| Op::Edit { id, edit }));
+        }
+        self.perform_whole(op, number).map(|()| op.clone())
+    }
+
+    fn perform_whole(&mut self, op: &Op, number: u32) -> hectare_engine::Result<()> {
         let volume = self.volume;
         let creation = |id: &u32| Creation { permissions: 0o755, uid: *id, gid: 0 };
         match op {
@@ -226,7 +265,6 @@ impl Worker<'_> {
                 volume.set_xattr(volume.resolve(path, false)?, name, &value, XattrHow::Either)
             }
             Op::RemoveXattr { path, name } => volume.remove_xattr(volume.resolve(path, false)?, name),
-            Op::Edit { id, edit } => perform_edit(self.file(*id)?, *edit, *id, number),
             Op::Close { id } => {
                 self.open.remove(id);
                 Ok(())
@@ -235,13 +273,16 @@ impl Worker<'_> {
             Op::SyncData { id } => self.file(*id)?.sync_data(),
             Op::SyncDir { path } => volume.sync_inode(volume.resolve(path, false)?),
             Op::SyncAll => volume.sync(),
+            Op::Edit { .. } | Op::Refused { .. } => Ok(()),
         }
     }
 }
 
 fn perform_edit(file: &OpenFile, edit: Edit, id: u32, number: u32) -> hectare_engine::Result<()> {
     match edit {
-        Edit::Write { at, len } => file.write_all_at(at, &cell::written(id, number, at, len)),
+        Edit::Write { .. } | Edit::Comb { .. } => edit
+            .written()
+            .try_for_each(|(at, len)| file.write_all_at(at, &cell::written(id, number, at, len))),
         Edit::Resize { size } => file.set_len(size),
         Edit::Allocate { at, len, keep_size } => {
             file.fallocate(FallocateMode::Allocate { keep_size }, at, len)
@@ -253,9 +294,47 @@ fn perform_edit(file: &OpenFile, edit: Edit, id: u32, number: u32) -> hectare_en
     }
 }
 
+/// Writes until there is no room; what was written, if anything was.
+fn write_some(
+    file: &OpenFile,
+    id: u32,
+    number: u32,
+    (at, len): (u64, u64),
+) -> hectare_engine::Result<Option<Edit>> {
+    let data = cell::written(id, number, at, len);
+    let mut done = 0;
+    while done < len {
+        match file.write_at(at + done, &data[index_of(done)..]) {
+            Err(Error::NoSpace) => break,
+            written => done += u64_of(written?),
+        }
+    }
+    Ok((done > 0).then_some(Edit::Write { at, len: done }))
+}
+
+/// What was done of an edit that ended for want of room; none if nothing can be seen of it.
+///
+/// Allocating shows in the size alone. Of what was punched in part, and all behind it, the file is cut off.
+fn part_of(file: &OpenFile, edit: Edit) -> hectare_engine::Result<Option<Edit>> {
+    let size = file.metadata()?.size;
+    match edit {
+        Edit::Allocate { keep_size: true, .. } => Ok(None),
+        Edit::Allocate { at, keep_size, .. } => {
+            Ok((size > at).then_some(Edit::Allocate { at, len: size - at, keep_size }))
+        }
+        Edit::Punch { at, .. } => {
+            let size = size.min(at);
+            file.set_len(size)?;
+            Ok(Some(Edit::Resize { size }))
+        }
+        _ => Err(Error::NoSpace),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hectare_engine::OpenOptions;
 
     /// Whether the log begins anew among the crashes that are looked at.
     fn wraps(recording: &Recording, format: Format) -> bool {
@@ -282,9 +361,60 @@ mod tests {
         assert!(count >= 4, "{count} of 32");
     }
 
+    fn run_of(workload: Workload, format: &str, seed: u64) -> Recording {
+        let run = record(Setup::new(workload, seed, Format::by_name(format))).unwrap();
+        assert_eq!(run.failure, None);
+        run.recording
+    }
+
+    #[test]
+    fn full_volumes_refuse_and_do_in_part() {
+        let (mut refused, mut done) = (0, 0);
+        for seed in 0..8 {
+            for history in run_of(Workload::Full, "1k", seed).histories {
+                let full = history.done.iter().filter(|done| matches!(done.op, Op::Refused { .. })).count();
+                refused += full;
+                done += history.done.len() - full;
+            }
+        }
+        assert!(refused > 50 && done > refused, "{refused} refused, {done} done");
+    }
+
+    #[test]
+    fn large_files_have_trees_of_several_leaves() {
+        // A leaf of 1 KiB has room for 84 extents.
+        let most = (0..6).map(|seed| {
+            let recording = run_of(Workload::Large, "1k", seed);
+            let base = OverlayDevice::new(Arc::clone(&recording.image));
+            let mut states = hectare_device::CrashStates::new(base, Arc::clone(&recording.log));
+            let end: Arc<dyn hectare_device::Device> = Arc::new(states.prefix(recording.log.len()).unwrap());
+            let volume = Volume::open(end, OpenOptions::read_only()).unwrap();
+            let files = volume.read_dir("t0").unwrap().into_iter().filter_map(|entry| {
+                let is_file = volume.stat(entry.inode).unwrap().is_file();
+                is_file.then(|| volume.open_inode(entry.inode).unwrap().extents().unwrap().len())
+            });
+            files.max().unwrap_or(0)
+        });
+        let most: Vec<usize> = most.collect();
+        assert!(most.iter().any(|extents| *extents > 2 * 84), "{most:?}");
+    }
+
+    #[test]
+    fn a_thread_of_the_volume_commits_without_being_asked() {
+        let mut flushes = 0;
+        for seed in 0..8 {
+            let recording = run_of(Workload::Committer, "1k", seed);
+            let syncs: Vec<_> = recording.histories[0].done.iter().filter(|done| done.op.is_sync()).collect();
+            let asked = |event: usize| syncs.iter().any(|sync| (sync.began..sync.ended).contains(&event));
+            let events = recording.log.iter().enumerate();
+            flushes += events.filter(|(n, event)| **event == Event::Flush && !asked(*n)).count();
+        }
+        assert!(flushes > 8, "{flushes} flushes that nobody asked for");
+    }
+
     #[test]
     fn a_run_follows_from_its_seed() {
-        for workload in [Workload::Names, Workload::Fallocate, Workload::Xattr] {
+        for workload in [Workload::Names, Workload::Fallocate, Workload::Xattr, Workload::Full] {
             let run = || record(Setup::new(workload, 7, None)).unwrap().recording;
             let (one, other) = (run(), run());
             assert!(one.log == other.log && one.histories == other.histories, "{}", workload.name());

@@ -3,8 +3,9 @@
 use super::cell;
 use super::dice::Dice;
 use super::expect::{Expected, Found};
-use super::format::open_options;
+use super::format::{BALLAST, Format, open_options};
 use super::look::{content, look};
+use super::parts::{Image, Parts};
 use super::tree::Kind;
 use hectare_check::Options;
 use hectare_device::{CrashStates, Device, MemoryDevice, OverlayDevice, RecordDevice};
@@ -29,11 +30,12 @@ const MADE: u64 = 24 << 10;
 const TOLD_MAX: usize = 6;
 
 /// A judge of whole volumes beside the checker: the image is clean, or what is wrong with it.
-pub type Oracle<'a> = dyn Fn(&[u8]) -> Result<(), String> + Sync + 'a;
+pub type Oracle<'a> = dyn Fn(&Image) -> Result<(), String> + Sync + 'a;
 
 /// What is done with a state.
 #[derive(Clone, Copy)]
 pub(super) struct Trial<'a> {
+    pub(super) format: Format,
     pub(super) seed: u64,
     /// Whether the first recovery is cut off as well.
     pub(super) twice: bool,
@@ -58,6 +60,7 @@ impl Trial<'_> {
     fn try_state(self, state: State, expected: &mut Expected<'_>) -> Result<(), String> {
         let device: Arc<dyn Device> =
             if self.twice { self.recovery_cut_off(state)? } else { Arc::new(state) };
+        let device = Parts::of(self.format, &device).map_err(|error| error.to_string())?;
         let tops: Vec<String> = expected.tops().map(str::to_owned).collect();
         let found = self.recovered(&device, &tops)?;
         sound(&device).map_err(|what| format!("after recovery: {what}"))?;
@@ -69,9 +72,7 @@ impl Trial<'_> {
                 .map_err(|what| format!("looked at again: {what}"))?;
         }
         if let Some(oracle) = self.oracle {
-            let mut bytes = vec![0; index_of(device.len().get())];
-            device.read_at(hectare_units::Bytes::ZERO, &mut bytes).map_err(|error| error.to_string())?;
-            oracle(&bytes)?;
+            oracle(&device.image().map_err(|error| error.to_string())?)?;
         }
         Ok(())
     }
@@ -80,16 +81,15 @@ impl Trial<'_> {
         open_options(self.seed)
     }
 
-    fn open(self, device: &Arc<dyn Device>) -> Result<Volume, String> {
-        Volume::open(Arc::clone(device), self.options())
-            .map_err(|error| format!("it can't be opened: {error}"))
+    fn open(self, device: &Parts) -> Result<Volume, String> {
+        device.open(self.options()).map_err(|error| format!("it can't be opened: {error}"))
     }
 
     /// The state that a crash within the recovery leaves.
     fn recovery_cut_off(self, state: State) -> Result<Arc<dyn Device>, String> {
         let base = state.clone();
-        let recorder = Arc::new(RecordDevice::new(state));
-        let device: Arc<dyn Device> = Arc::clone(&recorder) as Arc<dyn Device>;
+        let recorder = Arc::new(RecordDevice::new(Arc::new(state)));
+        let device = Parts::recorded(self.format, &recorder).map_err(|error| error.to_string())?;
         let volume = self.open(&device)?;
         volume.close().map_err(|error| format!("it can't be closed: {error}"))?;
         let mut dice = Dice::new(self.seed, 3);
@@ -100,11 +100,15 @@ impl Trial<'_> {
     }
 
     /// Recovers, looks, and closes.
-    fn recovered(self, device: &Arc<dyn Device>, tops: &[String]) -> Result<Vec<Found>, String> {
+    fn recovered(self, device: &Parts, tops: &[String]) -> Result<Vec<Found>, String> {
         let volume = self.open(device)?;
         let found = tops.iter().map(|top| look(&volume, top)).collect::<Result<Vec<_>, _>>()?;
         let root = volume.read_dir("/").map_err(|error| error.to_string())?;
-        let known = |name: &[u8]| name == b"lost+found" || tops.iter().any(|top| top.as_bytes() == name);
+        let known = |name: &[u8]| {
+            name == b"lost+found"
+                || name == BALLAST.as_bytes()
+                || tops.iter().any(|top| top.as_bytes() == name)
+        };
         if let Some(entry) = root.iter().find(|entry| !known(&entry.name)) {
             return Err(format!("nobody made /{}", String::from_utf8_lossy(&entry.name)));
         }
@@ -113,7 +117,7 @@ impl Trial<'_> {
     }
 
     /// Uses the volume; the ids of the files that were left alone.
-    fn go_on(self, device: &Arc<dyn Device>, found: &[Found]) -> Result<HashSet<u32>, String> {
+    fn go_on(self, device: &Parts, found: &[Found]) -> Result<HashSet<u32>, String> {
         let volume = self.open(device)?;
         let mut dice = Dice::new(self.seed, 4);
         let files = found.iter().flat_map(|found| &found.entries).filter(|entry| entry.kind == Kind::File);
@@ -123,6 +127,12 @@ impl Trial<'_> {
         if let Some(entry) = dice.pick(&files) {
             kept.remove(&entry.id);
             volume.remove_file(&entry.path).map_err(told)?;
+        }
+        // The checks that follow need some room.
+        match volume.remove_file(BALLAST) {
+            Ok(()) => volume.sync().map_err(told)?,
+            Err(hectare_engine::Error::NotFound) => {}
+            Err(error) => return Err(told(error)),
         }
         let left: Vec<_> = files.into_iter().filter(|entry| kept.contains(&entry.id)).collect();
         for grow in [true, false] {
@@ -138,7 +148,7 @@ impl Trial<'_> {
 
     fn look_again(
         self,
-        device: &Arc<dyn Device>,
+        device: &Parts,
         tops: &[String],
         (before, kept): (&[Found], &HashSet<u32>),
     ) -> Result<(), String> {
@@ -159,8 +169,9 @@ impl Trial<'_> {
 }
 
 /// What is wrong with a volume that nobody has open.
-fn sound(device: &Arc<dyn Device>) -> Result<(), String> {
-    let report = hectare_check::check(&**device, &Options::default()).map_err(|error| error.to_string())?;
+fn sound(device: &Parts) -> Result<(), String> {
+    let report =
+        hectare_check::check(&*device.volume, &Options::default()).map_err(|error| error.to_string())?;
     if report.is_clean() {
         return Ok(());
     }

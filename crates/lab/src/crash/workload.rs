@@ -26,6 +26,12 @@ pub enum Workload {
     Directory,
     /// All of it, by several threads.
     Mixed,
+    /// Files of many extents, whose trees are deep.
+    Large,
+    /// A volume that runs full.
+    Full,
+    /// All of it, while a thread of the volume commits when it likes.
+    Committer,
 }
 
 /// What an operation may be.
@@ -44,6 +50,7 @@ enum Verb {
     Append,
     Overwrite,
     WriteFar,
+    Comb,
     Cut,
     Grow,
     Allocate,
@@ -59,8 +66,8 @@ enum Verb {
 }
 
 use Verb::{
-    Allocate, Append, Close, Collapse, Create, Cut, Exchange, Grow, Insert, Link, MakeDir, Overwrite, Punch,
-    RemoveDir, RemoveXattr, Rename, SetXattr, Symlink, SyncAll, SyncData, SyncDir, SyncFile, Unlink,
+    Allocate, Append, Close, Collapse, Comb, Create, Cut, Exchange, Grow, Insert, Link, MakeDir, Overwrite,
+    Punch, RemoveDir, RemoveXattr, Rename, SetXattr, Symlink, SyncAll, SyncData, SyncDir, SyncFile, Unlink,
     WriteFar, Zero,
 };
 
@@ -185,10 +192,50 @@ const MIXED: Weights = &[
     (2, SyncDir),
     (2, SyncAll),
 ];
+const LARGE: Weights = &[
+    (22, Comb),
+    (8, Append),
+    (8, WriteFar),
+    (10, Overwrite),
+    (10, Cut),
+    (4, Grow),
+    (12, Punch),
+    (8, Allocate),
+    (8, Zero),
+    (6, Collapse),
+    (6, Insert),
+    (6, Create),
+    (4, Unlink),
+    (4, Close),
+    (8, SyncFile),
+    (4, SyncData),
+    (2, SyncAll),
+];
+const FULL: Weights = &[
+    (26, Append),
+    (12, WriteFar),
+    (10, Overwrite),
+    (14, Allocate),
+    (6, Punch),
+    (8, Cut),
+    (14, Create),
+    (5, MakeDir),
+    (5, Symlink),
+    (4, Link),
+    (5, Rename),
+    (10, Unlink),
+    (8, SetXattr),
+    (2, RemoveXattr),
+    (4, Close),
+    (8, SyncFile),
+    (3, SyncData),
+    (2, SyncDir),
+    (3, SyncAll),
+];
 
 impl Workload {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Names,
         Self::Append,
         Self::Overwrite,
@@ -197,6 +244,9 @@ impl Workload {
         Self::Xattr,
         Self::Directory,
         Self::Mixed,
+        Self::Large,
+        Self::Full,
+        Self::Committer,
     ];
 
     /// What it is called.
@@ -211,6 +261,9 @@ impl Workload {
             Self::Xattr => "xattr",
             Self::Directory => "directory",
             Self::Mixed => "mixed",
+            Self::Large => "large",
+            Self::Full => "full",
+            Self::Committer => "committer",
         }
     }
 
@@ -226,6 +279,22 @@ impl Workload {
         if matches!(self, Self::Mixed) { 4 } else { 1 }
     }
 
+    /// Whether a thread of the volume commits.
+    pub(super) const fn has_committer(self) -> bool {
+        matches!(self, Self::Committer)
+    }
+
+    /// Whether there is little space.
+    pub(super) const fn runs_full(self) -> bool {
+        matches!(self, Self::Full)
+    }
+
+    /// Whether a run does the same each time.
+    #[must_use]
+    pub const fn follows_from_its_seed(self) -> bool {
+        self.threads() == 1 && !self.has_committer()
+    }
+
     const fn weights(self) -> Weights {
         match self {
             Self::Names => NAMES,
@@ -235,7 +304,9 @@ impl Workload {
             Self::Fallocate => FALLOCATE,
             Self::Xattr => XATTR,
             Self::Directory => DIRECTORY,
-            Self::Mixed => MIXED,
+            Self::Mixed | Self::Committer => MIXED,
+            Self::Large => LARGE,
+            Self::Full => FULL,
         }
     }
 
@@ -243,8 +314,19 @@ impl Workload {
     const fn names_max(self) -> usize {
         match self {
             Self::Directory => 250,
-            Self::Names => 40,
+            Self::Names | Self::Full => 40,
+            Self::Large => 5,
             _ => 12,
         }
+    }
+
+    /// Bytes of a file at most.
+    const fn size_max(self) -> u64 {
+        if matches!(self, Self::Large) { 1 << 20 } else { 96 << 10 }
+    }
+
+    /// Bytes that one operation changes at most.
+    const fn change_max(self) -> u64 {
+        if matches!(self, Self::Large) { 256 << 10 } else { 16 << 10 }
     }
 }

@@ -8,10 +8,8 @@ use crate::crash::op::Op;
 use crate::crash::tree::{Kind, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of a file at most.
-const SIZE_MAX: u64 = 96 << 10;
-/// Bytes of one write at most.
-const WRITE_MAX: u64 = 16 << 10;
+/// Bytes of all files, from which on none grows.
+const TOTAL_MAX: u64 = 2 << 20;
 /// Bytes of an attribute's value at most: three of them do not fit into a block of 1 KiB.
 const ATTRIBUTE_MAX: u64 = 400;
 /// Choices that may fail before something is chosen that always can be done.
@@ -49,18 +47,17 @@ impl Generator {
         &self.tree
     }
 
-    /// The next operation, which is then taken as done.
+    /// The next operation; what is done of it is to be [noted](Self::note).
     pub(in crate::crash) fn next(&mut self) -> Op {
         let op = (0..TRIES).find_map(|_| {
             let verb = self.dice.weighed(self.workload.weights())?;
             self.choose(verb)
         });
-        let op = op.unwrap_or(Op::SyncAll);
-        self.note(&op);
-        op
+        op.unwrap_or(Op::SyncAll)
     }
 
-    fn note(&mut self, op: &Op) {
+    /// Takes an operation as done.
+    pub(in crate::crash) fn note(&mut self, op: &Op) {
         self.done += 1;
         self.tree.apply(op, self.done);
         match op {
@@ -200,25 +197,36 @@ impl Generator {
         let len = match self.dice.below(4) {
             0 => self.unit * (1 + self.dice.below(3)),
             1 => 1 + self.dice.below(200),
-            _ => 1 + self.dice.below(WRITE_MAX),
+            _ => 1 + self.dice.below(self.workload.change_max()),
         };
-        len.next_multiple_of(CELL).min(WRITE_MAX)
+        len.next_multiple_of(CELL).min(self.workload.change_max())
+    }
+
+    /// Pieces of a block with a block between them.
+    fn comb(&mut self) -> Edit {
+        let most = self.workload.size_max() / self.unit;
+        let first = self.dice.below(most - 1);
+        let count = 1 + self.dice.below((most - first) / 2);
+        Edit::Comb { at: first * self.unit, each: self.unit, count }
     }
 
     fn edit(&mut self, verb: Verb, size: u64) -> Option<Edit> {
+        let size_max = self.workload.size_max();
         let (at, len) = (self.place(size + 1), self.length());
         let within = len.min(size - at.min(size));
-        let beyond = (at + len).min(SIZE_MAX).saturating_sub(at);
-        let keep_size = self.dice.one_in(3);
+        let beyond = (at + len).min(size_max).saturating_sub(at);
+        // Space beyond the end is not counted.
+        let keep_size = self.dice.one_in(3) && self.workload != Workload::Large;
         let edit = match verb {
-            Verb::Append => Edit::Write { at: size, len: len.min(SIZE_MAX.saturating_sub(size)) },
+            Verb::Append => Edit::Write { at: size, len: len.min(size_max.saturating_sub(size)) },
             Verb::Overwrite => Edit::Write { at, len: within },
             Verb::WriteFar => {
-                let at = self.place(SIZE_MAX);
-                Edit::Write { at, len: len.min(SIZE_MAX - at) }
+                let at = self.place(size_max);
+                Edit::Write { at, len: len.min(size_max - at) }
             }
+            Verb::Comb => self.comb(),
             Verb::Cut => Edit::Resize { size: if self.dice.one_in(4) { 0 } else { at } },
-            Verb::Grow => Edit::Resize { size: (size + len).min(SIZE_MAX).max(size) },
+            Verb::Grow => Edit::Resize { size: (size + len).min(size_max).max(size) },
             Verb::Allocate => Edit::Allocate { at, len: beyond, keep_size },
             Verb::Punch => Edit::Punch { at, len: within },
             Verb::Zero => Edit::Zero { at, len: beyond, keep_size },
@@ -232,7 +240,9 @@ impl Generator {
                 | Edit::Punch { len: 0, .. }
                 | Edit::Zero { len: 0, .. }
         );
-        (!empty).then_some(edit)
+        let total: u64 = self.sizes.values().sum();
+        let grows = edit.size_after(size) > size && total > TOTAL_MAX;
+        (!empty && !grows).then_some(edit)
     }
 
     /// Ranges that move begin and end with blocks, and inside the file.
@@ -247,6 +257,6 @@ impl Generator {
         if verb == Verb::Collapse {
             return (at + len < size).then_some(Edit::Collapse { at, len });
         }
-        (size + len <= SIZE_MAX).then_some(Edit::Insert { at, len })
+        (size + len <= self.workload.size_max()).then_some(Edit::Insert { at, len })
     }
 }
