@@ -17,6 +17,7 @@ pub(crate) mod ls;
 pub(crate) mod map;
 pub(crate) mod mkdir;
 pub(crate) mod mkfs;
+pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod rm;
 pub(crate) mod stat;
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Check(check::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
+    Mount(mount::Arguments),
     Age(age::Arguments),
     Bench(bench::Arguments),
     Completions(completions::Arguments),
@@ -80,6 +82,7 @@ impl Command {
             Self::Check(arguments) => check::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
+            Self::Mount(arguments) => mount::run(&arguments),
             Self::Age(arguments) => age::run(&arguments),
             Self::Bench(arguments) => bench::run(&arguments),
             Self::Completions(arguments) => completions::run(&arguments),

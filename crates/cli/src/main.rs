@@ -15,6 +15,7 @@ mod failure;
 mod free;
 mod header;
 mod image;
+mod mount_form;
 mod name;
 mod output;
 mod part;
@@ -63,7 +64,10 @@ struct Cli {
 fn main() -> ExitCode {
     // Before any thread is started: reading the umask means setting it.
     umask::note();
-    let Cli { part, command } = Cli::parse();
+    let arguments = mount_form::complete(std::env::args_os().collect(), |name| {
+        Cli::command().find_subcommand(name).is_some()
+    });
+    let Cli { part, command } = Cli::parse_from(arguments);
     part.note();
     match command.run(part) {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,

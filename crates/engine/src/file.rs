@@ -65,6 +65,8 @@ struct Written {
 pub(crate) enum Source {
     /// A caller's, now: the times change with it. If there is no space, some is given back first.
     Caller,
+    /// The same of a caller who keeps the file's times, and sets them.
+    TimesKept,
     /// Bytes that have gathered: the times changed when they came, and there is space claimed for them.
     Gathered,
 }
@@ -153,19 +155,25 @@ impl Volume {
     }
 
     /// Writes bytes to a file. Returns how many were written: all, or those before the volume was full.
-    pub(crate) fn write(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<usize> {
+    pub(crate) fn write(
+        &self,
+        inode: &Arc<CachedInode>,
+        at: u64,
+        data: &[u8],
+        source: Source,
+    ) -> Result<usize> {
         self.check_takes_changes()?;
         if data.is_empty() {
             return Ok(0);
         }
         let end = self.check_size(at, u64_of(data.len()))?;
         let gathers = inode.delayed().end() == Some(at);
-        if !gathers && self.overwrite(inode, at, data)? {
+        if !gathers && self.overwrite(inode, at, data, source)? {
             return Ok(data.len());
         }
         let done = {
             let _operation = inode.lock().write();
-            self.write_locked(inode, at, data, end)?
+            self.write_locked(inode, at, data, end, source)?
         };
         self.relieve_delayed();
         self.relieve()?;
@@ -176,8 +184,15 @@ impl Volume {
     }
 
     /// Writes bytes that change the map or the size. The caller holds the operation lock exclusively.
-    fn write_locked(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8], end: u64) -> Result<usize> {
-        if self.append_delayed(inode, at, data)? {
+    fn write_locked(
+        &self,
+        inode: &Arc<CachedInode>,
+        at: u64,
+        data: &[u8],
+        end: u64,
+        source: Source,
+    ) -> Result<usize> {
+        if self.append_delayed(inode, at, data, source)? {
             return Ok(data.len());
         }
         self.place_locked(inode)?;
@@ -188,7 +203,7 @@ impl Volume {
         if self.journals_data(&inode.get()) {
             return self.write_journalled(inode, at, data);
         }
-        self.write_pieces(inode, at, data, Source::Caller)
+        self.write_pieces(inode, at, data, source)
     }
 
     /// Writes bytes piece by piece, and maps those that lie in no written block yet; how many: all, or those
@@ -212,7 +227,7 @@ impl Volume {
                         self.spend_claim(inode, at + u64_of(done), at + u64_of(data.len()));
                     }
                 }
-                Err(Error::NoSpace) if source == Source::Caller && self.reclaim(seen)? => {}
+                Err(Error::NoSpace) if source != Source::Gathered && self.reclaim(seen)? => {}
                 Err(Error::NoSpace) if split == Split::AsNeeded => split = Split::Spare,
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
@@ -266,7 +281,7 @@ impl Volume {
 
     /// Writes over blocks that are mapped and written, inside the size, under the shared lock; whether that
     /// was possible. No handle is needed: nothing changes but the times, which wait for the next commit.
-    fn overwrite(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<bool> {
+    fn overwrite(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8], source: Source) -> Result<bool> {
         let (listed, looked_up) = {
             let _operation = inode.lock().read();
             let run = inode.runs().find(at, data.len());
@@ -281,7 +296,7 @@ impl Volume {
                 }
             }
             self.count_written(data.len());
-            (inode.touch(self.now(), &self.inodes), looked_up)
+            (source == Source::Caller && inode.touch(self.now(), &self.inodes), looked_up)
         };
         if listed {
             self.relieve()?;

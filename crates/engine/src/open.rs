@@ -10,6 +10,7 @@
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::fallocate::FallocateMode;
+use crate::file::Source;
 use crate::map::MapRef;
 use crate::seek::FileExtent;
 use crate::stat::{Changes, Metadata};
@@ -79,7 +80,15 @@ impl OpenFile {
     /// [`Error::NoSpace`] if not even the first byte found room, [`Error::FileTooLarge`],
     /// [`Error::ReadOnly`], [`Error::Unsupported`] for files of a form that can't be written yet.
     pub fn write_at(&self, at: u64, data: &[u8]) -> Result<usize> {
-        self.volume.write(&self.inode, at, data)
+        self.volume.write(&self.inode, at, data, Source::Caller)
+    }
+
+    /// The same for a caller who keeps the file's times, and sets them when it likes: they stay as they are.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn write_keeping_times(&self, at: u64, data: &[u8]) -> Result<usize> {
+        self.volume.write(&self.inode, at, data, Source::TimesKept)
     }
 
     /// Writes all of `data` at byte `at`.
@@ -263,11 +272,6 @@ impl Drop for OpenFile {
         }
         self.volume.place_last(&self.inode);
         self.volume.discard_window(&self.inode);
-        if self.inode.get().links > 0 {
-            return;
-        }
-        let _operation = self.inode.lock().write();
-        // A failure leaves an inode without a name, which e2fsck finds; there is nobody left to tell.
-        let _ = self.volume.delete_if_unused(&self.inode);
+        self.volume.delete_unnamed(&self.inode);
     }
 }

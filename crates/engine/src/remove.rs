@@ -195,7 +195,7 @@ impl Volume {
             return Ok(Dropped::Stays);
         }
         // Looked at after the links are gone: whoever closes it now looks at the links after that.
-        if inode.opens() > 0 {
+        if inode.is_in_use() {
             self.orphans.add(self, handle, inode);
             self.nameless.lock().insert(inode.nr(), Arc::clone(inode));
             return Ok(Dropped::Stays);
@@ -223,9 +223,18 @@ impl Volume {
         }
     }
 
-    /// Frees an inode that has no links if nobody has it open any more. The caller holds its operation lock.
-    pub(crate) fn delete_if_unused(&self, inode: &Arc<CachedInode>) -> Result<()> {
-        if inode.get().links > 0 || inode.is_freed() || inode.opens() > 0 {
+    /// Frees an inode that has no links, for whoever was the last to use it. A failure leaves an inode without
+    /// a name, which e2fsck finds; there is nobody left to tell.
+    pub(crate) fn delete_unnamed(&self, inode: &Arc<CachedInode>) {
+        if inode.get().links == 0 {
+            let _operation = inode.lock().write();
+            let _ = self.delete_if_unused(inode);
+        }
+    }
+
+    /// Frees an inode that has no links if nobody uses it any more. The caller holds its operation lock.
+    fn delete_if_unused(&self, inode: &Arc<CachedInode>) -> Result<()> {
+        if inode.get().links > 0 || inode.is_freed() || inode.is_in_use() {
             return Ok(());
         }
         self.nameless.lock().remove(&inode.nr());

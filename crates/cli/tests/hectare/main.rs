@@ -11,6 +11,7 @@ mod errors;
 mod journal;
 mod look;
 mod make;
+mod mount;
 mod partition;
 mod report;
 mod support;

@@ -56,6 +56,8 @@ pub(crate) struct CachedInode {
     linkable: AtomicBool,
     /// Open files; an inode without links lives as long as it has any.
     opens: AtomicU32,
+    /// How often it is held without being open; it lives as long as it is.
+    holds: AtomicU32,
     /// Space kept for what the file will write next; most inodes are never written to.
     window: OnceLock<Arc<Window>>,
     /// When the content was last written over, as far as the inode does not say so yet.
@@ -176,9 +178,19 @@ impl CachedInode {
         self.opens.fetch_sub(1, Ordering::AcqRel) - 1
     }
 
-    /// Open files.
-    pub(crate) fn opens(&self) -> u32 {
-        self.opens.load(Ordering::Acquire)
+    /// Counts somebody who holds it.
+    pub(crate) fn held(&self) {
+        self.holds.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Uncounts somebody who held it; how many are left.
+    pub(crate) fn let_go(&self) -> u32 {
+        self.holds.fetch_sub(1, Ordering::AcqRel) - 1
+    }
+
+    /// Whether somebody has it open or holds it.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.opens.load(Ordering::Acquire) > 0 || self.holds.load(Ordering::Acquire) > 0
     }
 }
 
@@ -301,6 +313,7 @@ fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): Home) -> Arc<Cached
         changed_in: AtomicU32::new(0),
         linkable: AtomicBool::new(false),
         opens: AtomicU32::new(0),
+        holds: AtomicU32::new(0),
         window: OnceLock::new(),
         touched: Mark::default(),
         runs: Runs::default(),

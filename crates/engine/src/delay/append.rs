@@ -3,6 +3,7 @@
 use super::{Buffer, CHARGE, FILE_MAX, SMALL_MAX, State};
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
+use crate::file::Source;
 use crate::map::MapRef;
 use crate::volume::Volume;
 use hectare_alloc::{AllocError, Claim};
@@ -21,7 +22,13 @@ const LEVELS: u32 = 5;
 impl Volume {
     /// Takes in what is to be written at `at`, if it may gather; whether it did. The caller holds the
     /// operation lock exclusively, and has checked that the size is possible.
-    pub(crate) fn append_delayed(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<bool> {
+    pub(crate) fn append_delayed(
+        &self,
+        inode: &Arc<CachedInode>,
+        at: u64,
+        data: &[u8],
+        source: Source,
+    ) -> Result<bool> {
         if data.len() >= SMALL_MAX || self.delay.budget == 0 {
             return Ok(false);
         }
@@ -35,7 +42,9 @@ impl Volume {
             None => self.begin_buffer(inode, at, data)?,
         };
         let Some(len) = gathered else { return Ok(false) };
-        inode.touch(self.now(), &self.inodes);
+        if source == Source::Caller {
+            inode.touch(self.now(), &self.inodes);
+        }
         if len >= FILE_MAX.min(self.delay.budget) {
             self.place_locked(inode)?;
         }

@@ -212,13 +212,13 @@ impl Volume {
     }
 
     /// Places what has gathered for a file that nobody has open any more, or drops it with a file that has no
-    /// name. What goes wrong, the next sync of the volume tells.
+    /// name and that nobody holds. What goes wrong, the next sync of the volume tells.
     pub(crate) fn place_last(&self, inode: &Arc<CachedInode>) {
         if inode.delayed().end().is_none() {
             return;
         }
         let _operation = inode.lock().write();
-        if inode.get().links == 0 {
+        if inode.get().links == 0 && !inode.is_in_use() {
             self.drop_delayed(inode);
         } else {
             let _ = self.place_locked(inode);

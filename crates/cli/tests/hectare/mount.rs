@@ -1,0 +1,144 @@
+//! `hectare mount`: in the background, in the form that `mount` and `fstab` use, ended in every way.
+
+use crate::support::hectare;
+use hectare_oracle::{assert_clean, skip};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+struct Bench {
+    _folder: tempfile::TempDir,
+    image: PathBuf,
+    dir: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Result<Self, &'static str> {
+        if !rustix::process::geteuid().is_root() || fs::File::open("/dev/fuse").is_err() {
+            return Err("mounting needs root and /dev/fuse");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let (image, dir) = (folder.path().join("disk.img"), folder.path().join("dir"));
+        fs::create_dir(&dir).unwrap();
+        hectare(&["mkfs", image.to_str().unwrap(), "32M"]).ok();
+        Ok(Self { _folder: folder, image, dir })
+    }
+
+    fn words<'a>(&'a self, rest: &[&'a str]) -> Vec<&'a str> {
+        [&[self.image.to_str().unwrap(), self.dir.to_str().unwrap()], rest].concat()
+    }
+
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        mounts.lines().any(|line| line.split(' ').nth(1) == self.dir.to_str())
+    }
+
+    /// Unmounts, and waits until whoever served has let go of the image.
+    fn unmount(&self) {
+        assert!(Command::new("umount").arg(&self.dir).status().unwrap().success());
+        self.wait_closed();
+    }
+
+    fn wait_closed(&self) {
+        wait(|| hectare(&["rm", "-f", &format!("{}:/none", self.image.display())]).code == Some(0));
+        assert_clean(&self.image).unwrap();
+    }
+
+    /// Serves in the foreground, for the test to end.
+    fn in_foreground(&self) -> Child {
+        let server = Command::new(env!("CARGO_BIN_EXE_hectare"))
+            .args(["mount", "--foreground"])
+            .args(self.words(&[]))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        wait(|| self.is_mounted());
+        server
+    }
+}
+
+fn wait(mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(60), "it takes too long");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn signal(server: &Child, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+fn durable(path: &Path, content: &str) {
+    use std::io::Write;
+    let mut file = fs::File::create(path).unwrap();
+    file.write_all(content.as_bytes()).unwrap();
+    file.sync_all().unwrap();
+}
+
+#[test]
+fn it_is_mounted_when_the_command_returns() {
+    let bench = match Bench::new() {
+        Ok(bench) => bench,
+        Err(reason) => skip!("mount::it_is_mounted_when_the_command_returns", reason),
+    };
+    hectare(&[&["mount"][..], &bench.words(&["-o", "noatime"])].concat()).ok();
+    fs::write(bench.dir.join("a"), "text").unwrap();
+    let busy = hectare(&["rm", &format!("{}:/a", bench.image.display())]);
+    assert!(busy.refused().contains("disk.img"), "the image is locked: {}", busy.err);
+    bench.unmount();
+    // As mount.fuse3 calls it for an fstab line.
+    hectare(&bench.words(&["-o", "rw,noexec,dev,suid,x-systemd.automount"])).ok();
+    assert_eq!(fs::read(bench.dir.join("a")).unwrap(), b"text");
+    bench.unmount();
+}
+
+#[test]
+fn what_can_not_be_mounted_is_told() {
+    let bench = match Bench::new() {
+        Ok(bench) => bench,
+        Err(reason) => skip!("mount::what_can_not_be_mounted_is_told", reason),
+    };
+    let (image, dir) = (bench.image.to_str().unwrap(), bench.dir.to_str().unwrap());
+    let missing = hectare(&["mount", "/no such image", dir]);
+    assert!(missing.refused().starts_with("/no such image: "));
+    let nowhere = hectare(&["mount", image, "/no such folder"]);
+    assert!(nowhere.refused().contains("No such file or directory"), "{}", nowhere.err);
+    let offset = hectare(&["mount", image, dir, "-o", "offset=1024"]);
+    assert!(offset.refused().contains("superblock"), "{}", offset.err);
+    let unknown = hectare(&["mount", image, dir, "-o", "ro,fast"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.err.contains("mount option 'fast'"));
+    assert!(!bench.is_mounted());
+    bench.wait_closed();
+}
+
+#[test]
+fn signals_end_it_cleanly_and_a_kill_leaves_what_was_synced() {
+    let bench = match Bench::new() {
+        Ok(bench) => bench,
+        Err(reason) => skip!("mount::signals_end_it_cleanly_and_a_kill_leaves_what_was_synced", reason),
+    };
+    for end in [Signal::TERM, Signal::INT] {
+        let mut server = bench.in_foreground();
+        let name = format!("written-{}", end.as_raw());
+        fs::write(bench.dir.join(&name), "never synced").unwrap();
+        signal(&server, end);
+        assert!(server.wait().unwrap().success());
+        assert!(!bench.is_mounted());
+        assert_clean(&bench.image).unwrap();
+        let found = hectare(&["cat", &format!("{}:/{name}", bench.image.display())]).ok();
+        assert_eq!(found.out, b"never synced");
+    }
+    let mut server = bench.in_foreground();
+    durable(&bench.dir.join("synced"), "kept");
+    signal(&server, Signal::KILL);
+    server.wait().unwrap();
+    assert!(Command::new("umount").arg("-l").arg(&bench.dir).status().unwrap().success());
+    let found = hectare(&["cat", &format!("{}:/synced", bench.image.display())]).ok();
+    assert_eq!(found.out, b"kept");
+    bench.wait_closed();
+}

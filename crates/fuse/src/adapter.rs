@@ -1,0 +1,507 @@
+//! FUSE requests answered by the engine.
+//!
+//! One method a request, each of which asks the engine and sends one answer; what they share by subject lies
+//! in the modules below: names ([`names`]), inodes ([`inodes`]), content ([`content`]), `ioctl` ([`ioctl`]).
+//! Nothing is kept for an open file but that it is open ([`crate::nodes`]): handles are all 0.
+//!
+//! What the kernel is asked to do itself, because it can and that saves round trips: locks, permissions (where
+//! they are checked at all), the umask's and ACLs' part in `access`, flushing on `close` (the engine has
+//! nothing to tell then that `fsync` does not), and what a directory's stream needs to be opened.
+//!
+//! Set-user-ID and set-group-ID bits are ours to clear on writing, truncating and changing owners
+//! (`HANDLE_KILLPRIV_V2`): otherwise the kernel would ask for `security.capability` before every write.
+
+mod content;
+mod inodes;
+mod ioctl;
+mod names;
+
+use crate::errno::{Answer, Refusal};
+use crate::nodes::{Node, Nodes};
+use crate::options::Atime;
+use crate::{attr, missing};
+use fuser::{
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo,
+    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use hectare_engine::{Metadata, Volume};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// How long the kernel may keep names, their absence, and attributes: it hears of every change.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// The largest read and write.
+const TRANSFER_MAX: u32 = 1 << 20;
+/// Requests the kernel may have under way in the background (read-ahead, writeback).
+const BACKGROUND_MAX: u16 = 64;
+/// Open files and directories are all called so.
+const HANDLE: FileHandle = FileHandle(0);
+/// What an inode of this size has room for: whole seconds.
+const NARROW_INODE: u32 = 128;
+
+/// How requests are answered, where there is a choice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Behaviour {
+    /// The volume takes no change.
+    pub read_only: bool,
+    /// Which reads set the time of last access.
+    pub atime: Atime,
+    /// The kernel checks permissions and ACLs; otherwise whoever can reach the mount may do everything.
+    pub check_permissions: bool,
+    /// The kernel gathers writes.
+    pub writeback: bool,
+    /// Files are opened without a request: then the flags of immutable and append-only files show only when
+    /// data is written.
+    pub no_open: bool,
+}
+
+/// A volume that answers FUSE requests.
+pub struct Adapter {
+    volume: Volume,
+    nodes: Nodes,
+    behaviour: Behaviour,
+    /// What the kernel can do.
+    kernel: InitFlags,
+}
+
+impl Adapter {
+    /// Answers for a volume.
+    ///
+    /// # Errors
+    /// If the root directory can't be read.
+    pub fn new(volume: Volume, behaviour: Behaviour) -> hectare_engine::Result<Self> {
+        Ok(Self { nodes: Nodes::new(&volume)?, volume, behaviour, kernel: InitFlags::empty() })
+    }
+
+    fn node(&self, id: INodeNo) -> Answer<std::sync::Arc<Node>> {
+        self.nodes.get(id)
+    }
+
+    /// What the kernel is to do for us, as far as it can.
+    fn wanted(&self) -> InitFlags {
+        let mut wanted = InitFlags::FUSE_DO_READDIRPLUS
+            | InitFlags::FUSE_READDIRPLUS_AUTO
+            | InitFlags::FUSE_PARALLEL_DIROPS
+            | InitFlags::FUSE_ASYNC_DIO
+            | InitFlags::FUSE_CACHE_SYMLINKS
+            | InitFlags::FUSE_EXPORT_SUPPORT
+            | InitFlags::FUSE_EXPLICIT_INVAL_DATA
+            | InitFlags::FUSE_DONT_MASK
+            | InitFlags::FUSE_HAS_IOCTL_DIR
+            | InitFlags::FUSE_HANDLE_KILLPRIV_V2;
+        wanted.set(InitFlags::FUSE_WRITEBACK_CACHE, self.gathers());
+        wanted.set(InitFlags::FUSE_POSIX_ACL, self.behaviour.check_permissions);
+        // Whoever opens without asking can't have the file cut by that.
+        wanted.set(InitFlags::FUSE_ATOMIC_O_TRUNC, !self.opens_unasked());
+        wanted
+    }
+
+    /// Whether the kernel gathers writes.
+    fn gathers(&self) -> bool {
+        self.behaviour.writeback
+            && !self.behaviour.read_only
+            && self.kernel.contains(InitFlags::FUSE_WRITEBACK_CACHE)
+    }
+
+    /// Whether the kernel opens files without a request, and so without telling when they are closed. Where
+    /// nothing can be written, there is nothing that opening would have to refuse.
+    fn opens_unasked(&self) -> bool {
+        let wanted = self.behaviour.no_open || self.behaviour.read_only;
+        wanted && self.kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT)
+    }
+}
+
+/// What `name` answers with: attributes under FUSE's number, kept for long.
+fn answer_entry(reply: ReplyEntry, answer: Answer<Metadata>) {
+    match answer {
+        Ok(found) => reply.entry(&KEPT, &attr::entry(&found), attr::generation(&found)),
+        Err(Refusal(errno)) => reply.error(errno),
+    }
+}
+
+fn answer_empty(reply: ReplyEmpty, answer: Answer) {
+    match answer {
+        Ok(()) => reply.ok(),
+        Err(Refusal(errno)) => reply.error(errno),
+    }
+}
+
+fn answer_attr(reply: ReplyAttr, answer: Answer<Metadata>) {
+    match answer {
+        Ok(found) => reply.attr(&KEPT, &attr::attributes(&found)),
+        Err(Refusal(errno)) => reply.error(errno),
+    }
+}
+
+fn answer_data(reply: ReplyData, answer: Answer<Vec<u8>>) {
+    match answer {
+        Ok(data) => reply.data(&data),
+        Err(Refusal(errno)) => reply.error(errno),
+    }
+}
+
+/// Sends a value, or how large it is where `size` is 0.
+fn answer_value(reply: ReplyXattr, answer: Answer<Vec<u8>>, size: u32) {
+    let room = usize::try_from(size).unwrap_or(usize::MAX);
+    match answer {
+        Ok(value) if size == 0 => match u32::try_from(value.len()) {
+            Ok(len) => reply.size(len),
+            Err(_) => reply.error(Errno::E2BIG),
+        },
+        Ok(value) if value.len() <= room => reply.data(&value),
+        Ok(_) => reply.error(Errno::ERANGE),
+        Err(Refusal(errno)) => reply.error(errno),
+    }
+}
+
+fn answer_count(reply: ReplyWrite, answer: Answer<u64>) {
+    match answer {
+        Ok(count) => reply.written(u32::try_from(count).unwrap_or(u32::MAX)),
+        Err(Refusal(errno)) => reply.error(errno),
+    }
+}
+
+impl Filesystem for Adapter {
+    fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> std::io::Result<()> {
+        self.kernel = kernel.capabilities();
+        // One by one: a kernel that lacks one still has the others.
+        for capability in (self.wanted() & self.kernel).iter() {
+            let _ = kernel.add_capabilities(capability);
+        }
+        let _ = kernel.set_max_write(TRANSFER_MAX);
+        if let Err(most) = kernel.set_max_readahead(TRANSFER_MAX) {
+            let _ = kernel.set_max_readahead(most);
+        }
+        let _ = kernel.set_max_background(BACKGROUND_MAX);
+        if self.volume.superblock().geometry().inode_size == NARROW_INODE {
+            let _ = kernel.set_time_granularity(Duration::from_secs(1));
+        }
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.look_up(parent, name.as_bytes()) {
+            Err(Refusal(Errno::ENOENT)) => {
+                // Number 0 and a time to keep it: that there is no such name.
+                reply.entry(&KEPT, &attr::bare(0, fuser::FileType::RegularFile), fuser::Generation(0));
+            }
+            answer => answer_entry(reply, answer),
+        }
+    }
+
+    fn forget(&self, _: &Request, id: INodeNo, lookups: u64) {
+        self.nodes.forget(id, lookups);
+    }
+
+    fn getattr(&self, _: &Request, id: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        answer_attr(reply, self.node(id).and_then(|node| node.metadata()));
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        id: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let changes = hectare_engine::Changes {
+            permissions: mode.map(attr::permissions),
+            uid,
+            gid,
+            size,
+            atime: atime.map(attr::time_or_now),
+            mtime: mtime.map(attr::time_or_now),
+            ctime: ctime.map(attr::timestamp),
+            crtime: None,
+        };
+        answer_attr(reply, self.change(id, changes, request.uid()));
+    }
+
+    fn readlink(&self, _: &Request, id: INodeNo, reply: ReplyData) {
+        answer_data(reply, self.read_link(id));
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let answer = attr::new_node(mode, rdev)
+            .ok_or_else(|| Errno::EINVAL.into())
+            .and_then(|node| self.make(request, parent, name.as_bytes(), node, mode, umask));
+        answer_entry(reply, answer);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let node = hectare_engine::NewNode::Directory;
+        answer_entry(reply, self.make(request, parent, name.as_bytes(), node, mode, umask));
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer_empty(reply, self.remove_file(parent, name.as_bytes()));
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer_empty(reply, self.remove_directory(parent, name.as_bytes()));
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let node = hectare_engine::NewNode::Symlink(target.as_os_str().as_bytes());
+        answer_entry(reply, self.make(request, parent, name.as_bytes(), node, 0o777, 0));
+    }
+
+    fn rename(
+        &self,
+        _: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        answer_empty(
+            reply,
+            self.rename_entry((parent, name.as_bytes()), (new_parent, new.as_bytes()), flags),
+        );
+    }
+
+    fn link(&self, _: &Request, id: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        answer_entry(reply, self.add_link(id, parent, name.as_bytes()));
+    }
+
+    fn open(&self, request: &Request, id: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if self.opens_unasked() {
+            return reply.error(Errno::ENOSYS);
+        }
+        match self.open_file(id, flags, request.uid()) {
+            Ok(()) => reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE),
+            Err(Refusal(errno)) => reply.error(errno),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        id: INodeNo,
+        _: FileHandle,
+        at: u64,
+        size: u32,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.read_file(id, at, size, flags, reply);
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        id: INodeNo,
+        _: FileHandle,
+        at: u64,
+        data: &[u8],
+        how: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        answer_count(reply, self.write_file(id, at, data, how));
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        id: INodeNo,
+        _: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.nodes.release(id);
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, id: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        answer_empty(reply, self.sync_node(id, data_only));
+    }
+
+    fn opendir(&self, _: &Request, id: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.kernel.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT) {
+            return reply.error(Errno::ENOSYS);
+        }
+        match self.node(id) {
+            Ok(_) => reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR),
+            Err(Refusal(errno)) => reply.error(errno),
+        }
+    }
+
+    fn readdir(&self, _: &Request, id: INodeNo, _: FileHandle, from: u64, mut reply: ReplyDirectory) {
+        match self.list(id, from, &mut reply) {
+            Ok(()) => reply.ok(),
+            Err(Refusal(errno)) => reply.error(errno),
+        }
+    }
+
+    fn readdirplus(&self, _: &Request, id: INodeNo, _: FileHandle, from: u64, mut reply: ReplyDirectoryPlus) {
+        match self.list_with_attributes(id, from, &mut reply) {
+            Ok(()) => reply.ok(),
+            Err(Refusal(errno)) => reply.error(errno),
+        }
+    }
+
+    fn fsyncdir(&self, _: &Request, id: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        answer_empty(reply, self.sync_node(id, data_only));
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        match self.volume.statfs() {
+            Ok(fs) => {
+                let block = fs.block_size.get();
+                let (inodes, free_inodes) = (fs.inodes.into(), fs.free_inodes.into());
+                let (all, free, available) = (fs.blocks.get(), fs.free.get(), fs.available.get());
+                reply.statfs(all, free, available, inodes, free_inodes, block, fs.name_max, block);
+            }
+            Err(error) => reply.error(Refusal::from(error).0),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _: &Request,
+        id: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        answer_empty(reply, self.set_attribute(id, name.as_bytes(), value, flags));
+    }
+
+    fn getxattr(&self, _: &Request, id: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let answer = self.node(id).and_then(|node| Ok(self.volume.get_xattr(node.nr(), name.as_bytes())?));
+        answer_value(reply, answer, size);
+    }
+
+    fn listxattr(&self, _: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
+        answer_value(reply, self.list_attributes(id), size);
+    }
+
+    fn removexattr(&self, _: &Request, id: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let answer =
+            self.node(id).and_then(|node| Ok(self.volume.remove_xattr(node.nr(), name.as_bytes())?));
+        answer_empty(reply, answer);
+    }
+
+    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
+        // Asked only where the kernel does not check permissions; then nobody does.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        match self.create_open(request, parent, name.as_bytes(), mode, umask) {
+            Ok(made) => {
+                let generation = attr::generation(&made);
+                reply.created(&KEPT, &attr::entry(&made), generation, HANDLE, FopenFlags::FOPEN_KEEP_CACHE);
+            }
+            Err(Refusal(errno)) => reply.error(errno),
+        }
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        id: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        command: u32,
+        input: &[u8],
+        room: u32,
+        reply: ReplyIoctl,
+    ) {
+        match self.control(id, command, input, room) {
+            Ok(output) => reply.ioctl(0, &output),
+            Err(Refusal(errno)) => reply.error(errno),
+        }
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        id: INodeNo,
+        _: FileHandle,
+        at: u64,
+        len: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        answer_empty(reply, self.allocate(id, at, len, mode));
+    }
+
+    fn lseek(&self, _: &Request, id: INodeNo, _: FileHandle, at: i64, whence: i32, reply: ReplyLseek) {
+        match self.seek(id, at, whence) {
+            Ok(at) => reply.offset(at),
+            Err(Refusal(errno)) => reply.error(errno),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        from: INodeNo,
+        _: FileHandle,
+        from_at: u64,
+        to: INodeNo,
+        _: FileHandle,
+        to_at: u64,
+        len: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let copy = || missing::copy_file_range((&*self.node(from)?, from_at), (&*self.node(to)?, to_at), len);
+        answer_count(reply, copy());
+    }
+}

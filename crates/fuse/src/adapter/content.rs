@@ -1,0 +1,116 @@
+//! Content: opening, reading, writing, syncing, and the space of files.
+//!
+//! With the writeback cache the kernel reads files that are open for writing only (to complete a page), and
+//! writes after the file was closed; so nothing here depends on how a file was opened.
+
+use super::{Adapter, TRANSFER_MAX};
+use crate::errno::{Answer, Refusal};
+use fuser::{Errno, INodeNo, OpenAccMode, OpenFlags, ReplyData, WriteFlags};
+use hectare_engine::{Changes, FallocateMode, InodeFlags, Kind};
+use rustix::fs::OFlags;
+use std::cell::RefCell;
+
+/// The `whence` of `lseek` for data and for holes.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+
+thread_local! {
+    /// What is read, on its way to the kernel.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Adapter {
+    pub(super) fn open_file(&self, id: INodeNo, flags: OpenFlags, uid: u32) -> Answer {
+        let has = |flag: OFlags| flags.0.cast_unsigned() & flag.bits() != 0;
+        let truncates = has(OFlags::TRUNC);
+        let node = self.node(id)?;
+        if flags.acc_mode() != OpenAccMode::O_RDONLY || truncates {
+            let found = node.metadata()?;
+            let append_only = found.flags.contains(InodeFlags::APPEND) && (truncates || !has(OFlags::APPEND));
+            if found.flags.contains(InodeFlags::IMMUTABLE) || append_only {
+                return Err(Errno::EPERM.into());
+            }
+            if self.behaviour.read_only {
+                return Err(Errno::EROFS.into());
+            }
+        }
+        self.nodes.open(id)?;
+        if truncates {
+            let cut = self.change(id, Changes { size: Some(0), ..Changes::default() }, uid);
+            if cut.is_err() {
+                self.nodes.release(id);
+            }
+            cut?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn read_file(&self, id: INodeNo, at: u64, size: u32, flags: OpenFlags, reply: ReplyData) {
+        let size = usize::try_from(size.min(TRANSFER_MAX)).unwrap_or(0);
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            match self.read_into(id, at, &mut buffer[..size], flags) {
+                Ok(read) => reply.data(&buffer[..read]),
+                Err(Refusal(errno)) => reply.error(errno),
+            }
+        });
+    }
+
+    fn read_into(&self, id: INodeNo, at: u64, out: &mut [u8], flags: OpenFlags) -> Answer<usize> {
+        let node = self.node(id)?;
+        let read = node.file()?.read_at(at, out)?;
+        if flags.0.cast_unsigned() & OFlags::NOATIME.bits() == 0 {
+            self.note_access(&node);
+        }
+        Ok(read)
+    }
+
+    pub(super) fn write_file(&self, id: INodeNo, at: u64, data: &[u8], how: WriteFlags) -> Answer<u64> {
+        let node = self.node(id)?;
+        let file = node.file()?;
+        // Of what it has gathered, the kernel knows when it was written; it sends the times by themselves.
+        let gathered = how.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let written = if gathered { file.write_keeping_times(at, data)? } else { file.write_at(at, data)? };
+        if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            self.drop_privileges(&node)?;
+        }
+        // Whoever gave the kernel's cache these bytes is long gone: all or an error to keep for them.
+        if written < data.len() && gathered {
+            return Err(Errno::ENOSPC.into());
+        }
+        Ok(hectare_units::u64_of(written))
+    }
+
+    pub(super) fn sync_node(&self, id: INodeNo, data_only: bool) -> Answer {
+        let node = self.node(id)?;
+        if node.metadata()?.kind != Kind::File {
+            return Ok(self.volume.sync_inode(node.nr())?);
+        }
+        let file = node.file()?;
+        let synced = if data_only { file.sync_data() } else { file.sync() };
+        Ok(synced?)
+    }
+
+    pub(super) fn allocate(&self, id: INodeNo, at: u64, len: u64, mode: i32) -> Answer {
+        let mode = FallocateMode::from_flags(mode.cast_unsigned())?;
+        Ok(self.node(id)?.file()?.fallocate(mode, at, len)?)
+    }
+
+    pub(super) fn seek(&self, id: INodeNo, at: i64, whence: i32) -> Answer<i64> {
+        if self.gathers() {
+            // The kernel asks without writing back what it has gathered, which would look like a hole and be
+            // left out of copies. It goes on as if all were data, and does not ask again.
+            return Err(Errno::ENOSYS.into());
+        }
+        let at = u64::try_from(at).map_err(|_| Errno::ENXIO)?;
+        let file = self.node(id)?.file()?;
+        let found = match whence {
+            SEEK_DATA => file.seek_data(at)?,
+            SEEK_HOLE => file.seek_hole(at)?,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        found.and_then(|at| i64::try_from(at).ok()).ok_or_else(|| Errno::ENXIO.into())
+    }
+}

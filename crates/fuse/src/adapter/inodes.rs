@@ -1,0 +1,106 @@
+//! Inodes: changing what they say of themselves, links' targets, extended attributes, times of access.
+
+use super::Adapter;
+use crate::errno::Answer;
+use crate::nodes::Node;
+use crate::options::Atime;
+use fuser::{Errno, INodeNo};
+use hectare_engine::{Changes, Error, InodeFlags, Kind, Metadata, Timestamp, XattrHow};
+
+const SET_USER_ID: u16 = 0o4000;
+const SET_GROUP_ID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o0010;
+/// How old a time of access gets before a read renews it although nothing has changed (`relatime`).
+const RELATIVE_SECONDS: i64 = 24 * 3600;
+
+impl Adapter {
+    pub(super) fn change(&self, id: INodeNo, mut changes: Changes, uid: u32) -> Answer<Metadata> {
+        let node = self.node(id)?;
+        if changes.permissions.is_none() && takes_privileges(&changes, uid) {
+            changes.permissions = without_privileges(&node.metadata()?);
+        }
+        match self.volume.change(node.nr(), &changes) {
+            // The kernel brings the times of what it has written to an append-only file; writing set them.
+            Err(Error::NotPermitted(_)) if only_written(&changes) => {}
+            changed => changed?,
+        }
+        node.metadata()
+    }
+
+    pub(super) fn read_link(&self, id: INodeNo) -> Answer<Vec<u8>> {
+        let node = self.node(id)?;
+        let target = self.volume.read_link_at(node.nr())?;
+        self.note_access(&node);
+        Ok(target)
+    }
+
+    /// Takes the set-ID bits from a file that somebody writes to.
+    pub(super) fn drop_privileges(&self, node: &Node) -> Answer {
+        let permissions = without_privileges(&node.metadata()?);
+        if permissions.is_some() {
+            self.volume.change(node.nr(), &Changes { permissions, ..Changes::default() })?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_attribute(&self, id: INodeNo, name: &[u8], value: &[u8], flags: i32) -> Answer {
+        let how = match flags {
+            0 => XattrHow::Either,
+            1 => XattrHow::Create,
+            2 => XattrHow::Replace,
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        Ok(self.volume.set_xattr(self.node(id)?.nr(), name, value, how)?)
+    }
+
+    /// The names of the attributes, each with a NUL after it.
+    pub(super) fn list_attributes(&self, id: INodeNo) -> Answer<Vec<u8>> {
+        let mut list = Vec::new();
+        for name in self.volume.list_xattrs(self.node(id)?.nr())? {
+            list.extend_from_slice(&name);
+            list.push(0);
+        }
+        Ok(list)
+    }
+
+    /// Notes that somebody has read, as the mount wants it. Reading succeeds whether that works or not.
+    pub(super) fn note_access(&self, node: &Node) {
+        if self.behaviour.read_only || self.behaviour.atime == Atime::Never {
+            return;
+        }
+        let Ok(found) = node.metadata() else { return };
+        let now = Timestamp::now();
+        let renew = match self.behaviour.atime {
+            Atime::Never => false,
+            Atime::Always => true,
+            Atime::Relative => {
+                found.atime <= found.mtime.max(found.ctime)
+                    || now.seconds.saturating_sub(found.atime.seconds) >= RELATIVE_SECONDS
+            }
+        };
+        if renew && !found.flags.contains(InodeFlags::NOATIME) {
+            let _ = node.held().set_accessed(now);
+        }
+    }
+}
+
+/// Whether a change takes the set-ID bits: of owners always, of the size for all but root.
+fn takes_privileges(changes: &Changes, uid: u32) -> bool {
+    changes.uid.is_some() || changes.gid.is_some() || (changes.size.is_some() && uid != 0)
+}
+
+/// The permissions less the set-ID bits, if a file has any. Without execution by the group, set-group-ID
+/// means something else and stays.
+fn without_privileges(found: &Metadata) -> Option<u16> {
+    let mut taken = SET_USER_ID;
+    if found.permissions & GROUP_EXECUTE != 0 {
+        taken |= SET_GROUP_ID;
+    }
+    (found.kind == Kind::File && found.permissions & taken != 0).then_some(found.permissions & !taken)
+}
+
+/// Whether a change is what the kernel sends after it has written to a file: these two times and nothing else.
+fn only_written(changes: &Changes) -> bool {
+    let times = Changes { mtime: changes.mtime, ctime: changes.ctime, ..Changes::default() };
+    changes.mtime.is_some() && changes.ctime.is_some() && *changes == times
+}

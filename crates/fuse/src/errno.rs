@@ -1,0 +1,66 @@
+//! What a request that can't be answered is answered with: the one way from the engine's errors to error
+//! numbers.
+//!
+//! The table itself is the engine's ([`hectare_engine::Error::errno`], exhaustive over its conditions), since
+//! those who have no mount want the same numbers. Here is what FUSE makes special: the kernel takes numbers
+//! from 1 to 511 only, and `ENOSYS` for "never ask again", so that neither may come from a device.
+
+use fuser::Errno;
+use hectare_engine::Error;
+
+/// The largest error number that the kernel takes from a server.
+const ERRNO_MAX: i32 = 511;
+
+/// Why a request is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal(pub(crate) Errno);
+
+/// An answer, or why there is none.
+pub(crate) type Answer<T = ()> = Result<T, Refusal>;
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let number = error.errno();
+        let known = (1..=ERRNO_MAX).contains(&number) && number != Errno::ENOSYS.code();
+        Self(if known { Errno::from_i32(number) } else { Errno::EIO })
+    }
+}
+
+impl From<Errno> for Refusal {
+    fn from(errno: Errno) -> Self {
+        Self(errno)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_device(errno: i32) -> i32 {
+        let error = Error::Device { message: "disk: write failed".into(), errno, no_space: false };
+        Refusal::from(error).0.code()
+    }
+
+    #[test]
+    fn conditions_have_the_numbers_that_linux_gives_them() {
+        for (error, errno) in [
+            (Error::NotFound, Errno::ENOENT),
+            (Error::Exists, Errno::EEXIST),
+            (Error::NotEmpty, Errno::ENOTEMPTY),
+            (Error::NoSpace, Errno::ENOSPC),
+            (Error::ReadOnly, Errno::EROFS),
+            (Error::NoAttribute, Errno::ENODATA),
+            (Error::Unsupported("it".into()), Errno::EOPNOTSUPP),
+        ] {
+            assert_eq!(Refusal::from(error).0, errno);
+        }
+    }
+
+    #[test]
+    fn a_device_can_not_make_the_kernel_stop_asking() {
+        assert_eq!(of_device(28), 28);
+        for strange in [0, -5, 38, 512, i32::MAX] {
+            assert_eq!(of_device(strange), 5, "{strange}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Attaching a FUSE connection to a folder, and detaching it.
+//!
+//! Root does it itself, everybody else through `fusermount3`, which is set-user-ID root and hands the
+//! descriptor back over a socket (its standard input here). The session library could do this too, but then
+//! it would also turn away requests of other users than the one who mounts; the kernel does that already, and
+//! what its own threads write back comes as root.
+
+use crate::options::{Atime, MountOptions};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{Errno, IoSliceMut};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::ffi::CString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const DEVICE: &str = "/dev/fuse";
+const HELPER: &str = "fusermount3";
+/// The variable that tells `fusermount3` where to send the descriptor, and the descriptor we give it.
+const HELPER_SOCKET: (&str, &str) = ("_FUSE_COMMFD", "0");
+/// What `/proc/mounts` calls the type, after `fuse.`.
+const SUBTYPE: &str = "hectare";
+
+/// A mounted connection; dropped, it is detached.
+pub(crate) struct Mounted {
+    dir: PathBuf,
+    by_helper: bool,
+    /// The file system's device number: whether it is still there.
+    device: u64,
+    attached: bool,
+}
+
+/// Whether this process can mount by itself.
+pub(crate) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Opens a connection and attaches it to a folder.
+pub(crate) fn attach(source: &str, dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted)> {
+    let dir = dir.canonicalize()?;
+    if !dir.is_dir() {
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is no folder to mount on"));
+    }
+    let by_helper = !is_root();
+    let connection =
+        if by_helper { by_fusermount(source, &dir, options)? } else { by_root(source, &dir, options)? };
+    Ok((connection, Mounted { dir, by_helper, device: 0, attached: true }))
+}
+
+fn by_root(source: &str, dir: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+    let connection = open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
+        let error = io::Error::from(errno);
+        io::Error::new(error.kind(), format!("{DEVICE}: {error}; try `modprobe fuse`"))
+    })?;
+    let mut data = format!("fd={},rootmode=40000,user_id=0,group_id=0", connection.as_raw_fd());
+    for option in kernel_options(options) {
+        data.push(',');
+        data.push_str(option);
+    }
+    let data = CString::new(data)?;
+    mount(source, dir, format!("fuse.{SUBTYPE}"), flags(options), &*data)?;
+    Ok(connection)
+}
+
+/// What the kernel's FUSE itself is told.
+fn kernel_options(options: &MountOptions) -> Vec<&'static str> {
+    let mut told = Vec::new();
+    if checks_permissions(options) {
+        told.push("default_permissions");
+    }
+    if options.allow_other {
+        told.push("allow_other");
+    }
+    told
+}
+
+/// Whether the kernel checks permissions: always where more than one user can come.
+pub(crate) fn checks_permissions(options: &MountOptions) -> bool {
+    options.default_permissions || options.allow_other || is_root()
+}
+
+fn flags(options: &MountOptions) -> MountFlags {
+    let mut flags = MountFlags::empty();
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NODEV, !options.dev);
+    flags.set(MountFlags::NOSUID, !options.suid);
+    flags.set(MountFlags::NOEXEC, !options.exec);
+    flags.set(MountFlags::NOATIME, options.atime == Atime::Never);
+    flags.set(MountFlags::SYNCHRONOUS, options.sync);
+    flags.set(MountFlags::DIRSYNC, options.dirsync);
+    flags
+}
+
+fn by_fusermount(source: &str, dir: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let mut list = vec![format!("fsname={}", escaped(source)), format!("subtype={SUBTYPE}")];
+    list.extend(kernel_options(options).into_iter().map(str::to_owned));
+    for (given, name) in [
+        (options.read_only, "ro"),
+        (!options.exec, "noexec"),
+        (options.sync, "sync"),
+        (options.dirsync, "dirsync"),
+    ] {
+        if given {
+            list.push(name.to_owned());
+        }
+    }
+    let helper = Command::new(HELPER)
+        .args(["-o", &list.join(","), "--"])
+        .arg(dir)
+        .env(HELPER_SOCKET.0, HELPER_SOCKET.1)
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| io::Error::new(error.kind(), format!("{HELPER}: {error}; install fuse3")))?;
+    let received = receive(&ours);
+    let output = helper.wait_with_output()?;
+    match received? {
+        Some(connection) if output.status.success() => Ok(connection),
+        _ => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(io::Error::other(format!(
+                "{HELPER} refuses: {}",
+                said.lines().next().unwrap_or("no reason given")
+            )))
+        }
+    }
+}
+
+/// Commas and backslashes would end the name.
+fn escaped(source: &str) -> String {
+    source.replace('\\', "\\\\").replace(',', "\\,")
+}
+
+/// The descriptor that comes over the socket; none if the other side ends without.
+fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    loop {
+        match recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    }))
+}
+
+impl Mounted {
+    /// To be called once requests are answered: looks at what is mounted.
+    pub(crate) fn note(&mut self) {
+        self.device = std::fs::metadata(&self.dir).map_or(0, |found| found.dev());
+    }
+
+    /// Whether this, and nothing else, is what the folder shows.
+    fn is_on_top(&self) -> bool {
+        std::fs::metadata(&self.dir).is_ok_and(|found| found.dev() == self.device)
+    }
+
+    /// Has the kernel write what it has gathered, and detaches: at once from the tree, and altogether when the
+    /// last program has left. Requests must be answered meanwhile.
+    pub(crate) fn detach(&mut self) {
+        if !std::mem::take(&mut self.attached) || !self.is_on_top() {
+            return;
+        }
+        if let Ok(dir) = open(&self.dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        {
+            let _ = rustix::fs::syncfs(&dir);
+        }
+        self.detach_unchecked();
+    }
+
+    fn detach_unchecked(&self) {
+        if self.by_helper {
+            let _ = Command::new(HELPER).args(["-u", "-q", "-z", "--"]).arg(&self.dir).status();
+        } else {
+            let _ = unmount(&*self.dir, UnmountFlags::DETACH);
+        }
+    }
+
+    /// Leaves it alone: somebody has unmounted it already.
+    pub(crate) fn forget(&mut self) {
+        self.attached = false;
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.attached {
+            self.detach_unchecked();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_with_commas_stays_one_option() {
+        assert_eq!(escaped("a,b\\c.img"), "a\\,b\\\\c.img");
+    }
+}

@@ -1,0 +1,153 @@
+//! What the kernel knows: inodes that it looked up and has not forgotten, or has open.
+//!
+//! Every answer that names an inode counts a lookup; the kernel gives lookups back in bulk (`FORGET`). An
+//! inode is held in the engine for as long as it is counted here, so that one without names lives until the
+//! kernel has forgotten *and* closed it. A file that is open is kept open here, once for all who opened it.
+//!
+//! Numbers are the volume's, but for the root: 1 for FUSE, 2 for ext4. A number that is not in the table is
+//! refused (`ESTALE`), whatever the volume has under it: the kernel names only what it was told of, and some
+//! inodes (the journal) are nobody's.
+//!
+//! Invariant: what is dropped here is dropped outside the table's locks, since dropping may free an inode.
+
+use crate::errno::Answer;
+use fuser::{Errno, INodeNo};
+use hectare_engine::{HeldInode, Metadata, OpenFile, Volume};
+use hectare_units::InodeNr;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+const SHARDS: u64 = 64;
+
+/// The number FUSE calls an inode by.
+pub(crate) fn node_id(nr: InodeNr) -> INodeNo {
+    if nr == InodeNr::ROOT { INodeNo::ROOT } else { INodeNo(nr.get().into()) }
+}
+
+/// An inode that the kernel knows.
+pub(crate) struct Node {
+    held: HeldInode,
+    /// Open for as long as somebody has it open.
+    file: Mutex<Option<Arc<OpenFile>>>,
+}
+
+impl Node {
+    fn new(held: HeldInode) -> Self {
+        Self { held, file: Mutex::default() }
+    }
+
+    pub(crate) fn nr(&self) -> InodeNr {
+        self.held.inode()
+    }
+
+    pub(crate) fn held(&self) -> &HeldInode {
+        &self.held
+    }
+
+    pub(crate) fn metadata(&self) -> Answer<Metadata> {
+        Ok(self.held.metadata()?)
+    }
+
+    /// The file it is: the one that is kept open, or one opened for this request.
+    pub(crate) fn file(&self) -> Answer<Arc<OpenFile>> {
+        match &*self.file.lock() {
+            Some(file) => Ok(Arc::clone(file)),
+            None => Ok(Arc::new(self.held.open()?)),
+        }
+    }
+}
+
+struct Known {
+    node: Arc<Node>,
+    lookups: u64,
+    opens: u64,
+}
+
+/// All inodes that the kernel knows.
+pub(crate) struct Nodes {
+    root: Arc<Node>,
+    shards: Vec<Mutex<HashMap<u64, Known>>>,
+}
+
+impl Nodes {
+    /// A table that knows the root.
+    pub(crate) fn new(volume: &Volume) -> hectare_engine::Result<Self> {
+        let root = Node::new(volume.hold_inode(InodeNr::ROOT)?);
+        Ok(Self { root: Arc::new(root), shards: (0..SHARDS).map(|_| Mutex::default()).collect() })
+    }
+
+    fn shard(&self, id: INodeNo) -> &Mutex<HashMap<u64, Known>> {
+        let index = usize::try_from(id.0 % SHARDS).unwrap_or(0);
+        &self.shards[index]
+    }
+
+    /// The inode that the kernel calls by this number.
+    pub(crate) fn get(&self, id: INodeNo) -> Answer<Arc<Node>> {
+        if id == INodeNo::ROOT {
+            return Ok(Arc::clone(&self.root));
+        }
+        let shard = self.shard(id).lock();
+        shard.get(&id.0).map(|known| Arc::clone(&known.node)).ok_or_else(|| Errno::ESTALE.into())
+    }
+
+    /// Counts a lookup of an inode that an answer names.
+    pub(crate) fn remember(&self, held: HeldInode) -> Arc<Node> {
+        if held.inode() == InodeNr::ROOT {
+            return Arc::clone(&self.root);
+        }
+        let id = node_id(held.inode());
+        let mut surplus = None;
+        let node = match self.shard(id).lock().entry(id.0) {
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
+                known.lookups = known.lookups.saturating_add(1);
+                surplus = Some(held);
+                Arc::clone(&known.node)
+            }
+            Entry::Vacant(free) => {
+                let node = Arc::new(Node::new(held));
+                free.insert(Known { node: Arc::clone(&node), lookups: 1, opens: 0 });
+                node
+            }
+        };
+        drop(surplus);
+        node
+    }
+
+    /// Gives lookups back.
+    pub(crate) fn forget(&self, id: INodeNo, lookups: u64) {
+        self.uncount(id, |known| known.lookups = known.lookups.saturating_sub(lookups));
+    }
+
+    /// Counts an open file, and keeps it open.
+    pub(crate) fn open(&self, id: INodeNo) -> Answer<Arc<Node>> {
+        let node = self.get(id)?;
+        let file = Arc::new(node.held.open()?);
+        if let Some(known) = self.shard(id).lock().get_mut(&id.0) {
+            known.opens = known.opens.saturating_add(1);
+            // One that is open already stays; closing this one is then not the last closing.
+            node.file.lock().get_or_insert(file);
+        }
+        Ok(node)
+    }
+
+    /// Uncounts an open file, and closes it with the last.
+    pub(crate) fn release(&self, id: INodeNo) {
+        self.uncount(id, |known| known.opens = known.opens.saturating_sub(1));
+    }
+
+    fn uncount(&self, id: INodeNo, uncount: impl FnOnce(&mut Known)) {
+        let (node, closed) = {
+            let mut shard = self.shard(id).lock();
+            let Entry::Occupied(mut known) = shard.entry(id.0) else { return };
+            uncount(known.get_mut());
+            let (lookups, opens) = (known.get().lookups, known.get().opens);
+            let closed = if opens == 0 { known.get().node.file.lock().take() } else { None };
+            (if lookups == 0 && opens == 0 { Some(known.remove().node) } else { None }, closed)
+        };
+        drop(closed);
+        drop(node);
+    }
+}

@@ -1,0 +1,347 @@
+//! What `mount -o` knows: one table, read by the parser, the help and the tests.
+//!
+//! Options that mean nothing to a file system (`noauto`, `_netdev`, `x-...`) are for those who read `fstab`,
+//! and let through. Anything else that is not in the table is refused by name.
+
+use hectare_engine::{OpenOptions, Policy};
+use std::time::Duration;
+
+/// Which reads set the time of last access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Atime {
+    /// None.
+    Never,
+    /// The first after a change, and one a day.
+    #[default]
+    Relative,
+    /// All that reach us: what the kernel has in its cache is read without asking.
+    Always,
+}
+
+/// How a volume is mounted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MountOptions {
+    /// Take no change.
+    pub read_only: bool,
+    /// Others than who mounts may use it; the kernel checks permissions then.
+    pub allow_other: bool,
+    /// The kernel checks permissions.
+    pub default_permissions: bool,
+    /// Which reads set the time of last access.
+    pub atime: Atime,
+    /// Small appends gather before they get a place.
+    pub delayed_allocation: bool,
+    /// How old a change gets before it is committed.
+    pub commit: Duration,
+    /// Freed space is discarded on the device.
+    pub discard: bool,
+    /// How space is chosen.
+    pub policy: Policy,
+    /// Where the volume begins in the image, in bytes.
+    pub offset: u64,
+    /// Threads that answer requests; 0: as many as seems right.
+    pub threads: usize,
+    /// Stay in the foreground.
+    pub foreground: bool,
+    /// The kernel gathers writes.
+    pub writeback: bool,
+    /// Files are opened without a request.
+    pub no_open: bool,
+    /// Device nodes can be used (root only).
+    pub dev: bool,
+    /// Set-ID bits count (root only).
+    pub suid: bool,
+    /// Programs can be run.
+    pub exec: bool,
+    /// Every write is written through.
+    pub sync: bool,
+    /// Changes of directories are written through.
+    pub dirsync: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            allow_other: false,
+            default_permissions: false,
+            atime: Atime::default(),
+            delayed_allocation: true,
+            commit: DEFAULT_COMMIT,
+            discard: false,
+            policy: Policy::default(),
+            offset: 0,
+            threads: 0,
+            foreground: false,
+            writeback: true,
+            no_open: false,
+            dev: false,
+            suid: false,
+            exec: true,
+            sync: false,
+            dirsync: false,
+        }
+    }
+}
+
+const DEFAULT_COMMIT: Duration = Duration::from_secs(5);
+/// The longest that a change may wait: an hour is more than anybody wants to lose.
+const COMMIT_SECONDS_MAX: u64 = 3600;
+/// The most threads that make sense.
+const THREADS_MAX: usize = 256;
+
+/// An option that can't be used, and why.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("mount option '{option}': {reason}")]
+pub struct BadOption {
+    /// As it was given.
+    pub option: String,
+    /// Why not.
+    pub reason: String,
+}
+
+/// How an option is given.
+enum Form {
+    /// By name.
+    Flag(fn(&mut MountOptions)),
+    /// As `name=value`; the function says what is wrong with a value.
+    Value(&'static str, fn(&mut MountOptions, &str) -> Result<(), String>),
+    /// By name, for others.
+    Ignored,
+}
+
+/// An option, how it is given and what it means.
+pub struct OptionRow {
+    name: &'static str,
+    form: Form,
+    help: &'static str,
+}
+
+impl OptionRow {
+    /// How the option is written: `name`, or `name=VALUE`.
+    #[must_use]
+    pub fn usage(&self) -> String {
+        match self.form {
+            Form::Value(value, _) => format!("{}={value}", self.name),
+            Form::Flag(_) | Form::Ignored => self.name.to_owned(),
+        }
+    }
+
+    /// What it means, in a few words; empty for those that mean nothing here.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        self.help
+    }
+}
+
+const fn flag(name: &'static str, help: &'static str, set: fn(&mut MountOptions)) -> OptionRow {
+    OptionRow { name, form: Form::Flag(set), help }
+}
+
+const fn value(
+    name: &'static str,
+    shown: &'static str,
+    help: &'static str,
+    set: fn(&mut MountOptions, &str) -> Result<(), String>,
+) -> OptionRow {
+    OptionRow { name, form: Form::Value(shown, set), help }
+}
+
+const fn ignored(name: &'static str) -> OptionRow {
+    OptionRow { name, form: Form::Ignored, help: "" }
+}
+
+/// All options.
+pub static OPTIONS: [OptionRow; 46] = [
+    flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
+    flag("rw", "take changes (the default)", |o| o.read_only = false),
+    flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
+    flag("default_permissions", "let the kernel check permissions (always so for root)", |o| {
+        o.default_permissions = true;
+    }),
+    flag("noatime", "never set times of access", |o| o.atime = Atime::Never),
+    flag("relatime", "set them after a change and once a day (the default)", |o| o.atime = Atime::Relative),
+    flag("strictatime", "set them on every read that is not served from memory", |o| o.atime = Atime::Always),
+    flag("atime", "as relatime", |o| o.atime = Atime::Relative),
+    flag("lazytime", "times wait for the next commit, as they always do here", |_| {}),
+    flag("nolazytime", "as lazytime: nothing changes", |_| {}),
+    flag("delalloc", "gather small appends before they get a place (the default)", |o| {
+        o.delayed_allocation = true;
+    }),
+    flag("nodelalloc", "give every write its place at once", |o| o.delayed_allocation = false),
+    value("data", "MODE", "ordered, the only mode; writeback is taken for it", set_data),
+    value("commit", "SECONDS", "commit what is older than this (5; 0 is the default too)", set_commit),
+    flag("discard", "discard freed space on the device", |o| o.discard = true),
+    flag("nodiscard", "do not (the default)", |o| o.discard = false),
+    value("policy", "NAME", "how space is chosen", set_policy),
+    value("offset", "BYTES", "where the volume begins in the image", set_offset),
+    value("threads", "N", "threads that answer requests", set_threads),
+    flag("foreground", "stay in the foreground", |o| o.foreground = true),
+    flag("writeback", "let the kernel gather writes (the default)", |o| o.writeback = true),
+    flag("nowriteback", "send every write on at once", |o| o.writeback = false),
+    flag("noopen", "open files without asking: immutable files refuse late", |o| o.no_open = true),
+    flag("dev", "device nodes can be used (root only)", |o| o.dev = true),
+    flag("nodev", "they can't (the default)", |o| o.dev = false),
+    flag("suid", "set-user-ID and set-group-ID bits count (root only)", |o| o.suid = true),
+    flag("nosuid", "they don't (the default)", |o| o.suid = false),
+    flag("exec", "programs can be run (the default)", |o| o.exec = true),
+    flag("noexec", "they can't", |o| o.exec = false),
+    flag("sync", "write through at once", |o| o.sync = true),
+    flag("async", "don't (the default)", |o| o.sync = false),
+    flag("dirsync", "write changes of directories through at once", |o| o.dirsync = true),
+    flag("defaults", "nothing: the defaults", |_| {}),
+    ignored("auto"),
+    ignored("noauto"),
+    ignored("user"),
+    ignored("nouser"),
+    ignored("users"),
+    ignored("owner"),
+    ignored("group"),
+    ignored("nofail"),
+    ignored("_netdev"),
+    ignored("loop"),
+    ignored("nonempty"),
+    ignored("auto_cache"),
+    ignored("acl"),
+];
+
+fn set_data(_: &mut MountOptions, mode: &str) -> Result<(), String> {
+    match mode {
+        "ordered" | "writeback" => Ok(()),
+        "journal" => Err("data is not written to the journal here; say data=ordered".into()),
+        _ => Err("there are data=ordered and data=writeback".into()),
+    }
+}
+
+fn set_commit(options: &mut MountOptions, seconds: &str) -> Result<(), String> {
+    match seconds.parse() {
+        Ok(0) => options.commit = DEFAULT_COMMIT,
+        Ok(seconds @ 1..=COMMIT_SECONDS_MAX) => options.commit = Duration::from_secs(seconds),
+        _ => return Err(format!("seconds from 0 to {COMMIT_SECONDS_MAX} are meant")),
+    }
+    Ok(())
+}
+
+fn set_policy(options: &mut MountOptions, name: &str) -> Result<(), String> {
+    options.policy = name.parse().map_err(|error: hectare_engine::UnknownPolicy| error.to_string())?;
+    Ok(())
+}
+
+fn set_offset(options: &mut MountOptions, bytes: &str) -> Result<(), String> {
+    options.offset = bytes.parse().map_err(|_| "a number of bytes is meant".to_owned())?;
+    Ok(())
+}
+
+fn set_threads(options: &mut MountOptions, number: &str) -> Result<(), String> {
+    match number.parse() {
+        Ok(number @ 1..=THREADS_MAX) => options.threads = number,
+        _ => return Err(format!("a number from 1 to {THREADS_MAX} is meant")),
+    }
+    Ok(())
+}
+
+/// Options for programs that read `fstab`: `x-systemd...`, `comment=`.
+fn is_for_others(option: &str) -> bool {
+    option.starts_with("x-") || option.starts_with("X-") || option.starts_with("comment=")
+}
+
+impl MountOptions {
+    /// Adds a list as `-o` has it, separated by commas; later ones win.
+    ///
+    /// # Errors
+    /// The first option that is not known or can't have its value.
+    pub fn add(&mut self, list: &str) -> Result<(), BadOption> {
+        list.split(',')
+            .filter(|option| !option.is_empty() && !is_for_others(option))
+            .try_for_each(|option| self.add_one(option))
+    }
+
+    fn add_one(&mut self, option: &str) -> Result<(), BadOption> {
+        let bad = |reason: String| BadOption { option: option.to_owned(), reason };
+        let (name, given) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        let row = OPTIONS
+            .iter()
+            .find(|row| row.name == name)
+            .ok_or_else(|| bad("there is no such option; `hectare mount --help` lists them".into()))?;
+        match (&row.form, given) {
+            (Form::Flag(set), None) => set(self),
+            (Form::Value(_, set), Some(value)) => set(self, value).map_err(bad)?,
+            (Form::Ignored, _) => {}
+            (Form::Flag(_), Some(_)) => return Err(bad("it takes no value".into())),
+            (Form::Value(..), None) => return Err(bad(format!("it is given as {}", row.usage()))),
+        }
+        Ok(())
+    }
+
+    /// What the engine is opened with.
+    #[must_use]
+    pub fn open_options(&self) -> OpenOptions {
+        let defaults = OpenOptions::default();
+        OpenOptions {
+            read_only: self.read_only,
+            policy: self.policy,
+            discard: self.discard,
+            commit_interval: Some(self.commit),
+            delayed_bytes: if self.delayed_allocation { defaults.delayed_bytes } else { 0 },
+            ..defaults
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn parse(list: &str) -> Result<MountOptions, BadOption> {
+        let mut options = MountOptions::default();
+        options.add(list).map(|()| options)
+    }
+
+    #[test]
+    fn every_option_is_there_once_and_can_be_given() {
+        let mut seen = HashSet::new();
+        for row in &OPTIONS {
+            assert!(seen.insert(row.name), "{}", row.name);
+            let given = match row.form {
+                Form::Value("MODE", _) => "data=ordered".to_owned(),
+                Form::Value("NAME", _) => "policy=best-fit".to_owned(),
+                Form::Value(..) => format!("{}=1", row.name),
+                _ => row.name.to_owned(),
+            };
+            assert_eq!(parse(&given).err(), None);
+            assert!(row.help.is_empty() == matches!(row.form, Form::Ignored));
+        }
+    }
+
+    #[test]
+    fn later_ones_win() {
+        let options = parse("ro,noatime,commit=30,rw,strictatime,,threads=3,x-systemd.requires=/a").unwrap();
+        assert!(!options.read_only);
+        assert_eq!(options.atime, Atime::Always);
+        assert_eq!((options.commit, options.threads), (Duration::from_secs(30), 3));
+        assert_eq!(parse("nodelalloc").unwrap().open_options().delayed_bytes, 0);
+        assert_eq!(parse("policy=best-fit,offset=1048576").unwrap().offset, 1 << 20);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_by_name() {
+        for (given, text) in [
+            ("rw,fast", "mount option 'fast': there is no such option; `hectare mount --help` lists them"),
+            ("ro=1", "mount option 'ro=1': it takes no value"),
+            ("threads", "mount option 'threads': it is given as threads=N"),
+            ("threads=0", "mount option 'threads=0': a number from 1 to 256 is meant"),
+            ("commit=-1", "mount option 'commit=-1': seconds from 0 to 3600 are meant"),
+            (
+                "data=journal",
+                "mount option 'data=journal': data is not written to the journal here; say data=ordered",
+            ),
+        ] {
+            assert_eq!(parse(given).unwrap_err().to_string(), text);
+        }
+        assert!(parse("policy=worst").is_err() && parse("offset=").is_err());
+    }
+}

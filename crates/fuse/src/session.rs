@@ -1,0 +1,131 @@
+//! A mount from beginning to end: attached, served by several threads, closed cleanly.
+//!
+//! It ends when it is unmounted (by `umount` or `fusermount3 -u`), or by `SIGTERM`, `SIGINT` or `SIGHUP`: then
+//! the kernel is made to write what it has gathered, and the mount is detached. Programs that still have files
+//! open are given a moment; after that they get errors, and the volume is closed under them. A process that is
+//! killed leaves a volume that recovers.
+
+use crate::adapter::{Adapter, Behaviour};
+use crate::mount::{self, Mounted};
+use crate::options::MountOptions;
+use fuser::{Config, Session, SessionACL};
+use hectare_engine::Volume;
+use rustix::fs::{Access, access};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// How long programs with open files are waited for after a signal.
+const GRACE: Duration = Duration::from_secs(2);
+/// Threads where nobody says how many: one waits for the device while another answers.
+const THREADS_MIN: usize = 4;
+
+/// Why a mount failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// It could not be mounted.
+    #[error("can't be mounted: {0}")]
+    Mount(#[source] io::Error),
+    /// The connection to the kernel broke.
+    #[error("the connection to the kernel broke: {0}")]
+    Connection(#[source] io::Error),
+    /// The volume failed.
+    #[error(transparent)]
+    Volume(#[from] hectare_engine::Error),
+}
+
+enum Event {
+    Ended(io::Result<()>),
+    Signal,
+}
+
+/// Mounts a volume on a folder, calls `ready` once it can be used, and serves it until it is unmounted or a
+/// signal says to end; then closes the volume. `source` is what `/proc/mounts` shows.
+///
+/// # Errors
+/// What kept it from being mounted, or from ending well. The volume is closed in any case.
+pub fn serve(
+    volume: Volume,
+    source: &str,
+    dir: &Path,
+    options: &MountOptions,
+    ready: impl FnOnce(),
+) -> Result<(), ServeError> {
+    let served = run(&volume, source, dir, options, ready);
+    let closed = volume.close();
+    served?;
+    Ok(closed?)
+}
+
+fn run(
+    volume: &Volume,
+    source: &str,
+    dir: &Path,
+    options: &MountOptions,
+    ready: impl FnOnce(),
+) -> Result<(), ServeError> {
+    let behaviour = Behaviour {
+        read_only: options.read_only,
+        atime: options.atime,
+        check_permissions: mount::checks_permissions(options),
+        writeback: options.writeback,
+        no_open: options.no_open,
+    };
+    let adapter = Adapter::new(volume.clone(), behaviour)?;
+    let (sender, events) = channel();
+    let signals = on_signals(sender.clone()).map_err(ServeError::Mount)?;
+    let (connection, mut mounted) = mount::attach(source, dir, options).map_err(ServeError::Mount)?;
+    let session = Session::from_fd(adapter, connection, SessionACL::All, config(options))
+        .map_err(ServeError::Connection)?;
+    thread::Builder::new()
+        .name("hectare-serve".into())
+        .spawn(move || sender.send(Event::Ended(session.run())))
+        .map_err(ServeError::Mount)?;
+    mounted.note();
+    ready();
+    let ended = wait(&events, &mut mounted);
+    signals.close();
+    ended.map_err(ServeError::Connection)
+}
+
+fn config(options: &MountOptions) -> Config {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let mut config = Config::default();
+    config.n_threads = Some(if options.threads == 0 { cores.max(THREADS_MIN) } else { options.threads });
+    // Where the device is closed to us, all threads share the descriptor that the helper gave.
+    config.clone_fd = access("/dev/fuse", Access::READ_OK | Access::WRITE_OK).is_ok();
+    config
+}
+
+fn on_signals(sender: Sender<Event>) -> io::Result<signal_hook::iterator::Handle> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let handle = signals.handle();
+    thread::Builder::new().name("hectare-signals".into()).spawn(move || {
+        for _ in signals.forever() {
+            let _ = sender.send(Event::Signal);
+        }
+    })?;
+    Ok(handle)
+}
+
+/// Waits for the end, however it comes.
+fn wait(events: &Receiver<Event>, mounted: &mut Mounted) -> io::Result<()> {
+    if let Ok(Event::Ended(ended)) = events.recv() {
+        if ended.is_ok() {
+            mounted.forget();
+        }
+        return ended;
+    }
+    mounted.detach();
+    loop {
+        match events.recv_timeout(GRACE) {
+            Ok(Event::Ended(ended)) => return ended,
+            Ok(Event::Signal) => {}
+            Err(_) => return Ok(()),
+        }
+    }
+}

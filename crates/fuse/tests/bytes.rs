@@ -1,0 +1,228 @@
+//! The adapter driven from bytes, without a mount: lifetimes that a kernel would hardly show, and requests
+//! that no kernel would send.
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+use hectare_device::MemoryDevice;
+use hectare_engine::{Creation, NewNode, OpenOptions, Overwrite, Volume};
+use hectare_fuse::client::Client;
+use hectare_fuse::{Adapter, Atime, Behaviour};
+use hectare_mkfs::FormatOptions;
+use hectare_units::{Bytes, InodeNr};
+use std::sync::Arc;
+
+const LOOKUP: u32 = 1;
+const FORGET: u32 = 2;
+const GETATTR: u32 = 3;
+const SETATTR: u32 = 4;
+const UNLINK: u32 = 10;
+const READ: u32 = 15;
+const WRITE: u32 = 16;
+const STATFS: u32 = 17;
+const RELEASE: u32 = 18;
+const SETXATTR: u32 = 21;
+const GETXATTR: u32 = 22;
+const CREATE: u32 = 35;
+const READDIR: u32 = 28;
+const DESTROY: u32 = 38;
+const IOCTL: u32 = 39;
+const BATCH_FORGET: u32 = 42;
+const LAST: u32 = 52;
+
+const ROOT: u64 = 1;
+const ENOENT: i32 = 2;
+const ESTALE: i32 = 116;
+
+const BEHAVIOUR: Behaviour = Behaviour {
+    read_only: false,
+    atime: Atime::Relative,
+    check_permissions: true,
+    writeback: false,
+    no_open: false,
+};
+
+fn volume() -> Volume {
+    let device = Arc::new(MemoryDevice::new(Bytes::mib(16)));
+    Volume::format(device, &FormatOptions::default(), Overwrite::Refuse, OpenOptions::default()).unwrap()
+}
+
+fn client(volume: &Volume) -> Client {
+    Client::start(Adapter::new(volume.clone(), BEHAVIOUR).unwrap()).unwrap()
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn quads(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn quad(answer: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(*answer[at..].first_chunk().unwrap())
+}
+
+fn read_request(at: u64, size: u32) -> Vec<u8> {
+    [quads(&[0, at]), words(&[size, 0]), quads(&[0]), words(&[0, 0])].concat()
+}
+
+fn write_request(at: u64, data: &[u8]) -> Vec<u8> {
+    let size = u32::try_from(data.len()).unwrap();
+    [quads(&[0, at]), words(&[size, 0]), quads(&[0]), words(&[0, 0]), data.to_vec()].concat()
+}
+
+fn create(client: &mut Client, name: &str) -> u64 {
+    let body = [words(&[2, 0o100_644, 0o022, 0]), name.as_bytes().to_vec(), vec![0]].concat();
+    quad(&client.ask(CREATE, ROOT, &body).unwrap().unwrap(), 0)
+}
+
+#[test]
+fn an_unlinked_file_lives_until_it_is_closed_and_forgotten() {
+    let volume = volume();
+    let free = volume.statfs().unwrap().free_inodes;
+    let mut client = client(&volume);
+    let node = create(&mut client, "it");
+    assert_eq!(
+        client.ask(WRITE, node, &write_request(0, b"still here")).unwrap().unwrap()[..4],
+        [10, 0, 0, 0]
+    );
+    client.ask(UNLINK, ROOT, b"it\0").unwrap().unwrap();
+    assert_eq!(client.ask(READ, node, &read_request(6, 100)).unwrap().unwrap(), b"here");
+    client.ask(RELEASE, node, &[0; 24]).unwrap().unwrap();
+    assert_eq!(client.ask(READ, node, &read_request(6, 100)).unwrap().unwrap(), b"here");
+    assert_eq!(volume.statfs().unwrap().free_inodes, free - 1);
+    client.tell(FORGET, node, &quads(&[1])).unwrap();
+    assert_eq!(client.ask(GETATTR, node, &[0; 16]).unwrap(), Err(ESTALE));
+    assert_eq!(volume.statfs().unwrap().free_inodes, free);
+}
+
+#[test]
+fn a_name_that_is_not_there_may_be_remembered() {
+    let mut client = client(&volume());
+    let answer = client.ask(LOOKUP, ROOT, b"nothing\0").unwrap().unwrap();
+    assert_eq!(quad(&answer, 0), 0, "no inode");
+    assert!(quad(&answer, 16) > 3600, "for long");
+    assert_eq!(client.ask(LOOKUP, 77, b"nothing\0").unwrap(), Err(ESTALE));
+    assert_eq!(client.ask(UNLINK, ROOT, b"nothing\0").unwrap(), Err(ENOENT));
+}
+
+#[test]
+fn inodes_that_were_not_told_are_nobodys() {
+    let volume = volume();
+    let made = volume.create(InodeNr::ROOT, b"hidden", NewNode::File, Creation::default()).unwrap();
+    let mut client = client(&volume);
+    // The ext4 root by its own number, the journal, and a file that nobody has looked up.
+    for node in [0, 2, 8, u64::from(made.get()), u64::MAX] {
+        assert_eq!(client.ask(GETATTR, node, &[0; 16]).unwrap(), Err(ESTALE), "{node}");
+        assert_eq!(client.ask(WRITE, node, &write_request(0, b"x")).unwrap(), Err(ESTALE), "{node}");
+    }
+    // Whoever has a file handle asks for ".", and never gets an inode of the format.
+    assert_eq!(client.ask(LOOKUP, 8, b".\0").unwrap().map(|answer| quad(&answer, 0)), Ok(0));
+    let found = client.ask(LOOKUP, made.get().into(), b".\0").unwrap().unwrap();
+    assert_eq!(quad(&found, 0), u64::from(made.get()));
+    assert_eq!(quad(&client.ask(LOOKUP, made.get().into(), b"..\0").unwrap().unwrap_or(vec![0; 8]), 0), 0);
+}
+
+#[test]
+fn times_before_1970_arrive_as_they_were_sent() {
+    let volume = volume();
+    let mut client = client(&volume);
+    let node = create(&mut client, "old");
+    const MTIME: u32 = 1 << 5;
+    let (seconds, nanoseconds) = (-86_400_i64, 250_000_000);
+    let body = [
+        words(&[MTIME, 0]),
+        quads(&[0, 0, 0, 0, seconds.cast_unsigned(), 0]),
+        words(&[0, nanoseconds, 0, 0, 0, 0, 0, 0]),
+    ]
+    .concat();
+    client.ask(SETATTR, node, &body).unwrap().unwrap();
+    let mtime = volume.metadata("old").unwrap().mtime;
+    assert_eq!((mtime.seconds, mtime.nanoseconds), (seconds, nanoseconds));
+}
+
+/// Bytes that mean nothing, the same in every run.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn body(&mut self) -> Vec<u8> {
+        let len = usize::try_from(self.next() % 120).unwrap();
+        let mut body: Vec<u8> = (0..len).map(|_| self.next().to_le_bytes()[0]).collect();
+        // Half of them with fields that are small, as those of good requests are.
+        if self.next() & 1 == 0 {
+            for (at, byte) in body.iter_mut().enumerate() {
+                *byte = if at % 4 == 0 { *byte } else { 0 };
+            }
+        }
+        body.extend_from_slice(b"name\0other\0");
+        body
+    }
+
+    /// A command that is known, or not, with more or less than it needs.
+    fn control(&mut self) -> Vec<u8> {
+        const COMMANDS: [u32; 7] =
+            [0x8008_6601, 0x4008_6602, 0x8008_7601, 0x801c_581f, 0x401c_5820, 0xc018_5879, 0x1234_5678];
+        let input = self.body();
+        let command = COMMANDS[usize::try_from(self.next() % 7).unwrap()];
+        let sizes = words(&[u32::try_from(input.len()).unwrap(), u32::try_from(self.next() % 64).unwrap()]);
+        [quads(&[0]), words(&[0, command]), quads(&[0]), sizes, input].concat()
+    }
+
+    /// An attribute to set, of a strange name or with strange flags.
+    fn attribute(&mut self) -> Vec<u8> {
+        let value = self.body();
+        let flags = u32::try_from(self.next() % 5).unwrap();
+        let names: [&[u8]; 6] =
+            [b"", b"user.", b"user.x", b"system.posix_acl_access", b"system.data", b"no prefix\xff"];
+        let name = names[usize::try_from(self.next() % 6).unwrap()];
+        [&words(&[u32::try_from(value.len()).unwrap(), flags]), name, b"\0", &value].concat()
+    }
+}
+
+#[test]
+fn hostile_requests_get_an_error_and_never_end_the_session() {
+    let volume = volume();
+    let mut client = client(&volume);
+    let file = create(&mut client, "file");
+    let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
+    for round in 0..40 {
+        for operation in 0..=LAST {
+            for node in [0, ROOT, 8, file, noise.next()] {
+                let body = if round == 0 { Vec::new() } else { noise.body() };
+                match operation {
+                    DESTROY => {}
+                    FORGET | BATCH_FORGET if node == file => {}
+                    FORGET | BATCH_FORGET if body.len() >= 16 => {
+                        client.tell(FORGET, node, &body[..8]).unwrap();
+                    }
+                    FORGET | BATCH_FORGET => {}
+                    // The session library takes it for granted that these have as many bytes as they say.
+                    IOCTL => drop(client.ask(IOCTL, node, &noise.control()).unwrap()),
+                    SETXATTR => drop(client.ask(SETXATTR, node, &noise.attribute()).unwrap()),
+                    WRITE => drop(client.ask(WRITE, node, &write_request(noise.next(), &body)).unwrap()),
+                    _ => drop(client.ask(operation, node, &body).expect("an answer")),
+                }
+            }
+        }
+    }
+    // Nobody has written to it: answers of a whole megabyte don't fit a socket's message.
+    let file = create(&mut client, "another");
+    for (at, size) in [(u64::MAX, 1), (i64::MAX as u64, u32::MAX), (1 << 62, u32::MAX), (0, u32::MAX)] {
+        let _ = client.ask(READ, file, &read_request(at, size)).unwrap();
+        let _ = client.ask(READDIR, ROOT, &read_request(at, size)).unwrap();
+        assert!(client.ask(WRITE, file, &write_request(at.max(1 << 60), b"x")).unwrap().is_err());
+    }
+    let long = [vec![b'n'; 5000], vec![0]].concat();
+    assert!(client.ask(LOOKUP, ROOT, &long).unwrap().is_err());
+    assert!(client.ask(GETXATTR, file, &[words(&[0, 0]), long].concat()).unwrap().is_err());
+    client.ask(STATFS, ROOT, &[]).unwrap().unwrap();
+    drop(client);
+    volume.close().unwrap();
+}

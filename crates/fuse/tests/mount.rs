@@ -1,0 +1,379 @@
+//! A volume behind a real mount: what programs see, and what is on the volume afterwards, as e2fsck and the
+//! kernel's own ext4 judge it. Needs `/dev/fuse` and root (else skipped by name).
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+use hectare_device::FileOptions;
+use hectare_engine::{OpenOptions, Overwrite, Volume};
+use hectare_fuse::{MountOptions, serve};
+use hectare_mkfs::FormatOptions;
+use hectare_oracle::{Entry, KernelMount, What, assert_clean, assert_same, skip, skip_part, walk};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, Timespec, Timestamps, XattrFlags};
+use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+
+/// A mounted volume, served by threads of the test.
+struct Mount {
+    _scratch: tempfile::TempDir,
+    image: PathBuf,
+    dir: PathBuf,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Mount {
+    fn new(size: u64, options: &str) -> Result<Self, String> {
+        if !rustix::process::geteuid().is_root() || fs::File::options().read(true).open("/dev/fuse").is_err()
+        {
+            return Err("mounting needs root and /dev/fuse".into());
+        }
+        let base = if Path::new("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
+        let scratch = tempfile::tempdir_in(base).unwrap();
+        let (image, dir) = (scratch.path().join("image"), scratch.path().join("dir"));
+        fs::create_dir(&dir).unwrap();
+        fs::File::create(&image).unwrap().set_len(size).unwrap();
+        let device = std::sync::Arc::new(FileOptions::new().write(true).open(&image).unwrap());
+        let format = FormatOptions::default();
+        Volume::format(device, &format, Overwrite::Refuse, OpenOptions::default()).unwrap().close().unwrap();
+        let mut mount = Self { _scratch: scratch, image, dir, server: None };
+        mount.attach(options);
+        Ok(mount)
+    }
+
+    fn attach(&mut self, list: &str) {
+        let mut options = MountOptions::default();
+        options.add(list).unwrap();
+        let (image, dir) = (self.image.clone(), self.dir.clone());
+        let (sender, ready) = channel();
+        self.server = Some(thread::spawn(move || {
+            let device = FileOptions::new().write(!options.read_only).open(&image).unwrap();
+            let volume = Volume::open(std::sync::Arc::new(device), options.open_options()).unwrap();
+            serve(volume, "image", &dir, &options, || sender.send(()).unwrap()).unwrap();
+        }));
+        ready.recv().expect("it is mounted");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn detach(&mut self) {
+        let Some(server) = self.server.take() else { return };
+        // Another test that starts a program right now holds our descriptors until that program runs.
+        let tries = (0..100).find(|_| {
+            let busy = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::empty())
+                == Err(rustix::io::Errno::BUSY);
+            if busy {
+                thread::sleep(std::time::Duration::from_millis(20));
+            }
+            !busy
+        });
+        assert!(tries.is_some(), "nobody uses it");
+        server.join().expect("it ended well");
+    }
+
+    /// Unmounts; the volume is clean, and the kernel's ext4 sees what was seen here.
+    fn judge(mut self, name: &str) {
+        let seen = walk(&self.dir);
+        self.detach();
+        assert_clean(&self.image).unwrap();
+        match KernelMount::read_only(&self.image, "") {
+            // A mount does not tell holes while it gathers writes.
+            Ok(kernel) => assert_same(&seen, &walk(kernel.path()), What { holes: None, ..What::all() }),
+            Err(reason) => skip_part!(name, reason),
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.server.is_some() {
+            let _ = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
+macro_rules! mounted {
+    ($name:literal, $size:expr, $options:expr) => {
+        match Mount::new($size, $options) {
+            Ok(mount) => mount,
+            Err(reason) => skip!($name, reason),
+        }
+    };
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_tree_with_all_kinds_of_things() {
+    let mount = mounted!("mount::a_tree_with_all_kinds_of_things", 64 * MIB, "dev,allow_other");
+    fs::create_dir(mount.path("d")).unwrap();
+    fs::write(mount.path("d/file"), vec![7; 100_000]).unwrap();
+    fs::hard_link(mount.path("d/file"), mount.path("second")).unwrap();
+    assert_eq!(fs::metadata(mount.path("second")).unwrap().nlink(), 2);
+    symlink("d/file", mount.path("short")).unwrap();
+    symlink("x/".repeat(300), mount.path("long")).unwrap();
+    assert_eq!(fs::read_link(mount.path("long")).unwrap(), PathBuf::from("x/".repeat(300)));
+    let made = Command::new("sh")
+        .args([
+            "-c",
+            "mkfifo p && mknod c c 1 3 && mknod b b 259 70000 && chown 1000:70000 p && chmod 4711 c",
+        ])
+        .current_dir(&mount.dir)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    assert_eq!(fs::read(mount.path("c")).unwrap(), b"", "the null device");
+    fs::set_permissions(mount.path("second"), fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(fs::metadata(mount.path("d/file")).unwrap().permissions().mode() & 0o7777, 0o640);
+    for (at, seconds) in [("second", -1), ("d", 5_000_000_000), ("p", -2_000_000_000)] {
+        let time = Timespec { tv_sec: seconds, tv_nsec: 123_456_789 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        rustix::fs::utimensat(CWD, mount.path(at), &times, AtFlags::empty()).unwrap();
+        let found = fs::metadata(mount.path(at)).unwrap();
+        assert_eq!((found.mtime(), found.mtime_nsec()), (seconds, 123_456_789));
+        assert_eq!((found.atime(), found.atime_nsec()), (seconds, 123_456_789));
+    }
+    assert_eq!(fs::metadata(&mount.dir).unwrap().ino(), 2);
+    mount.judge("mount::a_tree_with_all_kinds_of_things");
+}
+
+#[test]
+fn renaming_with_all_flags() {
+    let mount = mounted!("mount::renaming_with_all_flags", 64 * MIB, "");
+    let rename = |from: &str, to: &str, flags| {
+        rustix::fs::renameat_with(CWD, mount.path(from), CWD, mount.path(to), flags)
+    };
+    fs::write(mount.path("a"), "a").unwrap();
+    fs::write(mount.path("b"), "b").unwrap();
+    fs::create_dir_all(mount.path("d/e")).unwrap();
+    assert_eq!(rename("a", "b", RenameFlags::NOREPLACE), Err(rustix::io::Errno::EXIST));
+    rename("a", "d", RenameFlags::EXCHANGE).unwrap();
+    assert!(mount.path("a/e").is_dir());
+    assert_eq!(fs::read(mount.path("d")).unwrap(), b"a");
+    rename("d", "b", RenameFlags::empty()).unwrap();
+    assert_eq!(fs::read(mount.path("b")).unwrap(), b"a");
+    assert!(!mount.path("d").exists());
+    assert_eq!(rename("a", "a/e/under", RenameFlags::empty()), Err(rustix::io::Errno::INVAL));
+    rename("b", "a/e/moved", RenameFlags::WHITEOUT).unwrap();
+    assert_eq!(fs::symlink_metadata(mount.path("b")).unwrap().rdev(), 0);
+    fs::create_dir(mount.path("empty")).unwrap();
+    assert_eq!(rename("empty", "a", RenameFlags::empty()), Err(rustix::io::Errno::NOTEMPTY));
+    rename("a/e", "empty", RenameFlags::empty()).unwrap();
+    assert_eq!(fs::read(mount.path("empty/moved")).unwrap(), b"a");
+    mount.judge("mount::renaming_with_all_flags");
+}
+
+#[test]
+fn attributes_acls_and_privileges() {
+    let mount = mounted!("mount::attributes_acls_and_privileges", 64 * MIB, "allow_other");
+    fs::write(mount.path("f"), "x").unwrap();
+    for name in ["user.note", "trusted.note", "security.note"] {
+        rustix::fs::setxattr(mount.path("f"), name, b"value", XattrFlags::CREATE).unwrap();
+        let again = rustix::fs::setxattr(mount.path("f"), name, b"value", XattrFlags::CREATE);
+        assert_eq!(again, Err(rustix::io::Errno::EXIST));
+    }
+    rustix::fs::removexattr(mount.path("f"), "security.note").unwrap();
+    let mut names = [0; 200];
+    let len = rustix::fs::listxattr(mount.path("f"), &mut names).unwrap();
+    assert_eq!(String::from_utf8_lossy(&names[..len]).split_terminator('\0').count(), 2);
+    fs::create_dir(mount.path("d")).unwrap();
+    // Version 2: the owner rwx, user 1000 r-x, the group r-x, mask rwx, others nothing.
+    let acl: Vec<u8> =
+        [(1_u16, 7_u16, u32::MAX), (2, 5, 1000), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 0, u32::MAX)]
+            .iter()
+            .fold(2_u32.to_le_bytes().to_vec(), |mut acl, (tag, perm, id)| {
+                acl.extend_from_slice(&tag.to_le_bytes());
+                acl.extend_from_slice(&perm.to_le_bytes());
+                acl.extend_from_slice(&id.to_le_bytes());
+                acl
+            });
+    rustix::fs::setxattr(mount.path("d"), "system.posix_acl_default", &acl, XattrFlags::empty()).unwrap();
+    rustix::fs::setxattr(mount.path("d"), "system.posix_acl_access", &acl, XattrFlags::empty()).unwrap();
+    assert_eq!(fs::metadata(mount.path("d")).unwrap().permissions().mode() & 0o777, 0o770);
+    fs::write(mount.path("d/inherits"), "secret").unwrap();
+    let as_user = |uid: &str, file: &str| {
+        let read = Command::new("setpriv")
+            .args(["--reuid", uid, "--regid", "1000", "--clear-groups", "cat"])
+            .arg(mount.path(file))
+            .output()
+            .unwrap();
+        read.stdout
+    };
+    fs::set_permissions(mount.dir.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(as_user("1000", "d/inherits"), b"secret", "the ACL lets user 1000 in");
+    assert_eq!(as_user("1001", "d/inherits"), b"", "and nobody else");
+    // Writing by anybody but root takes the set-ID bits.
+    fs::write(mount.path("suid"), "x").unwrap();
+    fs::set_permissions(mount.path("suid"), fs::Permissions::from_mode(0o6777)).unwrap();
+    let append = Command::new("setpriv")
+        .args(["--reuid", "1000", "--regid", "1000", "--clear-groups", "sh", "-c", "echo y >> \"$0\""])
+        .arg(mount.path("suid"))
+        .status()
+        .unwrap();
+    assert!(append.success());
+    assert_eq!(fs::metadata(mount.path("suid")).unwrap().permissions().mode() & 0o7777, 0o777);
+    fs::set_permissions(mount.path("suid"), fs::Permissions::from_mode(0o4755)).unwrap();
+    std::os::unix::fs::chown(mount.path("suid"), Some(1000), None).unwrap();
+    assert_eq!(fs::metadata(mount.path("suid")).unwrap().permissions().mode() & 0o7777, 0o755);
+    mount.judge("mount::attributes_acls_and_privileges");
+}
+
+#[test]
+fn content_holes_and_unlinked_files() {
+    let mount = mounted!("mount::content_holes_and_unlinked_files", 128 * MIB, "");
+    let open = |name: &str| {
+        fs::File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(mount.path(name))
+            .unwrap()
+    };
+    let file = open("sparse");
+    file.write_all_at(b"begin", 0).unwrap();
+    file.write_all_at(b"far", 10 * MIB).unwrap();
+    file.sync_all().unwrap();
+    assert!(file.metadata().unwrap().blocks() * 512 < MIB);
+    file.set_len(20 * MIB).unwrap();
+    rustix::fs::fallocate(&file, FallocateFlags::KEEP_SIZE, 30 * MIB, MIB).unwrap();
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&file, punch, 10 * MIB, 4096).unwrap();
+    let mut far = [1; 3];
+    file.read_exact_at(&mut far, 10 * MIB).unwrap();
+    assert_eq!(far, [0; 3]);
+
+    let mut gone = open("gone");
+    gone.write_all(&vec![5; 3_000_000]).unwrap();
+    fs::remove_file(mount.path("gone")).unwrap();
+    gone.sync_all().unwrap();
+    gone.seek(SeekFrom::Start(0)).unwrap();
+    let mut back = Vec::new();
+    gone.read_to_end(&mut back).unwrap();
+    assert!(back.len() == 3_000_000 && back.iter().all(|byte| *byte == 5));
+    assert_eq!(gone.metadata().unwrap().nlink(), 0);
+    drop(gone);
+
+    let mut appended = fs::File::options().append(true).create(true).open(mount.path("log")).unwrap();
+    for n in 0..1000 {
+        writeln!(appended, "line {n}").unwrap();
+    }
+    drop(appended);
+    assert_eq!(fs::read_to_string(mount.path("log")).unwrap().lines().count(), 1000);
+    fs::write(mount.path("log"), "cut").unwrap();
+    assert_eq!(fs::read(mount.path("log")).unwrap(), b"cut");
+    drop(file);
+    mount.judge("mount::content_holes_and_unlinked_files");
+}
+
+/// A copier that looks for data in a file that was written a moment ago.
+#[test]
+fn regression_data_that_waits_in_the_kernel_is_no_hole() {
+    for options in ["", "nowriteback"] {
+        let mount = mounted!("mount::regression_data_that_waits_in_the_kernel_is_no_hole", 64 * MIB, options);
+        let file = fs::File::options().read(true).write(true).create_new(true).open(mount.path("f")).unwrap();
+        file.write_all_at(b"data", 0).unwrap();
+        assert_eq!(rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0)), Ok(0), "{options}");
+        assert_eq!(rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(4)), Err(rustix::io::Errno::NXIO));
+        if !options.is_empty() {
+            file.write_all_at(b"far", MIB).unwrap();
+            assert_eq!(rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(8192)), Ok(MIB));
+        }
+        drop(file);
+        mount.judge("mount::regression_data_that_waits_in_the_kernel_is_no_hole");
+    }
+}
+
+#[test]
+fn a_directory_is_listed_while_it_changes() {
+    let mount = mounted!("mount::a_directory_is_listed_while_it_changes", 64 * MIB, "");
+    for n in 0..3000 {
+        fs::write(mount.path(&format!("stays-{n}")), "").unwrap();
+    }
+    let dir = mount.dir.clone();
+    let churn = thread::spawn(move || {
+        for n in 0..2000 {
+            fs::write(dir.join(format!("comes-{n}")), "").unwrap();
+            fs::remove_file(dir.join(format!("comes-{n}"))).unwrap();
+        }
+    });
+    for _ in 0..5 {
+        let mut names: Vec<_> = fs::read_dir(&mount.dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.retain(|name| name.to_string_lossy().starts_with("stays-"));
+        assert_eq!(names.len(), 3000, "each once");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 3000);
+    }
+    churn.join().unwrap();
+    mount.judge("mount::a_directory_is_listed_while_it_changes");
+}
+
+#[test]
+fn a_full_volume_says_so_and_goes_on() {
+    let mount = mounted!("mount::a_full_volume_says_so_and_goes_on", 16 * MIB, "nowriteback");
+    let full = (0..64).find_map(|n| fs::write(mount.path(&format!("f{n}")), vec![1; 1 << 20]).err());
+    assert_eq!(full.and_then(|error| error.raw_os_error()), Some(28));
+    fs::remove_file(mount.path("f0")).unwrap();
+    fs::write(mount.path("again"), vec![2; 500_000]).unwrap();
+    assert_eq!(fs::read(mount.path("again")).unwrap(), vec![2; 500_000]);
+    mount.judge("mount::a_full_volume_says_so_and_goes_on");
+}
+
+#[test]
+fn sixty_four_processes_at_once() {
+    let mount = mounted!("mount::sixty_four_processes_at_once", 256 * MIB, "");
+    let work = "mkdir p$0 && cd p$0 && for i in 1 2 3 4 5 6 7 8; do \
+                head -c $((i * 9000)) /dev/zero | tr '\\0' x > f$i; ln f$i l$i; mv f$i g$i; done; \
+                rm g1; cat g* > all && test $(wc -c < all) = 315000";
+    let workers: Vec<_> = (0..64)
+        .map(|n: u32| {
+            Command::new("sh").args(["-ec", work, &n.to_string()]).current_dir(&mount.dir).spawn().unwrap()
+        })
+        .collect();
+    for mut worker in workers {
+        assert!(worker.wait().unwrap().success());
+    }
+    mount.judge("mount::sixty_four_processes_at_once");
+}
+
+#[test]
+fn nothing_is_written_to_a_volume_mounted_for_reading() {
+    let mut mount = mounted!("mount::nothing_is_written_to_a_volume_mounted_for_reading", 32 * MIB, "");
+    fs::write(mount.path("f"), "text").unwrap();
+    mount.detach();
+    let before = fs::read(&mount.image).unwrap();
+    mount.attach("ro");
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"text");
+    assert_eq!(fs::write(mount.path("g"), "").unwrap_err().raw_os_error(), Some(30));
+    let names: Vec<Entry> = walk(&mount.dir);
+    assert!(!names.is_empty());
+    mount.detach();
+    assert!(fs::read(&mount.image).unwrap() == before, "not a byte");
+}
+
+#[test]
+fn direct_io_and_synchronous_writes() {
+    let mount = mounted!("mount::direct_io_and_synchronous_writes", 64 * MIB, "strictatime,threads=2");
+    let direct = rustix::fs::OFlags::DIRECT | rustix::fs::OFlags::DSYNC;
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .custom_flags(direct.bits().cast_signed())
+        .open(mount.path("direct"))
+        .unwrap();
+    // Direct I/O wants aligned memory, which a page of the heap's large blocks is.
+    let block = vec![9_u8; 1 << 21];
+    let start = block.as_ptr().align_offset(4096);
+    file.write_all_at(&block[start..start + (1 << 20)], 0).unwrap();
+    drop(file);
+    let read = fs::read(mount.path("direct")).unwrap();
+    assert!(read.len() == 1 << 20 && read.iter().all(|byte| *byte == 9));
+    mount.judge("mount::direct_io_and_synchronous_writes");
+}
