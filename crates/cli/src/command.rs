@@ -31,6 +31,8 @@ use crate::part::Part;
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Mkfs(mkfs::Arguments),
+    #[command(name = "mkfs.xfs")]
+    MkfsXfs(mkfs::xfs::Arguments),
     Build(build::Arguments),
     Ls(ls::Arguments),
     Tree(tree::Arguments),
@@ -65,6 +67,7 @@ impl Command {
         }
         match self {
             Self::Mkfs(arguments) => mkfs::run(&arguments),
+            Self::MkfsXfs(arguments) => mkfs::xfs::run(&arguments),
             Self::Build(arguments) => build::run(&arguments),
             Self::Ls(arguments) => ls::run(&arguments),
             Self::Tree(arguments) => tree::run(&arguments),

@@ -67,6 +67,7 @@ fn main() -> ExitCode {
     let arguments = mount_form::complete(std::env::args_os().collect(), |name| {
         Cli::command().find_subcommand(name).is_some()
     });
+    let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
     let Cli { part, command } = Cli::parse_from(arguments);
     part.note();
     match command.run(part) {

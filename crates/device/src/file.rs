@@ -149,6 +149,15 @@ impl FileDevice {
         matches!(self.kind, Kind::Block { .. })
     }
 
+    /// Bytes of a logical sector, below which a file system can't go, if it is a block device.
+    #[must_use]
+    pub fn sector_size(&self) -> Option<u32> {
+        match self.kind {
+            Kind::Regular => None,
+            Kind::Block { sector } => Some(sector),
+        }
+    }
+
     /// Whether it bypasses the host's page cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {

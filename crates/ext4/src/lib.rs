@@ -23,7 +23,6 @@ pub mod inode;
 pub mod mmp;
 pub mod orphan;
 pub mod raw;
-pub mod record;
 pub mod superblock;
 #[cfg(test)]
 mod testing;
@@ -31,3 +30,4 @@ pub mod time;
 pub mod xattr;
 
 pub use error::{Corrupt, FormatError, Place, Unsupported};
+pub use hectare_units::record;

@@ -1,10 +1,12 @@
-//! Making ext4 volumes: a plan first, then its execution.
+//! Making ext4 and XFS volumes: a plan first, then its execution.
 //!
 //! [`FormatOptions`] are what `mke2fs` takes, with its defaults. [`Plan::new`] turns them and a size into a
 //! value that knows where everything will lie and can render any part of it; [`execute()`] carries a plan out
 //! with several threads, each structure written once, in final form. What fills the volume is a [`Contents`]:
 //! the empty volume's root directory, or a whole tree of files whose inodes and blocks are thus part of the
 //! first write. [`probe()`] tells what a device already holds, so that nothing is overwritten by mistake.
+//!
+//! What is at the top is ext4; [`xfs`] has the same shape for XFS, and shares probing and writing.
 //!
 //! Hazards: a format destroys what was there, so callers probe before they execute; and everything here must
 //! agree with what `e2fsck` and the kernel compute from the superblock alone.
@@ -27,6 +29,8 @@ mod ranges;
 mod space;
 mod superblock;
 mod words;
+mod write;
+pub mod xfs;
 
 pub use contents::{Contents, Empty, GroupUse, set_bits};
 pub use error::{Error, Result};
@@ -39,4 +43,4 @@ pub use overhead::{Capacity, Overhead, capacity, overhead};
 pub use plan::{Chunk, Payload, Plan, Sink, Write};
 pub use probe::{Found, What, probe, refuse_occupied};
 pub use space::{FreeRange, Space};
-pub use words::{apply_extended, parse_features, parse_uuid};
+pub use words::{apply_extended, parse_features, parse_size, parse_uuid};

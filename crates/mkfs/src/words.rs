@@ -40,6 +40,35 @@ pub fn parse_uuid(option: &str, text: &str) -> Result<[u8; 16]> {
         .map_err(|_| Error::option(format!("{option} {text}"), "it is not a UUID (32 hexadecimal digits)"))
 }
 
+/// Reads a size: a number, and after it `s` (512 bytes), `k`, `m`, `g`, `t`, `p` or `e`; without a suffix it
+/// counts units of `plain` bytes. Where a volume's block and sector are given in `units`, `b` counts blocks
+/// and `s` sectors.
+///
+/// # Errors
+/// If it is anything else, or more than 64 bits hold; the text says so.
+pub fn parse_size(text: &str, plain: u64, units: Option<(u64, u64)>) -> std::result::Result<u64, String> {
+    let (digits, unit) = match text.char_indices().next_back() {
+        Some((at, suffix)) if !suffix.is_ascii_digit() => (
+            &text[..at],
+            match (suffix.to_ascii_lowercase(), units) {
+                ('s', None) => 512,
+                ('s', Some((_, sector))) => sector,
+                ('b', Some((block, _))) => block,
+                ('k', _) => 1 << 10,
+                ('m', _) => 1 << 20,
+                ('g', _) => 1 << 30,
+                ('t', _) => 1 << 40,
+                ('p', _) => 1 << 50,
+                ('e', _) => 1 << 60,
+                _ => return Err(format!("{text} is no size: a number, and s, K, M, G, T, P or E after it")),
+            },
+        ),
+        _ => (text, plain),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text} is no size"))?;
+    number.checked_mul(unit).ok_or_else(|| format!("{text} is more than 64 bits hold"))
+}
+
 /// Applies a list of extended options.
 ///
 /// # Errors

@@ -10,6 +10,7 @@
 
 use crate::{Skip, is_root, scratch, superblock, tool};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -113,7 +114,7 @@ impl KernelMount {
         let options = [base, options].join(",").trim_end_matches(',').to_owned();
         let said = tool::run(
             tool::need("mount")?
-                .args(["-i", "-t", "ext4", "-o", &options])
+                .args(["-i", "-t", self.kind(), "-o", &options])
                 .arg(&self.device)
                 .arg(&self.point),
         );
@@ -134,6 +135,13 @@ impl KernelMount {
         let reason = self.kernel_log().lines().last().map(without_age).unwrap_or_default();
         let features = optional.join(", ");
         Err(Skip::new(format!("this kernel does not mount volumes with {features}{reason}")).into())
+    }
+
+    /// What kind of file system the image's first bytes say it is: XFS, else ext4.
+    fn kind(&self) -> &'static str {
+        let mut magic = [0; 4];
+        let read = fs::File::open(&self.image).and_then(|mut file| file.read_exact(&mut magic));
+        if read.is_ok() && magic == *b"XFSB" { "xfs" } else { "ext4" }
     }
 
     /// Where the volume is mounted.

@@ -12,6 +12,7 @@
 mod block;
 mod bytes;
 mod ids;
+pub mod record;
 mod thread;
 
 pub use block::{BlockNr, BlockSize, Blocks, ClusterNr, Clusters, LogicalBlock};

@@ -117,24 +117,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
 
 /// A number with a suffix, or of units of `plain` bytes without one.
 pub(crate) fn with_suffix(text: &str, plain: u64) -> Result<u64, String> {
-    let (digits, unit) = match text.char_indices().next_back() {
-        Some((at, suffix)) if !suffix.is_ascii_digit() => (
-            &text[..at],
-            match suffix.to_ascii_lowercase() {
-                's' => 512,
-                'k' => 1 << 10,
-                'm' => 1 << 20,
-                'g' => 1 << 30,
-                't' => 1 << 40,
-                'p' => 1 << 50,
-                'e' => 1 << 60,
-                _ => return Err(format!("{text} is no size: a number, and s, K, M, G, T, P or E after it")),
-            },
-        ),
-        _ => (text, plain),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("{text} is no size"))?;
-    number.checked_mul(unit).ok_or_else(|| format!("{text} is more than 64 bits hold"))
+    hectare_mkfs::parse_size(text, plain, None)
 }
 
 fn journal_mib(text: &str) -> Result<u64, String> {

@@ -1,16 +1,19 @@
-//! `hectare mkfs`.
+//! `hectare mkfs`: ext2, ext3 and ext4. XFS has other options and so a command of its own ([`xfs`]), to which
+//! `-t xfs` hands over as mkfs(8) does.
+
+mod goal;
+pub(crate) mod xfs;
 
 use super::format_options::{FormatArguments, usage, with_suffix};
 use crate::failure::{Failure, Outcome};
 use crate::name::{hex, shown};
 use crate::output::Output;
-use hectare_device::{Device, FileOptions, Overwrite, PendingFile};
-use hectare_mkfs::{FormatOptions, FsType, Plan, Usage, execute, refuse_occupied};
+use goal::Goal;
+use hectare_mkfs::{FormatOptions, FsType, Plan, Usage, execute};
 use hectare_units::{Bytes, GroupNr};
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Make an empty volume
 ///
@@ -24,7 +27,7 @@ use std::sync::Arc;
     hectare mkfs -t ext4 -b 4096 -L data -m 0 disk.img 20G\n  \
     hectare mkfs -O bigalloc -C 65536 disk.img 1T")]
 pub(crate) struct Arguments {
-    /// The kind: ext2, ext3 or ext4
+    /// The kind: ext2, ext3 or ext4; with xfs the options are those of mkfs.xfs
     #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]
     fs_type: String,
     /// How it will be used: floppy, small, default, big, huge, news, largefile, largefile4
@@ -52,9 +55,6 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     fn options(&self) -> Outcome<FormatOptions> {
-        if self.fs_type == "xfs" {
-            return Err(Failure::Line("mkfs -t xfs: XFS volumes can't be made yet".to_owned()));
-        }
         let mut options = self.format.options()?;
         options.fs_type = FsType::by_name(&self.fs_type).map_err(usage)?;
         options.usage = self.usage.as_deref().map(Usage::by_name).transpose().map_err(usage)?;
@@ -72,23 +72,6 @@ impl Arguments {
     }
 }
 
-/// Where the volume goes.
-enum Goal {
-    /// A file or device that is there, or a part of it.
-    There(Arc<dyn Device>),
-    /// A file that gets its name when it is finished.
-    New(Box<PendingFile>),
-}
-
-impl Goal {
-    fn device(&self) -> &dyn Device {
-        match self {
-            Self::There(device) => &**device,
-            Self::New(pending) => pending.device(),
-        }
-    }
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let options = arguments.options()?;
     let size = arguments.size()?;
@@ -99,58 +82,35 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         };
         return say(arguments, &plan(arguments, &options, size, true)?);
     }
-    let goal = open(arguments, size)?;
+    let goal = Goal::open(&arguments.image, &arguments.shown(), size, arguments.force)?;
     let whole = goal.device().len();
     let size = size.unwrap_or(whole).min(whole);
     let plan = plan(arguments, &options, size, goal.device().is_zeroed())?;
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let failed = |error: hectare_mkfs::Error| failed(arguments, &error);
-    execute(&plan, goal.device(), &plan.empty(), threads).map_err(failed)?;
-    let device_failed = |error: hectare_device::Error| Failure::Line(error.to_string());
-    match goal {
-        Goal::There(device) => device.flush().map_err(device_failed)?,
-        Goal::New(pending) => pending.publish().and_then(|device| device.flush()).map_err(device_failed)?,
-    }
+    let failed = |error: hectare_mkfs::Error| failed(&arguments.shown(), &error);
+    execute(&plan, goal.device(), &plan.empty(), threads()).map_err(failed)?;
+    goal.finish()?;
     say(arguments, &plan)
 }
 
 fn plan(arguments: &Arguments, options: &FormatOptions, size: Bytes, zeroed: bool) -> Outcome<Plan> {
-    Plan::new(options, size, zeroed).map_err(|error| failed(arguments, &error))
+    Plan::new(options, size, zeroed).map_err(|error| failed(&arguments.shown(), &error))
 }
 
-fn failed(arguments: &Arguments, error: &hectare_mkfs::Error) -> Failure {
+/// As many threads as there are processors.
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// What to say of an image that can't be made.
+fn failed(shown: &str, error: &hectare_mkfs::Error) -> Failure {
     match error {
         hectare_mkfs::Error::Option { .. } => Failure::Usage(error.to_string()),
         // These name the device themselves.
         hectare_mkfs::Error::Device(_) | hectare_mkfs::Error::Occupied { .. } => {
             Failure::Line(error.to_string())
         }
-        other => Failure::of(arguments.shown(), other),
+        other => Failure::of(shown, other),
     }
-}
-
-fn open(arguments: &Arguments, size: Option<Bytes>) -> Outcome<Goal> {
-    let path = &arguments.image;
-    let device_failed = |error: hectare_device::Error| Failure::Line(error.to_string());
-    if std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-        let size = size.ok_or_else(|| {
-            Failure::of(arguments.shown(), "there is no such file; give a SIZE to make one")
-        })?;
-        if !crate::part::is_whole() {
-            return Err(Failure::of(arguments.shown(), "there is no such file with partitions in it"));
-        }
-        let options = FileOptions::new().write(true);
-        let pending = options.create_pending(path, size, Overwrite::Refuse).map_err(device_failed)?;
-        return Ok(Goal::New(Box::new(pending)));
-    }
-    let device = crate::image::device(path, true)?;
-    if !arguments.force {
-        refuse_occupied(&*device).map_err(|error| failed(arguments, &error))?;
-    }
-    if let Some(size) = size.filter(|size| *size > device.len()) {
-        device.resize(size).map_err(device_failed)?;
-    }
-    Ok(Goal::There(device))
 }
 
 #[derive(Serialize)]

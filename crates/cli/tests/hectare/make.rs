@@ -1,7 +1,8 @@
 //! mkfs: what it says, what it makes, what it refuses. (The formatter's own tests compare every field.)
 
 use crate::support::{Bench, digest, hectare};
-use hectare_oracle::{assert_clean, dumpe2fs, skip};
+use hectare_oracle::tool::{need, run};
+use hectare_oracle::{assert_clean, dumpe2fs, skip, skip_part};
 
 #[test]
 fn a_volume_is_made_and_described() {
@@ -59,6 +60,51 @@ fn failures_leave_nothing_behind() {
     let bench = Bench::empty();
     assert!(hectare(&["mkfs", bench.image()]).refused().contains("give a SIZE"));
     assert!(hectare(&["mkfs", bench.image(), "16K"]).refused().contains("too small"));
-    assert_eq!(hectare(&["mkfs", "-t", "xfs", bench.image(), "1G"]).code, Some(1));
+    assert_eq!(std::fs::read_dir(bench.folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_xfs_volume_is_made_with_the_words_of_mkfs_xfs() {
+    let bench = Bench::empty();
+    let image = bench.image();
+    let words = ["-m", "rmapbt=1", "-d", "su=64k,sw=4", "-L", "data", "-n", "size=8192"];
+    let with = |before: &[&str], after: &[&str]| {
+        hectare(&[&["mkfs", "-t", "xfs"], before, &words[..], &[image], after].concat())
+    };
+    let planned = with(&["-N"], &["1g"]).ok();
+    assert!(!std::path::Path::new(image).exists(), "nothing is made");
+    let made = with(&[], &["1g"]).ok();
+    assert_eq!(made.text(), planned.text());
+    let json = with(&["-N", "--json"], &[]).ok().json();
+    assert_eq!((json["groups"].as_u64(), json["group_blocks"].as_u64()), (Some(8), Some(32_752)));
+    let judged = || {
+        let said = run(need("mkfs.xfs")?.arg("-N").arg("-f").args(words).arg(image)).expect_success();
+        // The first line has the image's name, which may or may not fit its column.
+        let tail = |text: &str| text.split_once('\n').map(|(_, tail)| tail.trim_end().to_owned());
+        assert_eq!(tail(made.text()), tail(&said.stdout));
+        let _ = run(need("xfs_repair")?.arg("-n").arg(image)).expect_success();
+        Ok::<(), hectare_oracle::Skip>(())
+    };
+    if let Err(reason) = judged() {
+        skip_part!("an_xfs_volume_is_made_with_the_words_of_mkfs_xfs, judged", reason);
+    }
+    assert!(with(&[], &[]).refused().contains("holds an XFS file system (label data); use --force"));
+    with(&["-f", "-K", "-q"], &[]).ok();
+}
+
+#[test]
+fn an_impossible_xfs_volume_is_refused_and_nothing_is_made() {
+    let bench = Bench::empty();
+    for (words, size, said) in [
+        (&[][..], "100m", "too small: XFS needs 300 MiB"),
+        (&[], "1073741925", "not a multiple of the sector"),
+        (&["-m", "crc=0"], "1g", "-m crc=0: "),
+        (&["-d", "bogus=1"], "1g", "-d bogus=1: no such word"),
+        (&["-L", "thirteenbytes"], "1g", "-L thirteenbytes: a label has up to 12 bytes"),
+    ] {
+        let line = hectare(&[&["mkfs", "-t", "xfs"], words, &[bench.image(), size]].concat());
+        assert!(line.refused().contains(said), "{}", line.err);
+    }
+    assert!(hectare(&["mkfs", "-t", "xfs", bench.image()]).refused().contains("give a SIZE"));
     assert_eq!(std::fs::read_dir(bench.folder.path()).unwrap().count(), 0);
 }

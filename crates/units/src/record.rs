@@ -2,9 +2,10 @@
 //!
 //! [`disk_record!`] declares a structure once, each field with the offset the format gives it, and derives
 //! from that declaration: the `zerocopy` type, compile-time assertions that every offset and the size are
-//! right, and a table of [`Field`]s that reports and tests read. The types are plain little-endian bytes:
-//! they have no alignment, no padding and no invalid values, so any bytes at all can be looked at through
-//! them. Nothing is validated here; the modules that use these records turn them into validated types.
+//! right, and a table of [`Field`]s that reports and tests read. The types are plain bytes, in the byte order
+//! of the field types: they have no alignment, no padding and no invalid values, so any bytes at all can be
+//! looked at through them. Nothing is validated here; the modules that use these records turn them into
+//! validated types.
 
 /// A field of an on-disk structure, for reports and tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +18,10 @@ pub struct Field {
     pub size: usize,
 }
 
+/// Declares a structure as it lies on disk: a name, its size, and each field with its offset.
+///
+/// The crate that uses it depends on `zerocopy`.
+#[macro_export]
 macro_rules! disk_record {
     ($(#[$doc:meta])* $name:ident, $size:literal bytes {
         $($(#[$field_doc:meta])* $offset:literal $field:ident: $ty:ty,)+
@@ -33,8 +38,8 @@ macro_rules! disk_record {
 
         impl $name {
             /// Every field with its place.
-            pub const FIELDS: &'static [crate::record::Field] = &[
-                $(crate::record::Field {
+            pub const FIELDS: &'static [$crate::record::Field] = &[
+                $($crate::record::Field {
                     name: stringify!($field),
                     offset: $offset,
                     size: size_of::<$ty>(),
@@ -49,4 +54,4 @@ macro_rules! disk_record {
     };
 }
 
-pub(crate) use disk_record;
+pub use crate::disk_record;

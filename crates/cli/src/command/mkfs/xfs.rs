@@ -1,0 +1,275 @@
+//! `hectare mkfs.xfs`, or `hectare mkfs -t xfs`.
+
+use super::goal::Goal;
+use super::{failed, threads};
+use crate::failure::{Failure, Outcome};
+use crate::name::{hex, shown};
+use crate::output::Output;
+use hectare_device::Device;
+use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
+use hectare_xfs::{Incompat, RoCompat, Volume};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// Make an empty XFS volume
+///
+/// Takes mkfs.xfs's options, with the defaults of xfsprogs 6.1. SIZE is in bytes, or has a suffix: b
+/// (blocks), s (sectors), k, m, g, t, p, e. A missing image file is made, and needs SIZE; it appears only
+/// when it is finished.
+///
+/// Nothing is overwritten that holds a file system or a partition table unless -f is given.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hectare mkfs -t xfs disk.img 10g\n  \
+    hectare mkfs -t xfs -L data -m rmapbt=1 -d su=64k,sw=4 disk.img 1t\n  \
+    hectare mkfs -t xfs -N disk.img 1e")]
+pub(crate) struct Arguments {
+    /// Blocks: size=1024 to 65536
+    #[arg(short = 'b', value_name = "size=BYTES")]
+    block: Vec<String>,
+    /// Sectors: size=512 to 32768
+    #[arg(short = 's', value_name = "size=BYTES")]
+    sector: Vec<String>,
+    /// Metadata: uuid=, finobt=, rmapbt=, reflink=, bigtime=, inobtcount=, crc=1
+    #[arg(short = 'm', value_name = "OPTION=VALUE,...")]
+    metadata: Vec<String>,
+    /// Space: size=, agcount= or agsize=, su= and sw= or sunit= and swidth=
+    #[arg(short = 'd', value_name = "OPTION=VALUE,...")]
+    data: Vec<String>,
+    /// Inodes: size=, maxpct=, sparse=, nrext64=
+    #[arg(short = 'i', value_name = "OPTION=VALUE,...")]
+    inodes: Vec<String>,
+    /// The log: size=
+    #[arg(short = 'l', value_name = "size=SIZE")]
+    log: Vec<String>,
+    /// Directories: size=, ftype=1
+    #[arg(short = 'n', value_name = "OPTION=VALUE,...")]
+    naming: Vec<String>,
+    /// The label, up to 12 bytes
+    #[arg(short = 'L', value_name = "LABEL")]
+    label: Option<OsString>,
+    /// Don't discard first; nothing ever is, so this changes nothing
+    #[arg(short = 'K')]
+    keep: bool,
+    /// Overwrite what the image holds
+    #[arg(short = 'f', long)]
+    force: bool,
+    /// Only say what would be made
+    #[arg(short = 'N', long)]
+    dry_run: bool,
+    /// Say nothing but errors
+    #[arg(short = 'q', long)]
+    quiet: bool,
+    /// Print JSON: what was made
+    #[arg(long)]
+    json: bool,
+    /// The image file or block device
+    image: PathBuf,
+    /// The size; that of the file or device if not given
+    size: Option<String>,
+}
+
+impl Arguments {
+    fn options(&self) -> hectare_mkfs::Result<FormatOptions> {
+        let mut options = FormatOptions::from_environment()?;
+        let lists = [
+            ('b', &self.block),
+            ('s', &self.sector),
+            ('m', &self.metadata),
+            ('d', &self.data),
+            ('i', &self.inodes),
+            ('l', &self.log),
+            ('n', &self.naming),
+        ];
+        let lists = lists
+            .into_iter()
+            .flat_map(|(letter, lists)| lists.iter().map(move |list| (letter, list.as_str())));
+        // What stands after the image is one more way to say how large the volume is.
+        let size = self.size.as_deref().map(|size| format!("size={size}"));
+        let lists: Vec<_> = lists.chain(size.as_deref().map(|size| ('d', size))).collect();
+        parse(&mut options, &lists)?;
+        options.label = self.label.as_ref().map(|label| label.as_bytes().to_vec()).unwrap_or_default();
+        Ok(options)
+    }
+
+    fn shown(&self) -> String {
+        shown(self.image.as_os_str().as_bytes())
+    }
+}
+
+/// `mkfs -t xfs` becomes `mkfs.xfs`, whose options differ from those of `mkfs`; other arguments stay.
+pub(crate) fn hand_over(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.collect();
+    if arguments.get(1).is_none_or(|command| command != "mkfs") {
+        return arguments;
+    }
+    let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
+    let apart =
+        |at: &usize| arguments[*at] == "-t" && arguments.get(at + 1).is_some_and(|kind| kind == "xfs");
+    let found = (2..end).find_map(|at| match arguments[at].as_bytes() {
+        b"-txfs" | b"-t=xfs" => Some(at..at + 1),
+        _ => apart(&at).then_some(at..at + 2),
+    });
+    if let Some(found) = found {
+        arguments.drain(found);
+        arguments[1] = OsString::from_vec(b"mkfs.xfs".to_vec());
+    }
+    arguments
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let shown = arguments.shown();
+    let failed = |error: hectare_mkfs::Error| match error {
+        hectare_mkfs::Error::Option { .. } => Failure::Line(format!("mkfs.xfs: {error}")),
+        _ => failed(&shown, &error),
+    };
+    let options = arguments.options().map_err(failed)?;
+    if arguments.dry_run {
+        let size = match options.size {
+            Some(size) => size,
+            None => crate::image::device(&arguments.image, false)?.len(),
+        };
+        return say(arguments, &Plan::new(&options, size, true).map_err(failed)?);
+    }
+    // What can't be made is refused before anything is touched.
+    if let Some(size) = options.size {
+        Plan::new(&options, size, true).map_err(failed)?;
+    }
+    let goal = Goal::open(&arguments.image, &shown, options.size, arguments.force)?;
+    let device = goal.device();
+    if let Some(sector) = goal.sector_size().filter(|sector| *sector > options.sector_size) {
+        let reason = format!("the device has sectors of {sector} bytes; give -s size={sector}");
+        return Err(Failure::of(shown, reason));
+    }
+    let plan = Plan::new(&options, device.len(), device.is_zeroed()).map_err(failed)?;
+    execute(&plan, device, threads()).map_err(failed)?;
+    goal.finish()?;
+    say(arguments, &plan)
+}
+
+#[derive(Serialize)]
+struct Json {
+    blocks: u64,
+    block_size: u32,
+    sector_size: u32,
+    inode_size: u32,
+    groups: u32,
+    group_blocks: u32,
+    log_blocks: u32,
+    log_group: u32,
+    stripe_unit_blocks: u32,
+    stripe_width_blocks: u32,
+    inode_percent: u8,
+    root_inode: u64,
+    uuid_hex: String,
+    features: Vec<String>,
+    notes: Vec<String>,
+}
+
+/// Says what was made, as mkfs.xfs does.
+fn say(arguments: &Arguments, plan: &Plan) -> Outcome {
+    let volume = plan.volume();
+    let notes: Vec<String> = plan.notes().iter().map(ToString::to_string).collect();
+    let stripe = volume.stripe.map_or((0, 0), |stripe| (stripe.unit, stripe.width));
+    if arguments.json {
+        let names = volume.ro_compat.iter_names().map(|(name, _)| name);
+        let names = names.chain(volume.incompat.iter_names().map(|(name, _)| name));
+        return Output::new().json(&Json {
+            blocks: volume.blocks.get(),
+            block_size: volume.block_size.get(),
+            sector_size: volume.sector_size,
+            inode_size: volume.inode_size,
+            groups: volume.groups,
+            group_blocks: volume.group_blocks,
+            log_blocks: volume.log.run.len,
+            log_group: volume.log.group.get(),
+            stripe_unit_blocks: stripe.0,
+            stripe_width_blocks: stripe.1,
+            inode_percent: volume.inode_percent,
+            root_inode: volume.root_inode(),
+            uuid_hex: hex(&volume.uuid),
+            features: names.map(str::to_lowercase).collect(),
+            notes,
+        });
+    }
+    for note in notes {
+        crate::failure::tell(format_args!("{}: note: {note}", arguments.shown()));
+    }
+    if arguments.quiet {
+        return Ok(());
+    }
+    let mut out = Output::new();
+    for (what, words) in table(volume, &arguments.shown(), stripe) {
+        writeln!(out, "{what}{words}")?;
+    }
+    out.finish()
+}
+
+/// The lines that mkfs.xfs prints, with its columns.
+fn table(volume: &Volume, image: &str, stripe: (u32, u32)) -> Vec<(String, String)> {
+    let ro = |feature| u8::from(volume.ro_compat.contains(feature));
+    let incompat = |feature| u8::from(volume.incompat.contains(feature));
+    let block = volume.block_size.get();
+    let (blocks, log) = (volume.blocks.get(), &volume.log);
+    let log_unit = log.unit / block;
+    let line = |name: &str, of: &str, words: String| (format!("{name:<9}={of:<23}"), words);
+    vec![
+        line(
+            "meta-data",
+            image,
+            format!(
+                "isize={:<6} agcount={}, agsize={} blks",
+                volume.inode_size, volume.groups, volume.group_blocks
+            ),
+        ),
+        line("", "", format!("sectsz={:<5} attr=2, projid32bit=1", volume.sector_size)),
+        line(
+            "",
+            "",
+            format!(
+                "crc=1        finobt={}, sparse={}, rmapbt={}",
+                ro(RoCompat::FINOBT),
+                incompat(Incompat::SPINODES),
+                ro(RoCompat::RMAPBT)
+            ),
+        ),
+        line(
+            "",
+            "",
+            format!(
+                "reflink={:<4} bigtime={} inobtcount={} nrext64={}",
+                ro(RoCompat::REFLINK),
+                incompat(Incompat::BIGTIME),
+                ro(RoCompat::INOBTCOUNT),
+                incompat(Incompat::NREXT64)
+            ),
+        ),
+        line("data", "", format!("bsize={block:<6} blocks={blocks}, imaxpct={}", volume.inode_percent)),
+        line("", "", format!("sunit={:<6} swidth={} blks", stripe.0, stripe.1)),
+        line("naming", "version 2", format!("bsize={:<6} ascii-ci=0, ftype=1", volume.directory_block_size)),
+        line("log", "internal log", format!("bsize={block:<6} blocks={}, version=2", log.run.len)),
+        line("", "", format!("sectsz={:<5} sunit={log_unit} blks, lazy-count=1", volume.sector_size)),
+        line("realtime", "none", format!("extsz={:<6} blocks=0, rtextents=0", block.max(4096))),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_type_xfs_hands_over() {
+        let handed = |words: &str| {
+            let words = hand_over(words.split(' ').map(OsString::from));
+            words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(handed("hectare mkfs -n size=8192 -t xfs a 1g"), "hectare mkfs.xfs -n size=8192 a 1g");
+        assert_eq!(handed("hectare mkfs -txfs a"), "hectare mkfs.xfs a");
+        for same in
+            ["hectare mkfs -t ext4 a", "hectare ls -t xfs", "hectare mkfs -- -t xfs", "hectare mkfs -t"]
+        {
+            assert_eq!(handed(same), same);
+        }
+    }
+}

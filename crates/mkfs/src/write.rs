@@ -1,0 +1,137 @@
+//! What carrying out a plan takes, whatever the format: threads that each take the next chunk, and writers
+//! that join neighbouring writes.
+//!
+//! Order matters only at both ends: old signatures are wiped first ([`wipe`]), so that a format that is cut
+//! short leaves nothing that could be taken for the old volume, and the primary superblock is written last
+//! ([`seal`]), after everything else is durable, so that a half-made volume is never taken for a whole one.
+
+use crate::error::Result;
+use crate::plan::{Payload, Write};
+use hectare_device::Device;
+use hectare_units::{Bytes, index_of, usize_of};
+use hectare_xfs::superblock::copies;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes wiped at either end: signatures of other formats lie within the first 68 KiB, copies of some at the
+/// end.
+const WIPE: Bytes = Bytes::kib(128);
+/// Bytes gathered before a write.
+const GATHER: usize = 1 << 20;
+/// Bytes zeroed of an old superblock: the largest sector that one can have.
+const SUPERBLOCK_MAX: u64 = 32 << 10;
+
+/// Has every chunk from 0 on rendered once, by up to `threads` threads with a writer each.
+///
+/// # Errors
+/// The first that a chunk gave; the others are then cut short.
+pub(crate) fn each_chunk(
+    device: &dyn Device,
+    zeroed: bool,
+    (chunks, threads): (u32, usize),
+    one: &(dyn Fn(u32, &mut Writer<'_>) -> Result<()> + Sync),
+) -> Result<()> {
+    let next = AtomicU32::new(0);
+    let run = || {
+        let mut writer = Writer::new(device, zeroed);
+        loop {
+            let chunk = next.fetch_add(1, Ordering::Relaxed);
+            if chunk >= chunks {
+                return writer.flush();
+            }
+            if let Err(error) = one(chunk, &mut writer) {
+                next.store(chunks, Ordering::Relaxed); // the others need not go on
+                return Err(error);
+            }
+        }
+    };
+    let results = std::thread::scope(|scope| {
+        let threads = threads.clamp(1, usize_of(chunks.max(1)));
+        let workers: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
+        let mut results = vec![run()];
+        for worker in workers {
+            results.push(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        results
+    });
+    results.into_iter().collect()
+}
+
+/// Zeros both ends of the device, where signatures lie, and of an old XFS volume the two superblock copies
+/// that repair would go by, unless the device is known to read as zeros anyway.
+pub(crate) fn wipe(device: &dyn Device, zeroed: bool) -> Result<()> {
+    if zeroed {
+        return Ok(());
+    }
+    let len = device.len();
+    let head = WIPE.min(len);
+    for at in old_copies(device)? {
+        device.zero(at, Bytes::new(SUPERBLOCK_MAX.min(len.get() - at.get())))?;
+    }
+    device.zero(Bytes::ZERO, head)?;
+    let tail = head.get().max(len.get().saturating_sub(WIPE.get()));
+    if tail < len.get() {
+        device.zero(Bytes::new(tail), len - Bytes::new(tail))?;
+    }
+    device.flush()?;
+    Ok(())
+}
+
+/// Where an XFS volume on the device keeps those superblock copies that name its root directory.
+fn old_copies(device: &dyn Device) -> Result<Vec<Bytes>> {
+    let mut sector = vec![0; index_of(device.len().get().min(512))];
+    device.read_at(Bytes::ZERO, &mut sector)?;
+    let Some((groups, apart)) = copies(&sector) else { return Ok(Vec::new()) };
+    let last = groups.saturating_sub(1);
+    let places = [last / 2, last].into_iter().filter_map(|group| u64::from(group).checked_mul(apart));
+    Ok(places.filter(|at| *at < device.len().get()).map(Bytes::new).collect())
+}
+
+/// Makes everything durable, then the primary superblock.
+pub(crate) fn seal(device: &dyn Device, at: Bytes, superblock: &[u8]) -> Result<()> {
+    device.flush()?;
+    device.write_at(at, superblock)?;
+    device.flush()?;
+    Ok(())
+}
+
+/// Joins neighbouring writes.
+pub(crate) struct Writer<'a> {
+    device: &'a dyn Device,
+    zeroed: bool,
+    at: Bytes,
+    gathered: Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    pub(crate) fn new(device: &'a dyn Device, zeroed: bool) -> Self {
+        Self { device, zeroed, at: Bytes::ZERO, gathered: Vec::new() }
+    }
+
+    pub(crate) fn put(&mut self, write: Write) -> Result<()> {
+        match write.payload {
+            Payload::Zeros(_) if self.zeroed => Ok(()),
+            Payload::Zeros(len) => Ok(self.device.zero(write.at, len)?),
+            Payload::Bytes(bytes) => {
+                let joins = self.at + Bytes::of(self.gathered.len()) == write.at;
+                if !joins || self.gathered.len() + bytes.len() > GATHER {
+                    self.flush()?;
+                    self.at = write.at;
+                }
+                if self.gathered.is_empty() {
+                    self.gathered = bytes;
+                } else {
+                    self.gathered.extend_from_slice(&bytes);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        if !self.gathered.is_empty() {
+            self.device.write_at(self.at, &self.gathered)?;
+            self.gathered.clear();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,228 @@
+//! Plans of XFS volumes walked without writing, up to the largest; and their execution on devices that are
+//! not fresh, or that fail.
+
+#![allow(clippy::unwrap_used)] // a test fails by panicking
+
+mod common;
+
+use common::folder;
+use crc_fast::{CrcAlgorithm, checksum};
+use hectare_device::{Device, FaultDevice, FileOptions, MemoryDevice, Operation, Outcome, Overwrite, Rule};
+use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
+use hectare_mkfs::{Payload, Write, probe};
+use hectare_units::{Bytes, GroupNr, u64_of, usize_of};
+use hectare_xfs::{Volume, raw};
+use std::mem::offset_of;
+use zerocopy::FromBytes;
+
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+fn options(lists: &[(char, &str)]) -> FormatOptions {
+    let mut options = FormatOptions { uuid: Some([7; 16]), ..FormatOptions::default() };
+    parse(&mut options, lists).unwrap();
+    options
+}
+
+fn plan(size: u64, lists: &[(char, &str)]) -> Plan {
+    Plan::new(&options(lists), Bytes::new(size), true).unwrap()
+}
+
+/// Checks a checksum that lies at `at` of `bytes`.
+fn assert_sealed(bytes: &[u8], at: usize, what: &str) {
+    let mut zeroed = bytes.to_vec();
+    zeroed[at..at + 4].fill(0);
+    let crc = u32::try_from(checksum(CrcAlgorithm::Crc32Iscsi, &zeroed)).unwrap();
+    assert_eq!(bytes[at..at + 4], crc.to_le_bytes(), "{what}");
+}
+
+/// Checks the start of a group, from its second sector, and tells its free blocks, those on its list
+/// included.
+fn check_start(volume: &Volume, group: u32, sectors: &[u8]) -> u64 {
+    let sector = usize_of(volume.sector_size);
+    let agf = raw::Agf::ref_from_prefix(sectors).unwrap().0;
+    let length = volume.group_len(GroupNr::new(group));
+    assert_eq!((agf.agf_seqno.get(), agf.agf_length.get()), (group, length));
+    assert_sealed(&sectors[..sector], offset_of!(raw::Agf, agf_crc), "AGF");
+    assert_sealed(&sectors[sector..2 * sector], offset_of!(raw::Agi, agi_crc), "AGI");
+    assert_sealed(&sectors[2 * sector..3 * sector], offset_of!(raw::Agfl, agfl_crc), "AGFL");
+    let roots = volume.roots();
+    for at in roots.bno..roots.end {
+        let at = usize_of(at) * volume.block_size.len() - sector;
+        let block = &sectors[at..at + volume.block_size.len()];
+        let header = raw::ShortBlock::ref_from_prefix(block).unwrap().0;
+        assert_eq!(header.bb_owner.get(), group);
+        assert_sealed(block, offset_of!(raw::ShortBlock, bb_crc), "root");
+    }
+    let free = agf.agf_freeblks.get() + agf.agf_flcount.get();
+    let mut used = roots.end;
+    if group == 0 {
+        used += volume.chunk_blocks();
+    }
+    if group == volume.log.group.get() {
+        used += volume.log.run.len;
+    }
+    assert_eq!(free + used, length, "group {group}: every block is free or in use");
+    free.into()
+}
+
+/// Walks every `step`th group and those that are special; free blocks of the ones walked.
+fn walk_plan(plan: &Plan, step: usize) -> u64 {
+    let volume = plan.volume();
+    let last = volume.groups - 1;
+    let special = [1, last / 2, volume.log.group.get(), last.saturating_sub(1), last];
+    let mut groups: Vec<u32> = (0..volume.groups).step_by(step).chain(special).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let (mut end, mut free) = (Bytes::ZERO, 0);
+    for group in groups {
+        for (at, write) in plan.writes(group..group + 1).enumerate() {
+            assert!(write.at >= end, "writes ascend and don't overlap");
+            let len = match &write.payload {
+                Payload::Bytes(bytes) => Bytes::of(bytes.len()),
+                Payload::Zeros(len) => *len,
+            };
+            end = write.at + len;
+            assert!(end <= volume.blocks.bytes(volume.block_size), "writes lie inside the volume");
+            let Payload::Bytes(bytes) = &write.payload else { continue };
+            let sector = usize_of(volume.sector_size);
+            match (at, group) {
+                (0, 0) => free += check_start(volume, group, bytes),
+                (0, _) => {
+                    let superblock = raw::SuperBlock::ref_from_prefix(bytes).unwrap().0;
+                    assert_eq!(superblock.sb_dblocks.get(), volume.blocks.get());
+                    assert_eq!(superblock.sb_inprogress, 1, "a copy");
+                    assert_sealed(&bytes[..sector], offset_of!(raw::SuperBlock, sb_crc), "superblock");
+                    free += check_start(volume, group, &bytes[sector..]);
+                }
+                _ => {}
+            }
+        }
+    }
+    free
+}
+
+fn primary(plan: &Plan) -> raw::SuperBlock {
+    let Write { at, payload: Payload::Bytes(bytes) } = plan.superblock() else { panic!("bytes") };
+    assert_eq!(at, Bytes::ZERO);
+    assert_sealed(&bytes, offset_of!(raw::SuperBlock, sb_crc), "primary superblock");
+    raw::SuperBlock::read_from_prefix(&bytes).unwrap().0
+}
+
+#[test]
+fn all_groups_add_up_to_the_superblocks_count() {
+    for (size, lists) in [
+        (GIB, &[][..]),
+        (513 * GIB, &[('d', "su=64k,sw=4"), ('m', "rmapbt=1")][..]),
+        (1 << 50, &[][..]),
+        (10 << 50, &[('b', "size=1024"), ('s', "size=1024")][..]),
+    ] {
+        let plan = plan(size, lists);
+        let superblock = primary(&plan);
+        assert_eq!(walk_plan(&plan, 1), superblock.sb_fdblocks.get(), "{size} {lists:?}");
+    }
+}
+
+#[test]
+fn the_largest_volumes_are_planned() {
+    for (size, groups) in [(1_u64 << 60, 1_048_577), ((1 << 63) - 4096, 8_388_609)] {
+        for lists in [&[][..], &[('m', "rmapbt=1"), ('i', "nrext64=1")], &[('d', "su=256k,sw=8")]] {
+            let plan = plan(size, lists);
+            let volume = plan.volume();
+            assert!(volume.groups.abs_diff(groups) < 1000, "{} groups", volume.groups);
+            let superblock = primary(&plan);
+            assert_eq!(superblock.sb_dblocks.get(), volume.blocks.get());
+            assert_eq!(superblock.sb_logstart.get() >> volume.group_shift(), u64::from(volume.groups / 2));
+            walk_plan(&plan, 4099);
+        }
+    }
+}
+
+#[test]
+fn what_is_impossible_is_refused_on_one_line() {
+    for (size, lists, said) in [
+        (299 << 20, &[][..], "a volume of 313524224 bytes is too small: XFS needs 300 MiB"),
+        (GIB + 100, &[][..], "size 1073741924: it is not a multiple of the sector, 512 bytes"),
+        (GIB + 512, &[('s', "size=4096")][..], "not a multiple of the sector, 4096 bytes"),
+        (u64::MAX - 511, &[][..], "XFS takes at most 9223372036854775807 bytes"),
+        (GIB, &[('d', "agcount=1")][..], "-d agcount=1: a volume has two allocation groups or more"),
+        (GIB, &[('d', "agcount=1000")][..], "-d agcount=1000: that is 263 blocks a group; 4096 to"),
+        (10 * TIB, &[('d', "agsize=1t")][..], "4096 to 268435455 are possible"),
+        (GIB, &[('b', "size=1024"), ('s', "size=4096")][..], "-s size=4096: a sector can't be larger"),
+        (
+            GIB,
+            &[('b', "size=2048"), ('i', "size=2048")][..],
+            "-i size=2048: an inode has at most half a block",
+        ),
+        (GIB, &[('l', "size=1g")][..], "an allocation group has room for 65525 blocks of log"),
+        (GIB, &[('l', "size=10m")][..], "a log of this volume has 67108864 to"),
+        (GIB, &[('d', "su=128m,sw=1")][..], "the first inodes are aligned to it"),
+        (GIB, &[('d', "su=2g,sw=1")][..], "a stripe has at most"),
+    ] {
+        let error = Plan::new(&options(lists), Bytes::new(size), true).unwrap_err().to_string();
+        assert!(error.contains(said) && !error.contains('\n'), "{error}");
+    }
+}
+
+/// Every planned byte reads back from the device.
+fn assert_holds(device: &dyn Device, plan: &Plan) {
+    for write in plan.writes(0..plan.volume().groups).chain([plan.superblock()]) {
+        let expected = match write.payload {
+            Payload::Bytes(bytes) => bytes,
+            Payload::Zeros(len) => vec![0; usize::try_from(len.get()).unwrap()],
+        };
+        let mut found = vec![0xaa; expected.len()];
+        device.read_at(write.at, &mut found).unwrap();
+        assert!(found == expected, "{} bytes at {} differ", expected.len(), write.at);
+    }
+}
+
+#[test]
+fn old_content_is_overwritten_and_old_superblocks_are_wiped() {
+    let folder = folder();
+    let path = folder.path().join("image");
+    let device = FileOptions::new().write(true).create(&path, Bytes::mib(1024), Overwrite::Replace).unwrap();
+    let old = plan(GIB, &[('d', "agcount=7")]);
+    execute(&old, &device, 2).unwrap();
+    let copy = |group: u32| {
+        let mut magic = [0; 4];
+        device.read_at(old.volume().offset(GroupNr::new(group), 0), &mut magic).unwrap();
+        magic == *b"XFSB"
+    };
+    assert!((0..7).all(copy));
+    // Old content where the log and headers will be.
+    for at in (0..GIB).step_by(1 << 20).skip(1) {
+        if at % u64_of(usize_of(old.volume().group_blocks) << 12) != 0 {
+            device.write_at(Bytes::new(at), &[0xaa; 8192]).unwrap();
+        }
+    }
+    let new = Plan::new(&options(&[]), Bytes::new(GIB), false).unwrap();
+    execute(&new, &device, 2).unwrap();
+    assert_holds(&device, &new);
+    assert!(!copy(3) && !copy(6), "the copies that name the root directory are gone");
+    assert!(copy(1), "others are left");
+}
+
+#[test]
+fn a_device_that_fails_holds_no_volume() {
+    for zeroed in [true, false] {
+        for k in 0.. {
+            let device = FaultDevice::new(MemoryDevice::new(Bytes::mib(300)));
+            let operations = [Operation::Write, Operation::Zero, Operation::Flush];
+            device.add(Rule::new(Outcome::IO).on(&operations).after(k));
+            let plan = Plan::new(&options(&[]), device.len(), zeroed).unwrap();
+            let made = execute(&plan, &device, 2);
+            let strikes = device.strikes();
+            device.clear();
+            let found = probe(&device).unwrap();
+            if strikes == 0 {
+                made.unwrap();
+                assert!(k > 5 && found.is_some(), "{k} operations were too few to mean anything");
+                break;
+            }
+            let error = made.unwrap_err().to_string();
+            // Only where the flush of the superblock itself fails is it there.
+            assert!(found.is_none() || error.contains("flush"), "{k}: {error}");
+        }
+    }
+}
