@@ -16,17 +16,17 @@ mod inodes;
 mod ioctl;
 mod names;
 
+use crate::attr;
 use crate::errno::{Answer, Refusal};
 use crate::nodes::{Node, Nodes};
 use crate::options::Atime;
-use crate::{attr, missing};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo,
     InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
     ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use hectare_engine::{Metadata, Volume};
+use hectare_engine::{Caller, Metadata, Volume};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -121,6 +121,11 @@ fn answer_entry(reply: ReplyEntry, answer: Answer<Metadata>) {
         Ok(found) => reply.entry(&KEPT, &attr::entry(&found), attr::generation(&found)),
         Err(Refusal(errno)) => reply.error(errno),
     }
+}
+
+/// Who asks. Of other groups and of single capabilities the kernel does not tell.
+fn caller(request: &Request) -> Caller<'static> {
+    Caller::user(request.uid(), request.gid(), &[])
 }
 
 fn answer_empty(reply: ReplyEmpty, answer: Answer) {
@@ -324,7 +329,7 @@ impl Filesystem for Adapter {
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         id: INodeNo,
         _: FileHandle,
         at: u64,
@@ -334,7 +339,7 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        answer_count(reply, self.write_file(id, at, data, how));
+        answer_count(reply, self.write_file(&caller(request), id, at, data, how));
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -453,7 +458,7 @@ impl Filesystem for Adapter {
 
     fn ioctl(
         &self,
-        _: &Request,
+        request: &Request,
         id: INodeNo,
         _: FileHandle,
         _: IoctlFlags,
@@ -462,7 +467,7 @@ impl Filesystem for Adapter {
         room: u32,
         reply: ReplyIoctl,
     ) {
-        match self.control(id, command, input, room) {
+        match self.control(&caller(request), id, command, input, room) {
             Ok(output) => reply.ioctl(0, &output),
             Err(Refusal(errno)) => reply.error(errno),
         }
@@ -501,7 +506,6 @@ impl Filesystem for Adapter {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let copy = || missing::copy_file_range((&*self.node(from)?, from_at), (&*self.node(to)?, to_at), len);
-        answer_count(reply, copy());
+        answer_count(reply, self.copy_content((from, from_at), (to, to_at), len));
     }
 }

@@ -12,14 +12,12 @@
 //! a crash, as with any file system.
 //!
 //! Hazards: an inode that the kernel knows must live ([`nodes`]); numbers that the kernel does not know are
-//! refused, since some of them belong to the format. What the engine has no call for yet is refused in one
-//! place ([`missing`]).
+//! refused, since some of them belong to the format.
 
 mod adapter;
 mod attr;
 pub mod client;
 mod errno;
-mod missing;
 mod mount;
 mod nodes;
 mod options;

@@ -34,7 +34,6 @@ fn by_kernel(disk: &Path) -> Result<Vec<(u32, u64, u64)>, hectare_oracle::Skip> 
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let looped = run(Command::new("losetup").args(["--find", "--show", "--read-only"]).arg(disk));
-    run(Command::new("sfdisk").args(["--version"]));
     // Partitions of a loop device appear when the kernel is asked to look.
     let _ = Command::new("partx").args(["--add", &looped]).output();
     let name = Path::new(&looped).file_name().unwrap().to_str().unwrap().to_owned();
@@ -44,7 +43,7 @@ fn by_kernel(disk: &Path) -> Result<Vec<(u32, u64, u64)>, hectare_oracle::Skip> 
         let number = |file: &str| fs::read_to_string(path.join(file)).ok()?.trim().parse::<u64>().ok();
         if let Some(partition) = number("partition") {
             let (start, size) = (number("start").unwrap(), number("size").unwrap());
-            found.push((partition as u32, start * 512, size * 512));
+            found.push((u32::try_from(partition).unwrap(), start * 512, size * 512));
         }
     }
     let _ = Command::new("partx").args(["--delete", &looped]).output();
@@ -99,7 +98,7 @@ fn every_command_works_inside_a_partition() {
         let after = fs::read(&path).unwrap();
         let mut at = 0;
         for (_, start, len) in kernel.iter().filter(|(number, ..)| numbers.contains(number)) {
-            let (start, end) = (*start as usize, (*start + *len) as usize);
+            let [start, end] = [*start, start + len].map(|at| usize::try_from(at).unwrap());
             assert!(before[at..start] == after[at..start], "{kind}: {at}..{start}");
             at = end;
         }

@@ -55,7 +55,7 @@ fn make(folder: &Path, name: &str, kind: FileType) -> PathBuf {
 }
 
 fn open_for_flags(path: &Path) -> File {
-    OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path).unwrap()
+    OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path).unwrap()
 }
 
 fn kernel_flags(path: &Path) -> u32 {

@@ -6,7 +6,7 @@
 use super::{Adapter, TRANSFER_MAX};
 use crate::errno::{Answer, Refusal};
 use fuser::{Errno, INodeNo, OpenAccMode, OpenFlags, ReplyData, WriteFlags};
-use hectare_engine::{Changes, FallocateMode, InodeFlags, Kind};
+use hectare_engine::{Caller, Capabilities, Changes, FallocateMode, InodeFlags, Kind};
 use rustix::fs::OFlags;
 use std::cell::RefCell;
 
@@ -67,14 +67,23 @@ impl Adapter {
         Ok(read)
     }
 
-    pub(super) fn write_file(&self, id: INodeNo, at: u64, data: &[u8], how: WriteFlags) -> Answer<u64> {
+    pub(super) fn write_file(
+        &self,
+        caller: &Caller<'_>,
+        id: INodeNo,
+        at: u64,
+        data: &[u8],
+        how: WriteFlags,
+    ) -> Answer<u64> {
         let node = self.node(id)?;
         let file = node.file()?;
         // Of what it has gathered, the kernel knows when it was written; it sends the times by themselves.
         let gathered = how.contains(WriteFlags::FUSE_WRITE_CACHE);
         let written = if gathered { file.write_keeping_times(at, data)? } else { file.write_at(at, data)? };
         if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
-            self.drop_privileges(&node)?;
+            // The kernel has seen that whoever writes may not keep them.
+            let caller = Caller { capabilities: Capabilities::empty(), ..*caller };
+            self.volume.drop_privileges(node.nr(), &caller)?;
         }
         // Whoever gave the kernel's cache these bytes is long gone: all or an error to keep for them.
         if written < data.len() && gathered {
@@ -95,7 +104,28 @@ impl Adapter {
 
     pub(super) fn allocate(&self, id: INodeNo, at: u64, len: u64, mode: i32) -> Answer {
         let mode = FallocateMode::from_flags(mode.cast_unsigned())?;
-        Ok(self.node(id)?.file()?.fallocate(mode, at, len)?)
+        let node = self.node(id)?;
+        let before = node.metadata()?;
+        node.file()?.fallocate(mode, at, len)?;
+        if self.gathers() {
+            // The kernel has stamped the file, and sends that only if it is news: ours would differ.
+            let times =
+                Changes { mtime: Some(before.mtime), ctime: Some(before.ctime), ..Changes::default() };
+            self.change(id, times, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Copies bytes of one file into another inside the volume. What the kernel has gathered of either it has
+    /// written back before it asks.
+    pub(super) fn copy_content(
+        &self,
+        (from, from_at): (INodeNo, u64),
+        (to, to_at): (INodeNo, u64),
+        len: u64,
+    ) -> Answer<u64> {
+        let (source, target) = (self.node(from)?.file()?, self.node(to)?.file()?);
+        Ok(source.copy_range(from_at, &target, to_at, len)?)
     }
 
     pub(super) fn seek(&self, id: INodeNo, at: i64, whence: i32) -> Answer<i64> {

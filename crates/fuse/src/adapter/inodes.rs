@@ -34,15 +34,6 @@ impl Adapter {
         Ok(target)
     }
 
-    /// Takes the set-ID bits from a file that somebody writes to.
-    pub(super) fn drop_privileges(&self, node: &Node) -> Answer {
-        let permissions = without_privileges(&node.metadata()?);
-        if permissions.is_some() {
-            self.volume.change(node.nr(), &Changes { permissions, ..Changes::default() })?;
-        }
-        Ok(())
-    }
-
     pub(super) fn set_attribute(&self, id: INodeNo, name: &[u8], value: &[u8], flags: i32) -> Answer {
         let how = match flags {
             0 => XattrHow::Either,

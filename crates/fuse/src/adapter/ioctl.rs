@@ -5,9 +5,9 @@
 
 use super::Adapter;
 use crate::errno::Answer;
-use crate::missing;
+use crate::nodes::Node;
 use fuser::{Errno, INodeNo};
-use hectare_engine::{InodeFlags, Metadata};
+use hectare_engine::{Caller, InodeFlags, to_xflags, with_xflags};
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
@@ -19,33 +19,31 @@ const FITRIM: u32 = 0xc018_5879;
 /// Bytes of `struct fsxattr`, and where the project is in it.
 const FSXATTR_SIZE: usize = 28;
 const FSXATTR_PROJECT: usize = 12;
-/// Flags that `lsattr` is shown.
-const VISIBLE: u32 = 0x725b_dfff;
-
-/// The flags that `struct fsxattr` has names of its own for.
-const XFLAGS: [(InodeFlags, u32); 6] = [
-    (InodeFlags::IMMUTABLE, 0x008),
-    (InodeFlags::APPEND, 0x010),
-    (InodeFlags::SYNC, 0x020),
-    (InodeFlags::NOATIME, 0x040),
-    (InodeFlags::NODUMP, 0x080),
-    (InodeFlags::PROJINHERIT, 0x200),
-];
 
 impl Adapter {
     /// Does what a command says; what it answers with, at most `room` bytes.
-    pub(super) fn control(&self, id: INodeNo, command: u32, input: &[u8], room: u32) -> Answer<Vec<u8>> {
+    pub(super) fn control(
+        &self,
+        caller: &Caller<'_>,
+        id: INodeNo,
+        command: u32,
+        input: &[u8],
+        room: u32,
+    ) -> Answer<Vec<u8>> {
         let node = self.node(id)?;
         let mut output = match command {
-            FS_IOC_GETFLAGS => (node.metadata()?.flags.bits() & VISIBLE).to_le_bytes().to_vec(),
+            FS_IOC_GETFLAGS => self.volume.inode_flags(node.nr())?.bits().to_le_bytes().to_vec(),
             FS_IOC_GETVERSION => node.metadata()?.generation.to_le_bytes().to_vec(),
-            FS_IOC_FSGETXATTR => fsxattr(&node.metadata()?),
+            FS_IOC_FSGETXATTR => self.fsxattr(&node)?,
             FS_IOC_SETFLAGS => {
-                missing::set_flags(&node, word(input, 0)?)?;
+                let flags = InodeFlags::from_bits_retain(word(input, 0)?);
+                self.volume.set_inode_flags(node.nr(), flags, caller)?;
                 Vec::new()
             }
             FS_IOC_FSSETXATTR => {
-                missing::set_project(&node, word(input, 0)?, word(input, FSXATTR_PROJECT)?)?;
+                let flags = with_xflags(self.volume.inode_flags(node.nr())?, word(input, 0)?)?;
+                let project = word(input, FSXATTR_PROJECT)?;
+                self.volume.set_flags_and_project(node.nr(), flags, project, caller)?;
                 Vec::new()
             }
             FITRIM => self.trim(input)?,
@@ -53,6 +51,14 @@ impl Adapter {
         };
         output.truncate(usize::try_from(room).unwrap_or(usize::MAX));
         Ok(output)
+    }
+
+    fn fsxattr(&self, node: &Node) -> Answer<Vec<u8>> {
+        let mut bytes = vec![0; FSXATTR_SIZE];
+        bytes[..4].copy_from_slice(&to_xflags(self.volume.inode_flags(node.nr())?).to_le_bytes());
+        let project = self.volume.project(node.nr())?;
+        bytes[FSXATTR_PROJECT..FSXATTR_PROJECT + 4].copy_from_slice(&project.to_le_bytes());
+        Ok(bytes)
     }
 
     /// `struct fstrim_range`: start, length, smallest run; answered with the bytes discarded as the length.
@@ -63,7 +69,7 @@ impl Adapter {
             return Err(Errno::EROFS.into());
         }
         let (start, smallest) = (field(0)?, field(16)?);
-        let discarded = missing::trim(start, field(8)?, smallest)?;
+        let discarded = self.volume.trim(start..start.saturating_add(field(8)?), smallest)?;
         Ok([start, discarded, smallest].iter().flat_map(|field| field.to_le_bytes()).collect())
     }
 }
@@ -71,12 +77,4 @@ impl Adapter {
 fn word(input: &[u8], at: usize) -> Answer<u32> {
     let bytes = input.get(at..).and_then(<[u8]>::first_chunk).ok_or(Errno::EINVAL)?;
     Ok(u32::from_le_bytes(*bytes))
-}
-
-fn fsxattr(found: &Metadata) -> Vec<u8> {
-    let xflags: u32 = XFLAGS.iter().filter(|(flag, _)| found.flags.contains(*flag)).map(|(_, bit)| bit).sum();
-    let mut bytes = vec![0; FSXATTR_SIZE];
-    bytes[..4].copy_from_slice(&xflags.to_le_bytes());
-    bytes[FSXATTR_PROJECT..FSXATTR_PROJECT + 4].copy_from_slice(&found.project.to_le_bytes());
-    bytes
 }

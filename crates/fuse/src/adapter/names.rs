@@ -55,7 +55,7 @@ impl Adapter {
     ) -> Answer<Metadata> {
         let parent = self.directory(parent)?;
         let creation = Creation {
-            permissions: attr::permissions(self.masked(parent, mode, umask)),
+            permissions: attr::permissions(mode) & !self.volume.umask_in(parent, attr::permissions(umask))?,
             uid: request.uid(),
             gid: request.gid(),
         };
@@ -77,12 +77,6 @@ impl Adapter {
             self.nodes.open(crate::nodes::node_id(made.inode))?;
         }
         Ok(made)
-    }
-
-    /// A mode less the umask, which a default ACL of the directory stands in for.
-    fn masked(&self, parent: InodeNr, mode: u32, umask: u32) -> u32 {
-        let replaced = umask != 0 && self.volume.get_xattr(parent, "system.posix_acl_default").is_ok();
-        if replaced { mode } else { mode & !umask }
     }
 
     pub(super) fn remove_file(&self, parent: INodeNo, name: &[u8]) -> Answer {
