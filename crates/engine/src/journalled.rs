@@ -14,7 +14,8 @@
 //! - a block's bytes count only once its extent is marked as written, so that copies in the log of what was
 //!   written before are no harm to a block that is unwritten again.
 //!
-//! A file leaves this state only when nothing of it is in the log or the cache ([`Volume::set_journal_data`]).
+//! A file leaves this state only when nothing of it is in the log or the cache
+//! ([`Volume::set_journal_data`]).
 
 use crate::cache::block::{Block, Kind};
 use crate::cache::inode::CachedInode;

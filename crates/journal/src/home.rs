@@ -337,3 +337,23 @@ impl MetadataView {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_laid_over_what_was_read_of_it() {
+        // Block 2 of four bytes is bytes 8 to 12 of the device.
+        let laid = |at: u64, len: usize| {
+            let mut read = vec![0; len];
+            lay_over(&mut read, Bytes::new(at), BlockNr::new(2), &[1, 2, 3, 4]);
+            read
+        };
+        assert_eq!(laid(6, 8), [0, 0, 1, 2, 3, 4, 0, 0]);
+        assert_eq!(laid(9, 2), [2, 3]);
+        assert_eq!(laid(10, 4), [3, 4, 0, 0]);
+        assert_eq!(laid(4, 5), [0, 0, 0, 0, 1]);
+        assert_eq!((laid(0, 8), laid(12, 3), laid(50, 2)), (vec![0; 8], vec![0; 3], vec![0; 2]));
+    }
+}

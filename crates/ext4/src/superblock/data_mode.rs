@@ -55,3 +55,17 @@ impl SuperBlock {
         self.raw.s_default_mount_opts = (others | mode.map_or(0, DataMode::bits)).into();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mode_has_bits_of_its_own() {
+        for mode in DataMode::ALL {
+            let found: Vec<_> = DataMode::ALL.into_iter().filter(|other| other.bits() == mode.bits()).collect();
+            assert_eq!(found, [mode]);
+            assert_eq!((mode.bits() & !MASK, mode.bits() == 0), (0, false));
+        }
+    }
+}

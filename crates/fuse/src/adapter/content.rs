@@ -6,7 +6,7 @@
 use super::{Adapter, TRANSFER_MAX};
 use crate::errno::{Answer, Refusal};
 use fuser::{Errno, INodeNo, OpenAccMode, OpenFlags, ReplyData, WriteFlags};
-use hectare_engine::{Caller, Capabilities, Changes, FallocateMode, InodeFlags, Kind};
+use hectare_engine::{Caller, Capabilities, Changes, FallocateMode, InodeFlags, Kind, OpenFile};
 use rustix::fs::OFlags;
 use std::cell::RefCell;
 
@@ -104,16 +104,25 @@ impl Adapter {
 
     pub(super) fn allocate(&self, id: INodeNo, at: u64, len: u64, mode: i32) -> Answer {
         let mode = FallocateMode::from_flags(mode.cast_unsigned())?;
+        self.keeping_times(id, |file| file.fallocate(mode, at, len))
+    }
+
+    /// Changes the content of a file for a kernel that gathers writes: it has stamped the file, and sends that
+    /// only if it is news; ours would differ.
+    fn keeping_times<T>(
+        &self,
+        id: INodeNo,
+        change: impl FnOnce(&OpenFile) -> hectare_engine::Result<T>,
+    ) -> Answer<T> {
         let node = self.node(id)?;
         let before = node.metadata()?;
-        node.file()?.fallocate(mode, at, len)?;
+        let done = change(&*node.file()?)?;
         if self.gathers() {
-            // The kernel has stamped the file, and sends that only if it is news: ours would differ.
             let times =
                 Changes { mtime: Some(before.mtime), ctime: Some(before.ctime), ..Changes::default() };
             self.change(id, times, 0)?;
         }
-        Ok(())
+        Ok(done)
     }
 
     /// Copies bytes of one file into another inside the volume. What the kernel has gathered of either it has
@@ -124,8 +133,8 @@ impl Adapter {
         (to, to_at): (INodeNo, u64),
         len: u64,
     ) -> Answer<u64> {
-        let (source, target) = (self.node(from)?.file()?, self.node(to)?.file()?);
-        Ok(source.copy_range(from_at, &target, to_at, len)?)
+        let source = self.node(from)?.file()?;
+        self.keeping_times(to, |target| source.copy_range(from_at, target, to_at, len))
     }
 
     pub(super) fn seek(&self, id: INodeNo, at: i64, whence: i32) -> Answer<i64> {
