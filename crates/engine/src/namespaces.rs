@@ -83,6 +83,7 @@ impl Volume {
             Index::TRUSTED if !caller.may(Capabilities::SYS_ADMIN) => Err(Error::NoAttribute),
             Index::USER if !has_user_attributes(data) => Err(Error::NoAttribute),
             Index::USER => self.check_permission(nr, data, caller, Access::READ),
+            Index::ACL_ACCESS | Index::ACL_DEFAULT => check_has_acls(data),
             _ => Ok(()),
         }
     }
@@ -110,11 +111,12 @@ impl Volume {
                 needs(Capabilities::SETFCAP, "file capabilities are set by who has CAP_SETFCAP")
             }
             Index::SECURITY => needs(Capabilities::SYS_ADMIN, "security attributes are root's"),
-            Index::ACL_ACCESS | Index::ACL_DEFAULT if data.kind() == Some(Kind::Symlink) => {
-                Err(Error::Unsupported("symbolic links have no access control lists".into()))
-            }
-            Index::ACL_ACCESS | Index::ACL_DEFAULT if !caller.acts_as(data.uid) => {
-                Err(Error::Forbidden("only its owner may change the access control lists of a file"))
+            Index::ACL_ACCESS | Index::ACL_DEFAULT => {
+                check_has_acls(data)?;
+                let owns = caller.acts_as(data.uid);
+                let refused =
+                    Error::Forbidden("only its owner may change the access control lists of a file");
+                if owns { Ok(()) } else { Err(refused) }
             }
             _ => Ok(()),
         }
@@ -123,6 +125,13 @@ impl Volume {
 
 fn has_user_attributes(data: &Inode) -> bool {
     matches!(data.kind(), Some(Kind::File | Kind::Directory))
+}
+
+fn check_has_acls(data: &Inode) -> Result<()> {
+    if data.kind() != Some(Kind::Symlink) {
+        return Ok(());
+    }
+    Err(Error::Unsupported("symbolic links have no access control lists".into()))
 }
 
 fn is_sticky_directory(data: &Inode) -> bool {

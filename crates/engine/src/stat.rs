@@ -226,9 +226,13 @@ impl Volume {
     }
 
     /// Blocks that the format takes before any file: superblocks, descriptors, bitmaps, inode tables,
-    /// journal.
+    /// journal. As whoever wrote the superblock counted them, if it says so.
     fn overhead(&self) -> Result<Blocks> {
         let geometry = self.geometry();
+        let stored = u64::from(self.sb.raw().s_overhead_clusters.get());
+        if (1..=geometry.clusters_count().get()).contains(&stored) {
+            return Ok(Blocks::new(stored << geometry.cluster_ratio_shift));
+        }
         let fixed = u64::from(geometry.first_data_block);
         let base: u64 = (0..geometry.groups())
             .map(|nr| u64::from(geometry.base_meta_blocks(hectare_units::GroupNr::new(nr))))

@@ -168,8 +168,8 @@ impl Volume {
         })
     }
 
-    /// Removes an attribute that is there, whatever the flags of the inode say: it goes because something else
-    /// was allowed. The caller holds the operation lock.
+    /// Removes an attribute, whatever the flags of the inode say: it goes because something else was allowed.
+    /// The caller holds the operation lock.
     pub(crate) fn remove_attribute_locked(&self, inode: &Arc<CachedInode>, name: &Name) -> Result<()> {
         self.change_attributes(inode, |_, attrs| remove_if_there(attrs, name))
     }

@@ -98,9 +98,10 @@ fn what_is_allowed_is_what_the_kernel_allows() {
             kernel_acl(&path, ACCESS, &dice.acl());
         }
     }
-    // For each caller a line: for each node whether it may be read, written, executed, each pair and all.
+    // For each caller a line: for each node whether it may be read, written, executed.
     let script = format!(
-        "n=0; while [ $n -lt {count} ]; do for m in r w x; do [ -$m n$n ] && printf 1 || printf 0; done; n=$((n+1)); done"
+        "n=0; while [ $n -lt {count} ]; do \
+         for m in r w x; do [ -$m n$n ] && printf 1 || printf 0; done; n=$((n+1)); done"
     );
     let asked: Vec<String> = CALLERS
         .iter()
@@ -263,7 +264,7 @@ fn attributes_are_whose_the_kernel_says() {
         }
         let nr = v.make(name, node, Creation::default()).unwrap();
         for attribute in names {
-            // Whether a name without an end is wrong or not for this node, the kernel asks the other way round.
+            // Of a name that is wrong, and not for this node, the kernel says the latter.
             if attribute == "user." && !matches!(kind, FileType::RegularFile | FileType::Directory) {
                 continue;
             }

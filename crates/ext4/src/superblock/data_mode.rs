@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn each_mode_has_bits_of_its_own() {
         for mode in DataMode::ALL {
-            let found: Vec<_> = DataMode::ALL.into_iter().filter(|other| other.bits() == mode.bits()).collect();
+            let found: Vec<_> =
+                DataMode::ALL.into_iter().filter(|other| other.bits() == mode.bits()).collect();
             assert_eq!(found, [mode]);
             assert_eq!((mode.bits() & !MASK, mode.bits() == 0), (0, false));
         }
