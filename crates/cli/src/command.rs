@@ -22,6 +22,7 @@ pub(crate) mod mv;
 pub(crate) mod rm;
 pub(crate) mod stat;
 pub(crate) mod tree;
+pub(crate) mod umount;
 pub(crate) mod xattr;
 
 use crate::failure::Outcome;
@@ -51,6 +52,7 @@ pub(crate) enum Command {
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
     Mount(mount::Arguments),
+    Umount(umount::Arguments),
     Age(age::Arguments),
     Bench(bench::Arguments),
     Completions(completions::Arguments),
@@ -63,6 +65,7 @@ impl Command {
             Self::Build(_) => part.refuse("build")?,
             Self::Bench(_) => part.refuse("bench")?,
             Self::Completions(_) => part.refuse("completions")?,
+            Self::Umount(_) => part.refuse("umount")?,
             _ => {}
         }
         match self {
@@ -86,6 +89,7 @@ impl Command {
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
             Self::Mount(arguments) => mount::run(&arguments),
+            Self::Umount(arguments) => umount::run(&arguments),
             Self::Age(arguments) => age::run(&arguments),
             Self::Bench(arguments) => bench::run(&arguments),
             Self::Completions(arguments) => completions::run(&arguments),

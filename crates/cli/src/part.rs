@@ -30,6 +30,13 @@ impl Part {
         let _ = PART.set(self); // a second one would be the same
     }
 
+    /// The arguments that say the same to another process.
+    fn arguments(self) -> Vec<String> {
+        let partition = self.partition.map(|number| format!("--partition={number}"));
+        let offset = self.offset.map(|bytes| format!("--offset={bytes}"));
+        partition.into_iter().chain(offset).collect()
+    }
+
     fn is_whole(self) -> bool {
         self.partition.is_none() && self.offset.is_none()
     }
@@ -41,6 +48,11 @@ impl Part {
         }
         Err(Failure::Usage(format!("{command} takes neither --partition nor --offset")))
     }
+}
+
+/// What was said of the part, for another process of this program.
+pub(crate) fn arguments() -> Vec<String> {
+    PART.get().copied().unwrap_or_default().arguments()
 }
 
 /// Whether images are meant as a whole.
@@ -56,9 +68,14 @@ pub(crate) fn cut(device: FileDevice) -> Outcome<Arc<dyn Device>> {
             hectare_partition::open(device, number).map_err(|error| Failure::Line(error.to_string()))?;
         return Ok(Arc::new(slice));
     }
-    let Some(offset) = part.offset.filter(|offset| *offset > 0).map(Bytes::new) else {
-        return Ok(Arc::new(device));
-    };
+    match part.offset.filter(|offset| *offset > 0) {
+        Some(offset) => from_offset(device, Bytes::new(offset)),
+        None => Ok(Arc::new(device)),
+    }
+}
+
+/// What a device has from a byte on.
+pub(crate) fn from_offset(device: FileDevice, offset: Bytes) -> Outcome<Arc<dyn Device>> {
     let len = device.len().saturating_sub(offset);
     let slice = SliceDevice::new(device, offset, len).map_err(|error| Failure::Line(error.to_string()))?;
     Ok(Arc::new(slice))

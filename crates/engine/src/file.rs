@@ -416,8 +416,8 @@ impl Volume {
         &data[..data.len().min(index_of(bytes))]
     }
 
-    /// Clears what an unwritten extent of the file has around `target`, a part of it, so that it can be marked
-    /// as a whole, but for what lies beyond the end of the file; the blocks that can be marked now.
+    /// Clears what an unwritten extent of the file has around `target`, a part of it, so that it can be
+    /// marked as a whole, but for what lies beyond the end of the file; the blocks that can be marked now.
     pub(crate) fn clear_around(
         &self,
         inode: &Arc<CachedInode>,

@@ -154,6 +154,9 @@ impl Volume {
             let (flags, project) = self.check_flags(&inode, flags, project, caller)?;
             // What has gathered was written while that was allowed.
             self.place_locked(&inode)?;
+            if !flags.contains(InodeFlags::JOURNAL_DATA) {
+                self.end_data_journalling(&inode)?;
+            }
             let mut handle = self.start(MAP_CREDITS)?;
             let mut data = inode.edit(&mut handle, &self.inodes);
             data.flags = flags;
@@ -207,8 +210,8 @@ impl Volume {
         if changed.intersects(protecting) && !caller.may(Capabilities::LINUX_IMMUTABLE) {
             return Err(Error::Forbidden("immutable and append-only are set by who has CAP_LINUX_IMMUTABLE"));
         }
-        if changed.contains(InodeFlags::JOURNAL_DATA) {
-            return refuse("whether data goes through the journal can't be changed yet");
+        if changed.contains(InodeFlags::JOURNAL_DATA) && !caller.may(Capabilities::SYS_RESOURCE) {
+            return Err(Error::Forbidden("data journalling is set by who has CAP_SYS_RESOURCE"));
         }
         if changed.contains(InodeFlags::EXTENTS) {
             return refuse("a file can't be brought from extents to blocks or back yet");

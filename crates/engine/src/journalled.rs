@@ -19,6 +19,7 @@
 
 use crate::cache::block::{Block, Kind};
 use crate::cache::inode::CachedInode;
+use crate::caller::Caller;
 use crate::error::{Error, Result};
 use crate::file::{FILE_BLOCKS_MAX, Split};
 use crate::map::{MAP_CREDITS, MapMut, MapRef};
@@ -90,28 +91,18 @@ impl Volume {
     /// commit and a checkpoint.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for anything but files and directories; [`Error::NotPermitted`] for an immutable or
-    /// append-only one; [`Error::ReadOnly`], or the first write that failed.
+    /// As [`Volume::set_inode_flags`] for root.
     pub fn set_journal_data(&self, nr: InodeNr, on: bool) -> Result<()> {
-        self.check_takes_changes()?;
-        let inode = self.inode(nr)?;
-        let _operation = inode.lock().write();
-        self.check_changeable(&inode)?;
-        if !matches!(inode.get().kind(), Some(FileKind::File | FileKind::Directory)) {
-            return Err(Error::Invalid("only files and directories can be flagged for data journalling"));
-        }
-        if inode.get().flags.contains(InodeFlags::JOURNAL_DATA) == on {
-            return Ok(());
-        }
-        self.place_locked(&inode)?;
-        if !on && self.data_mode != DataMode::Journal && self.journals_data(&inode.get()) {
-            self.bring_data_home(&inode)?;
-        }
-        let mut handle = self.start(INODE_CREDITS)?;
-        let mut data = inode.edit(&mut handle, &self.inodes);
-        data.flags.set(InodeFlags::JOURNAL_DATA, on);
-        data.ctime = self.now();
-        Ok(())
+        let mut flags = self.inode_flags(nr)?;
+        flags.set(InodeFlags::JOURNAL_DATA, on);
+        self.set_inode_flags(nr, flags, &Caller::ROOT)
+    }
+
+    /// Prepares a file for losing the flag: its content no longer goes through the journal, unless all does. The
+    /// caller holds the operation lock.
+    pub(crate) fn end_data_journalling(&self, inode: &Arc<CachedInode>) -> Result<()> {
+        let ends = self.data_mode != DataMode::Journal && self.journals_data(&inode.get());
+        if ends { self.bring_data_home(inode) } else { Ok(()) }
     }
 
     /// Brings all blocks of a file home and out of the log and the cache. The caller holds the operation

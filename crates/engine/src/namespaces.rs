@@ -7,8 +7,8 @@
 //! | `security.` | everybody | `CAP_SYS_ADMIN`; `security.capability`: `CAP_SETFCAP` |
 //! | `system.posix_acl_` | everybody | the owner |
 //!
-//! The rules are those of the kernel (xattr(7)). Without a user ([`Volume::set_xattr`] and its like) there are
-//! none: what the format can hold can be set, read and copied.
+//! The rules are those of the kernel (xattr(7)). Without a user ([`Volume::set_xattr`] and its like) there
+//! are none: what the format can hold can be set, read and copied.
 
 use crate::caller::{Caller, Capabilities};
 use crate::error::{Error, Result};

@@ -52,9 +52,9 @@ pub struct OpenOptions {
     ///   as it was after one of the last operations. Files that are flagged so (`chattr +j`) have this in
     ///   every mode.
     /// - [`Ordered`](DataMode::Ordered): data goes to its place before the transaction that names it.
-    /// - [`Writeback`](DataMode::Writeback): the same as ordered. It asks for less, but there is nothing to be
-    ///   left out: data is on its way before the transaction anyway, and the flush before the commit block is
-    ///   needed for the log, or, where that lies on another device, for targets of symbolic links.
+    /// - [`Writeback`](DataMode::Writeback): the same as ordered. It asks for less, but there is nothing to
+    ///   be left out: data is on its way before the transaction anyway, and the flush before the commit
+    ///   block is needed for the log, or, where that lies on another device, for targets of symbolic links.
     pub data_mode: Option<DataMode>,
     /// Bytes that small appends may gather to in memory, over all files, before they are given a place. 0:
     /// every write goes to its place at once. Default: 64 MiB.

@@ -223,8 +223,8 @@ impl Volume {
         }
     }
 
-    /// Frees an inode that has no links, for whoever was the last to use it. A failure leaves an inode without
-    /// a name, which e2fsck finds; there is nobody left to tell.
+    /// Frees an inode that has no links, for whoever was the last to use it. A failure leaves an inode
+    /// without a name, which e2fsck finds; there is nobody left to tell.
     pub(crate) fn delete_unnamed(&self, inode: &Arc<CachedInode>) {
         if inode.get().links == 0 {
             let _operation = inode.lock().write();

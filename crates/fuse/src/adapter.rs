@@ -4,9 +4,9 @@
 //! in the modules below: names ([`names`]), inodes ([`inodes`]), content ([`content`]), `ioctl` ([`ioctl`]).
 //! Nothing is kept for an open file but that it is open ([`crate::nodes`]): handles are all 0.
 //!
-//! What the kernel is asked to do itself, because it can and that saves round trips: locks, permissions (where
-//! they are checked at all), the umask's and ACLs' part in `access`, flushing on `close` (the engine has
-//! nothing to tell then that `fsync` does not), and what a directory's stream needs to be opened.
+//! What the kernel is asked to do itself, because it can and that saves round trips: locks, permissions
+//! (where they are checked at all), the umask's and ACLs' part in `access`, flushing on `close` (the engine
+//! has nothing to tell then that `fsync` does not), and what a directory's stream needs to be opened.
 //!
 //! Set-user-ID and set-group-ID bits are ours to clear on writing, truncating and changing owners
 //! (`HANDLE_KILLPRIV_V2`): otherwise the kernel would ask for `security.capability` before every write.

@@ -1,8 +1,8 @@
 //! An ext4 volume behind a mount: the engine answers the kernel's FUSE requests.
 //!
-//! [`Adapter`] turns requests into calls of the engine's inode-level API and needs no mount: it is driven from
-//! bytes over any descriptor ([`client`] is such a driver). [`serve`] mounts it, on many threads, until it is
-//! unmounted or told to end. [`MountOptions`] are what `mount -o` knows.
+//! [`Adapter`] turns requests into calls of the engine's inode-level API and needs no mount: it is driven
+//! from bytes over any descriptor ([`client`] is such a driver). [`serve`] mounts it, on many threads,
+//! until it is unmounted or told to end. [`MountOptions`] are what `mount -o` knows.
 //!
 //! Who owns what: with the kernel's writeback cache, size, modification and change time of open files are the
 //! kernel's until it writes them back; we are the only other writer, so that names, negative names and
@@ -22,7 +22,9 @@ mod mount;
 mod nodes;
 mod options;
 mod session;
+mod unmount;
 
 pub use adapter::{Adapter, Behaviour};
 pub use options::{Atime, BadOption, MountOptions, OPTIONS, OptionRow};
 pub use session::{ServeError, serve};
+pub use unmount::unmount;

@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
@@ -123,13 +123,7 @@ fn by_fusermount(source: &str, dir: &Path, options: &MountOptions) -> io::Result
     let output = helper.wait_with_output()?;
     match received? {
         Some(connection) if output.status.success() => Ok(connection),
-        _ => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            Err(io::Error::other(format!(
-                "{HELPER} refuses: {}",
-                said.lines().next().unwrap_or("no reason given")
-            )))
-        }
+        _ => Err(refused(&output)),
     }
 }
 
@@ -167,8 +161,8 @@ impl Mounted {
         std::fs::metadata(&self.dir).is_ok_and(|found| found.dev() == self.device)
     }
 
-    /// Has the kernel write what it has gathered, and detaches: at once from the tree, and altogether when the
-    /// last program has left. Requests must be answered meanwhile.
+    /// Has the kernel write what it has gathered, and detaches: at once from the tree, and altogether when
+    /// the last program has left. Requests must be answered meanwhile.
     pub(crate) fn detach(&mut self) {
         if !std::mem::take(&mut self.attached) || !self.is_on_top() {
             return;
@@ -200,6 +194,24 @@ impl Drop for Mounted {
             self.detach_unchecked();
         }
     }
+}
+
+/// Takes a file system off a folder, unless it is in use.
+pub(crate) fn detach(dir: &Path, by_helper: bool) -> io::Result<()> {
+    if !by_helper {
+        return Ok(unmount(dir, UnmountFlags::empty())?);
+    }
+    let output = Command::new(HELPER).args(["-u", "--"]).arg(dir).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(refused(&output))
+}
+
+/// What the helper had to say.
+fn refused(output: &Output) -> io::Error {
+    let said = String::from_utf8_lossy(&output.stderr);
+    io::Error::other(format!("{HELPER} refuses: {}", said.lines().next().unwrap_or("no reason given")))
 }
 
 #[cfg(test)]

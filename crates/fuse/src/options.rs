@@ -3,7 +3,7 @@
 //! Options that mean nothing to a file system (`noauto`, `_netdev`, `x-...`) are for those who read `fstab`,
 //! and let through. Anything else that is not in the table is refused by name.
 
-use hectare_engine::{OpenOptions, Policy};
+use hectare_engine::{DataMode, OnError, OpenOptions, Policy};
 use std::time::Duration;
 
 /// Which reads set the time of last access.
@@ -31,6 +31,10 @@ pub struct MountOptions {
     pub atime: Atime,
     /// Small appends gather before they get a place.
     pub delayed_allocation: bool,
+    /// What the journal promises of file data; what the volume asks for, if not given.
+    pub data: Option<DataMode>,
+    /// What to do when metadata turns out to be broken; what the volume asks for, if not given.
+    pub errors: Option<OnError>,
     /// How old a change gets before it is committed.
     pub commit: Duration,
     /// Freed space is discarded on the device.
@@ -67,6 +71,8 @@ impl Default for MountOptions {
             default_permissions: false,
             atime: Atime::default(),
             delayed_allocation: true,
+            data: None,
+            errors: None,
             commit: DEFAULT_COMMIT,
             discard: false,
             policy: Policy::default(),
@@ -152,7 +158,7 @@ const fn ignored(name: &'static str) -> OptionRow {
 }
 
 /// All options.
-pub static OPTIONS: [OptionRow; 46] = [
+pub static OPTIONS: [OptionRow; 47] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -169,7 +175,13 @@ pub static OPTIONS: [OptionRow; 46] = [
         o.delayed_allocation = true;
     }),
     flag("nodelalloc", "give every write its place at once", |o| o.delayed_allocation = false),
-    value("data", "MODE", "ordered, the only mode; writeback is taken for it", set_data),
+    value("data", "MODE", "what is promised of file data: journal, ordered or writeback", set_data),
+    value(
+        "errors",
+        "BEHAVIOR",
+        "when metadata is broken: continue or remount-ro (panic is the same)",
+        set_errors,
+    ),
     value("commit", "SECONDS", "commit what is older than this (5; 0 is the default too)", set_commit),
     flag("discard", "discard freed space on the device", |o| o.discard = true),
     flag("nodiscard", "do not (the default)", |o| o.discard = false),
@@ -205,12 +217,16 @@ pub static OPTIONS: [OptionRow; 46] = [
     ignored("acl"),
 ];
 
-fn set_data(_: &mut MountOptions, mode: &str) -> Result<(), String> {
-    match mode {
-        "ordered" | "writeback" => Ok(()),
-        "journal" => Err("data is not written to the journal here; say data=ordered".into()),
-        _ => Err("there are data=ordered and data=writeback".into()),
-    }
+fn set_data(options: &mut MountOptions, name: &str) -> Result<(), String> {
+    let found = DataMode::ALL.into_iter().find(|mode| mode.name() == name);
+    options.data = Some(found.ok_or("there are journal, ordered and writeback")?);
+    Ok(())
+}
+
+fn set_errors(options: &mut MountOptions, name: &str) -> Result<(), String> {
+    let found = OnError::ALL.into_iter().find(|behaviour| behaviour.name() == name);
+    options.errors = Some(found.ok_or("there are continue, remount-ro and panic")?);
+    Ok(())
 }
 
 fn set_commit(options: &mut MountOptions, seconds: &str) -> Result<(), String> {
@@ -284,6 +300,8 @@ impl MountOptions {
             read_only: self.read_only,
             policy: self.policy,
             discard: self.discard,
+            data_mode: self.data,
+            errors: self.errors,
             commit_interval: Some(self.commit),
             delayed_bytes: if self.delayed_allocation { defaults.delayed_bytes } else { 0 },
             ..defaults
@@ -309,6 +327,7 @@ mod tests {
             let given = match row.form {
                 Form::Value("MODE", _) => "data=ordered".to_owned(),
                 Form::Value("NAME", _) => "policy=best-fit".to_owned(),
+                Form::Value("BEHAVIOR", _) => "errors=continue".to_owned(),
                 Form::Value(..) => format!("{}=1", row.name),
                 _ => row.name.to_owned(),
             };
@@ -325,6 +344,9 @@ mod tests {
         assert_eq!((options.commit, options.threads), (Duration::from_secs(30), 3));
         assert_eq!(parse("nodelalloc").unwrap().open_options().delayed_bytes, 0);
         assert_eq!(parse("policy=best-fit,offset=1048576").unwrap().offset, 1 << 20);
+        let asked = parse("data=journal,errors=remount-ro,data=writeback").unwrap().open_options();
+        assert_eq!(asked.data_mode, Some(DataMode::Writeback));
+        assert_eq!(asked.errors, Some(OnError::RemountReadOnly));
     }
 
     #[test]
@@ -335,10 +357,8 @@ mod tests {
             ("threads", "mount option 'threads': it is given as threads=N"),
             ("threads=0", "mount option 'threads=0': a number from 1 to 256 is meant"),
             ("commit=-1", "mount option 'commit=-1': seconds from 0 to 3600 are meant"),
-            (
-                "data=journal",
-                "mount option 'data=journal': data is not written to the journal here; say data=ordered",
-            ),
+            ("data=none", "mount option 'data=none': there are journal, ordered and writeback"),
+            ("errors=stop", "mount option 'errors=stop': there are continue, remount-ro and panic"),
         ] {
             assert_eq!(parse(given).unwrap_err().to_string(), text);
         }

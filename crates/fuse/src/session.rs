@@ -1,9 +1,9 @@
 //! A mount from beginning to end: attached, served by several threads, closed cleanly.
 //!
-//! It ends when it is unmounted (by `umount` or `fusermount3 -u`), or by `SIGTERM`, `SIGINT` or `SIGHUP`: then
-//! the kernel is made to write what it has gathered, and the mount is detached. Programs that still have files
-//! open are given a moment; after that they get errors, and the volume is closed under them. A process that is
-//! killed leaves a volume that recovers.
+//! It ends when it is unmounted (by `umount` or `fusermount3 -u`), or by `SIGTERM`, `SIGINT` or `SIGHUP`:
+//! then the kernel is made to write what it has gathered, and the mount is detached. Programs that still
+//! have files open are given a moment; after that they get errors, and the volume is closed under them. A
+//! process that is killed leaves a volume that recovers.
 
 use crate::adapter::{Adapter, Behaviour};
 use crate::mount::{self, Mounted};

@@ -5,7 +5,8 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;
-use hectare_device::{Device, FileOptions, SliceDevice};
+use crate::part;
+use hectare_device::Device;
 use hectare_engine::Volume;
 use hectare_fuse::{MountOptions, OPTIONS, serve};
 use hectare_units::Bytes;
@@ -66,6 +67,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     for list in &arguments.options {
         options.add(list).map_err(|error| Failure::Usage(error.to_string()))?;
     }
+    if options.offset != 0 && !part::is_whole() {
+        return Err(Failure::Usage("the part of the image is named twice".into()));
+    }
     if arguments.background {
         serve_here(arguments, &options, in_background)
     } else if arguments.foreground || options.foreground {
@@ -91,22 +95,20 @@ fn serve_here(arguments: &Arguments, options: &MountOptions, ready: impl FnOnce(
     })
 }
 
+/// The image, or the part of it that `-o offset=`, `--offset` or `--partition` name.
 fn device(arguments: &Arguments, options: &MountOptions) -> Outcome<Arc<dyn Device>> {
-    let line = |error: hectare_device::Error| Failure::Line(error.to_string());
-    let file = FileOptions::new().write(!options.read_only).open(&arguments.image).map_err(line)?;
+    let write = !options.read_only;
     if options.offset == 0 {
-        return Ok(Arc::new(file));
+        return crate::image::device(&arguments.image, write);
     }
-    let at = Bytes::new(options.offset);
-    let len = Bytes::new(file.len().get().saturating_sub(options.offset));
-    Ok(Arc::new(SliceDevice::new(file, at, len).map_err(line)?))
+    part::from_offset(crate::image::file_device(&arguments.image, write)?, Bytes::new(options.offset))
 }
 
 /// Starts the process in the background and waits until it can be used.
 fn start(arguments: &Arguments) -> Outcome {
     let fail = |error: std::io::Error| Failure::of("the process in the background can't be started", error);
     let mut command = Command::new("/proc/self/exe");
-    command.args(["mount", "--background"]);
+    command.args(["mount", "--background"]).args(part::arguments());
     for list in &arguments.options {
         command.arg("-o").arg(list);
     }

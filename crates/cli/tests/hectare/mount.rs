@@ -97,6 +97,57 @@ fn it_is_mounted_when_the_command_returns() {
 }
 
 #[test]
+fn umount_returns_when_the_image_is_closed() {
+    let bench = match Bench::new() {
+        Ok(bench) => bench,
+        Err(reason) => skip!("mount::umount_returns_when_the_image_is_closed", reason),
+    };
+    let dir = bench.dir.to_str().unwrap();
+    let nothing = hectare(&["umount", dir]);
+    assert!(nothing.refused().contains("no image is mounted there"), "{}", nothing.err);
+    for round in 0..5 {
+        hectare(&[&["mount"][..], &bench.words(&[])].concat()).ok();
+        let name = format!("written-{round}");
+        fs::write(bench.dir.join(&name), vec![7; 3 << 20]).unwrap();
+        hectare(&["umount", dir]).ok();
+        assert_clean(&bench.image).unwrap();
+        let found = hectare(&["cat", &format!("{}:/{name}", bench.image.display())]).ok();
+        assert!(found.out == vec![7; 3 << 20]);
+    }
+    hectare(&[&["mount"][..], &bench.words(&[])].concat()).ok();
+    let inside = fs::File::open(&bench.dir).unwrap();
+    assert!(hectare(&["umount", dir]).refused().contains("busy"));
+    drop(inside);
+    hectare(&["umount", dir]).ok();
+}
+
+#[test]
+fn a_part_of_an_image_is_mounted() {
+    let bench = match Bench::new() {
+        Ok(bench) => bench,
+        Err(reason) => skip!("mount::a_part_of_an_image_is_mounted", reason),
+    };
+    let volume = fs::read(&bench.image).unwrap();
+    fs::write(&bench.image, [vec![0; 1 << 20], volume].concat()).unwrap();
+    let dir = bench.dir.to_str().unwrap();
+    for part in [&["--offset", "1M"][..], &["-o", "offset=1048576"]] {
+        hectare(&[&["mount"][..], &bench.words(part)].concat()).ok();
+        fs::write(bench.dir.join(part[0]), "text").unwrap();
+        hectare(&["umount", dir]).ok();
+    }
+    let twice =
+        hectare(&[&["mount", "--offset", "1M"][..], &bench.words(&["-o", "offset=1048576"])].concat());
+    assert_eq!(twice.code, Some(2));
+    let bytes = fs::read(&bench.image).unwrap();
+    assert!(bytes[..1 << 20].iter().all(|byte| *byte == 0));
+    fs::write(&bench.image, &bytes[1 << 20..]).unwrap();
+    assert_clean(&bench.image).unwrap();
+    let names = hectare(&["ls", &format!("{}:/", bench.image.display())]).ok();
+    let names = String::from_utf8(names.out).unwrap();
+    assert!(names.contains("--offset") && names.contains("-o"), "{names}");
+}
+
+#[test]
 fn what_can_not_be_mounted_is_told() {
     let bench = match Bench::new() {
         Ok(bench) => bench,

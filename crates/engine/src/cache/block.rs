@@ -14,8 +14,8 @@
 //! - a block is read under its shard's loading lock, so that no reader can bring back bytes from before an
 //!   edit that was made, committed and evicted while it read.
 //!
-//! Not here: file data, which goes past this cache unless it is journalled ([`crate::journalled`]), and bitmaps
-//! and descriptors, which are rendered from typed state.
+//! Not here: file data, which goes past this cache unless it is journalled ([`crate::journalled`]), and
+//! bitmaps and descriptors, which are rendered from typed state.
 
 use crate::cache::shard::{self, Cached};
 use crate::error::Result;

@@ -138,7 +138,7 @@ fn directories_give_the_flag_to_what_is_made_in_them() {
     file.sync().unwrap();
     assert_ne!(at_home(&held, &file, 3000), pattern(1, 0, 3000));
     let fifo = held.volume.make("fifo", NewNode::Fifo, Creation::default()).unwrap();
-    assert!(matches!(held.volume.set_journal_data(fifo, true), Err(Error::Invalid(_))));
+    assert!(matches!(held.volume.set_journal_data(fifo, true), Err(Error::Unsupported(_))));
     close_clean(&held);
 }
 

@@ -77,16 +77,16 @@ impl Adapter {
     ) -> Answer<u64> {
         let node = self.node(id)?;
         let file = node.file()?;
-        // Of what it has gathered, the kernel knows when it was written; it sends the times by themselves.
-        let gathered = how.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let written = if gathered { file.write_keeping_times(at, data)? } else { file.write_at(at, data)? };
+        // A kernel that gathers writes stamps the file for all of them, and sends the times by themselves.
+        let written =
+            if self.gathers() { file.write_keeping_times(at, data)? } else { file.write_at(at, data)? };
         if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             // The kernel has seen that whoever writes may not keep them.
             let caller = Caller { capabilities: Capabilities::empty(), ..*caller };
             self.volume.drop_privileges(node.nr(), &caller)?;
         }
         // Whoever gave the kernel's cache these bytes is long gone: all or an error to keep for them.
-        if written < data.len() && gathered {
+        if written < data.len() && how.contains(WriteFlags::FUSE_WRITE_CACHE) {
             return Err(Errno::ENOSPC.into());
         }
         Ok(hectare_units::u64_of(written))
@@ -107,8 +107,8 @@ impl Adapter {
         self.keeping_times(id, |file| file.fallocate(mode, at, len))
     }
 
-    /// Changes the content of a file for a kernel that gathers writes: it has stamped the file, and sends that
-    /// only if it is news; ours would differ.
+    /// Changes the content of a file for a kernel that gathers writes: it has stamped the file, and sends
+    /// that only if it is news; ours would differ.
     fn keeping_times<T>(
         &self,
         id: INodeNo,

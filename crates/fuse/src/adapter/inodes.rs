@@ -90,7 +90,8 @@ fn without_privileges(found: &Metadata) -> Option<u16> {
     (found.kind == Kind::File && found.permissions & taken != 0).then_some(found.permissions & !taken)
 }
 
-/// Whether a change is what the kernel sends after it has written to a file: these two times and nothing else.
+/// Whether a change is what the kernel sends after it has written to a file: these two times and nothing
+/// else.
 fn only_written(changes: &Changes) -> bool {
     let times = Changes { mtime: changes.mtime, ctime: changes.ctime, ..Changes::default() };
     changes.mtime.is_some() && changes.ctime.is_some() && *changes == times

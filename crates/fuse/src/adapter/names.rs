@@ -141,8 +141,8 @@ impl Adapter {
         }
     }
 
-    /// Lists names with what they name, as many as fit. An inode that can't be read is listed without: whoever
-    /// wants it looks it up and is told why.
+    /// Lists names with what they name, as many as fit. An inode that can't be read is listed without:
+    /// whoever wants it looks it up and is told why.
     pub(super) fn list_with_attributes(
         &self,
         id: INodeNo,

@@ -6,7 +6,6 @@
 //! both.
 
 use super::content::Content;
-use super::format::Format;
 use super::history::{History, Of, Told, tell};
 use super::tree::{Entry, differences, digest_of};
 use hectare_units::usize_of;
@@ -27,7 +26,8 @@ const TOLD_MAX: usize = 8;
 pub(super) struct Expected<'a> {
     threads: Vec<Thread<'a>>,
     point: usize,
-    format: Format,
+    /// Whether a file must hold what it held after one of the operations.
+    in_order: bool,
 }
 
 struct Thread<'a> {
@@ -43,7 +43,7 @@ struct Thread<'a> {
 
 impl<'a> Expected<'a> {
     /// From the beginning of the log.
-    pub(super) fn new(histories: &'a [History], format: Format) -> Self {
+    pub(super) fn new(histories: &'a [History], in_order: bool) -> Self {
         let thread = |(history, told)| Thread {
             history,
             told,
@@ -53,7 +53,7 @@ impl<'a> Expected<'a> {
             file: HashMap::new(),
             durable: HashMap::new(),
         };
-        Self { threads: histories.iter().zip(tell(histories)).map(thread).collect(), point: 0, format }
+        Self { threads: histories.iter().zip(tell(histories)).map(thread).collect(), point: 0, in_order }
     }
 
     /// Goes forward to a point.
@@ -69,8 +69,11 @@ impl<'a> Expected<'a> {
 
     /// What is wrong with what was found, one of them for each thread.
     pub(super) fn check(&mut self, found: &[Found]) -> Result<(), String> {
-        let (point, format) = (self.point, self.format);
-        self.threads.iter_mut().zip(found).try_for_each(|(thread, found)| thread.check(found, point, format))
+        let (point, in_order) = (self.point, self.in_order);
+        self.threads
+            .iter_mut()
+            .zip(found)
+            .try_for_each(|(thread, found)| thread.check(found, point, in_order))
     }
 }
 
@@ -87,13 +90,13 @@ impl Thread<'_> {
         }
     }
 
-    fn check(&mut self, found: &Found, point: usize, format: Format) -> Result<(), String> {
+    fn check(&mut self, found: &Found, point: usize, in_order: bool) -> Result<(), String> {
         let begun = self.history.begun_before(point);
         let state = self.recognise(&found.entries, begun)?;
         let mut contents: Vec<_> = found.contents.iter().collect();
         contents.sort_unstable_by_key(|(id, _)| **id);
         for (id, content) in contents {
-            self.check_content(*id, content, (state, begun), format).map_err(|what| {
+            self.check_content(*id, content, (state, begun), in_order).map_err(|what| {
                 let path = found.entries.iter().find(|entry| entry.id == *id).map_or("", |entry| &entry.path);
                 format!("{path} (file {id}, names as after operation {state}): {what}")
             })?;
@@ -130,9 +133,9 @@ impl Thread<'_> {
         id: u32,
         found: &[u8],
         (state, begun): (u32, u32),
-        format: Format,
+        in_order: bool,
     ) -> Result<(), String> {
-        let check = if format.journals_data { Content::check_in_order } else { Content::check };
+        let check = if in_order { Content::check_in_order } else { Content::check };
         let Some(edits) = self.told.edits.get(&id) else {
             return Content::default().check(&[], id, found);
         };

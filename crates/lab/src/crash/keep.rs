@@ -10,6 +10,7 @@ use super::format::Format;
 use super::history::{BEGINS, History, number};
 use super::parts::{Image, Parts};
 use super::session::{Recording, Setup};
+use super::workload::Workload;
 use crate::error::{Error, Result};
 use hectare_device::{CrashStates, Device, Event, MemoryDevice, OverlayDevice, Span};
 use hectare_units::{Bytes, u64_of};
@@ -57,6 +58,7 @@ impl Kept {
     pub(super) fn recording(&self) -> Recording {
         Recording {
             format: self.format,
+            full: Workload::by_name(&self.about.workload).is_some_and(Workload::runs_full),
             image: Arc::clone(&self.image),
             log: Arc::clone(&self.log),
             histories: self.about.histories.clone(),

@@ -78,6 +78,8 @@ impl Setup {
 pub(super) struct Recording {
     /// The kind of volume.
     pub(super) format: Format,
+    /// Whether the volume had little room left.
+    pub(super) full: bool,
     /// The volume before it.
     pub(super) image: Arc<MemoryDevice>,
     /// What it did to the device.
@@ -135,7 +137,8 @@ pub(super) fn record(setup: Setup) -> Result<Recorded> {
     workers[0].close(setup.tidy);
     let failure = workers.iter_mut().find_map(|worker| worker.failure.take());
     let histories = workers.into_iter().map(|worker| worker.history).collect();
-    let recording = Recording { format: setup.format, image, log: recorder.log(), histories, first };
+    let (format, full, log) = (setup.format, setup.left.is_some(), recorder.log());
+    let recording = Recording { format, full, image, log, histories, first };
     Ok(Recorded { recording, failure })
 }
 
