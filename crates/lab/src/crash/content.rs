@@ -34,6 +34,9 @@ pub(super) enum Edit {
     Insert { at: u64, len: u64 },
 }
 
+/// Bytes that are written under one handle even to the smallest log with the smallest blocks.
+const ONE_HANDLE: u64 = 96 << 10;
+
 impl fmt::Display for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keep = |keep_size: bool| if keep_size { ", size kept" } else { "" };
@@ -69,9 +72,13 @@ impl Edit {
         matches!(self, Self::Collapse { .. } | Self::Insert { .. })
     }
 
-    /// Whether it may be done in several transactions although it is small.
+    /// Whether it may be done in several transactions: it is no plain write, or more than one holds.
     fn takes_steps(self) -> bool {
-        !matches!(self, Self::Write { .. } | Self::Resize { .. })
+        match self {
+            Self::Write { len, .. } => len > ONE_HANDLE,
+            Self::Resize { .. } => false,
+            _ => true,
+        }
     }
 
     /// Whether it makes a cell zero.
