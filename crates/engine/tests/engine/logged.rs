@@ -348,3 +348,29 @@ fn a_journal_on_another_device_is_replayed_and_used() {
     let wrong = in_memory_with(&left, with_log(&other)).err().unwrap().to_string();
     assert!(wrong.contains("external journal"), "{wrong}");
 }
+
+/// More metadata than the cache holds is committed and not home yet: it is read from where it waits.
+#[test]
+fn what_the_cache_let_go_of_is_read_as_it_was_committed() {
+    let args = ["-t", "ext4", "-b", "1024", "-J", "size=8", "-N", "4096"];
+    let bytes = match format_bytes(&args, "48M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("logged::what_the_cache_let_go_of", reason),
+    };
+    let options =
+        OpenOptions { cache_bytes: 0, cache_inodes: 0, commit_interval: None, ..OpenOptions::default() };
+    let InMemory { device, volume } = in_memory_with(&bytes, options).unwrap();
+    for round in 0..4 {
+        for n in 0..500 {
+            volume.create_dir(format!("{round}-{n}"), Creation::default()).unwrap();
+        }
+        volume.sync().unwrap();
+    }
+    for round in 0..4 {
+        for n in 0..500 {
+            assert_eq!(volume.read_dir(format!("{round}-{n}")).unwrap().len(), 0, "{round}-{n}");
+        }
+    }
+    volume.close().unwrap();
+    assert_clean_bytes(&device.to_vec());
+}
