@@ -359,7 +359,7 @@ impl Volume {
         let size = self.geometry().block_size;
         let mut block = vec![0; size.len()];
         block[..target.len()].copy_from_slice(target);
-        self.device.write_at(piece.extent.physical.offset(size), &block)?;
+        self.write_data(piece.extent.physical.offset(size), &block)?;
         MapMut { volume: self, handle, nr, inode: data }.publish(piece, false)?;
         Ok(())
     }

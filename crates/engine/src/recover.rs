@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::groups::SUPERBLOCK_AT;
 use crate::log::VolumeLog;
 use crate::options::OpenOptions;
-use crate::volume::check_writable;
+use crate::volume::opening::check_writable;
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::feature::{Compat, Incompat};

@@ -4,11 +4,13 @@
 //! the allocator, the groups and the journal. The last handle to go closes the volume; call [`Volume::close`]
 //! to learn whether that worked.
 //!
-//! While a volume is open for writing, its superblock on the device says so: that its journal may be needed
-//! (`needs_recovery`), or, where there is none, that it was not cleanly unmounted. Closing writes everything,
-//! flushes, and takes that back. A journal that is needed is replayed when the volume is opened
-//! ([`crate::recover`]). A volume without one that the superblock calls not clean is refused for writing, and
-//! so is one that is marked as having errors, by name. Orphans are cleaned up ([`crate::orphan`]).
+//! [`opening`] puts it together, [`in_use`] marks it on the device and closes it, [`durable`] decides when
+//! changes are written. Not here: the operations themselves, which are methods of [`Volume`] beside their
+//! subject (namespace, file data, attributes, …).
+
+mod durable;
+mod in_use;
+pub(crate) mod opening;
 
 use crate::background::Background;
 use crate::cache::block::{BlockCache, Kind};
@@ -20,39 +22,26 @@ use crate::discard::Discards;
 use crate::error::{Error, Result};
 use crate::findings::Findings;
 use crate::flushes::Flushes;
-use crate::groups::{Groups, SUPERBLOCK_AT, Source, flex};
+use crate::groups::{Groups, Source};
 use crate::log::VolumeLog;
 use crate::mmp::Guard;
 use crate::options::OpenOptions;
 use crate::orphan::Orphans;
-use crate::recover::{self, Recovered};
-use hectare_alloc::{Allocator, Config, Layout, Preallocation};
+use hectare_alloc::{Allocator, Preallocation};
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
-use hectare_ext4::error::{Corrupt, Place, Unsupported};
-use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::error::Place;
+use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
-use hectare_ext4::superblock::{self, DataMode, STATE_ERROR, STATE_VALID, SuperBlock};
+use hectare_ext4::superblock::{DataMode, SuperBlock};
 use hectare_ext4::time::Timestamp;
-use hectare_journal::{Aborted, Credits, Handle, Journal, JournalStats, MetadataView};
-use hectare_units::{Blocks, Clusters, GroupNr, InodeNr, TxnId, low32, u64_of, usize_of};
+use hectare_journal::{Aborted, Credits, Handle, Journal, JournalStats};
+use hectare_units::{Blocks, InodeNr, low32, u64_of, usize_of};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// Bytes of dirty metadata blocks at which the volume's thread is asked to commit: few, since all of them are
-/// rendered while no handle can start.
-const DIRTY_BYTES_SOME: usize = 4 << 20;
-/// Dirty inodes at which it is.
-const DIRTY_INODES_SOME: usize = 4096;
-/// So many times as much, and an operation commits itself.
-const DIRTY_MANY: usize = 8;
-/// Bytes waiting to be free below which nobody commits for them.
-const PENDING_BYTES_MIN: u64 = 64 << 20;
-/// The share of the available space that waiting space may be: a quarter.
-const PENDING_SHARE: u64 = 4;
 
 /// What everything on a volume shares. Nothing of it can be reached from outside the crate.
 #[doc(hidden)]
@@ -98,13 +87,6 @@ pub struct Shared {
     seed: AtomicU64,
 }
 
-/// How often space has become free, as [`Volume::seen`] told it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
-    commit: TxnId,
-    discards: u64,
-}
-
 /// An ext4 volume in use.
 #[derive(Clone)]
 pub struct Volume {
@@ -125,165 +107,6 @@ impl std::ops::Deref for Volume {
 }
 
 impl Volume {
-    /// Opens the volume on a device.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] or [`Error::Unsupported`] name what keeps the volume from being read, or, unless
-    /// opened read-only, from being written; [`Error::ReadOnly`] if the device can't be written.
-    pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Self> {
-        let sb = recover::read_superblock(&device, &options)?;
-        let read_only = options.read_only;
-        if !read_only {
-            if device.is_read_only() {
-                return Err(Error::ReadOnly);
-            }
-            check_writable(&sb)?;
-        }
-        if let Some(mode) = options.data_mode.filter(|_| !sb.features().compat.contains(Compat::HAS_JOURNAL))
-        {
-            let what = format!("data={} needs a journal, and the volume has none", mode.name());
-            return Err(Error::Unsupported(what));
-        }
-        // What can't be used is told before anything is written.
-        DirFormat::of(&sb)?;
-        let mut mmp = crate::mmp::enter(&device, &sb, read_only)?;
-        let opened =
-            recover::recover(&device, sb, &options).and_then(|recovered| Self::assemble(recovered, options));
-        let shared = match opened {
-            Ok(shared) => shared,
-            Err(error) => {
-                if let Some(mmp) = mmp.take() {
-                    mmp.leave(&*device)?;
-                }
-                return Err(error);
-            }
-        };
-        // From here on there is something to take back: a volume that is refused below is closed by dropping
-        // it.
-        *shared.mmp.lock() = mmp;
-        let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
-        let volume = Self { inner: Arc::new(Inner { shared, journal, background: OnceLock::new() }) };
-        if !read_only {
-            if let Err(error) = volume.load_orphans() {
-                volume.inner.abandon();
-                return Err(error);
-            }
-            volume.mark_open()?;
-            volume.process_orphans()?;
-            if let Some(interval) = volume.options.commit_interval {
-                let background = Background::start(Arc::downgrade(&volume.inner), interval);
-                volume.inner.background.get_or_init(|| background);
-            }
-        }
-        Ok(volume)
-    }
-
-    /// The volume on a device that is not durable and nobody else's, in use for replaying what a journal
-    /// holds: it has no journal itself, no thread, and is not marked as in use.
-    pub(crate) fn for_replay(device: Arc<dyn Device>, sb: SuperBlock, options: &OpenOptions) -> Result<Self> {
-        let options =
-            OpenOptions { read_only: false, use_reserved_blocks: true, discard: false, ..options.clone() };
-        let shared = Self::assemble(Recovered { device, sb, log: None }, options)?;
-        let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
-        Ok(Self { inner: Arc::new(Inner { shared, journal, background: OnceLock::new() }) })
-    }
-
-    /// Writes what was replayed to the device, and lets go of it.
-    pub(crate) fn end_replay(self) -> Result<()> {
-        let written = self.inner.commit();
-        self.inner.abandon();
-        written
-    }
-
-    fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Arc<Shared>> {
-        let Recovered { device, sb, log } = recovered;
-        let sb = Arc::new(sb);
-        let geometry = sb.geometry();
-        // Metadata that is committed and not home yet is read from where it is.
-        let metadata = log.as_ref().map_or_else(|| MetadataView::plain(Arc::clone(&device)), VolumeLog::view);
-        let reaction = options.errors.unwrap_or_else(|| sb.on_error());
-        let findings = Arc::new(Findings::new(reaction, options.fixed_time));
-        let groups = Arc::new(Groups::new(metadata.clone(), Arc::clone(&sb), Arc::clone(&findings)));
-        if !options.read_only {
-            groups.load_all()?;
-        }
-        let layout = Layout::new(geometry.clusters_per_group, geometry.clusters_count())
-            .ok_or_else(|| Corrupt::new("the superblock", Place::Volume, "its groups are impossible"))?;
-        let config = Config {
-            policy: options.policy,
-            tunables: options.tunables,
-            block_bytes: geometry.block_size.get(),
-            cluster_blocks: geometry.cluster_blocks(),
-            flex_groups: flex::flex_groups(geometry),
-            discard: options.discard,
-        };
-        let allocator = Allocator::new(Source::new(Arc::clone(&groups)), layout, config);
-        allocator.set_root_reserve(Clusters::new(sb.reserved_blocks().get() >> geometry.cluster_ratio_shift));
-        let shared = Arc::new(Shared {
-            blocks: BlockCache::new(
-                metadata,
-                geometry.block_size,
-                options.cache_bytes,
-                Arc::clone(&findings),
-            ),
-            findings,
-            data_errors_abort: options
-                .data_errors_abort
-                .unwrap_or_else(|| sb.mount_option("data_err") == Some("abort")),
-            inodes: InodeCache::new(options.cache_inodes),
-            dir_format: DirFormat::of(&sb)?,
-            live_sb: Mutex::new((*sb).clone()),
-            free_inodes: AtomicU32::new(groups.free_inodes()),
-            read_only: options.read_only,
-            kbytes_written: AtomicU64::new(0),
-            discards: Discards::default(),
-            log,
-            flushes: Flushes::default(),
-            delay: Delay::new(options.delayed_bytes),
-            closed: AtomicBool::new(false),
-            nameless: Mutex::default(),
-            orphans: Orphans::new(geometry.features.compat.contains(Compat::HAS_JOURNAL)),
-            rename_lock: Mutex::default(),
-            state_before: sb.state(),
-            mmp: Mutex::default(),
-            seed: AtomicU64::new(options.seed.unwrap_or_else(arbitrary_seed)),
-            device,
-            groups,
-            allocator,
-            prealloc: Preallocation::new(config),
-            data_mode: options.data_mode.or(sb.default_data_mode()).unwrap_or_default(),
-            options,
-            sb,
-        });
-        Ok(shared)
-    }
-
-    /// Writes everything, flushes, and marks the volume clean. Later changes fail; closing again does
-    /// nothing. Files without a name that are still open are freed.
-    ///
-    /// # Errors
-    /// The first write that failed; the volume then stays marked as not clean.
-    pub fn close(&self) -> Result<()> {
-        let placed = if self.read_only { Ok(()) } else { self.end_delay() };
-        self.free_nameless()?;
-        self.inner.close()?;
-        placed
-    }
-
-    /// Writes everything changed so far and flushes the device.
-    ///
-    /// # Errors
-    /// The first write that failed, now, or earlier where bytes that had gathered for a file were lost since
-    /// the volume was synced last, by whomever; who has the file open is told, too.
-    pub fn sync(&self) -> Result<()> {
-        if self.read_only {
-            return Ok(());
-        }
-        let placed = self.place_all();
-        self.inner.sync()?;
-        placed
-    }
-
     /// How many handles and commits there were, and how long commits kept handles out.
     #[must_use]
     pub fn journal_stats(&self) -> JournalStats {
@@ -294,30 +117,6 @@ impl Volume {
     #[must_use]
     pub fn superblock(&self) -> &SuperBlock {
         &self.sb
-    }
-
-    /// Makes an inode durable: what was changed of it, of the names that lead to it from where they were
-    /// changed with it, and its data. Others' changes in the same transaction come along; later ones don't.
-    ///
-    /// # Errors
-    /// The first write that failed.
-    pub fn sync_inode(&self, nr: InodeNr) -> Result<()> {
-        let inode = self.inode(nr)?;
-        let placed = if inode.delayed().end().is_some() { self.place_waiting(&inode) } else { Ok(()) };
-        self.sync_cached(&inode, false)?;
-        placed
-    }
-
-    /// The same for an inode in memory. With `data_only`, the times that overwriting left may stay behind.
-    pub(crate) fn sync_cached(&self, inode: &CachedInode, data_only: bool) -> Result<()> {
-        if self.read_only {
-            return Ok(());
-        }
-        self.check_takes_changes()?;
-        let running = self.inner.journal.running();
-        let changed = inode.changed_in().unwrap_or(running);
-        let touched = !data_only && inode.touched().is_some();
-        self.inner.sync_through(if touched { running } else { changed })
     }
 
     /// The device under the volume.
@@ -343,52 +142,6 @@ impl Volume {
         }
         self.inner.react()?;
         self.inner.journal.check().map_err(aborted)
-    }
-
-    /// To be called after an operation, with nothing locked: sees to it that what has gathered is committed,
-    /// if it is much.
-    pub(crate) fn relieve(&self) -> Result<()> {
-        let bytes = self.blocks.dirty_blocks().saturating_mul(self.geometry().block_size.len());
-        let inodes = self.inodes.dirty_inodes();
-        if bytes < DIRTY_BYTES_SOME && inodes < DIRTY_INODES_SOME {
-            return Ok(());
-        }
-        let many = bytes >= DIRTY_MANY * DIRTY_BYTES_SOME || inodes >= DIRTY_MANY * DIRTY_INODES_SOME;
-        match self.inner.background.get() {
-            Some(background) if !many => background.ask_for_commit(),
-            _ => self.inner.commit()?,
-        }
-        Ok(())
-    }
-
-    /// The same after an operation that freed space: commits before what waits to be free is so much that
-    /// others would have to leave their places for want of it.
-    pub(crate) fn relieve_frees(&self) -> Result<()> {
-        let counts = self.allocator.counts();
-        let bytes = counts.pending.get().saturating_mul(self.geometry().cluster_bytes());
-        if bytes >= PENDING_BYTES_MIN && counts.pending.get() > counts.available.get() / PENDING_SHARE {
-            self.inner.commit()?;
-        }
-        self.relieve()
-    }
-
-    /// To be asked before an attempt that may fail for want of space, for [`Self::reclaim`].
-    pub(crate) fn seen(&self) -> Seen {
-        let discards = self.discards.done.load(Ordering::SeqCst);
-        Seen { commit: self.inner.journal.committed(), discards }
-    }
-
-    /// Commits, so that what was freed becomes free, and places what has gathered, so that what was claimed
-    /// in excess does. Whether there is anything to gain by trying again: something waited, or has become
-    /// free since `seen`.
-    pub(crate) fn reclaim(&self, seen: Seen) -> Result<bool> {
-        let placed = self.place_for_space();
-        if self.allocator.counts().pending.is_zero() {
-            self.discards.wait();
-            return Ok(placed || self.seen() != seen);
-        }
-        self.inner.commit()?;
-        Ok(true)
     }
 
     /// The inode, read if it is not in memory.
@@ -472,14 +225,6 @@ impl Shared {
         self.options.fixed_time.unwrap_or_else(Timestamp::now)
     }
 
-    /// Metadata blocks that the running transaction would write now, or a few more.
-    pub(crate) fn gathered(&self) -> u32 {
-        // Each group has a bitmap, and a descriptor whose block may be dirty for it alone.
-        let bitmaps = self.allocator.dirty_groups().saturating_mul(2);
-        let cached = low32(u64_of(self.blocks.dirty_blocks() + self.inodes.dirty_inodes()));
-        bitmaps.saturating_add(self.groups.dirty_blocks()).saturating_add(cached)
-    }
-
     /// Fills the counts of the superblock that is to be written.
     pub(crate) fn refresh_superblock(&self) -> MutexGuard<'_, SuperBlock> {
         let free = self.allocator.durable_free().get() << self.geometry().cluster_ratio_shift;
@@ -488,50 +233,6 @@ impl Shared {
         live.set_write_time(self.exact_now());
         live.add_kbytes_written(self.kbytes_written.swap(0, Ordering::Relaxed));
         live
-    }
-
-    /// Says on the device that the volume is in use.
-    fn mark_open(&self) -> Result<()> {
-        let superblock = {
-            let mut live = self.refresh_superblock();
-            match self.log {
-                Some(_) => live.set_needs_recovery(true),
-                None => live.set_state(self.state_before & !STATE_VALID),
-            }
-            live.render(GroupNr::new(0))
-        };
-        let first = self.log.as_ref().map(VolumeLog::next);
-        self.write_superblock(&superblock)?;
-        match (&self.log, first) {
-            (Some(log), Some(first)) => log.begin(first),
-            _ => Ok(()),
-        }
-    }
-
-    /// Says on the device that the volume is not in use any more.
-    fn mark_closed(&self) -> Result<()> {
-        let superblock = {
-            self.record_findings();
-            let mut live = self.refresh_superblock();
-            live.set_needs_recovery(false);
-            let errors = live.state() & STATE_ERROR;
-            live.set_state(self.state_before | errors);
-            live.render(GroupNr::new(0))
-        };
-        if let Some(log) = &self.log {
-            log.checkpoint_all()?;
-        }
-        self.write_superblock(&superblock)
-    }
-
-    /// Writes the superblock to its place, now and durably, while the log is clean, and stays so; first a
-    /// copy to the log, for who finds the place torn.
-    fn write_superblock(&self, superblock: &[u8; superblock::SIZE]) -> Result<()> {
-        if let Some(log) = &self.log {
-            log.stage(superblock, self.exact_now())?;
-        }
-        self.device.write_at(SUPERBLOCK_AT, superblock)?;
-        Ok(self.device.flush()?)
     }
 
     /// Adds to the bytes that the superblock counts as ever written.
@@ -566,115 +267,6 @@ impl Shared {
     }
 }
 
-impl Inner {
-    /// Ends all changes if something was found that asks for it.
-    fn react(&self) -> Result<()> {
-        match self.shared.findings.stop() {
-            Some(reason) => Err(aborted(self.journal.abort(reason))),
-            None => Ok(()),
-        }
-    }
-
-    fn commit(&self) -> Result<()> {
-        self.react()?;
-        self.journal.commit().map_err(aborted)?;
-        self.shared.discard_freed();
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.sync_through(self.journal.running())
-    }
-
-    /// Makes everything up to a transaction durable, and all file data written so far.
-    fn sync_through(&self, txn: TxnId) -> Result<()> {
-        self.react()?;
-        let flushes = &self.shared.flushes;
-        let before = flushes.now();
-        self.journal.commit_through(txn).map_err(aborted)?;
-        self.shared.discard_freed();
-        if flushes.since(before) {
-            return Ok(());
-        }
-        let flush = flushes.begin();
-        // Nobody knows what a failed flush has kept: nothing may build on it.
-        self.shared.device.flush().map_err(|error| aborted(self.journal.abort(error)))?;
-        flushes.end(flush);
-        Ok(())
-    }
-
-    /// What the volume's thread does each time.
-    pub(crate) fn work(&self) -> Result<()> {
-        if self.shared.gathered() > 0 || self.shared.findings.is_waiting() {
-            self.commit()?;
-        }
-        match &self.shared.log {
-            Some(log) if log.wants_checkpoint() => {
-                log.checkpoint().map_err(|error| aborted(self.journal.abort(error)))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn close(&self) -> Result<()> {
-        if self.shared.closed.swap(true, Ordering::AcqRel) || self.shared.read_only {
-            return Ok(());
-        }
-        if let Some(background) = self.background.get() {
-            background.stop();
-        }
-        self.sync()?;
-        // What the last commit freed is free now.
-        self.shared.mark_closed()?;
-        if let Some(mmp) = self.shared.mmp.lock().take() {
-            mmp.leave(&*self.shared.device)?;
-        }
-        self.shared.device.flush()?;
-        Ok(())
-    }
-}
-
-impl Inner {
-    /// Lets go of a volume without writing to it.
-    fn abandon(&self) {
-        self.shared.closed.store(true, Ordering::Release);
-        if let Some(mmp) = self.shared.mmp.lock().take() {
-            // Whoever finds the volume in use waits and sees that it is not.
-            let _ = mmp.leave(&*self.shared.device);
-        }
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // Errors can't be told here; whoever wants to hear of them calls `Volume::close`. The volume then
-        // stays marked as not clean on the device.
-        let _ = self.close();
-    }
-}
-
 pub(crate) fn aborted(aborted: Aborted) -> Error {
     Error::Aborted(aborted.reason().to_owned())
-}
-
-/// Refuses, by name, to write to a volume that is in no state for it. That its journal has to be replayed
-/// first is no reason.
-pub(crate) fn check_writable(sb: &SuperBlock) -> Result<()> {
-    let mut features = *sb.features();
-    features.incompat.remove(Incompat::RECOVER);
-    features.check_write()?;
-    let refuse = |what: &str| Err(Unsupported(format!("{what}: run e2fsck -fy on it before writing")).into());
-    if sb.state() & STATE_ERROR != 0 {
-        return refuse("the volume is marked as having errors");
-    }
-    // Without a journal, "not clean" means that an earlier writer was cut off. With one it says nothing.
-    if sb.state() & STATE_VALID == 0 && !sb.features().compat.contains(Compat::HAS_JOURNAL) {
-        return refuse("the volume was not cleanly closed");
-    }
-    Ok(())
-}
-
-fn arbitrary_seed() -> u64 {
-    let now = Timestamp::now();
-    now.seconds.cast_unsigned().wrapping_mul(1_000_000_007) ^ u64::from(now.nanoseconds)
 }

@@ -2,18 +2,17 @@
 //! `-t xfs` hands over as mkfs(8) does.
 
 mod goal;
+mod image_arguments;
 pub(crate) mod xfs;
 
 use super::format_options::{FormatArguments, usage, with_suffix};
 use crate::failure::{Failure, Outcome};
-use crate::name::{hex, shown};
-use crate::output::Output;
+use crate::name::hex;
 use goal::Goal;
 use hectare_mkfs::{FormatOptions, FsType, Plan, Usage, execute};
 use hectare_units::{Bytes, GroupNr};
+use image_arguments::ImageArguments;
 use serde::Serialize;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 /// Make an empty volume
 ///
@@ -41,16 +40,8 @@ pub(crate) struct Arguments {
     /// Only say what would be made
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Say nothing but errors
-    #[arg(short = 'q', long)]
-    quiet: bool,
-    /// Print JSON: what was made
-    #[arg(long)]
-    json: bool,
-    /// The image file or block device
-    image: PathBuf,
-    /// The size; that of the file or device if not given
-    size: Option<String>,
+    #[command(flatten)]
+    image: ImageArguments,
 }
 
 impl Arguments {
@@ -63,37 +54,26 @@ impl Arguments {
 
     fn size(&self) -> Outcome<Option<Bytes>> {
         let plain = self.format.block_size.unwrap_or(1024);
-        let size = self.size.as_deref().map(|text| with_suffix(text, plain)).transpose();
+        let size = self.image.size.as_deref().map(|text| with_suffix(text, plain)).transpose();
         Ok(size.map_err(Failure::Usage)?.map(Bytes::new))
-    }
-
-    fn shown(&self) -> String {
-        shown(self.image.as_os_str().as_bytes())
     }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let image = &arguments.image;
+    let failed = |error: hectare_mkfs::Error| image.failed(&error);
     let options = arguments.options()?;
     let size = arguments.size()?;
     if arguments.dry_run {
-        let size = match size {
-            Some(size) => size,
-            None => crate::image::device(&arguments.image, false)?.len(),
-        };
-        return say(arguments, &plan(arguments, &options, size, true)?);
+        return say(image, &Plan::new(&options, image.len(size)?, true).map_err(failed)?);
     }
-    let goal = Goal::open(&arguments.image, &arguments.shown(), size, arguments.force)?;
+    let goal = Goal::open(&image.image, &image.shown(), size, arguments.force)?;
     let whole = goal.device().len();
     let size = size.unwrap_or(whole).min(whole);
-    let plan = plan(arguments, &options, size, goal.device().is_zeroed())?;
-    let failed = |error: hectare_mkfs::Error| failed(&arguments.shown(), &error);
+    let plan = Plan::new(&options, size, goal.device().is_zeroed()).map_err(failed)?;
     execute(&plan, goal.device(), &plan.empty(), threads()).map_err(failed)?;
     goal.finish()?;
-    say(arguments, &plan)
-}
-
-fn plan(arguments: &Arguments, options: &FormatOptions, size: Bytes, zeroed: bool) -> Outcome<Plan> {
-    Plan::new(options, size, zeroed).map_err(|error| failed(&arguments.shown(), &error))
+    say(image, &plan)
 }
 
 /// As many threads as there are processors.
@@ -125,44 +105,34 @@ struct Json {
     uuid_hex: String,
     features: Vec<String>,
     superblock_backups: Vec<u64>,
-    notes: Vec<String>,
 }
 
 /// Says what was made, as mke2fs does.
-fn say(arguments: &Arguments, plan: &Plan) -> Outcome {
+fn say(image: &ImageArguments, plan: &Plan) -> Outcome {
     let (sb, geometry) = (plan.superblock(), plan.geometry());
     let block = geometry.block_size.bytes().get();
     let backups = (1..geometry.groups()).map(GroupNr::new).filter(|group| geometry.has_super(*group));
     let backups: Vec<u64> = backups.map(|group| geometry.super_block(group).get()).collect();
-    let notes: Vec<String> = plan.notes().iter().map(ToString::to_string).collect();
-    if arguments.json {
-        return Output::new().json(&Json {
-            blocks: geometry.blocks_count.get(),
-            block_size: geometry.block_size.get(),
-            inodes: geometry.inodes_count(),
-            inode_size: geometry.inode_size,
-            groups: geometry.groups(),
-            cluster_size: block << geometry.cluster_ratio_shift,
-            reserved_blocks: sb.reserved_blocks().get(),
-            uuid_hex: hex(&sb.uuid()),
-            features: geometry.features.names(),
-            superblock_backups: backups,
-            notes,
-        });
-    }
-    for note in notes {
-        crate::failure::tell(format_args!("{}: note: {note}", arguments.shown()));
-    }
-    if arguments.quiet {
-        return Ok(());
-    }
-    let mut out = Output::new();
     let (blocks, inodes) = (geometry.blocks_count, geometry.inodes_count());
-    writeln!(out, "Creating filesystem with {blocks} {}k blocks and {inodes} inodes", block / 1024)?;
-    writeln!(out, "Filesystem UUID: {}", crate::header::uuid_text(&sb.uuid()).unwrap_or_default())?;
+    let mut lines = vec![
+        format!("Creating filesystem with {blocks} {}k blocks and {inodes} inodes", block / 1024),
+        format!("Filesystem UUID: {}", crate::header::uuid_text(&sb.uuid()).unwrap_or_default()),
+    ];
     if !backups.is_empty() {
         let list: Vec<String> = backups.iter().map(u64::to_string).collect();
-        writeln!(out, "Superblock backups stored on blocks:\n\t{}", list.join(", "))?;
+        lines.push(format!("Superblock backups stored on blocks:\n\t{}", list.join(", ")));
     }
-    out.finish()
+    let json = Json {
+        blocks: blocks.get(),
+        block_size: geometry.block_size.get(),
+        inodes,
+        inode_size: geometry.inode_size,
+        groups: geometry.groups(),
+        cluster_size: block << geometry.cluster_ratio_shift,
+        reserved_blocks: sb.reserved_blocks().get(),
+        uuid_hex: hex(&sb.uuid()),
+        features: geometry.features.names(),
+        superblock_backups: backups,
+    };
+    image.say(json, plan.notes(), lines)
 }

@@ -119,6 +119,22 @@ impl RecordedError<'_> {
     }
 }
 
+/// Writes a [`RecordedError`] to fields of the raw superblock. The format has them twice, for the first and
+/// the last error, but in two orders: there is no record to share.
+macro_rules! write_error {
+    (
+        $error:ident to $raw:ident:
+        $time:ident $time_hi:ident $func:ident $block:ident $ino:ident $line:ident $code:ident
+    ) => {
+        let (low, high) = $error.time();
+        ($raw.$time, $raw.$time_hi) = (low.into(), high);
+        $raw.$func = $error.function();
+        $raw.$block = $error.block.map_or(0, BlockNr::get).into();
+        $raw.$ino = $error.inode.map_or(0, InodeNr::get).into();
+        ($raw.$line, $raw.$code) = (0.into(), $error.code);
+    };
+}
+
 impl SuperBlock {
     /// What is to be done once the volume is found to be broken: `s_errors`, unless the volume's own mount
     /// options (`s_mount_opts`) have `errors=`.
@@ -155,23 +171,11 @@ impl SuperBlock {
         let raw = &mut self.raw;
         raw.s_state = (raw.s_state.get() | STATE_ERROR).into();
         if raw.s_error_count.get() == 0 {
-            let (low, high) = first.time();
-            raw.s_first_error_time = low.into();
-            raw.s_first_error_time_hi = high;
-            raw.s_first_error_func = first.function();
-            raw.s_first_error_block = first.block.map_or(0, BlockNr::get).into();
-            raw.s_first_error_ino = first.inode.map_or(0, InodeNr::get).into();
-            raw.s_first_error_line = 0.into();
-            raw.s_first_error_errcode = first.code;
+            write_error!(first to raw: s_first_error_time s_first_error_time_hi s_first_error_func
+                s_first_error_block s_first_error_ino s_first_error_line s_first_error_errcode);
         }
-        let (low, high) = last.time();
-        raw.s_last_error_time = low.into();
-        raw.s_last_error_time_hi = high;
-        raw.s_last_error_func = last.function();
-        raw.s_last_error_block = last.block.map_or(0, BlockNr::get).into();
-        raw.s_last_error_ino = last.inode.map_or(0, InodeNr::get).into();
-        raw.s_last_error_line = 0.into();
-        raw.s_last_error_errcode = last.code;
+        write_error!(last to raw: s_last_error_time s_last_error_time_hi s_last_error_func
+            s_last_error_block s_last_error_ino s_last_error_line s_last_error_errcode);
         raw.s_error_count = raw.s_error_count.get().saturating_add(count).into();
     }
 

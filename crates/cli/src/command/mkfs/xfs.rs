@@ -1,17 +1,15 @@
 //! `hectare mkfs.xfs`, or `hectare mkfs -t xfs`.
 
 use super::goal::Goal;
-use super::{failed, threads};
+use super::image_arguments::ImageArguments;
+use super::threads;
 use crate::failure::{Failure, Outcome};
-use crate::name::{hex, shown};
-use crate::output::Output;
-use hectare_device::Device;
+use crate::name::hex;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
 use hectare_xfs::{Incompat, RoCompat, Volume};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
 
 /// Make an empty XFS volume
 ///
@@ -58,16 +56,8 @@ pub(crate) struct Arguments {
     /// Only say what would be made
     #[arg(short = 'N', long)]
     dry_run: bool,
-    /// Say nothing but errors
-    #[arg(short = 'q', long)]
-    quiet: bool,
-    /// Print JSON: what was made
-    #[arg(long)]
-    json: bool,
-    /// The image file or block device
-    image: PathBuf,
-    /// The size; that of the file or device if not given
-    size: Option<String>,
+    #[command(flatten)]
+    image: ImageArguments,
 }
 
 impl Arguments {
@@ -86,15 +76,11 @@ impl Arguments {
             .into_iter()
             .flat_map(|(letter, lists)| lists.iter().map(move |list| (letter, list.as_str())));
         // What stands after the image is one more way to say how large the volume is.
-        let size = self.size.as_deref().map(|size| format!("size={size}"));
+        let size = self.image.size.as_deref().map(|size| format!("size={size}"));
         let lists: Vec<_> = lists.chain(size.as_deref().map(|size| ('d', size))).collect();
         parse(&mut options, &lists)?;
         options.label = self.label.as_ref().map(|label| label.as_bytes().to_vec()).unwrap_or_default();
         Ok(options)
-    }
-
-    fn shown(&self) -> String {
-        shown(self.image.as_os_str().as_bytes())
     }
 }
 
@@ -119,33 +105,29 @@ pub(crate) fn hand_over(arguments: impl Iterator<Item = OsString>) -> Vec<OsStri
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let shown = arguments.shown();
+    let image = &arguments.image;
     let failed = |error: hectare_mkfs::Error| match error {
         hectare_mkfs::Error::Option { .. } => Failure::Line(format!("mkfs.xfs: {error}")),
-        _ => failed(&shown, &error),
+        _ => image.failed(&error),
     };
     let options = arguments.options().map_err(failed)?;
     if arguments.dry_run {
-        let size = match options.size {
-            Some(size) => size,
-            None => crate::image::device(&arguments.image, false)?.len(),
-        };
-        return say(arguments, &Plan::new(&options, size, true).map_err(failed)?);
+        return say(image, &Plan::new(&options, image.len(options.size)?, true).map_err(failed)?);
     }
     // What can't be made is refused before anything is touched.
     if let Some(size) = options.size {
         Plan::new(&options, size, true).map_err(failed)?;
     }
-    let goal = Goal::open(&arguments.image, &shown, options.size, arguments.force)?;
+    let goal = Goal::open(&image.image, &image.shown(), options.size, arguments.force)?;
     let device = goal.device();
     if let Some(sector) = goal.sector_size().filter(|sector| *sector > options.sector_size) {
         let reason = format!("the device has sectors of {sector} bytes; give -s size={sector}");
-        return Err(Failure::of(shown, reason));
+        return Err(Failure::of(image.shown(), reason));
     }
     let plan = Plan::new(&options, device.len(), device.is_zeroed()).map_err(failed)?;
     execute(&plan, device, threads()).map_err(failed)?;
     goal.finish()?;
-    say(arguments, &plan)
+    say(image, &plan)
 }
 
 #[derive(Serialize)]
@@ -164,94 +146,58 @@ struct Json {
     root_inode: u64,
     uuid_hex: String,
     features: Vec<String>,
-    notes: Vec<String>,
 }
 
 /// Says what was made, as mkfs.xfs does.
-fn say(arguments: &Arguments, plan: &Plan) -> Outcome {
+fn say(image: &ImageArguments, plan: &Plan) -> Outcome {
     let volume = plan.volume();
-    let notes: Vec<String> = plan.notes().iter().map(ToString::to_string).collect();
     let stripe = volume.stripe.map_or((0, 0), |stripe| (stripe.unit, stripe.width));
-    if arguments.json {
-        let names = volume.ro_compat.iter_names().map(|(name, _)| name);
-        let names = names.chain(volume.incompat.iter_names().map(|(name, _)| name));
-        return Output::new().json(&Json {
-            blocks: volume.blocks.get(),
-            block_size: volume.block_size.get(),
-            sector_size: volume.sector_size,
-            inode_size: volume.inode_size,
-            groups: volume.groups,
-            group_blocks: volume.group_blocks,
-            log_blocks: volume.log.run.len,
-            log_group: volume.log.group.get(),
-            stripe_unit_blocks: stripe.0,
-            stripe_width_blocks: stripe.1,
-            inode_percent: volume.inode_percent,
-            root_inode: volume.root_inode(),
-            uuid_hex: hex(&volume.uuid),
-            features: names.map(str::to_lowercase).collect(),
-            notes,
-        });
-    }
-    for note in notes {
-        crate::failure::tell(format_args!("{}: note: {note}", arguments.shown()));
-    }
-    if arguments.quiet {
-        return Ok(());
-    }
-    let mut out = Output::new();
-    for (what, words) in table(volume, &arguments.shown(), stripe) {
-        writeln!(out, "{what}{words}")?;
-    }
-    out.finish()
+    let names = volume.ro_compat.iter_names().map(|(name, _)| name);
+    let names = names.chain(volume.incompat.iter_names().map(|(name, _)| name));
+    let json = Json {
+        blocks: volume.blocks.get(),
+        block_size: volume.block_size.get(),
+        sector_size: volume.sector_size,
+        inode_size: volume.inode_size,
+        groups: volume.groups,
+        group_blocks: volume.group_blocks,
+        log_blocks: volume.log.run.len,
+        log_group: volume.log.group.get(),
+        stripe_unit_blocks: stripe.0,
+        stripe_width_blocks: stripe.1,
+        inode_percent: volume.inode_percent,
+        root_inode: volume.root_inode(),
+        uuid_hex: hex(&volume.uuid),
+        features: names.map(str::to_lowercase).collect(),
+    };
+    image.say(json, plan.notes(), table(volume, &image.shown(), stripe))
 }
 
-/// The lines that mkfs.xfs prints, with its columns.
-fn table(volume: &Volume, image: &str, stripe: (u32, u32)) -> Vec<(String, String)> {
+/// The lines that mkfs.xfs prints, with its columns: what they are about, of what kind it is, and its values.
+fn table(volume: &Volume, image: &str, stripe: (u32, u32)) -> Vec<String> {
     let ro = |feature| u8::from(volume.ro_compat.contains(feature));
     let incompat = |feature| u8::from(volume.incompat.contains(feature));
-    let block = volume.block_size.get();
-    let (blocks, log) = (volume.blocks.get(), &volume.log);
-    let log_unit = log.unit / block;
-    let line = |name: &str, of: &str, words: String| (format!("{name:<9}={of:<23}"), words);
-    vec![
-        line(
-            "meta-data",
-            image,
-            format!(
-                "isize={:<6} agcount={}, agsize={} blks",
-                volume.inode_size, volume.groups, volume.group_blocks
-            ),
-        ),
-        line("", "", format!("sectsz={:<5} attr=2, projid32bit=1", volume.sector_size)),
-        line(
-            "",
-            "",
-            format!(
-                "crc=1        finobt={}, sparse={}, rmapbt={}",
-                ro(RoCompat::FINOBT),
-                incompat(Incompat::SPINODES),
-                ro(RoCompat::RMAPBT)
-            ),
-        ),
-        line(
-            "",
-            "",
-            format!(
-                "reflink={:<4} bigtime={} inobtcount={} nrext64={}",
-                ro(RoCompat::REFLINK),
-                incompat(Incompat::BIGTIME),
-                ro(RoCompat::INOBTCOUNT),
-                incompat(Incompat::NREXT64)
-            ),
-        ),
-        line("data", "", format!("bsize={block:<6} blocks={blocks}, imaxpct={}", volume.inode_percent)),
-        line("", "", format!("sunit={:<6} swidth={} blks", stripe.0, stripe.1)),
-        line("naming", "version 2", format!("bsize={:<6} ascii-ci=0, ftype=1", volume.directory_block_size)),
-        line("log", "internal log", format!("bsize={block:<6} blocks={}, version=2", log.run.len)),
-        line("", "", format!("sectsz={:<5} sunit={log_unit} blks, lazy-count=1", volume.sector_size)),
-        line("realtime", "none", format!("extsz={:<6} blocks=0, rtextents=0", block.max(4096))),
-    ]
+    let (finobt, rmapbt) = (ro(RoCompat::FINOBT), ro(RoCompat::RMAPBT));
+    let (reflink, inobtcount) = (ro(RoCompat::REFLINK), ro(RoCompat::INOBTCOUNT));
+    let (sparse, bigtime) = (incompat(Incompat::SPINODES), incompat(Incompat::BIGTIME));
+    let nrext64 = incompat(Incompat::NREXT64);
+    let Volume { inode_size, groups, group_blocks, sector_size, inode_percent, .. } = volume;
+    let (block, naming) = (volume.block_size.get(), volume.directory_block_size);
+    let (blocks, log, log_unit) = (volume.blocks.get(), volume.log.run.len, volume.log.unit / block);
+    let real_time = block.max(4096);
+    let rows = [
+        ("meta-data", image, format!("isize={inode_size:<6} agcount={groups}, agsize={group_blocks} blks")),
+        ("", "", format!("sectsz={sector_size:<5} attr=2, projid32bit=1")),
+        ("", "", format!("crc=1        finobt={finobt}, sparse={sparse}, rmapbt={rmapbt}")),
+        ("", "", format!("reflink={reflink:<4} bigtime={bigtime} inobtcount={inobtcount} nrext64={nrext64}")),
+        ("data", "", format!("bsize={block:<6} blocks={blocks}, imaxpct={inode_percent}")),
+        ("", "", format!("sunit={:<6} swidth={} blks", stripe.0, stripe.1)),
+        ("naming", "version 2", format!("bsize={naming:<6} ascii-ci=0, ftype=1")),
+        ("log", "internal log", format!("bsize={block:<6} blocks={log}, version=2")),
+        ("", "", format!("sectsz={sector_size:<5} sunit={log_unit} blks, lazy-count=1")),
+        ("realtime", "none", format!("extsz={real_time:<6} blocks=0, rtextents=0")),
+    ];
+    rows.into_iter().map(|(name, kind, values)| format!("{name:<9}={kind:<23}{values}")).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,193 @@
+//! Opening a volume: what must be true of it, and what it is put together from.
+//!
+//! A journal that is needed is replayed ([`crate::recover`]). A volume without one that the superblock calls
+//! not clean is refused for writing, and so is one that is marked as having errors, by name. Orphans are
+//! cleaned up ([`crate::orphan`]).
+//!
+//! Invariant: what can't be used is refused before anything is written; what is refused later is closed as if
+//! it had been used.
+
+use super::{Inner, Shared, Volume};
+use crate::background::Background;
+use crate::cache::block::BlockCache;
+use crate::cache::inode::InodeCache;
+use crate::commit::Committer;
+use crate::delay::Delay;
+use crate::discard::Discards;
+use crate::error::{Error, Result};
+use crate::findings::Findings;
+use crate::flushes::Flushes;
+use crate::groups::{Groups, Source, flex};
+use crate::log::VolumeLog;
+use crate::options::OpenOptions;
+use crate::orphan::Orphans;
+use crate::recover::{self, Recovered};
+use hectare_alloc::{Allocator, Config, Layout, Preallocation};
+use hectare_device::Device;
+use hectare_ext4::dir::Format as DirFormat;
+use hectare_ext4::error::{Corrupt, Place, Unsupported};
+use hectare_ext4::feature::{Compat, Incompat};
+use hectare_ext4::superblock::{STATE_ERROR, STATE_VALID, SuperBlock};
+use hectare_ext4::time::Timestamp;
+use hectare_journal::{Journal, MetadataView};
+use hectare_units::{Clusters, TxnId};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, OnceLock};
+
+impl Volume {
+    /// Opens the volume on a device.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Unsupported`] name what keeps the volume from being read, or, unless
+    /// opened read-only, from being written; [`Error::ReadOnly`] if the device can't be written.
+    pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Self> {
+        let sb = recover::read_superblock(&device, &options)?;
+        let read_only = options.read_only;
+        if !read_only {
+            if device.is_read_only() {
+                return Err(Error::ReadOnly);
+            }
+            check_writable(&sb)?;
+        }
+        if let Some(mode) = options.data_mode.filter(|_| !sb.features().compat.contains(Compat::HAS_JOURNAL))
+        {
+            let what = format!("data={} needs a journal, and the volume has none", mode.name());
+            return Err(Error::Unsupported(what));
+        }
+        // What can't be used is told before anything is written.
+        DirFormat::of(&sb)?;
+        let mut mmp = crate::mmp::enter(&device, &sb, read_only)?;
+        let opened =
+            recover::recover(&device, sb, &options).and_then(|recovered| Self::assemble(recovered, options));
+        let shared = match opened {
+            Ok(shared) => shared,
+            Err(error) => {
+                if let Some(mmp) = mmp.take() {
+                    mmp.leave(&*device)?;
+                }
+                return Err(error);
+            }
+        };
+        // From here on there is something to take back: a volume that is refused below is closed by dropping
+        // it.
+        *shared.mmp.lock() = mmp;
+        let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
+        let volume = Self { inner: Arc::new(Inner { shared, journal, background: OnceLock::new() }) };
+        if !read_only {
+            if let Err(error) = volume.load_orphans() {
+                volume.inner.abandon();
+                return Err(error);
+            }
+            volume.mark_open()?;
+            volume.process_orphans()?;
+            if let Some(interval) = volume.options.commit_interval {
+                let background = Background::start(Arc::downgrade(&volume.inner), interval);
+                volume.inner.background.get_or_init(|| background);
+            }
+        }
+        Ok(volume)
+    }
+
+    /// The volume on a device that is not durable and nobody else's, in use for replaying what a journal
+    /// holds: it has no journal itself, no thread, and is not marked as in use.
+    pub(crate) fn for_replay(device: Arc<dyn Device>, sb: SuperBlock, options: &OpenOptions) -> Result<Self> {
+        let options =
+            OpenOptions { read_only: false, use_reserved_blocks: true, discard: false, ..options.clone() };
+        let shared = Self::assemble(Recovered { device, sb, log: None }, options)?;
+        let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
+        Ok(Self { inner: Arc::new(Inner { shared, journal, background: OnceLock::new() }) })
+    }
+
+    /// Writes what was replayed to the device, and lets go of it.
+    pub(crate) fn end_replay(self) -> Result<()> {
+        let written = self.inner.commit();
+        self.inner.abandon();
+        written
+    }
+
+    fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Arc<Shared>> {
+        let Recovered { device, sb, log } = recovered;
+        let sb = Arc::new(sb);
+        let geometry = sb.geometry();
+        // Metadata that is committed and not home yet is read from where it is.
+        let metadata = log.as_ref().map_or_else(|| MetadataView::plain(Arc::clone(&device)), VolumeLog::view);
+        let reaction = options.errors.unwrap_or_else(|| sb.on_error());
+        let findings = Arc::new(Findings::new(reaction, options.fixed_time));
+        let groups = Arc::new(Groups::new(metadata.clone(), Arc::clone(&sb), Arc::clone(&findings)));
+        if !options.read_only {
+            groups.load_all()?;
+        }
+        let layout = Layout::new(geometry.clusters_per_group, geometry.clusters_count())
+            .ok_or_else(|| Corrupt::new("the superblock", Place::Volume, "its groups are impossible"))?;
+        let config = Config {
+            policy: options.policy,
+            tunables: options.tunables,
+            block_bytes: geometry.block_size.get(),
+            cluster_blocks: geometry.cluster_blocks(),
+            flex_groups: flex::flex_groups(geometry),
+            discard: options.discard,
+        };
+        let allocator = Allocator::new(Source::new(Arc::clone(&groups)), layout, config);
+        allocator.set_root_reserve(Clusters::new(sb.reserved_blocks().get() >> geometry.cluster_ratio_shift));
+        let shared = Arc::new(Shared {
+            blocks: BlockCache::new(
+                metadata,
+                geometry.block_size,
+                options.cache_bytes,
+                Arc::clone(&findings),
+            ),
+            findings,
+            data_errors_abort: options
+                .data_errors_abort
+                .unwrap_or_else(|| sb.mount_option("data_err") == Some("abort")),
+            inodes: InodeCache::new(options.cache_inodes),
+            dir_format: DirFormat::of(&sb)?,
+            live_sb: Mutex::new((*sb).clone()),
+            free_inodes: AtomicU32::new(groups.free_inodes()),
+            read_only: options.read_only,
+            kbytes_written: AtomicU64::new(0),
+            discards: Discards::default(),
+            log,
+            flushes: Flushes::default(),
+            delay: Delay::new(options.delayed_bytes),
+            closed: AtomicBool::new(false),
+            nameless: Mutex::default(),
+            orphans: Orphans::new(geometry.features.compat.contains(Compat::HAS_JOURNAL)),
+            rename_lock: Mutex::default(),
+            state_before: sb.state(),
+            mmp: Mutex::default(),
+            seed: AtomicU64::new(options.seed.unwrap_or_else(arbitrary_seed)),
+            device,
+            groups,
+            allocator,
+            prealloc: Preallocation::new(config),
+            data_mode: options.data_mode.or(sb.default_data_mode()).unwrap_or_default(),
+            options,
+            sb,
+        });
+        Ok(shared)
+    }
+}
+
+/// Refuses, by name, to write to a volume that is in no state for it. That its journal has to be replayed
+/// first is no reason.
+pub(crate) fn check_writable(sb: &SuperBlock) -> Result<()> {
+    let mut features = *sb.features();
+    features.incompat.remove(Incompat::RECOVER);
+    features.check_write()?;
+    let refuse = |what: &str| Err(Unsupported(format!("{what}: run e2fsck -fy on it before writing")).into());
+    if sb.state() & STATE_ERROR != 0 {
+        return refuse("the volume is marked as having errors");
+    }
+    // Without a journal, "not clean" means that an earlier writer was cut off. With one it says nothing.
+    if sb.state() & STATE_VALID == 0 && !sb.features().compat.contains(Compat::HAS_JOURNAL) {
+        return refuse("the volume was not cleanly closed");
+    }
+    Ok(())
+}
+
+fn arbitrary_seed() -> u64 {
+    let now = Timestamp::now();
+    now.seconds.cast_unsigned().wrapping_mul(1_000_000_007) ^ u64::from(now.nanoseconds)
+}
