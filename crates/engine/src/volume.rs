@@ -6,7 +6,7 @@
 //!
 //! [`opening`] puts it together, [`in_use`] marks it on the device and closes it, [`durable`] decides when
 //! changes are written. Not here: the operations themselves, which are methods of [`Volume`] beside their
-//! subject (namespace, file data, attributes, …).
+//! subject (namespace, file data, attributes and others).
 
 mod durable;
 mod in_use;
