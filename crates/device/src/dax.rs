@@ -132,18 +132,20 @@ impl DaxDevice {
     #[cold]
     fn look(&self, mapping: &Mapping, piece: Span, write: bool) -> bool {
         let Some(state) = mapping.window_at(piece) else { return false };
+        let window = mapping.window_span(piece.at);
+        if state.load(Ordering::Relaxed) == UNKNOWN {
+            self.survey.lock().advance(self.file.file(), mapping, window.at.get() + window.len.get());
+        }
         let seen = state.load(Ordering::Relaxed);
         if (SPARSE..MUCH_WRITTEN).contains(&seen) {
-            if write {
-                // Whoever comes between counts too, or has found out more.
-                let counted = (seen + weight(piece)).min(MUCH_WRITTEN);
-                let _ = state.compare_exchange(seen, counted, Ordering::Relaxed, Ordering::Relaxed);
+            let counted = if write { (seen + weight(piece)).min(MUCH_WRITTEN) } else { seen };
+            // Whoever comes between counts too, or has found out more.
+            let _ = state.compare_exchange(seen, counted, Ordering::Relaxed, Ordering::Relaxed);
+            if counted < MUCH_WRITTEN {
+                return false;
             }
-            return false;
         }
-        let mut survey = self.survey.lock();
-        let window = mapping.window_span(piece.at);
-        survey.advance(self.file.file(), mapping, window.at.get() + window.len.get());
+        let _survey = self.survey.lock();
         let ready = match state.load(Ordering::Relaxed) {
             READY => return true,
             WHOLE => self.populate(mapping, window),

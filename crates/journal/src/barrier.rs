@@ -4,11 +4,17 @@
 //! be the one cache line they all write. So the lock is cut into shards. A handle takes the one of its
 //! thread, a commit takes all of them, in order.
 //!
+//! A commit takes the shards one after another, and whoever has a share may have been put aside by the host,
+//! which then lets others run: with more threads than processors, all that use the shards it has not come to
+//! yet, each for its time slice. So there is a *gate* before the shards, closed before the first is taken:
+//! nobody new gets in anywhere, and the processors are left to those who have shares to return. The gate is
+//! about time alone; that no handle is open is the shards' to say.
+//!
 //! Hazards: a thread must not take a second share (a commit that waits between the two would wait for the
 //! first and block the second). The locks are fair: once a commit waits, new handles queue behind it, so a
 //! stream of handles can't keep a commit out.
 
-use crate::sync::{AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use hectare_units::thread_number;
 
 /// Enough that threads hardly ever meet, few enough that a commit takes them all in a microsecond.
@@ -26,6 +32,42 @@ struct Shard {
 /// The sharded lock.
 pub(crate) struct Barrier {
     shards: Box<[Shard]>,
+    gate: Gate,
+}
+
+/// What keeps newcomers from the shards while a commit takes them.
+#[derive(Default)]
+struct Gate {
+    /// Written twice for each commit, so that looking at it costs nothing.
+    closed: AtomicBool,
+    /// Taken exclusively while it is closed.
+    lock: RwLock<()>,
+}
+
+/// The gate, closed until this is dropped.
+struct Closed<'a> {
+    closed: &'a AtomicBool,
+    _lock: RwLockWriteGuard<'a, ()>,
+}
+
+impl Gate {
+    fn close(&self) -> Closed<'_> {
+        let lock = self.lock.write();
+        self.closed.store(true, Ordering::Release);
+        Closed { closed: &self.closed, _lock: lock }
+    }
+
+    fn wait(&self) {
+        if self.closed.load(Ordering::Acquire) {
+            drop(self.lock.read());
+        }
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        self.closed.store(false, Ordering::Release);
+    }
 }
 
 /// A handle's share.
@@ -49,17 +91,20 @@ impl std::fmt::Debug for Shared<'_> {
 
 /// The whole lock; nobody has a share.
 pub(crate) struct Exclusive<'a> {
+    // In this order: who waits at the gate finds the shards free.
     _shards: Vec<RwLockWriteGuard<'a, ()>>,
+    _gate: Closed<'a>,
 }
 
 impl Barrier {
     /// A barrier nobody has a share of.
     pub(crate) fn new() -> Self {
-        Self { shards: std::iter::repeat_with(Shard::default).take(SHARDS).collect() }
+        Self { shards: std::iter::repeat_with(Shard::default).take(SHARDS).collect(), gate: Gate::default() }
     }
 
     /// Waits until no commit is at its exclusive step, and keeps the next one from it.
     pub(crate) fn share(&self) -> Shared<'_> {
+        self.gate.wait();
         let shard = &self.shards[thread_number() % self.shards.len()];
         Shared { _guard: shard.lock.read(), handles: &shard.handles }
     }
@@ -71,6 +116,7 @@ impl Barrier {
 
     /// Waits until all shares are returned, and keeps new ones out.
     pub(crate) fn exclude(&self) -> Exclusive<'_> {
-        Exclusive { _shards: self.shards.iter().map(|shard| shard.lock.write()).collect() }
+        let gate = self.gate.close();
+        Exclusive { _shards: self.shards.iter().map(|shard| shard.lock.write()).collect(), _gate: gate }
     }
 }

@@ -227,6 +227,7 @@ impl<C: Commit> Journal<C> {
     }
 
     fn run_steps(&self, running: Running) -> Result<(), Aborted> {
+        running.prepare(&self.volume);
         let began = Instant::now();
         let locked = running.lock(&self.barrier);
         // Nothing may be written after an abort, not even what was dirtied before it.

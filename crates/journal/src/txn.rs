@@ -15,6 +15,10 @@ pub trait Commit: Send + Sync {
     /// Why a commit failed. The first failure is final: the journal aborts.
     type Error: std::fmt::Display;
 
+    /// Does, while handles are open still, what [`freeze`](Self::freeze) would have to do else, to make that
+    /// short. It may be of no use: what handles change after it is frozen as it is then.
+    fn prepare(&self, _txn: TxnId) {}
+
     /// Renders and freezes everything dirtied since the last freeze. No handle is open meanwhile, so it must
     /// be short: no I/O, and no lock above [`LockRank::Handle`].
     ///
@@ -50,6 +54,10 @@ pub trait Commit: Send + Sync {
 impl<C: Commit> Commit for Arc<C> {
     type Frozen = C::Frozen;
     type Error = C::Error;
+
+    fn prepare(&self, txn: TxnId) {
+        C::prepare(self, txn);
+    }
 
     fn freeze(&self, txn: TxnId) -> Result<Self::Frozen, Self::Error> {
         C::freeze(self, txn)
@@ -108,6 +116,11 @@ impl Running {
 
     pub(crate) const fn id(&self) -> TxnId {
         self.id
+    }
+
+    /// Does beforehand what can be done beside open handles.
+    pub(crate) fn prepare<C: Commit>(&self, volume: &C) {
+        volume.prepare(self.id);
     }
 
     /// Waits until every handle is closed and keeps new ones out.

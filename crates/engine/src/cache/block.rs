@@ -274,7 +274,8 @@ impl BlockCache {
         change(Arc::make_mut(&mut content.bytes))
     }
 
-    /// Changes a block while a commit renders, when no handle can be open.
+    /// Changes a block for the commit that is under way: by the thread that makes it, with or without open
+    /// handles.
     pub(crate) fn render(&self, block: &Arc<Block>, change: impl FnOnce(&mut [u8])) {
         self.mark_dirty(block);
         change(Arc::make_mut(&mut block.content.write().bytes));

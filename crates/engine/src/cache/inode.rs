@@ -93,11 +93,12 @@ impl CachedInode {
         handle: &mut Handle<'_>,
         cache: &InodeCache,
     ) -> Held<RwLockWriteGuard<'a, Inode>> {
+        let mut data = self.data.write();
+        // Under the lock: a rendering that came before it has taken the inode off the list.
         if cache.list(self) {
             handle.dirtied("an inode");
         }
         self.changed_in.store(handle.txn().get(), Ordering::Release);
-        let mut data = self.data.write();
         self.touched.bring_into(&mut data);
         self.runs.forget();
         data
@@ -281,23 +282,26 @@ impl InodeCache {
         self.dirty_count.load(Ordering::Relaxed)
     }
 
-    /// Renders every dirty inode into its inode-table block. Called with no handle open; inodes may be
-    /// touched meanwhile. The order of the list is kept: a number that was freed and given out again in one
-    /// transaction is rendered twice, the new one last.
+    /// Renders every dirty inode into its inode-table block. By the one thread that commits; inodes may be
+    /// touched meanwhile, and, if handles are open, edited: those are on the list again, or were rendered as
+    /// they are after the edit. The order of the list is kept: a number that was freed and given out again in
+    /// one transaction is rendered twice, the new one last.
     pub(crate) fn render(&self, blocks: &BlockCache, sb: &SuperBlock, txn: TxnId) {
         let dirty = std::mem::take(&mut *self.dirty.lock());
-        self.dirty_count.fetch_sub(dirty.len(), Ordering::Relaxed);
         for inode in dirty {
-            // First: who touches the inode from here on lists it anew.
+            // First: who changes the inode from here on lists it anew.
             inode.dirty.swap(false, Ordering::AcqRel);
             if inode.touched.get().is_some() {
-                inode.touched.bring_into(&mut inode.data.write());
+                // In this order: who finds no mark any more finds the transaction that has it.
                 inode.changed_in.store(txn.get(), Ordering::Release);
+                inode.touched.bring_into(&mut inode.data.write());
             }
             let data = inode.data.read();
             blocks.render(&inode.table_block, |bytes| {
                 data.render(&mut bytes[inode.slot.clone()], inode.nr, sb);
             });
+            // Last, so that the inode or its block is counted at any moment.
+            self.dirty_count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

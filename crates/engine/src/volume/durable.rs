@@ -63,8 +63,9 @@ impl Volume {
         }
         self.check_takes_changes()?;
         let running = self.inner.journal.running();
-        let changed = inode.changed_in().unwrap_or(running);
+        // In this order: a commit that takes the mark notes itself first.
         let touched = !data_only && inode.touched().is_some();
+        let changed = inode.changed_in().unwrap_or(running);
         self.inner.sync_through(if touched { running } else { changed })
     }
 

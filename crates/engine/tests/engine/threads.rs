@@ -6,6 +6,7 @@ use crate::common::{InMemory, close_clean, entries_of, format_bytes, in_memory_w
 use hectare_engine::{Changes, Creation, Error, NewNode, OpenOptions, RenameMode, Volume, XattrHow};
 use hectare_oracle::trees::Random;
 use hectare_oracle::{What, assert_same, skip};
+use hectare_units::InodeNr;
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;
@@ -273,4 +274,43 @@ fn threads_make_the_same_directories() {
         assert_eq!(held.volume.read_dir(format!("a/{}/{}/c", n % 10, n / 10)).unwrap().len(), 8);
     }
     check(held);
+}
+
+/// Many inodes are rendered beside open handles before a commit keeps those out: what is changed meanwhile
+/// must be found again by it. No inode's last change may stay behind, however often the threads stop.
+#[test]
+fn what_changes_while_a_commit_prepares_is_not_lost() {
+    const CHANGES: u32 = 4;
+    let label = "what_changes_while_a_commit_prepares_is_not_lost";
+    let bytes = match format_bytes(&["-t", "ext4", "-O", "^has_journal"], "8M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!(&format!("threads::{label}"), reason),
+    };
+    let stops = if long("threads, changes beside commits, 20000 stops") { 20_000 } else { 400 };
+    let held = in_memory_with(&bytes, OpenOptions::default()).unwrap();
+    let make = |nr| held.volume.make(format!("f{nr}"), NewNode::File, Creation::default()).unwrap();
+    let inodes: Vec<_> = (0..400).map(make).collect();
+    let change_all = |mine: &[InodeNr], stop: u32| {
+        for uid in stop * CHANGES..(stop + 1) * CHANGES {
+            let changes = Changes { uid: Some(uid), ..Changes::default() };
+            mine.iter().for_each(|nr| held.volume.change(*nr, &changes).unwrap());
+        }
+    };
+    let until = |stop: u32| {
+        thread::scope(|scope| {
+            let change_all = &change_all;
+            let start = |mine| scope.spawn(move || change_all(mine, stop));
+            let workers: Vec<_> = inodes.chunks(200).map(start).collect();
+            while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
+                held.volume.sync().unwrap();
+            }
+        });
+        held.volume.sync().unwrap();
+        let seen = in_memory_with(&held.device.to_vec(), OpenOptions::read_only()).unwrap();
+        let last = (stop + 1) * CHANGES - 1;
+        inodes.iter().for_each(|nr| assert_eq!(seen.volume.stat(*nr).unwrap().uid, last, "inode {nr}"));
+    };
+    guarded(label, || (0..stops).for_each(until));
+    assert!(held.volume.journal_stats().commits > 2 * u64::from(stops), "hardly any commit came between");
+    close_clean(&held);
 }
