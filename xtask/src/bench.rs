@@ -4,6 +4,7 @@
 //! | comparison | of what |
 //! |---|---|
 //! | [`allocator`] | where space comes from, what it costs, how it is cut up |
+//! | [`mount`] | what goes through a mount, against fuse2fs; its own options and sides |
 //! | [`io`] | overwriting, fsync, and what the journal costs; on disk, too, and against a bare file |
 //!
 //! Every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if it says so, and then runs its
@@ -24,6 +25,7 @@
 mod allocator;
 mod figures;
 mod io;
+mod mount;
 mod plan;
 mod side;
 mod told;
@@ -33,10 +35,10 @@ use crate::steps::{cargo, root, shown, target_folder};
 use hectare_oracle::mount::can_mount;
 use plan::{Place, Section, Side};
 use side::Ground;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use told::Told;
 
-const USAGE: &str = "usage: cargo xtask bench allocator|io [--only NAME]... [--pairs N] [--seconds S] \
+const USAGE: &str = "usage: cargo xtask bench allocator|io|mount [--only NAME]... [--pairs N] [--seconds S] \
                      [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
 
 /// What the words of the command line ask for.
@@ -108,6 +110,9 @@ fn number<T: std::str::FromStr>(word: &str, text: &str) -> Result<T, String> {
 
 /// Runs the job with its words; whether everything ran, was clean and was as claimed.
 pub(crate) fn run(words: &[&str]) -> bool {
+    if let ["mount", rest @ ..] = words {
+        return mount::run(rest);
+    }
     let options = match words {
         [comparison, rest @ ..] => Options::parse(comparison, rest),
         [] => Err("which comparison?".to_owned()),
@@ -128,7 +133,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
         sections.iter().for_each(|section| println!("{:<28} {}", section.name, section.about()));
         return !sections.is_empty();
     }
-    let Some(binary) = binary(&options) else { return false };
+    let Some(binary) = built(options.binary.as_deref()) else { return false };
     let disk = sections.iter().any(|section| section.volume.place == Place::Disk).then(target_folder);
     let ground = match Ground::prepare(binary, disk.as_deref()) {
         Ok(ground) => ground,
@@ -159,9 +164,10 @@ pub(crate) fn run(words: &[&str]) -> bool {
     all.iter().all(Told::is_good)
 }
 
-fn binary(options: &Options) -> Option<PathBuf> {
-    if let Some(binary) = &options.binary {
-        return Some(binary.clone());
+/// The program: the one that is given, or it is built.
+fn built(given: Option<&Path>) -> Option<PathBuf> {
+    if let Some(given) = given {
+        return Some(given.to_owned());
     }
     let built = shown(cargo().args(["build", "--release", "--package", "hectare"]));
     built.then(|| target_folder().join("release/hectare"))

@@ -6,8 +6,8 @@
 //! the superblock last. [`Committer::write`] then writes all of it beside new work: to the volume's log
 //! ([`crate::log`]), or straight to the home blocks of a volume that has no journal.
 //!
-//! Rendering inodes is most of that work. If there are many, [`Committer::prepare`] does it before, beside open
-//! handles, and the few that were changed since are rendered again.
+//! Rendering inodes is most of that work. If there are many, [`Committer::prepare`] does it before, beside
+//! open handles, and the few that were changed since are rendered again.
 //!
 //! Invariant: a block appears once among the frozen ones, since each kind of metadata has one owner (the
 //! block cache, the allocator, the groups, the superblock). Only a broken volume makes two structures claim

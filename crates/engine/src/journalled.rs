@@ -98,8 +98,8 @@ impl Volume {
         self.set_inode_flags(nr, flags, &Caller::ROOT)
     }
 
-    /// Prepares a file for losing the flag: its content no longer goes through the journal, unless all does. The
-    /// caller holds the operation lock.
+    /// Prepares a file for losing the flag: its content no longer goes through the journal, unless all does.
+    /// The caller holds the operation lock.
     pub(crate) fn end_data_journalling(&self, inode: &Arc<CachedInode>) -> Result<()> {
         let ends = self.data_mode != DataMode::Journal && self.journals_data(&inode.get());
         if ends { self.bring_data_home(inode) } else { Ok(()) }

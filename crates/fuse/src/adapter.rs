@@ -33,13 +33,13 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// How long the kernel may keep names, their absence, and attributes: it hears of every change.
-const KEPT: Duration = Duration::from_secs(24 * 3600);
+pub(crate) const KEPT: Duration = Duration::from_secs(24 * 3600);
 /// The largest read and write.
-const TRANSFER_MAX: u32 = 1 << 20;
+pub(crate) const TRANSFER_MAX: u32 = 1 << 20;
 /// Requests the kernel may have under way in the background (read-ahead, writeback).
 const BACKGROUND_MAX: u16 = 64;
 /// Open files and directories are all called so.
-const HANDLE: FileHandle = FileHandle(0);
+pub(crate) const HANDLE: FileHandle = FileHandle(0);
 /// What an inode of this size has room for: whole seconds.
 const NARROW_INODE: u32 = 128;
 
@@ -83,16 +83,7 @@ impl Adapter {
 
     /// What the kernel is to do for us, as far as it can.
     fn wanted(&self) -> InitFlags {
-        let mut wanted = InitFlags::FUSE_DO_READDIRPLUS
-            | InitFlags::FUSE_READDIRPLUS_AUTO
-            | InitFlags::FUSE_PARALLEL_DIROPS
-            | InitFlags::FUSE_ASYNC_DIO
-            | InitFlags::FUSE_CACHE_SYMLINKS
-            | InitFlags::FUSE_EXPORT_SUPPORT
-            | InitFlags::FUSE_EXPLICIT_INVAL_DATA
-            | InitFlags::FUSE_DONT_MASK
-            | InitFlags::FUSE_HAS_IOCTL_DIR
-            | InitFlags::FUSE_HANDLE_KILLPRIV_V2;
+        let mut wanted = features();
         wanted.set(InitFlags::FUSE_WRITEBACK_CACHE, self.gathers());
         wanted.set(InitFlags::FUSE_POSIX_ACL, self.behaviour.check_permissions);
         // Whoever opens without asking can't have the file cut by that.
@@ -113,6 +104,33 @@ impl Adapter {
         let wanted = self.behaviour.no_open || self.behaviour.read_only;
         wanted && self.kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT)
     }
+}
+
+/// What the kernel is always to do for us.
+pub(crate) fn features() -> InitFlags {
+    InitFlags::FUSE_DO_READDIRPLUS
+        | InitFlags::FUSE_READDIRPLUS_AUTO
+        | InitFlags::FUSE_PARALLEL_DIROPS
+        | InitFlags::FUSE_ASYNC_DIO
+        | InitFlags::FUSE_CACHE_SYMLINKS
+        | InitFlags::FUSE_EXPORT_SUPPORT
+        | InitFlags::FUSE_EXPLICIT_INVAL_DATA
+        | InitFlags::FUSE_DONT_MASK
+        | InitFlags::FUSE_HAS_IOCTL_DIR
+        | InitFlags::FUSE_HANDLE_KILLPRIV_V2
+}
+
+/// Asks the kernel for what it can do of `wanted`, and for large transfers.
+pub(crate) fn agree(kernel: &mut KernelConfig, wanted: InitFlags) {
+    // One by one: a kernel that lacks one still has the others.
+    for capability in (wanted & kernel.capabilities()).iter() {
+        let _ = kernel.add_capabilities(capability);
+    }
+    let _ = kernel.set_max_write(TRANSFER_MAX);
+    if let Err(most) = kernel.set_max_readahead(TRANSFER_MAX) {
+        let _ = kernel.set_max_readahead(most);
+    }
+    let _ = kernel.set_max_background(BACKGROUND_MAX);
 }
 
 /// What `name` answers with: attributes under FUSE's number, kept for long.
@@ -173,15 +191,7 @@ fn answer_count(reply: ReplyWrite, answer: Answer<u64>) {
 impl Filesystem for Adapter {
     fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> std::io::Result<()> {
         self.kernel = kernel.capabilities();
-        // One by one: a kernel that lacks one still has the others.
-        for capability in (self.wanted() & self.kernel).iter() {
-            let _ = kernel.add_capabilities(capability);
-        }
-        let _ = kernel.set_max_write(TRANSFER_MAX);
-        if let Err(most) = kernel.set_max_readahead(TRANSFER_MAX) {
-            let _ = kernel.set_max_readahead(most);
-        }
-        let _ = kernel.set_max_background(BACKGROUND_MAX);
+        agree(kernel, self.wanted());
         if self.volume.superblock().geometry().inode_size == NARROW_INODE {
             let _ = kernel.set_time_granularity(Duration::from_secs(1));
         }

@@ -20,11 +20,12 @@ pub mod client;
 mod errno;
 mod mount;
 mod nodes;
+mod null;
 mod options;
 mod session;
 mod unmount;
 
 pub use adapter::{Adapter, Behaviour};
 pub use options::{Atime, BadOption, MountOptions, OPTIONS, OptionRow};
-pub use session::{ServeError, serve};
+pub use session::{ServeError, serve, serve_null};
 pub use unmount::unmount;

@@ -7,8 +7,9 @@
 
 use crate::adapter::{Adapter, Behaviour};
 use crate::mount::{self, Mounted};
+use crate::null::Null;
 use crate::options::MountOptions;
-use fuser::{Config, Session, SessionACL};
+use fuser::{Config, Filesystem, Session, SessionACL};
 use hectare_engine::Volume;
 use rustix::fs::{Access, access};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -55,19 +56,22 @@ pub fn serve(
     options: &MountOptions,
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
-    let served = run(&volume, source, dir, options, ready);
+    let served = adapter(&volume, options).and_then(|adapter| attend(adapter, source, dir, options, ready));
     let closed = volume.close();
     served?;
     Ok(closed?)
 }
 
-fn run(
-    volume: &Volume,
-    source: &str,
-    dir: &Path,
-    options: &MountOptions,
-    ready: impl FnOnce(),
-) -> Result<(), ServeError> {
+/// Mounts a file system that answers at once and keeps nothing, the limit of what can be measured; otherwise
+/// as [`serve`].
+///
+/// # Errors
+/// What kept it from being mounted, or from ending well.
+pub fn serve_null(dir: &Path, options: &MountOptions, ready: impl FnOnce()) -> Result<(), ServeError> {
+    attend(Null::new(), "null", dir, options, ready)
+}
+
+fn adapter(volume: &Volume, options: &MountOptions) -> Result<Adapter, ServeError> {
     let behaviour = Behaviour {
         read_only: options.read_only,
         atime: options.atime,
@@ -75,11 +79,21 @@ fn run(
         writeback: options.writeback,
         no_open: options.no_open,
     };
-    let adapter = Adapter::new(volume.clone(), behaviour)?;
+    Ok(Adapter::new(volume.clone(), behaviour)?)
+}
+
+/// Mounts whatever answers requests, and serves it to the end.
+fn attend(
+    filesystem: impl Filesystem + 'static,
+    source: &str,
+    dir: &Path,
+    options: &MountOptions,
+    ready: impl FnOnce(),
+) -> Result<(), ServeError> {
     let (sender, events) = channel();
     let signals = on_signals(sender.clone()).map_err(ServeError::Mount)?;
     let (connection, mut mounted) = mount::attach(source, dir, options).map_err(ServeError::Mount)?;
-    let session = Session::from_fd(adapter, connection, SessionACL::All, config(options))
+    let session = Session::from_fd(filesystem, connection, SessionACL::All, config(options))
         .map_err(ServeError::Connection)?;
     thread::Builder::new()
         .name("hectare-serve".into())

@@ -1,0 +1,159 @@
+//! What goes through a mount, against fuse2fs: `cargo xtask bench mount [--only JOB]... [--pairs N] [--quick]
+//! [--binary FILE] [--json FILE]`.
+//!
+//! Four sides do the same jobs ([`jobs`]) in turn, on images of their own in memory: `hectare mount`,
+//! fuse2fs, the kernel through a loop device, and a file system that answers every request at once and keeps
+//! nothing ([`sides`]), which is the limit of what a server can reach. Every side of a round gets a fresh
+//! image; ours is judged by `e2fsck -fn` afterwards.
+//!
+//! What is claimed ([`verdict`]): five times fuse2fs wherever the limit is six times; and always no longer
+//! than 1.25 times what the limit takes and the kernel takes for the work itself, together; for a large file
+//! at least 0.8 of the kernel's speed.
+//!
+//! Hazards: needs root, FUSE and loop devices, and some 3 GiB of memory. fuse2fs takes minutes for 50,000
+//! names in a directory, so it lists them in the first round only; the table says so.
+
+mod jobs;
+mod sides;
+mod verdict;
+
+use crate::scratch::Scratch;
+use crate::steps::root;
+use hectare_lab::paired::Spread;
+use jobs::{Ground, Job};
+use serde_json::json;
+use sides::{Mounted, Side};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use verdict::{Seconds, Verdict};
+
+const USAGE: &str = "usage: cargo xtask bench mount [--only JOB]... [--pairs N] [--quick] [--binary FILE] \
+                     [--json FILE]";
+
+struct Options {
+    only: Vec<String>,
+    pairs: u32,
+    quick: bool,
+    binary: Option<PathBuf>,
+    json: PathBuf,
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Result<Self, String> {
+        let mut options = Self {
+            only: Vec::new(),
+            pairs: 5,
+            quick: false,
+            binary: None,
+            json: root().join("out/bench-mount.json"),
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().map(|v| (*v).to_owned()).ok_or(format!("{word} needs a value"));
+            match *word {
+                "--only" => options.only.push(value()?),
+                "--pairs" => options.pairs = value()?.parse().map_err(|_| "--pairs: a number".to_owned())?,
+                "--quick" => options.quick = true,
+                "--binary" => options.binary = Some(value()?.into()),
+                "--json" => options.json = value()?.into(),
+                other => return Err(format!("{other} is no option")),
+            }
+        }
+        let unknown = options.only.iter().find(|only| !Job::ALL.iter().any(|job| job.is(only)));
+        match unknown {
+            Some(unknown) => Err(format!("{unknown} is no job")),
+            None if options.pairs == 0 => Err("--pairs: at least 1".into()),
+            None => Ok(options),
+        }
+    }
+
+    fn wants(&self, job: Job) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| job.is(only))
+    }
+}
+
+/// Seconds by job and side, in the order of rounds.
+type Times = BTreeMap<(Job, Side), Vec<f64>>;
+
+/// Runs the comparison; whether everything ran, was clean and was as claimed.
+pub(super) fn run(words: &[&str]) -> bool {
+    if let ["null", dir] = words {
+        return sides::be_null(Path::new(dir));
+    }
+    let done = Options::parse(words)
+        .map_err(|message| format!("{message}\n{USAGE}"))
+        .and_then(|options| compare(&options));
+    done.unwrap_or_else(|message| {
+        eprintln!("{message}");
+        false
+    })
+}
+
+fn compare(options: &Options) -> Result<bool, String> {
+    let binary = super::built(options.binary.as_deref()).ok_or("hectare can't be built")?;
+    let scratch = Scratch::new(Path::new("/dev/shm"), "hectare-bench-mount")?;
+    let tar = jobs::source_tar(scratch.path(), if options.quick { 1 } else { 8 })?;
+    let mut times = Times::new();
+    for round in 0..options.pairs {
+        let mut order = Side::ALL;
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for side in order {
+            eprintln!("round {}: {}", round + 1, side.title());
+            let mounted = Mounted::new(side, &binary, scratch.path())?;
+            let ground = Ground { dir: mounted.path(), tar: &tar, quick: options.quick };
+            let wanted = Job::ALL.into_iter().filter(|job| options.wants(*job));
+            for job in wanted.filter(|job| round == 0 || side != Side::Fuse2fs || !job.is_slow()) {
+                let seconds = ground.run(job).map_err(|error| format!("{}: {job}: {error}", side.title()))?;
+                eprintln!("  {job}: {seconds:.4} s");
+                times.entry((job, side)).or_default().push(seconds);
+            }
+            mounted.end()?;
+        }
+    }
+    let verdicts: Vec<Verdict> = Job::ALL.into_iter().filter_map(|job| judged(job, &times)).collect();
+    print!("{}", verdict::table(&verdicts));
+    write(&options.json, &times)?;
+    println!("figures: {}", options.json.display());
+    Ok(verdicts.iter().all(Verdict::is_met))
+}
+
+fn judged(job: Job, times: &Times) -> Option<Verdict> {
+    let of = |side| Spread::of(times.get(&(job, side))?);
+    let seconds = Seconds {
+        hectare: of(Side::Hectare)?,
+        fuse2fs: of(Side::Fuse2fs)?,
+        kernel: of(Side::Kernel)?,
+        null: of(Side::Null)?,
+    };
+    Some(Verdict::new(job, seconds))
+}
+
+fn write(path: &Path, times: &Times) -> Result<(), String> {
+    let rows: Vec<_> = times
+        .iter()
+        .map(|((job, side), seconds)| {
+            json!({"job": job.to_string(), "side": side.title(), "seconds": seconds})
+        })
+        .collect();
+    let failed = |error: std::io::Error| format!("can't write {}: {error}", path.display());
+    path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
+    fs::write(path, format!("{:#}\n", json!(rows))).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_options() {
+        let options = Options::parse(&["--only", "tar-x", "--pairs", "7", "--quick"]).unwrap();
+        assert!(options.wants(Job::TarX) && !options.wants(Job::Create));
+        assert_eq!((options.pairs, options.quick), (7, true));
+        for wrong in [&["--pairs", "0"][..], &["--only", "nothing"], &["--pairs"], &["more"]] {
+            assert!(Options::parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

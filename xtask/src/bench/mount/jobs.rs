@@ -1,0 +1,290 @@
+//! What is done through a mount, and how long it takes. Each job does what it needs before the clock starts.
+//!
+//! | job | what |
+//! |---|---|
+//! | `write`, `read` | 1 GiB in calls of 1 MiB, to the end of `fsync`; read again from a cold cache |
+//! | `random-read`, `random-write` | 4 KiB in that file, past the page cache, so that each is a request |
+//! | `create`, `stat`, `open`, `unlink` | 10,000 files in a directory, one after another |
+//! | `create-many`, `readdir`, `readdir-stat` | 50,000 files in a directory; names; names and attributes |
+//! | `small-files-1`, `small-files-16` | files of 64 KiB by so many threads, to the end of `syncfs` |
+//! | `tar-x` | this project's sources, several times, from a tar, to the end of `syncfs` |
+
+use crate::steps::root;
+use hectare_oracle::tool;
+use rustix::fs::{Advice, Mode, OFlags, fadvise, open, syncfs};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+const MIB: usize = 1 << 20;
+const PAGE: usize = 4096;
+/// Of the sequence that chooses places.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A job; they run in this order, and some use what an earlier one made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Job {
+    Write,
+    Read,
+    RandomRead,
+    RandomWrite,
+    Create,
+    Stat,
+    Open,
+    Unlink,
+    CreateMany,
+    Readdir,
+    ReaddirStat,
+    SmallFiles1,
+    SmallFiles16,
+    TarX,
+}
+
+impl Job {
+    pub(super) const ALL: [Self; 14] = [
+        Self::Write,
+        Self::Read,
+        Self::RandomRead,
+        Self::RandomWrite,
+        Self::Create,
+        Self::Stat,
+        Self::Open,
+        Self::Unlink,
+        Self::CreateMany,
+        Self::Readdir,
+        Self::ReaddirStat,
+        Self::SmallFiles1,
+        Self::SmallFiles16,
+        Self::TarX,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::RandomRead => "random-read",
+            Self::RandomWrite => "random-write",
+            Self::Create => "create",
+            Self::Stat => "stat",
+            Self::Open => "open",
+            Self::Unlink => "unlink",
+            Self::CreateMany => "create-many",
+            Self::Readdir => "readdir",
+            Self::ReaddirStat => "readdir-stat",
+            Self::SmallFiles1 => "small-files-1",
+            Self::SmallFiles16 => "small-files-16",
+            Self::TarX => "tar-x",
+        }
+    }
+
+    /// Whether it is asked for by this word.
+    pub(super) fn is(self, word: &str) -> bool {
+        self.name() == word
+    }
+
+    /// Whether fuse2fs needs a minute or more for it.
+    pub(super) const fn is_slow(self) -> bool {
+        matches!(self, Self::CreateMany | Self::Readdir | Self::ReaddirStat)
+    }
+
+    /// Whether it moves the bytes of one large file.
+    pub(super) const fn is_stream(self) -> bool {
+        matches!(self, Self::Write | Self::Read)
+    }
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Where a job runs.
+pub(super) struct Ground<'a> {
+    /// The mounted folder.
+    pub(super) dir: &'a Path,
+    pub(super) tar: &'a Path,
+    /// Everything a sixteenth.
+    pub(super) quick: bool,
+}
+
+impl Ground<'_> {
+    /// Does a job; how many seconds it took.
+    pub(super) fn run(&self, job: Job) -> io::Result<f64> {
+        match job {
+            Job::Write => timed(|| self.write_large()),
+            Job::Read => self.read_large(),
+            Job::RandomRead => self.at_random(OFlags::RDONLY, |file, page, at| file.read_exact_at(page, at)),
+            Job::RandomWrite => self.at_random(OFlags::RDWR, |file, page, at| file.write_all_at(page, at)),
+            Job::Create => self.create("few", self.some(10_000)),
+            Job::Stat => self.each_of_few(|path| fs::symlink_metadata(path).map(drop)),
+            Job::Open => self.each_of_few(|path| File::open(path).map(drop)),
+            Job::Unlink => self.each_of_few(|path| fs::remove_file(path)),
+            Job::CreateMany => self.create("many", self.some(50_000)),
+            Job::Readdir => self.list(|_| Ok(())),
+            Job::ReaddirStat => self.list(|entry| entry.metadata().map(drop)),
+            Job::SmallFiles1 => self.small_files(1),
+            Job::SmallFiles16 => self.small_files(16),
+            Job::TarX => self.untar(),
+        }
+    }
+
+    /// A count, or less of it where all is small.
+    fn some(&self, count: usize) -> usize {
+        if self.quick { count / 16 } else { count }
+    }
+
+    fn large(&self) -> PathBuf {
+        self.dir.join("large")
+    }
+
+    fn write_large(&self) -> io::Result<()> {
+        let piece: Vec<u8> = (0..MIB).map(|n| (n % 251).to_le_bytes()[0]).collect();
+        let mut file = File::create(self.large())?;
+        (0..self.some(1024)).try_for_each(|_| file.write_all(&piece))?;
+        file.sync_all()
+    }
+
+    /// The large file, made if no job has made it, and not in the page cache.
+    fn cold_large(&self, flags: OFlags) -> io::Result<File> {
+        if !self.large().exists() {
+            self.write_large()?;
+        }
+        let file = File::from(open(self.large(), flags | OFlags::CLOEXEC, Mode::empty())?);
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+        Ok(file)
+    }
+
+    fn read_large(&self) -> io::Result<f64> {
+        let file = self.cold_large(OFlags::RDONLY)?;
+        let mut piece = vec![0; MIB];
+        timed(|| {
+            let mut at = 0;
+            loop {
+                match file.read_at(&mut piece, at)? {
+                    0 => return Ok(()),
+                    read => at += read as u64,
+                }
+            }
+        })
+    }
+
+    fn at_random(
+        &self,
+        flags: OFlags,
+        mut request: impl FnMut(&File, &mut [u8], u64) -> io::Result<()>,
+    ) -> io::Result<f64> {
+        let file = self.cold_large(flags | OFlags::DIRECT)?;
+        let pages = file.metadata()?.len() / PAGE as u64;
+        let mut room = vec![7; 2 * PAGE];
+        let skip = room.as_ptr().align_offset(PAGE);
+        let page = &mut room[skip..skip + PAGE];
+        let mut random = SEED;
+        timed(|| {
+            for _ in 0..self.some(16_384) {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                request(&file, page, random % pages * PAGE as u64)?;
+            }
+            file.sync_all()
+        })
+    }
+
+    fn create(&self, name: &str, count: usize) -> io::Result<f64> {
+        let dir = self.dir.join(name);
+        fs::create_dir(&dir)?;
+        timed(|| (0..count).try_for_each(|nr| File::create(dir.join(format!("file-{nr}"))).map(drop)))
+    }
+
+    fn each_of_few(&self, work: impl Fn(&Path) -> io::Result<()>) -> io::Result<f64> {
+        let dir = self.dir.join("few");
+        if !dir.exists() {
+            self.create("few", self.some(10_000))?;
+        }
+        timed(|| (0..self.some(10_000)).try_for_each(|nr| work(&dir.join(format!("file-{nr}")))))
+    }
+
+    fn list(&self, each: impl Fn(&fs::DirEntry) -> io::Result<()>) -> io::Result<f64> {
+        let dir = self.dir.join("many");
+        if !dir.exists() {
+            self.create("many", self.some(50_000))?;
+        }
+        // Names and attributes, not pages.
+        syncfs(File::open(self.dir)?)?;
+        fs::write("/proc/sys/vm/drop_caches", "2")?;
+        let mut found = 0;
+        let seconds = timed(|| {
+            for entry in fs::read_dir(&dir)? {
+                each(&entry?)?;
+                found += 1;
+            }
+            Ok(())
+        })?;
+        if found == self.some(50_000) { Ok(seconds) } else { Err(io::Error::other("names are missing")) }
+    }
+
+    fn small_files(&self, threads: usize) -> io::Result<f64> {
+        let dir = self.dir.join(format!("small-{threads}"));
+        fs::create_dir(&dir)?;
+        let content = vec![0x5a; 64 << 10];
+        let share = self.some(4096) / threads;
+        let work = |thread: usize| {
+            (0..share).try_for_each(|nr| fs::write(dir.join(format!("{thread}-{nr}")), &content))
+        };
+        timed(|| {
+            std::thread::scope(|scope| {
+                let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+                workers.into_iter().try_for_each(|worker| {
+                    worker.join().map_err(|_| io::Error::other("a thread panicked"))?
+                })
+            })?;
+            Ok(syncfs(File::open(self.dir)?)?)
+        })
+    }
+
+    fn untar(&self) -> io::Result<f64> {
+        let dir = self.dir.join("tar");
+        fs::create_dir(&dir)?;
+        let mut tar = tool("tar").ok_or_else(|| io::Error::other("tar is not installed"))?;
+        tar.arg("-xf").arg(self.tar).arg("-C").arg(&dir);
+        timed(|| {
+            let status = tar.status()?;
+            if !status.success() {
+                return Err(io::Error::other(format!("tar: {status}")));
+            }
+            Ok(syncfs(File::open(self.dir)?)?)
+        })
+    }
+}
+
+fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
+    let began = Instant::now();
+    work()?;
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// A tar of this project's sources, so many times over.
+pub(super) fn source_tar(folder: &Path, times: u32) -> Result<PathBuf, String> {
+    let path = folder.join("sources.tar");
+    for nr in 0..times {
+        let part = folder.join("part.tar");
+        let mut git = tool("git").ok_or("git is not installed")?;
+        git.current_dir(root()).args(["archive", "--format=tar", &format!("--prefix=copy-{nr}/"), "-o"]);
+        let made = git.arg(&part).arg("HEAD").status().is_ok_and(|status| status.success());
+        let joined = if nr == 0 {
+            fs::rename(&part, &path).is_ok()
+        } else {
+            let mut tar = tool("tar").ok_or("tar is not installed")?;
+            tar.arg("-Af").arg(&path).arg(&part).status().is_ok_and(|status| status.success())
+        };
+        if !made || !joined {
+            return Err("git archive of the sources failed".into());
+        }
+    }
+    let _ = fs::remove_file(folder.join("part.tar")); // the folder goes, too
+    Ok(path)
+}
