@@ -6,19 +6,19 @@ use crate::counters::Counts;
 use crate::error::AllocError;
 use crate::group::Home;
 use crate::layout::{Layout, Run};
+use crate::pages::{self, Slots};
 use crate::passes::{self, GOAL, Length, Pass, Step};
 use crate::policy::Policy;
 use crate::purse::Purse;
 use crate::request::{Purpose, Request, Transaction};
 use crate::reservation::{Claim, Reservation};
 use crate::search::{Plan, Search};
-use crate::slot::Slot;
 use crate::source::GroupSource;
 use crate::space::Space;
 use crate::stats::{StatsSnapshot, structs_summary};
 use crate::sync::{Arc, Ordering};
 use crate::tunables::Config;
-use hectare_units::{Clusters, GroupNr, TxnId, low32, u64_of, usize_of};
+use hectare_units::{Clusters, GroupNr, TxnId, low32, u64_of};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -48,7 +48,8 @@ pub struct Allocator<S> {
 }
 
 impl<S: GroupSource> Allocator<S> {
-    /// An allocator over the groups of `source`. Asks for every group's free hint, loads none.
+    /// An allocator over the groups of `source`. Asks for every group's free hint unless the source knows
+    /// their sum ([`GroupSource::free_total`]), and loads none.
     ///
     /// # Panics
     /// If `config` has blocks that are no power of two from 1 KiB to 64 KiB.
@@ -58,13 +59,9 @@ impl<S: GroupSource> Allocator<S> {
             "blocks of {} bytes",
             config.block_bytes
         );
-        let mut slots = Vec::with_capacity(usize_of(layout.groups()));
-        let mut free = 0_u64;
-        for group in (0..layout.groups()).map(GroupNr::new) {
-            let (hint, len) = (source.free_hint(group), layout.group_len(group));
-            free += u64::from(hint.min(len));
-            slots.push(Slot::new(hint, len, !source.needs_io(group)));
-        }
+        let total = source.free_total();
+        let free = total.unwrap_or_else(|| pages::count_all(&source, &layout)).min(layout.total()).get();
+        let slots = Slots::new(layout.groups(), source.together(), config.flex_groups, free, total.is_none());
         Self { source, space: Arc::new(Space::new(layout, config, slots, free)) }
     }
 
@@ -131,8 +128,26 @@ impl<S: GroupSource> Allocator<S> {
         request: &Request,
         mut purse: Purse<'_>,
     ) -> Result<Reservation, AllocError<S::Error>> {
-        let plan = self.plan(request, &purse).ok_or(AllocError::NoSpace)?;
-        Search::new(self, &plan, &mut purse).run(self.table(request))
+        match self.search(request, &mut purse) {
+            Err(AllocError::NoSpace) => self.search_again(request, &mut purse),
+            result => result,
+        }
+    }
+
+    /// There was no space, by numbers that may have been wrong.
+    #[cold]
+    fn search_again(
+        &self,
+        request: &Request,
+        purse: &mut Purse<'_>,
+    ) -> Result<Reservation, AllocError<S::Error>> {
+        if self.settle()? { self.search(request, purse) } else { Err(AllocError::NoSpace) }
+    }
+
+    #[inline(always)] // twice is better than a call more each time
+    fn search(&self, request: &Request, purse: &mut Purse<'_>) -> Result<Reservation, AllocError<S::Error>> {
+        let plan = self.plan(request, purse).ok_or(AllocError::NoSpace)?;
+        Search::new(self, &plan, purse).run(self.table(request))
     }
 
     fn plan(&self, request: &Request, purse: &Purse<'_>) -> Option<Plan> {
@@ -153,7 +168,10 @@ impl<S: GroupSource> Allocator<S> {
     /// [`AllocError::NoSpace`] if fewer than `n` are available to this caller.
     pub fn claim(&self, n: Clusters, take_root_reserve: bool) -> Result<Claim, AllocError<S::Error>> {
         let floor = self.space.counters.floor(take_root_reserve);
-        self.space.counters.claim(n.get(), floor).ok_or(AllocError::NoSpace)?;
+        let claim = || self.space.counters.claim(n.get(), floor);
+        if claim().is_none() && !(self.settle()? && claim().is_some()) {
+            return Err(AllocError::NoSpace);
+        }
         Ok(Claim::new(Arc::clone(&self.space), n.get()))
     }
 
@@ -291,11 +309,10 @@ impl<S: GroupSource> Allocator<S> {
         self.space.counters.counts()
     }
 
-    /// Calls `visit` with every group and its clusters free in memory, in order, without locking or loading.
+    /// Calls `visit` with every group anybody has looked at and its clusters free in memory, in order,
+    /// without locking or loading.
     pub fn for_each_group(&self, mut visit: impl FnMut(GroupNr, u32)) {
-        for (nr, slot) in (0..self.space.layout.groups()).zip(&self.space.slots) {
-            visit(GroupNr::new(nr), slot.free());
-        }
+        self.space.slots.made_from(GroupNr::new(0)).for_each(|(group, slot)| visit(group, slot.free()));
     }
 
     /// The maximal free runs of a group's durable bitmap, in order. None for a group that does not exist.
@@ -312,15 +329,15 @@ impl<S: GroupSource> Allocator<S> {
         Ok(bits::clear_runs(&words, 0..len).map(|range| self.space.run(group, &range)).collect())
     }
 
-    /// A length that some group has in one run, as far as the index knows; of groups that were not loaded
-    /// yet, the best is believed. Requests up to this length are likely to be served whole and cheaply. At
-    /// least 1.
+    /// A length that some group has in one run, as far as the index knows; of groups that were not loaded or
+    /// looked at yet, the best is believed. Requests up to this length are likely to be served whole and
+    /// cheaply. At least 1.
     #[must_use]
     pub fn offer(&self) -> Clusters {
         let chunk = self.space.index.highest_largest().map_or(1, |order| 1 << order);
-        let average = self.space.index.highest_average().max(self.space.untouched.highest_average());
         // Averages of order k from 1 up are 2^(k+1) at least.
-        let average = average.filter(|order| *order > 0).map_or(1, |order| 1 << (order + 1));
+        let average =
+            self.space.highest_average().filter(|order| *order > 0).map_or(1, |order| 1 << (order + 1));
         let most = self.space.layout.clusters_per_group();
         Clusters::new(average.max(chunk).min(most.into()))
     }
@@ -329,8 +346,11 @@ impl<S: GroupSource> Allocator<S> {
     /// of this length is likely to be served there.
     #[must_use]
     pub fn offer_to(&self, stream: u32) -> Clusters {
-        let average = self.space.stream(stream).map_or(1, |(_, group)| self.space.slot(group).average());
-        Clusters::new(average.max(1).into())
+        let average = |(_, group): (_, GroupNr)| match self.space.slots.get(group) {
+            Some(slot) => slot.average(),
+            None => self.space.layout.group_len(group),
+        };
+        Clusters::new(self.space.stream(stream).map_or(1, average).max(1).into())
     }
 
     /// What a group in memory is like; it is loaded if need be. `None` for a group that does not exist.

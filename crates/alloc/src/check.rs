@@ -2,6 +2,7 @@
 //! For tests.
 
 use crate::index::Orders;
+use crate::slot::Slot;
 use crate::space::Space;
 use crate::sync::Ordering;
 use hectare_units::GroupNr;
@@ -13,15 +14,17 @@ fn holds(claim: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 /// Verifies all groups, and the sums over them.
 pub(crate) fn check(space: &Space) -> Result<(), String> {
     let (mut free, mut reserved, mut pending, mut loaded) = (0_u64, 0_u64, 0_u64, 0);
-    for nr in (0..space.layout.groups()).map(GroupNr::new) {
-        let in_flight = check_group(space, nr).map_err(|what| format!("group {nr}: {what}"))?;
-        free += u64::from(space.slot(nr).free().min(space.layout.group_len(nr)));
+    space.slots.check()?;
+    for (nr, slot) in space.slots.made_from(GroupNr::new(0)) {
+        let in_flight = check_group(space, nr, slot).map_err(|what| format!("group {nr}: {what}"))?;
+        free += u64::from(slot.free().min(space.layout.group_len(nr)));
         if let Some((r, p)) = in_flight {
             reserved += u64::from(r);
             pending += u64::from(p);
             loaded += 1;
         }
     }
+    let free = free.wrapping_add(space.slots.assumed());
     if let Some(classes) = &space.classes {
         classes.check(space)?;
     }
@@ -40,8 +43,7 @@ pub(crate) fn check(space: &Space) -> Result<(), String> {
 }
 
 /// Verifies one group; what is reserved and pending in it if it is in memory.
-fn check_group(space: &Space, nr: GroupNr) -> Result<Option<(u32, u32)>, String> {
-    let slot = space.slot(nr);
+fn check_group(space: &Space, nr: GroupNr, slot: &Slot) -> Result<Option<(u32, u32)>, String> {
     let place = slot.group.lock();
     let state = slot.state();
     holds(state.loaded == place.is_some(), || format!("loaded: {}", place.is_some()))?;
@@ -55,7 +57,7 @@ fn check_group(space: &Space, nr: GroupNr) -> Result<Option<(u32, u32)>, String>
     let untouched = highest(&|order| space.untouched.next_average(order, range.clone()).is_some());
     let Some(group) = &*place else {
         holds(indexed == Orders::default(), || "it is indexed but not loaded".into())?;
-        let expected = space.untouched_orders(nr).average;
+        let expected = space.untouched_orders(nr, slot).average;
         holds(untouched == expected, || format!("untouched of order {untouched:?}, not {expected:?}"))?;
         return Ok(None);
     };

@@ -23,8 +23,8 @@
 use crate::bits;
 use crate::index::BitTree;
 use crate::space::GroupMap;
-use crate::sync::{AtomicU32, Mutex, Ordering};
-use hectare_units::{GroupNr, usize_of};
+use crate::sync::{AtomicU64, Mutex, Ordering, zeroed_words};
+use hectare_units::{GroupNr, index_of, usize_of};
 use std::ops::Range;
 
 /// What sizes a unit is for.
@@ -72,7 +72,7 @@ impl Class {
         }
     }
 
-    const fn from_code(code: u32) -> Option<Self> {
+    const fn from_code(code: u64) -> Option<Self> {
         match code {
             1 => Some(Self::Small),
             2 => Some(Self::Medium),
@@ -96,7 +96,8 @@ pub(crate) enum Stage {
 /// The classes of all units.
 pub(crate) struct Classes {
     unit_groups: u32,
-    classes: Box<[AtomicU32]>,
+    /// By code; memory that costs nothing until it is touched.
+    classes: Vec<AtomicU64>,
     /// The units of each class, by code; those without one are the first.
     units: [BitTree; 4],
     changing: Mutex<()>,
@@ -109,7 +110,7 @@ impl Classes {
         let units = groups.div_ceil(unit_groups);
         Self {
             unit_groups,
-            classes: (0..units).map(|_| AtomicU32::new(0)).collect(),
+            classes: zeroed_words(usize_of(units)),
             units: [true, false, false, false].map(|all| BitTree::new(units, all)),
             changing: Mutex::new(()),
         }
@@ -135,6 +136,7 @@ impl Classes {
 
     /// The first group at or after `from` and before `end` whose unit is admitted at this stage, and the end
     /// of that unit.
+    #[inline]
     pub(crate) fn next(&self, class: Class, stage: Stage, groups: Range<u32>) -> Option<Range<u32>> {
         let tree = match stage {
             Stage::Any => return Some(groups).filter(|groups| !groups.is_empty()),
@@ -177,10 +179,10 @@ impl Classes {
     fn change(&self, group: GroupNr, to: Option<Class>) {
         let unit = self.unit(group);
         let to = to.map_or(0, Class::code);
-        let from = self.classes[usize_of(unit)].swap(to, Ordering::SeqCst);
-        if from != to {
+        let from = self.classes[usize_of(unit)].swap(to.into(), Ordering::SeqCst);
+        if from != u64::from(to) {
             self.units[usize_of(to)].set(unit);
-            self.units[usize_of(from)].clear(unit);
+            self.units[index_of(from)].clear(unit);
         }
     }
 

@@ -144,6 +144,14 @@ impl Counters {
         self.give_back(n);
     }
 
+    /// The volume turned out to have so many free clusters more than was said, or fewer. What was given out
+    /// already stays.
+    pub(crate) fn correct(&self, by: i64) {
+        let update = |have: u64| Some(have.saturating_add_signed(by));
+        let _always = self.available.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, update);
+        self.stripe().durable_free.fetch_add(by.cast_unsigned(), Ordering::Relaxed);
+    }
+
     /// The sum of one number over the stripes. A change that was counted half (one stripe read before, the
     /// other after) can only make it fall below 0, which counts as 0.
     fn sum(&self, of: impl Fn(&Stripe) -> &AtomicU64) -> u64 {

@@ -45,12 +45,13 @@ impl<S: GroupSource> Allocator<S> {
         let mut taken = Vec::new();
         while taken.len() < at_most {
             let Some(group) = space.discards.lock().pop() else { break };
-            let guard = space.slot(group).group.lock();
+            let slot = space.slot(group);
+            let guard = slot.group.lock();
             // Its runs may all have been reserved since, and the group evicted.
             if guard.is_none() {
                 continue;
             }
-            let mut held = Held::new(space, group, guard);
+            let mut held = Held::new(space, group, slot, guard);
             if !take_from(&mut held, at_most, &mut taken) {
                 space.discards.lock().push(group);
                 break;

@@ -17,6 +17,7 @@ use std::ops::Range;
 pub(crate) struct Held<'a> {
     space: &'a Arc<Space>,
     nr: GroupNr,
+    slot: &'a Slot,
     guard: MutexGuard<'a, Option<Box<Group>>>,
 }
 
@@ -31,10 +32,15 @@ pub(crate) enum Taken {
 }
 
 impl<'a> Held<'a> {
-    /// `guard` is the lock of group `nr`, and the group is loaded.
-    pub(crate) fn new(space: &'a Arc<Space>, nr: GroupNr, guard: MutexGuard<'a, Option<Box<Group>>>) -> Self {
+    /// `guard` is the lock of group `nr`, in its slot, and the group is loaded.
+    pub(crate) fn new(
+        space: &'a Arc<Space>,
+        nr: GroupNr,
+        slot: &'a Slot,
+        guard: MutexGuard<'a, Option<Box<Group>>>,
+    ) -> Self {
         debug_assert!(guard.is_some(), "group {nr} is in memory");
-        Self { space, nr, guard }
+        Self { space, nr, slot, guard }
     }
 
     pub(crate) const fn nr(&self) -> GroupNr {
@@ -49,13 +55,9 @@ impl<'a> Held<'a> {
         self.guard.as_mut().expect("a group is not evicted while it is held or has work in flight")
     }
 
-    fn slot(&self) -> &'a Slot {
-        self.space.slot(self.nr)
-    }
-
     /// Brings the slot and the index up to date with the group.
     pub(crate) fn note(&mut self) {
-        let (slot, buddy) = (self.slot(), self.group().buddy());
+        let (slot, buddy) = (self.slot, self.group().buddy());
         slot.set_space(buddy.free(), buddy.fragments());
         let (from, to) = (slot.state(), self.group().state());
         if from != to {
@@ -66,7 +68,7 @@ impl<'a> Held<'a> {
 
     /// No free run is as long as `len`, as a scan has found.
     pub(crate) fn note_none_of(&self, len: u32) {
-        let slot = self.slot();
+        let slot = self.slot;
         slot.set_longest(slot.longest().min(len.saturating_sub(1)));
     }
 
@@ -99,7 +101,7 @@ impl<'a> Held<'a> {
     /// Makes sure that the group's unit is one for this class. In this order: see `class`.
     fn enter(&self, class: Class, stage: Stage) -> bool {
         let Some(classes) = &self.space.classes else { return true };
-        let (slot, state) = (self.slot(), self.slot().state());
+        let (slot, state) = (self.slot, self.slot.state());
         if state.whole {
             slot.set_state(state, State { whole: false, ..state });
         }
@@ -112,7 +114,7 @@ impl<'a> Held<'a> {
 
     /// Nothing was taken after all.
     fn leave(&self) {
-        let (slot, from) = (self.slot(), self.slot().state());
+        let (slot, from) = (self.slot, self.slot.state());
         let to = State { whole: self.group().is_whole(), ..from };
         if from != to {
             slot.set_state(from, to);
@@ -213,7 +215,7 @@ impl<'a> Held<'a> {
 
     /// A range became free: perhaps the longest run has grown.
     fn note_freed(&self, range: &Range<u32>) {
-        let (slot, group) = (self.slot(), self.group());
+        let (slot, group) = (self.slot, self.group());
         let bound = slot.longest();
         // A bound that covers all free clusters covers any run of them: no need to measure.
         if bound < group.free() {

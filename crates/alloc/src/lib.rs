@@ -56,6 +56,7 @@ mod index;
 mod layout;
 mod moves;
 mod normalize;
+mod pages;
 mod passes;
 mod policy;
 mod prealloc;

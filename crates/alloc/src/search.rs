@@ -5,7 +5,8 @@
 //! says; then locked, or skipped if it is busy; looked at again; scanned (`scan`); and if the scan finds a
 //! run, the run is taken at once, under the same lock. Passes that compare runs of several groups first
 //! (`survey`) come back to the best one. Groups not in memory are loaded on the way: freely where that needs
-//! no I/O, else up to a budget per request in the passes that skip busy groups.
+//! no I/O, else up to a budget per request in the passes that skip busy groups. The same budget pays for
+//! learning what groups are like that nobody has looked at (`pages`).
 //!
 //! # No space
 //! [`AllocError::NoSpace`] is exact: it must be true at some moment of the search that no run of the least
@@ -41,6 +42,7 @@ use crate::held::{Held, Taken};
 use crate::passes::{Busy, Candidates, Pass, Scan, Step, Test};
 use crate::purse::Purse;
 use crate::reservation::Reservation;
+use crate::slot::Slot;
 use crate::source::GroupSource;
 use crate::space::Space;
 use crate::stats::{Pass as Counted, RequestStats};
@@ -66,6 +68,8 @@ pub(crate) struct Search<'a, 'p, S: GroupSource> {
     reads_left: u32,
     /// The first group that could not be loaded in a pass that goes on without it.
     broken: Option<AllocError<S::Error>>,
+    /// The page of groups that could not be read last: for none of its other groups it is tried again.
+    unreadable: Range<u32>,
 }
 
 type Found<E> = Result<Option<Reservation>, AllocError<E>>;
@@ -83,6 +87,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
             stage: Stage::Any,
             reads_left,
             broken: None,
+            unreadable: 0..0,
         }
     }
 
@@ -216,7 +221,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
 
     /// The groups of the highest average, then of the next lower one.
     fn highest(&mut self, pass: &Pass) -> Found<S::Error> {
-        let top = self.space.index.highest_average().max(self.space.untouched.highest_average());
+        let top = self.space.highest_average();
         // Below the order of the least length no average is long enough.
         let last = Lookup::average(self.plan.least, self.space.config.orders()).order();
         for order in (last..=top.unwrap_or(0)).rev() {
@@ -255,28 +260,70 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         need: u32,
     ) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
         self.stats.pass(pass.counted).groups_considered += 1;
-        if !self.promises(group, pass, need) {
-            return Ok(None);
-        }
-        let held = match self.lock(group, pass) {
+        let slot = match self.slot(group, pass) {
+            Ok(Some(slot)) if self.promises(group, slot, pass, need) => slot,
+            Ok(_) => return Ok(None),
+            Err(error) => return self.go_on_without(error, pass),
+        };
+        let held = match self.lock(group, slot, pass) {
             Ok(Some(held)) => held,
             Ok(None) => return Ok(None),
-            Err(error) if pass.counted == Counted::Goal => return Err(error),
-            Err(error) => {
-                self.broken.get_or_insert(error);
-                return Ok(None);
-            }
+            Err(error) => return self.go_on_without(error, pass),
         };
-        if !self.promises(group, pass, need) || !self.admits(group) {
+        if !self.promises(group, slot, pass, need) || !self.admits(group) {
             return Ok(None);
         }
         self.stats.groups_scanned += 1;
         Ok(Some(held))
     }
 
+    /// A group can't be had; that is told later, if no other has space, unless it is the goal's.
+    #[cold]
+    fn go_on_without(
+        &mut self,
+        error: AllocError<S::Error>,
+        pass: &Pass,
+    ) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
+        if pass.counted == Counted::Goal {
+            return Err(error);
+        }
+        self.broken.get_or_insert(error);
+        Ok(None)
+    }
+
+    /// What is known of a group, read now if need be and the pass may.
+    #[inline]
+    fn slot(&mut self, group: GroupNr, pass: &Pass) -> Result<Option<&'a Slot>, AllocError<S::Error>> {
+        match self.space.slots.get(group) {
+            Some(slot) => Ok(Some(slot)),
+            None => self.read_slot(group, pass),
+        }
+    }
+
+    #[cold]
+    fn read_slot(&mut self, group: GroupNr, pass: &Pass) -> Result<Option<&'a Slot>, AllocError<S::Error>> {
+        if self.unreadable.contains(&group.get()) || !self.may_read(pass) {
+            return Ok(None);
+        }
+        let read = self.allocator.slot(group);
+        if read.is_err() {
+            self.unreadable = self.space.slots.mates(group);
+        }
+        read.map(Some)
+    }
+
+    /// Whether a pass may read from the device; if so, that it does.
+    fn may_read(&mut self, pass: &Pass) -> bool {
+        if pass.busy == Busy::Wait || pass.counted == Counted::GoalSlow {
+            return true;
+        }
+        let may = self.reads_left > 0;
+        self.reads_left -= u32::from(may);
+        may
+    }
+
     /// What a group must look like without its lock to be worth it.
-    fn promises(&self, group: GroupNr, pass: &Pass, need: u32) -> bool {
-        let slot = self.space.slot(group);
+    fn promises(&self, group: GroupNr, slot: &Slot, pass: &Pass, need: u32) -> bool {
         match pass.test {
             Test::Fits => slot.longest() >= need,
             Test::Average => slot.average() >= need,
@@ -298,23 +345,24 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         self.plan.data && flex >= 4 && group.get().is_multiple_of(flex)
     }
 
-    fn lock(&mut self, group: GroupNr, pass: &Pass) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
-        let (allocator, space) = (self.allocator, self.space);
+    fn lock(
+        &mut self,
+        group: GroupNr,
+        slot: &'a Slot,
+        pass: &Pass,
+    ) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
+        let allocator = self.allocator;
         if pass.busy == Busy::Wait {
-            let place = space.lock(group, &mut self.stats.busy_waits);
-            return allocator.loaded(group, place).map(Some);
+            return allocator.loaded(group, slot, slot.lock(&mut self.stats.busy_waits)).map(Some);
         }
-        let Some(place) = space.slot(group).group.try_lock() else {
+        let Some(place) = slot.group.try_lock() else {
             self.stats.busy_skips += 1;
             return Ok(None);
         };
-        if place.is_none() && pass.counted != Counted::GoalSlow && allocator.source().needs_io(group) {
-            if self.reads_left == 0 {
-                return Ok(None);
-            }
-            self.reads_left -= 1;
+        if place.is_none() && allocator.source().needs_io(group) && !self.may_read(pass) {
+            return Ok(None);
         }
-        allocator.loaded(group, place).map(Some)
+        allocator.loaded(group, slot, place).map(Some)
     }
 
     /// Takes a run that was just found.

@@ -1,5 +1,5 @@
-//! What every group of the volume costs, touched or not: a lock, and a few numbers that can be read without
-//! it.
+//! What a group costs that somebody has looked at, loaded or not: a lock, and a few numbers that can be read
+//! without it.
 //!
 //! The numbers are written under the lock and read without it, to pass over groups that can't serve a
 //! request. They are advice, and what counts is looked at again under the lock; with one exception that the
@@ -9,7 +9,7 @@
 
 use crate::group::Group;
 use crate::index::Orders;
-use crate::sync::{AtomicU32, Mutex, Ordering};
+use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 
 /// One group as everybody sees it, on a cache line of its own: files that grow side by side often do so in
 /// neighbouring groups.
@@ -22,7 +22,7 @@ pub(crate) struct Slot {
     state: AtomicU32,
 }
 
-// A million groups, 64 MB.
+// A page of 64 groups, 4 KiB.
 #[cfg(not(any(feature = "shuttle", feature = "loom")))]
 const _: () = assert!(size_of::<Slot>() <= 64);
 
@@ -74,6 +74,14 @@ impl Slot {
             longest: AtomicU32::new(free.min(len)),
             state: AtomicU32::new(state.pack()),
         }
+    }
+
+    /// Locks the group, waiting for it, and counts that if it had to wait.
+    pub(crate) fn lock(&self, waits: &mut u32) -> MutexGuard<'_, Option<Box<Group>>> {
+        self.group.try_lock().unwrap_or_else(|| {
+            *waits += 1;
+            self.group.lock()
+        })
     }
 
     /// Free clusters in memory: as announced until the group is loaded, exact from then on.

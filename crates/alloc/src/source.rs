@@ -1,8 +1,9 @@
 //! Where groups come from, and bringing them into memory.
 //!
-//! A group is loaded under its own lock. Where reading it means I/O, the other groups of its flex group that
-//! have free space and that nobody holds are read with it and indexed too, their locks only tried for: their
-//! bitmaps lie side by side, and the searches that come next will want them.
+//! What is known of a group without its bitmap comes with its page of slots (`pages`). The bitmap is loaded
+//! under the group's own lock. Where reading it means I/O, the other groups of its flex group that have free
+//! space and that nobody holds are read with it and indexed too, their locks only tried for: their bitmaps
+//! lie side by side, and the searches that come next will want them.
 
 use crate::allocator::Allocator;
 use crate::buddy::Buddy;
@@ -10,8 +11,9 @@ use crate::error::AllocError;
 use crate::group::Group;
 use crate::held::Held;
 use crate::index::Orders;
+use crate::slot::Slot;
 use crate::sync::{MutexGuard, Ordering};
-use hectare_units::GroupNr;
+use hectare_units::{Clusters, GroupNr};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -36,6 +38,38 @@ pub trait GroupSource: Send + Sync {
     /// Free clusters of a group by its descriptor, known without reading the bitmap. A bitmap that turns out
     /// to hold another number fails with [`AllocError::Miscounted`].
     fn free_hint(&self, group: GroupNr) -> u32;
+
+    /// Free clusters of all groups, if that is known without asking each. `None`: the hints are added up when
+    /// the allocator is made. A total that is not their sum is corrected before anybody is refused space
+    /// because of it.
+    fn free_total(&self) -> Option<Clusters> {
+        None
+    }
+
+    /// How many neighbours a group's hint is had with at the price of one. They are asked for together, from
+    /// a multiple of this (or of a power of two next to it) on.
+    fn together(&self) -> u32 {
+        1
+    }
+
+    /// Makes ready what the other functions tell of some groups without I/O. Called before any of them, but
+    /// for [`count_free`](Self::count_free), is asked of a group.
+    ///
+    /// # Errors
+    /// Whatever keeps it from being read; it fails the operation that needed one of the groups, and is tried
+    /// again by the next.
+    fn prepare(&self, groups: Range<u32>) -> Result<(), Self::Error> {
+        let _ = groups;
+        Ok(())
+    }
+
+    /// The sum of the hints of some groups, for which nothing is to be kept in memory: they may be all.
+    ///
+    /// # Errors
+    /// Whatever keeps them from being read.
+    fn count_free(&self, groups: Range<u32>) -> Result<u64, Self::Error> {
+        Ok(groups.map(|group| u64::from(self.free_hint(GroupNr::new(group)))).sum())
+    }
 
     /// A group turned out to be of no use, for that reason; it fails the operation that needed it. Called
     /// with the group's lock held, each time it is needed.
@@ -71,20 +105,22 @@ type Place<'a> = MutexGuard<'a, Option<Box<Group>>>;
 impl<S: GroupSource> Allocator<S> {
     /// Locks a group, waiting for it, and loads it if need be.
     pub(crate) fn open(&self, group: GroupNr) -> Result<Held<'_>, AllocError<S::Error>> {
-        self.loaded(group, self.space().slot(group).group.lock())
+        let slot = self.slot(group)?;
+        self.loaded(group, slot, slot.group.lock())
     }
 
     /// The group behind a lock, loaded if need be.
     pub(crate) fn loaded<'a>(
         &'a self,
         group: GroupNr,
+        slot: &'a Slot,
         mut place: Place<'a>,
     ) -> Result<Held<'a>, AllocError<S::Error>> {
         if place.is_none() {
             let loaded = self.load(group, &mut place);
             loaded.inspect_err(|error| self.source().unusable(group, error))?;
         }
-        Ok(Held::new(self.space(), group, place))
+        Ok(Held::new(self.space(), group, slot, place))
     }
 
     fn load(&self, group: GroupNr, place: &mut Place<'_>) -> Result<(), AllocError<S::Error>> {
@@ -97,7 +133,7 @@ impl<S: GroupSource> Allocator<S> {
             .clone()
             .map(GroupNr::new)
             .filter(|mate| *mate != group)
-            .filter_map(|mate| Some((mate, self.space().slot(mate).group.try_lock()?)))
+            .filter_map(|mate| Some((mate, self.space().slots.get(mate)?.group.try_lock()?)))
             .filter(|(_, place)| place.is_none())
             .collect();
         let mut own = None;
@@ -122,8 +158,9 @@ impl<S: GroupSource> Allocator<S> {
     /// The groups of a group's flex group, from the first to the last that are worth loading with it.
     fn mates(&self, group: GroupNr) -> Range<u32> {
         let worth = |nr: &u32| {
-            let slot = self.space().slot(GroupNr::new(*nr));
-            *nr == group.get() || (slot.free() > 0 && !slot.state().loaded)
+            let slot = self.space().slots.get(GroupNr::new(*nr));
+            let useful = || slot.is_some_and(|slot| slot.free() > 0 && !slot.state().loaded);
+            *nr == group.get() || useful()
         };
         let mut flex = self.space().flex(group);
         let first = flex.find(worth).unwrap_or(group.get());
@@ -152,7 +189,7 @@ impl<S: GroupSource> Allocator<S> {
         {
             classes.sample(group, buddy.words(), len, space.config.cluster_bytes());
         }
-        space.untouched.update(group, space.untouched_orders(group), Orders::default());
+        space.untouched.update(group, space.untouched_orders(group, slot), Orders::default());
         let installed = Box::new(Group::new(buddy, own));
         slot.set_space(counted, installed.buddy().fragments());
         let (from, to) = (slot.state(), installed.state());
@@ -172,21 +209,21 @@ impl<S: GroupSource> Allocator<S> {
         let groups = space.layout.groups();
         let from = space.evict_from.load(Ordering::Relaxed).min(groups);
         let mut evicted = 0;
-        for nr in (from..groups).chain(0..from) {
+        let before = space.slots.made_from(GroupNr::new(0)).take_while(|(group, _)| group.get() < from);
+        for (group, slot) in space.slots.made_from(GroupNr::new(from)).chain(before) {
             if evicted >= at_most {
-                space.evict_from.store(nr, Ordering::Relaxed);
+                space.evict_from.store(group.get(), Ordering::Relaxed);
                 break;
             }
-            if space.slot(GroupNr::new(nr)).state().loaded && self.evict_one(GroupNr::new(nr)) {
+            if slot.state().loaded && self.evict_one(group, slot) {
                 evicted += 1;
             }
         }
         evicted
     }
 
-    fn evict_one(&self, group: GroupNr) -> bool {
+    fn evict_one(&self, group: GroupNr, slot: &Slot) -> bool {
         let space = self.space();
-        let slot = space.slot(group);
         let Some(mut place) = slot.group.try_lock() else { return false };
         if !place.as_ref().is_some_and(|group| group.is_idle()) {
             return false;
@@ -194,7 +231,7 @@ impl<S: GroupSource> Allocator<S> {
         let from = slot.state();
         space.index.update(group, from.orders, Orders::default());
         slot.set_state(from, crate::slot::State { orders: Orders::default(), loaded: false, ..from });
-        space.untouched.update(group, Orders::default(), space.untouched_orders(group));
+        space.untouched.update(group, Orders::default(), space.untouched_orders(group, slot));
         *place = None;
         space.loaded.fetch_sub(1, Ordering::Relaxed);
         true

@@ -6,7 +6,8 @@
 //!
 //! A group is in one of two indexes: in that of the loaded ones by what its free space is like, or in that of
 //! the untouched ones by the best it could be, all its free clusters as one run. A search asks both; what it
-//! finds in the second is loaded, and so moves to the first.
+//! finds in the second is loaded, and so moves to the first. Or it is in neither, but on a page of slots that
+//! nobody has read yet (`pages`): then it may be anything, and is looked at to learn what.
 
 use crate::class::Classes;
 use crate::counters::Counters;
@@ -14,10 +15,11 @@ use crate::held::Held;
 use crate::index::{GroupIndex, Orders};
 use crate::layout::{Layout, Run};
 use crate::moves::Moves;
+use crate::pages::Slots;
 use crate::passes;
 use crate::slot::Slot;
 use crate::stats::Stats;
-use crate::sync::{Arc, AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering};
 use crate::tunables::Config;
 use hectare_units::{Clusters, GroupNr, TxnId, low32, usize_of};
 use std::ops::Range;
@@ -29,10 +31,11 @@ const STREAMS_MAX: u32 = 64;
 pub(crate) struct Space {
     pub(crate) layout: Layout,
     pub(crate) config: Config,
-    pub(crate) slots: Box<[Slot]>,
+    pub(crate) slots: Slots,
     /// The loaded groups.
     pub(crate) index: GroupIndex,
-    /// The others, those that announce nothing free left out; by average order only.
+    /// The others, those that announce nothing free and those on unread pages left out; by average order
+    /// only.
     pub(crate) untouched: GroupIndex,
     /// Only where the policy has classes.
     pub(crate) classes: Option<Classes>,
@@ -73,7 +76,8 @@ impl GroupMap for Space {
     }
 
     fn is_whole(&self, group: GroupNr) -> bool {
-        self.slot(group).is_whole()
+        // A group nobody has looked at may be anything.
+        self.slots.get(group).is_some_and(Slot::is_whole)
     }
 }
 
@@ -96,12 +100,12 @@ fn streams(groups: u32, spread: bool) -> Box<[AtomicU32]> {
 
 impl Space {
     /// Space of groups that are all untouched; `free` clusters are free in all.
-    pub(crate) fn new(layout: Layout, config: Config, slots: Vec<Slot>, free: u64) -> Self {
+    pub(crate) fn new(layout: Layout, config: Config, slots: Slots, free: u64) -> Self {
         let (groups, orders) = (layout.groups(), config.orders());
-        let space = Self {
+        Self {
             layout,
             config,
-            slots: slots.into_boxed_slice(),
+            slots,
             index: GroupIndex::new(groups, orders),
             untouched: GroupIndex::new(groups, orders),
             classes: passes::has_classes(config.policy).then(|| Classes::new(groups, config.flex_groups)),
@@ -117,39 +121,33 @@ impl Space {
             evict_from: AtomicU32::new(0),
             indexed: config.tunables.optimize_scan(groups),
             streams: streams(groups, passes::has_classes(config.policy)),
-        };
-        for group in (0..groups).map(GroupNr::new) {
-            space.untouched.update(group, Orders::default(), space.untouched_orders(group));
         }
-        space
     }
 
+    /// The slot of a group that somebody has touched before.
     pub(crate) fn slot(&self, group: GroupNr) -> &Slot {
-        &self.slots[group.index()]
+        self.slots.get(group).expect("a slot that was made stays")
     }
 
     /// Where the index of untouched groups has a group that is not loaded.
-    pub(crate) fn untouched_orders(&self, group: GroupNr) -> Orders {
-        let free = self.slot(group).free().min(self.layout.group_len(group));
+    pub(crate) fn untouched_orders(&self, group: GroupNr, slot: &Slot) -> Orders {
+        let free = slot.free().min(self.layout.group_len(group));
         Orders { largest: None, average: best_average(free, self.config.orders()) }
+    }
+
+    /// The highest order that the average free run of any group has, as far as is known; of pages nobody has
+    /// read the best is believed.
+    pub(crate) fn highest_average(&self) -> Option<u32> {
+        if self.slots.has_unread() {
+            return best_average(self.layout.clusters_per_group(), self.config.orders());
+        }
+        self.index.highest_average().max(self.untouched.highest_average())
     }
 
     /// Locks a group that is known to be in memory.
     pub(crate) fn hold(self: &Arc<Self>, group: GroupNr) -> Held<'_> {
-        Held::new(self, group, self.slot(group).group.lock())
-    }
-
-    /// Locks a group, waiting for it, and counts that if it had to wait.
-    pub(crate) fn lock(
-        &self,
-        group: GroupNr,
-        waits: &mut u32,
-    ) -> MutexGuard<'_, Option<Box<crate::group::Group>>> {
         let slot = self.slot(group);
-        slot.group.try_lock().unwrap_or_else(|| {
-            *waits += 1;
-            slot.group.lock()
-        })
+        Held::new(self, group, slot, slot.group.lock())
     }
 
     /// The clusters of a group as a run of the volume.

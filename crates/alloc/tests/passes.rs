@@ -337,6 +337,10 @@ fn the_offer_is_what_some_group_has() {
         }
     };
     let allocator = patterned(indexed(Policy::Mballoc), 4, runs_of_16);
+    assert_eq!(offer(&allocator), 1024, "of groups nobody has looked at the best is believed");
+    drop(allocator.reserve(&Request::new(ClusterNr::new(0), Clusters::ONE)).unwrap());
+    assert_eq!(offer(&allocator), 1024, "two are known now, and two are not");
+    drop(allocator.reserve(&Request::new(ClusterNr::new(2 * 1024), Clusters::ONE)).unwrap());
     assert_eq!(offer(&allocator), 512, "half of each group is free, perhaps in one run");
     touch(&allocator);
     assert_eq!(offer(&allocator), 16);
@@ -344,5 +348,8 @@ fn the_offer_is_what_some_group_has() {
     assert_eq!((summary.free, summary.fragments, summary.first_free, summary.chunks[4]), (512, 32, 0, 32));
     assert_eq!(allocator.group_summary(GroupNr::new(4)).unwrap(), None);
     let full = patterned(indexed(Policy::Mballoc), 4, |_, _| true);
+    for group in 0..4 {
+        full.group_summary(GroupNr::new(group)).unwrap();
+    }
     assert_eq!(offer(&full), 1);
 }

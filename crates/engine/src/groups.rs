@@ -4,8 +4,8 @@
 //! Both are changed inside transactions under locks of their own group, so that threads at work in different
 //! groups don't meet, and what changed is put on a list, from which it is rendered once per commit
 //! ([`Groups::render`]). Inodes are taken and given back in [`inodes`]; where, is decided in
-//! [`crate::ialloc`] from the sums that [`flex`] keeps. The block bitmaps belong to the allocator, which
-//! loads them through [`Source`].
+//! [`crate::ialloc`] from the sums that [`flex`] keeps. How much is free in all is known without reading all
+//! groups ([`totals`]). The block bitmaps belong to the allocator, which loads them through [`Source`].
 //!
 //! Invariants: what a descriptor says of free inodes and directories changes together with the bitmap, under
 //! the bitmap's lock (bitmap before descriptor), and the sums of the flex group with the descriptor, under
@@ -15,22 +15,27 @@
 pub(crate) mod flex;
 mod inodes;
 mod source;
+#[cfg(test)]
+mod tests;
+mod totals;
 
 use crate::error::Result;
 use crate::findings::Findings;
-use flex::{FlexTable, Recent};
+use flex::{FlexCounts, FlexTable, Recent, Sums};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_journal::LoggedBlock;
 use hectare_journal::MetadataView;
-use hectare_units::{Bytes, GroupNr, usize_of};
+use hectare_units::{Bytes, GroupNr, OnceTable, usize_of};
 use inodes::InodeBitmap;
 pub(crate) use inodes::Taken;
 use parking_lot::Mutex;
 pub(crate) use source::Source;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
+use totals::Free;
 
 /// One block of descriptors, and the groups it describes.
 struct DescBlock {
@@ -56,9 +61,8 @@ pub(crate) struct Groups {
     /// change.
     sb: Arc<SuperBlock>,
     findings: Arc<Findings>,
-    desc_blocks: Box<[OnceLock<DescBlock>]>,
-    /// Made by a walk over all descriptors, when first asked for or changed.
-    flex: OnceLock<FlexTable>,
+    desc_blocks: OnceTable<DescBlock>,
+    flex: FlexTable,
     recent: Recent,
     /// Groups whose inode bitmaps are dirty.
     dirty_bitmaps: Mutex<Vec<GroupNr>>,
@@ -69,42 +73,51 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    pub(crate) fn new(metadata: MetadataView, sb: Arc<SuperBlock>, findings: Arc<Findings>) -> Self {
-        let blocks = usize_of(sb.geometry().desc_blocks());
-        Self {
+    /// The groups of a volume of which nothing is read yet, unless it has to be counted what is free:
+    /// `clean` says that its journal is not needed.
+    pub(crate) fn open(
+        metadata: MetadataView,
+        sb: Arc<SuperBlock>,
+        findings: Arc<Findings>,
+        clean: bool,
+    ) -> Self {
+        let mut groups = Self {
             metadata,
+            desc_blocks: OnceTable::new(sb.geometry().desc_blocks()),
+            flex: FlexTable::new(sb.geometry()),
             sb,
             findings,
-            desc_blocks: std::iter::repeat_with(OnceLock::new).take(blocks).collect(),
-            flex: OnceLock::new(),
             recent: Recent::default(),
             dirty_bitmaps: Mutex::default(),
             dirty_descs: Mutex::default(),
             dirty_count: AtomicU32::new(0),
-        }
-    }
-
-    /// Reads all descriptors: who is about to write must not take a group that can't be read now for a full
-    /// one.
-    ///
-    /// # Errors
-    /// If the device fails. A descriptor that is broken is an error for whoever needs it.
-    pub(crate) fn load_all(&self) -> Result<()> {
-        (0..self.sb.geometry().desc_blocks()).try_for_each(|index| self.desc_block(index).map(drop))
+        };
+        let said = Free::of_clean(&groups.sb).filter(|_| clean);
+        let free = said.unwrap_or_else(|| groups.count_readable());
+        groups.flex.set_totals(free);
+        groups
     }
 
     /// The block of descriptors with that index.
     fn desc_block(&self, index: u32) -> Result<&DescBlock> {
-        let cell = &self.desc_blocks[usize_of(index)];
-        if let Some(block) = cell.get() {
+        if let Some(block) = self.desc_blocks.get(index) {
             return Ok(block);
         }
         let loaded = self.load_desc_block(index)?;
         // Another thread may have been faster; its copy, read from the same bytes, counts.
-        Ok(cell.get_or_init(|| {
+        Ok(self.desc_blocks.get_or_init(index, || {
             loaded.groups.iter().for_each(|group| self.note_broken(index, group));
             loaded
         }))
+    }
+
+    /// Reads the descriptors of some groups, so that looking at them needs no I/O any more.
+    ///
+    /// # Errors
+    /// If the device fails. A descriptor that is broken is an error for whoever needs it.
+    fn prepare(&self, groups: Range<u32>) -> Result<()> {
+        let per = self.sb.geometry().descs_per_block();
+        (groups.start / per..groups.end.div_ceil(per)).try_for_each(|index| self.desc_block(index).map(drop))
     }
 
     /// Notes what is wrong with a descriptor that was just read.
@@ -127,12 +140,7 @@ impl Groups {
         let sb = &*self.sb;
         let geometry = sb.geometry();
         let mut bytes = vec![0; geometry.block_size.len()];
-        let nr = geometry.desc_block(index);
-        self.metadata.read_at(nr.offset(geometry.block_size), &mut bytes).map_err(|error| {
-            let error = error.into();
-            self.findings.note_read(&error, "group descriptors", Place::Block(nr), nr);
-            error
-        })?;
+        self.read_desc_block(index, &mut bytes)?;
         let first = index * geometry.descs_per_block();
         let count = geometry.descs_per_block().min(geometry.groups() - first);
         let groups = (0..count)
@@ -143,6 +151,16 @@ impl Groups {
             })
             .collect();
         Ok(DescBlock { bytes: Mutex::new(bytes), groups, dirty: AtomicBool::new(false) })
+    }
+
+    fn read_desc_block(&self, index: u32, bytes: &mut [u8]) -> Result<()> {
+        let geometry = self.sb.geometry();
+        let nr = geometry.desc_block(index);
+        self.metadata.read_at(nr.offset(geometry.block_size), bytes).map_err(|error| {
+            let error = error.into();
+            self.findings.note_read(&error, "group descriptors", Place::Block(nr), nr);
+            error
+        })
     }
 
     /// A copy of a group's descriptor.
@@ -158,16 +176,26 @@ impl Groups {
         }
     }
 
-    /// Free inodes of all groups; those of a broken descriptor can't be had and don't count. The superblock's
-    /// number is not used: it may be one that somebody else's crash left behind.
-    pub(crate) fn free_inodes(&self) -> u32 {
-        self.flex().free_inodes()
+    /// The flex groups of the volume.
+    pub(crate) fn flex(&self) -> &FlexTable {
+        &self.flex
     }
 
-    /// The sums over flex groups.
-    pub(crate) fn flex(&self) -> &FlexTable {
-        let descs = || (0..self.sb.geometry().groups()).map(|nr| self.desc(GroupNr::new(nr)).ok());
-        self.flex.get_or_init(|| FlexTable::new(self.sb.geometry(), descs()))
+    /// What a flex group has.
+    ///
+    /// # Errors
+    /// If the device fails; groups with a broken descriptor have nothing.
+    pub(crate) fn flex_counts(&self, flex: u32) -> Result<FlexCounts> {
+        Ok(self.flex_sums(flex)?.counts())
+    }
+
+    /// The sums of a flex group, which must exist before one of its descriptors may change.
+    fn flex_sums(&self, flex: u32) -> Result<Sums<'_>> {
+        if let Some(sums) = self.flex.sums(flex) {
+            return Ok(sums);
+        }
+        self.prepare(self.flex.groups(flex))?;
+        Ok(self.flex.make_sums(flex, |group| self.desc(group).ok()))
     }
 
     /// The groups that directories without room in their own were served from.
@@ -196,9 +224,9 @@ impl Groups {
         let sb = &*self.sb;
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.resize(sb.geometry().block_size.len(), 0xff);
-        let flex = self.flex();
+        let sums = self.flex_sums(self.flex.of(group))?;
         let place = self.edit_desc(group, |desc| {
-            flex.clusters_changed(group, desc.free_clusters, free);
+            sums.clusters_changed(desc.free_clusters, free);
             desc.free_clusters = free;
             desc.flags.remove(GroupFlags::BLOCK_UNINIT);
             desc.seal_block_bitmap(&bytes, sb);
@@ -248,7 +276,7 @@ impl Groups {
     }
 }
 
-fn desc_range(index: u32, desc_size: u32) -> std::ops::Range<usize> {
+fn desc_range(index: u32, desc_size: u32) -> Range<usize> {
     let at = usize_of(index * desc_size);
     at..at + usize_of(desc_size)
 }

@@ -5,9 +5,10 @@
 //! found by probing, or any. A directory goes where [`orlov`] puts it, into the first group of that flex
 //! group with a free inode: directories lie close together, and leave the groups their files grow into.
 //!
-//! Nothing here walks the groups: sums over flex groups are kept by [`crate::groups::flex`], and the last
-//! resort goes over flex groups, of which only those with free inodes are looked into. While nothing is given
-//! back, that finds the last free inode however many threads look for it.
+//! Nothing here walks the groups: sums over flex groups are kept by [`crate::groups::flex`], which reads of a
+//! flex group when it is first asked about it; so each rule but the last looks at a bounded number of them.
+//! The last resort goes over all flex groups, of which only those with free inodes are looked into. While
+//! nothing is given back, that finds the last free inode however many threads look for it.
 
 mod orlov;
 
@@ -22,7 +23,6 @@ use hectare_units::{GroupNr, InodeNr};
 use orlov::{Shape, Totals};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 impl Volume {
     /// Makes an inode in a free slot. It has no links yet and is not in any directory.
@@ -44,7 +44,6 @@ impl Volume {
                 return Err(error);
             }
         };
-        self.free_inodes.fetch_sub(1, Ordering::Relaxed);
         inode.generation = self.arbitrary();
         let cached = self.inodes.insert_new(nr, inode, home);
         drop(cached.edit(handle, &self.inodes));
@@ -84,7 +83,8 @@ impl Volume {
         let (home, _) = self.groups.slot(parent)?;
         let home = flex.of(home);
         let shape = self.shape();
-        let counts = |nr| flex.counts(nr);
+        // One that can't be read is not the one.
+        let counts = |nr| self.groups.flex_counts(nr).unwrap_or_default();
         if self.begins_trees(parent)? {
             let start = if flex.count() == 1 { 0 } else { self.arbitrary() % flex.count() };
             let chosen = shape.top_directory(start, counts).or_else(|| shape.any(start, counts));
@@ -117,9 +117,9 @@ impl Volume {
             inodes: u64::from(geometry.inodes_per_group) * u64::from(flex.size()),
             clusters: u64::from(geometry.clusters_per_group) * u64::from(flex.size()),
             totals: Totals {
-                free_inodes: self.free_inodes.load(Ordering::Relaxed).into(),
+                free_inodes: self.groups.free_inodes().into(),
                 free_clusters: flex.free_clusters(),
-                directories: flex.directories().into(),
+                directories: flex.directories(),
             },
         }
     }
@@ -128,18 +128,36 @@ impl Volume {
     fn flex_from(&self, group: GroupNr) -> impl Iterator<Item = GroupNr> {
         let flex = self.groups.flex();
         let nr = flex.of(group);
-        let Range { start, end } = if flex.counts(nr).free_inodes > 0 { flex.groups(nr) } else { 0..0 };
+        let has_inodes = self.groups.flex_counts(nr).is_ok_and(|counts| counts.free_inodes > 0);
+        let Range { start, end } = if has_inodes { flex.groups(nr) } else { 0..0 };
         (group.get()..end).chain(start..group.get().min(end)).map(GroupNr::new)
     }
 
     /// The first free inode from a flex group on.
     fn take_anywhere(&self, start: u32, directory: bool) -> Result<Option<Taken>> {
-        let groups = &self.groups;
-        let flex = groups.flex();
-        let with_inodes = (start..flex.count()).chain(0..start).filter(|nr| flex.counts(*nr).free_inodes > 0);
-        for group in with_inodes.flat_map(|nr| flex.groups(nr)).map(GroupNr::new) {
-            if groups.has_inodes(group)
-                && let Some(taken) = groups.take_inode(group, directory)?
+        let mut unreadable = None;
+        for flex in (start..self.groups.flex().count()).chain(0..start) {
+            let taken = match self.groups.flex_counts(flex) {
+                Ok(counts) if counts.free_inodes > 0 => self.take_in(flex, directory)?,
+                Ok(_) => None,
+                Err(error) => {
+                    unreadable.get_or_insert(error);
+                    None
+                }
+            };
+            if taken.is_some() {
+                return Ok(taken);
+            }
+        }
+        // Who could not look everywhere must not say that there is none.
+        unreadable.map_or(Ok(None), Err)
+    }
+
+    /// The first free inode of a flex group.
+    fn take_in(&self, flex: u32, directory: bool) -> Result<Option<Taken>> {
+        for group in self.groups.flex().groups(flex).map(GroupNr::new) {
+            if self.groups.has_inodes(group)
+                && let Some(taken) = self.groups.take_inode(group, directory)?
             {
                 return Ok(Some(taken));
             }
@@ -159,7 +177,6 @@ impl Volume {
             directory
         };
         self.groups.free_inode(inode.nr(), directory).watched(&self.findings)?;
-        self.free_inodes.fetch_add(1, Ordering::Relaxed);
         inode.mark_freed();
         Ok(())
     }

@@ -43,6 +43,8 @@ pub(crate) struct Recovered {
     pub(crate) sb: SuperBlock,
     /// The log to write to.
     pub(crate) log: Option<VolumeLog>,
+    /// Whether nothing had to be replayed.
+    pub(crate) clean: bool,
 }
 
 /// Where a log lies.
@@ -61,7 +63,7 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
     // needed.
     let elsewhere = sb.journal_inode().is_none() && options.journal.is_none();
     if !has_journal || (options.read_only && (!needed || elsewhere)) {
-        return Ok(Recovered { device: Arc::clone(device), sb, log: None });
+        return Ok(Recovered { device: Arc::clone(device), sb, log: None, clean: !needed });
     }
     let place = find(device, &sb, options)?;
     let read = || recovery::read(&*place.device, &place.map, sb.geometry().blocks_count);
@@ -76,7 +78,7 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
     let sb = if needed { replay(device, sb, &place, &recovery)? } else { sb };
     check_writable(&sb)?;
     let log = start(device, &sb, &place, &recovery)?;
-    Ok(Recovered { device: Arc::clone(device), sb, log: Some(log) })
+    Ok(Recovered { device: Arc::clone(device), sb, log: Some(log), clean: !needed })
 }
 
 /// Finds the log and makes sure that it is this volume's.
@@ -170,7 +172,7 @@ fn replayed_in_memory(
     }
     // The log may know less of errors than the superblock did.
     sb.keep_errors_of(&found);
-    Ok(Recovered { device: overlay, sb, log: None })
+    Ok(Recovered { device: overlay, sb, log: None, clean: false })
 }
 
 /// Makes of the fast commits the transaction that they are a part of, and logs it, in a log that holds

@@ -10,7 +10,6 @@ use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::time::Timestamp;
 use hectare_units::{BlockSize, Blocks, InodeNr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What `stat` tells of an inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -219,7 +218,7 @@ impl Volume {
             free,
             available: free.saturating_sub(self.sb.reserved_blocks()),
             inodes: geometry.inodes_count(),
-            free_inodes: self.free_inodes.load(Ordering::Relaxed),
+            free_inodes: self.groups.free_inodes(),
             name_max: 255,
             id: half(0) ^ half(8),
         })

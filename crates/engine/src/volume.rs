@@ -40,7 +40,7 @@ use hectare_journal::{Aborted, Credits, Handle, Journal, JournalStats};
 use hectare_units::{Blocks, InodeNr, low32, u64_of, usize_of};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What everything on a volume shares. Nothing of it can be reached from outside the crate.
@@ -58,7 +58,6 @@ pub struct Shared {
     pub(crate) groups: Arc<Groups>,
     pub(crate) allocator: Allocator<Source>,
     pub(crate) prealloc: Preallocation,
-    pub(crate) free_inodes: AtomicU32,
     pub(crate) options: OpenOptions,
     pub(crate) data_mode: DataMode,
     pub(crate) read_only: bool,
@@ -229,7 +228,7 @@ impl Shared {
     pub(crate) fn refresh_superblock(&self) -> MutexGuard<'_, SuperBlock> {
         let free = self.allocator.durable_free().get() << self.geometry().cluster_ratio_shift;
         let mut live = self.live_sb.lock();
-        live.set_free(Blocks::new(free), self.free_inodes.load(Ordering::Relaxed));
+        live.set_free(Blocks::new(free), self.groups.free_inodes());
         live.set_write_time(self.exact_now());
         live.add_kbytes_written(self.kbytes_written.swap(0, Ordering::Relaxed));
         live

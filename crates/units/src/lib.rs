@@ -7,17 +7,20 @@
 //!
 //! Hazards: values read from disk are untrusted, so every operation that can overflow exists in a `checked_`
 //! form; the operators panic on overflow in every profile (`overflow-checks` is on in release too) and are
-//! for values already validated. This crate holds no format knowledge and no I/O.
+//! for values already validated. This crate holds no format knowledge and no I/O; beside the types it has a
+//! few tools that every layer needs, such as the table that is filled on first touch ([`OnceTable`]).
 
 mod block;
 mod bytes;
 mod ids;
 pub mod record;
+mod table;
 mod thread;
 
 pub use block::{BlockNr, BlockSize, Blocks, ClusterNr, Clusters, LogicalBlock};
 pub use bytes::Bytes;
 pub use ids::{GroupNr, InodeNr, TxnId};
+pub use table::OnceTable;
 pub use thread::thread_number;
 
 /// Widens an index to the 64 bits that disk structures count in. Lossless on every supported target.

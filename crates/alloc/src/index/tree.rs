@@ -349,6 +349,7 @@ fn replace(word: &AtomicU64, seen: u64, shift: usize, state: u64) -> Result<(), 
 }
 
 /// The first bit of a node that is set, at or after `from`.
+#[inline]
 fn first_bit(node: &[AtomicU64], from: usize) -> Option<usize> {
     let mut mask = u64::MAX << (from % BITS_OF_WORD);
     for (number, word) in node.iter().enumerate().skip(from / BITS_OF_WORD) {

@@ -8,6 +8,7 @@ use super::{Found, Search};
 use crate::class::Stage;
 use crate::held::Held;
 use crate::passes::{Pass, Scan};
+use crate::slot::Slot;
 use crate::source::GroupSource;
 use hectare_units::GroupNr;
 use std::ops::Range;
@@ -48,7 +49,8 @@ impl<S: GroupSource> Search<'_, '_, S> {
         let lookup = self.lookup(pass, need);
         let mut walk = super::Walk::new(self.space, self.plan, pass, lookup);
         while let Some(group) = self.next(&mut walk) {
-            if pass.scan == Scan::Longest && self.space.slot(group).longest() <= length(best.as_ref()) {
+            let no_better = |slot: &Slot| slot.longest() <= length(best.as_ref());
+            if pass.scan == Scan::Longest && self.space.slots.get(group).is_some_and(no_better) {
                 continue;
             }
             let Some(mut held) = self.enter(group, pass, need)? else { continue };
@@ -121,8 +123,8 @@ impl<S: GroupSource> Search<'_, '_, S> {
 
     /// Takes what is still free of a run that was found before.
     fn take_again(&mut self, group: GroupNr, at: u32, pass: &Pass) -> Found<S::Error> {
-        let place = self.space.lock(group, &mut self.stats.busy_waits);
-        let mut held = self.allocator.loaded(group, place)?;
+        let slot = self.space.slot(group);
+        let mut held = self.allocator.loaded(group, slot, slot.lock(&mut self.stats.busy_waits))?;
         let len = held.group().buddy().run_at(at, self.plan.want);
         if len < self.shortest_of_use(pass).min(self.plan.want) || !self.admits(group) {
             return Ok(None);

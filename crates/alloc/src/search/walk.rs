@@ -64,7 +64,9 @@ impl Lookup {
     }
 
     /// The first group in a range, and the same among the untouched ones: there only the number of free
-    /// clusters is known, and any that could have such a group is one.
+    /// clusters is known, and any that could have such a group is one. Where not even that is known yet, any
+    /// group is.
+    #[inline]
     fn next(self, space: &Space, groups: Range<u32>, untouched: bool) -> Option<GroupNr> {
         let orders = space.config.orders();
         let (loaded, average) = match self {
@@ -75,11 +77,23 @@ impl Lookup {
             }
             Self::Average(order) => (space.index.next_average(order, groups.clone()), order),
         };
-        if !untouched {
+        if !untouched || loaded.is_some_and(|group| group.get() == groups.start) {
             return loaded;
         }
-        let before = groups.start..loaded.map_or(groups.end, GroupNr::get);
-        space.untouched.next_average(average, before).or(loaded)
+        Self::next_untouched(space, average, groups, loaded)
+    }
+
+    /// The first group in a range before one that is loaded, which may have what is looked for, or else that.
+    #[inline(never)]
+    fn next_untouched(
+        space: &Space,
+        average: u32,
+        groups: Range<u32>,
+        loaded: Option<GroupNr>,
+    ) -> Option<GroupNr> {
+        let up_to = |found: Option<GroupNr>| groups.start..found.map_or(groups.end, GroupNr::get);
+        let known = space.untouched.next_average(average, up_to(loaded)).or(loaded);
+        space.slots.next_unread(up_to(known)).or(known)
     }
 }
 

@@ -97,5 +97,5 @@ atomic!(
     word,
     AtomicU64,
     u64,
-    [new, load, store, fetch_add, fetch_sub, fetch_and, fetch_or, fetch_update, compare_exchange]
+    [new, load, store, swap, fetch_add, fetch_sub, fetch_and, fetch_or, fetch_update, compare_exchange]
 );

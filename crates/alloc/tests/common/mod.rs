@@ -89,6 +89,15 @@ impl GroupSource for Disk {
         self.count_free(group)
     }
 
+    fn free_total(&self) -> Option<Clusters> {
+        let groups = (0..self.layout.groups()).map(GroupNr::new);
+        Some(Clusters::new(groups.map(|group| u64::from(self.count_free(group))).sum()))
+    }
+
+    fn together(&self) -> u32 {
+        2
+    }
+
     fn own_metadata(&self, _: GroupNr) -> u32 {
         self.own
     }

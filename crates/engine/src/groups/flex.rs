@@ -1,18 +1,25 @@
 //! Sums over flex groups, and where directories were served from: what placing an inode looks at instead of
 //! walking the groups.
 //!
-//! The sums are made once, from all descriptors, and kept up with every change since. They are heuristics'
-//! food: each number is exact, two of them read one after the other need not fit together. Free clusters are
-//! those of the last commit.
+//! The sums of a flex group are made when it is first looked at, from its descriptors, and kept up with every
+//! change since. They are heuristics' food: each number is exact, two of them read one after the other need
+//! not fit together. Free clusters are those of the last commit. Those of the volume are not added up from
+//! them ([`super::totals`]); how many directories it has is guessed from the flex groups looked at and the
+//! inodes in use elsewhere.
+//!
+//! Invariant: a descriptor changes only when the sums of its flex group exist, which they do before its lock
+//! is taken ([`Sums`] is the proof). So nothing changes while they are made.
 //!
 //! A flex group here is at most 2^[`FLEX_MAX_SHIFT`] groups: a volume may declare all its groups one flex
 //! group, and looking through one has to stay cheap.
 
+use super::totals::Free;
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::group::GroupDesc;
-use hectare_units::{GroupNr, InodeNr, high32, join32, low32, usize_of};
+use hectare_units::{GroupNr, InodeNr, OnceTable, high32, join32, low32, u64_of, usize_of};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// log2 of the most groups that are placed into as one.
 const FLEX_MAX_SHIFT: u32 = 7;
@@ -45,45 +52,62 @@ struct Flex {
     free_clusters: AtomicU64,
 }
 
-/// The counts of every flex group, and of the volume.
+impl Flex {
+    /// From the descriptors of its groups, `None` for a broken one.
+    // Nothing here can overflow on a volume that is one: inodes and clusters were counted to be within their
+    // groups. Directories were not, so they are added as far as they go.
+    fn of(descs: impl Iterator<Item = Option<GroupDesc>>) -> Self {
+        let mut flex = Self::default();
+        for desc in descs.flatten() {
+            let add = |to: &mut AtomicU32, n: u32| *to.get_mut() = to.get_mut().saturating_add(n);
+            add(&mut flex.free_inodes, desc.free_inodes);
+            add(&mut flex.directories, desc.used_dirs);
+            *flex.free_clusters.get_mut() += u64::from(desc.free_clusters);
+        }
+        flex
+    }
+}
+
+/// The flex groups of a volume, and the counts of those that were looked at.
 pub(crate) struct FlexTable {
     shift: u32,
     groups: u32,
-    flexes: Box<[Flex]>,
-    free_clusters: AtomicU64,
+    inodes_per_group: u32,
+    flexes: OnceTable<Flex>,
+    /// Groups of the flex groups that were looked at.
+    seen: AtomicU32,
+    /// Directories in them.
     directories: AtomicU32,
+    /// Of the volume, as the next.
+    free_clusters: AtomicU64,
+    free_inodes: AtomicU64,
+    /// What of the free inodes is taken to be in the flex groups nobody has looked at. Wraps where the total
+    /// was too low.
+    unseen_inodes: AtomicU64,
 }
 
 impl FlexTable {
-    /// From the descriptors of all groups in order, `None` for a broken one.
-    pub(super) fn new(geometry: &Geometry, descs: impl Iterator<Item = Option<GroupDesc>>) -> Self {
-        let shift = flex_shift(geometry);
-        let groups = geometry.groups();
-        let count = usize_of(groups.div_ceil(1 << shift));
-        let mut table = Self {
+    /// Of a volume whose totals are yet to be set.
+    pub(super) fn new(geometry: &Geometry) -> Self {
+        let (shift, groups) = (flex_shift(geometry), geometry.groups());
+        Self {
             shift,
             groups,
-            flexes: std::iter::repeat_with(Flex::default).take(count).collect(),
-            free_clusters: AtomicU64::new(0),
+            inodes_per_group: geometry.inodes_per_group,
+            flexes: OnceTable::new(groups.div_ceil(1 << shift)),
+            seen: AtomicU32::new(0),
             directories: AtomicU32::new(0),
-        };
-        for (nr, desc) in (0..groups).zip(descs) {
-            if let Some(desc) = desc {
-                table.add(GroupNr::new(nr), &desc);
-            }
+            free_clusters: AtomicU64::new(0),
+            free_inodes: AtomicU64::new(0),
+            unseen_inodes: AtomicU64::new(0),
         }
-        table
     }
 
-    // Nothing here can overflow on a volume that is one: inodes and clusters were counted to be within their
-    // groups. Directories were not, so they are added as far as they go.
-    fn add(&mut self, group: GroupNr, desc: &GroupDesc) {
-        let flex = &mut self.flexes[usize_of(group.get() >> self.shift)];
-        *flex.free_inodes.get_mut() = flex.free_inodes.get_mut().saturating_add(desc.free_inodes);
-        *flex.directories.get_mut() = flex.directories.get_mut().saturating_add(desc.used_dirs);
-        *flex.free_clusters.get_mut() += u64::from(desc.free_clusters);
-        *self.directories.get_mut() = self.directories.get_mut().saturating_add(desc.used_dirs);
-        *self.free_clusters.get_mut() += u64::from(desc.free_clusters);
+    /// What is free on the volume, before anybody has looked at a flex group.
+    pub(super) fn set_totals(&mut self, free: Free) {
+        *self.free_clusters.get_mut() = free.clusters;
+        *self.free_inodes.get_mut() = free.inodes;
+        *self.unseen_inodes.get_mut() = free.inodes;
     }
 
     /// Flex groups of the volume.
@@ -107,58 +131,99 @@ impl FlexTable {
         first..first.saturating_add(self.size()).min(self.groups)
     }
 
-    /// What a flex group has.
-    pub(crate) fn counts(&self, flex: u32) -> FlexCounts {
-        let flex = &self.flexes[usize_of(flex)];
-        FlexCounts {
-            free_inodes: flex.free_inodes.load(Relaxed),
-            free_clusters: flex.free_clusters.load(Relaxed),
-            directories: flex.directories.load(Relaxed),
+    /// The sums of a flex group, if they were made.
+    pub(super) fn sums(&self, flex: u32) -> Option<Sums<'_>> {
+        Some(Sums { table: self, flex: self.flexes.get(flex)? })
+    }
+
+    /// The same, made if they were not yet.
+    pub(super) fn make_sums(&self, flex: u32, desc: impl Fn(GroupNr) -> Option<GroupDesc>) -> Sums<'_> {
+        let made = self.flexes.get_or_init(flex, || {
+            let made = Flex::of(self.groups(flex).map(GroupNr::new).map(desc));
+            self.note_made(&made, low32(u64_of(self.groups(flex).len())));
+            made
+        });
+        Sums { table: self, flex: made }
+    }
+
+    /// Takes the counts of a flex group into those of the volume. Once all are known, a total that was wrong
+    /// is put right.
+    fn note_made(&self, flex: &Flex, groups: u32) {
+        self.directories.fetch_add(flex.directories.load(Relaxed), Relaxed);
+        self.unseen_inodes.fetch_sub(flex.free_inodes.load(Relaxed).into(), Relaxed);
+        // Who makes the last one sees what the others have subtracted.
+        if self.seen.fetch_add(groups, Ordering::AcqRel) + groups == self.groups {
+            self.free_inodes.fetch_sub(self.unseen_inodes.load(Relaxed), Relaxed);
         }
     }
 
-    /// Free inodes of the volume, by a walk over the flex groups.
-    pub(super) fn free_inodes(&self) -> u32 {
-        self.flexes.iter().map(|flex| flex.free_inodes.load(Relaxed)).fold(0, u32::saturating_add)
+    /// Free inodes of the volume.
+    pub(super) fn free_inodes(&self) -> u64 {
+        not_below_0(&self.free_inodes)
     }
 
     /// Free clusters of the volume.
     pub(crate) fn free_clusters(&self) -> u64 {
-        self.free_clusters.load(Relaxed)
+        not_below_0(&self.free_clusters)
     }
 
-    /// Directories of the volume.
-    pub(crate) fn directories(&self) -> u32 {
-        self.directories.load(Relaxed)
+    /// Directories of the volume: those in the flex groups that were looked at, and elsewhere as many of the
+    /// inodes in use as there.
+    pub(crate) fn directories(&self) -> u64 {
+        let (known, seen) = (u64::from(self.directories.load(Relaxed)), self.seen.load(Relaxed));
+        let inodes = |groups: u32| u64::from(groups) * u64::from(self.inodes_per_group);
+        let unseen_free = not_below_0(&self.unseen_inodes);
+        let unseen_used = inodes(self.groups - seen).saturating_sub(unseen_free);
+        let seen_used = inodes(seen).saturating_sub(self.free_inodes().saturating_sub(unseen_free));
+        known.saturating_add(known.saturating_mul(unseen_used) / seen_used.max(1))
     }
+}
 
-    fn at(&self, group: GroupNr) -> &Flex {
-        &self.flexes[usize_of(group.get() >> self.shift)]
-    }
+/// A total that may have been too low at first, and so have wrapped.
+fn not_below_0(total: &AtomicU64) -> u64 {
+    u64::try_from(total.load(Relaxed).cast_signed()).unwrap_or(0)
+}
 
-    /// To be called under the lock of the group's descriptor, as the next three.
-    pub(super) fn inode_taken(&self, group: GroupNr, directory: bool) {
-        self.at(group).free_inodes.fetch_sub(1, Relaxed);
-        if directory {
-            self.at(group).directories.fetch_add(1, Relaxed);
-            self.directories.fetch_add(1, Relaxed);
+/// The sums of one flex group. What changes them is called under the lock of the descriptor that changes.
+#[derive(Clone, Copy)]
+pub(super) struct Sums<'a> {
+    table: &'a FlexTable,
+    flex: &'a Flex,
+}
+
+impl Sums<'_> {
+    pub(super) fn counts(&self) -> FlexCounts {
+        FlexCounts {
+            free_inodes: self.flex.free_inodes.load(Relaxed),
+            free_clusters: self.flex.free_clusters.load(Relaxed),
+            directories: self.flex.directories.load(Relaxed),
         }
     }
 
-    pub(super) fn inode_freed(&self, group: GroupNr) {
-        self.at(group).free_inodes.fetch_add(1, Relaxed);
+    pub(super) fn inode_taken(&self, directory: bool) {
+        self.flex.free_inodes.fetch_sub(1, Relaxed);
+        self.table.free_inodes.fetch_sub(1, Relaxed);
+        if directory {
+            self.flex.directories.fetch_add(1, Relaxed);
+            self.table.directories.fetch_add(1, Relaxed);
+        }
     }
 
-    pub(super) fn directory_freed(&self, group: GroupNr) {
-        self.at(group).directories.fetch_sub(1, Relaxed);
-        self.directories.fetch_sub(1, Relaxed);
+    pub(super) fn inode_freed(&self) {
+        self.flex.free_inodes.fetch_add(1, Relaxed);
+        self.table.free_inodes.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn clusters_changed(&self, group: GroupNr, from: u32, to: u32) {
+    pub(super) fn directory_freed(&self) {
+        self.flex.directories.fetch_sub(1, Relaxed);
+        self.table.directories.fetch_sub(1, Relaxed);
+    }
+
+    pub(super) fn clusters_changed(&self, from: u32, to: u32) {
         // Adding wraps, as two's complement: the sums stay right.
         let by = u64::from(to).wrapping_sub(u64::from(from));
-        self.at(group).free_clusters.fetch_add(by, Relaxed);
-        self.free_clusters.fetch_add(by, Relaxed);
+        self.flex.free_clusters.fetch_add(by, Relaxed);
+        self.table.free_clusters.fetch_add(by, Relaxed);
     }
 }
 
@@ -258,14 +323,16 @@ mod tests {
         }
         volume.sync().unwrap();
         let (groups, geometry) = (&volume.groups, volume.geometry());
-        let descs = (0..geometry.groups()).map(|nr| groups.desc(GroupNr::new(nr)).ok());
-        let (kept, fresh) = (groups.flex(), FlexTable::new(geometry, descs));
+        let (kept, fresh) = (groups.flex(), FlexTable::new(geometry));
+        let mut free = Free::default();
         for flex in 0..fresh.count() {
-            assert_eq!(kept.counts(flex), fresh.counts(flex), "flex group {flex}");
+            let counts = fresh.make_sums(flex, |group| groups.desc(group).ok()).counts();
+            assert_eq!(groups.flex_counts(flex).unwrap(), counts, "flex group {flex}");
+            free.clusters += counts.free_clusters;
+            free.inodes += u64::from(counts.free_inodes);
         }
-        assert_eq!(kept.free_clusters(), fresh.free_clusters());
+        assert_eq!((kept.free_clusters(), kept.free_inodes()), (free.clusters, free.inodes));
         assert_eq!(kept.directories(), fresh.directories());
-        assert_eq!(groups.free_inodes(), volume.statfs().unwrap().free_inodes);
         assert_eq!(kept.directories(), 2 + 2 * 26, "the root, lost+found and those made");
     }
 }

@@ -132,7 +132,8 @@ impl Groups {
         let geometry = self.sb.geometry();
         let per_group = geometry.inodes_per_group;
         let in_block = geometry.inodes_per_block();
-        let (flex, knows_unused) = (self.flex(), self.sb.features().group_checksums());
+        let sums = self.flex_sums(self.flex.of(group))?;
+        let knows_unused = self.sb.features().group_checksums();
         let taken = self.edit_desc(group, |desc| {
             if desc.free_inodes == 0 {
                 return None;
@@ -144,7 +145,7 @@ impl Groups {
             desc.used_dirs = desc.used_dirs.saturating_add(u32::from(directory));
             desc.itable_unused = desc.itable_unused.min(per_group - index - 1);
             desc.flags.remove(GroupFlags::INODE_UNINIT);
-            flex.inode_taken(group, directory);
+            sums.inode_taken(directory);
             // A broken descriptor may call inodes unused that are in use.
             let fresh = knows_unused && fresh && bitmap.all_free(index - index % in_block, in_block);
             let fresh_block = fresh.then_some(block);
@@ -160,7 +161,7 @@ impl Groups {
     pub(crate) fn free_inode(&self, nr: InodeNr, directory: bool) -> Result<()> {
         let (group, index) = self.slot(nr)?;
         let per_group = self.sb.geometry().inodes_per_group;
-        let flex = self.flex();
+        let sums = self.flex_sums(self.flex.of(group))?;
         let mut bitmap = self.inode_bitmap(group)?.lock();
         if !bitmap.is_used(index) {
             let what = format!("inode {nr} is freed twice");
@@ -171,10 +172,10 @@ impl Groups {
             desc.used_dirs -= u32::from(counted);
             if desc.free_inodes < per_group {
                 desc.free_inodes += 1;
-                flex.inode_freed(group);
+                sums.inode_freed();
             }
             if counted {
-                flex.directory_freed(group);
+                sums.directory_freed();
             }
         })?;
         if bitmap.give(index) {

@@ -12,7 +12,7 @@ use hectare_alloc::{AllocError, GroupSource, Loaded};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
-use hectare_units::{BlockNr, BlockSize, Blocks, GroupNr, usize_of};
+use hectare_units::{BlockNr, BlockSize, Blocks, Clusters, GroupNr, usize_of};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -95,6 +95,22 @@ impl GroupSource for Source {
     fn free_hint(&self, group: GroupNr) -> u32 {
         // A broken descriptor has nothing to give; whoever needs the group hears why from `load`.
         self.groups.desc(group).map_or(0, |desc| desc.free_clusters)
+    }
+
+    fn free_total(&self) -> Option<Clusters> {
+        Some(Clusters::new(self.groups.flex.free_clusters()))
+    }
+
+    fn together(&self) -> u32 {
+        self.groups.sb.geometry().descs_per_block()
+    }
+
+    fn prepare(&self, groups: Range<u32>) -> Result<()> {
+        self.groups.prepare(groups)
+    }
+
+    fn count_free(&self, groups: Range<u32>) -> Result<u64> {
+        Ok(self.groups.count_free(groups)?.clusters)
     }
 
     fn own_metadata(&self, group: GroupNr) -> u32 {

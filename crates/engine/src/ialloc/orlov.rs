@@ -1,14 +1,16 @@
 //! Where a directory goes, after Grigory Orlov: directories that begin a tree spread over the volume, others
 //! stay with their parent as long as there is room for what they will hold.
 //!
-//! Everything here is in flex groups and decided from counts alone, without I/O and locks, so that it can be
-//! tested with numbers. A choice is a suggestion: when the inode is taken, the flex group may have filled up.
+//! Everything here is in flex groups and decided from counts alone, without locks, so that it can be tested
+//! with numbers. The counts of a flex group nobody has looked at may have to be read: no rule looks at more
+//! than [`LOOKED_MAX`]. A choice is a suggestion: when the inode is taken, the flex group may have filled up.
 
 use crate::groups::flex::FlexCounts;
+use hectare_units::usize_of;
 
-/// Flex groups looked at for the one with the fewest directories, once any will do: with a start that
-/// differs each time, more would not spread directories any better.
-const COMPARED_MAX: u32 = 256;
+/// Flex groups that a rule looks at before it gives up, or takes the best so far: with a start that differs
+/// each time, more would not spread directories any better.
+const LOOKED_MAX: u32 = 256;
 
 /// The volume, as far as placement cares.
 #[derive(Clone, Copy, Debug)]
@@ -36,10 +38,10 @@ impl Shape {
         total / u64::from(self.flexes)
     }
 
-    /// All flex groups, from one on and around.
+    /// The flex groups from one on and around, all or enough of them.
     fn from(&self, start: u32) -> impl Iterator<Item = u32> {
         let flexes = self.flexes;
-        (start % flexes..flexes).chain(0..start % flexes)
+        (start % flexes..flexes).chain(0..start % flexes).take(usize_of(LOOKED_MAX))
     }
 
     fn at_least_average(&self, counts: FlexCounts) -> bool {
@@ -52,13 +54,12 @@ impl Shape {
     /// and clusters the one with the fewest directories; the first one from `start` on among equals.
     pub(super) fn top_directory(&self, start: u32, counts: impl Fn(u32) -> FlexCounts) -> Option<u32> {
         let mut best: Option<(u32, u32)> = None;
-        for (seen, flex) in (0u32..).zip(self.from(start)) {
+        for flex in self.from(start) {
             let now = counts(flex);
             if self.at_least_average(now) && best.is_none_or(|(fewest, _)| now.directories < fewest) {
                 best = Some((now.directories, flex));
             }
-            let settled = best.is_some_and(|(fewest, _)| fewest == 0 || seen >= COMPARED_MAX);
-            if settled {
+            if best.is_some_and(|(fewest, _)| fewest == 0) {
                 break;
             }
         }
@@ -173,7 +174,7 @@ mod tests {
             counts(1600, 32_000, 5)
         });
         assert_eq!(found, Some(99_990));
-        assert!(looked.get() <= COMPARED_MAX + 1, "{looked:?}");
+        assert!(looked.get() <= LOOKED_MAX, "{looked:?}");
     }
 
     fn sub(all: &[FlexCounts], parent: u32) -> Option<u32> {

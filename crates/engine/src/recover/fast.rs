@@ -47,7 +47,6 @@ use space::Space;
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// More blocks than a log holds: nothing here is logged.
 const CREDITS: u32 = 1 << 30;
@@ -280,7 +279,6 @@ impl<'a, 'h> Replay<'a, 'h> {
         let home = self.volume.inode_home(nr)?;
         if !self.volume.groups.inode_in_use(nr)? {
             let unwritten = self.volume.groups.take_number(nr, new.kind() == Some(Kind::Directory))?;
-            self.volume.free_inodes.fetch_sub(1, Ordering::Relaxed);
             self.clear_table(unwritten);
         }
         let inode = self.volume.inodes.insert_new(nr, new, home);

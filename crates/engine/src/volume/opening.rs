@@ -32,7 +32,7 @@ use hectare_ext4::time::Timestamp;
 use hectare_journal::{Journal, MetadataView};
 use hectare_units::{Clusters, TxnId};
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 impl Volume {
@@ -94,7 +94,7 @@ impl Volume {
     pub(crate) fn for_replay(device: Arc<dyn Device>, sb: SuperBlock, options: &OpenOptions) -> Result<Self> {
         let options =
             OpenOptions { read_only: false, use_reserved_blocks: true, discard: false, ..options.clone() };
-        let shared = Self::assemble(Recovered { device, sb, log: None }, options)?;
+        let shared = Self::assemble(Recovered { device, sb, log: None, clean: false }, options)?;
         let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
         Ok(Self { inner: Arc::new(Inner { shared, journal, background: OnceLock::new() }) })
     }
@@ -107,17 +107,15 @@ impl Volume {
     }
 
     fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Arc<Shared>> {
-        let Recovered { device, sb, log } = recovered;
+        let Recovered { device, sb, log, clean } = recovered;
         let sb = Arc::new(sb);
         let geometry = sb.geometry();
         // Metadata that is committed and not home yet is read from where it is.
         let metadata = log.as_ref().map_or_else(|| MetadataView::plain(Arc::clone(&device)), VolumeLog::view);
         let reaction = options.errors.unwrap_or_else(|| sb.on_error());
         let findings = Arc::new(Findings::new(reaction, options.fixed_time));
-        let groups = Arc::new(Groups::new(metadata.clone(), Arc::clone(&sb), Arc::clone(&findings)));
-        if !options.read_only {
-            groups.load_all()?;
-        }
+        let groups = Groups::open(metadata.clone(), Arc::clone(&sb), Arc::clone(&findings), clean);
+        let groups = Arc::new(groups);
         let layout = Layout::new(geometry.clusters_per_group, geometry.clusters_count())
             .ok_or_else(|| Corrupt::new("the superblock", Place::Volume, "its groups are impossible"))?;
         let config = Config {
@@ -144,7 +142,6 @@ impl Volume {
             inodes: InodeCache::new(options.cache_inodes),
             dir_format: DirFormat::of(&sb)?,
             live_sb: Mutex::new((*sb).clone()),
-            free_inodes: AtomicU32::new(groups.free_inodes()),
             read_only: options.read_only,
             kbytes_written: AtomicU64::new(0),
             discards: Discards::default(),
