@@ -14,6 +14,7 @@ pub mod bases;
 pub mod input;
 pub mod patch;
 pub mod repair;
+pub mod requests;
 pub mod script;
 pub mod tree;
 pub mod walk;

@@ -9,6 +9,7 @@
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
 //! | `crash` | looks at the states that power cuts leave, a hundred thousand of them (see [`crash`]) |
 //! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`bench`]) |
+//! | `killed` | kills the server of a mount in the middle of work, again and again (see [`killed`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
@@ -17,6 +18,7 @@ mod bench;
 mod crash;
 mod demo;
 mod fuzz;
+mod killed;
 mod scratch;
 mod setup;
 mod soak;
@@ -26,7 +28,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz|crash|bench|soak";
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz|crash|bench|killed|soak";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["crash", ref rest @ ..] => crash::run(rest),
         ["bench", ref rest @ ..] => bench::run(rest),
+        ["killed", ref rest @ ..] => killed::run(rest),
         ["soak", ref rest @ ..] => soak::run(rest),
         _ => {
             eprintln!("{USAGE}");

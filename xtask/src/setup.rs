@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Each tool, and the Debian package that has it.
-const TOOLS: [(&str, &str); 11] = [
+const TOOLS: [(&str, &str); 25] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -21,6 +21,20 @@ const TOOLS: [(&str, &str); 11] = [
     ("sfdisk", "fdisk"),
     ("cp", "coreutils"),
     ("tar", "tar"),
+    ("chattr", "e2fsprogs"),
+    ("lsattr", "e2fsprogs"),
+    ("fusermount3", "fuse3"),
+    ("xfs_io", "xfsprogs"),
+    ("fstrim", "util-linux"),
+    ("flock", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("fio", "fio"),
+    ("getfattr", "attr"),
+    ("git", "git"),
+    ("rsync", "rsync"),
+    ("setfacl", "acl"),
+    ("sqlite3", "sqlite3"),
+    ("stress-ng", "stress-ng"),
 ];
 
 fn missing() -> Vec<(&'static str, &'static str)> {

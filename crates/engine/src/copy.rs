@@ -78,8 +78,7 @@ impl Volume {
         let _target = to.lock().write();
         let _after = (!source_first && !same).then(|| from.lock().read());
         self.place_locked(to)?;
-        self.check_content_writable(to)?;
-        self.check_appends(to, target_at)?;
+        self.check_write(to, target_at, Source::Caller)?;
         match self.find_piece(from, at, len)? {
             Found::Data(0) | Found::Hole(0) => Ok(0),
             Found::Data(len) => {
@@ -87,7 +86,12 @@ impl Volume {
                 let read = self.read_locked(from, at, buffer)?;
                 self.clear_tail(to, target_at)?;
                 self.bring_large_file(target_at + u64_of(read));
-                Ok(u64_of(self.write_pieces(to, target_at, &buffer[..read], Source::Caller)?))
+                let data = &buffer[..read];
+                Ok(u64_of(if self.journals_data(&to.get()) {
+                    self.write_journalled(to, target_at, data)?
+                } else {
+                    self.write_pieces(to, target_at, data, Source::Caller)?
+                }))
             }
             Found::Hole(len) => self.copy_hole(to, target_at, len).map(|()| len),
         }

@@ -67,6 +67,8 @@ pub(crate) enum Source {
     Caller,
     /// The same of a caller who keeps the file's times, and sets them.
     TimesKept,
+    /// The same of a cache that took the bytes when the file's flags allowed it; they may forbid it by now.
+    Cache,
     /// Bytes that have gathered: the times changed when they came, and there is space claimed for them.
     Gathered,
 }
@@ -196,8 +198,7 @@ impl Volume {
             return Ok(data.len());
         }
         self.place_locked(inode)?;
-        self.check_content_writable(inode)?;
-        self.check_appends(inode, at)?;
+        self.check_write(inode, at, source)?;
         self.clear_tail(inode, at)?;
         self.bring_large_file(end);
         if self.journals_data(&inode.get()) {
@@ -252,7 +253,22 @@ impl Volume {
         }
     }
 
+    /// Refuses to write where there is no content, and what the file's flags forbid.
+    pub(crate) fn check_write(&self, inode: &CachedInode, at: u64, source: Source) -> Result<()> {
+        if source == Source::Cache {
+            return self.check_has_content(inode);
+        }
+        self.check_content_writable(inode)?;
+        self.check_appends(inode, at)
+    }
+
+    /// Refuses to change content where there is none, and where the file's flags forbid any change.
     pub(crate) fn check_content_writable(&self, inode: &CachedInode) -> Result<()> {
+        self.check_has_content(inode)?;
+        Deed::Grow.check(inode.get().flags, inode.nr())
+    }
+
+    fn check_has_content(&self, inode: &CachedInode) -> Result<()> {
         if inode.is_freed() {
             return Err(Error::NotFound);
         }
@@ -262,7 +278,6 @@ impl Volume {
             Some(Kind::File) => {}
             _ => return Err(Error::Invalid("only regular files have content to write")),
         }
-        Deed::Grow.check(data.flags, inode.nr())?;
         self.check_file_writable(&data, inode.nr())
     }
 
@@ -289,7 +304,7 @@ impl Volume {
             match run {
                 Some((place, true)) => self.write_data(place, data)?,
                 _ => {
-                    if !self.is_written(inode, at, data.len())? {
+                    if !self.is_written(inode, at, data.len(), source)? {
                         return Ok(false);
                     }
                     self.overwrite_runs(inode, at, data)?;
@@ -308,13 +323,12 @@ impl Volume {
     }
 
     /// Whether the bytes all lie inside the size and in written blocks, and may be written over in place.
-    fn is_written(&self, inode: &CachedInode, mut at: u64, len: usize) -> Result<bool> {
+    fn is_written(&self, inode: &CachedInode, mut at: u64, len: usize, source: Source) -> Result<bool> {
         let end = at + u64_of(len);
         if end > inode.get().size || self.journals_data(&inode.get()) {
             return Ok(false);
         }
-        self.check_content_writable(inode)?;
-        self.check_appends(inode, at)?;
+        self.check_write(inode, at, source)?;
         while at < end {
             let (Some(_), len) = self.run_at(inode, at)? else { return Ok(false) };
             at += len.min(end - at);

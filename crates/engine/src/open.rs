@@ -91,6 +91,15 @@ impl OpenFile {
         self.volume.write(&self.inode, at, data, Source::TimesKept)
     }
 
+    /// The same for a cache that took the bytes when the file's flags (immutable, append-only) allowed it, and
+    /// brings them now, whole pages perhaps with bytes that are in the file already: flags are not looked at.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn write_from_cache(&self, at: u64, data: &[u8]) -> Result<usize> {
+        self.volume.write(&self.inode, at, data, Source::Cache)
+    }
+
     /// Writes all of `data` at byte `at`.
     ///
     /// # Errors

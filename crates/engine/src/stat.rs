@@ -7,9 +7,12 @@ use crate::space::cluster_sectors;
 use crate::volume::Volume;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
-use hectare_ext4::time::Timestamp;
+use hectare_ext4::time::{SECONDS_MAX, SECONDS_MAX_NARROW, SECONDS_MIN, Timestamp};
 use hectare_units::{BlockSize, Blocks, InodeNr};
 use std::sync::Arc;
+
+/// Bytes of inodes that have one word for a time.
+const NARROW_INODE: u32 = 128;
 
 /// What `stat` tells of an inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -187,16 +190,24 @@ impl Volume {
             data.gid = gid;
         }
         if let Some(atime) = changes.atime {
-            data.atime = atime;
+            data.atime = self.nearest(atime);
         }
         if let Some(mtime) = changes.mtime {
-            data.mtime = mtime;
+            data.mtime = self.nearest(mtime);
         }
         if let Some(crtime) = changes.crtime {
-            data.crtime = crtime;
+            data.crtime = self.nearest(crtime);
         }
-        data.ctime = changes.ctime.unwrap_or_else(|| self.now());
+        data.ctime = changes.ctime.map_or_else(|| self.now(), |ctime| self.nearest(ctime));
         Ok(())
+    }
+
+    /// The moment nearest to a time that inodes of this volume can hold: what is told now is what will be read.
+    fn nearest(&self, time: Timestamp) -> Timestamp {
+        let is_narrow = self.geometry().inode_size == NARROW_INODE;
+        let last = if is_narrow { SECONDS_MAX_NARROW } else { SECONDS_MAX };
+        let seconds = time.seconds.clamp(SECONDS_MIN, last);
+        if seconds == time.seconds { time } else { Timestamp::from_seconds(seconds) }
     }
 
     /// How full the volume is.

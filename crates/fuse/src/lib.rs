@@ -11,13 +11,21 @@
 //! Durability: `fsync` is the engine's, and so is `sync_interval`; what the kernel's cache holds is lost with
 //! a crash, as with any file system.
 //!
+//! What the kernel has gathered comes in nobody's name and with no space promised. So nobody's data takes the
+//! blocks reserved for root, flags of a file that forbid writing are looked at when it is opened and not when
+//! the kernel brings bytes, and a program that has written to a full volume hears of it when it syncs.
+//!
 //! Hazards: an inode that the kernel knows must live ([`nodes`]); numbers that the kernel does not know are
-//! refused, since some of them belong to the format.
+//! refused, since some of them belong to the format. The session library trusts its peer more than it should
+//! ([`guard`]): with a mount that is the kernel, whose requests have the sizes they say. But it passes on any
+//! time that a program sets, and for one of -2^63 seconds the library must be built without checks of overflow
+//! (the workspace's profiles say so).
 
 mod adapter;
 mod attr;
 pub mod client;
 mod errno;
+mod guard;
 mod mount;
 mod nodes;
 mod null;

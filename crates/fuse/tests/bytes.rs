@@ -31,6 +31,7 @@ const LAST: u32 = 52;
 
 const ROOT: u64 = 1;
 const ENOENT: i32 = 2;
+const EINVAL: i32 = 22;
 const ESTALE: i32 = 116;
 
 const BEHAVIOUR: Behaviour = Behaviour {
@@ -203,7 +204,7 @@ fn hostile_requests_get_an_error_and_never_end_the_session() {
                         client.tell(FORGET, node, &body[..8]).unwrap();
                     }
                     FORGET | BATCH_FORGET => {}
-                    // The session library takes it for granted that these have as many bytes as they say.
+                    // Those with as many bytes as they say get further.
                     IOCTL => drop(client.ask(IOCTL, node, &noise.control()).unwrap()),
                     SETXATTR => drop(client.ask(SETXATTR, node, &noise.attribute()).unwrap()),
                     WRITE => drop(client.ask(WRITE, node, &write_request(noise.next(), &body)).unwrap()),
@@ -223,6 +224,37 @@ fn hostile_requests_get_an_error_and_never_end_the_session() {
     assert!(client.ask(LOOKUP, ROOT, &long).unwrap().is_err());
     assert!(client.ask(GETXATTR, file, &[words(&[0, 0]), long].concat()).unwrap().is_err());
     client.ask(STATFS, ROOT, &[]).unwrap().unwrap();
-    drop(client);
+    client.end().unwrap();
+    volume.close().unwrap();
+}
+
+/// The session library panicked, and its thread was gone.
+#[test]
+fn regression_requests_that_lie_about_their_sizes_are_refused() {
+    let volume = volume();
+    let mut client = client(&volume);
+    let file = create(&mut client, "file");
+    let mut lie = write_request(0, b"bytes");
+    lie[16] = 200;
+    assert_eq!(client.ask(WRITE, file, &lie).unwrap(), Err(EINVAL));
+    let lie = [words(&[9, 0]), b"user.x\0short".to_vec()].concat();
+    assert_eq!(client.ask(SETXATTR, file, &lie).unwrap(), Err(EINVAL));
+    let lie = [quads(&[0]), words(&[0, 0x8008_6601]), quads(&[0]), words(&[4096, 8])].concat();
+    assert_eq!(client.ask(IOCTL, file, &lie).unwrap(), Err(EINVAL));
+    let never = [words(&[1 << 4, 0]), quads(&[0, 0, 0, 1 << 63, 0, 0]), words(&[0; 8])].concat();
+    assert_eq!(client.ask(SETATTR, file, &never).unwrap(), Err(EINVAL));
+    // Not even a header, and headers that say more or less than there is.
+    client.send(b"x").unwrap();
+    for len in [0_u32, 39, 41, u32::MAX] {
+        let request = [words(&[len, STATFS]), quads(&[u64::MAX, ROOT]), words(&[0; 4])].concat();
+        client.send(&request).unwrap();
+    }
+    // Those that have no answer.
+    for body in [&[][..], &[0; 3], &[0xff; 24]] {
+        client.tell(FORGET, file, body).unwrap();
+        client.tell(BATCH_FORGET, file, body).unwrap();
+    }
+    client.ask(STATFS, ROOT, &[]).unwrap().unwrap();
+    client.end().unwrap();
     volume.close().unwrap();
 }

@@ -10,7 +10,7 @@
 
 mod attributes;
 mod files;
-mod random;
+pub(crate) mod random;
 
 pub use attributes::{acl, capabilities};
 pub use files::fragmented;

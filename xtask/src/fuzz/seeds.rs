@@ -25,6 +25,13 @@ pub(super) fn plant(target: &str, corpus: &Path) -> io::Result<()> {
             input.extend((0..120u8).map(|i| i.wrapping_mul(37).wrapping_add(base)));
             fs::write(corpus.join(format!("base-{base}")), input)
         }),
+        // Long enough for some requests.
+        "requests" => (0..16u8).try_for_each(|n| {
+            let input: Vec<u8> = (0..400u16)
+                .map(|i| i.to_le_bytes()[0].wrapping_mul(n.wrapping_mul(6) | 1).wrapping_add(n))
+                .collect();
+            fs::write(corpus.join(format!("made-{n}")), input)
+        }),
         // Flags, and what they ask for: every kind of checksum, in a log that begins anew and one that does
         // not; records; trees of many sizes.
         "journal" | "fast_commit" | "shift" => (0..16u8).try_for_each(|n| {

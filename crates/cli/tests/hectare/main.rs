@@ -9,6 +9,7 @@ mod copy;
 mod corpus;
 mod errors;
 mod journal;
+mod killed;
 mod look;
 mod make;
 mod mount;

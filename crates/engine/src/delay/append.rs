@@ -35,11 +35,11 @@ impl Volume {
         let gathered = match inode.delayed().end() {
             Some(end) => {
                 if at < end {
-                    self.check_appends(inode, at)?;
+                    self.check_write(inode, at, source)?;
                 }
                 self.extend_buffer(inode, at, data)?
             }
-            None => self.begin_buffer(inode, at, data)?,
+            None => self.begin_buffer(inode, at, data, source)?,
         };
         let Some(len) = gathered else { return Ok(false) };
         if source == Source::Caller {
@@ -80,8 +80,14 @@ impl Volume {
     }
 
     /// The first bytes to gather for a file, if they continue it into space that is not mapped.
-    fn begin_buffer(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<Option<usize>> {
-        self.check_content_writable(inode)?;
+    fn begin_buffer(
+        &self,
+        inode: &Arc<CachedInode>,
+        at: u64,
+        data: &[u8],
+        source: Source,
+    ) -> Result<Option<usize>> {
+        self.check_write(inode, at, source)?;
         if self.journals_data(&inode.get()) {
             return Ok(None);
         }

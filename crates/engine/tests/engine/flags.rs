@@ -361,6 +361,34 @@ fn bytes_that_gathered_before_a_file_was_protected_can_not_be_written_over() {
     close_clean(&held);
 }
 
+/// What a program appended, the kernel's cache brings with the rest of the page.
+#[test]
+fn regression_a_cache_brings_what_it_took_before_a_file_was_protected() {
+    let bytes = match crate::common::format_bytes(&["-t", "ext4"], "8M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("flags::regression_a_cache_brings", reason),
+    };
+    for flag in [InodeFlags::APPEND, InodeFlags::IMMUTABLE] {
+        let held = in_memory(&bytes);
+        let file = held.volume.create_file("f", Creation::default()).unwrap();
+        let flags = held.volume.inode_flags(file.inode()).unwrap();
+        for (len, is_placed) in [(10, false), (9_000, true), (70_000, true)] {
+            held.volume.set_inode_flags(file.inode(), flags, &ME).unwrap();
+            file.write_all_at(0, &vec![1; len]).unwrap();
+            if is_placed {
+                file.sync().unwrap();
+            }
+            held.volume.set_inode_flags(file.inode(), flags | flag, &ME).unwrap();
+            assert_eq!(ours(file.write_all_at(0, b"x")), Err(1));
+            assert_eq!(file.write_from_cache(0, &vec![2; len + 5]).unwrap(), len + 5);
+            assert_eq!(held.volume.read("f").unwrap()[..len + 5], vec![2; len + 5]);
+        }
+        held.volume.set_inode_flags(file.inode(), flags, &ME).unwrap();
+        drop(file);
+        close_clean(&held);
+    }
+}
+
 #[test]
 fn a_file_that_asks_for_it_is_durable_when_the_write_returns() {
     let bytes = match crate::common::format_bytes(&["-t", "ext4"], "8M") {

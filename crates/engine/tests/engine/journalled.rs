@@ -315,3 +315,22 @@ fn a_cache_that_keeps_nothing_shows_nothing_old() {
     volume.close().unwrap();
     assert_clean_bytes(&device.to_vec());
 }
+
+/// Its bytes went past the log, under blocks that the cache had otherwise.
+#[test]
+fn regression_a_copy_into_a_journalled_file_goes_through_the_log() {
+    let held = held!(Some(DataMode::Journal), "journalled::regression_a_copy_into_a_journalled_file");
+    let [from, to] = ["from", "to"].map(|name| held.volume.create_file(name, Creation::default()).unwrap());
+    from.write_all_at(0, &pattern(1, 0, 9_000)).unwrap();
+    to.write_all_at(0, &pattern(2, 0, 9_000)).unwrap();
+    to.sync().unwrap();
+    assert_eq!(from.copy_range(500, &to, 1_700, 7_000).unwrap(), 7_000);
+    let mut expected = pattern(2, 0, 9_000);
+    expected[1_700..8_700].copy_from_slice(&pattern(1, 0, 9_000)[500..7_500]);
+    assert_eq!(held.volume.read("to").unwrap(), expected);
+    assert_eq!(after_a_crash(&held, "to"), pattern(2, 0, 9_000), "the copy is in no log yet");
+    to.sync().unwrap();
+    assert_eq!(after_a_crash(&held, "to"), expected);
+    drop((from, to));
+    close_clean(&held);
+}

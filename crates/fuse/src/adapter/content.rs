@@ -13,6 +13,8 @@ use std::cell::RefCell;
 /// The `whence` of `lseek` for data and for holes.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
+/// What the space of files is counted in.
+const SECTOR: u64 = 512;
 
 thread_local! {
     /// What is read, on its way to the kernel.
@@ -78,8 +80,14 @@ impl Adapter {
         let node = self.node(id)?;
         let file = node.file()?;
         // A kernel that gathers writes stamps the file for all of them, and sends the times by themselves.
-        let written =
-            if self.gathers() { file.write_keeping_times(at, data)? } else { file.write_at(at, data)? };
+        let written = if self.gathers() && how.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            // Of an append-only file it brings whole pages; of one that is immutable by now, what was before.
+            file.write_from_cache(at, data)?
+        } else if self.gathers() {
+            file.write_keeping_times(at, data)?
+        } else {
+            file.write_at(at, data)?
+        };
         if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             // The kernel has seen that whoever writes may not keep them.
             let caller = Caller { capabilities: Capabilities::empty(), ..*caller };
@@ -104,7 +112,33 @@ impl Adapter {
 
     pub(super) fn allocate(&self, id: INodeNo, at: u64, len: u64, mode: i32) -> Answer {
         let mode = FallocateMode::from_flags(mode.cast_unsigned())?;
-        self.keeping_times(id, |file| file.fallocate(mode, at, len))
+        let last = match mode {
+            FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => {
+                self.check_room(id, len)?;
+                (!keep_size).then_some(FallocateMode::Allocate { keep_size })
+            }
+            _ => None,
+        };
+        // To the kernel a file that did not get all it asked for is as long as before. So it grows last, when
+        // everything is mapped.
+        let first = match mode {
+            FallocateMode::Allocate { .. } => FallocateMode::Allocate { keep_size: true },
+            FallocateMode::ZeroRange { .. } => FallocateMode::ZeroRange { keep_size: true },
+            other => other,
+        };
+        self.keeping_times(id, |file| {
+            file.fallocate(first, at, len)?;
+            last.map_or(Ok(()), |last| file.fallocate(last, at, len))
+        })
+    }
+
+    /// Refuses to give a file more space than there is, before it gets any: what the kernel has gathered of
+    /// files would find no place any more, and its writers are long gone.
+    fn check_room(&self, id: INodeNo, len: u64) -> Answer {
+        let (has, fs) = (self.node(id)?.metadata()?.sectors, self.volume.statfs()?);
+        let room = fs.available.get().saturating_mul(fs.block_size.bytes().get());
+        let needs = len.saturating_sub(has.saturating_mul(SECTOR));
+        if needs > room { Err(Errno::ENOSPC.into()) } else { Ok(()) }
     }
 
     /// Changes the content of a file for a kernel that gathers writes: it has stamped the file, and sends
@@ -116,13 +150,13 @@ impl Adapter {
     ) -> Answer<T> {
         let node = self.node(id)?;
         let before = node.metadata()?;
-        let done = change(&*node.file()?)?;
+        let done = change(&*node.file()?);
         if self.gathers() {
             let times =
                 Changes { mtime: Some(before.mtime), ctime: Some(before.ctime), ..Changes::default() };
             self.change(id, times, 0)?;
         }
-        Ok(done)
+        Ok(done?)
     }
 
     /// Copies bytes of one file into another inside the volume. What the kernel has gathered of either it has

@@ -1,112 +1,14 @@
-//! A volume behind a real mount: what programs see, and what is on the volume afterwards, as e2fsck and the
-//! kernel's own ext4 judge it. Needs `/dev/fuse` and root (else skipped by name).
+//! What programs do every day: trees, renaming, attributes, holes, listing, full volumes, many processes.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
-
-use hectare_device::FileOptions;
-use hectare_engine::{OpenOptions, Overwrite, Volume};
-use hectare_fuse::{MountOptions, serve};
-use hectare_mkfs::FormatOptions;
-use hectare_oracle::{Entry, KernelMount, What, assert_clean, assert_same, skip, skip_part, walk};
-use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, Timespec, Timestamps, XattrFlags};
+use crate::support::{MIB, mounted};
+use hectare_oracle::{Entry, walk};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, Timespec, Timestamps, XattrFlags, utimensat};
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::mpsc::channel;
-use std::thread::{self, JoinHandle};
-
-/// A mounted volume, served by threads of the test.
-struct Mount {
-    _scratch: tempfile::TempDir,
-    image: PathBuf,
-    dir: PathBuf,
-    server: Option<JoinHandle<()>>,
-}
-
-impl Mount {
-    fn new(size: u64, options: &str) -> Result<Self, String> {
-        if !rustix::process::geteuid().is_root() || fs::File::options().read(true).open("/dev/fuse").is_err()
-        {
-            return Err("mounting needs root and /dev/fuse".into());
-        }
-        let base = if Path::new("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
-        let scratch = tempfile::tempdir_in(base).unwrap();
-        let (image, dir) = (scratch.path().join("image"), scratch.path().join("dir"));
-        fs::create_dir(&dir).unwrap();
-        fs::File::create(&image).unwrap().set_len(size).unwrap();
-        let device = std::sync::Arc::new(FileOptions::new().write(true).open(&image).unwrap());
-        let format = FormatOptions::default();
-        Volume::format(device, &format, Overwrite::Refuse, OpenOptions::default()).unwrap().close().unwrap();
-        let mut mount = Self { _scratch: scratch, image, dir, server: None };
-        mount.attach(options);
-        Ok(mount)
-    }
-
-    fn attach(&mut self, list: &str) {
-        let mut options = MountOptions::default();
-        options.add(list).unwrap();
-        let (image, dir) = (self.image.clone(), self.dir.clone());
-        let (sender, ready) = channel();
-        self.server = Some(thread::spawn(move || {
-            let device = FileOptions::new().write(!options.read_only).open(&image).unwrap();
-            let volume = Volume::open(std::sync::Arc::new(device), options.open_options()).unwrap();
-            serve(volume, "image", &dir, &options, || sender.send(()).unwrap()).unwrap();
-        }));
-        ready.recv().expect("it is mounted");
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
-    }
-
-    fn detach(&mut self) {
-        let Some(server) = self.server.take() else { return };
-        // Another test that starts a program right now holds our descriptors until that program runs.
-        let tries = (0..100).find(|_| {
-            let busy = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::empty())
-                == Err(rustix::io::Errno::BUSY);
-            if busy {
-                thread::sleep(std::time::Duration::from_millis(20));
-            }
-            !busy
-        });
-        assert!(tries.is_some(), "nobody uses it");
-        server.join().expect("it ended well");
-    }
-
-    /// Unmounts; the volume is clean, and the kernel's ext4 sees what was seen here.
-    fn judge(mut self, name: &str) {
-        let seen = walk(&self.dir);
-        self.detach();
-        assert_clean(&self.image).unwrap();
-        match KernelMount::read_only(&self.image, "") {
-            // A mount does not tell holes while it gathers writes.
-            Ok(kernel) => assert_same(&seen, &walk(kernel.path()), What { holes: None, ..What::all() }),
-            Err(reason) => skip_part!(name, reason),
-        }
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        if self.server.is_some() {
-            let _ = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::DETACH);
-        }
-    }
-}
-
-macro_rules! mounted {
-    ($name:literal, $size:expr, $options:expr) => {
-        match Mount::new($size, $options) {
-            Ok(mount) => mount,
-            Err(reason) => skip!($name, reason),
-        }
-    };
-}
-
-const MIB: u64 = 1 << 20;
+use std::thread;
 
 #[test]
 fn a_tree_with_all_kinds_of_things() {
@@ -133,13 +35,32 @@ fn a_tree_with_all_kinds_of_things() {
     for (at, seconds) in [("second", -1), ("d", 5_000_000_000), ("p", -2_000_000_000)] {
         let time = Timespec { tv_sec: seconds, tv_nsec: 123_456_789 };
         let times = Timestamps { last_access: time, last_modification: time };
-        rustix::fs::utimensat(CWD, mount.path(at), &times, AtFlags::empty()).unwrap();
+        utimensat(CWD, mount.path(at), &times, AtFlags::empty()).unwrap();
         let found = fs::metadata(mount.path(at)).unwrap();
         assert_eq!((found.mtime(), found.mtime_nsec()), (seconds, 123_456_789));
         assert_eq!((found.atime(), found.atime_nsec()), (seconds, 123_456_789));
     }
     assert_eq!(fs::metadata(&mount.dir).unwrap().ino(), 2);
     mount.judge("mount::a_tree_with_all_kinds_of_things");
+}
+
+/// The session library could not count them, and lost a thread with each.
+#[test]
+fn regression_times_at_the_ends_of_the_kernels_clock_end_no_thread() {
+    const NAME: &str = "everyday::regression_times_at_the_ends_of_the_kernels_clock_end_no_thread";
+    let mount = mounted!(NAME, 32 * MIB, "threads=2");
+    fs::write(mount.path("f"), "text").unwrap();
+    for seconds in [i64::MIN, i64::MIN + 1, i64::MAX].repeat(4) {
+        let time = Timespec { tv_sec: seconds, tv_nsec: 999_999_999 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        utimensat(CWD, mount.path("f"), &times, AtFlags::empty()).unwrap();
+        let found = fs::metadata(mount.path("f")).unwrap();
+        // As far as the format goes.
+        let (first, last) = (-0x8000_0000, 0x3_7fff_ffff);
+        assert_eq!(found.mtime(), seconds.clamp(first, last));
+        assert_eq!(found.atime(), seconds.clamp(first, last));
+    }
+    mount.judge(NAME);
 }
 
 #[test]

@@ -1,0 +1,30 @@
+//! `SIGKILL` to whoever serves a mount, in the middle of work: a few of what `cargo xtask killed` does more
+//! often.
+
+use hectare_oracle::killed::{Ended, Killed};
+use hectare_oracle::scratch;
+use hectare_oracle::skip;
+use hectare_oracle::synced::Checked;
+use std::path::Path;
+
+#[test]
+fn what_was_synced_survives_the_death_of_the_server() {
+    const NAME: &str = "killed::what_was_synced_survives_the_death_of_the_server";
+    let folder = scratch::fresh("killed");
+    std::fs::create_dir(&folder).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_hectare"));
+    let mut killed = match Killed::new(program, &folder, 11) {
+        Ok(killed) => killed,
+        Err(Ended::Skip(reason)) => skip!(NAME, reason),
+        Err(Ended::Failed(what)) => panic!("{what}"),
+    };
+    let mut all = Checked::default();
+    for _ in 0..5 {
+        let round = killed.round().unwrap_or_else(|ended| panic!("{ended}"));
+        eprintln!("{round:?}");
+        all += round.checked;
+    }
+    assert!(all.names > 0 && all.records > 0, "it was about something: {all:?}");
+    drop(killed);
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,198 @@
+//! What an inode is marked with, and what that forbids: flags, projects, generations. Set through the mount by
+//! the tools that people use, seen again by the kernel's own ext4.
+
+use crate::support::{MIB, Mount, mounted, needed};
+use hectare_oracle::tool::run;
+use hectare_oracle::{KernelMount, skip, skip_part, tool};
+use rustix::io::Errno;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+const EPERM: i32 = Errno::PERM.raw_os_error();
+
+fn chattr(mount: &Mount, arguments: &[&str]) {
+    let mut chattr = tool("chattr").expect("it was there a moment ago");
+    let _ = run(chattr.args(arguments).current_dir(&mount.dir)).expect_success();
+}
+
+/// What `lsattr` says of everything below a folder; of `lost+found` only the kernel's volumes are certain.
+fn lsattr(dir: &Path, flags: &str) -> String {
+    let mut lsattr = tool("lsattr").expect("it was there a moment ago");
+    let said = run(lsattr.args([flags, "."]).current_dir(dir)).expect_success().stdout;
+    let mut lines: Vec<&str> = said.lines().filter(|line| line.contains("./")).collect();
+    lines.sort_unstable();
+    lines.join("\n")
+}
+
+fn refused<T>(result: io::Result<T>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+/// Unmounts; the kernel's ext4 shows the same flags, projects and generations.
+fn judge_flags(mut mount: Mount, name: &str, flags: &str) {
+    let seen = lsattr(&mount.dir, flags);
+    mount.detach();
+    match KernelMount::read_only(&mount.image, "") {
+        Ok(kernel) => assert_eq!(lsattr(kernel.path(), flags), seen),
+        Err(reason) => skip_part!(name, reason),
+    }
+    mount.attach("");
+    assert_eq!(lsattr(&mount.dir, flags), seen, "they are still there");
+    mount.judge(name);
+}
+
+#[test]
+fn immutable_and_append_only_files_refuse_what_they_should() {
+    const NAME: &str = "flags::immutable_and_append_only_files_refuse_what_they_should";
+    drop(needed!(NAME, "chattr"));
+    let mount = mounted!(NAME, 64 * MIB, "");
+    for name in ["immutable", "append", "free"] {
+        fs::write(mount.path(name), "begin\n").unwrap();
+    }
+    fs::create_dir(mount.path("closed")).unwrap();
+    fs::write(mount.path("closed/in"), "").unwrap();
+    chattr(&mount, &["+i", "immutable", "closed"]);
+    chattr(&mount, &["+a", "append"]);
+    let open = |name: &str| fs::File::options().write(true).open(mount.path(name));
+    assert_eq!(refused(open("immutable")), Some(EPERM));
+    assert_eq!(refused(fs::remove_file(mount.path("immutable"))), Some(EPERM));
+    assert_eq!(refused(fs::rename(mount.path("immutable"), mount.path("x"))), Some(EPERM));
+    assert_eq!(refused(fs::hard_link(mount.path("immutable"), mount.path("x"))), Some(EPERM));
+    let permissions = fs::metadata(mount.path("free")).unwrap().permissions();
+    assert_eq!(refused(fs::set_permissions(mount.path("immutable"), permissions)), Some(EPERM));
+    assert_eq!(refused(fs::write(mount.path("closed/new"), "")), Some(EPERM));
+    assert_eq!(refused(fs::remove_file(mount.path("closed/in"))), Some(EPERM));
+    fs::write(mount.path("closed/in"), "a file's content is its own").unwrap();
+
+    assert_eq!(refused(open("append")), Some(EPERM));
+    let mut append = fs::File::options().append(true).open(mount.path("append")).unwrap();
+    append.write_all(b"more\n").unwrap();
+    assert_eq!(refused(append.set_len(1)), Some(EPERM));
+    drop(append);
+    assert_eq!(fs::read(mount.path("append")).unwrap(), b"begin\nmore\n");
+    assert_eq!(refused(fs::remove_file(mount.path("append"))), Some(EPERM));
+
+    // A file that is open when it becomes immutable.
+    let held = open("free").unwrap();
+    chattr(&mount, &["+i", "free"]);
+    assert_eq!(refused(held.set_len(0)), Some(EPERM));
+    drop(held);
+    chattr(&mount, &["-i", "free"]);
+    fs::write(mount.path("free"), "again").unwrap();
+    judge_flags(mount, NAME, "-R");
+}
+
+/// The kernel's cache brings whole pages, so that appending looked like writing over what was there.
+#[test]
+fn regression_what_is_appended_to_an_append_only_file_arrives() {
+    const NAME: &str = "flags::regression_what_is_appended_to_an_append_only_file_arrives";
+    drop(needed!(NAME, "chattr"));
+    for options in ["", "nowriteback", "nodelalloc", "data=journal"] {
+        let mut mount = mounted!(NAME, 64 * MIB, options);
+        fs::write(mount.path("log"), "begin\n").unwrap();
+        chattr(&mount, &["+a", "log"]);
+        let mut expected = String::from("begin\n");
+        for n in 0..300 {
+            let mut log = fs::File::options().append(true).open(mount.path("log")).unwrap();
+            let line = format!("line {n} with some text behind it\n");
+            log.write_all(line.as_bytes()).unwrap();
+            if n % 7 == 0 {
+                log.sync_data().unwrap();
+            }
+            expected += &line;
+        }
+        mount.detach();
+        mount.attach("");
+        assert_eq!(fs::read_to_string(mount.path("log")).unwrap(), expected, "{options}");
+        mount.judge(NAME);
+    }
+}
+
+#[test]
+fn regression_bytes_gathered_before_a_file_became_immutable_arrive() {
+    const NAME: &str = "flags::regression_bytes_gathered_before_a_file_became_immutable_arrive";
+    drop(needed!(NAME, "chattr"));
+    let mut mount = mounted!(NAME, 64 * MIB, "");
+    fs::write(mount.path("f"), vec![3; 300_000]).unwrap();
+    chattr(&mount, &["+i", "f"]);
+    mount.detach();
+    mount.attach("");
+    assert!(fs::read(mount.path("f")).unwrap() == vec![3; 300_000]);
+    mount.judge(NAME);
+}
+
+#[test]
+fn flags_that_only_mark_are_kept_and_inherited() {
+    const NAME: &str = "flags::flags_that_only_mark_are_kept_and_inherited";
+    drop(needed!(NAME, "chattr"));
+    let mount = mounted!(NAME, 64 * MIB, "strictatime");
+    for (name, flags) in [("A", "+A"), ("d", "+d"), ("S", "+S"), ("s", "+s"), ("u", "+u"), ("j", "+j")] {
+        fs::write(mount.path(name), "text").unwrap();
+        chattr(&mount, &[flags, name]);
+    }
+    fs::create_dir(mount.path("top")).unwrap();
+    chattr(&mount, &["+TdAD", "top"]);
+    fs::create_dir(mount.path("top/below")).unwrap();
+    fs::write(mount.path("top/file"), "text").unwrap();
+    let shown = lsattr(&mount.dir, "-R");
+    assert!(shown.lines().any(|line| line.ends_with(" ./top/file") && line.contains("dA")), "{shown}");
+    judge_flags(mount, NAME, "-R");
+}
+
+#[test]
+fn an_unprivileged_user_can_not_make_files_immutable() {
+    const NAME: &str = "flags::an_unprivileged_user_can_not_make_files_immutable";
+    drop(needed!(NAME, "chattr"));
+    drop(needed!(NAME, "setpriv"));
+    let mount = mounted!(NAME, 64 * MIB, "allow_other");
+    fs::write(mount.path("f"), "text").unwrap();
+    std::os::unix::fs::chown(mount.path("f"), Some(1000), Some(1000)).unwrap();
+    let as_user = ["--reuid", "1000", "--regid", "1000", "--clear-groups", "chattr"];
+    let user = |flags: &str| {
+        let mut setpriv = tool("setpriv").expect("it was there a moment ago");
+        run(setpriv.args(as_user).args([flags, "f"]).current_dir(&mount.dir))
+    };
+    assert!(!user("+i").succeeded());
+    assert!(!user("+a").succeeded());
+    assert!(user("+d").succeeded(), "this one is the owner's to set");
+    judge_flags(mount, NAME, "-R");
+}
+
+#[test]
+fn projects_are_set_shown_and_inherited() {
+    const NAME: &str = "flags::projects_are_set_shown_and_inherited";
+    drop(needed!(NAME, "chattr"));
+    let mount = match Mount::by_mke2fs(&["-t", "ext4", "-O", "project"], "64M", "") {
+        Ok(mount) => mount,
+        Err(reason) => skip!(NAME, reason),
+    };
+    fs::create_dir(mount.path("d")).unwrap();
+    fs::write(mount.path("f"), "text").unwrap();
+    chattr(&mount, &["-p", "4000000000", "f"]);
+    chattr(&mount, &["-p", "7", "+P", "d"]);
+    fs::write(mount.path("d/in"), "text").unwrap();
+    let shown = lsattr(&mount.dir, "-Rp");
+    let project = |path: &str| {
+        let line = shown.lines().find(|line| line.ends_with(path)).unwrap();
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    assert_eq!(
+        (project(" ./f"), project(" ./d"), project(" ./d/in")),
+        ("4000000000".into(), "7".into(), "7".into())
+    );
+    let away = fs::rename(mount.path("f"), mount.path("d/f"));
+    assert_eq!(refused(away), Some(Errno::XDEV.raw_os_error()), "into another project");
+    judge_flags(mount, NAME, "-Rp");
+}
+
+#[test]
+fn generations_tell_files_of_one_number_apart() {
+    const NAME: &str = "flags::generations_tell_files_of_one_number_apart";
+    drop(needed!(NAME, "lsattr"));
+    let mount = mounted!(NAME, 64 * MIB, "");
+    for n in 0..20 {
+        fs::write(mount.path(&format!("f{n}")), "text").unwrap();
+    }
+    judge_flags(mount, NAME, "-Rv");
+}

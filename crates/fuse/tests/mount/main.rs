@@ -1,0 +1,12 @@
+//! A volume behind a real mount: what programs see, and what is on the volume afterwards, as e2fsck and the
+//! kernel's own ext4 judge it. Needs `/dev/fuse` and root (else skipped by name).
+
+#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+
+mod everyday;
+mod flags;
+mod options;
+mod programs;
+mod sharing;
+mod space;
+mod support;

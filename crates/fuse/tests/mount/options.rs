@@ -1,0 +1,95 @@
+//! What mount options promise: how long a change waits, which reads leave a time of access, what the journal
+//! has of file data.
+
+use crate::support::{MIB, Mount, mounted};
+use hectare_device::{FileOptions, Operation};
+use hectare_engine::{OpenOptions, Volume};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Whether a name is on the volume if everything stops now.
+fn is_durable(mount: &Mount, name: &str) -> bool {
+    let copy = mount.outside("copy");
+    fs::copy(&mount.image, &copy).unwrap();
+    let device = FileOptions::new().open(&copy).unwrap();
+    let volume = Volume::open(Arc::new(device), OpenOptions::read_only()).unwrap();
+    volume.metadata(name).is_ok()
+}
+
+#[test]
+fn a_change_waits_as_long_as_commit_says() {
+    const NAME: &str = "options::a_change_waits_as_long_as_commit_says";
+    let soon = mounted!(NAME, 32 * MIB, "commit=1");
+    let late = mounted!(NAME, 32 * MIB, "commit=600");
+    for mount in [&soon, &late] {
+        fs::create_dir(mount.path("d")).unwrap();
+    }
+    let started = Instant::now();
+    while !is_durable(&soon, "d") {
+        assert!(started.elapsed() < Duration::from_secs(30), "it takes too long");
+        sleep(Duration::from_millis(100));
+    }
+    // Longer than where nothing is said.
+    sleep(Duration::from_millis(5500).saturating_sub(started.elapsed()));
+    assert!(!is_durable(&late, "d"), "it may wait ten minutes");
+    fs::File::open(&late.dir).unwrap().sync_all().unwrap();
+    assert!(is_durable(&late, "d"), "unless somebody syncs");
+    soon.judge(NAME);
+    late.judge(NAME);
+}
+
+/// A file's time of access, after it was read from a mount that has nothing of it in memory.
+fn accessed(mount: &mut Mount, options: &str) -> (i64, i64) {
+    mount.detach();
+    mount.attach(options);
+    assert_eq!(fs::read(mount.path("f")).unwrap(), b"text");
+    let found = fs::metadata(mount.path("f")).unwrap();
+    (found.atime(), found.atime_nsec())
+}
+
+#[test]
+fn reads_leave_times_of_access_as_the_mount_wants_them() {
+    const NAME: &str = "options::reads_leave_times_of_access_as_the_mount_wants_them";
+    let mut mount = mounted!(NAME, 32 * MIB, "");
+    fs::write(mount.path("f"), "text").unwrap();
+    let old = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
+    let times = Timestamps { last_access: old, last_modification: old };
+    utimensat(CWD, mount.path("f"), &times, AtFlags::empty()).unwrap();
+    let old = (old.tv_sec, old.tv_nsec);
+    assert_eq!(accessed(&mut mount, "noatime"), old);
+    assert_eq!(accessed(&mut mount, "noatime,lazytime"), old);
+    assert_eq!(accessed(&mut mount, "ro"), old);
+    let first = accessed(&mut mount, "relatime,lazytime");
+    assert!(first > old, "the first since a change");
+    sleep(Duration::from_millis(20));
+    assert_eq!(accessed(&mut mount, "relatime"), first, "and no other for a day");
+    assert!(accessed(&mut mount, "strictatime,lazytime") > first, "but here every one");
+    mount.judge(NAME);
+}
+
+#[test]
+fn the_journal_has_file_data_only_where_that_is_asked() {
+    const NAME: &str = "options::the_journal_has_file_data_only_where_that_is_asked";
+    const SIZE: usize = 4 << 20;
+    for (options, copies) in [("data=ordered", 1), ("data=writeback", 1), ("data=journal", 2)] {
+        let mut mount = mounted!(NAME, 128 * MIB, options);
+        let file = fs::File::create_new(mount.path("f")).unwrap();
+        let device = mount.device();
+        let before = device.snapshot();
+        file.write_all_at(&vec![5; SIZE], 0).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        mount.detach();
+        let written = device.snapshot().since(&before).of(Operation::Write).bytes.get();
+        let least = SIZE as u64 * copies;
+        assert!((least..least + 2 * MIB).contains(&written), "{options}: {written} bytes");
+        drop(device);
+        mount.attach("ro");
+        assert!(fs::read(mount.path("f")).unwrap() == vec![5; SIZE], "{options}");
+        mount.judge(NAME);
+    }
+}

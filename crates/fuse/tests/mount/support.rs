@@ -1,0 +1,171 @@
+//! A mounted volume, served by threads of the test, and its judges.
+//!
+//! Hazard: a program that another test starts holds this one's descriptors until it runs, so that unmounting
+//! is tried for a while.
+
+use hectare_device::{Device, FileOptions, StatsDevice};
+use hectare_engine::{OpenOptions, Overwrite, Volume};
+use hectare_fuse::{MountOptions, serve};
+use hectare_mkfs::FormatOptions;
+use hectare_oracle::fsck::Report;
+use hectare_oracle::{KernelMount, Skip, What, assert_same, e2fsck, mke2fs, skip_part, walk};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Bytes in a MiB.
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// What all data passes on its way to the image, and is counted.
+pub(crate) type Counted = StatsDevice<Arc<dyn Device>>;
+
+/// A mounted volume.
+pub(crate) struct Mount {
+    scratch: tempfile::TempDir,
+    pub(crate) image: PathBuf,
+    pub(crate) dir: PathBuf,
+    server: Option<JoinHandle<()>>,
+    device: Option<Arc<Counted>>,
+}
+
+impl Mount {
+    /// A fresh volume of our own format, mounted.
+    pub(crate) fn new(size: u64, options: &str) -> Result<Self, Skip> {
+        Self::formatted(size, &FormatOptions::default(), options)
+    }
+
+    /// A fresh volume, mounted.
+    pub(crate) fn formatted(size: u64, format: &FormatOptions, options: &str) -> Result<Self, Skip> {
+        let mut mount = Self::unmounted()?;
+        fs::File::create(&mount.image).unwrap().set_len(size).unwrap();
+        let device = Arc::new(FileOptions::new().write(true).open(&mount.image).unwrap());
+        let open = OpenOptions::default();
+        Volume::format(device, format, Overwrite::Refuse, open).unwrap().close().unwrap();
+        mount.attach(options);
+        Ok(mount)
+    }
+
+    /// A fresh volume that mke2fs made, mounted.
+    pub(crate) fn by_mke2fs(arguments: &[&str], size: &str, options: &str) -> Result<Self, Skip> {
+        let mut mount = Self::unmounted()?;
+        mke2fs(arguments, &mount.image, size)?;
+        mount.attach(options);
+        Ok(mount)
+    }
+
+    fn unmounted() -> Result<Self, Skip> {
+        if !hectare_oracle::is_root() || fs::File::options().read(true).open("/dev/fuse").is_err() {
+            return Err(Skip::new("mounting needs root and /dev/fuse"));
+        }
+        let base = if Path::new("/dev/shm").is_dir() { "/dev/shm".into() } else { std::env::temp_dir() };
+        let scratch = tempfile::tempdir_in(base).unwrap();
+        let (image, dir) = (scratch.path().join("image"), scratch.path().join("dir"));
+        fs::create_dir(&dir).unwrap();
+        Ok(Self { scratch, image, dir, server: None, device: None })
+    }
+
+    /// Mounts the image with these options.
+    pub(crate) fn attach(&mut self, list: &str) {
+        let mut options = MountOptions::default();
+        options.add(list).unwrap();
+        let file = FileOptions::new().write(!options.read_only).open(&self.image).unwrap();
+        let device = Arc::new(Counted::new(Arc::new(file)));
+        self.device = Some(Arc::clone(&device));
+        let dir = self.dir.clone();
+        let (sender, ready) = channel();
+        self.server = Some(thread::spawn(move || {
+            let volume = Volume::open(device, options.open_options()).unwrap();
+            serve(volume, "image", &dir, &options, || sender.send(()).unwrap()).unwrap();
+        }));
+        ready.recv().expect("it is mounted");
+    }
+
+    /// A path in the mounted volume.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// A path beside the image, for what a test needs outside the volume.
+    pub(crate) fn outside(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// The device of the mounted volume.
+    pub(crate) fn device(&self) -> Arc<Counted> {
+        Arc::clone(self.device.as_ref().expect("it is mounted"))
+    }
+
+    /// Unmounts, and waits until the volume is closed.
+    pub(crate) fn detach(&mut self) {
+        let Some(server) = self.server.take() else { return };
+        let tries = (0..100).find(|_| {
+            let busy = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::empty())
+                == Err(rustix::io::Errno::BUSY);
+            if busy {
+                thread::sleep(Duration::from_millis(20));
+            }
+            !busy
+        });
+        assert!(tries.is_some(), "nobody uses it");
+        server.join().expect("it ended well");
+        self.device = None;
+    }
+
+    /// Unmounts; the volume is clean, and the kernel's ext4 sees what was seen here.
+    pub(crate) fn judge(self, name: &str) {
+        self.judge_by(name, |report| report.clean);
+    }
+
+    /// As [`Mount::judge`], where extent trees may be larger than they need be: files that were written all
+    /// over the place leave such trees, the kernel's own too.
+    pub(crate) fn judge_scattered(self, name: &str) {
+        self.judge_by(name, Report::is_sound);
+    }
+
+    fn judge_by(mut self, name: &str, is_fine: impl Fn(&Report) -> bool) {
+        let seen = walk(&self.dir);
+        self.detach();
+        match e2fsck(&self.image) {
+            Ok(report) => assert!(is_fine(&report), "{}", report.output),
+            Err(reason) => skip_part!(name, reason),
+        }
+        match KernelMount::read_only(&self.image, "") {
+            // A mount does not tell holes while it gathers writes.
+            Ok(kernel) => assert_same(&seen, &walk(kernel.path()), What { holes: None, ..What::all() }),
+            Err(reason) => skip_part!(name, reason),
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.server.is_some() {
+            let _ = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::DETACH);
+        }
+    }
+}
+
+/// What `Mount` makes, or the end of a test that is skipped.
+macro_rules! mounted {
+    ($name:expr, $size:expr, $options:expr) => {
+        match $crate::support::Mount::new($size, $options) {
+            Ok(mount) => mount,
+            Err(reason) => hectare_oracle::skip!($name, reason),
+        }
+    };
+}
+pub(crate) use mounted;
+
+/// A tool of the host, or the end of a test that is skipped.
+macro_rules! needed {
+    ($name:expr, $tool:expr) => {
+        match hectare_oracle::tool::need($tool) {
+            Ok(tool) => tool,
+            Err(reason) => hectare_oracle::skip!($name, reason),
+        }
+    };
+}
+pub(crate) use needed;
