@@ -10,6 +10,7 @@
 //! | `crash` | looks at the states that power cuts leave, a hundred thousand of them (see [`crash`]) |
 //! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`bench`]) |
 //! | `killed` | kills the server of a mount in the middle of work, again and again (see [`killed`]) |
+//! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
@@ -19,6 +20,7 @@ mod crash;
 mod demo;
 mod fuzz;
 mod killed;
+mod live;
 mod scratch;
 mod setup;
 mod soak;
@@ -28,7 +30,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz|crash|bench|killed|soak";
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz|crash|bench|killed|live|soak";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         ["crash", ref rest @ ..] => crash::run(rest),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["killed", ref rest @ ..] => killed::run(rest),
+        ["live", ref rest @ ..] => live::run(rest),
         ["soak", ref rest @ ..] => soak::run(rest),
         _ => {
             eprintln!("{USAGE}");

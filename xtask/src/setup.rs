@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Each tool, and the Debian package that has it.
-const TOOLS: [(&str, &str); 25] = [
+const TOOLS: [(&str, &str); 26] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -35,6 +35,7 @@ const TOOLS: [(&str, &str); 25] = [
     ("setfacl", "acl"),
     ("sqlite3", "sqlite3"),
     ("stress-ng", "stress-ng"),
+    ("chromium", "chromium"),
 ];
 
 fn missing() -> Vec<(&'static str, &'static str)> {

@@ -15,7 +15,7 @@
 
 use crate::sync::Mutex;
 use hectare_units::thread_number;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::ops::{Index, IndexMut};
 
@@ -37,7 +37,7 @@ pub(crate) enum Pass {
 }
 
 /// What one pass counts: `u32` within a request, `u64` in total.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct PassStats<N> {
     /// Requests served by this pass.
     pub hits: N,
@@ -50,7 +50,7 @@ pub struct PassStats<N> {
 }
 
 /// What each pass counts.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct PassesStats<N> {
     /// The goal itself. The kernel has no such block.
     pub goal: PassStats<N>,
@@ -138,7 +138,7 @@ macro_rules! counters {
         }
 
         /// The counters of a volume at one moment, since it was opened.
-        #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+        #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
         pub struct StatsSnapshot {
             /// What each pass counted.
             pub passes: PassesStats<u64>,

@@ -21,6 +21,7 @@ pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod rm;
 pub(crate) mod stat;
+pub(crate) mod stats;
 pub(crate) mod tree;
 pub(crate) mod umount;
 pub(crate) mod xattr;
@@ -53,6 +54,7 @@ pub(crate) enum Command {
     Map(map::Arguments),
     Mount(mount::Arguments),
     Umount(umount::Arguments),
+    Stats(stats::Arguments),
     Age(age::Arguments),
     Bench(bench::Arguments),
     Completions(completions::Arguments),
@@ -66,6 +68,7 @@ impl Command {
             Self::Bench(_) => part.refuse("bench")?,
             Self::Completions(_) => part.refuse("completions")?,
             Self::Umount(_) => part.refuse("umount")?,
+            Self::Stats(_) => part.refuse("stats")?,
             _ => {}
         }
         match self {
@@ -90,6 +93,7 @@ impl Command {
             Self::Map(arguments) => map::run(&arguments),
             Self::Mount(arguments) => mount::run(&arguments),
             Self::Umount(arguments) => umount::run(&arguments),
+            Self::Stats(arguments) => stats::run(&arguments),
             Self::Age(arguments) => age::run(&arguments),
             Self::Bench(arguments) => bench::run(&arguments),
             Self::Completions(arguments) => completions::run(&arguments),

@@ -15,6 +15,7 @@ mod failure;
 mod free;
 mod header;
 mod image;
+mod logging;
 mod mount_form;
 mod name;
 mod output;

@@ -185,6 +185,11 @@ impl Delay {
         }
     }
 
+    /// Bytes that have gathered and have no place yet.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// Clusters of free space that are as good as taken.
     pub(crate) fn promised(&self) -> Clusters {
         Clusters::new(self.promised.load(Ordering::Relaxed))

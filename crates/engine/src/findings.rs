@@ -7,7 +7,8 @@
 //! ([`OnError::Continue`]), it takes no change any more from then on: the next one aborts the journal, and is
 //! told why. What was committed before stays; what was not is lost, since it may build on what is broken.
 //!
-//! Noting takes a lock that nothing is done under, and does no I/O, so that it may be done under any lock.
+//! Noting takes a lock that nothing is done under, and does no I/O, so that it may be done under any lock. It
+//! is logged, too: whoever gives the process a logger gives it one that does not wait.
 //!
 //! Invariant: what is wrong with one place counts once while the volume is open, however often it is met, and
 //! on whichever layers the error is noted on its way up.
@@ -26,6 +27,7 @@ use hectare_ext4::superblock::{
 };
 use hectare_ext4::time::Timestamp;
 use hectare_units::{BlockNr, GroupNr, InodeNr};
+use log::error;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -130,6 +132,8 @@ impl Findings {
         if !state.known.insert((structure, place, code)) {
             return;
         }
+        error!(block:? = finding.record().block.map(BlockNr::get), error = &*finding.message,
+            errors:% = self.reaction; "something is broken");
         state.count = state.count.saturating_add(1);
         state.first.get_or_insert_with(|| finding.clone());
         if self.reaction != OnError::Continue {
@@ -237,6 +241,7 @@ impl Shared {
 
     /// Records in the superblock that all changes have ended, and why; as far as the device still takes it.
     pub(crate) fn record_failure(&self, reason: &str) {
+        error!(device = self.device.name(), reason; "the volume takes no change any more");
         let mut live = self.live_sb.lock();
         self.findings.record(&mut live);
         if self.findings.stop() != Some(reason) {

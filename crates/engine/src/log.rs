@@ -89,6 +89,11 @@ impl VolumeLog {
         MetadataView::with_pending(Arc::clone(&self.pending))
     }
 
+    /// Blocks that are logged and not home yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Blocks of the largest transaction.
     pub(crate) const fn capacity(&self) -> u32 {
         self.capacity

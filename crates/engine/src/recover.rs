@@ -32,6 +32,7 @@ use hectare_journal::Log;
 use hectare_journal::format::{JournalCompat, JournalIncompat, JournalSuperblock};
 use hectare_journal::recovery::{self, LogMap, Recovery, RecoveryError};
 use hectare_units::{Bytes, GroupNr, LogicalBlock, TxnId};
+use log::info;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -68,6 +69,10 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
     let place = find(device, &sb, options)?;
     let read = || recovery::read(&*place.device, &place.map, sb.geometry().blocks_count);
     let mut recovery = read()?;
+    if needed {
+        info!(device = device.name(), read_only = options.read_only, blocks = recovery.blocks().len(),
+            fast_commits = recovery.fast_commits().len(); "what the journal holds is replayed");
+    }
     if options.read_only {
         return replayed_in_memory(device, sb, &place, &recovery, options);
     }

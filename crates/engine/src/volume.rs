@@ -27,7 +27,7 @@ use crate::log::VolumeLog;
 use crate::mmp::Guard;
 use crate::options::OpenOptions;
 use crate::orphan::Orphans;
-use hectare_alloc::{Allocator, Preallocation};
+use hectare_alloc::{Allocator, Policy, Preallocation};
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
 use hectare_ext4::error::Place;
@@ -116,6 +116,18 @@ impl Volume {
     #[must_use]
     pub fn superblock(&self) -> &SuperBlock {
         &self.sb
+    }
+
+    /// How space is chosen.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.options.policy
+    }
+
+    /// Whether the volume is open for reading only.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
     /// The device under the volume.

@@ -19,6 +19,7 @@ mod names;
 use crate::attr;
 use crate::errno::{Answer, Refusal};
 use crate::nodes::{Node, Nodes};
+use crate::operations::{Operation, Operations};
 use crate::options::Atime;
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo,
@@ -30,6 +31,7 @@ use hectare_engine::{Caller, Metadata, Volume};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// How long the kernel may keep names, their absence, and attributes: it hears of every change.
@@ -66,19 +68,30 @@ pub struct Adapter {
     behaviour: Behaviour,
     /// What the kernel can do.
     kernel: InitFlags,
+    operations: Arc<Operations>,
 }
 
 impl Adapter {
-    /// Answers for a volume.
+    /// Answers for a volume, and counts what it answers.
     ///
     /// # Errors
     /// If the root directory can't be read.
-    pub fn new(volume: Volume, behaviour: Behaviour) -> hectare_engine::Result<Self> {
-        Ok(Self { nodes: Nodes::new(&volume)?, volume, behaviour, kernel: InitFlags::empty() })
+    pub fn new(
+        volume: Volume,
+        behaviour: Behaviour,
+        operations: Arc<Operations>,
+    ) -> hectare_engine::Result<Self> {
+        let (nodes, kernel) = (Nodes::new(&volume)?, InitFlags::empty());
+        Ok(Self { nodes, volume, behaviour, kernel, operations })
     }
 
-    fn node(&self, id: INodeNo) -> Answer<std::sync::Arc<Node>> {
+    fn node(&self, id: INodeNo) -> Answer<Arc<Node>> {
         self.nodes.get(id)
+    }
+
+    /// Finds the answer to a request, which is counted.
+    fn timed<T>(&self, operation: Operation, answer: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        self.operations.timed(operation, answer)
     }
 
     /// What the kernel is to do for us, as far as it can.
@@ -167,16 +180,20 @@ fn answer_data(reply: ReplyData, answer: Answer<Vec<u8>>) {
     }
 }
 
-/// Sends a value, or how large it is where `size` is 0.
-fn answer_value(reply: ReplyXattr, answer: Answer<Vec<u8>>, size: u32) {
-    let room = usize::try_from(size).unwrap_or(usize::MAX);
+/// A value and its length, if there is room for it; where `room` is 0, only the length is asked for.
+fn fitting(value: Vec<u8>, room: u32) -> Answer<(Vec<u8>, u32)> {
+    let len = u32::try_from(value.len()).map_err(|_| Errno::E2BIG)?;
+    if room != 0 && len > room {
+        return Err(Errno::ERANGE.into());
+    }
+    Ok((value, len))
+}
+
+/// Sends a value, or how large it is where `room` is 0.
+fn answer_value(reply: ReplyXattr, answer: Answer<(Vec<u8>, u32)>, room: u32) {
     match answer {
-        Ok(value) if size == 0 => match u32::try_from(value.len()) {
-            Ok(len) => reply.size(len),
-            Err(_) => reply.error(Errno::E2BIG),
-        },
-        Ok(value) if value.len() <= room => reply.data(&value),
-        Ok(_) => reply.error(Errno::ERANGE),
+        Ok((_, len)) if room == 0 => reply.size(len),
+        Ok((value, _)) => reply.data(&value),
         Err(Refusal(errno)) => reply.error(errno),
     }
 }
@@ -199,7 +216,7 @@ impl Filesystem for Adapter {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.look_up(parent, name.as_bytes()) {
+        match self.timed(Operation::Lookup, || self.look_up(parent, name.as_bytes())) {
             Err(Refusal(Errno::ENOENT)) => {
                 // Number 0 and a time to keep it: that there is no such name.
                 reply.entry(&KEPT, &attr::bare(0, fuser::FileType::RegularFile), fuser::Generation(0));
@@ -209,11 +226,15 @@ impl Filesystem for Adapter {
     }
 
     fn forget(&self, _: &Request, id: INodeNo, lookups: u64) {
-        self.nodes.forget(id, lookups);
+        // Nobody waits for it, and it can't fail.
+        let _ = self.timed(Operation::Forget, || {
+            self.nodes.forget(id, lookups);
+            Ok(())
+        });
     }
 
     fn getattr(&self, _: &Request, id: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        answer_attr(reply, self.node(id).and_then(|node| node.metadata()));
+        answer_attr(reply, self.timed(Operation::Getattr, || self.node(id)?.metadata()));
     }
 
     fn setattr(
@@ -244,11 +265,11 @@ impl Filesystem for Adapter {
             ctime: ctime.map(attr::timestamp),
             crtime: None,
         };
-        answer_attr(reply, self.change(id, changes, request.uid()));
+        answer_attr(reply, self.timed(Operation::Setattr, || self.change(id, changes, request.uid())));
     }
 
     fn readlink(&self, _: &Request, id: INodeNo, reply: ReplyData) {
-        answer_data(reply, self.read_link(id));
+        answer_data(reply, self.timed(Operation::Readlink, || self.read_link(id)));
     }
 
     fn mknod(
@@ -261,9 +282,10 @@ impl Filesystem for Adapter {
         rdev: u32,
         reply: ReplyEntry,
     ) {
-        let answer = attr::new_node(mode, rdev)
-            .ok_or_else(|| Errno::EINVAL.into())
-            .and_then(|node| self.make(request, parent, name.as_bytes(), node, mode, umask));
+        let answer = self.timed(Operation::Mknod, || {
+            let node = attr::new_node(mode, rdev).ok_or(Errno::EINVAL)?;
+            self.make(request, parent, name.as_bytes(), node, mode, umask)
+        });
         answer_entry(reply, answer);
     }
 
@@ -277,20 +299,22 @@ impl Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         let node = hectare_engine::NewNode::Directory;
-        answer_entry(reply, self.make(request, parent, name.as_bytes(), node, mode, umask));
+        let make = || self.make(request, parent, name.as_bytes(), node, mode, umask);
+        answer_entry(reply, self.timed(Operation::Mkdir, make));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_empty(reply, self.remove_file(parent, name.as_bytes()));
+        answer_empty(reply, self.timed(Operation::Unlink, || self.remove_file(parent, name.as_bytes())));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_empty(reply, self.remove_directory(parent, name.as_bytes()));
+        answer_empty(reply, self.timed(Operation::Rmdir, || self.remove_directory(parent, name.as_bytes())));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let node = hectare_engine::NewNode::Symlink(target.as_os_str().as_bytes());
-        answer_entry(reply, self.make(request, parent, name.as_bytes(), node, 0o777, 0));
+        let make = || self.make(request, parent, name.as_bytes(), node, 0o777, 0);
+        answer_entry(reply, self.timed(Operation::Symlink, make));
     }
 
     fn rename(
@@ -303,21 +327,19 @@ impl Filesystem for Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        answer_empty(
-            reply,
-            self.rename_entry((parent, name.as_bytes()), (new_parent, new.as_bytes()), flags),
-        );
+        let (from, to) = ((parent, name.as_bytes()), (new_parent, new.as_bytes()));
+        answer_empty(reply, self.timed(Operation::Rename, || self.rename_entry(from, to, flags)));
     }
 
     fn link(&self, _: &Request, id: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer_entry(reply, self.add_link(id, parent, name.as_bytes()));
+        answer_entry(reply, self.timed(Operation::Link, || self.add_link(id, parent, name.as_bytes())));
     }
 
     fn open(&self, request: &Request, id: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         if self.opens_unasked() {
             return reply.error(Errno::ENOSYS);
         }
-        match self.open_file(id, flags, request.uid()) {
+        match self.timed(Operation::Open, || self.open_file(id, flags, request.uid())) {
             Ok(()) => reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE),
             Err(Refusal(errno)) => reply.error(errno),
         }
@@ -349,7 +371,8 @@ impl Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        answer_count(reply, self.write_file(&caller(request), id, at, data, how));
+        let write = || self.write_file(&caller(request), id, at, data, how);
+        answer_count(reply, self.timed(Operation::Write, write));
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -366,51 +389,54 @@ impl Filesystem for Adapter {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.nodes.release(id);
-        reply.ok();
+        let release = || {
+            self.nodes.release(id);
+            Ok(())
+        };
+        answer_empty(reply, self.timed(Operation::Release, release));
     }
 
     fn fsync(&self, _: &Request, id: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        answer_empty(reply, self.sync_node(id, data_only));
+        answer_empty(reply, self.timed(Operation::Fsync, || self.sync_node(id, data_only)));
     }
 
     fn opendir(&self, _: &Request, id: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         if self.kernel.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT) {
             return reply.error(Errno::ENOSYS);
         }
-        match self.node(id) {
+        match self.timed(Operation::Opendir, || self.node(id)) {
             Ok(_) => reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR),
             Err(Refusal(errno)) => reply.error(errno),
         }
     }
 
     fn readdir(&self, _: &Request, id: INodeNo, _: FileHandle, from: u64, mut reply: ReplyDirectory) {
-        match self.list(id, from, &mut reply) {
+        match self.timed(Operation::Readdir, || self.list(id, from, &mut reply)) {
             Ok(()) => reply.ok(),
             Err(Refusal(errno)) => reply.error(errno),
         }
     }
 
     fn readdirplus(&self, _: &Request, id: INodeNo, _: FileHandle, from: u64, mut reply: ReplyDirectoryPlus) {
-        match self.list_with_attributes(id, from, &mut reply) {
+        match self.timed(Operation::Readdirplus, || self.list_with_attributes(id, from, &mut reply)) {
             Ok(()) => reply.ok(),
             Err(Refusal(errno)) => reply.error(errno),
         }
     }
 
     fn fsyncdir(&self, _: &Request, id: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        answer_empty(reply, self.sync_node(id, data_only));
+        answer_empty(reply, self.timed(Operation::Fsyncdir, || self.sync_node(id, data_only)));
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        match self.volume.statfs() {
+        match self.timed(Operation::Statfs, || Ok(self.volume.statfs()?)) {
             Ok(fs) => {
                 let block = fs.block_size.get();
                 let (inodes, free_inodes) = (fs.inodes.into(), fs.free_inodes.into());
                 let (all, free, available) = (fs.blocks.get(), fs.free.get(), fs.available.get());
                 reply.statfs(all, free, available, inodes, free_inodes, block, fs.name_max, block);
             }
-            Err(error) => reply.error(Refusal::from(error).0),
+            Err(Refusal(errno)) => reply.error(errno),
         }
     }
 
@@ -424,22 +450,23 @@ impl Filesystem for Adapter {
         _: u32,
         reply: ReplyEmpty,
     ) {
-        answer_empty(reply, self.set_attribute(id, name.as_bytes(), value, flags));
+        let set = || self.set_attribute(id, name.as_bytes(), value, flags);
+        answer_empty(reply, self.timed(Operation::Setxattr, set));
     }
 
     fn getxattr(&self, _: &Request, id: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let answer = self.node(id).and_then(|node| Ok(self.volume.get_xattr(node.nr(), name.as_bytes())?));
-        answer_value(reply, answer, size);
+        let get = || fitting(self.volume.get_xattr(self.node(id)?.nr(), name.as_bytes())?, size);
+        answer_value(reply, self.timed(Operation::Getxattr, get), size);
     }
 
     fn listxattr(&self, _: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
-        answer_value(reply, self.list_attributes(id), size);
+        let list = || fitting(self.list_attributes(id)?, size);
+        answer_value(reply, self.timed(Operation::Listxattr, list), size);
     }
 
     fn removexattr(&self, _: &Request, id: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let answer =
-            self.node(id).and_then(|node| Ok(self.volume.remove_xattr(node.nr(), name.as_bytes())?));
-        answer_empty(reply, answer);
+        let remove = || Ok(self.volume.remove_xattr(self.node(id)?.nr(), name.as_bytes())?);
+        answer_empty(reply, self.timed(Operation::Removexattr, remove));
     }
 
     fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
@@ -457,7 +484,8 @@ impl Filesystem for Adapter {
         _: i32,
         reply: ReplyCreate,
     ) {
-        match self.create_open(request, parent, name.as_bytes(), mode, umask) {
+        let create = || self.create_open(request, parent, name.as_bytes(), mode, umask);
+        match self.timed(Operation::Create, create) {
             Ok(made) => {
                 let generation = attr::generation(&made);
                 reply.created(&KEPT, &attr::entry(&made), generation, HANDLE, FopenFlags::FOPEN_KEEP_CACHE);
@@ -477,7 +505,8 @@ impl Filesystem for Adapter {
         room: u32,
         reply: ReplyIoctl,
     ) {
-        match self.control(&caller(request), id, command, input, room) {
+        let control = || self.control(&caller(request), id, command, input, room);
+        match self.timed(Operation::Ioctl, control) {
             Ok(output) => reply.ioctl(0, &output),
             Err(Refusal(errno)) => reply.error(errno),
         }
@@ -493,11 +522,11 @@ impl Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        answer_empty(reply, self.allocate(id, at, len, mode));
+        answer_empty(reply, self.timed(Operation::Fallocate, || self.allocate(id, at, len, mode)));
     }
 
     fn lseek(&self, _: &Request, id: INodeNo, _: FileHandle, at: i64, whence: i32, reply: ReplyLseek) {
-        match self.seek(id, at, whence) {
+        match self.timed(Operation::Lseek, || self.seek(id, at, whence)) {
             Ok(at) => reply.offset(at),
             Err(Refusal(errno)) => reply.error(errno),
         }
@@ -516,6 +545,7 @@ impl Filesystem for Adapter {
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        answer_count(reply, self.copy_content((from, from_at), (to, to_at), len));
+        let copy = || self.copy_content((from, from_at), (to, to_at), len);
+        answer_count(reply, self.timed(Operation::CopyFileRange, copy));
     }
 }

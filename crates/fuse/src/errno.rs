@@ -11,6 +11,31 @@ use hectare_engine::Error;
 /// The largest error number that the kernel takes from a server.
 const ERRNO_MAX: i32 = 511;
 
+/// Error numbers that are counted by themselves; those beyond are counted as the last.
+pub(crate) const COUNT: usize = 134;
+
+/// Where an error is counted.
+pub(crate) fn index(errno: Errno) -> usize {
+    usize::try_from(errno.code()).unwrap_or(0).min(COUNT - 1)
+}
+
+/// What those who read counters know an error by.
+pub(crate) fn name(index: usize) -> String {
+    let known = NAMES.iter().find(|(errno, _)| usize::try_from(errno.code()) == Ok(index));
+    known.map_or_else(|| format!("errno_{index}"), |(_, name)| (*name).to_owned())
+}
+
+macro_rules! names {
+    ($($name:ident)*) => { [$((Errno::$name, stringify!($name))),*] };
+}
+
+/// The errors that requests are likely to be answered with.
+static NAMES: [(Errno, &str); 34] = names! {
+    EPERM ENOENT EINTR EIO ENXIO E2BIG EBADF EAGAIN ENOMEM EACCES EFAULT EBUSY EEXIST EXDEV ENODEV ENOTDIR
+    EISDIR EINVAL ENOTTY ETXTBSY EFBIG ENOSPC EROFS EMLINK ERANGE ENAMETOOLONG ENOTEMPTY ELOOP ENODATA
+    EOVERFLOW EOPNOTSUPP ESTALE EDQUOT ENOSYS
+};
+
 /// Why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal(pub(crate) Errno);
@@ -54,6 +79,13 @@ mod tests {
         ] {
             assert_eq!(Refusal::from(error).0, errno);
         }
+    }
+
+    #[test]
+    fn errors_are_counted_by_name() {
+        assert_eq!(name(index(Errno::ENOSPC)), "ENOSPC");
+        assert_eq!(name(index(Errno::from_i32(130))), "errno_130");
+        assert_eq!(index(Errno::from_i32(511)), COUNT - 1);
     }
 
     #[test]

@@ -27,13 +27,17 @@ pub mod client;
 mod errno;
 mod guard;
 mod mount;
+mod mounts;
 mod nodes;
 mod null;
+mod operations;
 mod options;
 mod session;
 mod unmount;
 
 pub use adapter::{Adapter, Behaviour};
-pub use options::{Atime, BadOption, MountOptions, OPTIONS, OptionRow};
+pub use mounts::{MountedImage, mounted_image};
+pub use operations::{Counted, Histogram, Operation, Operations, OperationsSnapshot};
+pub use options::{Atime, BadOption, MountOptions, OPTIONS, OptionRow, metrics_address};
 pub use session::{ServeError, serve, serve_null};
 pub use unmount::unmount;

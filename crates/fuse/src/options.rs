@@ -4,6 +4,9 @@
 //! and let through. Anything else that is not in the table is refused by name.
 
 use hectare_engine::{DataMode, OnError, OpenOptions, Policy};
+use log::LevelFilter;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Which reads set the time of last access.
@@ -61,6 +64,14 @@ pub struct MountOptions {
     pub sync: bool,
     /// Changes of directories are written through.
     pub dirsync: bool,
+    /// What is logged; what `HECTARE_LOG` says, if not given.
+    pub log: Option<LevelFilter>,
+    /// The file to log to.
+    pub log_file: Option<PathBuf>,
+    /// Where statistics are served over HTTP.
+    pub metrics: Option<SocketAddr>,
+    /// Others than this machine may reach them.
+    pub metrics_public: bool,
 }
 
 impl Default for MountOptions {
@@ -86,6 +97,10 @@ impl Default for MountOptions {
             exec: true,
             sync: false,
             dirsync: false,
+            log: None,
+            log_file: None,
+            metrics: None,
+            metrics_public: false,
         }
     }
 }
@@ -158,7 +173,7 @@ const fn ignored(name: &'static str) -> OptionRow {
 }
 
 /// All options.
-pub static OPTIONS: [OptionRow; 47] = [
+pub static OPTIONS: [OptionRow; 51] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -201,6 +216,15 @@ pub static OPTIONS: [OptionRow; 47] = [
     flag("sync", "write through at once", |o| o.sync = true),
     flag("async", "don't (the default)", |o| o.sync = false),
     flag("dirsync", "write changes of directories through at once", |o| o.dirsync = true),
+    value("log", "LEVEL", "what is logged: off, error, warn, info (the default), debug or trace", set_log),
+    value("logfile", "FILE", "log to the end of a file", set_log_file),
+    value(
+        "metrics",
+        "ADDRESS",
+        "serve statistics over HTTP at [HOST:]PORT, on this machine only",
+        set_metrics,
+    ),
+    flag("metrics_public", "serve them where others can reach them, too", |o| o.metrics_public = true),
     flag("defaults", "nothing: the defaults", |_| {}),
     ignored("auto"),
     ignored("noauto"),
@@ -254,6 +278,34 @@ fn set_threads(options: &mut MountOptions, number: &str) -> Result<(), String> {
         _ => return Err(format!("a number from 1 to {THREADS_MAX} is meant")),
     }
     Ok(())
+}
+
+fn set_log(options: &mut MountOptions, level: &str) -> Result<(), String> {
+    let level = level.parse().map_err(|_| "there are off, error, warn, info, debug and trace".to_owned())?;
+    options.log = Some(level);
+    Ok(())
+}
+
+fn set_log_file(options: &mut MountOptions, file: &str) -> Result<(), String> {
+    options.log_file = Some(file.into());
+    Ok(())
+}
+
+fn set_metrics(options: &mut MountOptions, address: &str) -> Result<(), String> {
+    options.metrics = Some(metrics_address(address)?);
+    Ok(())
+}
+
+/// An address from `PORT`, `localhost:PORT`, `1.2.3.4:PORT` or `[::1]:PORT`; without a host, this machine.
+///
+/// # Errors
+/// What is meant, if it is none of these.
+pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").or_else(|| text.strip_prefix(':')).unwrap_or(text);
+    let here = port.parse().map(|port: u16| SocketAddr::from(([127, 0, 0, 1], port)));
+    here.ok()
+        .or_else(|| text.parse().ok())
+        .ok_or_else(|| "a port, or an IP address and a port, is meant: 9100 or 127.0.0.1:9100".into())
 }
 
 /// Options for programs that read `fstab`: `x-systemd...`, `comment=`.
@@ -328,6 +380,7 @@ mod tests {
                 Form::Value("MODE", _) => "data=ordered".to_owned(),
                 Form::Value("NAME", _) => "policy=best-fit".to_owned(),
                 Form::Value("BEHAVIOR", _) => "errors=continue".to_owned(),
+                Form::Value("LEVEL", _) => "log=info".to_owned(),
                 Form::Value(..) => format!("{}=1", row.name),
                 _ => row.name.to_owned(),
             };
@@ -350,6 +403,25 @@ mod tests {
     }
 
     #[test]
+    fn statistics_stay_on_this_machine_unless_an_address_is_named() {
+        for (given, address) in [
+            ("9100", "127.0.0.1:9100"),
+            (":0", "127.0.0.1:0"),
+            ("localhost:9100", "127.0.0.1:9100"),
+            ("[::1]:9100", "[::1]:9100"),
+            ("0.0.0.0:80", "0.0.0.0:80"),
+        ] {
+            assert_eq!(metrics_address(given).unwrap(), address.parse().unwrap());
+        }
+        for given in ["", "host:9100", "70000", "127.0.0.1", "::1:"] {
+            assert!(metrics_address(given).is_err(), "{given}");
+        }
+        let options = parse("metrics=:9100,log=debug,logfile=/var/log/a").unwrap();
+        assert_eq!(options.log, Some(LevelFilter::Debug));
+        assert_eq!((options.metrics.unwrap().port(), options.metrics_public), (9100, false));
+    }
+
+    #[test]
     fn what_is_not_known_is_refused_by_name() {
         for (given, text) in [
             ("rw,fast", "mount option 'fast': there is no such option; `hectare mount --help` lists them"),
@@ -358,6 +430,7 @@ mod tests {
             ("threads=0", "mount option 'threads=0': a number from 1 to 256 is meant"),
             ("commit=-1", "mount option 'commit=-1': seconds from 0 to 3600 are meant"),
             ("data=none", "mount option 'data=none': there are journal, ordered and writeback"),
+            ("log=loud", "mount option 'log=loud': there are off, error, warn, info, debug and trace"),
             ("errors=stop", "mount option 'errors=stop': there are continue, remount-ro and panic"),
         ] {
             assert_eq!(parse(given).unwrap_err().to_string(), text);

@@ -8,14 +8,17 @@
 use crate::adapter::{Adapter, Behaviour};
 use crate::mount::{self, Mounted};
 use crate::null::Null;
+use crate::operations::Operations;
 use crate::options::MountOptions;
 use fuser::{Config, Filesystem, Session, SessionACL};
 use hectare_engine::Volume;
+use log::{error, info, warn};
 use rustix::fs::{Access, access};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -45,7 +48,8 @@ enum Event {
 }
 
 /// Mounts a volume on a folder, calls `ready` once it can be used, and serves it until it is unmounted or a
-/// signal says to end; then closes the volume. `source` is what `/proc/mounts` shows.
+/// signal says to end; then closes the volume. `source` is what `/proc/mounts` shows; what is answered is
+/// counted in `operations`.
 ///
 /// # Errors
 /// What kept it from being mounted, or from ending well. The volume is closed in any case.
@@ -54,9 +58,11 @@ pub fn serve(
     source: &str,
     dir: &Path,
     options: &MountOptions,
+    operations: Arc<Operations>,
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
-    let served = adapter(&volume, options).and_then(|adapter| attend(adapter, source, dir, options, ready));
+    let served = adapter(&volume, options, operations)
+        .and_then(|adapter| attend(adapter, source, dir, options, ready));
     let closed = volume.close();
     served?;
     Ok(closed?)
@@ -71,7 +77,11 @@ pub fn serve_null(dir: &Path, options: &MountOptions, ready: impl FnOnce()) -> R
     attend(Null::new(), "null", dir, options, ready)
 }
 
-fn adapter(volume: &Volume, options: &MountOptions) -> Result<Adapter, ServeError> {
+fn adapter(
+    volume: &Volume,
+    options: &MountOptions,
+    operations: Arc<Operations>,
+) -> Result<Adapter, ServeError> {
     let behaviour = Behaviour {
         read_only: options.read_only,
         atime: options.atime,
@@ -79,7 +89,7 @@ fn adapter(volume: &Volume, options: &MountOptions) -> Result<Adapter, ServeErro
         writeback: options.writeback,
         no_open: options.no_open,
     };
-    Ok(Adapter::new(volume.clone(), behaviour)?)
+    Ok(Adapter::new(volume.clone(), behaviour, operations)?)
 }
 
 /// Mounts whatever answers requests, and serves it to the end.
@@ -100,9 +110,14 @@ fn attend(
         .spawn(move || sender.send(Event::Ended(session.run())))
         .map_err(ServeError::Mount)?;
     mounted.note();
+    info!(source, dir:% = dir.display(), read_only = options.read_only; "mounted");
     ready();
     let ended = wait(&events, &mut mounted);
     signals.close();
+    match &ended {
+        Ok(()) => info!(source; "the mount has ended"),
+        Err(error) => error!(source, error:%; "the connection to the kernel broke"),
+    }
     ended.map_err(ServeError::Connection)
 }
 
@@ -134,12 +149,16 @@ fn wait(events: &Receiver<Event>, mounted: &mut Mounted) -> io::Result<()> {
         }
         return ended;
     }
+    info!("a signal says to end");
     mounted.detach();
     loop {
         match events.recv_timeout(GRACE) {
             Ok(Event::Ended(ended)) => return ended,
             Ok(Event::Signal) => {}
-            Err(_) => return Ok(()),
+            Err(_) => {
+                warn!("programs still have files open: they get errors from now on");
+                return Ok(());
+            }
         }
     }
 }

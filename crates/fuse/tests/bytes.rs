@@ -48,7 +48,7 @@ fn volume() -> Volume {
 }
 
 fn client(volume: &Volume) -> Client {
-    Client::start(Adapter::new(volume.clone(), BEHAVIOUR).unwrap()).unwrap()
+    Client::start(Adapter::new(volume.clone(), BEHAVIOUR, Arc::default()).unwrap()).unwrap()
 }
 
 fn words(words: &[u32]) -> Vec<u8> {

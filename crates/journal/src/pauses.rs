@@ -49,6 +49,13 @@ impl JournalStats {
         }
         self.longest_pause
     }
+
+    /// How many pauses there were by length: pauses shorter than the time and, but for the first, not shorter
+    /// than half of it. The times are powers of two nanoseconds; the last counts all longer ones, too.
+    pub fn pauses(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let ends = (0u32..).map(|coarse| end_of((coarse << FINE_SHIFT) + (1 << FINE_SHIFT) - 1));
+        ends.zip(self.buckets.chunks(1 << FINE_SHIFT).map(|counts| counts.iter().sum()))
+    }
 }
 
 /// The bucket of a pause.
@@ -120,6 +127,8 @@ mod tests {
         let median = stats.pause_quantile(500);
         assert!(median > Duration::from_micros(100) && median < Duration::from_micros(113), "{median:?}");
         assert_eq!(stats.pause_quantile(1000), Duration::from_micros(900));
+        let counted: Vec<_> = stats.pauses().filter(|(_, pauses)| *pauses > 0).collect();
+        assert_eq!(counted, [(Duration::from_nanos(1 << 17), 99), (Duration::from_nanos(1 << 20), 1)]);
         assert_eq!(Pauses::new().stats(0).pause_quantile(990), Duration::ZERO);
     }
 }

@@ -15,6 +15,7 @@
 //! This crate is for tests and `xtask` only: no layer may depend on it, it depends on none, and it panics
 //! freely where a library must not.
 
+pub mod browser;
 pub mod combos;
 pub mod compare;
 pub mod corpus;
@@ -24,6 +25,7 @@ pub mod filled;
 pub mod fsck;
 pub mod killed;
 pub mod mount;
+pub mod prometheus;
 pub mod scratch;
 pub mod skip;
 pub mod superblock;
@@ -40,6 +42,7 @@ pub use entry::{Content, Entry, Kind, Time};
 pub use filled::{Filled, filled, source};
 pub use fsck::{assert_clean, assert_clean_but_wide, e2fsck};
 pub use mount::{KernelMount, MountError};
+pub use prometheus::Metrics;
 pub use skip::Skip;
 pub use tool::{is_root, tool};
 pub use trees::{Scale, Tree};

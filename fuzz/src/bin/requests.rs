@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
         writeback: flags & 8 != 0,
         no_open: flags & 16 != 0,
     };
-    let adapter = Adapter::new(volume.clone(), behaviour).expect("there is a root");
+    let adapter = Adapter::new(volume.clone(), behaviour, Arc::default()).expect("there is a root");
     let mut client = Client::start(adapter).expect("a session starts");
     let mut known = vec![ROOT];
     for name in [&b"a\0"[..], b"b\0", b"d\0"] {

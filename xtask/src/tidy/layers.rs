@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 15] = [
+const LAYERS: [&str; 16] = [
     "hectare-units",
     "hectare-device",
     "hectare-partition",
@@ -22,6 +22,7 @@ const LAYERS: [&str; 15] = [
     "hectare-engine",
     "hectare-fuse",
     "hectare-lab",
+    "hectare-monitor",
     "hectare-capi",
     "hectare",
 ];

@@ -2,18 +2,27 @@
 //!
 //! In the background by default: the process starts itself once more (before it has any thread), and ends
 //! when the other one says over a pipe that the mount can be used, or has told on standard error why not.
+//! From then on the one in the background has no standard streams: what it has to say, it logs ([`logging`]).
+//!
+//! What may keep it from being mounted comes first (the log's file, the address for statistics, the volume),
+//! what needs the mount last (the control socket, without which it is as good).
 
 use crate::failure::{Failure, Outcome};
+use crate::logging::{self, Place};
 use crate::name::shown;
 use crate::part;
-use hectare_device::Device;
+use hectare_device::{Device, StatsDevice};
 use hectare_engine::Volume;
-use hectare_fuse::{MountOptions, OPTIONS, serve};
+use hectare_fuse::{MountOptions, OPTIONS, Operations, metrics_address, serve};
+use hectare_monitor::{Monitor, Watched, bind};
 use hectare_units::Bytes;
+use log::LevelFilter;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -35,9 +44,23 @@ pub(crate) struct Arguments {
     /// Options, separated by commas
     #[arg(short = 'o', value_name = "OPTION,...", allow_hyphen_values = true)]
     options: Vec<String>,
-    /// Stay in the foreground
+    /// Stay in the foreground, and log to standard error
     #[arg(long)]
     foreground: bool,
+    /// Serve statistics over HTTP at [HOST:]PORT: /metrics for Prometheus, and a live page at /
+    ///
+    /// Without a host, and unless --metrics-public is given, only this machine can reach them.
+    #[arg(long, value_name = "ADDRESS", value_parser = metrics_address)]
+    metrics: Option<SocketAddr>,
+    /// Serve them where others can reach them, too: whoever does sees all figures, and can change nothing
+    #[arg(long)]
+    metrics_public: bool,
+    /// Log to the end of a file; else the system's log is used in the background
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// What is logged: off, error, warn, info, debug or trace [default: HECTARE_LOG, or info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<LevelFilter>,
     /// The process in the background: says on standard output when the mount can be used
     #[arg(long, hide = true)]
     background: bool,
@@ -59,40 +82,123 @@ fn after_help() -> String {
     for row in OPTIONS.iter().filter(|row| !row.help().is_empty()) {
         help.push_str(&format!("  {:<20} {}\n", row.usage(), row.help()));
     }
-    help + "\nExamples:\n  hectare mount disk.img /mnt\n  hectare mount -o ro,offset=1048576 sda.img /mnt"
+    help + "\nExamples:\n  hectare mount disk.img /mnt\n  hectare mount -o ro,offset=1048576 sda.img /mnt\n  \
+            hectare mount --metrics 9100 disk.img /mnt      (then open http://127.0.0.1:9100/)"
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let mut options = MountOptions::default();
-    for list in &arguments.options {
-        options.add(list).map_err(|error| Failure::Usage(error.to_string()))?;
-    }
+    let options = arguments.options()?;
     if options.offset != 0 && !part::is_whole() {
         return Err(Failure::Usage("the part of the image is named twice".into()));
     }
     if arguments.background {
         serve_here(arguments, &options, in_background)
-    } else if arguments.foreground || options.foreground {
+    } else if options.foreground {
         serve_here(arguments, &options, || {})
     } else {
         start(arguments)
     }
 }
 
-/// Mounts and serves until the end.
+impl Arguments {
+    /// What `-o` says, and the flags that say the same.
+    fn options(&self) -> Outcome<MountOptions> {
+        let mut options = MountOptions::default();
+        for list in &self.options {
+            options.add(list).map_err(|error| Failure::Usage(error.to_string()))?;
+        }
+        options.foreground |= self.foreground;
+        options.metrics_public |= self.metrics_public;
+        options.metrics = self.metrics.or(options.metrics);
+        options.log = self.log_level.or(options.log);
+        options.log_file = self.log.clone().or(options.log_file);
+        Ok(options)
+    }
+
+    /// The arguments that say the same to the process in the background.
+    fn for_background(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["mount".into(), "--background".into()];
+        arguments.extend(part::arguments().into_iter().map(OsString::from));
+        for list in &self.options {
+            arguments.extend(["-o".into(), list.into()]);
+        }
+        if let Some(address) = self.metrics {
+            arguments.extend(["--metrics".into(), address.to_string().into()]);
+        }
+        if self.metrics_public {
+            arguments.push("--metrics-public".into());
+        }
+        if let Some(file) = &self.log {
+            arguments.extend(["--log".into(), file.into()]);
+        }
+        if let Some(level) = self.log_level {
+            arguments.extend(["--log-level".into(), level.to_string().into()]);
+        }
+        arguments.extend(["--".into(), self.image.clone().into(), self.dir.clone().into()]);
+        arguments
+    }
+}
+
+/// Mounts and serves until the end, which is logged.
 fn serve_here(arguments: &Arguments, options: &MountOptions, ready: impl FnOnce()) -> Outcome {
     if arguments.background {
         // The terminal's signals are not for it. It fails only where it has been done already.
         let _ = rustix::process::setsid();
     }
+    start_logging(arguments, options)?;
+    let served = serve_watched(arguments, options, ready);
+    if let (true, Err(Failure::Line(line))) = (arguments.background, &served) {
+        // Standard error may be gone.
+        log::error!("{line}");
+    }
+    logging::flush();
+    served
+}
+
+fn start_logging(arguments: &Arguments, options: &MountOptions) -> Outcome {
+    let place = match &options.log_file {
+        Some(file) => Some(Place::file(file)?),
+        None if arguments.background => Place::system(),
+        None => Some(Place::StandardError),
+    };
+    let level = logging::level(options.log)?;
+    if let Some(place) = place {
+        logging::start(level, place);
+    }
+    Ok(())
+}
+
+/// Mounts, serves, and lets others see what that comes to.
+fn serve_watched(arguments: &Arguments, options: &MountOptions, ready: impl FnOnce()) -> Outcome {
     let name = shown(arguments.image.as_os_str().as_bytes());
     let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
-    let device = device(arguments, options)?;
-    let volume = Volume::open(device, options.open_options()).map_err(|error| fail(&error))?;
-    let source = arguments.image.canonicalize().unwrap_or_else(|_| arguments.image.clone());
-    serve(volume, &source.to_string_lossy(), &arguments.dir, options, ready).map_err(|error| {
-        Failure::of(format_args!("{name} on {}", shown(arguments.dir.as_os_str().as_bytes())), error)
-    })
+    let listener = options.metrics.map(|address| bind(address, options.metrics_public)).transpose();
+    let listener = listener.map_err(|error| fail(&error))?;
+    let device = Arc::new(StatsDevice::new(device(arguments, options)?));
+    let below: Arc<dyn Device> = Arc::clone(&device) as _;
+    let volume = Volume::open(below, options.open_options()).map_err(|error| fail(&error))?;
+    let absolute = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let (image, dir) = (absolute(&arguments.image), absolute(&arguments.dir));
+    let operations = Arc::<Operations>::default();
+    let watched = Watched {
+        volume: volume.clone(),
+        device,
+        operations: Arc::clone(&operations),
+        image: image.clone(),
+        dir: dir.clone(),
+    };
+    let mut monitor = Monitor::start(watched).map_err(|error| fail(&error))?;
+    if let Some(listener) = listener {
+        monitor.serve_http(listener).map_err(|error| fail(&error))?;
+    }
+    let ready = || {
+        if let Err(error) = monitor.serve_control() {
+            log::warn!(error:%; "`hectare stats` will not work");
+        }
+        ready();
+    };
+    serve(volume, &image.to_string_lossy(), &dir, options, operations, ready)
+        .map_err(|error| Failure::of(format_args!("{name} on {}", shown(dir.as_os_str().as_bytes())), error))
 }
 
 /// The image, or the part of it that `-o offset=`, `--offset` or `--partition` name.
@@ -108,11 +214,7 @@ fn device(arguments: &Arguments, options: &MountOptions) -> Outcome<Arc<dyn Devi
 fn start(arguments: &Arguments) -> Outcome {
     let fail = |error: std::io::Error| Failure::of("the process in the background can't be started", error);
     let mut command = Command::new("/proc/self/exe");
-    command.args(["mount", "--background"]).args(part::arguments());
-    for list in &arguments.options {
-        command.arg("-o").arg(list);
-    }
-    command.arg("--").arg(&arguments.image).arg(&arguments.dir);
+    command.args(arguments.for_background());
     let mut server = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(fail)?;
     let mut said = String::new();
     if let Some(output) = server.stdout.take() {

@@ -12,6 +12,7 @@ mod journal;
 mod killed;
 mod look;
 mod make;
+mod monitor;
 mod mount;
 mod partition;
 mod report;

@@ -8,14 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-struct Bench {
+/// An image and a folder to mount it on.
+pub(crate) struct Bench {
     _folder: tempfile::TempDir,
-    image: PathBuf,
-    dir: PathBuf,
+    pub(crate) image: PathBuf,
+    pub(crate) dir: PathBuf,
 }
 
 impl Bench {
-    fn new() -> Result<Self, &'static str> {
+    pub(crate) fn new() -> Result<Self, &'static str> {
         if !rustix::process::geteuid().is_root() || fs::File::open("/dev/fuse").is_err() {
             return Err("mounting needs root and /dev/fuse");
         }
@@ -26,17 +27,17 @@ impl Bench {
         Ok(Self { _folder: folder, image, dir })
     }
 
-    fn words<'a>(&'a self, rest: &[&'a str]) -> Vec<&'a str> {
+    pub(crate) fn words<'a>(&'a self, rest: &[&'a str]) -> Vec<&'a str> {
         [&[self.image.to_str().unwrap(), self.dir.to_str().unwrap()], rest].concat()
     }
 
-    fn is_mounted(&self) -> bool {
+    pub(crate) fn is_mounted(&self) -> bool {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         mounts.lines().any(|line| line.split(' ').nth(1) == self.dir.to_str())
     }
 
     /// Unmounts, and waits until whoever served has let go of the image.
-    fn unmount(&self) {
+    pub(crate) fn unmount(&self) {
         assert!(Command::new("umount").arg(&self.dir).status().unwrap().success());
         self.wait_closed();
     }
@@ -47,7 +48,7 @@ impl Bench {
     }
 
     /// Serves in the foreground, for the test to end.
-    fn in_foreground(&self) -> Child {
+    pub(crate) fn in_foreground(&self) -> Child {
         let server = Command::new(env!("CARGO_BIN_EXE_hectare"))
             .args(["mount", "--foreground"])
             .args(self.words(&[]))
@@ -59,7 +60,7 @@ impl Bench {
     }
 }
 
-fn wait(mut done: impl FnMut() -> bool) {
+pub(crate) fn wait(mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
         assert!(started.elapsed() < Duration::from_secs(60), "it takes too long");
@@ -67,12 +68,12 @@ fn wait(mut done: impl FnMut() -> bool) {
     }
 }
 
-fn signal(server: &Child, signal: Signal) {
+pub(crate) fn signal(server: &Child, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
     kill_process(pid, signal).unwrap();
 }
 
-fn durable(path: &Path, content: &str) {
+pub(crate) fn durable(path: &Path, content: &str) {
     use std::io::Write;
     let mut file = fs::File::create(path).unwrap();
     file.write_all(content.as_bytes()).unwrap();

@@ -167,6 +167,11 @@ impl BlockCache {
         }
     }
 
+    /// Blocks in memory; the shards are counted one after the other.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
     fn shard(&self, nr: BlockNr) -> &Shard {
         &self.shards[shard_of(nr)]
     }

@@ -229,6 +229,11 @@ impl InodeCache {
         }
     }
 
+    /// Inodes in memory; the shards are counted one after the other.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
     fn shard(&self, nr: InodeNr) -> &Shard {
         &self.shards[usize_of(nr.get() % SHARDS)]
     }

@@ -51,6 +51,11 @@ impl<K: Eq + Hash, V: Cached> Shard<K, V> {
         self.map.insert(key, value);
     }
 
+    /// How many are held.
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
     /// Lets go of what is held of that number.
     pub(crate) fn remove(&mut self, key: &K) -> Option<Arc<V>> {
         self.map.remove(key)

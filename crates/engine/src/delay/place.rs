@@ -27,6 +27,7 @@ impl Volume {
         let Some(buffer) = self.take_buffer(inode) else { return Ok(()) };
         let result = self.write_buffer(inode, &buffer);
         if let Err(error) = &result {
+            log::error!(inode = inode.nr().get(), error:%; "bytes that had gathered for a file are lost");
             inode.delayed().state().failed.note(error);
             self.delay.failed.lock().get_or_insert_with(|| error.clone());
         }

@@ -13,6 +13,7 @@ use crate::groups::SUPERBLOCK_AT;
 use crate::log::VolumeLog;
 use hectare_ext4::superblock::{self, STATE_ERROR, STATE_VALID};
 use hectare_units::GroupNr;
+use log::{error, info};
 use std::sync::atomic::Ordering;
 
 impl Volume {
@@ -83,6 +84,17 @@ impl Inner {
         if let Some(background) = self.background.get() {
             background.stop();
         }
+        let ended = self.end();
+        let device = self.shared.device.name();
+        match &ended {
+            Ok(()) => info!(device; "the volume is closed"),
+            Err(error) => error!(device, error:%; "the volume could not be closed well"),
+        }
+        ended
+    }
+
+    /// Writes everything, and takes the mark back.
+    fn end(&self) -> Result<()> {
         self.sync()?;
         // What the last commit freed is free now.
         self.shared.mark_closed()?;

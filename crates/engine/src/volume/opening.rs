@@ -20,7 +20,7 @@ use crate::flushes::Flushes;
 use crate::groups::{Groups, Source, flex};
 use crate::log::VolumeLog;
 use crate::options::OpenOptions;
-use crate::orphan::Orphans;
+use crate::orphan::{Cleaned, Orphans};
 use crate::recover::{self, Recovered};
 use hectare_alloc::{Allocator, Config, Layout, Preallocation};
 use hectare_device::Device;
@@ -31,6 +31,7 @@ use hectare_ext4::superblock::{STATE_ERROR, STATE_VALID, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Journal, MetadataView};
 use hectare_units::{Clusters, TxnId};
+use log::info;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -86,7 +87,19 @@ impl Volume {
                 volume.inner.background.get_or_init(|| background);
             }
         }
+        volume.log_opened();
         Ok(volume)
+    }
+
+    fn log_opened(&self) {
+        let cleaned = self.cleaned();
+        if cleaned != Cleaned::default() {
+            info!(freed = cleaned.freed, cut = cleaned.cut; "files that the last user left were dealt with");
+        }
+        let label = String::from_utf8_lossy(self.sb.label());
+        info!(device = self.device.name(), label = &*label, read_only = self.read_only,
+            data = self.data_mode.name(), policy:% = self.options.policy,
+            errors:% = self.errors_behaviour(); "the volume is open");
     }
 
     /// The volume on a device that is not durable and nobody else's, in use for replaying what a journal

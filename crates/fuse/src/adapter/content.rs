@@ -5,6 +5,7 @@
 
 use super::{Adapter, TRANSFER_MAX};
 use crate::errno::{Answer, Refusal};
+use crate::operations::Operation;
 use fuser::{Errno, INodeNo, OpenAccMode, OpenFlags, ReplyData, WriteFlags};
 use hectare_engine::{Caller, Capabilities, Changes, FallocateMode, InodeFlags, Kind, OpenFile};
 use rustix::fs::OFlags;
@@ -53,7 +54,7 @@ impl Adapter {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            match self.read_into(id, at, &mut buffer[..size], flags) {
+            match self.timed(Operation::Read, || self.read_into(id, at, &mut buffer[..size], flags)) {
                 Ok(read) => reply.data(&buffer[..read]),
                 Err(Refusal(errno)) => reply.error(errno),
             }
@@ -66,6 +67,7 @@ impl Adapter {
         if flags.0.cast_unsigned() & OFlags::NOATIME.bits() == 0 {
             self.note_access(&node);
         }
+        self.operations.add_read(read);
         Ok(read)
     }
 
@@ -97,7 +99,9 @@ impl Adapter {
         if written < data.len() && how.contains(WriteFlags::FUSE_WRITE_CACHE) {
             return Err(Errno::ENOSPC.into());
         }
-        Ok(hectare_units::u64_of(written))
+        let written = hectare_units::u64_of(written);
+        self.operations.add_written(written);
+        Ok(written)
     }
 
     pub(super) fn sync_node(&self, id: INodeNo, data_only: bool) -> Answer {

@@ -78,7 +78,8 @@ impl Mount {
         let (sender, ready) = channel();
         self.server = Some(thread::spawn(move || {
             let volume = Volume::open(device, options.open_options()).unwrap();
-            serve(volume, "image", &dir, &options, || sender.send(()).unwrap()).unwrap();
+            let ready = || sender.send(()).unwrap();
+            serve(volume, "image", &dir, &options, Arc::default(), ready).unwrap();
         }));
         ready.recv().expect("it is mounted");
     }

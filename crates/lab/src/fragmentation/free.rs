@@ -41,30 +41,26 @@ impl FreeExtents {
     }
 
     pub(super) fn count(runs: &[Range<u64>], block: u64) -> Self {
-        let mut classes = [(0, 0); 64];
-        let mut counted = Self { shortest: u64::MAX, ..Self::default() };
-        for run in runs {
-            let blocks = run.end - run.start;
-            let bytes = blocks * block;
-            counted.extents += 1;
-            counted.bytes += bytes;
-            counted.shortest = counted.shortest.min(bytes);
-            counted.longest = counted.longest.max(bytes);
-            if let Some((extents, sum)) =
-                blocks.checked_ilog2().and_then(|class| classes.get_mut(hectare_units::usize_of(class)))
-            {
-                *extents += 1;
-                *sum += bytes;
-            }
-        }
-        if counted.extents == 0 {
-            counted.shortest = 0;
-        }
-        let buckets = (0u32..).zip(classes).filter(|(_, (runs, _))| *runs > 0);
-        let bucket =
-            |(class, (runs, bytes)): (u32, (u64, u64))| Bucket { from_bytes: block << class, runs, bytes };
-        counted.histogram = buckets.map(bucket).collect();
+        let mut counted = Self::default();
+        runs.iter().for_each(|run| counted.add(run.end - run.start, block));
         counted
+    }
+
+    /// Adds one of so many blocks (none for 0) of `block` bytes each.
+    pub fn add(&mut self, blocks: u64, block: u64) {
+        let Some(class) = blocks.checked_ilog2() else { return };
+        let (bytes, from_bytes) = (blocks.saturating_mul(block), block << class);
+        self.shortest = if self.extents == 0 { bytes } else { self.shortest.min(bytes) };
+        self.longest = self.longest.max(bytes);
+        self.extents += 1;
+        self.bytes += bytes;
+        let found = self.histogram.binary_search_by_key(&from_bytes, |bucket| bucket.from_bytes);
+        let at = found.unwrap_or_else(|at| {
+            self.histogram.insert(at, Bucket { from_bytes, ..Bucket::default() });
+            at
+        });
+        self.histogram[at].runs += 1;
+        self.histogram[at].bytes += bytes;
     }
 
     /// The mean length in bytes; 0 of none.

@@ -1,0 +1,151 @@
+//! `hectare stats`.
+
+use crate::failure::{Failure, Outcome};
+use crate::name::shown;
+use crate::output::Output;
+use hectare_fuse::Counted;
+use hectare_monitor::{Report, ask};
+use indicatif::{BinaryBytes, HumanCount};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Show what a mount has done and holds
+///
+/// Asks the process that serves the mount: how many requests there were of each kind, how long they took and
+/// how they failed, what the allocator and the journal counted, what is in memory. All counters begin with
+/// the mount. Whoever mounted it can ask, and root.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hectare stats /mnt\n  hectare stats --json /mnt")]
+pub(crate) struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The folder an image is mounted on, or anything below it
+    dir: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let report = ask(&arguments.dir)
+        .map_err(|error| Failure::of(shown(arguments.dir.as_os_str().as_bytes()), error))?;
+    let mut out = Output::new();
+    if arguments.json {
+        return out.json(&report);
+    }
+    head(&mut out, &report)?;
+    operations(&mut out, &report)?;
+    device(&mut out, &report)?;
+    journal(&mut out, &report)?;
+    memory(&mut out, &report)?;
+    write!(out, "\n{}", report.allocator.text(report.groups))?;
+    out.finish()
+}
+
+fn head(out: &mut Output, report: &Report) -> Outcome {
+    let up = Duration::from_secs_f64(report.uptime_seconds.clamp(0.0, 1e15));
+    let (image, dir) = (shown(report.image.as_bytes()), shown(report.dir.as_bytes()));
+    writeln!(out, "{image} on {dir}")?;
+    writeln!(out, "state:    {}, up {}", report.state(), indicatif::HumanDuration(up))?;
+    if let Some(reason) = &report.stopped {
+        writeln!(out, "reason:   {}", shown(reason.as_bytes()))?;
+    }
+    if report.broken_places > 0 {
+        writeln!(out, "broken:   {} places", report.broken_places)?;
+    }
+    writeln!(out, "volume:   {} {}", report.uuid, shown(report.label.as_bytes()))?;
+    if let Some(space) = &report.space {
+        let used = space.size.saturating_sub(space.free);
+        writeln!(
+            out,
+            "space:    {} of {} in use, {} available; {} of {} inodes in use",
+            BinaryBytes(used),
+            BinaryBytes(space.size),
+            BinaryBytes(space.available),
+            HumanCount(space.inodes.saturating_sub(space.free_inodes)),
+            HumanCount(space.inodes)
+        )?;
+    }
+    writeln!(out, "policy:   {}", report.policy)?;
+    writeln!(out, "process:  {}", report.pid)?;
+    writeln!(out, "metrics:  {}", report.metrics.as_deref().unwrap_or("not served (--metrics)"))
+}
+
+fn operations(out: &mut Output, report: &Report) -> Outcome {
+    let counted = &report.operations;
+    writeln!(
+        out,
+        "\nrequests: {}; {} read, {} written",
+        HumanCount(counted.times().count()),
+        BinaryBytes(counted.bytes_read),
+        BinaryBytes(counted.bytes_written)
+    )?;
+    let mut kinds: Vec<&Counted> = counted.kinds.iter().filter(|kind| kind.times.count() > 0).collect();
+    kinds.sort_by_key(|kind| std::cmp::Reverse(kind.times.count()));
+    writeln!(out, "  {:<16}{:>12}{:>11}{:>11}{:>11}  errors", "kind", "count", "mean", "median", "99 %")?;
+    for kind in kinds {
+        let times = &kind.times;
+        let errors: Vec<_> = kind.errors.iter().map(|(errno, count)| format!("{errno} {count}")).collect();
+        let row = format!(
+            "  {:<16}{:>12}{:>11}{:>11}{:>11}  {}",
+            kind.name,
+            HumanCount(times.count()).to_string(),
+            short(times.mean()),
+            short(times.quantile(500)),
+            short(times.quantile(990)),
+            errors.join(", ")
+        );
+        writeln!(out, "{}", row.trim_end())?;
+    }
+    Ok(())
+}
+
+fn device(out: &mut Output, report: &Report) -> Outcome {
+    writeln!(out, "\nimage:")?;
+    for moved in report.device.iter().filter(|moved| moved.done + moved.failed > 0) {
+        let failed = if moved.failed > 0 { format!("  {} failed", moved.failed) } else { String::new() };
+        let (done, bytes) = (HumanCount(moved.done).to_string(), BinaryBytes(moved.bytes).to_string());
+        writeln!(out, "  {:<16}{done:>12}{bytes:>14}{failed}", moved.name)?;
+    }
+    Ok(())
+}
+
+fn journal(out: &mut Output, report: &Report) -> Outcome {
+    let journal = &report.journal;
+    let longest = Duration::from_nanos(journal.longest_pause_nanoseconds);
+    let within = |per_mille| short(journal.pauses.quantile(per_mille).min(longest));
+    writeln!(
+        out,
+        "\njournal:  {} commits of {} changes; pauses {} in the median, 99 % within {}, {} at most",
+        HumanCount(journal.commits),
+        HumanCount(journal.handles),
+        within(500),
+        within(990),
+        short(longest)
+    )
+}
+
+fn memory(out: &mut Output, report: &Report) -> Outcome {
+    let caches = &report.caches;
+    writeln!(
+        out,
+        "memory:   {} blocks ({} to be written), {} inodes ({}), {} bitmaps, {} in the journal only",
+        HumanCount(caches.blocks),
+        HumanCount(caches.dirty_blocks),
+        HumanCount(caches.inodes),
+        HumanCount(caches.dirty_inodes),
+        HumanCount(caches.loaded_groups),
+        HumanCount(caches.journal_blocks)
+    )?;
+    writeln!(
+        out,
+        "          {} without a place yet, {} kept for what comes next, {} free with the next commit",
+        BinaryBytes(caches.delayed_bytes),
+        BinaryBytes(caches.reserved_bytes),
+        BinaryBytes(caches.pending_bytes)
+    )
+}
+
+/// A time with three digits or so; none for zero.
+fn short(time: Duration) -> String {
+    if time.is_zero() { "-".into() } else { format!("{time:.1?}") }
+}

@@ -1,0 +1,132 @@
+//! Which image is mounted where: found in `/proc/self/mountinfo` (proc(5)), without asking whoever serves it.
+//!
+//! Hazards: odd bytes are written in octal there; mounts can lie over each other, and the last one counts; a
+//! folder that is mounted can't be looked at by others than who mounted it, not even by root, so that its
+//! path is resolved through the folder above.
+
+use rustix::io::Errno;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// What the kernel calls the type.
+const KIND: &str = "fuse.hectare";
+const TABLE: &str = "/proc/self/mountinfo";
+
+/// A mount of ours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MountedImage {
+    /// The folder it is mounted on.
+    pub dir: PathBuf,
+    /// The image, as it was named when it was mounted.
+    pub source: PathBuf,
+    /// The device number that its files have, major and minor.
+    pub device: (u32, u32),
+    /// Who mounted it.
+    pub user: u32,
+}
+
+/// The image that a folder, or something below it, belongs to.
+///
+/// # Errors
+/// If it belongs to no image that hectare has mounted.
+pub fn mounted_image(path: &Path) -> io::Result<MountedImage> {
+    let path = resolved(path)?;
+    let table = std::fs::read_to_string(TABLE)?;
+    let lines: Vec<Line> = table.lines().filter_map(Line::parse).collect();
+    let on = |dir: &Path| lines.iter().rfind(|line| line.dir == dir);
+    path.ancestors().find_map(on).and_then(Line::image).ok_or_else(not_ours)
+}
+
+/// That there is none.
+pub(crate) fn not_ours() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "no image is mounted there by hectare")
+}
+
+/// The path without links.
+pub(crate) fn resolved(path: &Path) -> io::Result<PathBuf> {
+    let refused = match path.canonicalize() {
+        Err(error) if is_mount_refusing(&error) => error,
+        resolved => return resolved,
+    };
+    match (std::path::absolute(path)?.parent(), path.file_name()) {
+        (Some(above), Some(name)) => Ok(above.canonicalize()?.join(name)),
+        _ => Err(refused),
+    }
+}
+
+/// Whether a folder can't be looked at because it is mounted by somebody else, or nobody serves it any more.
+fn is_mount_refusing(error: &io::Error) -> bool {
+    [Errno::ACCESS, Errno::NOTCONN, Errno::CONNABORTED]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// One mount.
+struct Line<'a> {
+    dir: PathBuf,
+    device: &'a str,
+    /// Type, source and options of the file system.
+    system: Vec<&'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let (mount, system) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ').skip(2);
+        let device = mount.next()?;
+        Some(Self { dir: unescaped(mount.nth(1)?), device, system: system.split(' ').collect() })
+    }
+
+    /// The mount, if it is one of ours.
+    fn image(&self) -> Option<MountedImage> {
+        let [KIND, source, options] = self.system[..] else { return None };
+        let (major, minor) = self.device.split_once(':')?;
+        let user = options.split(',').find_map(|option| option.strip_prefix("user_id="))?;
+        Some(MountedImage {
+            dir: self.dir.clone(),
+            source: unescaped(source),
+            device: (major.parse().ok()?, minor.parse().ok()?),
+            user: user.parse().ok()?,
+        })
+    }
+}
+
+/// A path as it is: three octal digits after a backslash are a byte.
+fn unescaped(text: &str) -> PathBuf {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.filter(|_| *first == b'\\').and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[3..] } else { after };
+    }
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_mounts_are_found_in_the_table() {
+        let mount = r"36 35 0:98 / /mnt/a\040b rw,noatime master:1";
+        let line = format!(r"{mount} - fuse.hectare /srv/x\134y.img rw,user_id=7,group_id=0");
+        let found = Line::parse(&line).unwrap().image().unwrap();
+        assert_eq!((found.dir, found.source), ("/mnt/a b".into(), r"/srv/x\y.img".into()));
+        assert_eq!((found.device, found.user), ((0, 98), 7));
+        let other = Line::parse("36 35 8:1 / /mnt rw - ext4 /dev/sda1 rw").unwrap();
+        assert_eq!((other.image(), other.dir), (None, "/mnt".into()));
+        assert!(Line::parse("nonsense").is_none());
+        assert_eq!(unescaped(r"\04"), PathBuf::from(r"\04"));
+    }
+
+    #[test]
+    fn what_is_no_mount_of_ours_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = mounted_image(folder.path()).unwrap_err();
+        assert_eq!(error.to_string(), "no image is mounted there by hectare");
+        assert!(mounted_image(&folder.path().join("none")).is_err());
+    }
+}

@@ -1,0 +1,346 @@
+//! What is counted of the requests that a mount answers: how many of each kind, how long they took, which
+//! errors they were answered with, and how many bytes were read and written.
+//!
+//! **Cost.** Counting is always on, so it must be next to nothing: two looks at the clock and three relaxed
+//! additions per request (the time's bucket, the sum of times, and the bytes of a read or write), to a stripe
+//! that the thread shares with few others, on cache lines of its own. There is no lock, and nothing is added
+//! up until somebody asks ([`Operations::snapshot`]). Errors are counted without stripes: they are few.
+//!
+//! **Times** are from the moment a request was read from the kernel's queue to the moment its answer is about
+//! to be sent; what the kernel adds on both sides is not in them. A request is counted before its answer is
+//! sent: who has an answer finds it counted. Buckets are powers of two nanoseconds, so that finding one is
+//! one instruction.
+//!
+//! What it is not: a trace of single requests. And a lookup of a name that does not exist counts as answered
+//! with `ENOENT`, though the kernel is told of a name that it may remember as missing.
+
+use crate::errno::{self, Answer, Refusal};
+use hectare_units::{thread_number, u64_of, usize_of};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Declares the kinds of requests with their names.
+macro_rules! operations {
+    ($($variant:ident $name:literal)*) => {
+        /// The kinds of requests that are counted: those that ask the engine for something.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[allow(missing_docs)] // each is the request of the FUSE protocol of that name
+        pub enum Operation { $($variant,)* }
+
+        impl Operation {
+            /// All of them.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
+            /// Its name in the FUSE protocol, in small letters.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+operations! {
+    Lookup "lookup" Forget "forget" Getattr "getattr" Setattr "setattr" Readlink "readlink" Mknod "mknod"
+    Mkdir "mkdir" Unlink "unlink" Rmdir "rmdir" Symlink "symlink" Rename "rename" Link "link" Open "open"
+    Create "create" Read "read" Write "write" Release "release" Fsync "fsync" Opendir "opendir"
+    Readdir "readdir" Readdirplus "readdirplus" Fsyncdir "fsyncdir" Statfs "statfs" Setxattr "setxattr"
+    Getxattr "getxattr" Listxattr "listxattr" Removexattr "removexattr" Ioctl "ioctl"
+    Fallocate "fallocate" Lseek "lseek" CopyFileRange "copy_file_range"
+}
+
+const KINDS: usize = Operation::ALL.len();
+/// Stripes over which counts are spread.
+const STRIPES: usize = 16;
+/// Buckets of a histogram; the last has no upper end.
+const BUCKETS: usize = 26;
+/// The first bucket ends at 2^10 nanoseconds, each other at twice the one before it.
+const FIRST_SHIFT: u32 = 10;
+
+/// How many times there were of which length.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Histogram {
+    /// How many were no longer than [`Self::end`] of their bucket and longer than that of the one before.
+    counts: [u64; BUCKETS],
+    /// All together, in nanoseconds.
+    nanoseconds: u64,
+}
+
+impl Histogram {
+    /// The longest time that belongs to a bucket; `None` for the last, which has no upper end.
+    #[must_use]
+    pub fn end(bucket: usize) -> Option<Duration> {
+        let shift = u32::try_from(bucket).ok().filter(|_| bucket + 1 < BUCKETS)?;
+        Some(Duration::from_nanos(1 << (FIRST_SHIFT + shift)))
+    }
+
+    /// The bucket of a time.
+    fn bucket(nanoseconds: u64) -> usize {
+        let bits = u64::BITS - nanoseconds.saturating_sub(1).leading_zeros();
+        usize_of(bits.saturating_sub(FIRST_SHIFT)).min(BUCKETS - 1)
+    }
+
+    /// Adds `count` times of one length that together took `all`.
+    pub fn add(&mut self, length: Duration, count: u64, all: Duration) {
+        self.counts[Self::bucket(nanoseconds(length))] += count;
+        self.nanoseconds = self.nanoseconds.wrapping_add(nanoseconds(all));
+    }
+
+    /// Adds all times of another.
+    pub fn merge(&mut self, other: &Self) {
+        for (sum, count) in self.counts.iter_mut().zip(other.counts) {
+            *sum = sum.wrapping_add(count);
+        }
+        self.nanoseconds = self.nanoseconds.wrapping_add(other.nanoseconds);
+    }
+
+    /// The times that were added after an earlier state of the same histogram.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            counts: std::array::from_fn(|bucket| self.counts[bucket].saturating_sub(earlier.counts[bucket])),
+            nanoseconds: self.nanoseconds.saturating_sub(earlier.nanoseconds),
+        }
+    }
+
+    /// How many times there were by bucket, the shortest first.
+    #[must_use]
+    pub const fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// How many times there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// All times together.
+    #[must_use]
+    pub const fn total(&self) -> Duration {
+        Duration::from_nanos(self.nanoseconds)
+    }
+
+    /// The mean time; zero of none.
+    #[must_use]
+    pub fn mean(&self) -> Duration {
+        Duration::from_nanos(self.nanoseconds.checked_div(self.count()).unwrap_or(0))
+    }
+
+    /// A time that `per_mille` of 1000 did not exceed, placed inside its bucket as if the times there were
+    /// spread evenly; zero of none.
+    #[must_use]
+    pub fn quantile(&self, per_mille: u64) -> Duration {
+        let need = self.count().saturating_mul(per_mille).div_ceil(1000).max(1);
+        let (mut seen, mut start) = (0, 0);
+        for (bucket, count) in self.counts.iter().copied().enumerate() {
+            let end = Self::end(bucket).map_or(start, nanoseconds);
+            if seen + count >= need {
+                let half_ranks = u128::from(need - seen) * 2 - 1;
+                let part = u128::from(end - start) * half_ranks / (u128::from(count) * 2);
+                return Duration::from_nanos(start + u64::try_from(part).unwrap_or(0));
+            }
+            (seen, start) = (seen + count, end);
+        }
+        Duration::ZERO
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What was counted of one kind of request.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Counted {
+    /// [`Operation::name`].
+    pub name: String,
+    /// How long they took.
+    pub times: Histogram,
+    /// How many were answered with which error, by its name.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// All counters at about one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct OperationsSnapshot {
+    /// By kind, in the order of [`Operation::ALL`].
+    pub kinds: Vec<Counted>,
+    /// Bytes that reads were answered with.
+    pub bytes_read: u64,
+    /// Bytes that writes were told to have written.
+    pub bytes_written: u64,
+}
+
+impl OperationsSnapshot {
+    /// The times of all kinds together.
+    #[must_use]
+    pub fn times(&self) -> Histogram {
+        self.kinds.iter().fold(Histogram::default(), |mut sum, kind| {
+            sum.merge(&kind.times);
+            sum
+        })
+    }
+
+    /// What was counted of one kind.
+    #[must_use]
+    pub fn of(&self, operation: Operation) -> Option<&Counted> {
+        self.kinds.get(operation as usize)
+    }
+}
+
+#[derive(Default)]
+struct Times {
+    counts: [AtomicU64; BUCKETS],
+    nanoseconds: AtomicU64,
+}
+
+/// The counts of some of the threads, away from the cache lines (fetched in pairs) of the others.
+#[repr(align(128))]
+#[derive(Default)]
+struct Stripe {
+    kinds: [Times; KINDS],
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+}
+
+/// The live counters of a mount.
+pub struct Operations {
+    stripes: Box<[Stripe]>,
+    /// By kind and error number.
+    errors: Box<[AtomicU64]>,
+}
+
+impl Default for Operations {
+    fn default() -> Self {
+        Self {
+            stripes: std::iter::repeat_with(Stripe::default).take(STRIPES).collect(),
+            errors: std::iter::repeat_with(AtomicU64::default).take(KINDS * errno::COUNT).collect(),
+        }
+    }
+}
+
+impl Operations {
+    fn stripe(&self) -> &Stripe {
+        &self.stripes[thread_number() % STRIPES]
+    }
+
+    /// Answers a request, and counts it: how long that took, and with which error it ended.
+    pub(crate) fn timed<T>(&self, operation: Operation, answer: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        let began = Instant::now();
+        let answer = answer();
+        let took = nanoseconds(began.elapsed());
+        let times = &self.stripe().kinds[operation as usize];
+        times.counts[Histogram::bucket(took)].fetch_add(1, Ordering::Relaxed);
+        times.nanoseconds.fetch_add(took, Ordering::Relaxed);
+        if let Err(Refusal(errno)) = &answer {
+            self.errors[operation as usize * errno::COUNT + errno::index(*errno)]
+                .fetch_add(1, Ordering::Relaxed);
+        }
+        answer
+    }
+
+    /// Counts bytes that a read is answered with.
+    pub(crate) fn add_read(&self, bytes: usize) {
+        self.stripe().bytes_read.fetch_add(u64_of(bytes), Ordering::Relaxed);
+    }
+
+    /// Counts bytes that a write has written.
+    pub(crate) fn add_written(&self, bytes: u64) {
+        self.stripe().bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The counters as they are now. Of requests that are answered meanwhile, parts may be in it.
+    #[must_use]
+    pub fn snapshot(&self) -> OperationsSnapshot {
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let sum = |of: fn(&Stripe) -> &AtomicU64| {
+            self.stripes.iter().fold(0, |sum: u64, stripe| sum.wrapping_add(load(of(stripe))))
+        };
+        OperationsSnapshot {
+            kinds: Operation::ALL.into_iter().map(|operation| self.counted(operation)).collect(),
+            bytes_read: sum(|stripe| &stripe.bytes_read),
+            bytes_written: sum(|stripe| &stripe.bytes_written),
+        }
+    }
+
+    fn counted(&self, operation: Operation) -> Counted {
+        let kind = operation as usize;
+        let mut times = Histogram::default();
+        for stripe in &self.stripes {
+            let live = &stripe.kinds[kind];
+            times.merge(&Histogram {
+                counts: std::array::from_fn(|bucket| live.counts[bucket].load(Ordering::Relaxed)),
+                nanoseconds: live.nanoseconds.load(Ordering::Relaxed),
+            });
+        }
+        let errors = &self.errors[kind * errno::COUNT..][..errno::COUNT];
+        let seen = errors.iter().enumerate().map(|(index, count)| (index, count.load(Ordering::Relaxed)));
+        let named = |(index, count): (usize, u64)| (count > 0).then(|| (errno::name(index), count));
+        Counted { name: operation.name().into(), times, errors: seen.filter_map(named).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fuser::Errno;
+
+    #[test]
+    fn every_time_lies_between_the_ends_of_its_bucket() {
+        for ns in (0..63).map(|power| 1_u64 << power).flat_map(|ns| [ns - 1, ns, ns + 1]) {
+            let bucket = Histogram::bucket(ns);
+            let time = Duration::from_nanos(ns);
+            assert!(Histogram::end(bucket).is_none_or(|end| time <= end), "{ns}");
+            assert!(bucket == 0 || Histogram::end(bucket - 1).unwrap() < time, "{ns}");
+        }
+        assert_eq!(Histogram::end(BUCKETS - 1), None);
+        assert_eq!(Histogram::end(BUCKETS - 2), Some(Duration::from_nanos(1 << 34)));
+    }
+
+    #[test]
+    fn quantiles_lie_in_their_bucket() {
+        let mut times = Histogram::default();
+        assert_eq!((times.quantile(500), times.mean()), (Duration::ZERO, Duration::ZERO));
+        for (micros, count) in [(3, 90), (100, 10)] {
+            let length = Duration::from_micros(micros);
+            times.add(length, count, length * u32::try_from(count).unwrap());
+        }
+        assert_eq!(times.mean(), Duration::from_nanos(12_700));
+        let within = |per_mille, from, to| {
+            let found = times.quantile(per_mille).as_nanos();
+            assert!(found > from && found <= to, "{per_mille}: {found}");
+        };
+        within(500, 2048, 4096);
+        within(900, 2048, 4096);
+        within(901, 65_536, 131_072);
+        within(1000, 65_536, 131_072);
+        let later = times.clone();
+        assert_eq!(later.since(&times), Histogram::default());
+    }
+
+    #[test]
+    fn what_threads_count_adds_up() {
+        let operations = Operations::default();
+        std::thread::scope(|scope| {
+            for _ in 0..40 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        assert!(operations.timed(Operation::Read, || Ok(())).is_ok());
+                        operations.add_read(10);
+                    }
+                    let failed: Answer = operations.timed(Operation::Mkdir, || Err(Errno::EEXIST.into()));
+                    assert!(failed.is_err());
+                });
+            }
+        });
+        let counted = operations.snapshot();
+        assert_eq!(counted.of(Operation::Read).unwrap().times.count(), 2000);
+        assert_eq!((counted.bytes_read, counted.bytes_written), (20_000, 0));
+        let made = counted.of(Operation::Mkdir).unwrap();
+        assert_eq!((made.name.as_str(), made.times.count(), made.errors["EEXIST"]), ("mkdir", 40, 40));
+        assert_eq!(counted.times().count(), 2040);
+    }
+}

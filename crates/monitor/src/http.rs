@@ -1,0 +1,282 @@
+//! A server of three documents over HTTP/1.1, for scrapers and browsers.
+//!
+//! The crate `httparse` reads the request; the rest is our own and small, because what matters most here is
+//! what a client can *not* do, which small servers on crates.io leave open (they start a thread per
+//! connection and wait for it as long as it likes):
+//!
+//! - so many connections are served at once as there are workers ([`WORKERS`]), one request each; others
+//!   wait in the kernel's queue, which is bounded;
+//! - a connection is over after [`PATIENCE`], however slowly its client sends or reads, or at once if it
+//!   sends more than [`REQUEST_MAX`] bytes; a body is never read;
+//! - only `GET` and `HEAD` are answered, and nothing changes anything.
+//!
+//! By default it can be reached from this machine only ([`bind`]). A web page from elsewhere that has its
+//! own name lead to this machine (DNS rebinding) is refused by the `Host` it names; one that asks under our
+//! name gets an answer that its browser does not show it, since we allow no other origin.
+
+use crate::watch::Shared;
+use log::debug;
+use rustix::net::Shutdown;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Connections that are served at once.
+const WORKERS: usize = 4;
+/// How long a connection lasts at most.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest request, its headers included, in bytes.
+const REQUEST_MAX: usize = 8 << 10;
+/// The most headers of a request.
+const HEADERS_MAX: usize = 64;
+/// How long a worker rests if there is no descriptor left for a connection.
+const REST: Duration = Duration::from_millis(100);
+
+/// Said with every document: it stands alone, and is as of now.
+const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: \
+    no-referrer\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src \
+    'unsafe-inline'; connect-src 'self'; img-src data:\r\nConnection: close\r\n";
+
+/// Why figures can't be served at an address.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Others could reach it.
+    #[error(
+        "{0} can be reached from other machines, and who reaches it sees all figures: name a loopback \
+             address, or allow it with -o metrics_public"
+    )]
+    Public(SocketAddr),
+    /// The system refuses.
+    #[error("statistics can't be served at {0}: {1}")]
+    Refused(SocketAddr, #[source] io::Error),
+}
+
+/// Takes an address for [`Monitor::serve_http`](crate::Monitor::serve_http); port 0 is any that is free.
+///
+/// # Errors
+/// If others than this machine can reach the address and that is not `public`ly wanted, or if it is in use.
+pub fn bind(address: SocketAddr, public: bool) -> Result<TcpListener, BindError> {
+    if !public && !address.ip().is_loopback() {
+        return Err(BindError::Public(address));
+    }
+    TcpListener::bind(address).map_err(|error| BindError::Refused(address, error))
+}
+
+/// The server; dropped, it takes no more connections. Those that are being served end by themselves, within
+/// [`PATIENCE`], and nobody waits for them: a client must not hold up who unmounts.
+pub(crate) struct Server {
+    listener: Arc<TcpListener>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Server {
+    pub(crate) fn start(listener: TcpListener, shared: Arc<Shared>) -> io::Result<Self> {
+        let local_only = listener.local_addr()?.ip().is_loopback();
+        let server = Self { listener: Arc::new(listener), stop: Arc::default() };
+        for _ in 0..WORKERS {
+            let (listener, stop) = (Arc::clone(&server.listener), Arc::clone(&server.stop));
+            let shared = Arc::clone(&shared);
+            let work = move || {
+                while !stop.load(Ordering::Acquire) {
+                    match listener.accept() {
+                        Ok((stream, _)) => serve(stream, local_only, |path| shared.document(path)),
+                        Err(_) => thread::sleep(REST),
+                    }
+                }
+            };
+            thread::Builder::new().name("hectare-http".into()).spawn(work)?;
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // Whoever waits for a connection gets an error.
+        let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
+    }
+}
+
+/// What a request is answered with.
+struct Answer {
+    status: &'static str,
+    kind: &'static str,
+    body: Vec<u8>,
+    /// Whether the body is sent, too.
+    with_body: bool,
+}
+
+impl Answer {
+    fn refusal(status: &'static str, why: &str) -> Self {
+        let body = format!("{why}\n").into_bytes();
+        Self { status, kind: "text/plain; charset=utf-8", body, with_body: true }
+    }
+}
+
+/// What lies at a path, and its type.
+type Document = Option<(&'static str, Vec<u8>)>;
+
+/// Serves one connection: one request, one answer.
+fn serve(stream: TcpStream, local_only: bool, document: impl Fn(&str) -> Document) {
+    let mut client = Client { stream, until: Instant::now() + PATIENCE };
+    let served = client.request().and_then(|request| {
+        let answer = answer(&request, local_only, document);
+        client.send(&answer)
+    });
+    if let Err(error) = served {
+        debug!(error:%; "a client of the statistics went away, or was too slow");
+    }
+}
+
+fn answer(request: &[u8], local_only: bool, document: impl Fn(&str) -> Document) -> Answer {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut parsed = httparse::Request::new(&mut headers);
+    let complete = parsed.parse(request).is_ok_and(|status| status.is_complete());
+    let (Some(method), Some(target)) = (parsed.method.filter(|_| complete), parsed.path) else {
+        let why = "this is no request, or it is too long";
+        return Answer::refusal("400 Bad Request", why);
+    };
+    if !matches!(method, "GET" | "HEAD") {
+        return Answer::refusal("405 Method Not Allowed", "there is only GET and HEAD");
+    }
+    let host = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case("host"));
+    if local_only && host.is_some_and(|host| !is_local(host.value)) {
+        return Answer::refusal("421 Misdirected Request", "this is served on the local machine only");
+    }
+    let path = target.split('?').next().unwrap_or_default();
+    match document(path) {
+        Some((kind, body)) => Answer { status: "200 OK", kind, body, with_body: method == "GET" },
+        None => Answer::refusal("404 Not Found", "there are /, /metrics and /live.json"),
+    }
+}
+
+/// Whether a host, with or without a port, is named as who means this machine names it.
+fn is_local(host: &[u8]) -> bool {
+    let host = std::str::from_utf8(host).unwrap_or_default();
+    let name =
+        host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(host, |(name, _)| name);
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
+}
+
+/// A connection, for as long as it may last.
+struct Client {
+    stream: TcpStream,
+    until: Instant,
+}
+
+impl Client {
+    /// The time that is left.
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+
+    /// The request up to the end of its headers, or as much as may be.
+    fn request(&mut self) -> io::Result<Vec<u8>> {
+        let (mut request, mut buffer) = (Vec::new(), [0; 1024]);
+        while request.len() < REQUEST_MAX && !has_ended(&request) {
+            self.stream.set_read_timeout(Some(self.left()?))?;
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(len) => request.extend_from_slice(&buffer[..len]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(request)
+    }
+
+    fn send(&mut self, answer: &Answer) -> io::Result<()> {
+        let Answer { status, kind, body, with_body } = answer;
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{HEADERS}\r\n",
+            body.len()
+        );
+        let whole = [head.as_bytes(), if *with_body { body } else { &[] }].concat();
+        let mut rest = &whole[..];
+        while !rest.is_empty() {
+            self.stream.set_write_timeout(Some(self.left()?))?;
+            match self.stream.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(len) => rest = &rest[len..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // What the client still sends is not read; it may see a reset, but after the answer.
+        self.stream.shutdown(std::net::Shutdown::Write)
+    }
+}
+
+/// Whether the headers have ended; lines may end without a carriage return.
+fn has_ended(request: &[u8]) -> bool {
+    request.windows(4).any(|end| end == b"\r\n\r\n") || request.windows(2).any(|end| end == b"\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(path: &str) -> Document {
+        (path == "/").then(|| ("text/plain", b"hello".to_vec()))
+    }
+
+    /// What a client that sends some bytes, and then nothing more, gets.
+    fn exchange(request: &[u8]) -> String {
+        let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = thread::spawn(move || serve(listener.accept().unwrap().0, true, document));
+        client.write_all(request).unwrap();
+        let mut answer = Vec::new();
+        // Who has sent too much may find the connection reset.
+        let _ = client.read_to_end(&mut answer);
+        server.join().unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[test]
+    fn documents_are_served_and_nothing_else() {
+        let page = exchange(b"GET /?x HTTP/1.1\r\nHost: localhost:9100\r\n\r\n");
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.ends_with("\r\n\r\nhello"), "{page}");
+        assert!(page.contains("\r\nContent-Length: 5\r\n") && page.contains("default-src 'none'"), "{page}");
+        assert!(exchange(b"HEAD / HTTP/1.1\nHost: [::1]:80\n\n").ends_with("\r\n\r\n"));
+        for (request, status) in [
+            (&b"GET /none HTTP/1.1\r\n\r\n"[..], "404"),
+            (b"POST / HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n", "405"),
+            (b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "421"),
+            (b"GET / HTTP/1.1\r\nHost: 127.0.0.1.evil.example:80\r\n\r\n", "421"),
+            (b"\x16\x03\x01\x02\n\n", "400"),
+        ] {
+            let answer = exchange(request);
+            assert_eq!(answer.get(9..12), Some(status), "{answer}");
+        }
+    }
+
+    #[test]
+    fn too_long_and_too_slow_are_over_soon() {
+        let long = [&b"GET / HTTP/1.1\r\nA: "[..], &[b'a'; REQUEST_MAX]].concat();
+        assert_eq!(exchange(&long).get(9..12), Some("400"));
+        let many = [&b"GET / HTTP/1.1\r\n"[..], &b"A: b\r\n".repeat(HEADERS_MAX + 1), b"\r\n"].concat();
+        assert_eq!(exchange(&many).get(9..12), Some("400"));
+        let began = Instant::now();
+        assert_eq!(exchange(b"GET / HT"), "");
+        assert!(began.elapsed() >= PATIENCE && began.elapsed() < PATIENCE * 4);
+    }
+
+    #[test]
+    fn others_can_reach_it_only_if_that_is_wanted() {
+        let anywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        let refused = bind(anywhere, false).unwrap_err().to_string();
+        assert!(refused.contains("-o metrics_public") && !refused.contains('\n'), "{refused}");
+        let taken = bind(anywhere, true).unwrap().local_addr().unwrap();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let again = bind(listener.local_addr().unwrap(), false).unwrap_err().to_string();
+        assert!(again.contains("in use"), "{again}");
+        assert!(taken.port() != 0);
+    }
+}
