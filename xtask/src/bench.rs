@@ -1,18 +1,19 @@
-//! Comparisons with the kernel: `cargo xtask bench allocator|io [--only NAME] [--pairs N] [--seconds S]
-//! [--policy P] [--quick] [--binary FILE] [--json FILE]`.
+//! Comparisons with the kernel and others: `cargo xtask bench allocator|io|mkfs|mount [--only NAME]
+//! [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE]`.
 //!
 //! | comparison | of what |
 //! |---|---|
 //! | [`allocator`] | where space comes from, what it costs, how it is cut up |
 //! | [`mount`] | what goes through a mount, against fuse2fs; its own options and sides |
 //! | [`io`] | overwriting, fsync, and what the journal costs; on disk, too, and against a bare file |
+//! | [`mkfs`] | formatting, against mkfs.xfs and mke2fs; it has a shape of its own, told there |
 //!
-//! Every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if it says so, and then runs its
-//! sides in turn, round by round, each on a fresh copy: the kernel through a loop device over it, the engine
-//! on the image itself. The order alternates from round to round. All sides run the same program, `hectare
-//! bench`, as a child; this job only prepares, looks at what was left ([`side`]) and compares ([`told`]).
-//! What is compared is the median of the rounds' ratios; the machine drifts, so figures of different runs are
-//! not.
+//! Of the first two, every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if it says so, and
+//! then runs its sides in turn, round by round, each on a fresh copy: the kernel through a loop device over
+//! it, the engine on the image itself. The order alternates from round to round. All sides run the same
+//! program, `hectare bench`, as a child; this job only prepares, looks at what was left ([`side`]) and
+//! compares ([`told`]). What is compared is the median of the rounds' ratios; the machine drifts, so figures
+//! of different runs are not.
 //!
 //! After every engine run `e2fsck -fn` judges the image; one that is not clean fails the job, like a run that
 //! fails. A claim that is missed is told, and fails it too.
@@ -25,6 +26,7 @@
 mod allocator;
 mod figures;
 mod io;
+mod mkfs;
 mod mount;
 mod plan;
 mod side;
@@ -38,14 +40,22 @@ use side::Ground;
 use std::path::{Path, PathBuf};
 use told::Told;
 
-const USAGE: &str = "usage: cargo xtask bench allocator|io|mount [--only NAME]... [--pairs N] [--seconds S] \
-                     [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
+const USAGE: &str = "usage: cargo xtask bench allocator|io|mkfs|mount [--only NAME]... [--pairs N] \
+                     [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
+
+/// What is compared.
+#[derive(Clone, Copy, Debug)]
+enum Comparison {
+    /// Workloads, on the engine and on others: these sections.
+    Workloads(fn(&Options) -> Vec<Section>),
+    /// Formatters.
+    Formatters,
+}
 
 /// What the words of the command line ask for.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// The comparison's sections.
-    sections: fn(&Options) -> Vec<Section>,
+    what: Comparison,
     /// Sections to run, by the beginning of their names; all if there are none.
     only: Vec<String>,
     /// Rounds of the sections that compare with the kernel.
@@ -66,13 +76,14 @@ pub(crate) struct Options {
 
 impl Options {
     fn parse(comparison: &str, words: &[&str]) -> Result<Self, String> {
-        let sections = match comparison {
-            "allocator" => allocator::sections,
-            "io" => io::sections,
+        let what = match comparison {
+            "allocator" => Comparison::Workloads(allocator::sections),
+            "io" => Comparison::Workloads(io::sections),
+            "mkfs" => Comparison::Formatters,
             other => return Err(format!("{other} is no comparison")),
         };
         let mut options = Self {
-            sections,
+            what,
             only: Vec::new(),
             pairs: 5,
             seconds: 3.0,
@@ -124,7 +135,14 @@ pub(crate) fn run(words: &[&str]) -> bool {
             return false;
         }
     };
-    let sections = (options.sections)(&options);
+    match options.what {
+        Comparison::Workloads(sections) => workloads(&options, &sections(&options)),
+        Comparison::Formatters => formatters(&options),
+    }
+}
+
+/// Runs the sections that are asked for.
+fn workloads(options: &Options, sections: &[Section]) -> bool {
     let wanted = |section: &&Section| {
         options.only.is_empty() || options.only.iter().any(|only| section.name.starts_with(only.as_str()))
     };
@@ -148,7 +166,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
     }
     let mut all = Vec::new();
     for section in sections {
-        let told = compare(section, &ground, may_mount.is_ok(), &options);
+        let told = compare(section, &ground, may_mount.is_ok(), options);
         print!("{}", told.table());
         all.push(told);
         // After each section: a run of all takes long, and may be interrupted.
@@ -162,6 +180,15 @@ pub(crate) fn run(words: &[&str]) -> bool {
     leave_nothing();
     println!("figures: {}", options.json.display());
     all.iter().all(Told::is_good)
+}
+
+/// Runs the comparison of formatters.
+fn formatters(options: &Options) -> bool {
+    if options.list {
+        mkfs::list();
+        return true;
+    }
+    built(options.binary.as_deref()).is_some_and(|binary| mkfs::run(options, &binary))
 }
 
 /// The program: the one that is given, or it is built.
@@ -226,7 +253,8 @@ mod tests {
     fn sections_have_names_of_their_own_and_a_peer_for_every_claim() {
         for comparison in ["allocator", "io"] {
             let options = Options::parse(comparison, &[]).unwrap();
-            told_apart(&(options.sections)(&options));
+            let Comparison::Workloads(sections) = options.what else { panic!("{comparison}") };
+            told_apart(&sections(&options));
         }
     }
 

@@ -8,8 +8,8 @@
 //! own moments and levels.
 //!
 //! Hazard: what is logged may be logged under any lock of the engine. So nobody waits for a line to be
-//! written: lines go through a queue to a thread of their own, and if that can't follow, lines are lost, which
-//! is told in their place. [`flush`] waits, for a moment.
+//! written: lines go through a queue to a thread of their own, and if that can't follow, lines are lost,
+//! which is told in their place. [`flush`] waits, for a moment.
 
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;

@@ -1,6 +1,7 @@
 //! Progress of what takes long: shown on a terminal only, and only once a second has passed.
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -15,17 +16,33 @@ pub(crate) struct Progress {
     bytes: AtomicU64,
 }
 
+/// A bar that is hidden as yet, if there is a terminal to show it on.
+fn hidden_bar(template: &str) -> Option<ProgressBar> {
+    std::io::stderr().is_terminal().then(|| {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar
+    })
+}
+
+/// Shows a bar once a second has passed; whether it is shown.
+fn unhide(bar: &ProgressBar, started: Instant) -> bool {
+    if started.elapsed() < QUIET {
+        return false;
+    }
+    if bar.is_hidden() {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+    true
+}
+
 impl Progress {
     /// Starts counting. `what` is shown before the figures ("copying").
     pub(crate) fn new(what: &'static str) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-            bar.set_prefix(what);
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix} {msg} {elapsed}") {
-                bar.set_style(style);
-            }
-            bar
-        });
+        let bar = hidden_bar("{spinner} {prefix} {msg} {elapsed}");
+        bar.iter().for_each(|bar| bar.set_prefix(what));
         Self { bar, started: Instant::now(), files: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
@@ -43,11 +60,8 @@ impl Progress {
 
     fn show(&self) {
         let Some(bar) = &self.bar else { return };
-        if self.started.elapsed() < QUIET {
+        if !unhide(bar, self.started) {
             return;
-        }
-        if bar.is_hidden() {
-            bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         let (files, bytes) = (self.files.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
         bar.set_message(format!("{files} files, {}", HumanBytes(bytes)));
@@ -56,6 +70,45 @@ impl Progress {
 }
 
 impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Shows how much is done of what is known beforehand, and the time that the rest will take.
+pub(crate) struct Meter {
+    bar: Option<ProgressBar>,
+    started: Instant,
+    /// What is being done.
+    step: Mutex<&'static str>,
+}
+
+impl Meter {
+    /// Shows nothing yet.
+    pub(crate) fn new() -> Self {
+        let bar = hidden_bar("{prefix} {wide_bar} {percent}% {eta} left");
+        Self { bar, started: Instant::now(), step: Mutex::new("") }
+    }
+
+    /// Takes what is done of `step` ("writing"), from any thread.
+    pub(crate) fn show(&self, step: &'static str, done: u64, all: u64) {
+        let Some(bar) = &self.bar else { return };
+        let mut last = self.step.lock();
+        if *last != step {
+            *last = step;
+            bar.set_prefix(step);
+            bar.reset(); // the time left is told by this step's speed
+        }
+        drop(last);
+        bar.set_length(all);
+        bar.set_position(done);
+        unhide(bar, self.started);
+    }
+}
+
+impl Drop for Meter {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

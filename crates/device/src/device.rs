@@ -100,6 +100,12 @@ pub trait Device: Send + Sync {
     /// need not write the zeros of a fresh volume.
     fn is_zeroed(&self) -> bool;
 
+    /// Whether what was given up with [`Device::discard`] reads as zeros. To be asked after a discard: only
+    /// that shows what the storage can.
+    fn discards_to_zeros(&self) -> bool {
+        false
+    }
+
     /// Whether changes are refused.
     fn is_read_only(&self) -> bool;
 
@@ -155,6 +161,9 @@ macro_rules! forward {
             fn is_zeroed(&self) -> bool {
                 (**self).is_zeroed()
             }
+            fn discards_to_zeros(&self) -> bool {
+                (**self).discards_to_zeros()
+            }
             fn is_read_only(&self) -> bool {
                 (**self).is_read_only()
             }
@@ -185,6 +194,11 @@ macro_rules! of_inner {
     (is_zeroed) => {
         fn is_zeroed(&self) -> bool {
             self.inner.is_zeroed()
+        }
+    };
+    (discards_to_zeros) => {
+        fn discards_to_zeros(&self) -> bool {
+            self.inner.discards_to_zeros()
         }
     };
     (is_read_only) => {

@@ -404,6 +404,10 @@ impl Device for FileDevice {
         self.zeroed
     }
 
+    fn discards_to_zeros(&self) -> bool {
+        self.punches_discarded()
+    }
+
     fn is_read_only(&self) -> bool {
         self.read_only
     }

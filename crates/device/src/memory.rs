@@ -164,6 +164,10 @@ impl Device for MemoryDevice {
         grown.map_err(|errno| Error::errno(NAME, Operation::Resize, Some(span), errno))
     }
 
+    fn discards_to_zeros(&self) -> bool {
+        true
+    }
+
     fn is_zeroed(&self) -> bool {
         self.zeroed
     }

@@ -258,6 +258,10 @@ impl Device for SparseDevice {
         Ok(())
     }
 
+    fn discards_to_zeros(&self) -> bool {
+        true
+    }
+
     fn is_zeroed(&self) -> bool {
         true
     }

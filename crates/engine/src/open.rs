@@ -91,8 +91,9 @@ impl OpenFile {
         self.volume.write(&self.inode, at, data, Source::TimesKept)
     }
 
-    /// The same for a cache that took the bytes when the file's flags (immutable, append-only) allowed it, and
-    /// brings them now, whole pages perhaps with bytes that are in the file already: flags are not looked at.
+    /// The same for a cache that took the bytes when the file's flags (immutable, append-only) allowed it,
+    /// and brings them now, whole pages perhaps with bytes that are in the file already: flags are not looked
+    /// at.
     ///
     /// # Errors
     /// As [`Self::write_at`].

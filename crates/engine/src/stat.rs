@@ -202,7 +202,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The moment nearest to a time that inodes of this volume can hold: what is told now is what will be read.
+    /// The moment nearest to a time that inodes of this volume can hold: what is told now is what will be
+    /// read.
     fn nearest(&self, time: Timestamp) -> Timestamp {
         let is_narrow = self.geometry().inode_size == NARROW_INODE;
         let last = if is_narrow { SECONDS_MAX_NARROW } else { SECONDS_MAX };

@@ -22,6 +22,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// `s_magic` of every ext2, ext3 and ext4 volume.
 pub const MAGIC: u16 = 0xef53;
+/// What lies in the place of a superblock while a format is under way, and stays there if it is interrupted.
+pub const UNFINISHED: &[u8] = b"unfinished hectare mkfs\n";
 /// Bytes of a superblock.
 pub const SIZE: usize = 1024;
 /// The first inode that is not reserved, on volumes that do not say (revision 0), and the least that others
@@ -221,6 +223,12 @@ impl SuperBlock {
         self.raw.s_free_inodes_count = inodes.into();
     }
 
+    /// Sets how many clusters no file can ever have. A count beyond 32 bits can't be stored; 0 then lets the
+    /// kernel count for itself.
+    pub fn set_overhead_clusters(&mut self, clusters: u64) {
+        self.raw.s_overhead_clusters = u32::try_from(clusters).unwrap_or(0).into();
+    }
+
     /// Sets `s_state`.
     pub fn set_state(&mut self, state: u16) {
         self.raw.s_state = state.into();
@@ -297,6 +305,9 @@ fn features_of(raw: &raw::SuperBlock) -> Features {
 fn read_raw(bytes: &[u8]) -> Result<raw::SuperBlock, FormatError> {
     let (raw, _) =
         raw::SuperBlock::read_from_prefix(bytes).map_err(|_| corrupt("it is shorter than 1024 bytes"))?;
+    if bytes.starts_with(UNFINISHED) {
+        return Err(unfinished().into());
+    }
     if raw.s_magic.get() != MAGIC {
         return Err(corrupt(format!(
             "its magic is {:#06x} where ext4 has 0xef53: this is no ext2, ext3 or ext4 volume",
@@ -308,6 +319,12 @@ fn read_raw(bytes: &[u8]) -> Result<raw::SuperBlock, FormatError> {
         return Err(Unsupported(format!("revision {} is unknown", raw.s_rev_level.get())).into());
     }
     Ok(raw)
+}
+
+/// What is said of a volume that an interrupted format left.
+#[must_use]
+pub fn unfinished() -> Corrupt {
+    corrupt("a format was interrupted here, so there is no volume; run mkfs again")
 }
 
 fn check_checksum(raw: &raw::SuperBlock, features: &Features) -> Result<(), FormatError> {

@@ -18,8 +18,8 @@
 //! Hazards: an inode that the kernel knows must live ([`nodes`]); numbers that the kernel does not know are
 //! refused, since some of them belong to the format. The session library trusts its peer more than it should
 //! ([`guard`]): with a mount that is the kernel, whose requests have the sizes they say. But it passes on any
-//! time that a program sets, and for one of -2^63 seconds the library must be built without checks of overflow
-//! (the workspace's profiles say so).
+//! time that a program sets, and for one of -2^63 seconds the library must be built without checks of
+//! overflow (the workspace's profiles say so).
 
 mod adapter;
 mod attr;

@@ -13,7 +13,6 @@
 
 use crate::options::FormatOptions;
 use crate::own;
-use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, GroupNr, InodeNr, usize_of};
@@ -70,9 +69,12 @@ pub fn set_bits(bitmap: &mut [u8], start: u32, len: u32) {
 /// An empty volume: a root directory that holds lost+found.
 #[derive(Debug)]
 pub struct Empty {
-    geometry: Geometry,
     root: Vec<u8>,
+    /// The group and the index of its inode.
+    home: Option<(GroupNr, u32)>,
     block: BlockNr,
+    /// The group of its block.
+    block_home: Option<GroupNr>,
     content: Vec<u8>,
 }
 
@@ -81,16 +83,18 @@ impl Empty {
         let (inode, content): (Inode, _) = own::empty_root(options, sb, root_block);
         let mut root = vec![0; usize_of(sb.geometry().inode_size)];
         inode.render(&mut root, InodeNr::ROOT, sb);
-        Self { geometry: sb.geometry().clone(), root, block: BlockNr::new(root_block), content }
+        let (geometry, block) = (sb.geometry(), BlockNr::new(root_block));
+        let (home, block_home) = (geometry.inode_slot(InodeNr::ROOT), geometry.group_of(block));
+        Self { root, home, block, block_home, content }
     }
 
     fn holds_root_inode(&self, group: GroupNr) -> Option<u32> {
-        let (home, index) = self.geometry.inode_slot(InodeNr::ROOT)?;
+        let (home, index) = self.home?;
         (home == group).then_some(index)
     }
 
     fn holds_root_block(&self, group: GroupNr) -> bool {
-        self.geometry.group_of(self.block) == Some(group)
+        self.block_home == Some(group)
     }
 }
 

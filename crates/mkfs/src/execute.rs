@@ -3,20 +3,32 @@
 
 use crate::contents::Contents;
 use crate::error::Result;
-use crate::plan::{Chunk, Payload, Plan, Write};
+use crate::plan::{Chunk, Counts, Payload, Plan, Write};
+use crate::run::Run;
 use crate::write::{self, Writer, each_chunk};
 use hectare_device::Device;
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_units::{u64_of, usize_of};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
-/// Writes the planned volume with `contents` to a device, with up to `threads` threads.
+/// Writes the planned volume with `contents` to a device, after giving up what it holds if the options say
+/// so. `run` may be a number of threads.
 ///
 /// # Errors
 /// If the device fails; what it holds then is not a volume.
-pub fn execute(plan: &Plan, device: &dyn Device, contents: &dyn Contents, threads: usize) -> Result<()> {
+pub fn execute<'r>(
+    plan: &Plan,
+    device: &dyn Device,
+    contents: &dyn Contents,
+    run: impl Into<Run<'r>>,
+) -> Result<()> {
+    let run = run.into();
     wipe(plan, device)?;
-    lay_down(plan, device, contents, threads)
+    if !plan.is_zeroed() && plan.options().discard && write::discard(device, plan.geometry().bytes(), run) {
+        return lay_down(&plan.on_zeros(), device, contents, run);
+    }
+    lay_down(plan, device, contents, run)
 }
 
 /// Writes the planned volume over a device that was [wiped](wipe), and that may hold content in places that
@@ -24,13 +36,20 @@ pub fn execute(plan: &Plan, device: &dyn Device, contents: &dyn Contents, thread
 ///
 /// # Errors
 /// If the device fails; what it holds then is not a volume.
-pub fn lay_down(plan: &Plan, device: &dyn Device, contents: &dyn Contents, threads: usize) -> Result<()> {
+pub fn lay_down<'r>(
+    plan: &Plan,
+    device: &dyn Device,
+    contents: &dyn Contents,
+    run: impl Into<Run<'r>>,
+) -> Result<()> {
     let work = Work { plan, contents, state: Mutex::default() };
-    each_chunk(device, plan.is_zeroed(), (plan.chunks(), threads), &|chunk, writer| work.one(chunk, writer))?;
+    each_chunk(device, plan.is_zeroed(), (plan.chunks(), run.into()), &|chunk, writer| {
+        work.one(chunk, writer)
+    })?;
     let state = work.state.into_inner();
     let mut last = None;
     let mut writer = Writer::new(device, plan.is_zeroed());
-    plan.finish(state.free_clusters, state.free_inodes, &mut |write| match last.replace(write) {
+    plan.finish(state.counts, &mut |write| match last.replace(write) {
         Some(before) => writer.put(before),
         None => Ok(()),
     })?;
@@ -42,12 +61,13 @@ pub fn lay_down(plan: &Plan, device: &dyn Device, contents: &dyn Contents, threa
 }
 
 /// Zeros what could be taken for an older volume: both ends of the device, where signatures lie, and
-/// superblock copies of XFS; unless the plan says that it reads as zeros anyway.
+/// superblock copies of XFS; unless the plan says that it reads as zeros anyway. Until the superblock takes
+/// its place, a mark says that the format is not finished.
 ///
 /// # Errors
 /// If the device fails.
 pub fn wipe(plan: &Plan, device: &dyn Device) -> Result<()> {
-    write::wipe(device, plan.is_zeroed())
+    write::wipe(device, plan.is_zeroed(), SUPERBLOCK_OFFSET)
 }
 
 /// What the threads share.
@@ -60,16 +80,16 @@ struct Work<'a> {
 /// Sums, and the descriptor blocks of which some groups are still missing.
 #[derive(Default)]
 struct State {
-    free_clusters: u64,
-    free_inodes: u64,
+    counts: Counts,
     partial: HashMap<u32, (Vec<u8>, usize)>,
 }
 
 impl Work<'_> {
     fn one(&self, chunk: u32, writer: &mut Writer<'_>) -> Result<()> {
         let rendered = self.plan.render(chunk, self.contents, &mut |write| writer.put(write))?;
-        for (index, bytes) in self.collect(rendered) {
-            self.plan.render_descriptors(index, bytes, &mut |write| writer.put(write))?;
+        let complete = self.collect(rendered);
+        for run in complete.chunk_by(|(before, _), (after, _)| before + 1 == *after) {
+            self.plan.render_descriptors(run, &mut |write| writer.put(write))?;
         }
         Ok(())
     }
@@ -78,8 +98,7 @@ impl Work<'_> {
     fn collect(&self, chunk: Chunk) -> Vec<(u32, Vec<u8>)> {
         let geometry = self.plan.geometry();
         let mut state = self.state.lock();
-        state.free_clusters += chunk.free_clusters;
-        state.free_inodes += chunk.free_inodes;
+        state.counts += chunk.counts;
         let (per_block, size) = (geometry.descs_per_block(), usize_of(geometry.desc_size));
         let mut complete = Vec::new();
         let (mut group, mut rest) = (chunk.first, chunk.descriptors.as_slice());

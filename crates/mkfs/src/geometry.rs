@@ -9,8 +9,9 @@
 //! starts over until nothing changes; every round makes the volume or its groups smaller, so it ends.
 
 use crate::error::{Error, Result};
+use crate::large;
 use crate::options::{FormatOptions, InodeCount, Usage};
-use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
+use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_units::{BlockSize, Blocks, Bytes, GroupNr, low32};
 use std::fmt;
@@ -22,6 +23,14 @@ pub enum Note {
     NoResizeInode,
     /// The descriptors would fill most of a group, so each meta group holds its own.
     MetaGroups,
+    /// The volume is large, so each meta group holds its own descriptors.
+    MetaGroupsByDefault,
+    /// The volume is so large that space is given out in clusters, of so many bytes.
+    Clusters(Bytes),
+    /// The volume has more of the usual blocks than can be numbered, so they have this size.
+    LargerBlocks(BlockSize),
+    /// The volume has one block more than can be numbered; the last is left unused.
+    LastBlockUnused,
     /// The end of the device is left unused: a last group of so many blocks would hold only metadata.
     LastGroupDropped(Blocks),
     /// The volume is too small for a journal.
@@ -37,6 +46,24 @@ impl fmt::Display for Note {
                 write!(f, "resize_inode is off: it can't be used with more than 2^32 - 1 blocks")
             }
             Self::MetaGroups => write!(f, "meta_bg is on: the group descriptors would fill most of a group"),
+            Self::MetaGroupsByDefault => write!(
+                f,
+                "meta_bg is on: above 16 TiB each meta group holds its own descriptors (-O ^meta_bg decides \
+                 otherwise)"
+            ),
+            Self::Clusters(bytes) => write!(
+                f,
+                "bigalloc is on, with clusters of {bytes} bytes, so that there are about a million groups at \
+                 most (-O ^bigalloc, -C or -g decide otherwise)"
+            ),
+            Self::LargerBlocks(size) => write!(
+                f,
+                "blocks have {size} bytes: of smaller ones there would be more than 2^48; Linux mounts such \
+                 blocks only where its pages are as large"
+            ),
+            Self::LastBlockUnused => {
+                write!(f, "the last block is left unused: ext4 numbers at most 2^48 - 1 blocks")
+            }
             Self::LastGroupDropped(blocks) => {
                 write!(f, "the last {blocks} blocks are left unused: too few for a group")
             }
@@ -59,10 +86,16 @@ pub struct Shape {
     pub notes: Vec<Note>,
 }
 
-/// The most groups: group numbers have 32 bits, and all ones is kept free.
-const GROUPS_MAX: u64 = 0xffff_fffe;
+/// The most groups: group numbers have 32 bits, and the kernel wants a block of descriptors less, which has
+/// 1024 at most.
+const GROUPS_MAX: u64 = (1 << 32) - 1024;
 /// Bits in a bitmap that may be used: counts of a 32-byte descriptor have 16 bits.
 const CLUSTERS_PER_GROUP_MAX: u32 = 65528;
+
+/// The most clusters of a group: what its bitmap counts.
+pub(crate) fn clusters_per_group_max(block_size: BlockSize) -> u32 {
+    CLUSTERS_PER_GROUP_MAX.min(8 * block_size.get())
+}
 
 /// Finds the shape of a volume of `size` bytes.
 ///
@@ -72,11 +105,14 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     check_plain(options)?;
     let mut features = options.resolve_features()?;
     let usage = options.usage.unwrap_or_else(|| Usage::of_size(size));
-    let block_size = options.block_size.unwrap_or_else(|| usage.block_size());
-    let cluster_shift = cluster_shift(options, &features, block_size)?;
-    let inode_size = inode_size(options, &features, block_size)?;
-    let blocks = usable_blocks(size, block_size);
     let mut notes = Vec::new();
+    let usual = options.block_size.unwrap_or_else(|| usage.block_size());
+    let block_size = large::block_size(options, usual, size, &mut notes);
+    let blocks = usable_blocks(size, block_size, &mut notes);
+    large::choose_meta_groups(options, &mut features, size, &mut notes);
+    large::choose_clusters(options, &mut features, block_size, blocks);
+    let cluster_shift = cluster_shift(options, &features, block_size, blocks, &mut notes)?;
+    let inode_size = inode_size(options, &features, block_size)?;
     check_block_count(blocks, &mut features, &mut notes)?;
     let geometry = Geometry {
         block_size,
@@ -128,9 +164,14 @@ fn check_plain(options: &FormatOptions) -> Result<()> {
 }
 
 /// Blocks that fit; an even number of 4 KiB pages where blocks are smaller, as the kernel's page cache wants.
-fn usable_blocks(size: Bytes, block_size: BlockSize) -> u64 {
+fn usable_blocks(size: Bytes, block_size: BlockSize, notes: &mut Vec<Note>) -> u64 {
     let page = BlockSize::KIB4.shift().max(block_size.shift());
-    (size.get() >> page) << (page - block_size.shift())
+    let blocks = (size.get() >> page) << (page - block_size.shift());
+    if blocks == large::BLOCKS_MAX + 1 && page == block_size.shift() {
+        notes.push(Note::LastBlockUnused);
+        return large::BLOCKS_MAX;
+    }
+    blocks
 }
 
 fn check_block_count(blocks: u64, features: &mut Features, notes: &mut Vec<Note>) -> Result<()> {
@@ -146,11 +187,10 @@ fn check_block_count(blocks: u64, features: &mut Features, notes: &mut Vec<Note>
             ),
         ));
     }
-    if blocks >= 1 << 48 {
-        return Err(Error::option(
-            "the size",
-            "ext4 numbers at most 2^48 - 1 blocks; choose larger blocks (-b)",
-        ));
+    if blocks > large::BLOCKS_MAX {
+        let reason =
+            format!("{blocks} blocks are more than 2^48 - 1, the most there can be; choose larger ones (-b)");
+        return Err(Error::option("the size", reason));
     }
     if features.compat.contains(Compat::RESIZE_INODE) {
         features.compat -= Compat::RESIZE_INODE;
@@ -159,7 +199,13 @@ fn check_block_count(blocks: u64, features: &mut Features, notes: &mut Vec<Note>
     Ok(())
 }
 
-fn cluster_shift(options: &FormatOptions, features: &Features, block_size: BlockSize) -> Result<u32> {
+fn cluster_shift(
+    options: &FormatOptions,
+    features: &Features,
+    block_size: BlockSize,
+    blocks: u64,
+    notes: &mut Vec<Note>,
+) -> Result<u32> {
     if !features.ro_compat.contains(RoCompat::BIGALLOC) {
         return match options.cluster_size {
             None => Ok(0),
@@ -167,7 +213,15 @@ fn cluster_shift(options: &FormatOptions, features: &Features, block_size: Block
         };
     }
     let block = u64::from(block_size.get());
-    let size = options.cluster_size.unwrap_or(16 * block);
+    let asked = options.decides(Feature::RoCompat(RoCompat::BIGALLOC));
+    let size = options.cluster_size.unwrap_or_else(|| {
+        let (usual, needed) =
+            (if asked { 16 * block } else { 0 }, block << large::cluster_shift(block_size, blocks));
+        if needed > usual {
+            notes.push(Note::Clusters(Bytes::new(needed)));
+        }
+        needed.max(usual)
+    });
     if !size.is_power_of_two() || size < block || size > 512 << 20 {
         return Err(Error::option(
             format!("-C {size}"),
@@ -197,7 +251,7 @@ fn clusters_per_group(
     block_size: BlockSize,
     cluster_shift: u32,
 ) -> Result<u32> {
-    let most = CLUSTERS_PER_GROUP_MAX.min(8 * block_size.get());
+    let most = clusters_per_group_max(block_size);
     let Some(blocks) = options.blocks_per_group else {
         // Blocks of a group are counted in 32 bits; huge clusters leave fewer of them to a group.
         return Ok(most.min((u32::MAX >> cluster_shift) & !7));
@@ -289,7 +343,8 @@ fn settle(
         if (blocks - first).div_ceil(u64::from(geometry.blocks_per_group())) > GROUPS_MAX {
             return Err(Error::option(
                 "the size",
-                "it makes more than 2^32 groups; use larger clusters (-O bigalloc -C)",
+                "it makes more groups than 2^32 - 1024, the most there can be; use larger clusters \
+                 (-O bigalloc -C)",
             ));
         }
         geometry.backup_groups = backup_groups(options, &geometry);

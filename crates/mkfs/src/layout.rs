@@ -6,8 +6,9 @@
 //! group, flexible ones flex group by flex group, and the packed form is three sequences interrupted only by
 //! base metadata, of which the interruptions are kept.
 //!
-//! [`Layout`] is the rule; a [`Cursor`] applies it and remembers the flex group it is in, so that going
-//! through the groups in order costs little.
+//! [`Layout`] is the rule; a [`Cursor`] applies it and remembers the flex group it is in, and how those
+//! before it were laid out: nearly all of a volume's flex groups hold their metadata at the same places from
+//! their start, so that going through the groups in order costs little.
 //!
 //! Hazard: base metadata (superblock copies, descriptors) lies at fixed places and everything else has to go
 //! around it, including around that of later groups when a table is longer than what is left of a group.
@@ -15,8 +16,9 @@
 use crate::error::{Error, Result};
 use crate::ranges::RangeSet;
 use hectare_ext4::geometry::Geometry;
-use hectare_units::{BlockNr, GroupNr, usize_of};
+use hectare_units::{BlockNr, GroupNr, u64_of, usize_of};
 use std::ops::Range;
+use std::rc::Rc;
 
 /// The places of one group's metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,7 +70,21 @@ impl Layout {
     /// A way to go through the groups.
     #[must_use]
     pub fn cursor(&self) -> Cursor<'_> {
-        Cursor { layout: self, placed: None }
+        Cursor { layout: self, placed: None, known: Vec::new() }
+    }
+
+    /// Makes sure that the metadata of every group fits, by looking at groups of every pattern there is:
+    /// those at either end, over more than the distance at which descriptors repeat, and those with
+    /// `backups`.
+    ///
+    /// # Errors
+    /// If it does not fit.
+    pub(crate) fn check(&self, backups: &[GroupNr]) -> Result<()> {
+        let (geometry, mut cursor) = (&self.geometry, self.cursor());
+        let groups = geometry.groups();
+        let ends = 2 * geometry.descs_per_block().max(geometry.flex_groups()).min(groups / 2 + 1);
+        let ends = (0..ends.min(groups)).chain(groups.saturating_sub(ends)..groups).map(GroupNr::new);
+        ends.chain(backups.iter().copied()).try_for_each(|group| cursor.meta(group).map(|_| ()))
     }
 
     /// Clusters of the whole volume that hold metadata of groups.
@@ -110,8 +126,32 @@ pub(crate) fn base_range(geometry: &Geometry, group: GroupNr) -> Range<u64> {
 pub struct Cursor<'a> {
     layout: &'a Layout,
     /// The flex group (a single group in the plain layout) last placed.
-    placed: Option<(u32, Placed)>,
+    placed: Option<At>,
+    /// Flex groups placed before, the latest last.
+    known: Vec<Rc<Pattern>>,
 }
+
+/// A flex group, placed.
+#[derive(Clone, Debug)]
+struct At {
+    /// Its first group.
+    first: u32,
+    /// Its first block, from which the pattern's places are counted.
+    start: u64,
+    pattern: Rc<Pattern>,
+}
+
+/// What the places in a flex group follow from, and the places, counted from its start.
+#[derive(Clone, Debug)]
+struct Pattern {
+    blocks: u64,
+    /// Blocks of base metadata of each group.
+    base: Vec<u32>,
+    placed: Placed,
+}
+
+/// Patterns that a cursor remembers: four come up again and again.
+const PATTERNS_MAX: usize = 8;
 
 impl Cursor<'_> {
     /// The places of a group's metadata.
@@ -122,9 +162,14 @@ impl Cursor<'_> {
         if let Rule::Packed(packed) = &self.layout.rule {
             return Ok(packed.meta(group));
         }
-        let first = self.place(group)?;
-        let (_, placed) = self.placed.as_ref().expect("just placed");
-        Ok(placed.metas[usize_of(group.get() - first)])
+        let at = self.place(group)?;
+        let meta = at.pattern.placed.metas[usize_of(group.get() - at.first)];
+        let shifted = |nr: BlockNr| BlockNr::new(at.start + nr.get());
+        Ok(GroupMeta {
+            block_bitmap: shifted(meta.block_bitmap),
+            inode_bitmap: shifted(meta.inode_bitmap),
+            inode_table: shifted(meta.inode_table),
+        })
     }
 
     /// The blocks of a group that hold metadata (anybody's), sorted and joined.
@@ -139,24 +184,49 @@ impl Cursor<'_> {
             packed.inside(&within).for_each(|range| set.insert(range));
             return Ok(set.as_slice().to_vec());
         }
-        self.place(group)?;
-        let (_, placed) = self.placed.as_ref().expect("just placed");
-        Ok(placed.used.inside(within).collect())
+        let at = self.place(group)?;
+        let inside = at.pattern.placed.used.inside(within.start - at.start..within.end - at.start);
+        Ok(inside.map(|range| at.start + range.start..at.start + range.end).collect())
     }
 
-    /// Places the flex group of `group` unless it is the one at hand; returns the flex group's first group.
-    fn place(&mut self, group: GroupNr) -> Result<u32> {
+    /// Places the flex group of `group` unless it is the one at hand.
+    fn place(&mut self, group: GroupNr) -> Result<&At> {
         let geometry = &self.layout.geometry;
         let first = group.get() >> geometry.flex_shift << geometry.flex_shift;
-        if self.placed.as_ref().is_none_or(|(at, _)| *at != first) {
-            let placed = match self.layout.rule {
-                Rule::Plain { stride } => Placed::plain(geometry, group, stride),
-                Rule::Flexible | Rule::Packed(_) => Placed::flexible(geometry, first),
+        if self.placed.as_ref().is_none_or(|at| at.first != first) {
+            let last = (first | (geometry.flex_groups() - 1)).min(geometry.groups() - 1);
+            let start = group_range(geometry, GroupNr::new(first)).start;
+            let blocks = group_range(geometry, GroupNr::new(last)).end - start;
+            let base: Vec<u32> =
+                (first..=last).map(|nr| geometry.base_meta_blocks(GroupNr::new(nr))).collect();
+            let is_same = |known: &&Rc<Pattern>| known.blocks == blocks && known.base == base;
+            // With a stride the places depend on the group's number.
+            let repeats = !matches!(self.layout.rule, Rule::Plain { stride } if stride > 0);
+            let known = self.known.iter().rev().find(is_same).filter(|_| repeats).cloned();
+            let pattern = match known {
+                Some(known) => known,
+                None => self.remember(first, blocks, base)?,
             };
-            let reason = format!("the metadata of group {group} does not fit; ask for fewer inodes");
-            self.placed = Some((first, placed.ok_or_else(|| Error::option("-N", reason))?));
+            self.placed = Some(At { first, start, pattern });
         }
-        Ok(first)
+        Ok(self.placed.as_ref().expect("just placed"))
+    }
+
+    /// Places a flex group of a pattern that is new.
+    fn remember(&mut self, first: u32, blocks: u64, base: Vec<u32>) -> Result<Rc<Pattern>> {
+        let geometry = &self.layout.geometry;
+        let placed = match self.layout.rule {
+            Rule::Plain { stride } => Placed::plain(geometry, GroupNr::new(first), &base, blocks, stride),
+            Rule::Flexible | Rule::Packed(_) => Placed::flexible(geometry, &base, blocks),
+        };
+        let reason = || format!("the metadata of group {first} does not fit; ask for fewer inodes");
+        let placed = placed.ok_or_else(|| Error::option("-N", reason()))?;
+        let pattern = Rc::new(Pattern { blocks, base, placed });
+        if self.known.len() == PATTERNS_MAX {
+            self.known.remove(0);
+        }
+        self.known.push(Rc::clone(&pattern));
+        Ok(pattern)
     }
 }
 
@@ -170,8 +240,8 @@ struct Placed {
 impl Placed {
     /// One group by itself. With a stride the bitmaps move on by it from group to group, so that they don't
     /// all lie on one disk of a stripe.
-    fn plain(geometry: &Geometry, group: GroupNr, stride: u64) -> Option<Self> {
-        let (whole, base) = (group_range(geometry, group), base_range(geometry, group));
+    fn plain(geometry: &Geometry, group: GroupNr, base: &[u32], blocks: u64, stride: u64) -> Option<Self> {
+        let (whole, base) = (0..blocks, 0..base.iter().map(|len| u64::from(*len)).sum::<u64>().min(blocks));
         let table_blocks = u64::from(geometry.itable_blocks());
         let mut used = RangeSet::default();
         used.insert(base.clone());
@@ -190,23 +260,22 @@ impl Placed {
     }
 
     /// The groups of a flex group together: all block bitmaps, all inode bitmaps, all tables.
-    fn flexible(geometry: &Geometry, first: u32) -> Option<Self> {
-        let last = (first | (geometry.flex_groups() - 1)).min(geometry.groups() - 1);
-        let groups = first..last + 1;
-        let mut flex = Flex {
-            whole: group_range(geometry, GroupNr::new(first)).start
-                ..group_range(geometry, GroupNr::new(last)).end,
-            quarter: u64::from(geometry.blocks_per_group() / 4),
-            used: RangeSet::default(),
-        };
-        groups.clone().for_each(|nr| flex.used.insert(base_range(geometry, GroupNr::new(nr))));
+    fn flexible(geometry: &Geometry, base: &[u32], blocks: u64) -> Option<Self> {
+        let group_blocks = u64::from(geometry.blocks_per_group());
+        let (whole, groups) = (0..blocks, u64_of(base.len()));
+        let mut flex = Flex { whole: whole.clone(), quarter: group_blocks / 4, used: RangeSet::default() };
+        for (nr, len) in (0..).zip(base) {
+            let start = nr * group_blocks;
+            let end = (start + group_blocks).min(whole.end);
+            flex.used.insert(start..(start + u64::from(*len)).min(end));
+        }
         let table_blocks = u64::from(geometry.itable_blocks());
         // Room is left for the bitmaps of the groups there are; a group that is alone leaves it for a full
         // flex group, into which the volume may grow.
-        let spread = u64::from(if last == first { geometry.flex_groups() } else { last - first + 1 });
-        let mut metas: Vec<GroupMeta> = Vec::with_capacity(groups.len());
-        for nr in groups {
-            let rest = u64::from(last - nr + 1);
+        let spread = if groups == 1 { geometry.flex_groups().into() } else { groups };
+        let mut metas: Vec<GroupMeta> = Vec::with_capacity(base.len());
+        for nr in 0..groups {
+            let rest = groups - nr;
             let before = metas.last().copied();
             let block_bitmap = flex.take(before.map(|m| m.block_bitmap.get() + 1), rest, 1)?;
             let wanted = before.map_or(block_bitmap + spread, |m| m.inode_bitmap.get() + 1);

@@ -181,6 +181,8 @@ pub struct FormatOptions {
     pub resize: Option<Blocks>,
     /// `-E mmp_update_interval`, in seconds; 0 for the default of 5.
     pub mmp_update_interval: u16,
+    /// `-E discard`: give up first what the device holds. On unless told otherwise.
+    pub discard: bool,
     /// `-e`.
     pub on_error: OnError,
     /// The time of everything that has a time.
@@ -215,6 +217,7 @@ impl Default for FormatOptions {
             blocks_per_group: None,
             resize: None,
             mmp_update_interval: 0,
+            discard: true,
             on_error: OnError::Continue,
             now: Timestamp::from_seconds(Timestamp::now().seconds),
         }
@@ -235,6 +238,14 @@ impl FormatOptions {
             options.now = Timestamp::from_seconds(seconds);
         }
         Ok(options)
+    }
+
+    /// Whether `-O` says of a feature that it is to be on or off, instead of leaving it open.
+    pub(crate) fn decides(&self, feature: Feature) -> bool {
+        self.features.iter().any(|edit| match edit {
+            FeatureEdit::None => true,
+            FeatureEdit::On(other) | FeatureEdit::Off(other) => *other == feature,
+        })
     }
 
     /// The features asked for, before those that the size forces.

@@ -61,8 +61,7 @@ pub struct Capacity {
 /// # Errors
 /// If no volume can be made of these options and size.
 pub fn overhead(options: &FormatOptions, size: Bytes) -> Result<Overhead> {
-    let plan = Plan::new(options, size, true)?;
-    Ok(plan.overhead())
+    Plan::new(options, size, true)?.overhead()
 }
 
 /// Says what a volume of `size` bytes can hold.
@@ -73,7 +72,7 @@ pub fn capacity(options: &FormatOptions, size: Bytes) -> Result<Capacity> {
     let plan = Plan::new(options, size, true)?;
     let geometry = plan.geometry();
     Ok(Capacity {
-        free_blocks: plan.overhead().free,
+        free_blocks: plan.free_blocks()?,
         free_inodes: u64::from(geometry.inodes_count()) + 1 - u64::from(plan.first_free_inode().get()),
         block_size: geometry.block_size,
         cluster_blocks: geometry.cluster_blocks(),
@@ -84,8 +83,10 @@ pub fn capacity(options: &FormatOptions, size: Bytes) -> Result<Capacity> {
 
 impl Plan {
     /// Says what each part of the planned volume takes.
-    #[must_use]
-    pub fn overhead(&self) -> Overhead {
+    ///
+    /// # Errors
+    /// If the metadata of a group does not fit.
+    pub fn overhead(&self) -> Result<Overhead> {
         let (geometry, own) = (self.geometry(), self.own());
         let groups = geometry.groups();
         let mut out = Overhead { volume: geometry.blocks_count, ..Overhead::default() };
@@ -114,7 +115,7 @@ impl Plan {
         out.orphan_file = len(own.orphan_file.as_ref());
         let taken: u64 = own.used.as_slice().iter().map(|range| range.end - range.start).sum();
         out.other = Blocks::new(taken) - out.journal - out.orphan_file;
-        out.free = self.free_blocks();
+        out.free = self.free_blocks()?;
         out.reserved_for_root = self.superblock().reserved_blocks();
         let counted = out.superblocks
             + out.descriptors
@@ -126,14 +127,14 @@ impl Plan {
             + out.other
             + out.free;
         out.rounding = out.volume.saturating_sub(counted);
-        out
+        Ok(out)
     }
 
     /// Free blocks of the empty volume, as its superblock counts them.
-    fn free_blocks(&self) -> Blocks {
+    fn free_blocks(&self) -> Result<Blocks> {
         let geometry = self.geometry();
         let own = crate::layout::total(self.own().used.as_slice());
-        let clusters = geometry.clusters_count().get() - self.metadata_clusters();
-        Blocks::new((clusters << geometry.cluster_ratio_shift) - own)
+        let clusters = geometry.clusters_count().get() - self.layout().metadata_clusters()?;
+        Ok(Blocks::new((clusters << geometry.cluster_ratio_shift) - own))
     }
 }

@@ -25,7 +25,7 @@ use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, Blocks, Bytes, GroupNr, InodeNr, low32, u64_of, usize_of};
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 
 /// Bytes for one place of the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,17 +48,34 @@ pub enum Payload {
 /// Takes the writes of a plan, one after another.
 pub type Sink<'a> = dyn FnMut(Write) -> Result<()> + 'a;
 
-/// What a rendered chunk adds to the volume's counts, and its descriptors.
+/// A rendered chunk's descriptors, and what it adds to the volume's counts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Chunk {
     /// The first group.
     pub first: u32,
     /// The descriptors of its groups, one after another.
     pub descriptors: Vec<u8>,
-    /// Free clusters in its groups.
+    /// Counts of its groups.
+    pub counts: Counts,
+}
+
+/// What the superblock counts, of some groups or of all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Free clusters.
     pub free_clusters: u64,
-    /// Free inodes in its groups.
+    /// Free inodes.
     pub free_inodes: u64,
+    /// Clusters that hold metadata of groups.
+    pub metadata_clusters: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.free_clusters += more.free_clusters;
+        self.free_inodes += more.free_inodes;
+        self.metadata_clusters += more.metadata_clusters;
+    }
 }
 
 /// Everything a format will write.
@@ -70,14 +87,18 @@ pub struct Plan {
     own: Own,
     rendered: Rendered,
     notes: Vec<Note>,
-    /// Clusters that hold metadata of groups.
-    metadata_clusters: u64,
+    /// The last group in which the formatter itself has inodes.
+    last_own: GroupNr,
     /// The groups with backups of the superblock.
     backups: Vec<GroupNr>,
     /// The device reads as zeros where nothing was written.
     zeroed: bool,
 }
 
+/// Bytes of the block bitmaps of a chunk with more groups than usual.
+const CHUNK_BITMAPS: u32 = 2 << 20;
+/// More chunks than this are made larger.
+const CHUNKS_MANY: u32 = 256;
 /// Bytes of inode table rendered at a time.
 const TABLE_PIECE: u32 = 256 << 10;
 
@@ -89,25 +110,27 @@ impl Plan {
     pub fn new(options: &FormatOptions, size: Bytes, zeroed: bool) -> Result<Self> {
         let shape: Shape = shape(options, size)?;
         let layout = Layout::new(shape.geometry.clone(), options.stride, options.packed_meta_blocks)?;
+        let backups = backup_groups(&shape.geometry);
+        layout.check(&backups)?;
         let own = Own::place(options, &layout)?;
-        let metadata_clusters = layout.metadata_clusters()?;
-        let superblock = superblock::make(options, &shape, metadata_clusters, &own)?;
+        let superblock = superblock::make(options, &shape, &own)?;
         let mut rendered = own.render(options, &superblock);
         rendered.blocks.sort_by_key(|(nr, _)| *nr);
+        let last_own = rendered.inodes.iter().filter_map(|(nr, _)| shape.geometry.inode_slot(*nr));
         Ok(Self {
             options: options.clone(),
-            backups: backup_groups(&shape.geometry),
+            last_own: last_own.map(|(group, _)| group).max().unwrap_or(GroupNr::new(0)),
+            backups,
             layout,
             superblock,
             own,
             rendered,
             notes: shape.notes,
-            metadata_clusters,
             zeroed,
         })
     }
 
-    /// The superblock of the volume; its free counts are set only when it is written.
+    /// The superblock of the volume; what it counts ([`Counts`]) is set only when it is written.
     #[must_use]
     pub fn superblock(&self) -> &SuperBlock {
         &self.superblock
@@ -123,6 +146,12 @@ impl Plan {
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// The groups with copies of the superblock beside the first, in order.
+    #[must_use]
+    pub fn backups(&self) -> &[GroupNr] {
+        &self.backups
     }
 
     /// What is worth saying about the choices made.
@@ -141,6 +170,11 @@ impl Plan {
     #[must_use]
     pub fn is_zeroed(&self) -> bool {
         self.zeroed
+    }
+
+    /// The same plan for a device that turned out to read as zeros.
+    pub(crate) fn on_zeros(&self) -> Self {
+        Self { zeroed: true, ..self.clone() }
     }
 
     /// The first inode the contents may number, beside the root directory.
@@ -175,18 +209,19 @@ impl Plan {
         Space::new(&self.layout, &self.own.used, GroupNr::new(0))
     }
 
-    pub(crate) fn metadata_clusters(&self) -> u64 {
-        self.metadata_clusters
-    }
-
     pub(crate) fn own(&self) -> &Own {
         &self.own
     }
 
-    /// Groups of a chunk: a flex group, but 16 to 64.
+    /// Groups of a chunk: a flex group, but 16 to 64; more where there are many, as long as what is rendered
+    /// of a chunk stays small.
     #[must_use]
     pub fn chunk_groups(&self) -> u32 {
-        self.geometry().flex_groups().clamp(16, 64)
+        let geometry = self.geometry();
+        let usual = geometry.flex_groups().clamp(16, 64);
+        let small = CHUNK_BITMAPS / geometry.block_size.get();
+        let many = (geometry.groups() / CHUNKS_MANY).checked_next_power_of_two().unwrap_or(small);
+        many.min(small).max(usual)
     }
 
     /// How many chunks there are.
@@ -213,8 +248,11 @@ impl Plan {
         for group in groups.map(GroupNr::new) {
             let rendered = self.group(group, contents, &mut cursor)?;
             let desc = &rendered.desc;
-            out.free_clusters += u64::from(desc.free_clusters);
-            out.free_inodes += u64::from(desc.free_inodes);
+            out.counts += Counts {
+                free_clusters: desc.free_clusters.into(),
+                free_inodes: desc.free_inodes.into(),
+                metadata_clusters: rendered.metadata_clusters,
+            };
             let at = out.descriptors.len();
             out.descriptors.resize(at + usize_of(geometry.desc_size), 0);
             desc.render(&mut out.descriptors[at..], group, &self.superblock);
@@ -260,13 +298,17 @@ impl Plan {
         let is_last = group.get() + 1 == geometry.groups();
         let inodes_end = usage.inodes_end.max(self.own_inodes_end(group));
         let untouched = own.is_empty() && !usage.clusters && inodes_end == 0;
+        let metadata_clusters = clusters_touched(geometry, &used);
         let mut block_bitmap = None;
         if checksums && untouched && !is_last && self.layout.holds_only_its_own(&used, group) {
             desc.flags |= GroupFlags::BLOCK_UNINIT;
-            desc.free_clusters = geometry.clusters_in(group) - low32(clusters_touched(geometry, &used));
+            desc.free_clusters = geometry.clusters_in(group) - low32(metadata_clusters);
         } else {
-            let ranges = used.iter().chain(&own);
-            let (bitmap, taken) = self.block_bitmap(group, ranges, usage, contents);
+            let marked = self.mark_clusters(group, used.iter().chain(&own), usage, contents);
+            // Counting takes longer than marking where there is only metadata.
+            let is_metadata = own.is_empty() && !usage.clusters;
+            let taken = if is_metadata { low32(metadata_clusters) } else { count_bits(&marked) };
+            let bitmap = self.pad_bitmap(marked, geometry.clusters_in(group));
             desc.free_clusters = geometry.clusters_in(group) - taken;
             desc.seal_block_bitmap(&bitmap, &self.superblock);
             block_bitmap = Some(bitmap);
@@ -275,17 +317,17 @@ impl Plan {
         if self.tables_are_zeroed() {
             desc.flags |= GroupFlags::INODE_ZEROED;
         }
-        Ok(Group { desc, block_bitmap, inode_bitmap, inodes_end })
+        Ok(Group { desc, block_bitmap, inode_bitmap, inodes_end, metadata_clusters })
     }
 
-    /// A block bitmap with the bits beyond the group's end set, and the number of clusters taken.
-    fn block_bitmap<'a>(
+    /// A block bitmap without the bits beyond the group's end.
+    fn mark_clusters<'a>(
         &self,
         group: GroupNr,
         ranges: impl Iterator<Item = &'a Range<u64>>,
         usage: GroupUse,
         contents: &dyn Contents,
-    ) -> (Vec<u8>, u32) {
+    ) -> Vec<u8> {
         let geometry = self.geometry();
         let mut bitmap = vec![0; geometry.block_size.len()];
         let start = geometry.cluster_of(geometry.first_block(group)).get();
@@ -297,10 +339,13 @@ impl Plan {
         if usage.clusters {
             contents.mark_clusters(group, &mut bitmap);
         }
-        let taken = bitmap.iter().map(|byte| byte.count_ones()).sum();
-        let clusters = geometry.clusters_in(group);
-        set_bits(&mut bitmap, clusters, 8 * geometry.block_size.get() - clusters);
-        (bitmap, taken)
+        bitmap
+    }
+
+    /// A bitmap with everything beyond its `used` bits set.
+    fn pad_bitmap(&self, mut bitmap: Vec<u8>, used: u32) -> Vec<u8> {
+        set_bits(&mut bitmap, used, 8 * self.geometry().block_size.get() - used);
+        bitmap
     }
 
     /// The inode bitmap, if the group needs one, and what it means for the descriptor.
@@ -329,21 +374,26 @@ impl Plan {
         if usage.inodes_end > 0 {
             contents.mark_inodes(group, &mut bitmap);
         }
-        let taken: u32 = bitmap.iter().map(|byte| byte.count_ones()).sum();
+        let taken = count_bits(&bitmap);
         desc.free_inodes = geometry.inodes_per_group - taken;
-        let inodes = geometry.inodes_per_group;
-        set_bits(&mut bitmap, inodes, 8 * geometry.block_size.get() - inodes);
+        let bitmap = self.pad_bitmap(bitmap, geometry.inodes_per_group);
         desc.seal_inode_bitmap(&bitmap, &self.superblock);
         Some(bitmap)
     }
 
     /// The index of one of the formatter's inodes, if it lives in the group.
     fn own_index(&self, nr: InodeNr, group: GroupNr) -> Option<u32> {
+        if group > self.last_own {
+            return None; // as nearly always
+        }
         let (home, index) = self.geometry().inode_slot(nr)?;
         (home == group).then_some(index)
     }
 
     fn own_inodes_end(&self, group: GroupNr) -> u32 {
+        if group > self.last_own {
+            return 0; // as nearly always
+        }
         let indices = self.rendered.inodes.iter().filter_map(|(nr, _)| self.own_index(*nr, group));
         indices.max().map_or(0, |index| index + 1)
     }
@@ -419,15 +469,23 @@ impl Plan {
         handed.into_iter().try_for_each(|(nr, bytes)| sink(self.block(nr, bytes)))
     }
 
-    /// Every copy of the descriptor block with this index.
+    /// Every copy of descriptor blocks with neighbouring indices; the volume's last one may be cut short.
+    /// Those that lie one after another are given one after another, copy by copy.
     ///
     /// # Errors
     /// What the sink returns.
-    pub fn render_descriptors(&self, index: u32, mut bytes: Vec<u8>, sink: &mut Sink<'_>) -> Result<()> {
+    pub fn render_descriptors(&self, blocks: &[(u32, Vec<u8>)], sink: &mut Sink<'_>) -> Result<()> {
         let geometry = self.geometry();
-        bytes.resize(geometry.block_size.len(), 0);
-        for nr in std::iter::once(geometry.desc_block(index)).chain(self.descriptor_copies(index)) {
-            sink(self.block(nr, bytes.clone()))?;
+        // In meta groups each lies by itself.
+        for run in blocks.chunk_by(|_, (after, _)| *after < geometry.old_desc_blocks()) {
+            let first = run[0].0;
+            for start in std::iter::once(geometry.desc_block(first)).chain(self.descriptor_copies(first)) {
+                for (index, bytes) in run {
+                    let mut bytes = bytes.clone();
+                    bytes.resize(geometry.block_size.len(), 0);
+                    sink(self.block(start + Blocks::new((index - first).into()), bytes))?;
+                }
+            }
         }
         Ok(())
     }
@@ -442,24 +500,33 @@ impl Plan {
         self.backups.iter().map(|group| geometry.first_block(*group) + after).collect()
     }
 
-    /// The superblocks, given the sums over all chunks: the backups, and the primary one as the last write.
+    /// The superblocks, given the counts of all chunks: the backups, and the primary one as the last write.
     ///
     /// # Errors
     /// What the sink returns.
-    pub fn finish(&self, free_clusters: u64, free_inodes: u64, sink: &mut Sink<'_>) -> Result<()> {
+    pub fn finish(&self, counts: Counts, sink: &mut Sink<'_>) -> Result<()> {
         let geometry = self.geometry();
         let mut sb = self.superblock.clone();
-        sb.set_free(Blocks::new(free_clusters << geometry.cluster_ratio_shift), low32(free_inodes));
+        let free = Blocks::new(counts.free_clusters << geometry.cluster_ratio_shift);
+        sb.set_free(free, low32(counts.free_inodes));
+        // What no file can ever have: metadata, the journal, the block before the first group.
+        let overhead = u64::from(geometry.first_data_block)
+            + counts.metadata_clusters
+            + self.own.journal_clusters(geometry);
+        sb.set_overhead_clusters(overhead);
         let mut backup = sb.clone();
         backup.set_state(0); // a backup in use means that something went wrong
         for group in self.backups.iter().copied() {
-            let mut bytes = backup.render(group).to_vec();
-            bytes.resize(geometry.block_size.len(), 0);
-            sink(self.block(geometry.first_block(group), bytes))?;
+            sink(self.block(geometry.first_block(group), backup.render(group).to_vec()))?;
         }
         let bytes = sb.render(GroupNr::new(0)).to_vec();
         sink(Write { at: SUPERBLOCK_OFFSET, payload: Payload::Bytes(bytes) })
     }
+}
+
+/// The bits set in a bitmap, whose length is a multiple of eight.
+fn count_bits(bitmap: &[u8]) -> u32 {
+    bitmap.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word).count_ones()).sum()
 }
 
 /// A group, rendered.
@@ -468,6 +535,7 @@ struct Group {
     block_bitmap: Option<Vec<u8>>,
     inode_bitmap: Option<Vec<u8>>,
     inodes_end: u32,
+    metadata_clusters: u64,
 }
 
 impl Write {

@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use hectare_device::Device;
+use hectare_ext4::superblock::UNFINISHED;
 use hectare_units::{Bytes, index_of};
 use std::fmt;
 
@@ -54,6 +55,8 @@ pub enum What {
     Gpt,
     /// An MBR partition table.
     Mbr,
+    /// What a format left that was interrupted.
+    Unfinished,
 }
 
 impl What {
@@ -80,6 +83,7 @@ impl What {
             Self::Erofs => "an EROFS file system",
             Self::Gpt => "a GPT partition table",
             Self::Mbr => "an MBR partition table",
+            Self::Unfinished => "an unfinished format",
         }
     }
 }
@@ -103,13 +107,13 @@ impl fmt::Display for Found {
     }
 }
 
-/// Refuses a device that holds something.
+/// Refuses a device that holds something; what an interrupted format left is nothing worth keeping.
 ///
 /// # Errors
 /// [`Error::Occupied`] with what it holds, or if the device can't be read.
 pub fn refuse_occupied(device: &dyn Device) -> Result<()> {
     match probe(device)? {
-        None => Ok(()),
+        None | Some(Found { what: What::Unfinished, .. }) => Ok(()),
         Some(found) => Err(Error::Occupied { device: device.name().to_owned(), found }),
     }
 }
@@ -142,6 +146,8 @@ type Magic = (What, usize, &'static [u8], Option<(usize, usize)>);
 
 /// Magic numbers, those that say most first.
 const MAGICS: &[Magic] = &[
+    (What::Unfinished, 0, UNFINISHED, None),
+    (What::Unfinished, 1024, UNFINISHED, None),
     (What::Xfs, 0, b"XFSB", Some((108, 12))),
     (What::Btrfs, 0x1_0040, b"_BHRfS_M", Some((0x1_012b, 256))),
     (What::Luks, 0, b"LUKS\xba\xbe", None),

@@ -18,9 +18,8 @@ const MOUNT_XATTR_ACL: u32 = 0x4 | 0x8;
 /// Extra inode fields of 32 bytes, up to the project.
 const EXTRA_ISIZE: u16 = 32;
 
-/// The superblock of an empty volume, all but its free counts. `metadata` is the number of clusters that hold
-/// metadata of groups.
-pub(crate) fn make(options: &FormatOptions, shape: &Shape, metadata: u64, own: &Own) -> Result<SuperBlock> {
+/// The superblock of an empty volume, all but its counts.
+pub(crate) fn make(options: &FormatOptions, shape: &Shape, own: &Own) -> Result<SuperBlock> {
     let mut raw = raw::SuperBlock::new_zeroed();
     fill_shape(&mut raw, &shape.geometry);
     fill_identity(&mut raw, options, &shape.geometry);
@@ -29,11 +28,6 @@ pub(crate) fn make(options: &FormatOptions, shape: &Shape, metadata: u64, own: &
     raw.s_r_blocks_count_hi = high32(shape.reserved_blocks.get()).into();
     raw.s_raid_stride = options.stride.into();
     raw.s_raid_stripe_width = options.stripe_width.into();
-    // What no file can ever have: metadata, the journal, the block before the first group. A count beyond 32
-    // bits can't be stored; 0 lets the kernel count for itself.
-    let overhead =
-        u64::from(shape.geometry.first_data_block) + metadata + own.journal_clusters(&shape.geometry);
-    raw.s_overhead_clusters = u32::try_from(overhead).unwrap_or(0).into();
     if let Some(block) = own.mmp {
         let interval = if options.mmp_update_interval == 0 { 5 } else { options.mmp_update_interval };
         raw.s_mmp_update_interval = interval.into();

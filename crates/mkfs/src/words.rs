@@ -104,7 +104,8 @@ fn apply_word(options: &mut FormatOptions, word: &str) -> Result<()> {
             Some(Ok(mode)) if mode <= 0o7777 => options.root_permissions = mode,
             _ => return refuse("it needs an octal mode: root_perms=0755"),
         },
-        "discard" | "nodiscard" => {} // what becomes of old content is decided by the device
+        "discard" => options.discard = true,
+        "nodiscard" => options.discard = false,
         _ => return refuse("no such extended option"),
     }
     Ok(())

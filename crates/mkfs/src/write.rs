@@ -4,10 +4,13 @@
 //! Order matters only at both ends: old signatures are wiped first ([`wipe`]), so that a format that is cut
 //! short leaves nothing that could be taken for the old volume, and the primary superblock is written last
 //! ([`seal`]), after everything else is durable, so that a half-made volume is never taken for a whole one.
+//! Meanwhile its place holds a mark that says what happened, for whoever opens the device next.
 
 use crate::error::Result;
 use crate::plan::{Payload, Write};
+use crate::run::{Run, Step};
 use hectare_device::Device;
+use hectare_ext4::superblock::UNFINISHED;
 use hectare_units::{Bytes, index_of, usize_of};
 use hectare_xfs::superblock::copies;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,18 +23,22 @@ const GATHER: usize = 1 << 20;
 /// Bytes zeroed of an old superblock: the largest sector that one can have.
 const SUPERBLOCK_MAX: u64 = 32 << 10;
 
-/// Has every chunk from 0 on rendered once, by up to `threads` threads with a writer each.
+/// Bytes given up at a time, at least, and such pieces at most: some devices take seconds for one.
+const DISCARD: u64 = 2 << 30;
+const DISCARDS_MAX: u64 = 1024;
+
+/// Has every chunk from 0 on rendered once, by as many threads as the run has, with a writer each.
 ///
 /// # Errors
 /// The first that a chunk gave; the others are then cut short.
 pub(crate) fn each_chunk(
     device: &dyn Device,
     zeroed: bool,
-    (chunks, threads): (u32, usize),
+    (chunks, run): (u32, Run<'_>),
     one: &(dyn Fn(u32, &mut Writer<'_>) -> Result<()> + Sync),
 ) -> Result<()> {
-    let next = AtomicU32::new(0);
-    let run = || {
+    let (next, done) = (AtomicU32::new(0), AtomicU32::new(0));
+    let work = || {
         let mut writer = Writer::new(device, zeroed);
         loop {
             let chunk = next.fetch_add(1, Ordering::Relaxed);
@@ -42,12 +49,14 @@ pub(crate) fn each_chunk(
                 next.store(chunks, Ordering::Relaxed); // the others need not go on
                 return Err(error);
             }
+            let before = done.fetch_add(1, Ordering::Relaxed);
+            run.tell(Step::Write, u64::from(before) + 1, chunks.into());
         }
     };
     let results = std::thread::scope(|scope| {
-        let threads = threads.clamp(1, usize_of(chunks.max(1)));
-        let workers: Vec<_> = (1..threads).map(|_| scope.spawn(run)).collect();
-        let mut results = vec![run()];
+        let threads = run.threads.clamp(1, usize_of(chunks.max(1)));
+        let workers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut results = vec![work()];
         for worker in workers {
             results.push(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
@@ -57,10 +66,11 @@ pub(crate) fn each_chunk(
 }
 
 /// Zeros both ends of the device, where signatures lie, and of an old XFS volume the two superblock copies
-/// that repair would go by, unless the device is known to read as zeros anyway.
-pub(crate) fn wipe(device: &dyn Device, zeroed: bool) -> Result<()> {
+/// that repair would go by, unless the device is known to read as zeros anyway. Then marks the place of the
+/// superblock.
+pub(crate) fn wipe(device: &dyn Device, zeroed: bool, superblock: Bytes) -> Result<()> {
     if zeroed {
-        return Ok(());
+        return Ok(device.write_at(superblock, UNFINISHED)?);
     }
     let len = device.len();
     let head = WIPE.min(len);
@@ -72,8 +82,26 @@ pub(crate) fn wipe(device: &dyn Device, zeroed: bool) -> Result<()> {
     if tail < len.get() {
         device.zero(Bytes::new(tail), len - Bytes::new(tail))?;
     }
+    device.write_at(superblock, UNFINISHED)?;
     device.flush()?;
     Ok(())
+}
+
+/// Gives up what a [wiped](wipe) device holds up to the volume's `end`; whether all of that now reads as
+/// zeros. A device that fails at it is one that can't: many do, and writing will show whether it is broken.
+pub(crate) fn discard(device: &dyn Device, end: Bytes, run: Run<'_>) -> bool {
+    let (len, start) = (end.get(), WIPE.min(end).get());
+    let piece = DISCARD.max(len / DISCARDS_MAX);
+    let mut at = start;
+    while at < len {
+        let piece = piece.min(len - at);
+        if device.discard(Bytes::new(at), Bytes::new(piece)).is_err() {
+            return false;
+        }
+        at += piece;
+        run.tell(Step::Discard, at, len);
+    }
+    device.discards_to_zeros()
 }
 
 /// Where an XFS volume on the device keeps those superblock copies that name its root directory.

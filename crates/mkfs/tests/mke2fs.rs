@@ -94,7 +94,8 @@ const CASES: &[(&str, &str)] = &[
     ("128G", "-t ext4 -O ^sparse_super,^resize_inode"),
     ("1T", "-t ext4"),
     ("1T", "-t ext4 -O bigalloc -C 1048576"),
-    ("17T", "-t ext4"),
+    ("17T", "-t ext4 -O ^meta_bg"),
+    ("20T", "-t ext4 -O meta_bg,^resize_inode"),
 ];
 
 fn superblock(image: &Path) -> [u8; 2048] {

@@ -27,8 +27,9 @@ use std::time::{Duration, Instant};
 
 /// Mount options; chance takes one.
 const OPTIONS: [&str; 5] = ["rw", "nowriteback", "data=journal", "nodelalloc", "commit=1,discard"];
-/// The programs that make noise, each a script in a folder of its own. `$0` is a folder to copy from. All their
-/// processes must stay in the group of the first, which is killed in the end: so fio works with threads.
+/// The programs that make noise, each a script in a folder of its own. `$0` is a folder to copy from. All
+/// their processes must stay in the group of the first, which is killed in the end: so fio works with
+/// threads.
 const PROGRAMS: [(&str, &str); 5] = [
     ("tar", "while mkdir t && tar -C \"$0\" -cf - . | tar -C t -xf -; do rm -r t || exit; done"),
     (
@@ -43,8 +44,8 @@ const PROGRAMS: [(&str, &str); 5] = [
     ),
     (
         "fio",
-        "exec fio --thread --name=f --rw=randrw --bsrange=512-64k --bs_unaligned=1 --size=24M --fallocate=posix \
-         --time_based --runtime=20 --ioengine=psync --fsync=32",
+        "exec fio --thread --name=f --rw=randrw --bsrange=512-64k --bs_unaligned=1 --size=24M \
+         --fallocate=posix --time_based --runtime=20 --ioengine=psync --fsync=32",
     ),
     ("stress-ng", "exec stress-ng --hdd 1 --hdd-bytes 8M --dir 1 --rename 1 --link 1 -t 20s --temp-path ."),
 ];

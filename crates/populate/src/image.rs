@@ -87,15 +87,17 @@ impl<'t> Image<'t> {
     }
 
     /// What each part of the image takes.
-    #[must_use]
-    pub fn explain(&self) -> Explanation {
-        Explanation::new(
-            &self.plan.overhead(),
+    ///
+    /// # Errors
+    /// If the metadata of a group does not fit.
+    pub fn explain(&self) -> Result<Explanation, ImageError> {
+        Ok(Explanation::new(
+            &self.plan.overhead()?,
             &self.layout.needs(),
             self.layout.left(),
             self.load.tree,
             self.plan.geometry(),
-        )
+        ))
     }
 
     /// Writes the image to a device of at least [`size`](Self::size) bytes, and flushes it.

@@ -201,7 +201,7 @@ impl Told {
 }
 
 /// Columns as wide as their widest cell, the first to the left, the others to the right.
-fn aligned(rows: &[Vec<String>]) -> String {
+pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
@@ -238,17 +238,26 @@ pub(super) fn across(all: &[Told]) -> String {
 
 /// Writes all sections and the machine they ran on.
 pub(super) fn write(file: &Path, all: &[Told]) -> std::io::Result<()> {
+    let sections: Vec<Value> = all.iter().map(Told::json).collect();
+    write_json(file, &json!({ "machine": machine(), "sections": sections }))
+}
+
+/// What the figures were taken on.
+pub(super) fn machine() -> Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let model = read("/proc/cpuinfo");
     let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
-    let machine = json!({
+    json!({
         "kernel": read("/proc/sys/kernel/osrelease").trim(),
         "cpus": std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         "cpu": model.trim_start_matches(['\t', ' ', ':']),
         "memory": read("/proc/meminfo").lines().next().unwrap_or_default(),
-    });
-    let sections: Vec<Value> = all.iter().map(Told::json).collect();
-    let text = serde_json::to_string_pretty(&json!({ "machine": machine, "sections": sections }))?;
+    })
+}
+
+/// Writes figures into a file, and makes its folder.
+pub(super) fn write_json(file: &Path, figures: &Value) -> std::io::Result<()> {
+    let text = serde_json::to_string_pretty(figures)?;
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
     }

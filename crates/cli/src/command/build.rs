@@ -234,7 +234,8 @@ struct Json {
 }
 
 fn say(arguments: &Arguments, tree: &Tree, image: &Image<'_>) -> Outcome {
-    let (explanation, totals) = (image.explain(), tree.totals());
+    let totals = tree.totals();
+    let explanation = image.explain().map_err(|error| Failure::Line(error.to_string()))?;
     let geometry = image.format().geometry();
     let free = image.free().bytes(geometry.block_size).get();
     if arguments.json {

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, LeftOut, Outcome};
 use crate::header::{Fields, fields, journal_fields};
-use crate::image::{Image, device};
+use crate::image::{Image, device, interrupted};
 use crate::name::shown;
 use crate::output::Output;
 use crate::writing::Journal;
@@ -102,7 +102,9 @@ fn superblock(path: &Path) -> Outcome<SuperBlock> {
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(|error| Failure::Line(error.to_string()))?;
     let raw = SuperBlock::read_from_bytes(&bytes).map_err(|_| Failure::of(&name, "it is too short"))?;
     if raw.s_magic.get() != MAGIC {
-        return Err(Failure::of(name, "there is no ext2, ext3 or ext4 volume on it"));
+        let none = || "there is no ext2, ext3 or ext4 volume on it".to_owned();
+        let reason = interrupted(&*device).map_or_else(none, |interrupted| interrupted.to_string());
+        return Err(Failure::of(name, reason));
     }
     Ok(raw)
 }

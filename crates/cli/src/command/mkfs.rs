@@ -5,20 +5,24 @@ mod goal;
 mod image_arguments;
 pub(crate) mod xfs;
 
-use super::format_options::{FormatArguments, usage, with_suffix};
+use super::format_options::{FormatArguments, with_suffix};
 use crate::failure::{Failure, Outcome};
 use crate::name::hex;
+use crate::progress::Meter;
 use goal::Goal;
-use hectare_mkfs::{FormatOptions, FsType, Plan, Usage, execute};
-use hectare_units::{Bytes, GroupNr};
+use hectare_mkfs::{FormatOptions, FsType, Plan, Run, Step, Usage, execute};
+use hectare_units::Bytes;
 use image_arguments::ImageArguments;
 use serde::Serialize;
 
 /// Make an empty volume
 ///
 /// Takes mke2fs's options, with its defaults. SIZE is in KiB, or in blocks if -b is given, or has a suffix: s
-/// (512 bytes), K, M, G, T. A missing image file is made, and needs SIZE; it appears only when it is
+/// (512 bytes), K, M, G, T, P, E. A missing image file is made, and needs SIZE; it appears only when it is
 /// finished.
+///
+/// Volumes above 16 TiB get meta_bg, and above 128 TiB bigalloc clusters, so that there are about a million
+/// groups at most; what is chosen is told. What the device holds is discarded first (-E nodiscard keeps it).
 ///
 /// Nothing is overwritten that holds a file system or a partition table unless --force is given.
 #[derive(clap::Args)]
@@ -45,17 +49,22 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// What is asked for; what is wrong with it is one line, as what is impossible is.
     fn options(&self) -> Outcome<FormatOptions> {
-        let mut options = self.format.options()?;
-        options.fs_type = FsType::by_name(&self.fs_type).map_err(usage)?;
-        options.usage = self.usage.as_deref().map(Usage::by_name).transpose().map_err(usage)?;
+        let mut options = self.format.options().map_err(|failure| match failure {
+            Failure::Usage(line) => Failure::of("mkfs", line),
+            other => other,
+        })?;
+        let wrong = |error| Failure::of("mkfs", error);
+        options.fs_type = FsType::by_name(&self.fs_type).map_err(wrong)?;
+        options.usage = self.usage.as_deref().map(Usage::by_name).transpose().map_err(wrong)?;
         Ok(options)
     }
 
     fn size(&self) -> Outcome<Option<Bytes>> {
         let plain = self.format.block_size.unwrap_or(1024);
         let size = self.image.size.as_deref().map(|text| with_suffix(text, plain)).transpose();
-        Ok(size.map_err(Failure::Usage)?.map(Bytes::new))
+        Ok(size.map_err(|reason| Failure::of("mkfs", reason))?.map(Bytes::new))
     }
 }
 
@@ -67,24 +76,37 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.dry_run {
         return say(image, &Plan::new(&options, image.len(size)?, true).map_err(failed)?);
     }
+    // What can't be made is refused before anything is touched.
+    if let Some(size) = size {
+        Plan::new(&options, size, true).map_err(failed)?;
+    }
     let goal = Goal::open(&image.image, &image.shown(), size, arguments.force)?;
     let whole = goal.device().len();
     let size = size.unwrap_or(whole).min(whole);
     let plan = Plan::new(&options, size, goal.device().is_zeroed()).map_err(failed)?;
-    execute(&plan, goal.device(), &plan.empty(), threads()).map_err(failed)?;
+    watched(|run| execute(&plan, goal.device(), &plan.empty(), run)).map_err(failed)?;
     goal.finish()?;
     say(image, &plan)
 }
 
-/// As many threads as there are processors.
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+/// Carries out a plan with as many threads as there are processors, and shows how far it is.
+fn watched<T>(execute: impl FnOnce(Run<'_>) -> T) -> T {
+    let meter = Meter::new();
+    let watch = |step, done, all| {
+        let step = match step {
+            Step::Discard => "discarding",
+            Step::Write => "writing",
+        };
+        meter.show(step, done, all);
+    };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    execute(Run { threads, watch: Some(&watch) })
 }
 
 /// What to say of an image that can't be made.
 fn failed(shown: &str, error: &hectare_mkfs::Error) -> Failure {
     match error {
-        hectare_mkfs::Error::Option { .. } => Failure::Usage(error.to_string()),
+        hectare_mkfs::Error::Option { .. } => Failure::of("mkfs", error),
         // These name the device themselves.
         hectare_mkfs::Error::Device(_) | hectare_mkfs::Error::Occupied { .. } => {
             Failure::Line(error.to_string())
@@ -111,8 +133,8 @@ struct Json {
 fn say(image: &ImageArguments, plan: &Plan) -> Outcome {
     let (sb, geometry) = (plan.superblock(), plan.geometry());
     let block = geometry.block_size.bytes().get();
-    let backups = (1..geometry.groups()).map(GroupNr::new).filter(|group| geometry.has_super(*group));
-    let backups: Vec<u64> = backups.map(|group| geometry.super_block(group).get()).collect();
+    let backups = plan.backups().iter().map(|group| geometry.super_block(*group).get());
+    let backups: Vec<u64> = backups.collect();
     let (blocks, inodes) = (geometry.blocks_count, geometry.inodes_count());
     let mut lines = vec![
         format!("Creating filesystem with {blocks} {}k blocks and {inodes} inodes", block / 1024),

@@ -1,8 +1,13 @@
 //! mkfs: what it says, what it makes, what it refuses. (The formatter's own tests compare every field.)
 
 use crate::support::{Bench, digest, hectare};
+use hectare_device::{Device, FileOptions};
+use hectare_ext4::superblock::UNFINISHED;
+use hectare_oracle::mount::Access;
 use hectare_oracle::tool::{need, run};
-use hectare_oracle::{assert_clean, dumpe2fs, skip, skip_part};
+use hectare_oracle::{KernelMount, Skip, assert_clean, dumpe2fs, is_root, skip, skip_part};
+use hectare_units::Bytes;
+use std::path::{Path, PathBuf};
 
 #[test]
 fn a_volume_is_made_and_described() {
@@ -72,7 +77,7 @@ fn an_xfs_volume_is_made_with_the_words_of_mkfs_xfs() {
         hectare(&[&["mkfs", "-t", "xfs"], before, &words[..], &[image], after].concat())
     };
     let planned = with(&["-N"], &["1g"]).ok();
-    assert!(!std::path::Path::new(image).exists(), "nothing is made");
+    assert!(!Path::new(image).exists(), "nothing is made");
     let made = with(&[], &["1g"]).ok();
     assert_eq!(made.text(), planned.text());
     let json = with(&["-N", "--json"], &[]).ok().json();
@@ -80,10 +85,13 @@ fn an_xfs_volume_is_made_with_the_words_of_mkfs_xfs() {
     let judged = || {
         let said = run(need("mkfs.xfs")?.arg("-N").arg("-f").args(words).arg(image)).expect_success();
         // The first line has the image's name, which may or may not fit its column.
-        let tail = |text: &str| text.split_once('\n').map(|(_, tail)| tail.trim_end().to_owned());
+        let told = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+        let tail = |text: &str| {
+            told(text).into_iter().filter(|line| !line.starts_with("note: ")).collect::<Vec<_>>()
+        };
         assert_eq!(tail(made.text()), tail(&said.stdout));
         let _ = run(need("xfs_repair")?.arg("-n").arg(image)).expect_success();
-        Ok::<(), hectare_oracle::Skip>(())
+        Ok::<(), Skip>(())
     };
     if let Err(reason) = judged() {
         skip_part!("an_xfs_volume_is_made_with_the_words_of_mkfs_xfs, judged", reason);
@@ -107,4 +115,178 @@ fn an_impossible_xfs_volume_is_refused_and_nothing_is_made() {
     }
     assert!(hectare(&["mkfs", "-t", "xfs", bench.image()]).refused().contains("give a SIZE"));
     assert_eq!(std::fs::read_dir(bench.folder.path()).unwrap().count(), 0);
+}
+
+/// Every choice for a large volume is said on standard output, and none with `-q`.
+#[test]
+fn what_is_chosen_for_a_large_volume_is_explained() {
+    let bench = Bench::empty();
+    let ran = hectare(&["mkfs", "-n", bench.image(), "200T"]).ok();
+    let notes: Vec<&str> = ran.text().lines().filter_map(|line| line.strip_prefix("note: ")).collect();
+    assert!(notes[0].starts_with("meta_bg is on") && notes[0].contains("-O ^meta_bg"), "{notes:?}");
+    assert!(notes[1].starts_with("bigalloc is on, with clusters of 8192 bytes"), "{notes:?}");
+    assert!(notes.len() == 2 && ran.err.is_empty(), "{notes:?} {}", ran.err);
+    let json = hectare(&["mkfs", "-n", "--json", bench.image(), "200T"]).ok().json();
+    assert_eq!((json["notes"].as_array().unwrap().len(), json["cluster_size"].as_u64()), (2, Some(8192)));
+    assert!(hectare(&["mkfs", "-q", "-n", bench.image(), "200T"]).ok().out.is_empty());
+    let told = hectare(&["mkfs", "-n", "-O", "^bigalloc", bench.image(), "2E"]);
+    assert!(told.refused().contains("use larger clusters (-O bigalloc -C)"), "{}", told.err);
+}
+
+#[test]
+fn what_can_t_be_made_is_one_line_and_nothing_is_touched() {
+    let bench = Bench::empty();
+    let image = bench.image();
+    for (words, said) in [
+        (&["-b", "777", image, "1M"][..], "-b 777"),
+        (&["-O", "bogus", image, "1M"], "-O bogus: no such feature"),
+        (&["-E", "bogus=1", image, "1M"], "-E bogus=1: no such extended option"),
+        (&["-t", "ext5", image, "1M"], "-t ext5: no such type"),
+        (&["-T", "bogus", image, "1M"], "-T bogus: no such usage"),
+        (&["-J", "size=x", image, "1M"], "-J size=x"),
+        (&["-U", "1234", image, "1M"], "-U 1234"),
+        (&["-C", "65536", image, "64M"], "-C 65536: it needs bigalloc"),
+        (&["-b", "4096", image, "2E"], "2^48 - 1"),
+        (&[image, "12Q"], "12Q is no size"),
+        (&[image, "16K"], "too small"),
+        (&["-t", "xfs", image, "299m"], "too small: XFS needs 300 MiB"),
+        (&["-t", "xfs", "-s", "size=4096", image, "1073742336"], "not a multiple of the sector, 4096 bytes"),
+        (&["-t", "xfs", "-m", "bogus=1", image, "1g"], "-m bogus=1: no such word"),
+    ] {
+        let ran = hectare(&[&["mkfs"], words].concat());
+        assert!(ran.refused().contains(said), "{}: {}", ran.line, ran.err);
+        assert_eq!(std::fs::read_dir(bench.folder.path()).unwrap().count(), 0, "{}", ran.line);
+    }
+    // The same where there is something already, which stays as it is even if it may be overwritten.
+    hectare(&["mkfs", "-q", image, "16M"]).ok();
+    let before = digest(&bench.image);
+    for words in [&["-F", "-O", "^bigalloc", image, "2E"][..], &["-t", "xfs", "-f", image]] {
+        let ran = hectare(&[&["mkfs"], words].concat());
+        ran.refused();
+        assert_eq!(digest(&bench.image), before, "{}", ran.line);
+    }
+}
+
+#[test]
+fn a_mounted_device_and_its_image_are_refused_even_by_force() {
+    const TEST: &str = "cli make::a_mounted_device";
+    let bench = Bench::empty();
+    hectare(&["mkfs", "-q", bench.image(), "320M"]).ok();
+    let mount = match KernelMount::attempt(&bench.image, Access::ReadWrite, "") {
+        Ok(mount) => mount,
+        Err(reason) => skip!(TEST, reason),
+    };
+    let kept = mount.path().join("kept");
+    std::fs::write(&kept, "kept").unwrap();
+    let device = mount.device().to_str().unwrap();
+    for (image, said) in
+        [(device, "it is mounted or in use; unmount it first"), (bench.image(), "the kernel uses it as")]
+    {
+        for words in [&["-F"][..], &["-t", "xfs", "-f"]] {
+            let ran = hectare(&[&["mkfs"], words, &[image]].concat());
+            assert!(ran.refused().contains(said), "{}: {}", ran.line, ran.err);
+        }
+    }
+    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "kept");
+    mount.unmount();
+    if let Err(reason) = assert_clean(&bench.image) {
+        skip_part!(format!("{TEST}, judged"), reason);
+    }
+}
+
+/// A file system in memory with little room, which goes with this value.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(folder: PathBuf, size: &str) -> Result<Self, Skip> {
+        if !is_root() {
+            return Err(Skip::new("it needs root"));
+        }
+        std::fs::create_dir(&folder).unwrap();
+        let mut mount = need("mount")?;
+        let _ = run(mount.args(["-t", "tmpfs", "-o", size, "tmpfs"]).arg(&folder)).expect_success();
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        drop(run(need("umount").unwrap().arg(&self.0)).expect_success());
+    }
+}
+
+/// A file system that has no room left is a device that fails half way: a line, no volume, and the next who
+/// opens it is told why.
+#[test]
+fn a_device_that_fails_half_way_is_left_marked() {
+    let bench = Bench::empty();
+    let small = match Small::mount(bench.local("small"), "size=100k") {
+        Ok(small) => small,
+        Err(reason) => skip!("cli make::a_device_that_fails_half_way", reason),
+    };
+    let image = small.0.join("image");
+    for words in [&["mkfs", "-b", "1024"][..], &["mkfs", "-t", "xfs"]] {
+        std::fs::File::create(&image).unwrap().set_len(1 << 30).unwrap();
+        let text = image.to_str().unwrap();
+        let made = hectare(&[words, &[text]].concat());
+        let opened = hectare(&["ls", &format!("{text}:/")]);
+        assert!(made.refused().contains("No space left on device"), "{}", made.err);
+        assert!(opened.refused().contains("a format was interrupted here"), "{}", opened.err);
+        assert!(opened.refused().contains("run mkfs again"), "{}", opened.err);
+    }
+}
+
+/// Puts the mark of an interrupted format where it stays for the kind.
+fn interrupt(image: &Path, at: u64) {
+    let device = FileOptions::new().write(true).open(image).unwrap();
+    device.write_at(Bytes::new(at), UNFINISHED).unwrap();
+}
+
+#[test]
+fn an_interrupted_format_is_said_and_may_be_run_again() {
+    let bench = Bench::empty();
+    for at in [0, 1024] {
+        std::fs::File::create(&bench.image).unwrap().set_len(16 << 20).unwrap();
+        interrupt(&bench.image, at);
+        for words in [["ls", &bench.at("/")], ["info", bench.image()]] {
+            let ran = hectare(&words);
+            assert!(ran.refused().contains("a format was interrupted here"), "{}: {}", ran.line, ran.err);
+        }
+        hectare(&["mkfs", "-q", bench.image()]).ok();
+        if let Err(reason) = assert_clean(&bench.image) {
+            skip!("cli make::an_interrupted_format", reason);
+        }
+    }
+}
+
+/// Old content goes unless it is to be kept: a file gives its space back, and is as if it were new.
+#[test]
+fn old_content_is_discarded_unless_it_is_to_be_kept() {
+    use std::os::unix::fs::MetadataExt;
+    let bench = Bench::empty();
+    let taken = || std::fs::metadata(&bench.image).unwrap().blocks() * 512;
+    let fill = || std::fs::write(&bench.image, vec![0xa5; 320 << 20]).unwrap();
+    let lazy = ["mkfs", "-q", "-F", "-t", "ext4", "-E"];
+    for (words, keeps) in [
+        ([&lazy[..], &["discard"]].concat(), false),
+        ([&lazy[..], &["nodiscard"]].concat(), true),
+        (vec!["mkfs", "-t", "xfs", "-q", "-f"], false),
+        (vec!["mkfs", "-t", "xfs", "-q", "-f", "-K"], true),
+    ] {
+        fill();
+        hectare(&[&words[..], &[bench.image()]].concat()).ok();
+        let most = 320 << 20;
+        assert!(if keeps { taken() > most / 2 } else { taken() < most / 8 }, "{words:?}: {} bytes", taken());
+        let judged = || {
+            if words.contains(&"xfs") {
+                let said = run(need("xfs_repair")?.arg("-n").arg(&bench.image));
+                assert!(said.succeeded(), "{words:?}: {}", said.report());
+                return Ok(());
+            }
+            assert_clean(&bench.image)
+        };
+        if let Err(reason) = judged() {
+            skip_part!(format!("cli make::old_content_is_discarded, {words:?}"), reason);
+        }
+    }
 }

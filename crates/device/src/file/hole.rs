@@ -105,6 +105,11 @@ impl FileDevice {
         })
     }
 
+    /// Whether what is given up becomes a hole; a block device promises nothing of it.
+    pub(super) fn punches_discarded(&self) -> bool {
+        self.kind == Kind::Regular && !self.holes.no_discard.load(Ordering::Relaxed)
+    }
+
     pub(super) fn discard_range(&self, span: Span) -> Result<()> {
         let Some(inner) = self.servable(span) else { return Ok(()) };
         let _shared = self.direct.as_ref().map(|direct| direct.share());

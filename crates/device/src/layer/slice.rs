@@ -41,7 +41,7 @@ impl<D: Device> SliceDevice<D> {
 }
 
 impl<D: Device> Device for SliceDevice<D> {
-    of_inner!(is_zeroed, is_read_only, alignment);
+    of_inner!(is_zeroed, discards_to_zeros, is_read_only, alignment);
 
     fn name(&self) -> &str {
         &self.name

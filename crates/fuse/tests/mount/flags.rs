@@ -1,5 +1,5 @@
-//! What an inode is marked with, and what that forbids: flags, projects, generations. Set through the mount by
-//! the tools that people use, seen again by the kernel's own ext4.
+//! What an inode is marked with, and what that forbids: flags, projects, generations. Set through the mount
+//! by the tools that people use, seen again by the kernel's own ext4.
 
 use crate::support::{MIB, Mount, mounted, needed};
 use hectare_oracle::tool::run;

@@ -3,20 +3,32 @@
 use super::plan::Plan;
 use crate::error::Result;
 use crate::plan::Payload;
-use crate::write::{each_chunk, seal, wipe};
+use crate::run::Run;
+use crate::write::{discard, each_chunk, seal, wipe};
 use hectare_device::Device;
+use hectare_units::Bytes;
 
 /// Groups that a thread takes at a time.
 const CHUNK: u32 = 64;
 
-/// Writes the planned volume to a device, with up to `threads` threads.
+/// Writes the planned volume to a device, after giving up what it holds if the options say so. `run` may be a
+/// number of threads.
 ///
 /// # Errors
 /// If the device fails; what it holds then is not a volume.
-pub fn execute(plan: &Plan, device: &dyn Device, threads: usize) -> Result<()> {
-    wipe(device, plan.is_zeroed())?;
+pub fn execute<'r>(plan: &Plan, device: &dyn Device, run: impl Into<Run<'r>>) -> Result<()> {
+    let run = run.into();
+    wipe(device, plan.is_zeroed(), Bytes::ZERO)?;
+    let end = plan.volume().blocks.bytes(plan.volume().block_size);
+    if plan.discards() && discard(device, end, run) {
+        return write(&plan.on_zeros(), device, run);
+    }
+    write(plan, device, run)
+}
+
+fn write(plan: &Plan, device: &dyn Device, run: Run<'_>) -> Result<()> {
     let groups = plan.volume().groups;
-    each_chunk(device, plan.is_zeroed(), (groups.div_ceil(CHUNK), threads), &|chunk, writer| {
+    each_chunk(device, plan.is_zeroed(), (groups.div_ceil(CHUNK), run), &|chunk, writer| {
         let first = chunk * CHUNK;
         plan.writes(first..first.saturating_add(CHUNK).min(groups)).try_for_each(|write| writer.put(write))
     })?;

@@ -78,6 +78,8 @@ pub struct FormatOptions {
     pub label: Vec<u8>,
     /// The UUID, random if not given.
     pub uuid: Option<[u8; 16]>,
+    /// Whether what the device holds is given up first.
+    pub discard: bool,
     /// The time that the first inodes get.
     pub now: Timestamp,
 }
@@ -103,6 +105,7 @@ impl Default for FormatOptions {
             nrext64: false,
             label: Vec::new(),
             uuid: None,
+            discard: true,
             now: Timestamp::now(),
         }
     }

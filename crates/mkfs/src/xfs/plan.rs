@@ -26,6 +26,7 @@ pub struct Plan {
     notes: Vec<Note>,
     now: Moment,
     zeroed: bool,
+    discard: bool,
 }
 
 impl Plan {
@@ -37,7 +38,7 @@ impl Plan {
     pub fn new(options: &FormatOptions, size: Bytes, zeroed: bool) -> Result<Self> {
         let (volume, notes) = shape(options, options.size.unwrap_or(size))?;
         let now = Moment { seconds: options.now.seconds, nanoseconds: options.now.nanoseconds };
-        Ok(Self { volume, notes, now, zeroed })
+        Ok(Self { volume, notes, now, zeroed, discard: options.discard })
     }
 
     /// What the superblock will say.
@@ -56,6 +57,16 @@ impl Plan {
     #[must_use]
     pub fn is_zeroed(&self) -> bool {
         self.zeroed
+    }
+
+    /// Whether what the device holds is to be given up first.
+    pub(super) fn discards(&self) -> bool {
+        self.discard && !self.zeroed
+    }
+
+    /// The same plan for a device that turned out to read as zeros.
+    pub(super) fn on_zeros(&self) -> Self {
+        Self { zeroed: true, ..self.clone() }
     }
 
     /// All that is written to these groups but the primary superblock, in ascending order.

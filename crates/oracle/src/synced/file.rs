@@ -1,8 +1,8 @@
 //! One file of records: what may be found of it.
 //!
-//! Hazard: what the server had not written whole when it died may be new in one block and old in the next, and
-//! a file that was about to be cut may have zeros up to the end of a block; so the parts of a record that lie
-//! in different blocks are compared by themselves.
+//! Hazard: what the server had not written whole when it died may be new in one block and old in the next,
+//! and a file that was about to be cut may have zeros up to the end of a block; so the parts of a record that
+//! lie in different blocks are compared by themselves.
 
 use super::RECORD;
 use crate::trees::random::Random;

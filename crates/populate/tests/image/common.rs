@@ -62,7 +62,7 @@ pub(crate) fn build(
     image: &Path,
 ) -> Result<Bytes, ImageError> {
     let planned = Image::plan(tree, options, size, true)?;
-    let explained = planned.explain();
+    let explained = planned.explain().unwrap();
     let parts: u64 = explained.parts.iter().map(|part| part.bytes.get()).sum();
     assert_eq!(parts, explained.total.get(), "the parts add up: {explained:#?}");
     let pending = FileOptions::new().write(true).create_pending(image, planned.size(), Overwrite::Replace)?;

@@ -110,7 +110,7 @@ fn attribute_blocks_are_shared_by_so_many_and_no_more() {
     }
     round_trip(TEST, folder.path(), "");
     let tree = tree(folder.path());
-    let explained = Image::plan(&tree, &options(""), Size::Min, true).unwrap().explain();
+    let explained = Image::plan(&tree, &options(""), Size::Min, true).unwrap().explain().unwrap();
     let blocks = explained.parts.iter().find(|part| part.name.contains("attributes")).unwrap();
     assert_eq!(blocks.bytes, Bytes::kib(12), "1024 + 1024 + 52");
 }

@@ -2,7 +2,7 @@
 //! what was made.
 
 use super::failed;
-use crate::failure::{Outcome, tell};
+use crate::failure::Outcome;
 use crate::name::shown;
 use crate::output::Output;
 use hectare_mkfs::Error;
@@ -47,8 +47,8 @@ impl ImageArguments {
         failed(&self.shown(), error)
     }
 
-    /// Says what was made, in the way that is asked for: as `json` with its notes, or the notes as warnings
-    /// and then `lines`.
+    /// Says what was made, in the way that is asked for: as `json` with its notes, or as `lines` and then the
+    /// notes.
     pub(super) fn say<L: Display>(
         &self,
         json: impl Serialize,
@@ -59,12 +59,15 @@ impl ImageArguments {
         if self.json {
             return Output::new().json(&WithNotes { made: json, notes });
         }
-        for note in notes {
-            tell(format_args!("{}: note: {note}", self.shown()));
-        }
         let mut out = Output::new();
-        for line in lines.into_iter().filter(|_| !self.quiet) {
+        if self.quiet {
+            return out.finish();
+        }
+        for line in lines {
             writeln!(out, "{line}")?;
+        }
+        for note in notes {
+            writeln!(out, "note: {note}")?;
         }
         out.finish()
     }

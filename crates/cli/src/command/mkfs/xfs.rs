@@ -2,7 +2,7 @@
 
 use super::goal::Goal;
 use super::image_arguments::ImageArguments;
-use super::threads;
+use super::watched;
 use crate::failure::{Failure, Outcome};
 use crate::name::hex;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     /// The label, up to 12 bytes
     #[arg(short = 'L', value_name = "LABEL")]
     label: Option<OsString>,
-    /// Don't discard first; nothing ever is, so this changes nothing
+    /// Don't discard first what the device holds
     #[arg(short = 'K')]
     keep: bool,
     /// Overwrite what the image holds
@@ -79,6 +79,7 @@ impl Arguments {
         let size = self.image.size.as_deref().map(|size| format!("size={size}"));
         let lists: Vec<_> = lists.chain(size.as_deref().map(|size| ('d', size))).collect();
         parse(&mut options, &lists)?;
+        options.discard = !self.keep;
         options.label = self.label.as_ref().map(|label| label.as_bytes().to_vec()).unwrap_or_default();
         Ok(options)
     }
@@ -125,7 +126,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return Err(Failure::of(image.shown(), reason));
     }
     let plan = Plan::new(&options, device.len(), device.is_zeroed()).map_err(failed)?;
-    execute(&plan, device, threads()).map_err(failed)?;
+    watched(|run| execute(&plan, device, run)).map_err(failed)?;
     goal.finish()?;
     say(image, &plan)
 }

@@ -80,7 +80,7 @@ fn plan<'t>(tree: &'t Tree, options: &FormatOptions, size: Size) -> Result<Image
 }
 
 fn adds_up(image: &Image<'_>) {
-    let explained = image.explain();
+    let explained = image.explain().unwrap();
     let parts: u64 = explained.parts.iter().map(|part| part.bytes.get()).sum();
     assert_eq!((parts, explained.total), (explained.total.get(), image.size()), "{explained:#?}");
 }

@@ -1,0 +1,130 @@
+//! One run of a formatter, and what it took.
+//!
+//! Linux keeps what a process read and wrote until somebody waits for it, so that is read of one that has
+//! ended and was not waited for yet; the most memory it had is gone then, and read while it runs.
+
+use hectare_oracle::tool;
+use hectare_oracle::tool::line_of;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use serde_json::{Value, json};
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often memory is looked at.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What a run took.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Figures {
+    /// From start to end.
+    pub(super) seconds: f64,
+    /// The most resident memory; nothing if the run ended before anybody looked.
+    pub(super) memory_mib: Option<f64>,
+    /// Bytes given to write calls.
+    pub(super) written: f64,
+    /// Write calls.
+    pub(super) writes: f64,
+    /// Bytes that the file then takes of its storage.
+    pub(super) taken: f64,
+}
+
+impl Figures {
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "seconds": self.seconds, "memory_mib": self.memory_mib, "written": self.written,
+            "writes": self.writes, "taken": self.taken,
+        })
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seconds, memory_mib, written, writes, taken } = self;
+        let (written, taken) = (written / 1e6, taken / 1e6);
+        let memory = memory_mib.map_or("?".to_owned(), |mib| format!("{mib:.1}"));
+        write!(f, "{seconds:.2} s, {memory} MiB, {written:.0} MB in {writes} writes, {taken:.0} MB taken")
+    }
+}
+
+/// Runs a formatter on a file, with its size after it if that is to be said.
+pub(super) fn measure(
+    program: &str,
+    words: &[&str],
+    image: &Path,
+    size: Option<u64>,
+) -> Result<Figures, String> {
+    let mut command = if program.contains('/') {
+        Command::new(program)
+    } else {
+        tool(program).ok_or_else(|| format!("{program} is not installed"))?
+    };
+    command.args(words).arg(image).args(size.map(|size| format!("{}k", size >> 10)));
+    let line = line_of(&command);
+    let failed = |error: std::io::Error| format!("{line}: {error}");
+    let started = Instant::now();
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().map_err(failed)?;
+    let seen = look(&child);
+    let seconds = started.elapsed().as_secs_f64();
+    let (written, writes) = (of(&child, "io", "wchar:"), of(&child, "io", "syscw:"));
+    let status = child.wait().map_err(failed)?;
+    if !status.success() {
+        return Err(format!("{line}: {status}"));
+    }
+    let taken = fs::metadata(image).map_err(failed)?.blocks() * 512;
+    Ok(Figures {
+        seconds,
+        memory_mib: seen.map(|kib| kib / 1024.0),
+        written: written.ok_or("the system does not say what was written")?,
+        writes: writes.ok_or("the system does not say how often was written")?,
+        taken: float(taken),
+    })
+}
+
+/// Looks at a program until it has ended, without waiting for it; the most memory it had, in KiB.
+fn look(child: &Child) -> Option<f64> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let mut most = None;
+    // What can't be looked at is simply waited for.
+    while pid.is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(None))) {
+        most = of(child, "status", "VmHWM:").or(most); // it only grows
+        std::thread::sleep(PAUSE);
+    }
+    most
+}
+
+/// A figure that `/proc` has of a program.
+fn of(child: &Child, file: &str, name: &str) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{}/{file}", child.id())).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[allow(clippy::cast_precision_loss)] // far below 2^52
+fn float(n: u64) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_writes_is_counted() {
+        let folder = hectare_oracle::scratch::fresh("measure");
+        fs::create_dir_all(&folder).unwrap();
+        let image = folder.join("image");
+        // What comes after the script is its name for itself.
+        let script = "dd if=/dev/zero of=\"$0\" bs=4096 count=64 2>/dev/null; sleep 0.1";
+        let figures = measure("sh", &["-c", script], &image, None).unwrap();
+        assert!(figures.taken >= 262_144.0 && figures.seconds >= 0.1, "{figures}");
+        assert!(figures.memory_mib.unwrap() > 0.1, "{figures}");
+        assert!(figures.written >= 262_144.0 && figures.writes >= 64.0, "{figures}");
+        assert!(measure("sh", &["-c", "exit 3"], &image, None).unwrap_err().contains("sh -c"));
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
