@@ -12,6 +12,7 @@
 use crate::adapter::Adapter;
 use crate::guard::{REQUEST_HEADER, Verdict, judge};
 use fuser::{Config, Session, SessionACL};
+use rustix::io::retry_on_intr;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, recv, send, shutdown, socketpair,
     sockopt,
@@ -115,7 +116,7 @@ impl Client {
     fn answer(&self) -> io::Result<Result<Vec<u8>, i32>> {
         let mut answer = vec![0; MESSAGE_MAX];
         loop {
-            let (len, _) = recv(&self.socket, &mut answer[..], RecvFlags::empty())?;
+            let len = receive(&self.socket, &mut answer)?;
             let answer = &answer[..len];
             let (Some(error), Some(unique)) = (
                 answer.get(4..).and_then(<[u8]>::first_chunk),
@@ -131,6 +132,12 @@ impl Client {
             }
         }
     }
+}
+
+/// The next message, whatever signals arrive meanwhile; none when the other side has hung up.
+fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    let (len, _) = retry_on_intr(|| recv(socket, &mut *buffer, RecvFlags::empty()))?;
+    Ok(len)
 }
 
 /// Two ends of a connection that keeps messages apart.
@@ -173,7 +180,7 @@ fn relay(outside: OwnedFd, inside: OwnedFd) -> io::Result<()> {
 fn carry_requests(outside: &OwnedFd, inside: &OwnedFd) -> io::Result<()> {
     let mut buffer = vec![0; MESSAGE_MAX];
     loop {
-        let (len, _) = recv(outside, &mut buffer[..], RecvFlags::empty())?;
+        let len = receive(outside, &mut buffer)?;
         if len == 0 {
             return Ok(());
         }
@@ -188,7 +195,7 @@ fn carry_requests(outside: &OwnedFd, inside: &OwnedFd) -> io::Result<()> {
 fn carry_answers(outside: &OwnedFd, inside: &OwnedFd) -> io::Result<()> {
     let mut buffer = vec![0; MESSAGE_MAX];
     loop {
-        let (len, _) = recv(inside, &mut buffer[..], RecvFlags::empty())?;
+        let len = receive(inside, &mut buffer)?;
         if len == 0 {
             return Ok(());
         }
