@@ -33,7 +33,7 @@ mod side;
 mod told;
 
 use crate::scratch::leave_nothing;
-use crate::steps::{cargo, root, shown, target_folder};
+use crate::steps::{cargo, root, shown, target_folder, understood};
 use hectare_oracle::mount::can_mount;
 use plan::{Place, Section, Side};
 use side::Ground;
@@ -128,13 +128,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
         [comparison, rest @ ..] => Options::parse(comparison, rest),
         [] => Err("which comparison?".to_owned()),
     };
-    let options = match options {
-        Ok(options) => options,
-        Err(message) => {
-            eprintln!("{message}\n{USAGE}");
-            return false;
-        }
-    };
+    let Some(options) = understood(options, USAGE) else { return false };
     match options.what {
         Comparison::Workloads(sections) => workloads(&options, &sections(&options)),
         Comparison::Formatters => formatters(&options),

@@ -8,7 +8,7 @@
 //! several runs to come again.
 
 use crate::scratch::{Scratch, leave_nothing, told};
-use crate::steps::{cargo, shown, target_folder};
+use crate::steps::{cargo, shown, target_folder, understood, went_well};
 use hectare_oracle::killed::{Ended, Killed, Round};
 use hectare_oracle::synced::Checked;
 use std::path::Path;
@@ -47,25 +47,13 @@ impl Options {
 
 /// Runs the job with its words; whether nothing was lost.
 pub(crate) fn run(words: &[&str]) -> bool {
-    let options = match Options::parse(words) {
-        Ok(options) => options,
-        Err(message) => {
-            eprintln!("{message}\n{USAGE}");
-            return false;
-        }
-    };
+    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
     if !shown(cargo().args(["build", "--quiet", "--package", "hectare"])) {
         return false;
     }
     let result = rounds(&options, &target_folder().join("debug/hectare"));
     leave_nothing();
-    match result {
-        Ok(()) => true,
-        Err(message) => {
-            eprintln!("killed FAILED (--seed {}): {message}", options.seed);
-            false
-        }
-    }
+    went_well(&format!("killed --seed {}", options.seed), result)
 }
 
 fn rounds(options: &Options, program: &Path) -> Result<(), String> {

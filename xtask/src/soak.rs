@@ -18,6 +18,7 @@ mod owned;
 mod worker;
 
 use crate::scratch::{Scratch, leave_nothing, told};
+use crate::steps::{understood, went_well};
 use hectare_device::FileOptions;
 use hectare_engine::{Creation, OpenOptions, Volume};
 use hectare_oracle::{e2fsck, mke2fs};
@@ -79,22 +80,10 @@ impl Options {
 
 /// Runs the job with its words; whether nothing went wrong.
 pub(crate) fn run(words: &[&str]) -> bool {
-    let options = match Options::parse(words) {
-        Ok(options) => options,
-        Err(message) => {
-            eprintln!("{message}\n{USAGE}");
-            return false;
-        }
-    };
+    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
     let result = soak(&options);
     leave_nothing();
-    match result {
-        Ok(()) => true,
-        Err(message) => {
-            eprintln!("soak FAILED (--threads {} --seed {}): {message}", options.threads, options.seed);
-            false
-        }
-    }
+    went_well(&format!("soak --threads {} --seed {}", options.threads, options.seed), result)
 }
 
 fn soak(options: &Options) -> Result<(), String> {

@@ -29,6 +29,16 @@ pub(crate) fn shown(command: &mut Command) -> bool {
     }
 }
 
+/// What a job's words ask for; if they ask for nothing it knows, that and how to ask are told.
+pub(crate) fn understood<O>(parsed: Result<O, String>, usage: &str) -> Option<O> {
+    parsed.inspect_err(|message| eprintln!("{message}\n{usage}")).ok()
+}
+
+/// Whether a job went well; if not, what it is called and what went wrong are told.
+pub(crate) fn went_well(job: &str, result: Result<(), String>) -> bool {
+    result.inspect_err(|message| eprintln!("{job} FAILED: {message}")).is_ok()
+}
+
 /// The output of a command, if it ran and succeeded.
 pub(crate) fn quiet(command: &mut Command) -> Option<Output> {
     command.output().ok().filter(|output| output.status.success())

@@ -315,3 +315,31 @@ impl Device for DaxDevice {
         self.file.is_read_only()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{FileOptions, Overwrite};
+
+    #[test]
+    fn a_window_is_ready_once_it_was_written_from_front_to_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("image");
+        let file =
+            FileOptions::new().write(true).create(&path, Bytes::new(2 * WINDOW_LEN), Overwrite::Refuse);
+        let device = DaxDevice::new_anywhere(file.unwrap()).unwrap();
+        let is_ready = |at: u64| {
+            let piece = Span::new(Bytes::new(at), Bytes::new(4096));
+            let held = device.stripes.share(piece);
+            held.mapping().window_at(piece).unwrap().load(Ordering::Relaxed) == READY
+        };
+        let half = vec![7; index_of(WINDOW_LEN / 2)];
+        for at in [0, WINDOW_LEN / 2] {
+            assert!(!is_ready(at), "half of it is a hole");
+            device.write_at(Bytes::new(at), &half).unwrap();
+        }
+        assert!(is_ready(0));
+        device.write_at(Bytes::new(WINDOW_LEN), &half[..4096]).unwrap();
+        assert!(!is_ready(WINDOW_LEN), "a little is written to a window of holes");
+    }
+}

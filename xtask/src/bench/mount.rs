@@ -17,8 +17,8 @@ mod jobs;
 mod sides;
 mod verdict;
 
-use crate::scratch::Scratch;
-use crate::steps::root;
+use crate::scratch::{Scratch, leave_nothing};
+use crate::steps::{root, understood};
 use hectare_lab::paired::Spread;
 use jobs::{Ground, Job};
 use serde_json::json;
@@ -81,13 +81,10 @@ pub(super) fn run(words: &[&str]) -> bool {
     if let ["null", dir] = words {
         return sides::be_null(Path::new(dir));
     }
-    let done = Options::parse(words)
-        .map_err(|message| format!("{message}\n{USAGE}"))
-        .and_then(|options| compare(&options));
-    done.unwrap_or_else(|message| {
-        eprintln!("{message}");
-        false
-    })
+    let Some(options) = understood(Options::parse(words), USAGE) else { return false };
+    let met = compare(&options);
+    leave_nothing();
+    met.inspect_err(|message| eprintln!("{message}")).unwrap_or(false)
 }
 
 fn compare(options: &Options) -> Result<bool, String> {
