@@ -38,11 +38,22 @@ impl Mark {
             return;
         }
         if let Some(time) = decode(self.0.swap(0, Ordering::AcqRel)) {
-            inode.mtime = time;
-            inode.ctime = time;
-            inode.version = inode.version.wrapping_add(1);
+            stamp(inode, time);
         }
     }
+
+    /// Stamps a copy of the inode with what waits, which goes on waiting.
+    pub(crate) fn show_in(&self, copy: &mut Inode) {
+        if let Some(time) = self.get() {
+            stamp(copy, time);
+        }
+    }
+}
+
+fn stamp(inode: &mut Inode, time: Timestamp) {
+    inode.mtime = time;
+    inode.ctime = time;
+    inode.version = inode.version.wrapping_add(1);
 }
 
 /// A time as a word that is not 0; later times are larger.

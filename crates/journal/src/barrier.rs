@@ -14,8 +14,10 @@
 //! first and block the second). The locks are fair: once a commit waits, new handles queue behind it, so a
 //! stream of handles can't keep a commit out.
 
+use crate::pauses::{JournalStats, Pauses};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use hectare_units::thread_number;
+use std::time::Instant;
 
 /// Enough that threads hardly ever meet, few enough that a commit takes them all in a microsecond.
 const SHARDS: usize = 64;
@@ -36,17 +38,19 @@ pub(crate) struct Barrier {
 }
 
 /// What keeps newcomers from the shards while a commit takes them.
-#[derive(Default)]
 struct Gate {
     /// Written twice for each commit, so that looking at it costs nothing.
     closed: AtomicBool,
     /// Taken exclusively while it is closed.
     lock: RwLock<()>,
+    /// How long it was closed.
+    pauses: Pauses,
 }
 
 /// The gate, closed until this is dropped.
 struct Closed<'a> {
-    closed: &'a AtomicBool,
+    gate: &'a Gate,
+    since: Instant,
     _lock: RwLockWriteGuard<'a, ()>,
 }
 
@@ -54,7 +58,7 @@ impl Gate {
     fn close(&self) -> Closed<'_> {
         let lock = self.lock.write();
         self.closed.store(true, Ordering::Release);
-        Closed { closed: &self.closed, _lock: lock }
+        Closed { gate: self, since: Instant::now(), _lock: lock }
     }
 
     fn wait(&self) {
@@ -66,7 +70,9 @@ impl Gate {
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        self.closed.store(false, Ordering::Release);
+        // Before those who wait are woken, each of whom may be given this processor at once.
+        self.gate.pauses.add(self.since.elapsed());
+        self.gate.closed.store(false, Ordering::Release);
     }
 }
 
@@ -99,7 +105,10 @@ pub(crate) struct Exclusive<'a> {
 impl Barrier {
     /// A barrier nobody has a share of.
     pub(crate) fn new() -> Self {
-        Self { shards: std::iter::repeat_with(Shard::default).take(SHARDS).collect(), gate: Gate::default() }
+        Self {
+            shards: std::iter::repeat_with(Shard::default).take(SHARDS).collect(),
+            gate: Gate { closed: AtomicBool::default(), lock: RwLock::default(), pauses: Pauses::new() },
+        }
     }
 
     /// Waits until no commit is at its exclusive step, and keeps the next one from it.
@@ -109,9 +118,9 @@ impl Barrier {
         Shared { _guard: shard.lock.read(), handles: &shard.handles }
     }
 
-    /// Handles counted.
-    pub(crate) fn counted(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.handles.load(Ordering::Relaxed)).sum()
+    /// Handles counted, and how long they were kept out.
+    pub(crate) fn stats(&self) -> JournalStats {
+        self.gate.pauses.stats(self.shards.iter().map(|shard| shard.handles.load(Ordering::Relaxed)).sum())
     }
 
     /// Waits until all shares are returned, and keeps new ones out.

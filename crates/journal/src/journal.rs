@@ -4,7 +4,7 @@ use crate::barrier::Barrier;
 use crate::company::Company;
 use crate::credits::Leases;
 use crate::handle::{Credits, Handle, Lease};
-use crate::pauses::{JournalStats, Pauses};
+use crate::pauses::JournalStats;
 use crate::rank::{self, LockRank};
 use crate::sync::{Arc, AtomicU32, Condvar, Mutex, OnceLock, Ordering};
 use crate::txn::{Commit, Running};
@@ -42,7 +42,6 @@ pub struct Journal<C> {
     volume: C,
     barrier: Barrier,
     leases: Leases,
-    pauses: Pauses,
     /// The id of the running transaction; changes only while the barrier is held exclusively.
     running: AtomicU32,
     state: Mutex<State>,
@@ -61,7 +60,6 @@ impl<C: Commit> Journal<C> {
             volume,
             barrier: Barrier::new(),
             leases: Leases::new(),
-            pauses: Pauses::new(),
             running: AtomicU32::new(first.get()),
             state: Mutex::new(State {
                 running: Some(Running::new(first)),
@@ -121,7 +119,7 @@ impl<C: Commit> Journal<C> {
     /// How many handles and commits there were, and how long commits kept handles out.
     #[must_use]
     pub fn stats(&self) -> JournalStats {
-        self.pauses.stats(self.barrier.counted())
+        self.barrier.stats()
     }
 
     /// The transaction that a handle started now would join.
@@ -228,12 +226,10 @@ impl<C: Commit> Journal<C> {
 
     fn run_steps(&self, running: Running) -> Result<(), Aborted> {
         running.prepare(&self.volume);
-        let began = Instant::now();
         let locked = running.lock(&self.barrier);
         // Nothing may be written after an abort, not even what was dirtied before it.
         self.check()?;
         let (flushing, next) = locked.freeze(&self.volume, &self.running, |error| self.abort(error))?;
-        self.pauses.add(began.elapsed());
         let committed = flushing.write(&self.volume).map_err(|error| self.abort(error))?;
         let txn = committed.release(&self.volume);
         let mut state = self.state.lock();

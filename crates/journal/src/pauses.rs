@@ -25,7 +25,7 @@ pub(crate) struct Pauses {
 pub struct JournalStats {
     /// Handles started.
     pub handles_started: u64,
-    /// Commits.
+    /// Commits, with the one that failed if one did.
     pub commits: u64,
     /// How long no handle could start, all commits together.
     pub paused: Duration,

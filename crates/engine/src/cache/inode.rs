@@ -112,6 +112,15 @@ impl CachedInode {
         self.touched.set(now) && cache.list(self)
     }
 
+    /// Brings the moment of the last writing over, if one waits, into the inode for the commit of `txn`.
+    fn bring_touched(&self, data: &mut Inode, txn: TxnId) {
+        if self.touched.get().is_some() {
+            // In this order: who finds no mark any more finds the transaction that has it.
+            self.changed_in.store(txn.get(), Ordering::Release);
+            self.touched.bring_into(data);
+        }
+    }
+
     /// When the content was last written over, if that is not in the inode yet. To be asked with the data
     /// lock held.
     pub(crate) fn touched(&self) -> Option<Timestamp> {
@@ -287,27 +296,60 @@ impl InodeCache {
         self.dirty_count.load(Ordering::Relaxed)
     }
 
-    /// Renders every dirty inode into its inode-table block. By the one thread that commits; inodes may be
-    /// touched meanwhile, and, if handles are open, edited: those are on the list again, or were rendered as
-    /// they are after the edit. The order of the list is kept: a number that was freed and given out again in
-    /// one transaction is rendered twice, the new one last.
+    /// Renders dirty inodes into their inode-table blocks, beside open handles, so that
+    /// [`render`](Self::render) finds few. By the one thread that commits. Inodes that somebody is at, who may
+    /// have been put aside by the host, stay on the list, in front.
+    pub(crate) fn render_ahead(&self, blocks: &BlockCache, sb: &SuperBlock, txn: TxnId) {
+        let dirty = std::mem::take(&mut *self.dirty.lock());
+        let mut busy = Vec::new();
+        for inode in dirty {
+            // One that is freed is not left: its number may be another's by now, who comes after it.
+            let data = if inode.is_freed() { Some(inode.data.write()) } else { inode.data.try_write() };
+            let Some(mut data) = data else {
+                busy.push(Arc::clone(&inode));
+                continue;
+            };
+            inode.dirty.swap(false, Ordering::AcqRel);
+            inode.bring_touched(&mut data, txn);
+            self.render_one(&inode, &data, blocks, sb);
+        }
+        self.dirty.lock().splice(..0, busy);
+    }
+
+    /// Renders every dirty inode into its inode-table block. By the one thread that commits, with no handle
+    /// open; inodes may be touched meanwhile, and read, by threads that may have been put aside while they
+    /// do: nobody is waited for. The order of the list is kept: a number that was freed and given out again
+    /// in one transaction is rendered twice, the new one last.
     pub(crate) fn render(&self, blocks: &BlockCache, sb: &SuperBlock, txn: TxnId) {
         let dirty = std::mem::take(&mut *self.dirty.lock());
         for inode in dirty {
-            // First: who changes the inode from here on lists it anew.
+            // First: who touches the inode from here on lists it anew.
             inode.dirty.swap(false, Ordering::AcqRel);
             if inode.touched.get().is_some() {
-                // In this order: who finds no mark any more finds the transaction that has it.
-                inode.changed_in.store(txn.get(), Ordering::Release);
-                inode.touched.bring_into(&mut inode.data.write());
+                if let Some(mut data) = inode.data.try_write() {
+                    inode.bring_touched(&mut data, txn);
+                } else {
+                    // Its time is written now, and brought in by the next commit.
+                    self.list(&inode);
+                }
             }
             let data = inode.data.read();
-            blocks.render(&inode.table_block, |bytes| {
-                data.render(&mut bytes[inode.slot.clone()], inode.nr, sb);
-            });
-            // Last, so that the inode or its block is counted at any moment.
-            self.dirty_count.fetch_sub(1, Ordering::Relaxed);
+            if inode.touched.get().is_some() {
+                let mut stamped = data.clone();
+                inode.touched.show_in(&mut stamped);
+                self.render_one(&inode, &stamped, blocks, sb);
+            } else {
+                self.render_one(&inode, &data, blocks, sb);
+            }
         }
+    }
+
+    fn render_one(&self, inode: &CachedInode, data: &Inode, blocks: &BlockCache, sb: &SuperBlock) {
+        blocks.render(&inode.table_block, |bytes| {
+            data.render(&mut bytes[inode.slot.clone()], inode.nr, sb);
+        });
+        // Last, so that the inode or its block is counted at any moment.
+        self.dirty_count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
