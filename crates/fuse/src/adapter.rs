@@ -34,9 +34,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// How long the kernel may keep names, their absence, and attributes: it hears of every change.
+/// How long the kernel may keep names, their absence, and attributes, unless told otherwise: it hears of
+/// every change.
 pub(crate) const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// The largest read and write.
+/// The largest read and write, unless told otherwise, and the largest there can be.
 pub(crate) const TRANSFER_MAX: u32 = 1 << 20;
 /// Requests the kernel may have under way in the background (read-ahead, writeback).
 const BACKGROUND_MAX: u16 = 64;
@@ -59,6 +60,27 @@ pub struct Behaviour {
     /// Files are opened without a request: then the flags of immutable and append-only files show only when
     /// data is written.
     pub no_open: bool,
+    /// Directories are listed with the attributes of what they name, where that seems of use.
+    pub list_attributes: bool,
+    /// How long the kernel may keep names, their absence, and attributes.
+    pub kept: Duration,
+    /// The largest read and write, in bytes.
+    pub transfer_max: u32,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            atime: Atime::default(),
+            check_permissions: true,
+            writeback: true,
+            no_open: false,
+            list_attributes: true,
+            kept: KEPT,
+            transfer_max: TRANSFER_MAX,
+        }
+    }
 }
 
 /// A volume that answers FUSE requests.
@@ -97,11 +119,30 @@ impl Adapter {
     /// What the kernel is to do for us, as far as it can.
     fn wanted(&self) -> InitFlags {
         let mut wanted = features();
+        let listing = InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO;
+        wanted.set(listing, self.behaviour.list_attributes);
         wanted.set(InitFlags::FUSE_WRITEBACK_CACHE, self.gathers());
         wanted.set(InitFlags::FUSE_POSIX_ACL, self.behaviour.check_permissions);
         // Whoever opens without asking can't have the file cut by that.
         wanted.set(InitFlags::FUSE_ATOMIC_O_TRUNC, !self.opens_unasked());
         wanted
+    }
+
+    /// What a name leads to: attributes under FUSE's number.
+    fn answer_entry(&self, reply: ReplyEntry, answer: Answer<Metadata>) {
+        match answer {
+            Ok(found) => {
+                reply.entry(&self.behaviour.kept, &attr::entry(&found), attr::generation(&found));
+            }
+            Err(Refusal(errno)) => reply.error(errno),
+        }
+    }
+
+    fn answer_attr(&self, reply: ReplyAttr, answer: Answer<Metadata>) {
+        match answer {
+            Ok(found) => reply.attr(&self.behaviour.kept, &attr::attributes(&found)),
+            Err(Refusal(errno)) => reply.error(errno),
+        }
     }
 
     /// Whether the kernel gathers writes.
@@ -134,24 +175,16 @@ pub(crate) fn features() -> InitFlags {
 }
 
 /// Asks the kernel for what it can do of `wanted`, and for large transfers.
-pub(crate) fn agree(kernel: &mut KernelConfig, wanted: InitFlags) {
+pub(crate) fn agree(kernel: &mut KernelConfig, wanted: InitFlags, transfer_max: u32) {
     // One by one: a kernel that lacks one still has the others.
     for capability in (wanted & kernel.capabilities()).iter() {
         let _ = kernel.add_capabilities(capability);
     }
-    let _ = kernel.set_max_write(TRANSFER_MAX);
-    if let Err(most) = kernel.set_max_readahead(TRANSFER_MAX) {
+    let _ = kernel.set_max_write(transfer_max);
+    if let Err(most) = kernel.set_max_readahead(transfer_max) {
         let _ = kernel.set_max_readahead(most);
     }
     let _ = kernel.set_max_background(BACKGROUND_MAX);
-}
-
-/// What `name` answers with: attributes under FUSE's number, kept for long.
-fn answer_entry(reply: ReplyEntry, answer: Answer<Metadata>) {
-    match answer {
-        Ok(found) => reply.entry(&KEPT, &attr::entry(&found), attr::generation(&found)),
-        Err(Refusal(errno)) => reply.error(errno),
-    }
 }
 
 /// Who asks. Of other groups and of single capabilities the kernel does not tell.
@@ -162,13 +195,6 @@ fn caller(request: &Request) -> Caller<'static> {
 fn answer_empty(reply: ReplyEmpty, answer: Answer) {
     match answer {
         Ok(()) => reply.ok(),
-        Err(Refusal(errno)) => reply.error(errno),
-    }
-}
-
-fn answer_attr(reply: ReplyAttr, answer: Answer<Metadata>) {
-    match answer {
-        Ok(found) => reply.attr(&KEPT, &attr::attributes(&found)),
         Err(Refusal(errno)) => reply.error(errno),
     }
 }
@@ -208,7 +234,7 @@ fn answer_count(reply: ReplyWrite, answer: Answer<u64>) {
 impl Filesystem for Adapter {
     fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> std::io::Result<()> {
         self.kernel = kernel.capabilities();
-        agree(kernel, self.wanted());
+        agree(kernel, self.wanted(), self.behaviour.transfer_max);
         if self.volume.superblock().geometry().inode_size == NARROW_INODE {
             let _ = kernel.set_time_granularity(Duration::from_secs(1));
         }
@@ -219,9 +245,13 @@ impl Filesystem for Adapter {
         match self.timed(Operation::Lookup, || self.look_up(parent, name.as_bytes())) {
             Err(Refusal(Errno::ENOENT)) => {
                 // Number 0 and a time to keep it: that there is no such name.
-                reply.entry(&KEPT, &attr::bare(0, fuser::FileType::RegularFile), fuser::Generation(0));
+                reply.entry(
+                    &self.behaviour.kept,
+                    &attr::bare(0, fuser::FileType::RegularFile),
+                    fuser::Generation(0),
+                );
             }
-            answer => answer_entry(reply, answer),
+            answer => self.answer_entry(reply, answer),
         }
     }
 
@@ -234,7 +264,7 @@ impl Filesystem for Adapter {
     }
 
     fn getattr(&self, _: &Request, id: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        answer_attr(reply, self.timed(Operation::Getattr, || self.node(id)?.metadata()));
+        self.answer_attr(reply, self.timed(Operation::Getattr, || self.node(id)?.metadata()));
     }
 
     fn setattr(
@@ -265,7 +295,7 @@ impl Filesystem for Adapter {
             ctime: ctime.map(attr::timestamp),
             crtime: None,
         };
-        answer_attr(reply, self.timed(Operation::Setattr, || self.change(id, changes, request.uid())));
+        self.answer_attr(reply, self.timed(Operation::Setattr, || self.change(id, changes, request.uid())));
     }
 
     fn readlink(&self, _: &Request, id: INodeNo, reply: ReplyData) {
@@ -286,7 +316,7 @@ impl Filesystem for Adapter {
             let node = attr::new_node(mode, rdev).ok_or(Errno::EINVAL)?;
             self.make(request, parent, name.as_bytes(), node, mode, umask)
         });
-        answer_entry(reply, answer);
+        self.answer_entry(reply, answer);
     }
 
     fn mkdir(
@@ -300,7 +330,7 @@ impl Filesystem for Adapter {
     ) {
         let node = hectare_engine::NewNode::Directory;
         let make = || self.make(request, parent, name.as_bytes(), node, mode, umask);
-        answer_entry(reply, self.timed(Operation::Mkdir, make));
+        self.answer_entry(reply, self.timed(Operation::Mkdir, make));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -314,7 +344,7 @@ impl Filesystem for Adapter {
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let node = hectare_engine::NewNode::Symlink(target.as_os_str().as_bytes());
         let make = || self.make(request, parent, name.as_bytes(), node, 0o777, 0);
-        answer_entry(reply, self.timed(Operation::Symlink, make));
+        self.answer_entry(reply, self.timed(Operation::Symlink, make));
     }
 
     fn rename(
@@ -332,7 +362,7 @@ impl Filesystem for Adapter {
     }
 
     fn link(&self, _: &Request, id: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        answer_entry(reply, self.timed(Operation::Link, || self.add_link(id, parent, name.as_bytes())));
+        self.answer_entry(reply, self.timed(Operation::Link, || self.add_link(id, parent, name.as_bytes())));
     }
 
     fn open(&self, request: &Request, id: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
@@ -488,7 +518,13 @@ impl Filesystem for Adapter {
         match self.timed(Operation::Create, create) {
             Ok(made) => {
                 let generation = attr::generation(&made);
-                reply.created(&KEPT, &attr::entry(&made), generation, HANDLE, FopenFlags::FOPEN_KEEP_CACHE);
+                reply.created(
+                    &self.behaviour.kept,
+                    &attr::entry(&made),
+                    generation,
+                    HANDLE,
+                    FopenFlags::FOPEN_KEEP_CACHE,
+                );
             }
             Err(Refusal(errno)) => reply.error(errno),
         }

@@ -6,6 +6,7 @@
 //! what its own threads write back comes as root.
 
 use crate::options::{Atime, MountOptions};
+use log::debug;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, IoSliceMut};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -154,6 +155,16 @@ impl Mounted {
     /// To be called once requests are answered: looks at what is mounted.
     pub(crate) fn note(&mut self) {
         self.device = std::fs::metadata(&self.dir).map_or(0, |found| found.dev());
+    }
+
+    /// Has the kernel read ahead up to so many bytes: it grants a new mount no more than 128 KiB, and cuts
+    /// large reads up accordingly. Only root may change that.
+    pub(crate) fn read_ahead(&self, bytes: u32) {
+        let (major, minor) = (rustix::fs::major(self.device), rustix::fs::minor(self.device));
+        let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        if let Err(error) = std::fs::write(&setting, (bytes / 1024).to_string()) {
+            debug!(setting, error:%; "reading ahead stays as it is");
+        }
     }
 
     /// Whether this, and nothing else, is what the folder shows.

@@ -155,7 +155,8 @@ fn answer_empty(reply: ReplyEmpty, answer: Result<(), Errno>) {
 impl Filesystem for Null {
     fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> std::io::Result<()> {
         self.kernel = kernel.capabilities();
-        agree(kernel, features() | InitFlags::FUSE_WRITEBACK_CACHE | InitFlags::FUSE_ATOMIC_O_TRUNC);
+        let wanted = features() | InitFlags::FUSE_WRITEBACK_CACHE | InitFlags::FUSE_ATOMIC_O_TRUNC;
+        agree(kernel, wanted, TRANSFER_MAX);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! Options that mean nothing to a file system (`noauto`, `_netdev`, `x-...`) are for those who read `fstab`,
 //! and let through. Anything else that is not in the table is refused by name.
 
+use crate::adapter::{KEPT, TRANSFER_MAX};
 use hectare_engine::{DataMode, OnError, OpenOptions, Policy};
 use log::LevelFilter;
 use std::net::SocketAddr;
@@ -54,6 +55,14 @@ pub struct MountOptions {
     pub writeback: bool,
     /// Files are opened without a request.
     pub no_open: bool,
+    /// Directories are listed with the attributes of what they name, where that seems of use.
+    pub list_attributes: bool,
+    /// How long the kernel keeps names and attributes.
+    pub kept: Duration,
+    /// The largest read and write, in bytes.
+    pub transfer_max: u32,
+    /// Bytes that the kernel reads ahead at most, where this may be set (by root).
+    pub read_ahead: u32,
     /// Device nodes can be used (root only).
     pub dev: bool,
     /// Set-ID bits count (root only).
@@ -92,6 +101,10 @@ impl Default for MountOptions {
             foreground: false,
             writeback: true,
             no_open: false,
+            list_attributes: true,
+            kept: KEPT,
+            transfer_max: TRANSFER_MAX,
+            read_ahead: READ_AHEAD,
             dev: false,
             suid: false,
             exec: true,
@@ -108,6 +121,14 @@ impl Default for MountOptions {
 const DEFAULT_COMMIT: Duration = Duration::from_secs(5);
 /// The longest that a change may wait: an hour is more than anybody wants to lose.
 const COMMIT_SECONDS_MAX: u64 = 3600;
+/// The longest that the kernel may keep what it knows: a year.
+const KEPT_SECONDS_MAX: u64 = 365 * 24 * 3600;
+/// The smallest limit of reads and writes: a page.
+const TRANSFER_MIN: u32 = 4096;
+/// What the kernel reads ahead, unless told otherwise: some large reads, so that several threads answer.
+const READ_AHEAD: u32 = 4 * TRANSFER_MAX;
+/// The most that is read ahead: what one file should not take of the host's memory unasked.
+const READ_AHEAD_MAX: u32 = 64 << 20;
 /// The most threads that make sense.
 const THREADS_MAX: usize = 256;
 
@@ -173,7 +194,7 @@ const fn ignored(name: &'static str) -> OptionRow {
 }
 
 /// All options.
-pub static OPTIONS: [OptionRow; 51] = [
+pub static OPTIONS: [OptionRow; 56] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -207,6 +228,18 @@ pub static OPTIONS: [OptionRow; 51] = [
     flag("writeback", "let the kernel gather writes (the default)", |o| o.writeback = true),
     flag("nowriteback", "send every write on at once", |o| o.writeback = false),
     flag("noopen", "open files without asking: immutable files refuse late", |o| o.no_open = true),
+    flag("readdirplus", "list directories with attributes where that seems of use (the default)", |o| {
+        o.list_attributes = true;
+    }),
+    flag("noreaddirplus", "list names alone", |o| o.list_attributes = false),
+    value("actimeo", "SECONDS", "how long the kernel keeps names and attributes (86400)", set_kept),
+    value("max_write", "BYTES", "the largest read and write (1048576)", set_transfer_max),
+    value(
+        "max_readahead",
+        "BYTES",
+        "what the kernel reads ahead at most (4194304; root only)",
+        set_read_ahead,
+    ),
     flag("dev", "device nodes can be used (root only)", |o| o.dev = true),
     flag("nodev", "they can't (the default)", |o| o.dev = false),
     flag("suid", "set-user-ID and set-group-ID bits count (root only)", |o| o.suid = true),
@@ -276,6 +309,30 @@ fn set_threads(options: &mut MountOptions, number: &str) -> Result<(), String> {
     match number.parse() {
         Ok(number @ 1..=THREADS_MAX) => options.threads = number,
         _ => return Err(format!("a number from 1 to {THREADS_MAX} is meant")),
+    }
+    Ok(())
+}
+
+fn set_kept(options: &mut MountOptions, seconds: &str) -> Result<(), String> {
+    match seconds.parse() {
+        Ok(seconds @ 0..=KEPT_SECONDS_MAX) => options.kept = Duration::from_secs(seconds),
+        _ => return Err(format!("seconds from 0 to {KEPT_SECONDS_MAX} are meant")),
+    }
+    Ok(())
+}
+
+fn set_transfer_max(options: &mut MountOptions, bytes: &str) -> Result<(), String> {
+    match bytes.parse() {
+        Ok(bytes @ TRANSFER_MIN..=TRANSFER_MAX) => options.transfer_max = bytes,
+        _ => return Err(format!("a number of bytes from {TRANSFER_MIN} to {TRANSFER_MAX} is meant")),
+    }
+    Ok(())
+}
+
+fn set_read_ahead(options: &mut MountOptions, bytes: &str) -> Result<(), String> {
+    match bytes.parse() {
+        Ok(bytes @ 0..=READ_AHEAD_MAX) => options.read_ahead = bytes,
+        _ => return Err(format!("a number of bytes from 0 to {READ_AHEAD_MAX} is meant")),
     }
     Ok(())
 }
@@ -381,6 +438,7 @@ mod tests {
                 Form::Value("NAME", _) => "policy=best-fit".to_owned(),
                 Form::Value("BEHAVIOR", _) => "errors=continue".to_owned(),
                 Form::Value("LEVEL", _) => "log=info".to_owned(),
+                Form::Value("BYTES", _) => format!("{}=4096", row.name),
                 Form::Value(..) => format!("{}=1", row.name),
                 _ => row.name.to_owned(),
             };
@@ -431,6 +489,8 @@ mod tests {
             ("commit=-1", "mount option 'commit=-1': seconds from 0 to 3600 are meant"),
             ("data=none", "mount option 'data=none': there are journal, ordered and writeback"),
             ("log=loud", "mount option 'log=loud': there are off, error, warn, info, debug and trace"),
+            ("max_write=1", "mount option 'max_write=1': a number of bytes from 4096 to 1048576 is meant"),
+            ("actimeo=-1", "mount option 'actimeo=-1': seconds from 0 to 31536000 are meant"),
             ("errors=stop", "mount option 'errors=stop': there are continue, remount-ro and panic"),
         ] {
             assert_eq!(parse(given).unwrap_err().to_string(), text);

@@ -88,6 +88,9 @@ fn adapter(
         check_permissions: mount::checks_permissions(options),
         writeback: options.writeback,
         no_open: options.no_open,
+        list_attributes: options.list_attributes,
+        kept: options.kept,
+        transfer_max: options.transfer_max,
     };
     Ok(Adapter::new(volume.clone(), behaviour, operations)?)
 }
@@ -110,6 +113,7 @@ fn attend(
         .spawn(move || sender.send(Event::Ended(session.run())))
         .map_err(ServeError::Mount)?;
     mounted.note();
+    mounted.read_ahead(options.read_ahead);
     info!(source, dir:% = dir.display(), read_only = options.read_only; "mounted");
     ready();
     let ended = wait(&events, &mut mounted);

@@ -6,7 +6,7 @@
 use hectare_device::MemoryDevice;
 use hectare_engine::{Creation, NewNode, OpenOptions, Overwrite, Volume};
 use hectare_fuse::client::Client;
-use hectare_fuse::{Adapter, Atime, Behaviour};
+use hectare_fuse::{Adapter, Behaviour};
 use hectare_mkfs::FormatOptions;
 use hectare_units::{Bytes, InodeNr};
 use std::sync::Arc;
@@ -34,13 +34,9 @@ const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
 const ESTALE: i32 = 116;
 
-const BEHAVIOUR: Behaviour = Behaviour {
-    read_only: false,
-    atime: Atime::Relative,
-    check_permissions: true,
-    writeback: false,
-    no_open: false,
-};
+fn behaviour() -> Behaviour {
+    Behaviour { writeback: false, ..Behaviour::default() }
+}
 
 fn volume() -> Volume {
     let device = Arc::new(MemoryDevice::new(Bytes::mib(16)));
@@ -48,7 +44,7 @@ fn volume() -> Volume {
 }
 
 fn client(volume: &Volume) -> Client {
-    Client::start(Adapter::new(volume.clone(), BEHAVIOUR, Arc::default()).unwrap()).unwrap()
+    Client::start(Adapter::new(volume.clone(), behaviour(), Arc::default()).unwrap()).unwrap()
 }
 
 fn words(words: &[u32]) -> Vec<u8> {

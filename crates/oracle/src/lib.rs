@@ -24,6 +24,7 @@ pub mod entry;
 pub mod filled;
 pub mod fsck;
 pub mod killed;
+pub mod loops;
 pub mod mount;
 pub mod prometheus;
 pub mod scratch;
@@ -41,6 +42,7 @@ pub use e2fsprogs::{debugfs, debugfs_write, dumpe2fs, dumpe2fs_superblock, e2fre
 pub use entry::{Content, Entry, Kind, Time};
 pub use filled::{Filled, filled, source};
 pub use fsck::{assert_clean, assert_clean_but_wide, e2fsck};
+pub use loops::LoopDevice;
 pub use mount::{KernelMount, MountError};
 pub use prometheus::Metrics;
 pub use skip::Skip;

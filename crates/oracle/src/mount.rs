@@ -3,27 +3,25 @@
 //! The loop device is detached right after mounting, which the kernel turns into "detach at the last close";
 //! so a process that is killed leaves at most a mount, never a loop device without one.
 //!
-//! Hazards: loop devices are shared by the machine and the search for a free one races, so attaching retries;
-//! unmounting retries while something (an indexer, a slow close) keeps the mount busy. After unmounting, the
-//! kernel lets go of the image a moment later, and dropping waits for that: the image may be checked, copied
-//! or mounted again as soon as the value is gone.
+//! Hazards: unmounting retries while something (an indexer, a slow close) keeps the mount busy. After
+//! unmounting, the kernel lets go of the image a moment later, and dropping waits for that: the image may be
+//! checked, copied or mounted again as soon as the value is gone. Those of loop devices are in
+//! [`loops`](crate::loops).
 
-use crate::{Skip, is_root, scratch, superblock, tool};
+use crate::loops::{LoopDevice, PATIENCE, PAUSE, can_attach, complain};
+use crate::{Skip, scratch, superblock, tool};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(10);
-const PAUSE: Duration = Duration::from_millis(20);
+use std::time::Instant;
 
 /// A mounted image.
 #[derive(Debug)]
 #[must_use = "dropping it unmounts"]
 pub struct KernelMount {
     image: PathBuf,
-    device: PathBuf,
+    device: LoopDevice,
     point: PathBuf,
     mounted: bool,
 }
@@ -98,7 +96,7 @@ impl KernelMount {
     pub fn attempt(image: &Path, access: Access, options: &str) -> Result<Self, MountError> {
         can_mount()?;
         let image = image.canonicalize().map_err(|error| refusal(image, &error.to_string()))?;
-        let device = attach(&image, access)?;
+        let device = LoopDevice::new(&image, access)?;
         let point = scratch::fresh("mount");
         fs::create_dir(&point).unwrap_or_else(|error| panic!("can't make {}: {error}", point.display()));
         let mut mount = Self { image, device, point, mounted: false };
@@ -115,12 +113,12 @@ impl KernelMount {
         let said = tool::run(
             tool::need("mount")?
                 .args(["-i", "-t", self.kind(), "-o", &options])
-                .arg(&self.device)
+                .arg(self.device.path())
                 .arg(&self.point),
         );
         if said.succeeded() {
             self.mounted = true;
-            self.detach();
+            self.device.detach();
             return Ok(());
         }
         let text = format!("{}\n{}", said.report(), self.kernel_log());
@@ -153,7 +151,7 @@ impl KernelMount {
     /// The loop device.
     #[must_use]
     pub fn device(&self) -> &Path {
-        &self.device
+        self.device.path()
     }
 
     /// Unmounts and detaches now, instead of at the end of the scope.
@@ -168,23 +166,10 @@ impl KernelMount {
     fn kernel_log(&self) -> String {
         let Some(mut dmesg) = tool("dmesg") else { return String::new() };
         let log = tool::run(&mut dmesg).stdout;
-        let name = self.device.file_name().map(|n| format!("({})", n.to_string_lossy())).unwrap_or_default();
+        let name =
+            self.device.path().file_name().map(|n| format!("({})", n.to_string_lossy())).unwrap_or_default();
         let lines: Vec<&str> = log.lines().rev().filter(|line| line.contains(&name)).take(5).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
-    }
-
-    fn detach(&self) {
-        if let Some(mut losetup) = tool("losetup") {
-            tool::run(losetup.arg("-d").arg(&self.device));
-        }
-    }
-
-    /// Whether the loop device still holds the image.
-    fn is_attached(&self) -> bool {
-        let Some(name) = self.device.file_name() else { return false };
-        let file = Path::new("/sys/block").join(name).join("loop/backing_file");
-        let backing = fs::read_to_string(file).unwrap_or_default();
-        Path::new(backing.trim_end_matches('\n')) == self.image
     }
 
     fn release(&mut self) -> Result<(), String> {
@@ -200,13 +185,7 @@ impl KernelMount {
                 sleep(PAUSE);
             }
         }
-        while self.is_attached() {
-            if Instant::now() > deadline {
-                return Err(format!("{} keeps {}", self.device.display(), self.image.display()));
-            }
-            self.detach();
-            sleep(PAUSE / 10);
-        }
+        self.device.release()?;
         fs::remove_dir(&self.point).map_err(|error| format!("can't remove {}: {error}", self.point.display()))
     }
 }
@@ -214,11 +193,7 @@ impl KernelMount {
 impl Drop for KernelMount {
     fn drop(&mut self) {
         if let Err(problem) = self.release() {
-            if std::thread::panicking() {
-                eprintln!("{problem}");
-            } else {
-                panic!("{problem}");
-            }
+            complain(&problem);
         }
     }
 }
@@ -239,36 +214,11 @@ fn refusal(image: &Path, said: &str) -> MountError {
 /// # Errors
 /// A [`Skip`] that says what is missing.
 pub fn can_mount() -> Result<(), Skip> {
-    if !is_root() {
-        return Err(Skip::new("mounting needs root"));
-    }
-    if !Path::new("/dev/loop-control").exists() {
-        return Err(Skip::new("there are no loop devices"));
-    }
-    for name in ["losetup", "mount", "umount"] {
+    can_attach()?;
+    for name in ["mount", "umount"] {
         tool::need(name)?;
     }
     Ok(())
-}
-
-fn attach(image: &Path, access: Access) -> Result<PathBuf, Skip> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let mut losetup = tool::need("losetup")?;
-        losetup.args(["--find", "--show"]);
-        if access == Access::ReadOnly {
-            losetup.arg("--read-only");
-        }
-        let said = tool::run(losetup.arg(image));
-        if said.succeeded() {
-            return Ok(PathBuf::from(said.stdout.trim()));
-        }
-        let raced = said.stderr.contains("busy") || said.stderr.contains("temporarily unavailable");
-        if !raced || Instant::now() > deadline {
-            return Err(Skip::new(format!("no loop device to be had: {}", said.stderr.trim())));
-        }
-        sleep(PAUSE);
-    }
 }
 
 #[cfg(test)]
@@ -336,7 +286,7 @@ mod tests {
         let mount = KernelMount::new(&image, "").unwrap();
         let open = fs::File::create(mount.path().join("open")).unwrap();
         let closer = std::thread::spawn(move || {
-            sleep(Duration::from_millis(200));
+            sleep(std::time::Duration::from_millis(200));
             drop(open);
         });
         mount.unmount();

@@ -1,5 +1,6 @@
 //! What goes through a mount, against fuse2fs: `cargo xtask bench mount [--only JOB]... [--pairs N] [--quick]
-//! [--binary FILE] [--json FILE]`.
+//! [--binary FILE] [--json FILE]`; and what single levers bring ([`levers`]): `cargo xtask bench mount
+//! levers`.
 //!
 //! Four sides do the same jobs ([`jobs`]) in turn, on images of their own in memory: `hectare mount`,
 //! fuse2fs, the kernel through a loop device, and a file system that answers every request at once and keeps
@@ -14,6 +15,7 @@
 //! names in a directory, so it lists them in the first round only; the table says so.
 
 mod jobs;
+mod levers;
 mod sides;
 mod verdict;
 
@@ -28,8 +30,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use verdict::{Seconds, Verdict};
 
-const USAGE: &str = "usage: cargo xtask bench mount [--only JOB]... [--pairs N] [--quick] [--binary FILE] \
-                     [--json FILE]";
+const USAGE: &str = "usage: cargo xtask bench mount [levers] [--only JOB]... [--pairs N] [--quick] \
+                     [--binary FILE] [--json FILE]";
 
 struct Options {
     only: Vec<String>,
@@ -81,8 +83,10 @@ pub(super) fn run(words: &[&str]) -> bool {
     if let ["null", dir] = words {
         return sides::be_null(Path::new(dir));
     }
+    let levers = words.first() == Some(&"levers");
+    let words = if levers { &words[1..] } else { words };
     let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    let met = compare(&options);
+    let met = if levers { pull(&options) } else { compare(&options) };
     leave_nothing();
     met.inspect_err(|message| eprintln!("{message}")).unwrap_or(false)
 }
@@ -99,7 +103,7 @@ fn compare(options: &Options) -> Result<bool, String> {
         }
         for side in order {
             eprintln!("round {}: {}", round + 1, side.title());
-            let mounted = Mounted::new(side, &binary, scratch.path())?;
+            let mounted = Mounted::new(side, "", &binary, scratch.path())?;
             let ground = Ground { dir: mounted.path(), tar: &tar, quick: options.quick };
             let wanted = Job::ALL.into_iter().filter(|job| options.wants(*job));
             for job in wanted.filter(|job| round == 0 || side != Side::Fuse2fs || !job.is_slow()) {
@@ -115,6 +119,16 @@ fn compare(options: &Options) -> Result<bool, String> {
     write(&options.json, &times)?;
     println!("figures: {}", options.json.display());
     Ok(verdicts.iter().all(Verdict::is_met))
+}
+
+/// Measures the levers; nothing is claimed of them.
+fn pull(options: &Options) -> Result<bool, String> {
+    let binary = super::built(options.binary.as_deref()).ok_or("hectare can't be built")?;
+    let scratch = Scratch::new(Path::new("/dev/shm"), "hectare-bench-mount")?;
+    let tar = jobs::source_tar(scratch.path(), if options.quick { 1 } else { 8 })?;
+    let bench = levers::Bench { binary: &binary, folder: scratch.path(), tar: &tar, quick: options.quick };
+    print!("{}", bench.run(options.pairs)?);
+    Ok(true)
 }
 
 fn judged(job: Job, times: &Times) -> Option<Verdict> {

@@ -5,7 +5,7 @@ use hectare_device::{Device, FileOptions};
 use hectare_ext4::superblock::UNFINISHED;
 use hectare_oracle::mount::Access;
 use hectare_oracle::tool::{need, run};
-use hectare_oracle::{KernelMount, Skip, assert_clean, dumpe2fs, is_root, skip, skip_part};
+use hectare_oracle::{KernelMount, LoopDevice, Skip, assert_clean, dumpe2fs, is_root, skip, skip_part};
 use hectare_units::Bytes;
 use std::path::{Path, PathBuf};
 
@@ -287,6 +287,37 @@ fn old_content_is_discarded_unless_it_is_to_be_kept() {
         };
         if let Err(reason) = judged() {
             skip_part!(format!("cli make::old_content_is_discarded, {words:?}"), reason);
+        }
+    }
+}
+
+/// On a block device it is the device that is told, and it gives the space back.
+#[test]
+fn a_device_is_told_what_it_need_not_keep() {
+    use std::os::unix::fs::MetadataExt;
+    const SIZE: usize = 320 << 20;
+    let bench = Bench::empty();
+    let taken = || std::fs::metadata(&bench.image).unwrap().blocks() * 512;
+    for (words, keeps) in [
+        (&["mkfs", "-q", "-F", "-t", "ext4", "-E", "discard"][..], false),
+        (&["mkfs", "-q", "-F", "-t", "ext4", "-E", "nodiscard"], true),
+        (&["mkfs", "-t", "xfs", "-q", "-f"], false),
+        (&["mkfs", "-t", "xfs", "-q", "-f", "-K"], true),
+    ] {
+        std::fs::write(&bench.image, vec![0xa5; SIZE]).unwrap();
+        let image = bench.image.canonicalize().unwrap();
+        let device = match LoopDevice::new(&image, Access::ReadWrite) {
+            Ok(device) => device,
+            Err(reason) => skip!("cli make::a_device_is_told", reason),
+        };
+        hectare(&[words, &[device.path().to_str().unwrap()]].concat()).ok();
+        drop(device);
+        let most = hectare_units::u64_of(SIZE);
+        assert!(if keeps { taken() > most / 2 } else { taken() < most / 8 }, "{words:?}: {} bytes", taken());
+        let mounted = KernelMount::new(&bench.image, "");
+        match mounted {
+            Ok(kernel) => std::fs::write(kernel.path().join("file"), "text").unwrap(),
+            Err(reason) => skip_part!(format!("cli make::a_device_is_told, {words:?}"), reason),
         }
     }
 }

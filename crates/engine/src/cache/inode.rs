@@ -296,9 +296,9 @@ impl InodeCache {
         self.dirty_count.load(Ordering::Relaxed)
     }
 
-    /// Renders dirty inodes into their inode-table blocks, beside open handles, so that
-    /// [`render`](Self::render) finds few. By the one thread that commits. Inodes that somebody is at, who may
-    /// have been put aside by the host, stay on the list, in front.
+    /// Renders dirty inodes into their inode-table blocks, beside open handles, so that [`Self::render`]
+    /// finds few. By the one thread that commits. Inodes that somebody is at, who may have been put aside by
+    /// the host, stay on the list, in front.
     pub(crate) fn render_ahead(&self, blocks: &BlockCache, sb: &SuperBlock, txn: TxnId) {
         let dirty = std::mem::take(&mut *self.dirty.lock());
         let mut busy = Vec::new();

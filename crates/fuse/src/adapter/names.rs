@@ -3,7 +3,7 @@
 //! Every answer that names an inode counts a lookup of it, so that it is held first: between the engine's
 //! answer and ours the name may be gone.
 
-use super::{Adapter, KEPT};
+use super::Adapter;
 use crate::attr;
 use crate::errno::Answer;
 use fuser::{Errno, FileType, INodeNo, RenameFlags, ReplyDirectory, ReplyDirectoryPlus, Request};
@@ -149,13 +149,14 @@ impl Adapter {
         from: u64,
         reply: &mut ReplyDirectoryPlus,
     ) -> Answer {
+        let kept = &self.behaviour.kept;
         for entry in self.entries(id, from)? {
             let name = OsStr::from_bytes(&entry.name);
             let next = entry.next.get();
             if matches!(&*entry.name, b"." | b"..") {
                 // No lookup is counted for these, and nothing but the number looked at.
                 let bare = attr::bare(entry.inode.get().into(), FileType::Directory);
-                if reply.add(bare.ino, next, name, &KEPT, &bare, fuser::Generation(0)) {
+                if reply.add(bare.ino, next, name, kept, &bare, fuser::Generation(0)) {
                     break;
                 }
                 continue;
@@ -165,7 +166,7 @@ impl Adapter {
                 Ok((found, held)) => {
                     let attributes = attr::entry(&found);
                     let generation = attr::generation(&found);
-                    let full = reply.add(attributes.ino, next, name, &KEPT, &attributes, generation);
+                    let full = reply.add(attributes.ino, next, name, kept, &attributes, generation);
                     if !full {
                         self.nodes.remember(held);
                     }
@@ -174,7 +175,7 @@ impl Adapter {
                 Err(Error::NotFound) => false,
                 Err(_) => {
                     let kind = entry.kind.map_or(FileType::RegularFile, attr::file_type);
-                    reply.add(INodeNo(0), next, name, &KEPT, &attr::bare(0, kind), fuser::Generation(0))
+                    reply.add(INodeNo(0), next, name, kept, &attr::bare(0, kind), fuser::Generation(0))
                 }
             };
             if full {

@@ -4,6 +4,7 @@
 use crate::support::{MIB, Mount, mounted};
 use hectare_device::{FileOptions, Operation};
 use hectare_engine::{OpenOptions, Volume};
+use hectare_fuse::Operation as Request;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -92,4 +93,46 @@ fn the_journal_has_file_data_only_where_that_is_asked() {
         assert!(fs::read(mount.path("f")).unwrap() == vec![5; SIZE], "{options}");
         mount.judge(NAME);
     }
+}
+
+#[test]
+fn the_kernel_sends_what_the_options_grant() {
+    const NAME: &str = "options::the_kernel_sends_what_the_options_grant";
+    const FILES: u64 = 200;
+    let mut mount = mounted!(NAME, 64 * MIB, "");
+    fs::create_dir(mount.path("d")).unwrap();
+    for n in 0..FILES {
+        fs::write(mount.path("d").join(n.to_string()), "text").unwrap();
+    }
+    fs::write(mount.path("large"), vec![1; 4 << 20]).unwrap();
+    let used = |mount: &mut Mount, options: &str| {
+        mount.detach();
+        mount.attach(options);
+        let listed = fs::read_dir(mount.path("d")).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+        assert_eq!(u64::try_from(listed.count()).unwrap(), FILES);
+        let looked_up = mount.requests(Request::Lookup);
+        let one = mount.path("d").join("1");
+        let look = || (0..50).for_each(|_| assert!(fs::metadata(&one).unwrap().is_file()));
+        look();
+        let again = mount.requests(Request::Lookup) + mount.requests(Request::Getattr);
+        look();
+        let again = mount.requests(Request::Lookup) + mount.requests(Request::Getattr) - again;
+        assert_eq!(fs::read(mount.path("large")).unwrap(), vec![1; 4 << 20]);
+        let read = mount.requests(Request::Read);
+        fs::write(mount.path("written"), vec![2; 4 << 20]).unwrap();
+        fs::File::open(mount.path("written")).unwrap().sync_all().unwrap();
+        (looked_up, again, read, mount.requests(Request::Write))
+    };
+    let (looked_up, again, read, written) = used(&mut mount, "");
+    assert!(looked_up < FILES / 2, "they were listed with attributes: {looked_up} lookups");
+    assert_eq!(again, 0, "what the kernel knows it keeps");
+    assert!(read <= 12 && written <= 12, "4 MiB in {read} reads and {written} writes");
+    let (looked_up, again, ..) = used(&mut mount, "noreaddirplus,actimeo=0");
+    assert!(looked_up >= FILES, "{looked_up} lookups");
+    assert!(again >= 50, "{again} questions for 50 looks");
+    let (_, _, read, written) = used(&mut mount, "max_write=65536");
+    assert!(read >= 64 && written >= 64, "4 MiB in {read} reads and {written} writes");
+    let (_, _, read, _) = used(&mut mount, "max_readahead=65536");
+    assert!(read >= 16, "4 MiB in {read} reads");
+    mount.judge(NAME);
 }

@@ -5,7 +5,7 @@
 
 use hectare_device::{Device, FileOptions, StatsDevice};
 use hectare_engine::{OpenOptions, Overwrite, Volume};
-use hectare_fuse::{MountOptions, serve};
+use hectare_fuse::{MountOptions, Operation, Operations, serve};
 use hectare_mkfs::FormatOptions;
 use hectare_oracle::fsck::Report;
 use hectare_oracle::{KernelMount, Skip, What, assert_same, e2fsck, mke2fs, skip_part, walk};
@@ -29,6 +29,7 @@ pub(crate) struct Mount {
     pub(crate) dir: PathBuf,
     server: Option<JoinHandle<()>>,
     device: Option<Arc<Counted>>,
+    operations: Arc<Operations>,
 }
 
 impl Mount {
@@ -64,7 +65,7 @@ impl Mount {
         let scratch = tempfile::tempdir_in(base).unwrap();
         let (image, dir) = (scratch.path().join("image"), scratch.path().join("dir"));
         fs::create_dir(&dir).unwrap();
-        Ok(Self { scratch, image, dir, server: None, device: None })
+        Ok(Self { scratch, image, dir, server: None, device: None, operations: Arc::default() })
     }
 
     /// Mounts the image with these options.
@@ -74,12 +75,13 @@ impl Mount {
         let file = FileOptions::new().write(!options.read_only).open(&self.image).unwrap();
         let device = Arc::new(Counted::new(Arc::new(file)));
         self.device = Some(Arc::clone(&device));
-        let dir = self.dir.clone();
+        self.operations = Arc::default();
+        let (dir, operations) = (self.dir.clone(), Arc::clone(&self.operations));
         let (sender, ready) = channel();
         self.server = Some(thread::spawn(move || {
             let volume = Volume::open(device, options.open_options()).unwrap();
             let ready = || sender.send(()).unwrap();
-            serve(volume, "image", &dir, &options, Arc::default(), ready).unwrap();
+            serve(volume, "image", &dir, &options, operations, ready).unwrap();
         }));
         ready.recv().expect("it is mounted");
     }
@@ -97,6 +99,11 @@ impl Mount {
     /// The device of the mounted volume.
     pub(crate) fn device(&self) -> Arc<Counted> {
         Arc::clone(self.device.as_ref().expect("it is mounted"))
+    }
+
+    /// How many requests of a kind the kernel has sent since it was mounted.
+    pub(crate) fn requests(&self, operation: Operation) -> u64 {
+        self.operations.snapshot().kinds[operation as usize].times.count()
     }
 
     /// Unmounts, and waits until the volume is closed.

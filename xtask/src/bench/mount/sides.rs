@@ -50,8 +50,8 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// Makes an image in a folder and mounts it there.
-    pub(super) fn new(side: Side, binary: &Path, folder: &Path) -> Result<Self, String> {
+    /// Makes an image in a folder and mounts it there; `options` are for hectare.
+    pub(super) fn new(side: Side, options: &str, binary: &Path, folder: &Path) -> Result<Self, String> {
         let (image, dir) = (folder.join("image"), folder.join("mnt"));
         let _ = fs::remove_file(&image);
         fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
@@ -67,7 +67,7 @@ impl Mounted {
             }
             Side::Hectare => {
                 let mut command = Command::new(binary);
-                command.args(["mount", "--foreground"]).arg(&image).arg(&dir);
+                command.args(["mount", "--foreground", "-o", options]).arg(&image).arg(&dir);
                 command
             }
             Side::Fuse2fs => {

@@ -1,0 +1,115 @@
+//! A loop device over an image, given back when dropped.
+//!
+//! Hazards: loop devices are shared by the machine and the search for a free one races, so attaching retries.
+//! The kernel lets go of an image a moment after the last close, and dropping waits for that.
+
+use crate::mount::Access;
+use crate::{Skip, is_root, tool};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+
+/// An image as a block device.
+#[derive(Debug)]
+#[must_use = "dropping it detaches"]
+pub struct LoopDevice {
+    image: PathBuf,
+    path: PathBuf,
+}
+
+impl LoopDevice {
+    /// Attaches an image, by its absolute path.
+    ///
+    /// # Errors
+    /// A [`Skip`] if not root, or without loop devices.
+    pub fn new(image: &Path, access: Access) -> Result<Self, Skip> {
+        can_attach()?;
+        Ok(Self { image: image.to_owned(), path: attach(image, access)? })
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Lets go of the image, now or at the last close.
+    pub(crate) fn detach(&self) {
+        if let Some(mut losetup) = tool("losetup") {
+            tool::run(losetup.arg("-d").arg(&self.path));
+        }
+    }
+
+    /// Whether the device still holds the image.
+    fn is_attached(&self) -> bool {
+        let Some(name) = self.path.file_name() else { return false };
+        let file = Path::new("/sys/block").join(name).join("loop/backing_file");
+        let backing = fs::read_to_string(file).unwrap_or_default();
+        Path::new(backing.trim_end_matches('\n')) == self.image
+    }
+
+    /// Lets go of the image and waits until it is free.
+    pub(crate) fn release(&self) -> Result<(), String> {
+        let deadline = Instant::now() + PATIENCE;
+        while self.is_attached() {
+            if Instant::now() > deadline {
+                return Err(format!("{} keeps {}", self.path.display(), self.image.display()));
+            }
+            self.detach();
+            sleep(PAUSE / 10);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        if let Err(problem) = self.release() {
+            complain(&problem);
+        }
+    }
+}
+
+/// Says what went wrong at the end of something, by a panic unless there is one already.
+pub(crate) fn complain(problem: &str) {
+    assert!(std::thread::panicking(), "{problem}");
+    eprintln!("{problem}");
+}
+
+/// Whether this process may attach images at all.
+///
+/// # Errors
+/// A [`Skip`] that says what is missing.
+pub fn can_attach() -> Result<(), Skip> {
+    if !is_root() {
+        return Err(Skip::new("loop devices need root"));
+    }
+    if !Path::new("/dev/loop-control").exists() {
+        return Err(Skip::new("there are no loop devices"));
+    }
+    tool::need("losetup").map(drop)
+}
+
+fn attach(image: &Path, access: Access) -> Result<PathBuf, Skip> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut losetup = tool::need("losetup")?;
+        losetup.args(["--find", "--show"]);
+        if access == Access::ReadOnly {
+            losetup.arg("--read-only");
+        }
+        let said = tool::run(losetup.arg(image));
+        if said.succeeded() {
+            return Ok(PathBuf::from(said.stdout.trim()));
+        }
+        let raced = said.stderr.contains("busy") || said.stderr.contains("temporarily unavailable");
+        if !raced || Instant::now() > deadline {
+            return Err(Skip::new(format!("no loop device to be had: {}", said.stderr.trim())));
+        }
+        sleep(PAUSE);
+    }
+}
