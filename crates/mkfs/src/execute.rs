@@ -77,7 +77,8 @@ struct Work<'a> {
     state: Mutex<State>,
 }
 
-/// Sums, and the descriptor blocks of which some groups are still missing.
+/// Sums, and the runs of descriptor blocks of which some groups are still missing, by the first block: the
+/// bytes, and how many groups are there.
 #[derive(Default)]
 struct State {
     counts: Counts,
@@ -88,13 +89,12 @@ impl Work<'_> {
     fn one(&self, chunk: u32, writer: &mut Writer<'_>) -> Result<()> {
         let rendered = self.plan.render(chunk, self.contents, &mut |write| writer.put(write))?;
         let complete = self.collect(rendered);
-        for run in complete.chunk_by(|(before, _), (after, _)| before + 1 == *after) {
-            self.plan.render_descriptors(run, &mut |write| writer.put(write))?;
-        }
-        Ok(())
+        complete.into_iter().try_for_each(|(first, bytes)| {
+            self.plan.render_descriptors(first, bytes, &mut |write| writer.put(write))
+        })
     }
 
-    /// Adds a chunk to the sums, and gives the descriptor blocks that are now complete.
+    /// Adds a chunk to the sums, and gives the runs of descriptor blocks that are now complete.
     fn collect(&self, chunk: Chunk) -> Vec<(u32, Vec<u8>)> {
         let geometry = self.plan.geometry();
         let mut state = self.state.lock();
@@ -103,15 +103,17 @@ impl Work<'_> {
         let mut complete = Vec::new();
         let (mut group, mut rest) = (chunk.first, chunk.descriptors.as_slice());
         while !rest.is_empty() {
-            let (index, within) = (group / per_block, group % per_block);
-            let here = usize_of((per_block - within).min(geometry.groups() - group)).min(rest.len() / size);
-            let wanted = usize_of(per_block.min(geometry.groups() - index * per_block));
-            let (block, filled) = state.partial.entry(index).or_insert_with(|| (vec![0; wanted * size], 0));
+            let run = self.plan.descriptor_run(group / per_block);
+            let end = geometry.groups().min(run.end.saturating_mul(per_block));
+            let (wanted, within) = (end - run.start * per_block, group - run.start * per_block);
+            let here = usize_of(end - group).min(rest.len() / size);
+            let (bytes, filled) =
+                state.partial.entry(run.start).or_insert_with(|| (vec![0; usize_of(wanted) * size], 0));
             let at = usize_of(within) * size;
-            block[at..at + here * size].copy_from_slice(&rest[..here * size]);
+            bytes[at..at + here * size].copy_from_slice(&rest[..here * size]);
             *filled += here;
-            if *filled == wanted {
-                complete.extend(state.partial.remove(&index).map(|(block, _)| (index, block)));
+            if *filled == usize_of(wanted) {
+                complete.extend(state.partial.remove(&run.start).map(|(bytes, _)| (run.start, bytes)));
             }
             rest = &rest[here * size..];
             group += hectare_units::low32(u64_of(here));

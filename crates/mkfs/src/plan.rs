@@ -101,6 +101,8 @@ const CHUNK_BITMAPS: u32 = 2 << 20;
 const CHUNKS_MANY: u32 = 256;
 /// Bytes of inode table rendered at a time.
 const TABLE_PIECE: u32 = 256 << 10;
+/// Bytes of descriptors that are written together: each copy of them is one write.
+const DESCRIPTOR_RUN: u32 = 256 << 10;
 
 impl Plan {
     /// Plans a volume of `size` bytes. `zeroed` says that the device reads as zeros where nothing is written.
@@ -469,25 +471,35 @@ impl Plan {
         handed.into_iter().try_for_each(|(nr, bytes)| sink(self.block(nr, bytes)))
     }
 
-    /// Every copy of descriptor blocks with neighbouring indices; the volume's last one may be cut short.
-    /// Those that lie one after another are given one after another, copy by copy.
+    /// The descriptor blocks that are written together with one: some that lie one after another, in every
+    /// copy. In meta groups each lies by itself.
+    pub(crate) fn descriptor_run(&self, index: u32) -> Range<u32> {
+        let old = self.geometry().old_desc_blocks();
+        if index >= old {
+            return index..index + 1;
+        }
+        let len = (DESCRIPTOR_RUN / self.geometry().block_size.get()).max(1);
+        let first = index - index % len;
+        first..(first + len).min(old)
+    }
+
+    /// Every copy of the descriptors of a run of blocks whose first is `first`; the volume's last block may be
+    /// cut short.
     ///
     /// # Errors
     /// What the sink returns.
-    pub fn render_descriptors(&self, blocks: &[(u32, Vec<u8>)], sink: &mut Sink<'_>) -> Result<()> {
+    pub(crate) fn render_descriptors(
+        &self,
+        first: u32,
+        mut bytes: Vec<u8>,
+        sink: &mut Sink<'_>,
+    ) -> Result<()> {
         let geometry = self.geometry();
-        // In meta groups each lies by itself.
-        for run in blocks.chunk_by(|_, (after, _)| *after < geometry.old_desc_blocks()) {
-            let first = run[0].0;
-            for start in std::iter::once(geometry.desc_block(first)).chain(self.descriptor_copies(first)) {
-                for (index, bytes) in run {
-                    let mut bytes = bytes.clone();
-                    bytes.resize(geometry.block_size.len(), 0);
-                    sink(self.block(start + Blocks::new((index - first).into()), bytes))?;
-                }
-            }
+        bytes.resize(bytes.len().next_multiple_of(geometry.block_size.len()), 0);
+        for copy in self.descriptor_copies(first) {
+            sink(self.block(copy, bytes.clone()))?;
         }
-        Ok(())
+        sink(self.block(geometry.desc_block(first), bytes))
     }
 
     /// The copies of a descriptor block beside the primary one.
