@@ -483,8 +483,8 @@ impl Plan {
         first..(first + len).min(old)
     }
 
-    /// Every copy of the descriptors of a run of blocks whose first is `first`; the volume's last block may be
-    /// cut short.
+    /// Every copy of the descriptors of a run of blocks whose first is `first`; the volume's last block may
+    /// be cut short.
     ///
     /// # Errors
     /// What the sink returns.
