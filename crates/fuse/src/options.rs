@@ -6,8 +6,11 @@
 use crate::adapter::{KEPT, TRANSFER_MAX};
 use hectare_engine::{DataMode, OnError, OpenOptions, Policy};
 use log::LevelFilter;
+use std::fmt::Display;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Which reads set the time of last access.
@@ -286,12 +289,19 @@ fn set_errors(options: &mut MountOptions, name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// A number inside a range; `what` it counts is for who gave another.
+fn number<T: FromStr + PartialOrd + Display>(
+    text: &str,
+    range: RangeInclusive<T>,
+    what: &str,
+) -> Result<T, String> {
+    let found = text.parse().ok().filter(|number| range.contains(number));
+    found.ok_or_else(|| format!("it takes {what} from {} to {}", range.start(), range.end()))
+}
+
 fn set_commit(options: &mut MountOptions, seconds: &str) -> Result<(), String> {
-    match seconds.parse() {
-        Ok(0) => options.commit = DEFAULT_COMMIT,
-        Ok(seconds @ 1..=COMMIT_SECONDS_MAX) => options.commit = Duration::from_secs(seconds),
-        _ => return Err(format!("seconds from 0 to {COMMIT_SECONDS_MAX} are meant")),
-    }
+    let seconds = number(seconds, 0..=COMMIT_SECONDS_MAX, "seconds")?;
+    options.commit = if seconds == 0 { DEFAULT_COMMIT } else { Duration::from_secs(seconds) };
     Ok(())
 }
 
@@ -306,34 +316,22 @@ fn set_offset(options: &mut MountOptions, bytes: &str) -> Result<(), String> {
 }
 
 fn set_threads(options: &mut MountOptions, number: &str) -> Result<(), String> {
-    match number.parse() {
-        Ok(number @ 1..=THREADS_MAX) => options.threads = number,
-        _ => return Err(format!("a number from 1 to {THREADS_MAX} is meant")),
-    }
+    options.threads = self::number(number, 1..=THREADS_MAX, "a number")?;
     Ok(())
 }
 
 fn set_kept(options: &mut MountOptions, seconds: &str) -> Result<(), String> {
-    match seconds.parse() {
-        Ok(seconds @ 0..=KEPT_SECONDS_MAX) => options.kept = Duration::from_secs(seconds),
-        _ => return Err(format!("seconds from 0 to {KEPT_SECONDS_MAX} are meant")),
-    }
+    options.kept = Duration::from_secs(number(seconds, 0..=KEPT_SECONDS_MAX, "seconds")?);
     Ok(())
 }
 
 fn set_transfer_max(options: &mut MountOptions, bytes: &str) -> Result<(), String> {
-    match bytes.parse() {
-        Ok(bytes @ TRANSFER_MIN..=TRANSFER_MAX) => options.transfer_max = bytes,
-        _ => return Err(format!("a number of bytes from {TRANSFER_MIN} to {TRANSFER_MAX} is meant")),
-    }
+    options.transfer_max = number(bytes, TRANSFER_MIN..=TRANSFER_MAX, "bytes")?;
     Ok(())
 }
 
 fn set_read_ahead(options: &mut MountOptions, bytes: &str) -> Result<(), String> {
-    match bytes.parse() {
-        Ok(bytes @ 0..=READ_AHEAD_MAX) => options.read_ahead = bytes,
-        _ => return Err(format!("a number of bytes from 0 to {READ_AHEAD_MAX} is meant")),
-    }
+    options.read_ahead = number(bytes, 0..=READ_AHEAD_MAX, "bytes")?;
     Ok(())
 }
 
@@ -485,12 +483,12 @@ mod tests {
             ("rw,fast", "mount option 'fast': there is no such option; `hectare mount --help` lists them"),
             ("ro=1", "mount option 'ro=1': it takes no value"),
             ("threads", "mount option 'threads': it is given as threads=N"),
-            ("threads=0", "mount option 'threads=0': a number from 1 to 256 is meant"),
-            ("commit=-1", "mount option 'commit=-1': seconds from 0 to 3600 are meant"),
+            ("threads=0", "mount option 'threads=0': it takes a number from 1 to 256"),
+            ("commit=-1", "mount option 'commit=-1': it takes seconds from 0 to 3600"),
             ("data=none", "mount option 'data=none': there are journal, ordered and writeback"),
             ("log=loud", "mount option 'log=loud': there are off, error, warn, info, debug and trace"),
-            ("max_write=1", "mount option 'max_write=1': a number of bytes from 4096 to 1048576 is meant"),
-            ("actimeo=-1", "mount option 'actimeo=-1': seconds from 0 to 31536000 are meant"),
+            ("max_write=1", "mount option 'max_write=1': it takes bytes from 4096 to 1048576"),
+            ("actimeo=-1", "mount option 'actimeo=-1': it takes seconds from 0 to 31536000"),
             ("errors=stop", "mount option 'errors=stop': there are continue, remount-ro and panic"),
         ] {
             assert_eq!(parse(given).unwrap_err().to_string(), text);
