@@ -128,8 +128,9 @@ const COMMIT_SECONDS_MAX: u64 = 3600;
 const KEPT_SECONDS_MAX: u64 = 365 * 24 * 3600;
 /// The smallest limit of reads and writes: a page.
 const TRANSFER_MIN: u32 = 4096;
-/// What the kernel reads ahead, unless told otherwise: some large reads, so that several threads answer.
-const READ_AHEAD: u32 = 4 * TRANSFER_MAX;
+/// What the kernel reads ahead, unless told otherwise: one large read. More is faster for streams, but so much
+/// is read around each of the first hundred places, too, that a program touches in a file it has mapped.
+const READ_AHEAD: u32 = TRANSFER_MAX;
 /// The most that is read ahead: what one file should not take of the host's memory unasked.
 const READ_AHEAD_MAX: u32 = 64 << 20;
 /// The most threads that make sense.
@@ -240,7 +241,7 @@ pub static OPTIONS: [OptionRow; 56] = [
     value(
         "max_readahead",
         "BYTES",
-        "what the kernel reads ahead at most (4194304; root only)",
+        "what the kernel reads ahead at most (1048576; root only)",
         set_read_ahead,
     ),
     flag("dev", "device nodes can be used (root only)", |o| o.dev = true),

@@ -8,7 +8,7 @@
 //! which then lets others run: with more threads than processors, all that use the shards it has not come to
 //! yet, each for its time slice. So there is a *gate* before the shards, closed before the first is taken:
 //! nobody new gets in anywhere, and the processors are left to those who have shares to return. The gate is
-//! about time alone; that no handle is open is the shards' to say.
+//! about time alone, which it also measures; that no handle is open is the shards' to say.
 //!
 //! Hazards: a thread must not take a second share (a commit that waits between the two would wait for the
 //! first and block the second). The locks are fair: once a commit waits, new handles queue behind it, so a

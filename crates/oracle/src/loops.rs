@@ -22,13 +22,19 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Attaches an image, by its absolute path.
+    /// Attaches an image.
     ///
     /// # Errors
     /// A [`Skip`] if not root, or without loop devices.
+    ///
+    /// # Panics
+    /// If there is no such image.
     pub fn new(image: &Path, access: Access) -> Result<Self, Skip> {
         can_attach()?;
-        Ok(Self { image: image.to_owned(), path: attach(image, access)? })
+        // As the kernel tells it of its devices.
+        let image = image.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", image.display()));
+        let path = attach(&image, access)?;
+        Ok(Self { image, path })
     }
 
     /// The device.

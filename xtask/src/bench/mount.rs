@@ -75,6 +75,37 @@ impl Options {
     }
 }
 
+/// What all sides need.
+struct Stage {
+    binary: PathBuf,
+    scratch: Scratch,
+    tar: PathBuf,
+}
+
+impl Stage {
+    fn new(options: &Options) -> Result<Self, String> {
+        let binary = super::built(options.binary.as_deref()).ok_or("hectare can't be built")?;
+        let scratch = Scratch::new(Path::new("/dev/shm"), "hectare-bench-mount")?;
+        let tar = jobs::source_tar(scratch.path(), if options.quick { 1 } else { 8 })?;
+        Ok(Self { binary, scratch, tar })
+    }
+
+    /// Has a job done, and says how many seconds it took.
+    fn run(&self, mounted: &Mounted, job: Job, quick: bool) -> Result<f64, String> {
+        let ground = Ground { dir: mounted.path(), tar: &self.tar, quick };
+        let seconds = ground.run(job).map_err(|error| format!("{}: {job}: {error}", mounted.title()))?;
+        eprintln!("  {job}: {seconds:.4} s");
+        Ok(seconds)
+    }
+}
+
+/// Every other round goes the other way.
+fn alternate<T>(order: &mut [T], round: u32) {
+    if round % 2 == 1 {
+        order.reverse();
+    }
+}
+
 /// Seconds by job and side, in the order of rounds.
 type Times = BTreeMap<(Job, Side), Vec<f64>>;
 
@@ -85,30 +116,36 @@ pub(super) fn run(words: &[&str]) -> bool {
     }
     let levers = words.first() == Some(&"levers");
     let words = if levers { &words[1..] } else { words };
+    if levers && words.contains(&"--json") {
+        eprintln!("levers: they are printed only, --json is not for them");
+        return false;
+    }
     let Some(options) = understood(Options::parse(words), USAGE) else { return false };
-    let met = if levers { pull(&options) } else { compare(&options) };
+    let met = Stage::new(&options).and_then(|stage| {
+        if !levers {
+            return compare(&stage, &options);
+        }
+        // Nothing is claimed of them.
+        levers::pull(&stage, &options).map(|table| {
+            print!("{table}");
+            true
+        })
+    });
     leave_nothing();
     met.inspect_err(|message| eprintln!("{message}")).unwrap_or(false)
 }
 
-fn compare(options: &Options) -> Result<bool, String> {
-    let binary = super::built(options.binary.as_deref()).ok_or("hectare can't be built")?;
-    let scratch = Scratch::new(Path::new("/dev/shm"), "hectare-bench-mount")?;
-    let tar = jobs::source_tar(scratch.path(), if options.quick { 1 } else { 8 })?;
+fn compare(stage: &Stage, options: &Options) -> Result<bool, String> {
     let mut times = Times::new();
     for round in 0..options.pairs {
         let mut order = Side::ALL;
-        if round % 2 == 1 {
-            order.reverse();
-        }
+        alternate(&mut order, round);
         for side in order {
             eprintln!("round {}: {}", round + 1, side.title());
-            let mounted = Mounted::new(side, "", &binary, scratch.path())?;
-            let ground = Ground { dir: mounted.path(), tar: &tar, quick: options.quick };
+            let mounted = Mounted::new(side, "", stage)?;
             let wanted = Job::ALL.into_iter().filter(|job| options.wants(*job));
             for job in wanted.filter(|job| round == 0 || side != Side::Fuse2fs || !job.is_slow()) {
-                let seconds = ground.run(job).map_err(|error| format!("{}: {job}: {error}", side.title()))?;
-                eprintln!("  {job}: {seconds:.4} s");
+                let seconds = stage.run(&mounted, job, options.quick)?;
                 times.entry((job, side)).or_default().push(seconds);
             }
             mounted.end()?;
@@ -119,16 +156,6 @@ fn compare(options: &Options) -> Result<bool, String> {
     write(&options.json, &times)?;
     println!("figures: {}", options.json.display());
     Ok(verdicts.iter().all(Verdict::is_met))
-}
-
-/// Measures the levers; nothing is claimed of them.
-fn pull(options: &Options) -> Result<bool, String> {
-    let binary = super::built(options.binary.as_deref()).ok_or("hectare can't be built")?;
-    let scratch = Scratch::new(Path::new("/dev/shm"), "hectare-bench-mount")?;
-    let tar = jobs::source_tar(scratch.path(), if options.quick { 1 } else { 8 })?;
-    let bench = levers::Bench { binary: &binary, folder: scratch.path(), tar: &tar, quick: options.quick };
-    print!("{}", bench.run(options.pairs)?);
-    Ok(true)
 }
 
 fn judged(job: Job, times: &Times) -> Option<Verdict> {

@@ -1,14 +1,16 @@
-//! What single levers bring: `cargo xtask bench mount levers [--pairs N] [--quick] [--binary FILE]`.
+//! What single levers bring: `cargo xtask bench mount levers [--only JOB]... [--pairs N] [--quick] [--binary
+//! FILE]`. With `--only`, the levers that have one of these jobs.
 //!
 //! Hectare with a lever against hectare without it, in turn, on the jobs that the lever is for. There is a
 //! mount option for each. Some jobs are there only because the next one needs what they make.
 
-use super::jobs::{Ground, Job};
+use super::jobs::Job;
 use super::sides::{Mounted, Side};
+use super::verdict::shown;
+use super::{Options, Stage};
 use hectare_lab::paired::Spread;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::Path;
 
 struct Lever {
     what: &'static str,
@@ -26,7 +28,7 @@ const fn usual(what: &'static str, without: &'static str, jobs: &'static [Job]) 
 const LEVERS: [Lever; 7] = [
     usual("the kernel gathers writes", "nowriteback", &[Job::Write, Job::SmallFiles1, Job::TarX]),
     usual("requests of 1 MiB, not 128 KiB", "max_write=131072", &[Job::Write, Job::Read]),
-    usual("reading ahead 4 MiB, not 128 KiB", "max_readahead=131072", &[Job::Write, Job::Read]),
+    usual("reading ahead 1 MiB, not 128 KiB", "max_readahead=131072", &[Job::Write, Job::Read]),
     usual("names are listed with attributes", "noreaddirplus", &[Job::CreateMany, Job::ReaddirStat]),
     usual("names and attributes are kept", "actimeo=0", &[Job::Create, Job::Stat, Job::Open, Job::TarX]),
     usual("several threads", "threads=1", &[Job::Create, Job::Stat, Job::SmallFiles16]),
@@ -41,42 +43,26 @@ const LEVERS: [Lever; 7] = [
 /// Seconds with and without a lever, round by round.
 type Times = BTreeMap<(usize, Job), [Vec<f64>; 2]>;
 
-/// Where it happens.
-pub(super) struct Bench<'a> {
-    pub(super) binary: &'a Path,
-    pub(super) folder: &'a Path,
-    pub(super) tar: &'a Path,
-    pub(super) quick: bool,
-}
-
-impl Bench<'_> {
-    /// Runs all, and returns the table.
-    pub(super) fn run(&self, pairs: u32) -> Result<String, String> {
-        let mut times = Times::new();
-        for round in 0..pairs {
-            for (number, lever) in LEVERS.iter().enumerate() {
-                eprintln!("round {}: {}", round + 1, lever.what);
-                let sides = if round % 2 == 0 { [0, 1] } else { [1, 0] };
-                for side in sides {
-                    self.run_side(lever, side, |job, seconds| {
-                        times.entry((number, job)).or_default()[side].push(seconds);
-                    })?;
+/// Runs all that are wanted, and returns the table.
+pub(super) fn pull(stage: &Stage, options: &Options) -> Result<String, String> {
+    let mut times = Times::new();
+    let wanted = |lever: &Lever| lever.jobs.iter().any(|job| options.wants(*job));
+    for round in 0..options.pairs {
+        for (number, lever) in LEVERS.iter().enumerate().filter(|(_, lever)| wanted(lever)) {
+            eprintln!("round {}: {}", round + 1, lever.what);
+            let mut sides = [0, 1];
+            super::alternate(&mut sides, round);
+            for side in sides {
+                let mounted = Mounted::new(Side::Hectare, [lever.with, lever.without][side], stage)?;
+                for job in lever.jobs {
+                    let seconds = stage.run(&mounted, *job, options.quick)?;
+                    times.entry((number, *job)).or_default()[side].push(seconds);
                 }
+                mounted.end()?;
             }
         }
-        Ok(table(&times))
     }
-
-    fn run_side(&self, lever: &Lever, side: usize, mut note: impl FnMut(Job, f64)) -> Result<(), String> {
-        let options = [lever.with, lever.without][side];
-        let mounted = Mounted::new(Side::Hectare, options, self.binary, self.folder)?;
-        let ground = Ground { dir: mounted.path(), tar: self.tar, quick: self.quick };
-        for job in lever.jobs {
-            let seconds = ground.run(*job).map_err(|error| format!("{}: {job}: {error}", lever.what))?;
-            note(*job, seconds);
-        }
-        mounted.end()
-    }
+    Ok(table(&times))
 }
 
 /// The table, in Markdown: the ratio is the median of the rounds'.
@@ -88,17 +74,12 @@ fn table(times: &Times) -> String {
     for ((number, job), [with, without]) in times {
         let lever = &LEVERS[*number];
         let option = if lever.without.is_empty() { lever.with } else { lever.without };
-        let ratios: Vec<f64> = without.iter().zip(with).map(|(without, with)| without / with).collect();
-        let [with, without, ratios] = [with, without, &ratios].map(|values| shown(values));
+        let ratios = Spread::of_ratios(without, with);
+        let shown = |spread: Option<Spread>| spread.as_ref().map_or_else(String::new, shown);
+        let (with, without, ratios) = (shown(Spread::of(with)), shown(Spread::of(without)), shown(ratios));
         let _ = writeln!(out, "| {} | `{option}` | {job} | {with} | {without} | {ratios} |", lever.what);
     }
     out
-}
-
-fn shown(values: &[f64]) -> String {
-    Spread::of(values).map_or_else(String::new, |spread| {
-        format!("{:.2} ({:.2} to {:.2})", spread.median, spread.min, spread.max)
-    })
 }
 
 #[cfg(test)]
@@ -120,6 +101,6 @@ mod tests {
     #[test]
     fn a_ratio_is_of_rounds() {
         let times = Times::from([((0, Job::Write), [vec![1.0, 2.0, 4.0], vec![3.0, 4.0, 4.0]])]);
-        assert!(table(&times).contains("| 2.00 (1.00 to 3.00) |"), "{}", table(&times));
+        assert!(table(&times).contains("| 2.000 (1.000 to 3.000) |"), "{}", table(&times));
     }
 }

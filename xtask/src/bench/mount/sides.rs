@@ -2,6 +2,7 @@
 //!
 //! All but the kernel's run in the foreground as children of this process, so that their end is seen.
 
+use super::Stage;
 use hectare_fuse::{MountOptions, serve_null};
 use hectare_oracle::mount::KernelMount;
 use hectare_oracle::{e2fsck, tool};
@@ -50,8 +51,9 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// Makes an image in a folder and mounts it there; `options` are for hectare.
-    pub(super) fn new(side: Side, options: &str, binary: &Path, folder: &Path) -> Result<Self, String> {
+    /// Makes an image on a stage and mounts it there; `options` are for hectare.
+    pub(super) fn new(side: Side, options: &str, stage: &Stage) -> Result<Self, String> {
+        let (binary, folder) = (stage.binary.as_path(), stage.scratch.path());
         let (image, dir) = (folder.join("image"), folder.join("mnt"));
         let _ = fs::remove_file(&image);
         fs::create_dir_all(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
@@ -89,6 +91,10 @@ impl Mounted {
         wait_for(|| device_of(&mounted.dir) != before)
             .then_some(mounted)
             .ok_or_else(|| format!("{}: not mounted", side.title()))
+    }
+
+    pub(super) const fn title(&self) -> &'static str {
+        self.side.title()
     }
 
     pub(super) fn path(&self) -> &Path {

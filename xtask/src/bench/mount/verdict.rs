@@ -71,7 +71,7 @@ pub(super) fn table(verdicts: &[Verdict]) -> String {
     out
 }
 
-fn shown(spread: &Spread) -> String {
+pub(super) fn shown(spread: &Spread) -> String {
     format!("{:.3} ({:.3} to {:.3})", spread.median, spread.min, spread.max)
 }
 
