@@ -128,8 +128,8 @@ const COMMIT_SECONDS_MAX: u64 = 3600;
 const KEPT_SECONDS_MAX: u64 = 365 * 24 * 3600;
 /// The smallest limit of reads and writes: a page.
 const TRANSFER_MIN: u32 = 4096;
-/// What the kernel reads ahead, unless told otherwise: one large read. More is faster for streams, but so much
-/// is read around each of the first hundred places, too, that a program touches in a file it has mapped.
+/// What the kernel reads ahead, unless told otherwise: one large read. More is faster for streams, but so
+/// much is read around each of the first hundred places, too, that a program touches in a file it has mapped.
 const READ_AHEAD: u32 = TRANSFER_MAX;
 /// The most that is read ahead: what one file should not take of the host's memory unasked.
 const READ_AHEAD_MAX: u32 = 64 << 20;
