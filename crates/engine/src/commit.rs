@@ -161,8 +161,9 @@ impl Frozen {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Creation, OpenOptions, Overwrite, Volume};
+    use crate::{Changes, Creation, OpenOptions, Overwrite, Volume};
     use hectare_device::{Device, MemoryDevice};
+    use hectare_ext4::time::Timestamp;
     use hectare_mkfs::FormatOptions;
     use hectare_units::Bytes;
     use std::sync::Arc;
@@ -176,11 +177,15 @@ mod tests {
         let device = Arc::new(MemoryDevice::new(Bytes::mib(8)));
         let shared = || Arc::clone(&device) as Arc<dyn Device>;
         let format = FormatOptions::default();
-        let volume = Volume::format(shared(), &format, Overwrite::Refuse, OpenOptions::default()).unwrap();
+        // Only what is asked for here is committed.
+        let options = OpenOptions { commit_interval: None, ..OpenOptions::default() };
+        let volume = Volume::format(shared(), &format, Overwrite::Refuse, options).unwrap();
         volume.write_file("file", &[1; 8192], Creation::default()).unwrap();
-        volume.sync().unwrap();
         let file = volume.open_file("file").unwrap();
-        let before = volume.metadata("file").unwrap().mtime;
+        // Long ago: the clock of changes may stand still for longer than all that follows takes.
+        let before = Timestamp { seconds: 1_000_000_000, nanoseconds: 0 };
+        volume.change(file.inode(), &Changes { mtime: Some(before), ..Changes::default() }).unwrap();
+        volume.sync().unwrap();
         let inode = volume.inode(file.inode()).unwrap();
         let (looking, looks) = channel();
         let (go_on, told) = channel();
@@ -192,7 +197,6 @@ mod tests {
                 told.recv_timeout(Duration::from_secs(60))
             });
             looks.recv().unwrap();
-            thread::sleep(Duration::from_millis(2));
             file.write_at(0, &[2; 4096]).unwrap();
             volume.sync().unwrap();
             go_on.send(()).unwrap();
