@@ -13,6 +13,9 @@ use hectare_units::InodeNr;
 #[must_use]
 pub fn crc32c(init: u32, bytes: &[u8]) -> u32 {
     use crc_fast::{CrcAlgorithm, Digest};
+    if bytes.is_empty() {
+        return init;
+    }
     // The library works on the register inverted at both ends; undo both inversions.
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(init));
     digest.update(bytes);

@@ -31,7 +31,7 @@ const PROTOCOL: (u32, u32) = (7, 40);
 /// Capabilities of both words, as a kernel that can do everything offers them.
 const EVERYTHING: u32 = !(1 << 31);
 /// The longest an answer may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// The longest message of either side.
 const MESSAGE_MAX: usize = 256 << 10;
 /// The most data in an answer: with its header it fits a message.

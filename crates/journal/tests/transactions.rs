@@ -102,43 +102,46 @@ fn change(journal: &Journal<Recorder>) -> TxnId {
 #[test]
 fn no_commit_freezes_while_a_handle_is_open_and_none_is_in_the_wrong_transaction() {
     // The ids wrap on the way.
-    let journal = journal(u32::MAX - 20);
+    const COMMITS_WANTED: u32 = 20;
+    let journal = journal(u32::MAX - COMMITS_WANTED);
     let (workers, rounds) = (6, 4000);
+    let commits = AtomicU32::new(0);
     let work = |worker| {
-        for round in 0..rounds {
+        for round in 0.. {
+            if round >= rounds && commits.load(Ordering::Relaxed) > COMMITS_WANTED {
+                return round;
+            }
             let txn = change(&journal);
             if round % 500 == worker {
                 journal.commit_through(txn).unwrap();
                 assert!(!txn.is_after(journal.committed()), "{txn} is committed");
             }
         }
+        unreachable!("it goes on until there were enough commits")
     };
     let work = &work;
-    let commits = thread::scope(|scope| {
+    let changes: u64 = thread::scope(|scope| {
         let handles: Vec<_> = (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
-        let handles = &handles;
         let commit = || {
-            let mut commits = 0;
             while handles.iter().any(|worker| !worker.is_finished()) {
                 let txn = journal.commit().unwrap();
                 assert!(!txn.is_after(journal.committed()));
-                commits += 1;
+                commits.fetch_add(1, Ordering::Relaxed);
             }
-            commits
         };
         thread::scope(|inner| {
-            let second = inner.spawn(commit);
-            commit() + second.join().unwrap()
-        })
+            inner.spawn(commit);
+            commit();
+        });
+        handles.into_iter().map(|worker| worker.join().unwrap()).sum()
     });
     let last = journal.commit().unwrap();
     let volume = journal.volume();
-    assert_eq!(volume.written.load(Ordering::SeqCst), u64::try_from(workers * rounds).unwrap());
+    assert_eq!(volume.written.load(Ordering::SeqCst), changes);
     assert_eq!(volume.last_committed.load(Ordering::SeqCst), last.get());
     assert_eq!(journal.running(), last.next());
     let freezes = volume.freezes.load(Ordering::SeqCst);
-    assert_eq!(last.get().wrapping_sub(u32::MAX - 20), freezes, "ids count the commits");
-    assert!(commits > 20, "only {commits} commits ran beside the handles");
+    assert_eq!(last.get().wrapping_sub(u32::MAX - COMMITS_WANTED), freezes, "ids count the commits");
 }
 
 #[test]

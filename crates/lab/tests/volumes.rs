@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Opens an image. A tool that another test starts holds a copy of every descriptor, and with it our lock on
 /// an image, for the moment until it runs: that is waited for.
 fn device(image: &Path) -> Arc<dyn Device> {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         match FileOptions::new().write(true).open(image) {
             Ok(device) => return Arc::new(device),

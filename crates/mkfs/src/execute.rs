@@ -48,7 +48,8 @@ pub fn lay_down<'r>(
     })?;
     let state = work.state.into_inner();
     let mut last = None;
-    let mut writer = Writer::new(device, plan.is_zeroed());
+    let turn = Mutex::new(());
+    let mut writer = Writer::new(device, plan.is_zeroed(), &turn);
     plan.finish(state.counts, &mut |write| match last.replace(write) {
         Some(before) => writer.put(before),
         None => Ok(()),

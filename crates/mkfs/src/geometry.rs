@@ -25,6 +25,8 @@ pub enum Note {
     MetaGroups,
     /// The volume is large, so each meta group holds its own descriptors.
     MetaGroupsByDefault,
+    /// The volume is large, so flex groups have this many groups.
+    LargerFlexGroups(u32),
     /// The volume is so large that space is given out in clusters, of so many bytes.
     Clusters(Bytes),
     /// The volume has more of the usual blocks than can be numbered, so they have this size.
@@ -50,6 +52,11 @@ impl fmt::Display for Note {
                 f,
                 "meta_bg is on: above 16 TiB each meta group holds its own descriptors (-O ^meta_bg decides \
                  otherwise)"
+            ),
+            Self::LargerFlexGroups(groups) => write!(
+                f,
+                "flex groups have {groups} groups, so that there are fewer places where metadata lies (-G \
+                 decides otherwise)"
             ),
             Self::Clusters(bytes) => write!(
                 f,
@@ -125,7 +132,7 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
         desc_size: if features.incompat.contains(Incompat::BIT64) { 64 } else { 32 },
         reserved_gdt_blocks: 0,
         first_meta_bg: 0,
-        flex_shift: flex_shift(options, &features)?,
+        flex_shift: flex_shift(options, &features, &mut notes)?,
         backup_groups: [0, 0],
         features,
     };
@@ -274,7 +281,7 @@ fn clusters_per_group(
     Ok(clusters)
 }
 
-fn flex_shift(options: &FormatOptions, features: &Features) -> Result<u32> {
+fn flex_shift(options: &FormatOptions, features: &Features, notes: &mut Vec<Note>) -> Result<u32> {
     if !features.incompat.contains(Incompat::FLEX_BG) {
         return match options.flex_groups {
             None => Ok(0),
@@ -282,7 +289,7 @@ fn flex_shift(options: &FormatOptions, features: &Features) -> Result<u32> {
         };
     }
     match options.flex_groups {
-        None => Ok(4),
+        None => Ok(large::flex_shift(notes)),
         Some(n) if n.is_power_of_two() => Ok(n.trailing_zeros()),
         Some(n) => Err(Error::option(format!("-G {n}"), "it must be a power of two")),
     }

@@ -105,7 +105,7 @@ fn the_page_and_what_it_shows_are_served() {
         .unwrap()
         .is_empty()
     {
-        assert!(began.elapsed() < Duration::from_secs(20), "a second passes");
+        assert!(began.elapsed() < Duration::from_secs(120), "a second passes");
     }
 }
 
@@ -115,7 +115,7 @@ fn clients_that_do_nothing_keep_others_waiting_only_for_a_while() {
     let idle: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(served.address).unwrap()).collect();
     let began = Instant::now();
     served.get("/metrics");
-    assert!(began.elapsed() < Duration::from_secs(40));
+    assert!(began.elapsed() < Duration::from_secs(120));
     drop(idle);
     // One that asks and never takes its answer.
     let mut deaf = TcpStream::connect(served.address).unwrap();

@@ -64,6 +64,19 @@ impl KernelMount {
         Self::unless_refused(Self::attempt(image, Access::ReadWrite, options))
     }
 
+    /// Mounts an image whose journal commits when something asks for it, and not because five seconds are over:
+    /// for tests that look at what it left.
+    ///
+    /// # Errors
+    /// As [`KernelMount::new`].
+    ///
+    /// # Panics
+    /// As [`KernelMount::new`].
+    #[track_caller]
+    pub fn unhurried(image: &Path, options: &str) -> Result<Self, Skip> {
+        Self::new(image, &["commit=300", options].join(","))
+    }
+
     /// Mounts an image for reading; no byte of it changes. A journal that needs recovery is refused, unless
     /// `options` has `noload`.
     ///

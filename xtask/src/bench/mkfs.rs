@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `xfs-*` | `hectare mkfs -t xfs` | `mkfs.xfs` |
 //! | `ext4-*` | the shape that hectare chooses | mke2fs, told to choose the same |
-//! | `ext4-single-*` | the shape that mke2fs chooses: no clusters | mke2fs |
+//! | `ext4-single-*` | no clusters, as mke2fs chooses by itself | mke2fs, told to choose the rest the same |
 //!
 //! Every run makes a volume in a sparse file that is new: both write no zeros and discard nothing. Of each it
 //! is told how long it took, the most memory the program had, what went through its write calls and how many
@@ -44,8 +44,8 @@ const SECONDS_PER_GB: f64 = 1.0;
 const BACKING: u64 = 100 << 30;
 
 /// mke2fs's words for the shape that is hectare's own choice; clusters come after them.
-const LIKE_OURS: &[&str] = &["-O", "bigalloc,meta_bg,^resize_inode", "-C"];
-/// Ours for the shape that is mke2fs's own choice.
+const LIKE_OURS: &[&str] = &["-O", "bigalloc,meta_bg,^resize_inode", "-G", "64", "-C"];
+/// Ours for clusters of one block, mke2fs's own choice.
 const LIKE_THEIRS: &[&str] = &["-O", "^bigalloc"];
 
 /// Where the file lies.
@@ -90,7 +90,7 @@ fn cases(quick: bool) -> Vec<Case> {
         Case { name, size, place: Place::Memory, ours, theirs: peer, is_quick: quick }
     };
     let clusters = |size: &'static str| [LIKE_OURS, &[size]].concat();
-    let single = &["-O", "meta_bg,^resize_inode"];
+    let single = &["-O", "meta_bg,^resize_inode", "-G", "64"];
     let mut all = vec![
         xfs("xfs-1P", PB, Place::Memory),
         xfs("xfs-10P", 10 * PB, Place::Memory),

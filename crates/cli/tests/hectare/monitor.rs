@@ -184,13 +184,15 @@ fn lines(log: &Path) -> String {
 
 #[test]
 fn what_happens_is_logged() {
+    const CLOSED: &str = "msg=\"the volume is closed\"";
     let bench = bench!("monitor::what_happens_is_logged");
     let log = bench.image.with_extension("log");
     let to_log = ["--log", log.to_str().unwrap()];
     bench.mount(&to_log);
     bench.unmount();
+    wait(|| lines(&log).contains(CLOSED));
     let quiet = lines(&log);
-    for text in ["msg=\"the volume is open\"", "msg=mounted", "level=info", "msg=\"the volume is closed\""] {
+    for text in ["msg=\"the volume is open\"", "msg=mounted", "level=info", CLOSED] {
         assert!(quiet.contains(text), "{text}\n{quiet}");
     }
     assert!(!quiet.contains("level=error") && quiet.lines().all(|line| line.starts_with("time=2")));
@@ -201,8 +203,9 @@ fn what_happens_is_logged() {
     server.wait().unwrap();
     assert!(Command::new("umount").arg("-l").arg(&bench.dir).status().unwrap().success());
     bench.mount(&[&to_log[..], &["-o", "log=info"]].concat());
-    assert!(lines(&log).contains("msg=\"what the journal holds is replayed\""), "{}", lines(&log));
+    wait(|| lines(&log).contains("msg=\"what the journal holds is replayed\""));
     bench.unmount();
+    wait(|| lines(&log).matches(CLOSED).count() == 2);
     let before = lines(&log).len();
     bench.mount(&[&to_log[..], &["--log-level", "error"]].concat());
     bench.unmount();
@@ -234,7 +237,7 @@ fn broken_metadata_is_logged_and_shown() {
     }
     let said = hectare(&["stats", bench.dir.to_str().unwrap()]).ok();
     assert!(said.text().contains("state:    stopped") && said.text().contains("e2fsck -fy"));
-    assert!(Command::new("umount").arg(&bench.dir).status().unwrap().success());
+    bench.detach();
     // The image is marked as having errors, which is as it should be.
     wait(|| hectare(&["ls", &format!("{}:/", bench.image.display())]).code == Some(0));
 }

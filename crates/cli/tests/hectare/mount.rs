@@ -38,8 +38,19 @@ impl Bench {
 
     /// Unmounts, and waits until whoever served has let go of the image.
     pub(crate) fn unmount(&self) {
-        assert!(Command::new("umount").arg(&self.dir).status().unwrap().success());
+        self.detach();
         self.wait_closed();
+    }
+
+    /// Unmounts. A program that another test starts has a copy of every descriptor for a moment, so that the
+    /// folder may be busy.
+    pub(crate) fn detach(&self) {
+        wait(|| Command::new("umount").arg(&self.dir).status().unwrap().success());
+    }
+
+    /// Unmounts, and returns when the image is closed.
+    fn umount(&self) {
+        wait(|| hectare(&["umount", self.dir.to_str().unwrap()]).code == Some(0));
     }
 
     fn wait_closed(&self) {
@@ -110,7 +121,7 @@ fn umount_returns_when_the_image_is_closed() {
         hectare(&[&["mount"][..], &bench.words(&[])].concat()).ok();
         let name = format!("written-{round}");
         fs::write(bench.dir.join(&name), vec![7; 3 << 20]).unwrap();
-        hectare(&["umount", dir]).ok();
+        bench.umount();
         assert_clean(&bench.image).unwrap();
         let found = hectare(&["cat", &format!("{}:/{name}", bench.image.display())]).ok();
         assert!(found.out == vec![7; 3 << 20]);
@@ -119,7 +130,7 @@ fn umount_returns_when_the_image_is_closed() {
     let inside = fs::File::open(&bench.dir).unwrap();
     assert!(hectare(&["umount", dir]).refused().contains("busy"));
     drop(inside);
-    hectare(&["umount", dir]).ok();
+    bench.umount();
 }
 
 #[test]
@@ -130,11 +141,10 @@ fn a_part_of_an_image_is_mounted() {
     };
     let volume = fs::read(&bench.image).unwrap();
     fs::write(&bench.image, [vec![0; 1 << 20], volume].concat()).unwrap();
-    let dir = bench.dir.to_str().unwrap();
     for part in [&["--offset", "1M"][..], &["-o", "offset=1048576"]] {
         hectare(&[&["mount"][..], &bench.words(part)].concat()).ok();
         fs::write(bench.dir.join(part[0]), "text").unwrap();
-        hectare(&["umount", dir]).ok();
+        bench.umount();
     }
     let twice =
         hectare(&[&["mount", "--offset", "1M"][..], &bench.words(&["-o", "offset=1048576"])].concat());

@@ -15,9 +15,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often, and how long apart, a lock is tried for.
+/// How often a lock is tried for, and how long after the first time; each pause is twice the one before it, so
+/// that it takes a second in all.
 const LOCK_TRIES: u32 = 8;
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
+const LOCK_PAUSE: Duration = Duration::from_millis(8);
 
 /// How often, and how long apart, a loop device is given time to let go: after an unmount the kernel detaches
 /// it a moment later.
@@ -41,11 +42,11 @@ pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -
 }
 
 /// Tries for a moment: a program that is just starting another one shares its locks with it until that runs,
-/// so a lock may outlive its owner by a few milliseconds.
+/// so a lock may outlive its owner by a few milliseconds, or many on a busy machine.
 fn try_lock(file: &File, write: bool) -> std::result::Result<(), TryLockError> {
-    for _ in 1..LOCK_TRIES {
+    for tries in 1..LOCK_TRIES {
         match if write { file.try_lock() } else { file.try_lock_shared() } {
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE * (1 << (tries - 1))),
             taken => return taken,
         }
     }

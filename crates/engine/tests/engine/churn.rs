@@ -2,7 +2,7 @@
 //! small volumes of all shapes under all policies, mostly close to full. Afterwards every file is what it
 //! should be, what is counted in memory is what a fresh look at the device finds, and e2fsck agrees.
 
-use crate::common::{InMemory, assert_clean_bytes, format_bytes, in_memory_with, long, pattern};
+use crate::common::{InMemory, assert_clean_bytes, format_bytes, in_memory_with, long, pattern, unhurried};
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Rule};
 use hectare_engine::{Creation, Error, OpenFile, OpenOptions, Policy, Volume};
 use hectare_oracle::trees::Random;
@@ -210,7 +210,7 @@ fn what_is_out_to_be_discarded_is_no_reason_to_refuse() {
         Err(reason) => skip!("churn::what_is_out_to_be_discarded", reason),
     };
     let device = Arc::new(FaultDevice::new(MemoryDevice::from_bytes(&bytes)));
-    let options = OpenOptions { discard: true, ..OpenOptions::default() };
+    let options = OpenOptions { discard: true, ..unhurried() };
     let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, options).unwrap();
     let file = volume.create_file("new", Creation::default()).unwrap();
     let all = volume.create_file("all", Creation::default()).unwrap();
@@ -223,13 +223,13 @@ fn what_is_out_to_be_discarded_is_no_reason_to_refuse() {
     let may_go_on = Mutex::new(may_go_on);
     let slow = Rule::new(Outcome::IO).on(&[Operation::Discard]).when(move |_| {
         let _ = begun.send(());
-        let _ = may_go_on.lock().unwrap().recv_timeout(Duration::from_secs(20));
+        let _ = may_go_on.lock().unwrap().recv_timeout(Duration::from_secs(120));
         false
     });
     device.add(slow);
     thread::scope(|scope| {
         scope.spawn(|| volume.sync().unwrap());
-        has_begun.recv_timeout(Duration::from_secs(20)).unwrap();
+        has_begun.recv_timeout(Duration::from_secs(120)).unwrap();
         // But for a block that would have needed another for the extent tree.
         assert!(volume.check_space().unwrap().available.get() <= 1, "all of it is out");
         let writer = scope.spawn(|| file.write_at(0, &[7; 5000]));

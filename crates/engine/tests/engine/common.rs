@@ -61,8 +61,14 @@ pub(crate) fn journalling_data(bytes: &[u8]) -> Result<Vec<u8>, Skip> {
     Ok(std::fs::read(&image).unwrap())
 }
 
+/// One that is committed only when that is asked for.
 pub(crate) fn in_memory(bytes: &[u8]) -> InMemory {
-    in_memory_with(bytes, OpenOptions::default()).unwrap()
+    in_memory_with(bytes, unhurried()).unwrap()
+}
+
+/// No thread of the volume's own, which might come between what a test does and what it then looks at.
+pub(crate) fn unhurried() -> OpenOptions {
+    OpenOptions { commit_interval: None, ..OpenOptions::default() }
 }
 
 pub(crate) fn in_memory_with(bytes: &[u8], options: OpenOptions) -> Result<InMemory, Error> {

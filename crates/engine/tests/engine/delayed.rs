@@ -2,7 +2,7 @@
 //! refused to whoever writes and never later.
 
 use crate::common::{
-    InMemory, assert_clean_bytes, close_clean, format_bytes, in_memory, in_memory_with, pattern,
+    InMemory, assert_clean_bytes, close_clean, format_bytes, in_memory, in_memory_with, pattern, unhurried,
 };
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Rule};
 use hectare_engine::{Changes, Creation, Error, OpenFile, OpenOptions, RenameMode, Timestamp, Volume};
@@ -11,15 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// No thread: what gathers is placed when a test says so.
-fn options() -> OpenOptions {
-    OpenOptions { commit_interval: None, ..OpenOptions::default() }
-}
-
 macro_rules! volume {
     ($test:literal, $($arg:literal),*) => {
         match format_bytes(&["-t", "ext4", $($arg),*], "64M") {
-            Ok(bytes) => in_memory_with(&bytes, options()).unwrap(),
+            Ok(bytes) => in_memory(&bytes),
             Err(reason) => skip!($test, reason),
         }
     };
@@ -86,7 +81,7 @@ fn logs_longer_than_what_gathers_are_one_extent_each() {
         Ok(bytes) => bytes,
         Err(reason) => skip!("delayed::logs_longer_than_what_gathers", reason),
     };
-    let held = in_memory_with(&bytes, OpenOptions { delayed_bytes: 4 << 20, ..options() }).unwrap();
+    let held = in_memory_with(&bytes, OpenOptions { delayed_bytes: 4 << 20, ..unhurried() }).unwrap();
     let v = &held.volume;
     let files: Vec<_> =
         (0..16).map(|n| v.create_file(format!("log-{n}"), Creation::default()).unwrap()).collect();
@@ -254,7 +249,7 @@ fn more_than_the_budget_never_gathers() {
         Err(reason) => skip!("delayed::more_than_the_budget", reason),
     };
     for budget in [0, 5000, 100_000] {
-        let options = OpenOptions { delayed_bytes: budget, ..options() };
+        let options = OpenOptions { delayed_bytes: budget, ..unhurried() };
         let held = in_memory_with(&bytes, options).unwrap();
         let v = &held.volume;
         let files: Vec<_> =
@@ -416,7 +411,7 @@ fn what_a_device_refuses_is_told_once_by_the_next_sync_or_close() {
     };
     let memory = Arc::new(MemoryDevice::from_bytes(&bytes));
     let device = Arc::new(FaultDevice::new(Arc::clone(&memory)));
-    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::default()).unwrap();
+    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, unhurried()).unwrap();
     let fail = |times| device.add(Rule::new(Outcome::NO_SPACE).on(&[Operation::Write]).times(times));
     let refused =
         |result: Result<(), Error>| assert!(matches!(result, Err(Error::Device { no_space: true, .. })));

@@ -1,5 +1,6 @@
 //! Freed space is given back to the host: holes in an image file.
 
+use crate::common::unhurried;
 use hectare_device::FileOptions;
 use hectare_engine::{Creation, OpenOptions, Volume};
 use hectare_oracle::{assert_clean, skip};
@@ -11,7 +12,7 @@ const LEN: u64 = 16 << 20;
 
 fn open(image: &Path, discard: bool) -> Volume {
     let device = FileOptions::new().write(true).open(image).unwrap();
-    Volume::open(Arc::new(device), OpenOptions { discard, ..OpenOptions::default() }).unwrap()
+    Volume::open(Arc::new(device), OpenOptions { discard, ..unhurried() }).unwrap()
 }
 
 /// Bytes the host has set aside for the image.

@@ -2,7 +2,7 @@
 //! later.
 
 use crate::common::{
-    assert_clean_bytes, close_clean, format_bytes, in_memory, open_image, pattern, try_open_image,
+    assert_clean_bytes, close_clean, format_bytes, in_memory, open_image, pattern, try_open_image, unhurried,
 };
 use hectare_device::{Device, FaultDevice, MemoryDevice, Outcome, Rule};
 use hectare_engine::{Creation, Error, OpenFile, OpenOptions, Policy, Volume};
@@ -148,7 +148,7 @@ fn a_write_that_fails_half_way_leaves_no_written_block_beyond_the_end() {
     };
     let memory = Arc::new(MemoryDevice::from_bytes(&bytes));
     let device = Arc::new(FaultDevice::new(Arc::clone(&memory)));
-    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::default()).unwrap();
+    let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, unhurried()).unwrap();
     let file = volume.create_file("file", Creation::default()).unwrap();
     // Two unwritten extents with a hole between them, so that one write goes in pieces.
     file.allocate(0, 50 << 10, true).unwrap();

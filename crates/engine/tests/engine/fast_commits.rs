@@ -5,7 +5,7 @@
 //! it does, a test says so.
 
 use crate::common::{
-    InMemory, assert_clean_bytes, entries_of, in_memory_with, pattern, save, try_entries_of,
+    InMemory, assert_clean_bytes, entries_of, in_memory_with, pattern, save, try_entries_of, unhurried,
 };
 use hectare_device::{CrashStates, Device, MemoryDevice, OverlayDevice, RecordDevice};
 use hectare_engine::{Error, OpenOptions, Volume};
@@ -56,7 +56,7 @@ fn left_by_the_kernel(
     let image = scratch::fresh("fast");
     let always = ["-t", "ext4", "-O", "fast_commit", "-E", "lazy_itable_init=0"];
     mke2fs(&[&always, args].concat(), &image, "32M")?;
-    let mount = KernelMount::new(&image, options)?;
+    let mount = KernelMount::unhurried(&image, options)?;
     prepare(mount.path());
     // Only what is committed in full by then is no part of the fast commits.
     let mut sync = hectare_oracle::tool("sync").unwrap();
@@ -78,7 +78,7 @@ fn write(path: &Path, at: u64, data: &[u8]) {
 }
 
 fn quiet(bytes: &[u8]) -> Result<InMemory, Error> {
-    in_memory_with(bytes, OpenOptions { commit_interval: None, seed: Some(1), ..OpenOptions::default() })
+    in_memory_with(bytes, OpenOptions { seed: Some(1), ..unhurried() })
 }
 
 /// Without the times of directories, which fast commits don't tell.
@@ -403,7 +403,7 @@ fn a_crash_while_fast_commits_are_replayed_loses_nothing() {
             Err(reason) => skip!(test, reason),
         };
         let recorder = Arc::new(RecordDevice::new(MemoryDevice::from_bytes(&left.bytes)));
-        let recorded = OpenOptions { commit_interval: None, ..OpenOptions::default() };
+        let recorded = unhurried();
         let volume = Volume::open(Arc::clone(&recorder) as Arc<dyn Device>, recorded).unwrap();
         volume.close().unwrap();
         let mut states = CrashStates::new(MemoryDevice::from_bytes(&left.bytes), recorder.log());
@@ -412,7 +412,7 @@ fn a_crash_while_fast_commits_are_replayed_loses_nothing() {
         for point in points {
             for seed in 0..4 {
                 let device = Arc::new(states.torn(point, seed).unwrap());
-                let options = OpenOptions { commit_interval: None, ..OpenOptions::default() };
+                let options = unhurried();
                 let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, options)
                     .unwrap_or_else(|error| panic!("{name}, {point}, {seed}: {error}"));
                 let found = comparable(&entries_of(&volume));
@@ -540,7 +540,7 @@ fn hostile_fast_commits_are_refused_or_done_without_a_panic() {
             seal(&mut bytes, &shifted);
             let overlay = OverlayDevice::new(Arc::clone(&device) as Arc<dyn Device>);
             overlay.write_at(Bytes::of(area.start), &bytes).unwrap();
-            let options = OpenOptions { commit_interval: None, ..OpenOptions::default() };
+            let options = unhurried();
             match Volume::open(Arc::new(overlay), options) {
                 Ok(volume) => {
                     let _ = try_entries_of(&volume);

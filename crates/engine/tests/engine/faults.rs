@@ -1,7 +1,7 @@
 //! Devices that fail: the k-th operation fails for k = 0, 1, 2...; every answer is an error that names
 //! the device's, and after a failed commit nothing more is written.
 
-use crate::common::{assert_clean_bytes, format_bytes, pattern};
+use crate::common::{assert_clean_bytes, format_bytes, pattern, unhurried};
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Rule};
 use hectare_engine::{Creation, Error, NewNode, OpenOptions, RenameMode, Volume, XattrHow};
 use hectare_oracle::skip;
@@ -16,7 +16,7 @@ fn device(bytes: &[u8]) -> (Arc<Faulty>, Arc<MemoryDevice>) {
 
 /// Nothing gathers: what fails is the write that is asked for.
 fn at_once() -> OpenOptions {
-    OpenOptions { delayed_bytes: 0, ..OpenOptions::default() }
+    OpenOptions { delayed_bytes: 0, ..unhurried() }
 }
 
 /// Some of everything.
@@ -160,7 +160,7 @@ fn with_a_journal_every_failure_leaves_an_image_that_recovers() {
         Ok(bytes) => bytes,
         Err(reason) => skip!("faults::with_a_journal", reason),
     };
-    let options = OpenOptions { commit_interval: None, ..OpenOptions::default() };
+    let options = unhurried();
     let mut latched = 0;
     for k in 0.. {
         let (device, memory) = device(&bytes);
@@ -201,7 +201,7 @@ fn a_failure_is_recorded_in_the_superblock() {
         Err(reason) => skip!("faults::a_failure_is_recorded", reason),
     };
     let (device, memory) = device(&bytes);
-    let options = OpenOptions { commit_interval: None, ..OpenOptions::default() };
+    let options = unhurried();
     let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, options).unwrap();
     volume.write_file("kept", b"kept", Creation::default()).unwrap();
     volume.sync().unwrap();

@@ -2,7 +2,7 @@
 //! volume asks (`errors=`); and file data that a device refuses.
 
 use crate::checksums::{Specimen, specimen};
-use crate::common::{assert_clean_bytes, format_bytes, in_memory_with, pattern, save};
+use crate::common::{assert_clean_bytes, format_bytes, in_memory_with, pattern, save, unhurried};
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Request, Rule};
 use hectare_engine::{Changes, Creation, Error, NewNode, OnError, OpenFile, OpenOptions, Timestamp, Volume};
 use hectare_oracle::e2fsprogs::Dump;
@@ -32,7 +32,7 @@ const NOW: i64 = 1_795_187_788;
 /// No thread, and a time that can be told from others.
 fn options(errors: Option<OnError>) -> OpenOptions {
     let fixed_time = Some(Timestamp::from_seconds(NOW));
-    OpenOptions { errors, commit_interval: None, fixed_time, ..OpenOptions::default() }
+    OpenOptions { errors, fixed_time, ..unhurried() }
 }
 
 fn on_image<R>(bytes: &[u8], look: impl FnOnce(&std::path::Path) -> R) -> R {

@@ -130,7 +130,7 @@ fn survive(label: &str, bytes: Vec<u8>) -> usize {
         let _ = done.send(result.ok());
     });
     let thread = thread.unwrap();
-    let Ok(seen) = ended.recv_timeout(Duration::from_secs(60)) else {
+    let Ok(seen) = ended.recv_timeout(Duration::from_secs(300)) else {
         eprintln!("{label}: it does not end");
         std::process::abort();
     };
@@ -306,7 +306,7 @@ fn regression_directories_that_hold_themselves_do_not_lock_up() {
         corrupt(v.remove_dir_all("a"));
         done.send(()).unwrap();
     });
-    let ended = ended.recv_timeout(Duration::from_secs(30));
+    let ended = ended.recv_timeout(Duration::from_secs(300));
     if ended == Err(mpsc::RecvTimeoutError::Timeout) {
         eprintln!("directories that hold themselves: it does not end");
         std::process::abort();

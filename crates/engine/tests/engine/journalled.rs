@@ -3,7 +3,7 @@
 
 use crate::common::{
     InMemory, assert_clean_bytes, close_clean, format_bytes, in_memory, in_memory_with, journalling_data,
-    pattern,
+    pattern, unhurried,
 };
 use crate::logged::MAGIC;
 use hectare_device::{Device, MemoryDevice};
@@ -16,7 +16,7 @@ const ARGS: [&str; 8] = ["-t", "ext4", "-b", "1024", "-m", "0", "-J", "size=1"];
 
 /// No thread: every commit is one that a test asks for.
 fn options(data_mode: Option<DataMode>) -> OpenOptions {
-    OpenOptions { commit_interval: None, seed: Some(1), data_mode, ..OpenOptions::default() }
+    OpenOptions { seed: Some(1), data_mode, ..unhurried() }
 }
 
 fn made(data_mode: Option<DataMode>) -> Option<InMemory> {

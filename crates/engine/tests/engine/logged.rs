@@ -6,7 +6,7 @@
 
 use crate::common::{
     InMemory, assert_clean_bytes, entries_of, format_bytes, in_memory, in_memory_with, open_image, pattern,
-    save,
+    save, unhurried,
 };
 use hectare_device::{Device, MemoryDevice};
 use hectare_engine::{Creation, DataMode, OpenOptions, RenameMode, Volume, XattrHow};
@@ -27,7 +27,7 @@ pub(crate) const MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
 
 /// No thread: every commit is one that a test asks for.
 fn options() -> OpenOptions {
-    OpenOptions { commit_interval: None, seed: Some(1), ..OpenOptions::default() }
+    OpenOptions { seed: Some(1), ..unhurried() }
 }
 
 fn quiet(bytes: &[u8]) -> InMemory {
@@ -245,12 +245,12 @@ fn a_volume_left_open_says_so_and_a_closed_one_does_not() {
 
 #[test]
 fn what_the_kernel_left_is_replayed() {
-    what_the_kernel_left("commit=300");
+    what_the_kernel_left("");
 }
 
 #[test]
 fn what_the_kernel_left_with_data_in_the_journal_is_replayed() {
-    what_the_kernel_left("commit=300,data=journal");
+    what_the_kernel_left("data=journal");
 }
 
 #[track_caller]
@@ -262,7 +262,7 @@ fn what_the_kernel_left(mount_options: &str) {
         if let Err(reason) = hectare_oracle::mke2fs(args, &image, size) {
             skip!("logged::what_the_kernel_left", reason);
         }
-        let mounted = match KernelMount::new(&image, mount_options) {
+        let mounted = match KernelMount::unhurried(&image, mount_options) {
             Ok(mounted) => mounted,
             Err(reason) => skip!("logged::what_the_kernel_left", reason),
         };
@@ -357,8 +357,7 @@ fn what_the_cache_let_go_of_is_read_as_it_was_committed() {
         Ok(bytes) => bytes,
         Err(reason) => skip!("logged::what_the_cache_let_go_of", reason),
     };
-    let options =
-        OpenOptions { cache_bytes: 0, cache_inodes: 0, commit_interval: None, ..OpenOptions::default() };
+    let options = OpenOptions { cache_bytes: 0, cache_inodes: 0, ..unhurried() };
     let InMemory { device, volume } = in_memory_with(&bytes, options).unwrap();
     for round in 0..4 {
         for n in 0..500 {

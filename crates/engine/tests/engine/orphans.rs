@@ -6,7 +6,7 @@
 
 use crate::common::{
     InMemory, assert_clean_bytes, close_clean, entries_of, format_bytes, in_memory, in_memory_with,
-    open_image, pattern, save, try_open_image,
+    open_image, pattern, save, try_open_image, unhurried,
 };
 use hectare_device::MemoryDevice;
 use hectare_engine::{Cleaned, Creation, OpenFile, OpenOptions, RenameMode, Volume};
@@ -460,7 +460,7 @@ fn regression_a_nameless_file_that_is_cut_stays_an_orphan() {
         Ok(bytes) => bytes,
         Err(reason) => skip!("orphans::regression_a_nameless_file", reason),
     };
-    let options = OpenOptions { commit_interval: None, ..OpenOptions::default() };
+    let options = unhurried();
     let held = in_memory_with(&bytes, options.clone()).unwrap();
     let file = held.volume.create_file("gone", Creation::default()).unwrap();
     file.write_all_at(0, &[1; 9000]).unwrap();

@@ -1,6 +1,6 @@
 //! What programs do every day: trees, renaming, attributes, holes, listing, full volumes, many processes.
 
-use crate::support::{MIB, mounted};
+use crate::support::{MIB, eventually, mounted};
 use hectare_oracle::{Entry, walk};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, Timespec, Timestamps, XattrFlags, utimensat};
 use std::fs;
@@ -242,6 +242,11 @@ fn a_full_volume_says_so_and_goes_on() {
     let full = (0..64).find_map(|n| fs::write(mount.path(&format!("f{n}")), vec![1; 1 << 20]).err());
     assert_eq!(full.and_then(|error| error.raw_os_error()), Some(28));
     fs::remove_file(mount.path("f0")).unwrap();
+    // The kernel tells that it has forgotten the file when it likes.
+    eventually("its space is free", || {
+        let free = rustix::fs::statvfs(&mount.dir).unwrap();
+        free.f_bavail * free.f_frsize >= MIB
+    });
     fs::write(mount.path("again"), vec![2; 500_000]).unwrap();
     assert_eq!(fs::read(mount.path("again")).unwrap(), vec![2; 500_000]);
     mount.judge("mount::a_full_volume_says_so_and_goes_on");

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes in a MiB.
 pub(crate) const MIB: u64 = 1 << 20;
@@ -30,6 +30,15 @@ pub(crate) struct Mount {
     server: Option<JoinHandle<()>>,
     device: Option<Arc<Counted>>,
     operations: Arc<Operations>,
+}
+
+/// Waits until something is so.
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "waited for in vain: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 impl Mount {
@@ -109,15 +118,11 @@ impl Mount {
     /// Unmounts, and waits until the volume is closed.
     pub(crate) fn detach(&mut self) {
         let Some(server) = self.server.take() else { return };
-        let tries = (0..100).find(|_| {
-            let busy = rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::empty())
-                == Err(rustix::io::Errno::BUSY);
-            if busy {
-                thread::sleep(Duration::from_millis(20));
-            }
-            !busy
+        // A program that another test starts has a copy of every descriptor for a moment.
+        eventually("nobody uses it", || {
+            rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::empty())
+                != Err(rustix::io::Errno::BUSY)
         });
-        assert!(tries.is_some(), "nobody uses it");
         server.join().expect("it ended well");
         self.device = None;
     }

@@ -16,7 +16,7 @@ pub(crate) fn left_by_the_kernel(
 ) -> Result<(Volume, Vec<String>), Skip> {
     let image = scratch::fresh("kernel");
     mke2fs(&[&["-t", "ext4", "-E", "lazy_itable_init=0"], mke2fs_args].concat(), &image, "32M")?;
-    let mount = KernelMount::new(&image, options)?;
+    let mount = KernelMount::unhurried(&image, options)?;
     work(mount.path());
     let names = walk(mount.path()).into_iter().map(|entry| format!("{entry:?}")).collect();
     let copy = scratch::fresh("copy");

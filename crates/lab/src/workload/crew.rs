@@ -46,15 +46,16 @@ impl Count {
     }
 }
 
-/// Runs `work` in so many threads at once, each with its number; tells them to stop after `limit`, or when
-/// one of them fails.
+/// Runs `work` in so many threads at once, each with its number; tells them to stop after `limit`, counted
+/// from when all are there, or when one of them fails. So that a thread that gets no processor meanwhile has
+/// something to tell, work should do one thing at least.
 pub(crate) fn together<W: Send>(
     threads: u32,
     limit: Option<Duration>,
     work: impl Fn(u32, &Stop) -> Result<W> + Sync,
 ) -> Result<Vec<Worked<W>>> {
     let (stop, done) = (Stop::default(), AtomicUsize::new(0));
-    let barrier = Barrier::new(usize_of(threads));
+    let barrier = Barrier::new(usize_of(threads) + 1);
     let caller = thread::current();
     let one = |nr: u32| {
         barrier.wait();
@@ -70,8 +71,9 @@ pub(crate) fn together<W: Send>(
     };
     thread::scope(|scope| {
         let one = &one;
-        let started = Instant::now();
         let handles: Vec<_> = (0..threads).map(|nr| scope.spawn(move || one(nr))).collect();
+        barrier.wait();
+        let started = Instant::now();
         while let Some(limit) = limit {
             let left = limit.saturating_sub(started.elapsed());
             // A thread that panicked counts nothing, but it has finished.
@@ -157,8 +159,10 @@ mod tests {
             }
             Ok(())
         };
+        let began = Instant::now();
         let worked = together(3, Some(Duration::from_millis(20)), spin).ok().unwrap();
-        assert!(seconds(worked.iter()) >= 0.01, "{}", seconds(worked.iter()));
+        assert!(began.elapsed() >= Duration::from_millis(20));
+        assert!(seconds(worked.iter()) > 0.0 && seconds(worked.iter()) <= began.elapsed().as_secs_f64());
         let failing = |nr: u32, stop: &Stop| {
             if nr == 1 { Err(Error::Invalid("one".into())) } else { spin(nr, stop) }
         };

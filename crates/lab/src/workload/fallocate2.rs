@@ -41,16 +41,21 @@ pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads:
     }
     let work = |nr: u32, stop: &Stop| {
         let (file, mut count) = (&files[hectare_units::usize_of(nr)], Count::default());
-        while !stop.is_set() {
+        loop {
             let mut at = 0;
-            while at < options.file && !stop.is_set() {
+            while at < options.file {
                 file.allocate(at, options.step)?;
                 count.add(options.step);
                 at += options.step;
+                if stop.is_set() {
+                    break;
+                }
             }
             file.set_len(0)?;
+            if stop.is_set() {
+                return Ok(count);
+            }
         }
-        Ok(count)
     };
     let worked = together(threads, Some(options.time), work)?;
     let measure = measure("fallocate calls", &worked);

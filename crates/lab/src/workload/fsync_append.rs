@@ -52,7 +52,7 @@ pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads:
     let bytes = payload(options.append);
     let work = |nr: u32, stop: &Stop| {
         let (file, mut done, mut at) = (&files[usize_of(nr)], Done::default(), 0);
-        while !stop.is_set() {
+        loop {
             if at > 0 && at + options.append > options.size {
                 file.set_len(0)?;
                 at = 0;
@@ -65,8 +65,10 @@ pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads:
             done.whole.add(started.elapsed());
             done.count.add(options.append);
             at += options.append;
+            if stop.is_set() {
+                return Ok(done);
+            }
         }
-        Ok(done)
     };
     let worked = together(threads, Some(options.time), work)?;
     Ok(Ran { threads, measure: figures(&worked), jobs: Vec::new(), wall_seconds: seconds(worked.iter()) })

@@ -80,7 +80,7 @@ pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads:
         let mut random = Random::new(SEED + u64::from(nr));
         let mut buffer = Buffer::holding(&payload(options.block));
         let mut count = Count::default();
-        while !stop.is_set() {
+        loop {
             let file = files[usize_of(random.below(options.files))].as_ref();
             let at = u64::from(random.below(blocks)) * options.block;
             if random.below(100) < options.reads {
@@ -89,8 +89,10 @@ pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads:
                 file.write_at(at, buffer.bytes())?;
             }
             count.add(options.block);
+            if stop.is_set() {
+                return Ok(count);
+            }
         }
-        Ok(count)
     };
     let worked = together(threads, Some(options.time), work)?;
     let measure = measure("requests", &worked);
