@@ -7,6 +7,8 @@
 //! | `ext4-*` | the shape that hectare chooses | mke2fs, told to choose the same |
 //! | `ext4-single-*` | no clusters, as mke2fs chooses by itself | mke2fs, told to choose the rest the same |
 //!
+//! Beside both stands what the writes of ours take by themselves ([`limit`]).
+//!
 //! Every run makes a volume in a sparse file that is new: both write no zeros and discard nothing. Of each it
 //! is told how long it took, the most memory the program had, what went through its write calls and how many
 //! of those there were, and what the file then takes of its storage. Volumes that both make in a case are the
@@ -19,6 +21,7 @@
 //! that case is told as skipped). The most memory is what `/proc` says while the program runs, looked at
 //! every millisecond, so what it takes at its very end may be missed.
 
+mod limit;
 mod measure;
 
 use super::figures::shown;
@@ -27,6 +30,7 @@ use crate::scratch::{Scratch, leave_nothing};
 use crate::steps::target_folder;
 use hectare_lab::paired::Spread;
 use hectare_oracle::KernelMount;
+use limit::writes_alone;
 use measure::{Figures, measure};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -149,6 +153,8 @@ struct Outcome<'c> {
     case: &'c Case,
     ours: Vec<Figures>,
     theirs: Vec<Figures>,
+    /// Seconds that our writes take by themselves.
+    alone: Vec<f64>,
     /// Why it was not run.
     skipped: Option<String>,
     failures: Vec<String>,
@@ -183,8 +189,7 @@ fn sparse(path: &Path, len: u64) -> Result<(), String> {
 }
 
 fn compare<'c>(case: &'c Case, binary: &Path, rounds: u32) -> Outcome<'c> {
-    let mut outcome =
-        Outcome { case, ours: Vec::new(), theirs: Vec::new(), skipped: None, failures: Vec::new() };
+    let mut outcome = Outcome::of(case);
     let ground = match Ground::prepare(case.place) {
         Ok(ground) => ground,
         Err(reason) => {
@@ -211,6 +216,12 @@ fn compare<'c>(case: &'c Case, binary: &Path, rounds: u32) -> Outcome<'c> {
             match result {
                 Ok(figures) => {
                     eprintln!("  {} round {}: {title}: {figures}", case.name, round + 1);
+                    if is_ours {
+                        match writes_alone(&figures, &image, case.size) {
+                            Ok(seconds) => outcome.alone.push(seconds),
+                            Err(error) => outcome.failures.push(format!("the writes alone: {error}")),
+                        }
+                    }
                     if is_ours { &mut outcome.ours } else { &mut outcome.theirs }.push(figures);
                 }
                 Err(error) => outcome.failures.push(format!("{title}: {error}")),
@@ -233,13 +244,29 @@ const SECONDS: Figure = |run| Some(run.seconds);
 const MEMORY: Figure = |run| run.memory_mib;
 const WRITTEN: Figure = |run| Some(run.written);
 
+fn seconds(runs: &[Figures]) -> Vec<f64> {
+    runs.iter().map(|run| run.seconds).collect()
+}
+
 fn spread(runs: &[Figures], of: Figure) -> Option<Spread> {
     Spread::of(&runs.iter().filter_map(of).collect::<Vec<_>>())
 }
+
+impl<'c> Outcome<'c> {
+    fn of(case: &'c Case) -> Self {
+        let (ours, theirs, alone, failures) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { case, ours, theirs, alone, skipped: None, failures }
+    }
+}
+
 impl Outcome<'_> {
+    /// How many times faster than the peer.
     fn times(&self) -> Option<Spread> {
-        let seconds = |runs: &[Figures]| runs.iter().map(|run| run.seconds).collect::<Vec<_>>();
-        Spread::of_ratios(&seconds(&self.theirs), &seconds(&self.ours))
+        self.times_of(&seconds(&self.ours))
+    }
+
+    fn times_of(&self, of: &[f64]) -> Option<Spread> {
+        Spread::of_ratios(&seconds(&self.theirs), of)
     }
 
     fn claims(&self) -> Vec<Verdict> {
@@ -302,6 +329,11 @@ impl Outcome<'_> {
         };
         let mut rows = vec![row("hectare", &self.ours, self.times())];
         rows.extend(self.case.theirs.as_ref().map(|peer| row(peer.tool, &self.theirs, None)));
+        let alone = [Spread::of(&self.alone), self.times_of(&self.alone)];
+        let alone = alone.map(|spread| spread.map_or("-".to_owned(), told));
+        let titles = [self.case.name, "the writes alone"].map(str::to_owned);
+        let rest = std::iter::repeat_n("-".to_owned(), HEADINGS.len() - 4);
+        rows.push(titles.into_iter().chain(alone).chain(rest).collect());
         rows
     }
 
@@ -311,7 +343,7 @@ impl Outcome<'_> {
         let claims = claims.iter().map(|c| json!({ "claim": c.text, "value": c.value, "met": c.met }));
         json!({
             "case": self.case.name, "bytes": self.case.size, "ours": runs(&self.ours),
-            "theirs": runs(&self.theirs), "peer": self.case.theirs.as_ref().map(|peer| peer.tool),
+            "theirs": runs(&self.theirs), "alone": self.alone, "peer": self.case.theirs.as_ref().map(|peer| peer.tool),
             "times": self.times(), "claims": claims.collect::<Vec<_>>(), "skipped": self.skipped,
             "failures": self.failures,
         })
@@ -398,13 +430,7 @@ mod tests {
     fn claims_are_of_pairs_memory_and_bytes() {
         let cases = cases(false);
         let case = cases.iter().find(|case| case.name == "xfs-10P").unwrap();
-        let outcome = |ours: Vec<Figures>, theirs: Vec<Figures>| Outcome {
-            case,
-            ours,
-            theirs,
-            skipped: None,
-            failures: Vec::new(),
-        };
+        let outcome = |ours, theirs| Outcome { ours, theirs, ..Outcome::of(case) };
         assert!(outcome(vec![figures(1.0, 60.0, 1e9)], vec![figures(12.0, 90.0, 1e9)]).is_good());
         for (seconds, memory, written) in [(2.0, 60.0, 1e9), (1.0, 65.0, 1e9), (1.0, 60.0, 1.1e9)] {
             let bad = outcome(vec![figures(seconds, memory, written)], vec![figures(12.0, 90.0, 1e9)]);
