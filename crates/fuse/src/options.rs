@@ -4,6 +4,7 @@
 //! and let through. Anything else that is not in the table is refused by name.
 
 use crate::adapter::{KEPT, TRANSFER_MAX};
+use crate::mount::is_root;
 use hectare_engine::{DataMode, OnError, OpenOptions, Policy};
 use log::LevelFilter;
 use std::fmt::Display;
@@ -42,6 +43,8 @@ pub struct MountOptions {
     pub data: Option<DataMode>,
     /// What to do when metadata turns out to be broken; what the volume asks for, if not given.
     pub errors: Option<OnError>,
+    /// Whether a failed write of file data ends all changes, if not as the volume says.
+    pub data_errors_abort: Option<bool>,
     /// How old a change gets before it is committed.
     pub commit: Duration,
     /// Freed space is discarded on the device.
@@ -96,6 +99,7 @@ impl Default for MountOptions {
             delayed_allocation: true,
             data: None,
             errors: None,
+            data_errors_abort: None,
             commit: DEFAULT_COMMIT,
             discard: false,
             policy: Policy::default(),
@@ -198,7 +202,7 @@ const fn ignored(name: &'static str) -> OptionRow {
 }
 
 /// All options.
-pub static OPTIONS: [OptionRow; 56] = [
+pub static OPTIONS: [OptionRow; 57] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -222,6 +226,7 @@ pub static OPTIONS: [OptionRow; 56] = [
         "when metadata is broken: continue or remount-ro (panic is the same)",
         set_errors,
     ),
+    value("data_err", "BEHAVIOR", "when file data can't be written: abort or ignore", set_data_errors),
     value("commit", "SECONDS", "commit what is older than this (5; 0 is the default too)", set_commit),
     flag("discard", "discard freed space on the device", |o| o.discard = true),
     flag("nodiscard", "do not (the default)", |o| o.discard = false),
@@ -287,6 +292,15 @@ fn set_data(options: &mut MountOptions, name: &str) -> Result<(), String> {
 fn set_errors(options: &mut MountOptions, name: &str) -> Result<(), String> {
     let found = OnError::ALL.into_iter().find(|behaviour| behaviour.name() == name);
     options.errors = Some(found.ok_or("there are continue, remount-ro and panic")?);
+    Ok(())
+}
+
+fn set_data_errors(options: &mut MountOptions, name: &str) -> Result<(), String> {
+    options.data_errors_abort = Some(match name {
+        "abort" => true,
+        "ignore" => false,
+        _ => return Err("there are abort and ignore".to_owned()),
+    });
     Ok(())
 }
 
@@ -410,6 +424,9 @@ impl MountOptions {
             discard: self.discard,
             data_mode: self.data,
             errors: self.errors,
+            data_errors_abort: self.data_errors_abort,
+            // Only root comes to such a mount; where others do, nobody tells whose bytes are written.
+            use_reserved_blocks: is_root() && !self.allow_other,
             commit_interval: Some(self.commit),
             delayed_bytes: if self.delayed_allocation { defaults.delayed_bytes } else { 0 },
             ..defaults
@@ -435,6 +452,7 @@ mod tests {
             let given = match row.form {
                 Form::Value("MODE", _) => "data=ordered".to_owned(),
                 Form::Value("NAME", _) => "policy=best-fit".to_owned(),
+                Form::Value("BEHAVIOR", _) if row.name == "data_err" => "data_err=abort".to_owned(),
                 Form::Value("BEHAVIOR", _) => "errors=continue".to_owned(),
                 Form::Value("LEVEL", _) => "log=info".to_owned(),
                 Form::Value("BYTES", _) => format!("{}=4096", row.name),

@@ -140,7 +140,7 @@ impl Adapter {
     /// files would find no place any more, and its writers are long gone.
     fn check_room(&self, id: INodeNo, len: u64) -> Answer {
         let (has, fs) = (self.node(id)?.metadata()?.sectors, self.volume.statfs()?);
-        let room = fs.available.get().saturating_mul(fs.block_size.bytes().get());
+        let room = fs.usable.get().saturating_mul(fs.block_size.bytes().get());
         let needs = len.saturating_sub(has.saturating_mul(SECTOR));
         if needs > room { Err(Errno::ENOSPC.into()) } else { Ok(()) }
     }

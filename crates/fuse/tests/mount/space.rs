@@ -227,8 +227,8 @@ fn free_space_is_discarded_when_asked_or_at_once() {
 }
 
 #[test]
-fn nobody_takes_what_is_reserved() {
-    const NAME: &str = "space::nobody_takes_what_is_reserved";
+fn nobody_takes_what_is_reserved_where_others_come() {
+    const NAME: &str = "space::nobody_takes_what_is_reserved_where_others_come";
     let mut setpriv = needed!(NAME, "setpriv");
     let format = FormatOptions { reserved_percent: 20.0, ..FormatOptions::default() };
     let mount = match Mount::formatted(64 * MIB, &format, "allow_other,nowriteback") {
@@ -264,5 +264,26 @@ fn where_extents_lie_is_not_let_through() {
     // The kernel answers FIEMAP itself for every file system, and FUSE has no request for it.
     let said = run(xfs_io.args(["-r", "-c", "fiemap"]).arg(mount.path("f")));
     assert!(said.report().contains("Operation not supported"), "{}", said.report());
+    mount.judge(NAME);
+}
+
+/// Whoever comes to a mount of root's alone is root.
+#[test]
+fn what_is_reserved_for_root_is_there_where_only_root_comes() {
+    const NAME: &str = "space::what_is_reserved_for_root_is_there_where_only_root_comes";
+    let mount = mounted!(NAME, 64 * MIB, "");
+    let free = || {
+        let found = rustix::fs::statvfs(&mount.dir).unwrap();
+        (found.f_bfree * found.f_frsize, found.f_bavail * found.f_frsize)
+    };
+    let reserved = free().0 - free().1;
+    assert!(reserved > 2 * MIB, "{reserved}");
+    let file = made(&mount, "f");
+    let end = || file.metadata().unwrap().len();
+    let fill = |step| while fallocate(&file, FallocateFlags::empty(), end(), step).is_ok() {};
+    [MIB, 4096].into_iter().for_each(fill);
+    // But for what a longer extent tree might take.
+    assert!(free().0 < 65_536, "{:?} of {reserved} are left", free());
+    drop(file);
     mount.judge(NAME);
 }
