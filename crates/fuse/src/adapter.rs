@@ -17,6 +17,7 @@ mod ioctl;
 mod names;
 
 use crate::attr;
+use crate::busy_poll::Pace;
 use crate::errno::{Answer, Refusal};
 use crate::nodes::{Node, Nodes};
 use crate::operations::{Operation, Operations};
@@ -91,6 +92,7 @@ pub struct Adapter {
     /// What the kernel can do.
     kernel: InitFlags,
     operations: Arc<Operations>,
+    pace: Arc<Pace>,
 }
 
 impl Adapter {
@@ -104,7 +106,12 @@ impl Adapter {
         operations: Arc<Operations>,
     ) -> hectare_engine::Result<Self> {
         let (nodes, kernel) = (Nodes::new(&volume)?, InitFlags::empty());
-        Ok(Self { nodes, volume, behaviour, kernel, operations })
+        Ok(Self { nodes, volume, behaviour, kernel, operations, pace: Arc::default() })
+    }
+
+    /// The same, telling how quickly requests come.
+    pub(crate) fn with_pace(self, pace: Arc<Pace>) -> Self {
+        Self { pace, ..self }
     }
 
     fn node(&self, id: INodeNo) -> Answer<Arc<Node>> {
@@ -113,6 +120,7 @@ impl Adapter {
 
     /// Finds the answer to a request, which is counted.
     fn timed<T>(&self, operation: Operation, answer: impl FnOnce() -> Answer<T>) -> Answer<T> {
+        self.pace.request();
         self.operations.timed(operation, answer)
     }
 

@@ -23,6 +23,7 @@
 
 mod adapter;
 mod attr;
+mod busy_poll;
 pub mod client;
 mod errno;
 mod guard;

@@ -10,6 +10,7 @@
 
 use crate::adapter::{HANDLE, KEPT, TRANSFER_MAX, agree, features};
 use crate::attr;
+use crate::busy_poll::Pace;
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -65,16 +66,19 @@ pub(crate) struct Null {
     nodes: RwLock<HashMap<u64, Arc<Node>>>,
     next: AtomicU64,
     kernel: InitFlags,
+    pace: Arc<Pace>,
 }
 
 impl Null {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(pace: Arc<Pace>) -> Self {
         let root = Arc::new(Node::new(FileType::Directory));
         let nodes = RwLock::new(HashMap::from([(INodeNo::ROOT.0, root)]));
-        Self { nodes, next: AtomicU64::new(INodeNo::ROOT.0 + 1), kernel: InitFlags::empty() }
+        Self { nodes, next: AtomicU64::new(INodeNo::ROOT.0 + 1), kernel: InitFlags::empty(), pace }
     }
 
+    /// What a request is about; each asks for one, few for two.
     fn node(&self, id: INodeNo) -> Result<Arc<Node>, Errno> {
+        self.pace.request();
         self.nodes.read().get(&id.0).map(Arc::clone).ok_or(Errno::ESTALE)
     }
 

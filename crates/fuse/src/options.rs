@@ -55,6 +55,8 @@ pub struct MountOptions {
     pub offset: u64,
     /// Threads that answer requests; 0: as many as seems right.
     pub threads: usize,
+    /// A thread asks for requests again and again while many come.
+    pub busy_poll: bool,
     /// Stay in the foreground.
     pub foreground: bool,
     /// The kernel gathers writes.
@@ -105,6 +107,7 @@ impl Default for MountOptions {
             policy: Policy::default(),
             offset: 0,
             threads: 0,
+            busy_poll: true,
             foreground: false,
             writeback: true,
             no_open: false,
@@ -202,7 +205,7 @@ const fn ignored(name: &'static str) -> OptionRow {
 }
 
 /// All options.
-pub static OPTIONS: [OptionRow; 57] = [
+pub static OPTIONS: [OptionRow; 59] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -233,6 +236,10 @@ pub static OPTIONS: [OptionRow; 57] = [
     value("policy", "NAME", "how space is chosen", set_policy),
     value("offset", "BYTES", "where the volume begins in the image", set_offset),
     value("threads", "N", "threads that answer requests", set_threads),
+    flag("busy_poll", "poll while many requests come, if there is a processor for it (the default)", |o| {
+        o.busy_poll = true;
+    }),
+    flag("nobusy_poll", "don't", |o| o.busy_poll = false),
     flag("foreground", "stay in the foreground", |o| o.foreground = true),
     flag("writeback", "let the kernel gather writes (the default)", |o| o.writeback = true),
     flag("nowriteback", "send every write on at once", |o| o.writeback = false),

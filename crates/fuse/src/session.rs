@@ -6,6 +6,7 @@
 //! process that is killed leaves a volume that recovers.
 
 use crate::adapter::{Adapter, Behaviour};
+use crate::busy_poll::{BusyPoll, Pace};
 use crate::mount::{self, Mounted};
 use crate::null::Null;
 use crate::operations::Operations;
@@ -61,8 +62,9 @@ pub fn serve(
     operations: Arc<Operations>,
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
+    let pace = Arc::<Pace>::default();
     let served = adapter(&volume, options, operations)
-        .and_then(|adapter| attend(adapter, source, dir, options, ready));
+        .and_then(|adapter| attend(adapter.with_pace(Arc::clone(&pace)), pace, source, dir, options, ready));
     let closed = volume.close();
     served?;
     Ok(closed?)
@@ -74,7 +76,8 @@ pub fn serve(
 /// # Errors
 /// What kept it from being mounted, or from ending well.
 pub fn serve_null(dir: &Path, options: &MountOptions, ready: impl FnOnce()) -> Result<(), ServeError> {
-    attend(Null::new(), "null", dir, options, ready)
+    let pace = Arc::<Pace>::default();
+    attend(Null::new(Arc::clone(&pace)), pace, "null", dir, options, ready)
 }
 
 fn adapter(
@@ -98,6 +101,7 @@ fn adapter(
 /// Mounts whatever answers requests, and serves it to the end.
 fn attend(
     filesystem: impl Filesystem + 'static,
+    pace: Arc<Pace>,
     source: &str,
     dir: &Path,
     options: &MountOptions,
@@ -106,8 +110,11 @@ fn attend(
     let (sender, events) = channel();
     let signals = on_signals(sender.clone()).map_err(ServeError::Mount)?;
     let (connection, mut mounted) = mount::attach(source, dir, options).map_err(ServeError::Mount)?;
-    let session = Session::from_fd(filesystem, connection, SessionACL::All, config(options))
-        .map_err(ServeError::Connection)?;
+    let config = config(options);
+    let polls = options.busy_poll && config.clone_fd && cores() > 1;
+    let polling = polls.then(|| BusyPoll::start(&connection, pace)).transpose().map_err(ServeError::Mount)?;
+    let session =
+        Session::from_fd(filesystem, connection, SessionACL::All, config).map_err(ServeError::Connection)?;
     thread::Builder::new()
         .name("hectare-serve".into())
         .spawn(move || sender.send(Event::Ended(session.run())))
@@ -118,6 +125,7 @@ fn attend(
     ready();
     let ended = wait(&events, &mut mounted);
     signals.close();
+    drop(polling);
     match &ended {
         Ok(()) => info!(source; "the mount has ended"),
         Err(error) => error!(source, error:%; "the connection to the kernel broke"),
@@ -126,12 +134,15 @@ fn attend(
 }
 
 fn config(options: &MountOptions) -> Config {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
     let mut config = Config::default();
-    config.n_threads = Some(if options.threads == 0 { cores.max(THREADS_MIN) } else { options.threads });
+    config.n_threads = Some(if options.threads == 0 { cores().max(THREADS_MIN) } else { options.threads });
     // Where the device is closed to us, all threads share the descriptor that the helper gave.
     config.clone_fd = access("/dev/fuse", Access::READ_OK | Access::WRITE_OK).is_ok();
     config
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn on_signals(sender: Sender<Event>) -> io::Result<signal_hook::iterator::Handle> {

@@ -60,9 +60,13 @@ impl Bench {
 
     /// Serves in the foreground, for the test to end.
     pub(crate) fn in_foreground(&self) -> Child {
+        self.in_foreground_with(&[])
+    }
+
+    fn in_foreground_with(&self, options: &[&str]) -> Child {
         let server = Command::new(env!("CARGO_BIN_EXE_hectare"))
             .args(["mount", "--foreground"])
-            .args(self.words(&[]))
+            .args(self.words(options))
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
@@ -203,4 +207,55 @@ fn signals_end_it_cleanly_and_a_kill_leaves_what_was_synced() {
     let found = hectare(&["cat", &format!("{}:/synced", bench.image.display())]).ok();
     assert_eq!(found.out, b"kept");
     bench.wait_closed();
+}
+
+/// Whether a server's connection is read without waiting: `O_NONBLOCK` of its first descriptor of the device.
+fn polls(server: &Child) -> bool {
+    const NONBLOCK: u32 = 0o4000;
+    let proc = Path::new("/proc").join(server.id().to_string());
+    let is_device = |entry: &fs::DirEntry| {
+        fs::read_link(entry.path()).is_ok_and(|target| target == Path::new("/dev/fuse"))
+    };
+    let flags = |entry: fs::DirEntry| {
+        let text = fs::read_to_string(proc.join("fdinfo").join(entry.file_name())).ok()?;
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        u32::from_str_radix(flags.trim(), 8).ok()
+    };
+    let descriptors = fs::read_dir(proc.join("fd")).unwrap().flatten().filter(is_device);
+    descriptors.filter_map(flags).any(|flags| flags & NONBLOCK != 0)
+}
+
+#[test]
+fn it_polls_while_many_requests_come_and_only_then() {
+    const NAME: &str = "mount::it_polls_while_many_requests_come_and_only_then";
+    let bench = match Bench::new() {
+        Ok(bench) => bench,
+        Err(reason) => skip!(NAME, reason),
+    };
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        skip!(NAME, "there is one processor");
+    }
+    if !Path::new("/proc/self/schedstat").exists() {
+        skip!(NAME, "the kernel does not tell how long threads waited");
+    }
+    // Every look is a request.
+    let look = || (0..50).for_each(|_| drop(fs::metadata(bench.dir.join("none"))));
+    for (option, polls_then) in [("actimeo=0", true), ("actimeo=0,nobusy_poll", false)] {
+        let mut server = bench.in_foreground_with(&["-o", option]);
+        assert!(!polls(&server));
+        if polls_then {
+            wait(|| {
+                look();
+                polls(&server)
+            });
+            wait(|| !polls(&server));
+        } else {
+            (0..20).for_each(|_| {
+                look();
+                assert!(!polls(&server));
+            });
+        }
+        bench.unmount();
+        assert!(server.wait().unwrap().success());
+    }
 }
