@@ -61,7 +61,7 @@ fn by_root(source: &str, dir: &Path, options: &MountOptions) -> io::Result<Owned
     let mut data = format!("fd={},rootmode=40000,user_id=0,group_id=0", connection.as_raw_fd());
     for option in kernel_options(options) {
         data.push(',');
-        data.push_str(option);
+        data.push_str(&option);
     }
     let data = CString::new(data)?;
     mount(source, dir, format!("fuse.{SUBTYPE}"), flags(options), &*data)?;
@@ -69,13 +69,13 @@ fn by_root(source: &str, dir: &Path, options: &MountOptions) -> io::Result<Owned
 }
 
 /// What the kernel's FUSE itself is told.
-fn kernel_options(options: &MountOptions) -> Vec<&'static str> {
-    let mut told = Vec::new();
+fn kernel_options(options: &MountOptions) -> Vec<String> {
+    let mut told = vec![format!("max_read={}", options.read_max)];
     if checks_permissions(options) {
-        told.push("default_permissions");
+        told.push("default_permissions".to_owned());
     }
     if options.allow_other {
-        told.push("allow_other");
+        told.push("allow_other".to_owned());
     }
     told
 }
@@ -100,7 +100,7 @@ fn flags(options: &MountOptions) -> MountFlags {
 fn by_fusermount(source: &str, dir: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
     let mut list = vec![format!("fsname={}", escaped(source)), format!("subtype={SUBTYPE}")];
-    list.extend(kernel_options(options).into_iter().map(str::to_owned));
+    list.extend(kernel_options(options));
     for (given, name) in [
         (options.read_only, "ro"),
         (!options.exec, "noexec"),

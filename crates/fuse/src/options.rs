@@ -69,6 +69,8 @@ pub struct MountOptions {
     pub kept: Duration,
     /// The largest read and write, in bytes.
     pub transfer_max: u32,
+    /// The largest read, in bytes, if that is less.
+    pub read_max: u32,
     /// Bytes that the kernel reads ahead at most, where this may be set (by root).
     pub read_ahead: u32,
     /// Device nodes can be used (root only).
@@ -114,6 +116,7 @@ impl Default for MountOptions {
             list_attributes: true,
             kept: KEPT,
             transfer_max: TRANSFER_MAX,
+            read_max: READ_MAX,
             read_ahead: READ_AHEAD,
             dev: false,
             suid: false,
@@ -135,7 +138,10 @@ const COMMIT_SECONDS_MAX: u64 = 3600;
 const KEPT_SECONDS_MAX: u64 = 365 * 24 * 3600;
 /// The smallest limit of reads and writes: a page.
 const TRANSFER_MIN: u32 = 4096;
-/// What the kernel reads ahead, unless told otherwise: one large read. More is faster for streams, but so
+/// The largest read, unless told otherwise: half of what is read ahead, so that one half can be asked for
+/// while the other is read.
+const READ_MAX: u32 = READ_AHEAD / 2;
+/// What the kernel reads ahead, unless told otherwise: the largest request there can be. More is faster for streams, but so
 /// much is read around each of the first hundred places, too, that a program touches in a file it has mapped.
 const READ_AHEAD: u32 = TRANSFER_MAX;
 /// The most that is read ahead: what one file should not take of the host's memory unasked.
@@ -205,7 +211,7 @@ const fn ignored(name: &'static str) -> OptionRow {
 }
 
 /// All options.
-pub static OPTIONS: [OptionRow; 59] = [
+pub static OPTIONS: [OptionRow; 60] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -250,6 +256,7 @@ pub static OPTIONS: [OptionRow; 59] = [
     flag("noreaddirplus", "list names alone", |o| o.list_attributes = false),
     value("actimeo", "SECONDS", "how long the kernel keeps names and attributes (86400)", set_kept),
     value("max_write", "BYTES", "the largest read and write (1048576)", set_transfer_max),
+    value("max_read", "BYTES", "the largest read (524288)", set_read_max),
     value(
         "max_readahead",
         "BYTES",
@@ -349,6 +356,11 @@ fn set_kept(options: &mut MountOptions, seconds: &str) -> Result<(), String> {
 
 fn set_transfer_max(options: &mut MountOptions, bytes: &str) -> Result<(), String> {
     options.transfer_max = number(bytes, TRANSFER_MIN..=TRANSFER_MAX, "bytes")?;
+    Ok(())
+}
+
+fn set_read_max(options: &mut MountOptions, bytes: &str) -> Result<(), String> {
+    options.read_max = number(bytes, TRANSFER_MIN..=TRANSFER_MAX, "bytes")?;
     Ok(())
 }
 

@@ -7,8 +7,12 @@ mod common;
 use common::{bytes, format, options};
 use hectare_ext4::time::Timestamp;
 use hectare_oracle::e2fsprogs::{Dump, GroupDump};
-use hectare_oracle::{dumpe2fs, mke2fs, skip};
+use hectare_oracle::{Skip, dumpe2fs, mke2fs, skip};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Cases at once: most of a case is other programs.
+const WORKERS: usize = 2;
 
 /// Superblock fields that may differ, and why.
 const MAY_DIFFER: &[&str] = &[
@@ -158,32 +162,46 @@ fn compare(name: &str, ours: &Dump, theirs: &Dump) -> Vec<String> {
     wrong
 }
 
+/// Makes one volume with both, and tells what differs or is wrong.
+fn judge(folder: &Path, size: &str, args: &str) -> Result<Vec<String>, Skip> {
+    let name = format!("{size} {args}");
+    let args: Vec<&str> = args.split_whitespace().collect();
+    let (theirs, ours) = (folder.join("theirs"), folder.join("ours"));
+    drop(common::create(&theirs, bytes(size))); // an existing sparse file is one that reads as zeros
+    mke2fs(&args, &theirs, size)?;
+    let mut options = options(&args).unwrap();
+    options.now = time_of(&theirs);
+    if let Err(error) = format(&options, &ours, bytes(size)) {
+        return Ok(vec![format!("{name}: {error}")]);
+    }
+    let mut wrong = compare_superblocks(&name, &ours, &theirs);
+    wrong.extend(compare(&name, &dumpe2fs(&ours).unwrap(), &dumpe2fs(&theirs).unwrap()));
+    let report = hectare_oracle::e2fsck(&ours).unwrap();
+    if !report.clean {
+        wrong.push(format!("{name}: e2fsck: {}", report.output));
+    }
+    std::fs::remove_file(&theirs).unwrap();
+    std::fs::remove_file(&ours).unwrap();
+    Ok(wrong)
+}
+
 #[test]
 fn volumes_equal_those_of_mke2fs() {
-    let folder = common::folder();
-    let mut wrong = Vec::new();
-    for (size, args) in CASES {
-        let name = format!("{size} {args}");
-        let args: Vec<&str> = args.split_whitespace().collect();
-        let (theirs, ours) = (folder.path().join("theirs"), folder.path().join("ours"));
-        drop(common::create(&theirs, bytes(size))); // an existing sparse file is one that reads as zeros
-        if let Err(reason) = mke2fs(&args, &theirs, size) {
-            skip!("volumes_equal_those_of_mke2fs", reason);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let (folder, mut wrong) = (common::folder(), Vec::new());
+        while let Some((size, args)) = CASES.get(next.fetch_add(1, Ordering::Relaxed)) {
+            wrong.extend(judge(folder.path(), size, args)?);
         }
-        let mut options = options(&args).unwrap();
-        options.now = time_of(&theirs);
-        if let Err(error) = format(&options, &ours, bytes(size)) {
-            wrong.push(format!("{name}: {error}"));
-            continue;
-        }
-        wrong.extend(compare_superblocks(&name, &ours, &theirs));
-        wrong.extend(compare(&name, &dumpe2fs(&ours).unwrap(), &dumpe2fs(&theirs).unwrap()));
-        let report = hectare_oracle::e2fsck(&ours).unwrap();
-        if !report.clean {
-            wrong.push(format!("{name}: e2fsck: {}", report.output));
-        }
-        std::fs::remove_file(&theirs).unwrap();
-        std::fs::remove_file(&ours).unwrap();
-    }
+        Ok(wrong)
+    };
+    let judged: Result<Vec<_>, Skip> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    let wrong = match judged {
+        Ok(wrong) => wrong.concat(),
+        Err(reason) => skip!("volumes_equal_those_of_mke2fs", reason),
+    };
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

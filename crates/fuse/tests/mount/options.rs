@@ -134,6 +134,8 @@ fn the_kernel_sends_what_the_options_grant() {
     assert!(again >= 50, "{again} questions for 50 looks");
     let (_, _, read, written) = used(&mut mount, "max_write=65536");
     assert!(read >= 64 && written >= 64, "4 MiB in {read} reads and {written} writes");
+    let (_, _, read, written) = used(&mut mount, "max_read=65536");
+    assert!(read >= 64 && written <= 32, "4 MiB in {read} reads and {written} writes");
     let (_, _, read, _) = used(&mut mount, "max_readahead=65536");
     assert!(read >= 16, "4 MiB in {read} reads");
     mount.judge(NAME);

@@ -25,13 +25,19 @@ const fn usual(what: &'static str, without: &'static str, jobs: &'static [Job]) 
     Lever { what, with: "", without, jobs }
 }
 
-const LEVERS: [Lever; 7] = [
+const LEVERS: [Lever; 9] = [
     usual("the kernel gathers writes", "nowriteback", &[Job::Write, Job::SmallFiles1, Job::TarX]),
     usual("requests of 1 MiB, not 128 KiB", "max_write=131072", &[Job::Write, Job::Read]),
+    usual("reads of 512 KiB, not 1 MiB", "max_read=1048576", &[Job::Read]),
     usual("reading ahead 1 MiB, not 128 KiB", "max_readahead=131072", &[Job::Write, Job::Read]),
     usual("names are listed with attributes", "noreaddirplus", &[Job::CreateMany, Job::ReaddirStat]),
     usual("names and attributes are kept", "actimeo=0", &[Job::Create, Job::Stat, Job::Open, Job::TarX]),
     usual("several threads", "threads=1", &[Job::Create, Job::Stat, Job::SmallFiles16]),
+    usual(
+        "many requests are polled for",
+        "nobusy_poll",
+        &[Job::Create, Job::Stat, Job::Open, Job::Unlink, Job::SmallFiles16],
+    ),
     Lever {
         what: "files are opened unasked",
         with: "noopen",
