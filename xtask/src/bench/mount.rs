@@ -21,7 +21,6 @@ mod verdict;
 
 use crate::scratch::{Scratch, leave_nothing};
 use crate::steps::{root, understood};
-use hectare_lab::paired::Spread;
 use jobs::{Ground, Job};
 use serde_json::json;
 use sides::{Mounted, Side};
@@ -159,14 +158,14 @@ fn compare(stage: &Stage, options: &Options) -> Result<bool, String> {
 }
 
 fn judged(job: Job, times: &Times) -> Option<Verdict> {
-    let of = |side| Spread::of(times.get(&(job, side))?);
+    let of = |side| times.get(&(job, side)).cloned();
     let seconds = Seconds {
         hectare: of(Side::Hectare)?,
         fuse2fs: of(Side::Fuse2fs)?,
         kernel: of(Side::Kernel)?,
         null: of(Side::Null)?,
     };
-    Some(Verdict::new(job, seconds))
+    Verdict::new(job, seconds)
 }
 
 fn write(path: &Path, times: &Times) -> Result<(), String> {
