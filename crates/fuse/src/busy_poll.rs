@@ -1,5 +1,5 @@
-//! Busy polling: while many requests come, one thread asks the kernel for the next one again and again instead
-//! of sleeping until it is woken.
+//! Busy polling: while many requests come, one thread asks the kernel for the next one again and again
+//! instead of sleeping until it is woken.
 //!
 //! A program that makes or looks at many small files waits for each answer, and most of that wait is waking:
 //! the server's thread for the request, on another processor that went idle meanwhile, then the program for
@@ -8,9 +8,9 @@
 //! another, and ends it when few came for a moment.
 //!
 //! How: the session library reads the connection in a loop that tries again when it is told to (`EAGAIN`), so
-//! making the connection non-blocking is all it takes. The library's other threads read through descriptors of
-//! their own, which stay blocking: they answer what comes while the one is at work. Where they all share one,
-//! all would poll, so there nothing is done.
+//! making the connection non-blocking is all it takes. The library's other threads read through descriptors
+//! of their own, which stay blocking: they answer what comes while the one is at work. Where they all share
+//! one, all would poll, so there nothing is done.
 //!
 //! Hazards:
 //! - *A processor that others want.* A thread that polls looks busy to the scheduler and takes its share. So
@@ -138,8 +138,8 @@ fn govern(connection: &OwnedFd, pace: &Pace) {
     }
 }
 
-/// Lets the session poll until few requests come, or others want the processor, and tells whether that is why.
-/// All threads have `waited` so long when it begins.
+/// Lets the session poll until few requests come, or others want the processor, and tells whether that is
+/// why. All threads have `waited` so long when it begins.
 fn poll(pace: &Pace, mut waited_before: Duration) -> bool {
     let (mut seen, mut looked) = (pace.count(), Instant::now());
     for tick in 1_u32.. {
@@ -225,7 +225,11 @@ mod tests {
         let Some(before) = waited() else { return };
         let threads = 8 * thread::available_parallelism().unwrap().get();
         let (began, is_seen) = (Instant::now(), AtomicBool::new(false));
-        let spin = || while !is_seen.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(100) {};
+        let spin = || {
+            while !is_seen.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(100) {
+                std::hint::spin_loop();
+            }
+        };
         thread::scope(|scope| {
             (0..threads).for_each(|_| drop(scope.spawn(spin)));
             // Of eight only one can run.

@@ -11,9 +11,10 @@
 //! Durability: `fsync` is the engine's, and so is `sync_interval`; what the kernel's cache holds is lost with
 //! a crash, as with any file system.
 //!
-//! What the kernel has gathered comes in nobody's name and with no space promised. So data takes the
-//! blocks reserved for root only where nobody but root can come, flags of a file that forbid writing are looked at when it is opened and not when
-//! the kernel brings bytes, and a program that has written to a full volume hears of it when it syncs.
+//! What the kernel has gathered comes in nobody's name and with no space promised. So data takes the blocks
+//! reserved for root only where nobody but root can come, flags of a file that forbid writing are looked at
+//! when it is opened and not when the kernel brings bytes, and a program that has written to a full volume
+//! hears of it when it syncs.
 //!
 //! Hazards: an inode that the kernel knows must live ([`nodes`]); numbers that the kernel does not know are
 //! refused, since some of them belong to the format. The session library trusts its peer more than it should

@@ -141,8 +141,9 @@ const TRANSFER_MIN: u32 = 4096;
 /// The largest read, unless told otherwise: half of what is read ahead, so that one half can be asked for
 /// while the other is read.
 const READ_MAX: u32 = READ_AHEAD / 2;
-/// What the kernel reads ahead, unless told otherwise: the largest request there can be. More is faster for streams, but so
-/// much is read around each of the first hundred places, too, that a program touches in a file it has mapped.
+/// What the kernel reads ahead, unless told otherwise: the largest request there can be. More is faster for
+/// streams, but so much is read around each of the first hundred places, too, that a program touches in a
+/// file it has mapped.
 const READ_AHEAD: u32 = TRANSFER_MAX;
 /// The most that is read ahead: what one file should not take of the host's memory unasked.
 const READ_AHEAD_MAX: u32 = 64 << 20;

@@ -3,9 +3,10 @@
 //!
 //! mke2fs keeps to groups of 128 MiB whatever the size; a volume of 1 PiB then has eight million of them, and
 //! everything that goes through groups, `e2fsck` and the kernel's mount included, takes gigabytes and
-//! minutes. Here a volume gets as large clusters as it needs to have about a million groups at most, above
-//! 16 TiB each meta group holds its own descriptors and flex groups are four times as large, and blocks grow
-//! where their numbers would have more than 48 bits. Whatever is chosen is told in a [`Note`], with the option that decides otherwise.
+//! minutes. Here a volume gets as large clusters as it needs to have about a million groups at most, above 16
+//! TiB each meta group holds its own descriptors and flex groups are four times as large, and blocks grow
+//! where their numbers would have more than 48 bits. Whatever is chosen is told in a [`Note`], with the
+//! option that decides otherwise.
 //!
 //! Invariant: what the options say, one way or the other, is never changed. Below 16 TiB nothing is.
 

@@ -64,8 +64,8 @@ impl KernelMount {
         Self::unless_refused(Self::attempt(image, Access::ReadWrite, options))
     }
 
-    /// Mounts an image whose journal commits when something asks for it, and not because five seconds are over:
-    /// for tests that look at what it left.
+    /// Mounts an image whose journal commits when something asks for it, and not because five seconds are
+    /// over: for tests that look at what it left.
     ///
     /// # Errors
     /// As [`KernelMount::new`].

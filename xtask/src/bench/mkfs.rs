@@ -341,9 +341,10 @@ impl Outcome<'_> {
         let runs = |runs: &[Figures]| runs.iter().map(Figures::json).collect::<Vec<_>>();
         let claims = self.claims();
         let claims = claims.iter().map(|c| json!({ "claim": c.text, "value": c.value, "met": c.met }));
+        let peer = self.case.theirs.as_ref().map(|peer| peer.tool);
         json!({
             "case": self.case.name, "bytes": self.case.size, "ours": runs(&self.ours),
-            "theirs": runs(&self.theirs), "alone": self.alone, "peer": self.case.theirs.as_ref().map(|peer| peer.tool),
+            "theirs": runs(&self.theirs), "alone": self.alone, "peer": peer,
             "times": self.times(), "claims": claims.collect::<Vec<_>>(), "skipped": self.skipped,
             "failures": self.failures,
         })

@@ -21,8 +21,9 @@ use serde::Serialize;
 /// (512 bytes), K, M, G, T, P, E. A missing image file is made, and needs SIZE; it appears only when it is
 /// finished.
 ///
-/// Volumes above 16 TiB get meta_bg and flex groups of 64 groups, and above 128 TiB bigalloc clusters, so that
-/// there are about a million groups at most; what is chosen is told. What the device holds is discarded first (-E nodiscard keeps it).
+/// Volumes above 16 TiB get meta_bg and flex groups of 64 groups, and above 128 TiB bigalloc clusters, so
+/// that there are about a million groups at most; what is chosen is told. What the device holds is discarded
+/// first (-E nodiscard keeps it).
 ///
 /// Nothing is overwritten that holds a file system or a partition table unless --force is given.
 #[derive(clap::Args)]

@@ -15,8 +15,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often a lock is tried for, and how long after the first time; each pause is twice the one before it, so
-/// that it takes a second in all.
+/// How often a lock is tried for, and how long after the first time; each pause is twice the one before it,
+/// so that it takes a second in all.
 const LOCK_TRIES: u32 = 8;
 const LOCK_PAUSE: Duration = Duration::from_millis(8);
 

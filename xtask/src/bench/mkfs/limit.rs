@@ -1,5 +1,5 @@
-//! The writes of a run and nothing else: as many, of the mean length, spread evenly over a new sparse file, by
-//! one thread. No formatter that writes these bytes to these many places can be much faster.
+//! The writes of a run and nothing else: as many, of the mean length, spread evenly over a new sparse file,
+//! by one thread. No formatter that writes these bytes to these many places can be much faster.
 
 use super::measure::Figures;
 use std::fs::File;
