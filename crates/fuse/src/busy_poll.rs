@@ -51,19 +51,18 @@ const REST: Duration = Duration::from_millis(100);
 #[derive(Default)]
 pub(crate) struct Pace {
     requests: AtomicU64,
-    /// When the last window of them was full, in nanoseconds since the beginning.
+    /// When the last window of them was full, in nanoseconds since there is a governor.
     window_full: AtomicU64,
-    governor: OnceLock<Thread>,
+    governor: OnceLock<(Thread, Instant)>,
     /// Why the governor was woken: they come quickly.
     is_fast: AtomicBool,
-    began: OnceLock<Instant>,
     /// The governor is at work and need not be woken.
     is_polling: AtomicBool,
     has_ended: AtomicBool,
 }
 
 impl Pace {
-    /// Counts a request. Costs a few nanoseconds.
+    /// Counts a request: one addition, to a count that all threads share.
     pub(crate) fn request(&self) {
         let count = self.requests.fetch_add(1, Ordering::Relaxed);
         if count.is_multiple_of(WINDOW) && !self.is_polling.load(Ordering::Relaxed) {
@@ -73,9 +72,8 @@ impl Pace {
 
     #[cold]
     fn end_window(&self) {
-        let Some(governor) = self.governor.get() else { return };
-        let now = self.began.get_or_init(Instant::now).elapsed();
-        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let Some((governor, began)) = self.governor.get() else { return };
+        let now = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let before = self.window_full.swap(now, Ordering::Relaxed);
         if before > 0 && Duration::from_nanos(now.saturating_sub(before)) < WINDOW_FAST {
             self.is_fast.store(true, Ordering::Relaxed);
@@ -104,7 +102,7 @@ impl BusyPoll {
         let governor = thread::Builder::new()
             .name("hectare-poll".into())
             .spawn(move || govern(&connection, &watched))?;
-        let _ = pace.governor.set(governor.thread().clone()); // it is a new one
+        let _ = pace.governor.set((governor.thread().clone(), Instant::now())); // it is a new one
         Ok(Self { pace, governor: Some(governor) })
     }
 }
@@ -186,6 +184,7 @@ mod tests {
         !fcntl_getfl(connection).unwrap().contains(OFlags::NONBLOCK)
     }
 
+    /// Looks without a pause: what is waited for may be over soon.
     fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         let began = Instant::now();
         while !is_so() {

@@ -485,6 +485,16 @@ mod tests {
     }
 
     #[test]
+    fn data_that_can_not_be_written_is_dealt_with_as_asked() {
+        for (given, expected) in
+            [("", None), ("data_err=abort", Some(true)), ("data_err=ignore", Some(false))]
+        {
+            assert_eq!(parse(given).unwrap().open_options().data_errors_abort, expected, "{given}");
+        }
+        assert!(parse("data_err=panic").is_err());
+    }
+
+    #[test]
     fn later_ones_win() {
         let options = parse("ro,noatime,commit=30,rw,strictatime,,threads=3,x-systemd.requires=/a").unwrap();
         assert!(!options.read_only);

@@ -62,9 +62,8 @@ pub fn serve(
     operations: Arc<Operations>,
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
-    let pace = Arc::<Pace>::default();
     let served = adapter(&volume, options, operations)
-        .and_then(|adapter| attend(adapter.with_pace(Arc::clone(&pace)), pace, source, dir, options, ready));
+        .and_then(|adapter| attend(|pace| adapter.with_pace(pace), source, dir, options, ready));
     let closed = volume.close();
     served?;
     Ok(closed?)
@@ -76,8 +75,7 @@ pub fn serve(
 /// # Errors
 /// What kept it from being mounted, or from ending well.
 pub fn serve_null(dir: &Path, options: &MountOptions, ready: impl FnOnce()) -> Result<(), ServeError> {
-    let pace = Arc::<Pace>::default();
-    attend(Null::new(Arc::clone(&pace)), pace, "null", dir, options, ready)
+    attend(Null::new, "null", dir, options, ready)
 }
 
 fn adapter(
@@ -98,10 +96,9 @@ fn adapter(
     Ok(Adapter::new(volume.clone(), behaviour, operations)?)
 }
 
-/// Mounts whatever answers requests, and serves it to the end.
-fn attend(
-    filesystem: impl Filesystem + 'static,
-    pace: Arc<Pace>,
+/// Mounts whatever answers requests, and tells how quickly they come, and serves it to the end.
+fn attend<F: Filesystem + 'static>(
+    filesystem: impl FnOnce(Arc<Pace>) -> F,
     source: &str,
     dir: &Path,
     options: &MountOptions,
@@ -112,9 +109,13 @@ fn attend(
     let (connection, mut mounted) = mount::attach(source, dir, options).map_err(ServeError::Mount)?;
     let config = config(options);
     let polls = options.busy_poll && config.clone_fd && cores() > 1;
-    let polling = polls.then(|| BusyPoll::start(&connection, pace)).transpose().map_err(ServeError::Mount)?;
-    let session =
-        Session::from_fd(filesystem, connection, SessionACL::All, config).map_err(ServeError::Connection)?;
+    let pace = Arc::<Pace>::default();
+    let polling = polls
+        .then(|| BusyPoll::start(&connection, Arc::clone(&pace)))
+        .transpose()
+        .map_err(ServeError::Mount)?;
+    let session = Session::from_fd(filesystem(pace), connection, SessionACL::All, config)
+        .map_err(ServeError::Connection)?;
     thread::Builder::new()
         .name("hectare-serve".into())
         .spawn(move || sender.send(Event::Ended(session.run())))

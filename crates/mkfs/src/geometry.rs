@@ -132,7 +132,7 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
         desc_size: if features.incompat.contains(Incompat::BIT64) { 64 } else { 32 },
         reserved_gdt_blocks: 0,
         first_meta_bg: 0,
-        flex_shift: flex_shift(options, &features, &mut notes)?,
+        flex_shift: flex_shift(options, &features, size, &mut notes)?,
         backup_groups: [0, 0],
         features,
     };
@@ -281,7 +281,12 @@ fn clusters_per_group(
     Ok(clusters)
 }
 
-fn flex_shift(options: &FormatOptions, features: &Features, notes: &mut Vec<Note>) -> Result<u32> {
+fn flex_shift(
+    options: &FormatOptions,
+    features: &Features,
+    size: Bytes,
+    notes: &mut Vec<Note>,
+) -> Result<u32> {
     if !features.incompat.contains(Incompat::FLEX_BG) {
         return match options.flex_groups {
             None => Ok(0),
@@ -289,7 +294,7 @@ fn flex_shift(options: &FormatOptions, features: &Features, notes: &mut Vec<Note
         };
     }
     match options.flex_groups {
-        None => Ok(large::flex_shift(notes)),
+        None => Ok(large::flex_shift(size, notes)),
         Some(n) if n.is_power_of_two() => Ok(n.trailing_zeros()),
         Some(n) => Err(Error::option(format!("-G {n}"), "it must be a power of two")),
     }

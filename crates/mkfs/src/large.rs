@@ -3,8 +3,8 @@
 //!
 //! mke2fs keeps to groups of 128 MiB whatever the size; a volume of 1 PiB then has eight million of them, and
 //! everything that goes through groups, `e2fsck` and the kernel's mount included, takes gigabytes and
-//! minutes. Here a volume gets as large clusters as it needs to have about a million groups at most, above 16
-//! TiB each meta group holds its own descriptors and flex groups are four times as large, and blocks grow
+//! minutes. Here a volume gets as large clusters as it needs to have about a million groups at most, above
+//! 16 TiB each meta group holds its own descriptors and flex groups are four times as large, and blocks grow
 //! where their numbers would have more than 48 bits. Whatever is chosen is told in a [`Note`], with the
 //! option that decides otherwise.
 //!
@@ -18,11 +18,11 @@ use hectare_units::{BlockSize, Bytes};
 /// Clusters grow until there are no more groups than this: about a million, with room for groups that are a
 /// little short of a power of two.
 const GROUPS_WANTED: u64 = 1_100_000;
-/// Above this, each meta group holds its own descriptors.
-const META_GROUPS_ABOVE: Bytes = Bytes::new(16 << 40);
+/// Above this, each meta group holds its own descriptors, and flex groups are larger.
+const LARGE: Bytes = Bytes::new(16 << 40);
 /// Groups of a flex group, as a power of two, on most volumes (mke2fs's default, `-G 16`).
 const FLEX_SHIFT: u32 = 4;
-/// The same where meta groups are on by default. Of a new volume's bitmaps only those that count a flex
+/// The same on large volumes. Of a new volume's bitmaps only those that count a flex
 /// group's metadata are written, one block for each flex group, alone in gigabytes; so this decides how many
 /// places are written, and later read by `e2fsck`. With blocks of 4 KiB a flex group then is a meta group.
 const FLEX_SHIFT_LARGE: u32 = 6;
@@ -60,17 +60,16 @@ pub(crate) fn choose_meta_groups(
         || features.compat.contains(Compat::RESIZE_INODE)
             && options.decides(Feature::Compat(Compat::RESIZE_INODE));
     let open = !resizing && !options.decides(Feature::Incompat(Incompat::META_BG));
-    if open && size > META_GROUPS_ABOVE && features.incompat.contains(Incompat::BIT64) {
+    if open && size > LARGE && features.incompat.contains(Incompat::BIT64) {
         features.incompat |= Incompat::META_BG;
         features.compat -= Compat::RESIZE_INODE;
         notes.push(Note::MetaGroupsByDefault);
     }
 }
 
-/// log2 of the groups in a flex group where the options leave it open: larger ones where meta groups were
-/// turned on for the size.
-pub(crate) fn flex_shift(notes: &mut Vec<Note>) -> u32 {
-    if !notes.contains(&Note::MetaGroupsByDefault) {
+/// log2 of the groups in a flex group where the options leave it open.
+pub(crate) fn flex_shift(size: Bytes, notes: &mut Vec<Note>) -> u32 {
+    if size <= LARGE {
         return FLEX_SHIFT;
     }
     notes.push(Note::LargerFlexGroups(1 << FLEX_SHIFT_LARGE));

@@ -1,5 +1,5 @@
 //! What carrying out a plan takes, whatever the format: threads that each take the next chunk, and writers
-//! that join neighbouring writes.
+//! that join neighbouring writes and take turns.
 //!
 //! Order matters only at both ends: old signatures are wiped first ([`wipe`]), so that a format that is cut
 //! short leaves nothing that could be taken for the old volume, and the primary superblock is written last

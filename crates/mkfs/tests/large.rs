@@ -185,7 +185,8 @@ fn shapes_of_large_volumes_are_told_and_can_be_told_otherwise() {
         let geometry = plan.geometry();
         let what = format!("{size} {shape}: {:?}", plan.notes());
         let told: Vec<String> = plan.notes().iter().map(ToString::to_string).collect();
-        let flex_groups = meta_groups.then_some("flex groups have 64 groups");
+        let is_large = size > 16 * TIB;
+        let flex_groups = is_large.then_some("flex groups have 64 groups");
         let notes: Vec<&str> = notes.iter().copied().chain(flex_groups).collect();
         for note in &notes {
             assert!(told.iter().any(|told| told.contains(note)), "{what}: {note}");
@@ -198,7 +199,7 @@ fn shapes_of_large_volumes_are_told_and_can_be_told_otherwise() {
         );
         assert!(!(meta_groups && geometry.features.compat.contains(Compat::RESIZE_INODE)), "{what}");
         assert_eq!(geometry.cluster_bytes(), cluster, "{what}");
-        assert_eq!(geometry.flex_groups(), if meta_groups { 64 } else { 16 }, "{what}");
+        assert_eq!(geometry.flex_groups(), if is_large { 64 } else { 16 }, "{what}");
     }
     let plan = Plan::new(&args("-t ext4 -G 16"), Bytes::new(200 * TIB), true).unwrap();
     assert_eq!((plan.notes().len(), plan.geometry().flex_groups()), (2, 16), "{:?}", plan.notes());

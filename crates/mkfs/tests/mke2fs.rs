@@ -98,8 +98,9 @@ const CASES: &[(&str, &str)] = &[
     ("128G", "-t ext4 -O ^sparse_super,^resize_inode"),
     ("1T", "-t ext4"),
     ("1T", "-t ext4 -O bigalloc -C 1048576"),
-    ("17T", "-t ext4 -O ^meta_bg"),
-    ("20T", "-t ext4 -O meta_bg,^resize_inode"),
+    ("17T", "-t ext4 -O ^meta_bg -G 16"),
+    ("20T", "-t ext4 -O meta_bg,^resize_inode -G 16"),
+    ("20T", "-t ext4 -O meta_bg,^resize_inode -G 64"),
 ];
 
 fn superblock(image: &Path) -> [u8; 2048] {

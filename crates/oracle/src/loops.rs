@@ -4,14 +4,12 @@
 //! The kernel lets go of an image a moment after the last close, and dropping waits for that.
 
 use crate::mount::Access;
+use crate::patience::{PATIENCE, PAUSE};
 use crate::{Skip, is_root, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-pub(crate) const PAUSE: Duration = Duration::from_millis(20);
+use std::time::Instant;
 
 /// An image as a block device.
 #[derive(Debug)]

@@ -8,7 +8,8 @@
 //! checked, copied or mounted again as soon as the value is gone. Those of loop devices are in
 //! [`loops`](crate::loops).
 
-use crate::loops::{LoopDevice, PATIENCE, PAUSE, can_attach, complain};
+use crate::loops::{LoopDevice, can_attach, complain};
+use crate::patience::{PATIENCE, PAUSE};
 use crate::{Skip, scratch, superblock, tool};
 use std::fs;
 use std::io::Read;

@@ -5,7 +5,9 @@ use hectare_device::{Device, FileOptions};
 use hectare_ext4::superblock::UNFINISHED;
 use hectare_oracle::mount::Access;
 use hectare_oracle::tool::{need, run};
-use hectare_oracle::{KernelMount, LoopDevice, Skip, assert_clean, dumpe2fs, is_root, skip, skip_part};
+use hectare_oracle::{
+    KernelMount, LoopDevice, Skip, assert_clean, dumpe2fs, is_root, skip, skip_part, until,
+};
 use hectare_units::Bytes;
 use std::path::{Path, PathBuf};
 
@@ -212,7 +214,7 @@ impl Small {
 
 impl Drop for Small {
     fn drop(&mut self) {
-        crate::mount::wait(|| run(need("umount").unwrap().arg(&self.0)).succeeded());
+        until(|| run(need("umount").unwrap().arg(&self.0)).succeeded());
     }
 }
 

@@ -1,8 +1,8 @@
 //! Operating a mount: figures over HTTP and from the control socket, the live page in a browser, the log.
 
-use crate::mount::{Bench, durable, signal, wait};
+use crate::mount::{Bench, durable, signal};
 use crate::support::hectare;
-use hectare_oracle::{Metrics, browser, debugfs_write, skip};
+use hectare_oracle::{Metrics, browser, debugfs_write, skip, until};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -190,7 +190,7 @@ fn what_happens_is_logged() {
     let to_log = ["--log", log.to_str().unwrap()];
     bench.mount(&to_log);
     bench.unmount();
-    wait(|| lines(&log).contains(CLOSED));
+    until(|| lines(&log).contains(CLOSED));
     let quiet = lines(&log);
     for text in ["msg=\"the volume is open\"", "msg=mounted", "level=info", CLOSED] {
         assert!(quiet.contains(text), "{text}\n{quiet}");
@@ -203,9 +203,9 @@ fn what_happens_is_logged() {
     server.wait().unwrap();
     assert!(Command::new("umount").arg("-l").arg(&bench.dir).status().unwrap().success());
     bench.mount(&[&to_log[..], &["-o", "log=info"]].concat());
-    wait(|| lines(&log).contains("msg=\"what the journal holds is replayed\""));
+    until(|| lines(&log).contains("msg=\"what the journal holds is replayed\""));
     bench.unmount();
-    wait(|| lines(&log).matches(CLOSED).count() == 2);
+    until(|| lines(&log).matches(CLOSED).count() == 2);
     let before = lines(&log).len();
     bench.mount(&[&to_log[..], &["--log-level", "error"]].concat());
     bench.unmount();
@@ -229,7 +229,7 @@ fn broken_metadata_is_logged_and_shown() {
     bench.mount(&["--log", log.to_str().unwrap(), "--metrics", "0", "-o", "errors=remount-ro"]);
     assert!(fs::read_dir(bench.dir.join("d")).is_ok_and(|mut names| names.any(|name| name.is_err())));
     assert!(fs::write(bench.dir.join("new"), "x").is_err(), "no change is taken");
-    wait(|| lines(&log).contains("msg=\"the volume takes no change any more\""));
+    until(|| lines(&log).contains("msg=\"the volume takes no change any more\""));
     assert!(lines(&log).contains("level=error from=hectare_engine msg=\"something is broken\""));
     let metrics = bench.scrape();
     for name in ["hectare_stopped", "hectare_broken_places_total"] {
@@ -239,5 +239,5 @@ fn broken_metadata_is_logged_and_shown() {
     assert!(said.text().contains("state:    stopped") && said.text().contains("e2fsck -fy"));
     bench.detach();
     // The image is marked as having errors, which is as it should be.
-    wait(|| hectare(&["ls", &format!("{}:/", bench.image.display())]).code == Some(0));
+    until(|| hectare(&["ls", &format!("{}:/", bench.image.display())]).code == Some(0));
 }

@@ -1,12 +1,11 @@
 //! `hectare mount`: in the background, in the form that `mount` and `fstab` use, ended in every way.
 
 use crate::support::hectare;
-use hectare_oracle::{assert_clean, skip};
+use hectare_oracle::{assert_clean, skip, until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// An image and a folder to mount it on.
 pub(crate) struct Bench {
@@ -45,16 +44,16 @@ impl Bench {
     /// Unmounts. A program that another test starts has a copy of every descriptor for a moment, so that the
     /// folder may be busy.
     pub(crate) fn detach(&self) {
-        wait(|| Command::new("umount").arg(&self.dir).status().unwrap().success());
+        until(|| Command::new("umount").arg(&self.dir).status().unwrap().success());
     }
 
     /// Unmounts, and returns when the image is closed.
     fn umount(&self) {
-        wait(|| hectare(&["umount", self.dir.to_str().unwrap()]).code == Some(0));
+        until(|| hectare(&["umount", self.dir.to_str().unwrap()]).code == Some(0));
     }
 
     fn wait_closed(&self) {
-        wait(|| hectare(&["rm", "-f", &format!("{}:/none", self.image.display())]).code == Some(0));
+        until(|| hectare(&["rm", "-f", &format!("{}:/none", self.image.display())]).code == Some(0));
         assert_clean(&self.image).unwrap();
     }
 
@@ -70,16 +69,8 @@ impl Bench {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        wait(|| self.is_mounted());
+        until(|| self.is_mounted());
         server
-    }
-}
-
-pub(crate) fn wait(mut done: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < Duration::from_secs(60), "it takes too long");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -244,11 +235,11 @@ fn it_polls_while_many_requests_come_and_only_then() {
         let mut server = bench.in_foreground_with(&["-o", option]);
         assert!(!polls(&server));
         if polls_then {
-            wait(|| {
+            until(|| {
                 look();
                 polls(&server)
             });
-            wait(|| !polls(&server));
+            until(|| !polls(&server));
         } else {
             (0..20).for_each(|_| {
                 look();

@@ -15,8 +15,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often a lock is tried for, and how long after the first time; each pause is twice the one before it,
-/// so that it takes a second in all.
+/// How often a lock is tried for, and the first pause between; each other is twice the one before, so that
+/// all take a second.
 const LOCK_TRIES: u32 = 8;
 const LOCK_PAUSE: Duration = Duration::from_millis(8);
 
@@ -44,13 +44,14 @@ pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -
 /// Tries for a moment: a program that is just starting another one shares its locks with it until that runs,
 /// so a lock may outlive its owner by a few milliseconds, or many on a busy machine.
 fn try_lock(file: &File, write: bool) -> std::result::Result<(), TryLockError> {
+    let once = || if write { file.try_lock() } else { file.try_lock_shared() };
     for tries in 1..LOCK_TRIES {
-        match if write { file.try_lock() } else { file.try_lock_shared() } {
+        match once() {
             Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE * (1 << (tries - 1))),
             taken => return taken,
         }
     }
-    if write { file.try_lock() } else { file.try_lock_shared() }
+    once()
 }
 
 fn is_unsupported(error: &io::Error) -> bool {

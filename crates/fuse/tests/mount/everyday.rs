@@ -1,6 +1,6 @@
 //! What programs do every day: trees, renaming, attributes, holes, listing, full volumes, many processes.
 
-use crate::support::{MIB, eventually, mounted};
+use crate::support::{MIB, mounted};
 use hectare_oracle::{Entry, walk};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, Timespec, Timestamps, XattrFlags, utimensat};
 use std::fs;
@@ -243,7 +243,7 @@ fn a_full_volume_says_so_and_goes_on() {
     assert_eq!(full.and_then(|error| error.raw_os_error()), Some(28));
     fs::remove_file(mount.path("f0")).unwrap();
     // The kernel tells that it has forgotten the file when it likes.
-    eventually("its space is free", || {
+    hectare_oracle::until(|| {
         let free = rustix::fs::statvfs(&mount.dir).unwrap();
         free.f_bfree * free.f_frsize >= MIB
     });

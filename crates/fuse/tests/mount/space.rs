@@ -1,10 +1,10 @@
 //! Space: `fallocate` against a model, holes, copies inside the volume, discarding, what is reserved.
 
-use crate::support::{MIB, Mount, eventually, mounted, needed};
+use crate::support::{MIB, Mount, mounted, needed};
 use hectare_device::Operation;
 use hectare_mkfs::FormatOptions;
 use hectare_oracle::tool::run;
-use hectare_oracle::{skip, tool};
+use hectare_oracle::{skip, tool, until};
 use rustix::fs::{FallocateFlags, copy_file_range, fallocate};
 use rustix::io::Errno;
 use std::fs;
@@ -205,7 +205,7 @@ fn free_space_is_discarded_when_asked_or_at_once() {
     };
     // The kernel tells that it has forgotten a file when it likes, and only then its space is free.
     let until_free = |mount: &Mount, before: u64, mut act: Box<dyn FnMut() + '_>| {
-        eventually("the space is given back", || {
+        until(|| {
             fs::File::open(&mount.dir).unwrap().sync_all().unwrap();
             act();
             taken(mount) < before + 4 * MIB

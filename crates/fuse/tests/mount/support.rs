@@ -8,13 +8,12 @@ use hectare_engine::{OpenOptions, Overwrite, Volume};
 use hectare_fuse::{MountOptions, Operation, Operations, serve};
 use hectare_mkfs::FormatOptions;
 use hectare_oracle::fsck::Report;
-use hectare_oracle::{KernelMount, Skip, What, assert_same, e2fsck, mke2fs, skip_part, walk};
+use hectare_oracle::{KernelMount, Skip, What, assert_same, e2fsck, mke2fs, skip_part, until, walk};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
 /// Bytes in a MiB.
 pub(crate) const MIB: u64 = 1 << 20;
@@ -30,15 +29,6 @@ pub(crate) struct Mount {
     server: Option<JoinHandle<()>>,
     device: Option<Arc<Counted>>,
     operations: Arc<Operations>,
-}
-
-/// Waits until something is so.
-pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < Duration::from_secs(60), "waited for in vain: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 impl Mount {
@@ -119,7 +109,7 @@ impl Mount {
     pub(crate) fn detach(&mut self) {
         let Some(server) = self.server.take() else { return };
         // A program that another test starts has a copy of every descriptor for a moment.
-        eventually("nobody uses it", || {
+        until(|| {
             rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::empty())
                 != Err(rustix::io::Errno::BUSY)
         });

@@ -1,5 +1,6 @@
 //! The writes of a run and nothing else: as many, of the mean length, spread evenly over a new sparse file,
-//! by one thread. No formatter that writes these bytes to these many places can be much faster.
+//! by one thread. What the
+//! host takes for these bytes in so many places, whoever writes them.
 
 use super::measure::Figures;
 use std::fs::File;
