@@ -118,13 +118,14 @@ impl GroupDesc {
     /// # Panics
     /// If the slot is shorter than a descriptor of this volume.
     pub fn render(&self, slot: &mut [u8], group: GroupNr, sb: &SuperBlock) {
-        let wide = slot.len() >= 64;
-        let mut whole = [0u8; 64];
-        let len = slot.len().min(64);
-        whole[..len].copy_from_slice(&slot[..len]);
-        let raw = raw::GroupDesc::mut_from_bytes(&mut whole).expect("64 bytes are a descriptor");
-        self.fill(raw, wide);
-        slot[..len].copy_from_slice(&whole[..len]);
+        if let Some(whole) = slot.first_chunk_mut() {
+            self.fill(descriptor(whole), true);
+        } else {
+            let mut whole = [0; 64];
+            whole[..slot.len()].copy_from_slice(slot);
+            self.fill(descriptor(&mut whole), false);
+            slot.copy_from_slice(&whole[..slot.len()]);
+        }
         slot[CHECKSUM_AT..CHECKSUM_AT + 2].fill(0);
         let checksum = checksum_of(slot, group, sb);
         slot[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_le_bytes());
@@ -250,6 +251,10 @@ fn checksum_of(slot: &[u8], group: GroupNr, sb: &SuperBlock) -> u16 {
     }
     let crc = crc16(crc16(crc16(!0, &sb.uuid()), &number), before);
     if usize_of(sb.geometry().desc_size) > CHECKSUM_AT + 2 { crc16(crc, after) } else { crc }
+}
+
+fn descriptor(bytes: &mut [u8; 64]) -> &mut raw::GroupDesc {
+    raw::GroupDesc::mut_from_bytes(bytes).expect("64 bytes are a descriptor")
 }
 
 /// The bytes of a descriptor record, for tests and reports.

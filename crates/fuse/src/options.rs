@@ -434,7 +434,8 @@ impl MountOptions {
         Ok(())
     }
 
-    /// What the engine is opened with.
+    /// What the engine is opened with. Asks whether this process is root, whose mounts may fill the blocks
+    /// reserved for root unless others are allowed.
     #[must_use]
     pub fn open_options(&self) -> OpenOptions {
         let defaults = OpenOptions::default();

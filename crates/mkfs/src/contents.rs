@@ -43,7 +43,8 @@ pub trait Contents: Sync {
     /// index `first` in the group. Slots of inodes that belong to others are left alone.
     fn render_inodes(&self, group: GroupNr, first: u32, slots: &mut [u8]);
 
-    /// Hands over blocks of the group for the formatter to write.
+    /// Hands over blocks of the group for the formatter to write. Called only where [`GroupUse::clusters`] is
+    /// set.
     fn blocks(&self, group: GroupNr, write: &mut dyn FnMut(BlockNr, &[u8])) {
         let _ = (group, write);
     }

@@ -18,7 +18,7 @@ use crate::ranges::RangeSet;
 use hectare_ext4::geometry::Geometry;
 use hectare_units::{BlockNr, GroupNr, u64_of, usize_of};
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The places of one group's metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,6 +36,8 @@ pub struct GroupMeta {
 pub struct Layout {
     geometry: Geometry,
     rule: Rule,
+    /// Patterns of flex groups that come up again and again, with which a cursor starts.
+    known: Vec<Arc<Pattern>>,
 }
 
 #[derive(Clone, Debug)]
@@ -58,7 +60,7 @@ impl Layout {
         } else {
             Rule::Plain { stride: stride.into() }
         };
-        Ok(Self { geometry, rule })
+        Ok(Self { geometry, rule, known: Vec::new() })
     }
 
     /// The shape of the volume.
@@ -70,42 +72,49 @@ impl Layout {
     /// A way to go through the groups.
     #[must_use]
     pub fn cursor(&self) -> Cursor<'_> {
-        Cursor { layout: self, placed: None, known: Vec::new() }
+        Cursor { layout: self, placed: None, known: self.known.clone() }
     }
 
     /// Makes sure that the metadata of every group fits, by looking at groups of every pattern there is:
-    /// those at either end, over more than the distance at which descriptors repeat, and those with
-    /// `backups`.
+    /// those with `backups` and those at either end, over more than the distance at which descriptors repeat.
+    /// What it saw of them is kept.
     ///
     /// # Errors
     /// If it does not fit.
-    pub(crate) fn check(&self, backups: &[GroupNr]) -> Result<()> {
+    pub(crate) fn check(&mut self, backups: &[GroupNr]) -> Result<()> {
         let (geometry, mut cursor) = (&self.geometry, self.cursor());
         let groups = geometry.groups();
         let ends = 2 * geometry.descs_per_block().max(geometry.flex_groups()).min(groups / 2 + 1);
         let ends = (0..ends.min(groups)).chain(groups.saturating_sub(ends)..groups).map(GroupNr::new);
-        ends.chain(backups.iter().copied()).try_for_each(|group| cursor.meta(group).map(|_| ()))
+        backups.iter().copied().chain(ends).try_for_each(|group| cursor.meta(group).map(|_| ()))?;
+        self.known = cursor.known;
+        Ok(())
     }
 
     /// Clusters of the whole volume that hold metadata of groups.
     pub(crate) fn metadata_clusters(&self) -> Result<u64> {
         let mut cursor = self.cursor();
-        (0..self.geometry.groups())
-            .map(|nr| Ok(clusters_touched(&self.geometry, &cursor.used_ranges(GroupNr::new(nr))?)))
-            .sum()
+        (0..self.geometry.groups()).map(|nr| Ok(cursor.metadata(GroupNr::new(nr))?.clusters)).sum()
     }
 
-    /// Whether a group whose blocks are otherwise free may keep an unwritten block bitmap: only if the
-    /// metadata in it is what a reader finds from the superblock and the group's own descriptor.
-    pub(crate) fn holds_only_its_own(&self, used: &[Range<u64>], group: GroupNr) -> bool {
-        match self.rule {
+    /// What metadata in `used` of a group means for it, whose base metadata ends at `base_end`.
+    fn taken(&self, used: &[Range<u64>], base_end: u64) -> Taken {
+        let is_derived = match self.rule {
             Rule::Plain { .. } => true,
-            Rule::Flexible | Rule::Packed(_) => {
-                let base = base_range(&self.geometry, group);
-                used.iter().all(|range| base.start <= range.start && range.end <= base.end)
-            }
-        }
+            Rule::Flexible | Rule::Packed(_) => used.iter().all(|range| range.end <= base_end),
+        };
+        Taken { clusters: clusters_touched(&self.geometry, used), is_derived }
     }
+}
+
+/// What the metadata in a group means for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taken {
+    /// Clusters that it touches.
+    pub(crate) clusters: u64,
+    /// It is what a reader finds from the superblock and the group's own descriptor: while the group's other
+    /// blocks are free, its block bitmap need not be written.
+    pub(crate) is_derived: bool,
 }
 
 /// The blocks of a group.
@@ -128,7 +137,7 @@ pub struct Cursor<'a> {
     /// The flex group (a single group in the plain layout) last placed.
     placed: Option<At>,
     /// Flex groups placed before, the latest last.
-    known: Vec<Rc<Pattern>>,
+    known: Vec<Arc<Pattern>>,
 }
 
 /// A flex group, placed.
@@ -138,7 +147,7 @@ struct At {
     first: u32,
     /// Its first block, from which the pattern's places are counted.
     start: u64,
-    pattern: Rc<Pattern>,
+    pattern: Arc<Pattern>,
 }
 
 /// What the places in a flex group follow from, and the places, counted from its start.
@@ -148,6 +157,8 @@ struct Pattern {
     /// Blocks of base metadata of each group.
     base: Vec<u32>,
     placed: Placed,
+    /// What it means for each group.
+    taken: Vec<Taken>,
 }
 
 /// Patterns that a cursor remembers: four come up again and again.
@@ -170,6 +181,19 @@ impl Cursor<'_> {
             inode_bitmap: shifted(meta.inode_bitmap),
             inode_table: shifted(meta.inode_table),
         })
+    }
+
+    /// What the metadata in a group (anybody's) means for it.
+    ///
+    /// # Errors
+    /// If the metadata does not fit.
+    pub(crate) fn metadata(&mut self, group: GroupNr) -> Result<Taken> {
+        if let Rule::Packed(_) = self.layout.rule {
+            let base_end = base_range(&self.layout.geometry, group).end;
+            return Ok(self.layout.taken(&self.used_ranges(group)?, base_end));
+        }
+        let at = self.place(group)?;
+        Ok(at.pattern.taken[usize_of(group.get() - at.first)])
     }
 
     /// The blocks of a group that hold metadata (anybody's), sorted and joined.
@@ -199,7 +223,7 @@ impl Cursor<'_> {
             let blocks = group_range(geometry, GroupNr::new(last)).end - start;
             let base: Vec<u32> =
                 (first..=last).map(|nr| geometry.base_meta_blocks(GroupNr::new(nr))).collect();
-            let is_same = |known: &&Rc<Pattern>| known.blocks == blocks && known.base == base;
+            let is_same = |known: &&Arc<Pattern>| known.blocks == blocks && known.base == base;
             // With a stride the places depend on the group's number.
             let repeats = !matches!(self.layout.rule, Rule::Plain { stride } if stride > 0);
             let known = self.known.iter().rev().find(is_same).filter(|_| repeats).cloned();
@@ -213,7 +237,7 @@ impl Cursor<'_> {
     }
 
     /// Places a flex group of a pattern that is new.
-    fn remember(&mut self, first: u32, blocks: u64, base: Vec<u32>) -> Result<Rc<Pattern>> {
+    fn remember(&mut self, first: u32, blocks: u64, base: Vec<u32>) -> Result<Arc<Pattern>> {
         let geometry = &self.layout.geometry;
         let placed = match self.layout.rule {
             Rule::Plain { stride } => Placed::plain(geometry, GroupNr::new(first), &base, blocks, stride),
@@ -221,12 +245,26 @@ impl Cursor<'_> {
         };
         let reason = || format!("the metadata of group {first} does not fit; ask for fewer inodes");
         let placed = placed.ok_or_else(|| Error::option("-N", reason()))?;
-        let pattern = Rc::new(Pattern { blocks, base, placed });
+        let taken = self.taken(first, &base, &placed);
+        let pattern = Arc::new(Pattern { blocks, base, placed, taken });
         if self.known.len() == PATTERNS_MAX {
             self.known.remove(0);
         }
-        self.known.push(Rc::clone(&pattern));
+        self.known.push(Arc::clone(&pattern));
         Ok(pattern)
+    }
+
+    /// What the metadata of a placed flex group means for each group, with their blocks of base metadata.
+    fn taken(&self, first: u32, base: &[u32], placed: &Placed) -> Vec<Taken> {
+        let geometry = &self.layout.geometry;
+        let start = geometry.first_block(GroupNr::new(first)).get();
+        let one = |(nr, base): (u32, &u32)| {
+            let within = group_range(geometry, GroupNr::new(first + nr));
+            let used = placed.used.inside(within.start - start..within.end - start);
+            let used: Vec<_> = used.map(|range| start + range.start..start + range.end).collect();
+            self.layout.taken(&used, within.start + u64::from(*base))
+        };
+        (0..).zip(base).map(one).collect()
     }
 }
 

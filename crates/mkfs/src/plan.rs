@@ -16,7 +16,7 @@
 use crate::contents::{Contents, Empty, GroupUse, set_bits};
 use crate::error::Result;
 use crate::geometry::{Note, Shape, shape};
-use crate::layout::{Cursor, Layout, clusters_touched, group_range};
+use crate::layout::{Cursor, Layout, group_range};
 use crate::options::FormatOptions;
 use crate::own::{LOST_AND_FOUND, Own, Rendered, backup_groups};
 use crate::space::Space;
@@ -111,7 +111,7 @@ impl Plan {
     /// If options are impossible, alone or together, or the size is too small.
     pub fn new(options: &FormatOptions, size: Bytes, zeroed: bool) -> Result<Self> {
         let shape: Shape = shape(options, size)?;
-        let layout = Layout::new(shape.geometry.clone(), options.stride, options.packed_meta_blocks)?;
+        let mut layout = Layout::new(shape.geometry.clone(), options.stride, options.packed_meta_blocks)?;
         let backups = backup_groups(&shape.geometry);
         layout.check(&backups)?;
         let own = Own::place(options, &layout)?;
@@ -246,8 +246,8 @@ impl Plan {
         assert!(!groups.is_empty(), "the plan has that chunk");
         let mut cursor = self.layout.cursor();
         let mut out = Chunk { first, ..Chunk::default() };
-        let (mut bitmaps, mut tables) = (Vec::new(), Vec::new());
-        for group in groups.map(GroupNr::new) {
+        let (mut bitmaps, mut tables, mut filled) = (Vec::new(), Vec::new(), Vec::new());
+        for group in groups.clone().map(GroupNr::new) {
             let rendered = self.group(group, contents, &mut cursor)?;
             let desc = &rendered.desc;
             out.counts += Counts {
@@ -260,17 +260,25 @@ impl Plan {
             desc.render(&mut out.descriptors[at..], group, &self.superblock);
             bitmaps.extend(rendered.block_bitmap.map(|bytes| (desc.block_bitmap, bytes)));
             bitmaps.extend(rendered.inode_bitmap.map(|bytes| (desc.inode_bitmap, bytes)));
-            tables.push((group, desc.inode_table, rendered.inodes_end));
+            if rendered.inodes_end > 0 || self.zeroes_tables() {
+                tables.push((group, desc.inode_table, rendered.inodes_end));
+            }
+            if rendered.holds_content {
+                filled.push(group);
+            }
         }
         bitmaps.sort_by_key(|(nr, _)| *nr); // neighbours side by side, for few and large writes
         for (nr, bytes) in bitmaps {
             sink(self.block(nr, bytes))?;
         }
-        for (group, at, inodes_end) in &tables {
-            self.render_table(*group, *at, *inodes_end, contents, sink)?;
+        for (group, at, inodes_end) in tables {
+            self.render_table(group, at, inodes_end, contents, sink)?;
         }
-        for (group, ..) in &tables {
-            self.render_blocks(*group, contents, sink)?;
+        self.render_own_blocks(groups, sink)?;
+        for group in filled {
+            let mut handed = Vec::new();
+            contents.blocks(group, &mut |nr, bytes| handed.push((nr, bytes.to_vec())));
+            handed.into_iter().try_for_each(|(nr, bytes)| sink(self.block(nr, bytes)))?;
         }
         Ok(out)
     }
@@ -282,7 +290,7 @@ impl Plan {
     /// Bitmaps and descriptor of one group.
     fn group(&self, group: GroupNr, contents: &dyn Contents, cursor: &mut Cursor<'_>) -> Result<Group> {
         let geometry = self.geometry();
-        let (usage, used, meta) = (contents.usage(group), cursor.used_ranges(group)?, cursor.meta(group)?);
+        let (usage, taken, meta) = (contents.usage(group), cursor.metadata(group)?, cursor.meta(group)?);
         let own: Vec<_> = self.own.used.inside(group_range(geometry, group)).collect();
         let checksums = geometry.features.group_checksums();
         let mut desc = GroupDesc {
@@ -300,16 +308,16 @@ impl Plan {
         let is_last = group.get() + 1 == geometry.groups();
         let inodes_end = usage.inodes_end.max(self.own_inodes_end(group));
         let untouched = own.is_empty() && !usage.clusters && inodes_end == 0;
-        let metadata_clusters = clusters_touched(geometry, &used);
         let mut block_bitmap = None;
-        if checksums && untouched && !is_last && self.layout.holds_only_its_own(&used, group) {
+        if checksums && untouched && !is_last && taken.is_derived {
             desc.flags |= GroupFlags::BLOCK_UNINIT;
-            desc.free_clusters = geometry.clusters_in(group) - low32(metadata_clusters);
+            desc.free_clusters = geometry.clusters_in(group) - low32(taken.clusters);
         } else {
+            let used = cursor.used_ranges(group)?;
             let marked = self.mark_clusters(group, used.iter().chain(&own), usage, contents);
             // Counting takes longer than marking where there is only metadata.
             let is_metadata = own.is_empty() && !usage.clusters;
-            let taken = if is_metadata { low32(metadata_clusters) } else { count_bits(&marked) };
+            let taken = if is_metadata { low32(taken.clusters) } else { count_bits(&marked) };
             let bitmap = self.pad_bitmap(marked, geometry.clusters_in(group));
             desc.free_clusters = geometry.clusters_in(group) - taken;
             desc.seal_block_bitmap(&bitmap, &self.superblock);
@@ -319,7 +327,8 @@ impl Plan {
         if self.tables_are_zeroed() {
             desc.flags |= GroupFlags::INODE_ZEROED;
         }
-        Ok(Group { desc, block_bitmap, inode_bitmap, inodes_end, metadata_clusters })
+        let (holds_content, metadata_clusters) = (usage.clusters, taken.clusters);
+        Ok(Group { desc, block_bitmap, inode_bitmap, inodes_end, holds_content, metadata_clusters })
     }
 
     /// A block bitmap without the bits beyond the group's end.
@@ -409,6 +418,11 @@ impl Plan {
         self.zeroed || !self.lazy()
     }
 
+    /// Whether zeros have to be written where no inodes are.
+    fn zeroes_tables(&self) -> bool {
+        !self.zeroed && !self.lazy()
+    }
+
     /// The used part of an inode table in pieces, then zeros where they are needed.
     fn render_table(
         &self,
@@ -431,7 +445,7 @@ impl Plan {
             sink(self.block(at + Blocks::new(block.into()), bytes))?;
         }
         let rest = Blocks::new((geometry.itable_blocks() - used).into());
-        if !self.zeroed && !self.lazy() && !rest.is_zero() {
+        if self.zeroes_tables() && !rest.is_zero() {
             let at = (at + Blocks::new(used.into())).offset(geometry.block_size);
             sink(Write { at, payload: Payload::Zeros(rest.bytes(geometry.block_size)) })?;
         }
@@ -448,27 +462,24 @@ impl Plan {
         }
     }
 
-    /// Blocks of files: the formatter's own, and what the contents hand over.
-    fn render_blocks(&self, group: GroupNr, contents: &dyn Contents, sink: &mut Sink<'_>) -> Result<()> {
-        let within = group_range(self.geometry(), group);
-        let inside = |nr: &BlockNr| within.contains(&nr.get());
+    /// Blocks of the formatter's own files that lie in some groups.
+    fn render_own_blocks(&self, groups: Range<u32>, sink: &mut Sink<'_>) -> Result<()> {
+        let (geometry, size) = (self.geometry(), self.geometry().block_size);
+        let start = geometry.first_block(GroupNr::new(groups.start)).get();
+        let within = start..group_range(geometry, GroupNr::new(groups.end - 1)).end;
         let from = self.rendered.blocks.partition_point(|(nr, _)| nr.get() < within.start);
-        for (nr, bytes) in self.rendered.blocks[from..].iter().take_while(|(nr, _)| inside(nr)) {
+        let inside = self.rendered.blocks[from..].iter().take_while(|(nr, _)| nr.get() < within.end);
+        for (nr, bytes) in inside {
             sink(self.block(*nr, bytes.clone()))?;
         }
-        if !self.zeroed {
-            for run in &self.rendered.zeros {
-                let (start, end) = (run.start.max(within.start), run.end.min(within.end));
-                if start < end {
-                    let size = self.geometry().block_size;
-                    let payload = Payload::Zeros(Blocks::new(end - start).bytes(size));
-                    sink(Write { at: BlockNr::new(start).offset(size), payload })?;
-                }
+        for run in self.rendered.zeros.iter().filter(|_| !self.zeroed) {
+            let (start, end) = (run.start.max(within.start), run.end.min(within.end));
+            if start < end {
+                let payload = Payload::Zeros(Blocks::new(end - start).bytes(size));
+                sink(Write { at: BlockNr::new(start).offset(size), payload })?;
             }
         }
-        let mut handed = Vec::new();
-        contents.blocks(group, &mut |nr, bytes| handed.push((nr, bytes.to_vec())));
-        handed.into_iter().try_for_each(|(nr, bytes)| sink(self.block(nr, bytes)))
+        Ok(())
     }
 
     /// The descriptor blocks that are written together with one: some that lie one after another, in every
@@ -547,6 +558,8 @@ struct Group {
     block_bitmap: Option<Vec<u8>>,
     inode_bitmap: Option<Vec<u8>>,
     inodes_end: u32,
+    /// Whether the contents have clusters of it.
+    holds_content: bool,
     metadata_clusters: u64,
 }
 

@@ -225,6 +225,10 @@ impl Files {
         self.sb.geometry().inode_slot(nr).filter(|(home, _)| *home == group).map(|(_, index)| index)
     }
 
+    fn holds_root_block(&self, group: GroupNr) -> bool {
+        self.sb.geometry().group_of(self.root_block.0) == Some(group)
+    }
+
     fn clusters(&self, group: GroupNr) -> impl Iterator<Item = u32> + '_ {
         let geometry = self.sb.geometry();
         let first = geometry.cluster_of(geometry.first_block(group));
@@ -249,7 +253,7 @@ impl Contents for Files {
     fn usage(&self, group: GroupNr) -> GroupUse {
         let last = self.inodes().filter_map(|(nr, _)| self.index(nr, group)).max();
         GroupUse {
-            clusters: self.clusters(group).next().is_some(),
+            clusters: self.clusters(group).next().is_some() || self.holds_root_block(group),
             inodes_end: last.map_or(0, |index| index + 1),
             directories: u32::from(self.index(InodeNr::ROOT, group).is_some()),
         }
@@ -270,7 +274,7 @@ impl Contents for Files {
         }
     }
     fn blocks(&self, group: GroupNr, write: &mut dyn FnMut(BlockNr, &[u8])) {
-        if self.sb.geometry().group_of(self.root_block.0) == Some(group) {
+        if self.holds_root_block(group) {
             write(self.root_block.0, &self.root_block.1);
         }
     }
