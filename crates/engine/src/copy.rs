@@ -88,7 +88,7 @@ impl Volume {
                 self.bring_large_file(target_at + u64_of(read));
                 let data = &buffer[..read];
                 Ok(u64_of(if self.journals_data(&to.get()) {
-                    self.write_journalled(to, target_at, data)?
+                    self.write_journalled(to, target_at, data, Source::Caller)?
                 } else {
                     self.write_pieces(to, target_at, data, Source::Caller)?
                 }))

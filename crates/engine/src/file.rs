@@ -202,7 +202,7 @@ impl Volume {
         self.clear_tail(inode, at)?;
         self.bring_large_file(end);
         if self.journals_data(&inode.get()) {
-            return self.write_journalled(inode, at, data);
+            return self.write_journalled(inode, at, data, source);
         }
         self.write_pieces(inode, at, data, source)
     }

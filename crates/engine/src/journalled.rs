@@ -21,7 +21,7 @@ use crate::cache::block::{Block, Kind};
 use crate::cache::inode::CachedInode;
 use crate::caller::Caller;
 use crate::error::{Error, Result};
-use crate::file::{FILE_BLOCKS_MAX, Split};
+use crate::file::{FILE_BLOCKS_MAX, Source, Split};
 use crate::map::{MAP_CREDITS, MapMut, MapRef};
 use crate::space::{Piece, Use};
 use crate::truncate::INODE_CREDITS;
@@ -124,11 +124,17 @@ impl Volume {
 
     /// Writes bytes through the journal; how many: all, or those before the volume was full. The caller holds
     /// the operation lock exclusively.
-    pub(crate) fn write_journalled(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<usize> {
+    pub(crate) fn write_journalled(
+        &self,
+        inode: &Arc<CachedInode>,
+        at: u64,
+        data: &[u8],
+        source: Source,
+    ) -> Result<usize> {
         let (mut done, mut split) = (0, Split::AsNeeded);
         while done < data.len() {
             let seen = self.seen();
-            match self.write_step(inode, at + u64_of(done), &data[done..], split) {
+            match self.write_step(inode, at + u64_of(done), &data[done..], split, source) {
                 Ok(len) => {
                     done += len;
                     split = Split::AsNeeded;
@@ -145,8 +151,16 @@ impl Volume {
         Ok(done)
     }
 
-    /// Writes as much as one handle takes: maps the blocks, sets size and times, and logs the bytes.
-    fn write_step(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8], split: Split) -> Result<usize> {
+    /// Writes as much as one handle takes: maps the blocks, sets the size and, of a caller who does not keep
+    /// them, the times, and logs the bytes.
+    fn write_step(
+        &self,
+        inode: &Arc<CachedInode>,
+        at: u64,
+        data: &[u8],
+        split: Split,
+        source: Source,
+    ) -> Result<usize> {
         let size = self.geometry().block_size;
         let within = u64_of(size.within(Bytes::new(at)));
         let parts = self.parts(inode, at, within + u64_of(data.len()), split)?;
@@ -172,7 +186,9 @@ impl Volume {
         let mapped = runs.iter().map(|(_, len)| len).sum();
         let now = self.part_in(data, within, mapped);
         target.size = target.size.max(at + u64_of(now.len()));
-        self.stamp(&mut target);
+        if source == Source::Caller {
+            self.stamp(&mut target);
+        }
         drop(target);
         let mut rest = now;
         let mut skip = index_of(within);

@@ -7,7 +7,9 @@ use crate::common::{
 };
 use crate::logged::MAGIC;
 use hectare_device::{Device, MemoryDevice};
-use hectare_engine::{Creation, DataMode, Error, FallocateMode, InodeFlags, NewNode, OpenFile, OpenOptions};
+use hectare_engine::{
+    Changes, Creation, DataMode, Error, FallocateMode, InodeFlags, NewNode, OpenFile, OpenOptions, Timestamp,
+};
 use hectare_oracle::skip;
 use std::sync::Arc;
 
@@ -333,4 +335,27 @@ fn regression_a_copy_into_a_journalled_file_goes_through_the_log() {
     assert_eq!(after_a_crash(&held, "to"), expected);
     drop((from, to));
     close_clean(&held);
+}
+
+#[test]
+fn regression_times_that_a_caller_keeps_are_kept_through_the_journal() {
+    for mode in [None, Some(DataMode::Journal)] {
+        let held = held!(mode, "journalled::regression_times_that_a_caller_keeps");
+        let file = held.volume.create_file("file", Creation::default()).unwrap();
+        let old = Some(Timestamp { seconds: 1000, nanoseconds: 5 });
+        file.change(&Changes { mtime: old, ..Changes::default() }).unwrap();
+        let told = file.metadata().unwrap();
+        // New, over what is there, in the middle of a file, and more than a handle takes.
+        for (at, len) in [(0, 100), (50, 20), (90_000, 300), (10, 200_000)] {
+            file.write_keeping_times(at, &pattern(1, at, len)).unwrap();
+            file.write_from_cache(at, &pattern(2, at, len)).unwrap();
+            file.sync().unwrap();
+            let now = file.metadata().unwrap();
+            assert_eq!((now.mtime, now.ctime), (told.mtime, told.ctime), "{len} bytes at {at}, {mode:?}");
+        }
+        file.write_all_at(0, b"x").unwrap();
+        assert!(file.metadata().unwrap().mtime > told.mtime);
+        drop(file);
+        close_clean(&held);
+    }
 }
