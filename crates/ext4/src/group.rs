@@ -126,7 +126,6 @@ impl GroupDesc {
             self.fill(descriptor(&mut whole), false);
             slot.copy_from_slice(&whole[..slot.len()]);
         }
-        slot[CHECKSUM_AT..CHECKSUM_AT + 2].fill(0);
         let checksum = checksum_of(slot, group, sb);
         slot[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&checksum.to_le_bytes());
     }
