@@ -98,6 +98,8 @@ pub enum Reason {
     Unsupported(&'static str),
     /// Its length does not suit direct I/O, which works in units of this many bytes.
     Unaligned(u32),
+    /// The file system that holds it takes no file of so many bytes.
+    TooLarge(Bytes),
 }
 
 impl fmt::Display for Reason {
@@ -115,6 +117,10 @@ impl fmt::Display for Reason {
             Self::Unaligned(unit) => {
                 write!(f, "direct I/O needs a length that is a multiple of {unit} bytes")
             }
+            Self::TooLarge(len) => write!(
+                f,
+                "the file system that holds it takes no file of {len} bytes; XFS and tmpfs take up to 2^63 - 1"
+            ),
         }
     }
 }
@@ -223,6 +229,7 @@ impl Error {
             Reason::Exists => Errno::EXIST,
             Reason::Unsupported(_) => Errno::OPNOTSUPP,
             Reason::Unaligned(_) => Errno::INVAL,
+            Reason::TooLarge(_) => Errno::FBIG,
         };
         errno.raw_os_error()
     }

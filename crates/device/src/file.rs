@@ -183,7 +183,13 @@ impl FileDevice {
             direct.check_len(&self.name, operation, len)?;
         }
         let span = (operation == Operation::Resize).then_some(Span::new(Bytes::ZERO, len));
-        self.file.set_len(len.get()).map_err(|e| Error::io(&self.name, operation, span, &e))?;
+        self.file.set_len(len.get()).map_err(|error| match error.kind() {
+            // The second where not even the number fits.
+            io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput => {
+                Error::new(&self.name, operation, span, Reason::TooLarge(len))
+            }
+            _ => Error::io(&self.name, operation, span, &error),
+        })?;
         self.len.store(len.get(), Ordering::Release);
         Ok(())
     }

@@ -116,6 +116,21 @@ fn what_is_no_device_is_refused_by_name() {
 }
 
 #[test]
+fn a_length_that_the_host_refuses_leaves_things_as_they_were() {
+    let dir = tempfile::tempdir().unwrap();
+    let (new, old) = (dir.path().join("new"), dir.path().join("old"));
+    fs::write(&old, "content").unwrap();
+    for path in [&new, &old] {
+        let len = Bytes::new(1 << 63);
+        let error = error_of(FileOptions::new().create(path, len, Overwrite::Replace));
+        assert_eq!(error.reason(), &Reason::TooLarge(len));
+        assert!(error.to_string().contains("takes no file of 9223372036854775808 bytes"), "{error}");
+    }
+    assert!(!new.exists());
+    assert_eq!(fs::read(&old).unwrap(), b"content");
+}
+
+#[test]
 fn a_created_file_is_sparse_and_replaces_only_when_told() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("disk.img");

@@ -154,15 +154,18 @@ impl FileOptions {
         })
     }
 
-    /// Locks a file open for writing, empties it and gives it its length.
+    /// Locks a file open for writing, empties it and gives it its length, unless the host has no such files:
+    /// then what it holds stays.
     pub(super) fn prepare(&self, file: File, name: &str, len: Bytes) -> Result<FileDevice> {
         if !self.shared {
             lock::take(&file, name, Operation::Create, true)?;
         }
         self.bypass_cache(&file, name, Operation::Create)?;
-        file.set_len(0).map_err(|e| Error::io(name, Operation::Create, None, &e))?;
         let mut device = FileDevice::from_file(file, name)?;
-        device.set_len(Operation::Create, len)?;
+        let grown = len.max(device.len());
+        for len in [grown, Bytes::ZERO, len] {
+            device.set_len(Operation::Create, len)?;
+        }
         device.zeroed = true;
         debug_assert_eq!(device.len(), len);
         Ok(device)
