@@ -205,21 +205,19 @@ impl FileDevice {
         let mut at = span.at.get() + u64_of(done);
         let (mut first, mut skip) = advance(parts, done);
         while first < parts.len() {
-            let mut batch = [IoSlice::new(&[]); PARTS_MAX];
-            let count = PARTS_MAX.min(parts.len() - first);
-            batch[..count].copy_from_slice(&parts[first..first + count]);
-            batch[0].advance(skip);
-            let written = match rustix::io::pwritev(&self.file, &batch[..count], at) {
+            let mut advanced = None;
+            let rest = batch(&parts[first..], skip, &mut advanced);
+            let written = match rustix::io::pwritev(&self.file, rest, at) {
                 Ok(n) => n,
                 Err(Errno::INTR) => continue,
                 Err(errno) => return Err(self.fail_errno(Operation::Write, span)(errno)),
             };
-            if written == 0 && batch[..count].iter().any(|part| !part.is_empty()) {
+            if written == 0 && rest.iter().any(|part| !part.is_empty()) {
                 return Err(self.fail_errno(Operation::Write, span)(Errno::IO));
             }
             at += u64_of(written);
-            let (whole, into) = advance(&parts[first..first + count], skip + written);
-            (first, skip) = (first + whole, into);
+            let (done, into) = advance(&parts[first..], skip + written);
+            (first, skip) = (first + done, into);
         }
         Ok(())
     }
@@ -272,6 +270,23 @@ fn advance(parts: &[IoSlice<'_>], done: usize) -> (usize, usize) {
         left -= part.len();
     }
     (parts.len(), 0)
+}
+
+/// What one call can take of parts of whose first the first `skip` bytes are done; `advanced` holds them if
+/// there are any.
+fn batch<'p>(
+    parts: &'p [IoSlice<'p>],
+    skip: usize,
+    advanced: &'p mut Option<[IoSlice<'p>; PARTS_MAX]>,
+) -> &'p [IoSlice<'p>] {
+    let whole = &parts[..parts.len().min(PARTS_MAX)];
+    if skip == 0 {
+        return whole;
+    }
+    let advanced = advanced.insert([IoSlice::new(&[]); PARTS_MAX]);
+    advanced[..whole.len()].copy_from_slice(whole);
+    advanced[0].advance(skip);
+    &advanced[..whole.len()]
 }
 
 /// Whether the file lies on one of [`COPIES_WELL`].

@@ -51,12 +51,10 @@ impl FileDevice {
         let mut done = 0;
         while u64_of(done) < span.len.get() {
             let (first, skip) = advance(parts, done);
-            let mut batch = [IoSlice::new(&[]); super::PARTS_MAX];
-            let count = batch.len().min(parts.len() - first);
-            batch[..count].copy_from_slice(&parts[first..first + count]);
-            batch[0].advance(skip);
+            let mut advanced = None;
+            let rest = super::batch(&parts[first..], skip, &mut advanced);
             let at = span.at.get() + u64_of(done);
-            match rustix::io::pwritev2(&self.file, &batch[..count], at, ReadWriteFlags::DSYNC) {
+            match rustix::io::pwritev2(&self.file, rest, at, ReadWriteFlags::DSYNC) {
                 Ok(0) => return Err(Errno::IO),
                 Ok(n) => done += n,
                 Err(Errno::INTR) => {}
