@@ -119,7 +119,7 @@ impl fmt::Display for Reason {
             }
             Self::TooLarge(len) => write!(
                 f,
-                "the file system that holds it takes no file of {len} bytes; XFS and tmpfs take up to 2^63 - 1"
+                "the file system that holds it takes no file of {len} bytes; XFS and tmpfs take 2^63 - 1"
             ),
         }
     }

@@ -5,7 +5,8 @@ use crate::contents::Contents;
 use crate::error::Result;
 use crate::plan::{Chunk, Counts, Payload, Plan, Write};
 use crate::run::Run;
-use crate::write::{self, Writer, each_chunk};
+use crate::write::{self, each_chunk};
+use crate::writer::{Out, Writer};
 use hectare_device::Device;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_units::{u64_of, usize_of};
@@ -48,8 +49,8 @@ pub fn lay_down<'r>(
     })?;
     let state = work.state.into_inner();
     let mut last = None;
-    let turn = Mutex::new(());
-    let mut writer = Writer::new(device, plan.is_zeroed(), &turn);
+    let out = Out::new(device, plan.is_zeroed());
+    let mut writer = out.writer();
     plan.finish(state.counts, &mut |write| match last.replace(write) {
         Some(before) => writer.put(before),
         None => Ok(()),

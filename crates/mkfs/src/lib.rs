@@ -32,6 +32,7 @@ mod space;
 mod superblock;
 mod words;
 mod write;
+mod writer;
 pub mod xfs;
 
 pub use contents::{Contents, Empty, GroupUse, set_bits};

@@ -1,5 +1,5 @@
-//! What carrying out a plan takes, whatever the format: threads that each take the next chunk, and writers
-//! that join neighbouring writes and take turns.
+//! What carrying out a plan takes, whatever the format: threads that each take the next chunk, a beginning
+//! and an end.
 //!
 //! Order matters only at both ends: old signatures are wiped first ([`wipe`]), so that a format that is cut
 //! short leaves nothing that could be taken for the old volume, and the primary superblock is written last
@@ -7,22 +7,17 @@
 //! Meanwhile its place holds a mark that says what happened, for whoever opens the device next.
 
 use crate::error::Result;
-use crate::plan::{Payload, Write};
 use crate::run::{Run, Step};
+use crate::writer::{Out, Writer};
 use hectare_device::Device;
 use hectare_ext4::superblock::UNFINISHED;
 use hectare_units::{Bytes, index_of, usize_of};
 use hectare_xfs::superblock::copies;
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes wiped at either end: signatures of other formats lie within the first 68 KiB, copies of some at the
 /// end.
 const WIPE: Bytes = Bytes::kib(128);
-/// Bytes that a thread may render ahead of what is written.
-const AHEAD: usize = 512 << 10;
-/// Bytes from which on a thread looks whether it may write them.
-const WORTH_A_TURN: usize = 64 << 10;
 /// Bytes zeroed of an old superblock: the largest sector that one can have.
 const SUPERBLOCK_MAX: u64 = 32 << 10;
 
@@ -40,9 +35,9 @@ pub(crate) fn each_chunk(
     (chunks, run): (u32, Run<'_>),
     one: &(dyn Fn(u32, &mut Writer<'_>) -> Result<()> + Sync),
 ) -> Result<()> {
-    let (next, done, turn) = (AtomicU32::new(0), AtomicU32::new(0), Mutex::new(()));
+    let (next, done, out) = (AtomicU32::new(0), AtomicU32::new(0), Out::new(device, zeroed));
     let work = || {
-        let mut writer = Writer::new(device, zeroed, &turn);
+        let mut writer = out.writer();
         loop {
             let chunk = next.fetch_add(1, Ordering::Relaxed);
             if chunk >= chunks {
@@ -123,64 +118,4 @@ pub(crate) fn seal(device: &dyn Device, at: Bytes, superblock: &[u8]) -> Result<
     device.write_at(at, superblock)?;
     device.flush()?;
     Ok(())
-}
-
-/// Gathers the writes of one thread, and brings them to the device when it is their turn.
-///
-/// The host serves those who write to one file one at a time: whoever comes meanwhile spins for the inode's
-/// lock, on a processor that could render. So threads take turns here, and one that finds another writing
-/// goes on rendering, until it has gathered [`AHEAD`].
-pub(crate) struct Writer<'a> {
-    device: &'a dyn Device,
-    zeroed: bool,
-    turn: &'a Mutex<()>,
-    /// What waits, neighbours side by side. It is used again and again, so that it stays in the processor's
-    /// cache.
-    bytes: Vec<u8>,
-    /// Where each run of neighbours belongs, and where in `bytes` it begins; in the order they were put.
-    runs: Vec<(Bytes, usize)>,
-}
-
-impl<'a> Writer<'a> {
-    /// One of those that take turns by `turn`.
-    pub(crate) fn new(device: &'a dyn Device, zeroed: bool, turn: &'a Mutex<()>) -> Self {
-        Self { device, zeroed, turn, bytes: Vec::new(), runs: Vec::new() }
-    }
-
-    pub(crate) fn put(&mut self, write: Write) -> Result<()> {
-        match write.payload {
-            Payload::Zeros(_) if self.zeroed => Ok(()),
-            Payload::Zeros(len) => Ok(self.device.zero(write.at, len)?),
-            Payload::Bytes(bytes) => self.put_bytes(write.at, &bytes),
-        }
-    }
-
-    fn put_bytes(&mut self, at: Bytes, bytes: &[u8]) -> Result<()> {
-        if !self.runs.is_empty() && self.bytes.len() + bytes.len() > AHEAD {
-            self.flush()?;
-        }
-        let joins = |(start, from): &(Bytes, usize)| *start + Bytes::of(self.bytes.len() - from) == at;
-        if !self.runs.last().is_some_and(joins) {
-            self.runs.push((at, self.bytes.len()));
-        }
-        self.bytes.extend_from_slice(bytes);
-        let turn = if self.bytes.len() >= WORTH_A_TURN { self.turn.try_lock() } else { None };
-        if turn.is_some() { self.write_waiting() } else { Ok(()) }
-    }
-
-    /// Writes what waits, when nobody else writes.
-    pub(crate) fn flush(&mut self) -> Result<()> {
-        let _turn = self.turn.lock();
-        self.write_waiting()
-    }
-
-    fn write_waiting(&mut self) -> Result<()> {
-        let ends = self.runs.iter().skip(1).map(|(_, from)| *from).chain([self.bytes.len()]);
-        for ((at, from), end) in self.runs.iter().zip(ends) {
-            self.device.write_at(*at, &self.bytes[*from..end])?;
-        }
-        self.runs.clear();
-        self.bytes.clear();
-        Ok(())
-    }
 }

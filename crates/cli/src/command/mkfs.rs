@@ -85,13 +85,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let whole = goal.device().len();
     let size = size.unwrap_or(whole).min(whole);
     let plan = Plan::new(&options, size, goal.device().is_zeroed()).map_err(failed)?;
-    watched(|run| execute(&plan, goal.device(), &plan.empty(), run)).map_err(failed)?;
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    watched(threads, |run| execute(&plan, goal.device(), &plan.empty(), run)).map_err(failed)?;
     goal.finish()?;
     say(image, &plan)
 }
 
-/// Carries out a plan with as many threads as there are processors, and shows how far it is.
-fn watched<T>(execute: impl FnOnce(Run<'_>) -> T) -> T {
+/// Carries out a plan with so many threads, and shows how far it is.
+fn watched<T>(threads: usize, execute: impl FnOnce(Run<'_>) -> T) -> T {
     let meter = Meter::new();
     let watch = |step, done, all| {
         let step = match step {
@@ -100,7 +101,6 @@ fn watched<T>(execute: impl FnOnce(Run<'_>) -> T) -> T {
         };
         meter.show(step, done, all);
     };
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     execute(Run { threads, watch: Some(&watch) })
 }
 
