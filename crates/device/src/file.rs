@@ -44,7 +44,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The most buffers given to one `pwritev`: below the 1024 that Linux takes, and 4 KiB of stack.
+/// The most buffers given to one `pwritev`: below the 1024 that Linux takes, and 4 KiB of stack where a write is
+/// resumed.
 const PARTS_MAX: usize = 256;
 
 /// The most bytes asked of one `copy_file_range`: Linux serves less than 2 GiB at a time, and a multiple of
@@ -183,12 +184,9 @@ impl FileDevice {
             direct.check_len(&self.name, operation, len)?;
         }
         let span = (operation == Operation::Resize).then_some(Span::new(Bytes::ZERO, len));
-        self.file.set_len(len.get()).map_err(|error| match error.kind() {
-            // The second where not even the number fits.
-            io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput => {
-                Error::new(&self.name, operation, span, Reason::TooLarge(len))
-            }
-            _ => Error::io(&self.name, operation, span, &error),
+        self.file.set_len(len.get()).map_err(|error| match is_too_large(&error) {
+            true => Error::new(&self.name, operation, span, Reason::TooLarge(len)),
+            false => Error::io(&self.name, operation, span, &error),
         })?;
         self.len.store(len.get(), Ordering::Release);
         Ok(())
@@ -258,6 +256,12 @@ impl FileDevice {
         }
         Ok(Bytes::new(span.len.get() - left))
     }
+}
+
+/// Whether setting a file's length failed since there are no such files; the kernel is not even asked where the
+/// number does not fit.
+fn is_too_large(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::FileTooLarge || error.raw_os_error().is_none()
 }
 
 /// How many parts the first `done` bytes cover whole, and how far they reach into the next.

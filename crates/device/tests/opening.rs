@@ -128,6 +128,16 @@ fn a_length_that_the_host_refuses_leaves_things_as_they_were() {
     }
     assert!(!new.exists());
     assert_eq!(fs::read(&old).unwrap(), b"content");
+    let direct = FileOptions::new().direct(true);
+    let error = error_of(direct.create(&old, Bytes::new(5), Overwrite::Replace));
+    if matches!(error.reason(), Reason::Unsupported(_)) {
+        eprintln!("skipped: a_length_that_the_host_refuses, direct I/O: {error}");
+        return;
+    }
+    assert!(matches!(error.reason(), Reason::Unaligned(_)), "{error}");
+    assert_eq!(fs::read(&old).unwrap(), b"content");
+    // An old length that direct I/O could not have does not matter.
+    assert_eq!(direct.create(&old, Bytes::new(8192), Overwrite::Replace).unwrap().len(), Bytes::new(8192));
 }
 
 #[test]

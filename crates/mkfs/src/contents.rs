@@ -20,7 +20,7 @@ use hectare_units::{BlockNr, GroupNr, InodeNr, usize_of};
 /// What the contents have in one group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupUse {
-    /// Whether any cluster of the group is used.
+    /// Whether any cluster of the group is used, or a block of it handed over ([`Contents::blocks`]).
     pub clusters: bool,
     /// The index after the last inode used in the group; 0 for none.
     pub inodes_end: u32,

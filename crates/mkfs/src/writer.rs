@@ -10,7 +10,8 @@
 //! behind when all threads have handed over what they had and returned.
 //!
 //! An error is given to the thread that wrote, whoever rendered the bytes. What waits then is dropped, and so
-//! is what comes later: the threads end as they would, and the error is what is told.
+//! are bytes that come later: the other threads end as they would, without an error, so that everything is
+//! written only if none had one. The same if the device panics. Zeros go past all this, to the device at once.
 
 use crate::error::Result;
 use crate::plan::{Payload, Write};
@@ -19,7 +20,7 @@ use hectare_units::Bytes;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 
-/// Bytes that are handed over at a time.
+/// Writes are joined to batches of so many bytes at most; a longer write is one by itself.
 const BATCH: usize = 128 << 10;
 /// Batches that may wait.
 const WAITING_MAX: usize = 16;
@@ -104,24 +105,28 @@ impl<'a> Out<'a> {
                     self.room.notify_all();
                 }
                 drop(state);
-                let written = batch.write(self.device);
+                let failing = Failing(self);
+                batch.write(self.device)?;
+                std::mem::forget(failing);
                 batch.clear();
                 state = self.state.lock();
                 state.spare.push(batch);
-                if written.is_err() {
-                    self.fail(&mut state);
-                    return written.map(|()| Batch::default());
-                }
             }
             state.is_writing = false;
         }
         Ok(state.spare.pop().unwrap_or_default())
     }
+}
 
-    fn fail(&self, state: &mut State) {
+/// Ends all writing when it is dropped.
+struct Failing<'a>(&'a Out<'a>);
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
         state.has_failed = true;
         state.waiting.clear();
-        self.room.notify_all();
+        self.0.room.notify_all();
     }
 }
 
@@ -132,10 +137,10 @@ pub(crate) struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Takes a write that is made some time before [`Self::flush`] returns in the last thread.
+    /// Takes a write that is made some time before the last thread has [flushed](Self::flush).
     ///
     /// # Errors
-    /// If the device failed at this or another write.
+    /// If the device failed, at this or another thread's write.
     pub(crate) fn put(&mut self, write: Write) -> Result<()> {
         match write.payload {
             Payload::Zeros(_) if self.out.zeroed => Ok(()),
@@ -150,7 +155,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Hands over what has gathered.
+    /// Hands over what has gathered. It is written when all threads have flushed without an error.
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -205,6 +210,49 @@ mod tests {
             device.read_at(at, &mut found).unwrap();
             assert!(found == bytes, "at {at}");
         }
+    }
+
+    /// A device on which every write panics.
+    struct Panics(MemoryDevice);
+
+    impl Device for Panics {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+        fn len(&self) -> Bytes {
+            self.0.len()
+        }
+        fn read_at(&self, at: Bytes, buf: &mut [u8]) -> hectare_device::Result<()> {
+            self.0.read_at(at, buf)
+        }
+        fn write_at(&self, _: Bytes, _: &[u8]) -> hectare_device::Result<()> {
+            panic!("on purpose")
+        }
+        fn flush(&self) -> hectare_device::Result<()> {
+            self.0.flush()
+        }
+        fn zero(&self, at: Bytes, len: Bytes) -> hectare_device::Result<()> {
+            self.0.zero(at, len)
+        }
+        fn discard(&self, at: Bytes, len: Bytes) -> hectare_device::Result<()> {
+            self.0.discard(at, len)
+        }
+        fn resize(&self, len: Bytes) -> hectare_device::Result<()> {
+            self.0.resize(len)
+        }
+        fn is_zeroed(&self) -> bool {
+            self.0.is_zeroed()
+        }
+        fn is_read_only(&self) -> bool {
+            self.0.is_read_only()
+        }
+    }
+
+    #[test]
+    fn a_panic_keeps_nobody_waiting() {
+        let device = Panics(MemoryDevice::new(Bytes::new(THREADS * PIECES * PIECE)));
+        let put = std::panic::AssertUnwindSafe(|| put_all(&device));
+        assert!(std::panic::catch_unwind(put).is_err());
     }
 
     #[test]

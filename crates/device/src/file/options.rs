@@ -4,14 +4,16 @@
 //! are made on the open file; the look beforehand only avoids what opening itself would do wrong (waiting for
 //! a pipe's other end, or missing that a block device needs `O_EXCL` from the start).
 
+use super::direct::Direct;
 use super::pending::PendingFile;
-use super::{FileDevice, file_type, lock, not_a_device};
+use super::{FileDevice, Kind, file_type, is_too_large, lock, not_a_device};
 use crate::device::Device;
 use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// What to do about a file that already has the name of a new one.
@@ -154,18 +156,35 @@ impl FileOptions {
         })
     }
 
-    /// Locks a file open for writing, empties it and gives it its length, unless the host has no such files:
-    /// then what it holds stays.
+    /// Refuses a length that a file can't have, while it still holds what it held.
+    fn check_len(&self, file: &File, name: &str, len: Bytes) -> Result<()> {
+        if self.direct {
+            Direct::new(file.as_fd(), Kind::Regular).check_len(name, Operation::Create, len)?;
+        }
+        let held = file.metadata().map_err(|e| Error::io(name, Operation::Create, None, &e))?.len();
+        if held == 0 || len.get() <= held {
+            return Ok(());
+        }
+        // Other failures may be gone when the file is empty.
+        match file.set_len(len.get()) {
+            Err(error) if is_too_large(&error) => {
+                Err(Error::new(name, Operation::Create, None, Reason::TooLarge(len)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Locks a file open for writing, empties it and gives it its length. What it holds stays if it can't have
+    /// that length.
     pub(super) fn prepare(&self, file: File, name: &str, len: Bytes) -> Result<FileDevice> {
         if !self.shared {
             lock::take(&file, name, Operation::Create, true)?;
         }
         self.bypass_cache(&file, name, Operation::Create)?;
+        self.check_len(&file, name, len)?;
+        file.set_len(0).map_err(|e| Error::io(name, Operation::Create, None, &e))?;
         let mut device = FileDevice::from_file(file, name)?;
-        let grown = len.max(device.len());
-        for len in [grown, Bytes::ZERO, len] {
-            device.set_len(Operation::Create, len)?;
-        }
+        device.set_len(Operation::Create, len)?;
         device.zeroed = true;
         debug_assert_eq!(device.len(), len);
         Ok(device)
