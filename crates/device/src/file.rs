@@ -44,8 +44,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The most buffers given to one `pwritev`: below the 1024 that Linux takes, and 4 KiB of stack where a write is
-/// resumed.
+/// The most buffers given to one `pwritev`: below the 1024 that Linux takes, and 4 KiB of stack where a write
+/// is resumed.
 const PARTS_MAX: usize = 256;
 
 /// The most bytes asked of one `copy_file_range`: Linux serves less than 2 GiB at a time, and a multiple of
@@ -258,8 +258,8 @@ impl FileDevice {
     }
 }
 
-/// Whether setting a file's length failed since there are no such files; the kernel is not even asked where the
-/// number does not fit.
+/// Whether setting a file's length failed since there are no such files; the kernel is not even asked where
+/// the number does not fit.
 fn is_too_large(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::FileTooLarge || error.raw_os_error().is_none()
 }

@@ -9,9 +9,10 @@
 //! Invariant: while something waits, somebody writes; that is decided under one lock. So nothing is left
 //! behind when all threads have handed over what they had and returned.
 //!
-//! An error is given to the thread that wrote, whoever rendered the bytes. What waits then is dropped, and so
-//! are bytes that come later: the other threads end as they would, without an error, so that everything is
-//! written only if none had one. The same if the device panics. Zeros go past all this, to the device at once.
+//! An error is given to the thread that wrote, whoever rendered the bytes. What waits then is dropped, and
+//! so are bytes that come later: the other threads end as they would, without an error, so that everything is
+//! written only if none had one. The same if the device panics. Zeros go past all this, to the device at
+//! once.
 
 use crate::error::Result;
 use crate::plan::{Payload, Write};

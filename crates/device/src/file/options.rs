@@ -174,8 +174,8 @@ impl FileOptions {
         }
     }
 
-    /// Locks a file open for writing, empties it and gives it its length. What it holds stays if it can't have
-    /// that length.
+    /// Locks a file open for writing, empties it and gives it its length. What it holds stays if it can't
+    /// have that length.
     pub(super) fn prepare(&self, file: File, name: &str, len: Bytes) -> Result<FileDevice> {
         if !self.shared {
             lock::take(&file, name, Operation::Create, true)?;
