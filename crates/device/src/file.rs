@@ -184,9 +184,9 @@ impl FileDevice {
             direct.check_len(&self.name, operation, len)?;
         }
         let span = (operation == Operation::Resize).then_some(Span::new(Bytes::ZERO, len));
-        self.file.set_len(len.get()).map_err(|error| match is_too_large(&error) {
-            true => Error::new(&self.name, operation, span, Reason::TooLarge(len)),
-            false => Error::io(&self.name, operation, span, &error),
+        self.file.set_len(len.get()).map_err(|error| {
+            too_large(&error, &self.name, operation, span, len)
+                .unwrap_or_else(|| Error::io(&self.name, operation, span, &error))
         })?;
         self.len.store(len.get(), Ordering::Release);
         Ok(())
@@ -258,10 +258,17 @@ impl FileDevice {
     }
 }
 
-/// Whether setting a file's length failed since there are no such files; the kernel is not even asked where
-/// the number does not fit.
-fn is_too_large(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::FileTooLarge || error.raw_os_error().is_none()
+/// What to tell if setting a file's length to `len` failed since there are no such files; the kernel is not
+/// even asked where the number does not fit.
+fn too_large(
+    error: &io::Error,
+    name: &str,
+    operation: Operation,
+    span: Option<Span>,
+    len: Bytes,
+) -> Option<Error> {
+    let is_too_large = error.kind() == io::ErrorKind::FileTooLarge || error.raw_os_error().is_none();
+    is_too_large.then(|| Error::new(name, operation, span, Reason::TooLarge(len)))
 }
 
 /// How many parts the first `done` bytes cover whole, and how far they reach into the next.

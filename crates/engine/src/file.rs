@@ -216,26 +216,39 @@ impl Volume {
         data: &[u8],
         source: Source,
     ) -> Result<usize> {
-        let (mut done, mut noted, mut split) = (0, true, Split::AsNeeded);
-        while done < data.len() {
+        let mut noted = true;
+        let done = self.in_steps(data.len(), source, |done, split| {
+            let piece = self.write_piece(inode, at + u64_of(done), &data[done..], split, source)?;
+            noted = piece.noted;
+            if source == Source::Gathered {
+                self.spend_claim(inode, at + u64_of(done + piece.len), at + u64_of(data.len()));
+            }
+            Ok(piece.len)
+        })?;
+        if !noted {
+            self.note_written(inode, at + u64_of(done), source)?;
+        }
+        Ok(done)
+    }
+
+    /// Writes `len` bytes in steps: each is told how many bytes are done and how to split an extent, and how
+    /// many it did is its answer. How many all did: all, or those before the volume was full.
+    pub(crate) fn in_steps(
+        &self,
+        len: usize,
+        source: Source,
+        mut step: impl FnMut(usize, Split) -> Result<usize>,
+    ) -> Result<usize> {
+        let (mut done, mut split) = (0, Split::AsNeeded);
+        while done < len {
             let seen = self.seen();
-            match self.write_piece(inode, at + u64_of(done), &data[done..], split, source) {
-                Ok(piece) => {
-                    done += piece.len;
-                    noted = piece.noted;
-                    split = Split::AsNeeded;
-                    if source == Source::Gathered {
-                        self.spend_claim(inode, at + u64_of(done), at + u64_of(data.len()));
-                    }
-                }
+            match step(done, split) {
+                Ok(more) => (done, split) = (done + more, Split::AsNeeded),
                 Err(Error::NoSpace) if source != Source::Gathered && self.reclaim(seen)? => {}
                 Err(Error::NoSpace) if split == Split::AsNeeded => split = Split::Spare,
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
             }
-        }
-        if !noted {
-            self.note_written(inode, at + u64_of(done), source)?;
         }
         Ok(done)
     }
@@ -468,10 +481,7 @@ impl Volume {
         let mut target = inode.edit(&mut handle, &self.inodes);
         let mut map = MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target };
         let len = change(&mut map)?;
-        target.size = target.size.max(at + u64_of(len));
-        if source == Source::Caller {
-            self.stamp(&mut target);
-        }
+        self.bring_written(&mut target, at + u64_of(len), source);
         Ok(Written { len, noted: true })
     }
 
@@ -491,12 +501,17 @@ impl Volume {
     /// Sets the size a write leads to, and the times.
     fn note_written(&self, inode: &Arc<CachedInode>, end: u64, source: Source) -> Result<()> {
         let mut handle = self.start(MAP_CREDITS)?;
-        let mut data = inode.edit(&mut handle, &self.inodes);
-        data.size = data.size.max(end);
-        if source == Source::Caller {
-            self.stamp(&mut data);
-        }
+        self.bring_written(&mut inode.edit(&mut handle, &self.inodes), end, source);
         Ok(())
+    }
+
+    /// Brings a write up to byte `end` into the inode: the size, and the times if the caller does not keep
+    /// them.
+    pub(crate) fn bring_written(&self, target: &mut Inode, end: u64, source: Source) {
+        target.size = target.size.max(end);
+        if source == Source::Caller {
+            self.stamp(target);
+        }
     }
 
     /// Clears what lies between the end of the file and the end of its last block, before a write or a growth

@@ -131,24 +131,12 @@ impl Volume {
         data: &[u8],
         source: Source,
     ) -> Result<usize> {
-        let (mut done, mut split) = (0, Split::AsNeeded);
-        while done < data.len() {
-            let seen = self.seen();
-            match self.write_step(inode, at + u64_of(done), &data[done..], split, source) {
-                Ok(len) => {
-                    done += len;
-                    split = Split::AsNeeded;
-                    if done < data.len() {
-                        self.relieve()?;
-                    }
-                }
-                Err(Error::NoSpace) if self.reclaim(seen)? => {}
-                Err(Error::NoSpace) if split == Split::AsNeeded => split = Split::Spare,
-                Err(Error::NoSpace) if done > 0 => break,
-                Err(error) => return Err(error),
+        self.in_steps(data.len(), source, |done, split| {
+            if done > 0 {
+                self.relieve()?;
             }
-        }
-        Ok(done)
+            self.write_step(inode, at + u64_of(done), &data[done..], split, source)
+        })
     }
 
     /// Writes as much as one handle takes: maps the blocks, sets the size and, of a caller who does not keep
@@ -185,10 +173,7 @@ impl Volume {
         }
         let mapped = runs.iter().map(|(_, len)| len).sum();
         let now = self.part_in(data, within, mapped);
-        target.size = target.size.max(at + u64_of(now.len()));
-        if source == Source::Caller {
-            self.stamp(&mut target);
-        }
+        self.bring_written(&mut target, at + u64_of(now.len()), source);
         drop(target);
         let mut rest = now;
         let mut skip = index_of(within);

@@ -22,9 +22,9 @@ const GROUPS_WANTED: u64 = 1_100_000;
 const LARGE: Bytes = Bytes::new(16 << 40);
 /// Groups of a flex group, as a power of two, on most volumes (mke2fs's default, `-G 16`).
 const FLEX_SHIFT: u32 = 4;
-/// The same on large volumes. Of a new volume's bitmaps only those that count a flex
-/// group's metadata are written, one block for each flex group, alone in gigabytes; so this decides how many
-/// places are written, and later read by `e2fsck`. With blocks of 4 KiB a flex group then is a meta group.
+/// The same on large volumes. Of a new volume's bitmaps only those that count a flex group's metadata are
+/// written, one block for each flex group, alone in gigabytes; so this decides how many places are written,
+/// and later read by `e2fsck`. With blocks of 4 KiB a flex group then is a meta group.
 const FLEX_SHIFT_LARGE: u32 = 6;
 /// Blocks that there can be: extents number them with 48 bits.
 pub(crate) const BLOCKS_MAX: u64 = (1 << 48) - 1;

@@ -209,8 +209,7 @@ impl Cursor<'_> {
             return Ok(set.as_slice().to_vec());
         }
         let at = self.place(group)?;
-        let inside = at.pattern.placed.used.inside(within.start - at.start..within.end - at.start);
-        Ok(inside.map(|range| at.start + range.start..at.start + range.end).collect())
+        Ok(at.pattern.placed.used_inside(&within, at.start))
     }
 
     /// Places the flex group of `group` unless it is the one at hand.
@@ -260,9 +259,7 @@ impl Cursor<'_> {
         let start = geometry.first_block(GroupNr::new(first)).get();
         let one = |(nr, base): (u32, &u32)| {
             let within = group_range(geometry, GroupNr::new(first + nr));
-            let used = placed.used.inside(within.start - start..within.end - start);
-            let used: Vec<_> = used.map(|range| start + range.start..start + range.end).collect();
-            self.layout.taken(&used, within.start + u64::from(*base))
+            self.layout.taken(&placed.used_inside(&within, start), within.start + u64::from(*base))
         };
         (0..).zip(base).map(one).collect()
     }
@@ -325,6 +322,12 @@ impl Placed {
             metas.push(GroupMeta { block_bitmap, inode_bitmap, inode_table });
         }
         Some(Self { metas, used: flex.used })
+    }
+
+    /// The used blocks of the volume in `within`, if the first of the groups begins at block `start`.
+    fn used_inside(&self, within: &Range<u64>, start: u64) -> Vec<Range<u64>> {
+        let inside = self.used.inside(within.start - start..within.end - start);
+        inside.map(|range| start + range.start..start + range.end).collect()
     }
 }
 

@@ -317,14 +317,14 @@ impl Plan {
             let marked = self.mark_clusters(group, used.iter().chain(&own), usage, contents);
             // Counting takes longer than marking where there is only metadata.
             let is_metadata = own.is_empty() && !usage.clusters;
-            let taken = if is_metadata { low32(taken.clusters) } else { count_bits(&marked) };
+            let in_use = if is_metadata { low32(taken.clusters) } else { count_bits(&marked) };
             let bitmap = self.pad_bitmap(marked, geometry.clusters_in(group));
-            desc.free_clusters = geometry.clusters_in(group) - taken;
+            desc.free_clusters = geometry.clusters_in(group) - in_use;
             desc.seal_block_bitmap(&bitmap, &self.superblock);
             block_bitmap = Some(bitmap);
         }
         let inode_bitmap = self.inode_bitmap(group, usage, inodes_end, contents, &mut desc);
-        if self.tables_are_zeroed() {
+        if self.zeroed || !self.lazy() {
             desc.flags |= GroupFlags::INODE_ZEROED;
         }
         let (holds_content, metadata_clusters) = (usage.clusters, taken.clusters);
@@ -412,10 +412,6 @@ impl Plan {
     /// Whether unused inodes are left unwritten for the kernel to zero.
     fn lazy(&self) -> bool {
         self.geometry().features.group_checksums() && self.options.lazy_itable_init.unwrap_or(true)
-    }
-
-    fn tables_are_zeroed(&self) -> bool {
-        self.zeroed || !self.lazy()
     }
 
     /// Whether zeros have to be written where no inodes are.

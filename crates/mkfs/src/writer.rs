@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::plan::{Payload, Write};
 use hectare_device::Device;
 use hectare_units::Bytes;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 
 /// Writes are joined to batches of so many bytes at most; a longer write is one by itself.
@@ -100,22 +100,28 @@ impl<'a> Out<'a> {
         }
         state.waiting.push_back(batch);
         if !std::mem::replace(&mut state.is_writing, true) {
-            while let Some(mut batch) = state.waiting.pop_front() {
-                // Waking takes longer than writing a batch, so whoever waited gets room for many.
-                if state.waiting.len() == WAITING_MAX / 4 {
-                    self.room.notify_all();
-                }
-                drop(state);
-                let failing = Failing(self);
-                batch.write(self.device)?;
-                std::mem::forget(failing);
-                batch.clear();
-                state = self.state.lock();
-                state.spare.push(batch);
-            }
+            state = self.write_waiting(state)?;
             state.is_writing = false;
         }
         Ok(state.spare.pop().unwrap_or_default())
+    }
+
+    /// Writes until nothing waits.
+    fn write_waiting<'s>(&'s self, mut state: MutexGuard<'s, State>) -> Result<MutexGuard<'s, State>> {
+        while let Some(mut batch) = state.waiting.pop_front() {
+            // One at a time would be woken for each batch; so whoever waited gets room for many.
+            if state.waiting.len() == WAITING_MAX / 4 {
+                self.room.notify_all();
+            }
+            drop(state);
+            let failing = Failing(self);
+            batch.write(self.device)?;
+            std::mem::forget(failing);
+            batch.clear();
+            state = self.state.lock();
+            state.spare.push(batch);
+        }
+        Ok(state)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::direct::Direct;
 use super::pending::PendingFile;
-use super::{FileDevice, Kind, file_type, is_too_large, lock, not_a_device};
+use super::{FileDevice, Kind, file_type, lock, not_a_device, too_large};
 use crate::device::Device;
 use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
@@ -166,12 +166,8 @@ impl FileOptions {
             return Ok(());
         }
         // Other failures may be gone when the file is empty.
-        match file.set_len(len.get()) {
-            Err(error) if is_too_large(&error) => {
-                Err(Error::new(name, Operation::Create, None, Reason::TooLarge(len)))
-            }
-            _ => Ok(()),
-        }
+        let failed = file.set_len(len.get()).err();
+        failed.and_then(|error| too_large(&error, name, Operation::Create, None, len)).map_or(Ok(()), Err)
     }
 
     /// Locks a file open for writing, empties it and gives it its length. What it holds stays if it can't

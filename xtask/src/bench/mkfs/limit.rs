@@ -1,6 +1,5 @@
 //! The writes of a run and nothing else: as many, of the mean length, spread evenly over a new sparse file,
-//! by one thread. What the
-//! host takes for these bytes in so many places, whoever writes them.
+//! by one thread. That is what the host takes for these bytes in so many places, whoever writes them.
 
 use super::measure::Figures;
 use std::fs::File;
