@@ -17,7 +17,7 @@ mod ioctl;
 mod names;
 
 use crate::attr;
-use crate::busy_poll::Pace;
+use crate::burst::Pace;
 use crate::errno::{Answer, Refusal};
 use crate::nodes::{Node, Nodes};
 use crate::operations::{Operation, Operations};

@@ -24,7 +24,7 @@
 
 mod adapter;
 mod attr;
-mod busy_poll;
+mod burst;
 pub mod client;
 mod errno;
 mod guard;

@@ -10,7 +10,7 @@
 
 use crate::adapter::{HANDLE, KEPT, TRANSFER_MAX, agree, features};
 use crate::attr;
-use crate::busy_poll::Pace;
+use crate::burst::Pace;
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,

@@ -55,7 +55,10 @@ pub struct MountOptions {
     pub offset: u64,
     /// Threads that answer requests; 0: as many as seems right.
     pub threads: usize,
-    /// A thread asks for requests again and again while many come.
+    /// Idle processors wait without halting while many requests come, if this is a virtual machine and it is
+    /// allowed.
+    pub idle_poll: bool,
+    /// Where they don't, a thread asks for requests again and again while many come.
     pub busy_poll: bool,
     /// Stay in the foreground.
     pub foreground: bool,
@@ -109,6 +112,7 @@ impl Default for MountOptions {
             policy: Policy::default(),
             offset: 0,
             threads: 0,
+            idle_poll: true,
             busy_poll: true,
             foreground: false,
             writeback: true,
@@ -212,7 +216,7 @@ const fn ignored(name: &'static str) -> OptionRow {
 }
 
 /// All options.
-pub static OPTIONS: [OptionRow; 60] = [
+pub static OPTIONS: [OptionRow; 62] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -243,10 +247,18 @@ pub static OPTIONS: [OptionRow; 60] = [
     value("policy", "NAME", "how space is chosen", set_policy),
     value("offset", "BYTES", "where the volume begins in the image", set_offset),
     value("threads", "N", "threads that answer requests", set_threads),
-    flag("busy_poll", "poll while many requests come, if there is a processor for it (the default)", |o| {
+    flag(
+        "idle_poll",
+        "idle processors don't halt while many requests come; root, in a virtual machine",
+        |o| {
+            o.idle_poll = true;
+        },
+    ),
+    flag("noidle_poll", "they do", |o| o.idle_poll = false),
+    flag("busy_poll", "else a thread polls then, if there is a processor for it (the default)", |o| {
         o.busy_poll = true;
     }),
-    flag("nobusy_poll", "don't", |o| o.busy_poll = false),
+    flag("nobusy_poll", "none does", |o| o.busy_poll = false),
     flag("foreground", "stay in the foreground", |o| o.foreground = true),
     flag("writeback", "let the kernel gather writes (the default)", |o| o.writeback = true),
     flag("nowriteback", "send every write on at once", |o| o.writeback = false),

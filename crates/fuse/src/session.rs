@@ -6,7 +6,9 @@
 //! process that is killed leaves a volume that recovers.
 
 use crate::adapter::{Adapter, Behaviour};
-use crate::busy_poll::{BusyPoll, Pace};
+use crate::burst::busy_poll::BusyPoll;
+use crate::burst::idle_poll::IdlePoll;
+use crate::burst::{Aid, Governor, Pace};
 use crate::mount::{self, Mounted};
 use crate::null::Null;
 use crate::operations::Operations;
@@ -18,6 +20,7 @@ use rustix::fs::{Access, access};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -108,11 +111,9 @@ fn attend<F: Filesystem + 'static>(
     let signals = on_signals(sender.clone()).map_err(ServeError::Mount)?;
     let (connection, mut mounted) = mount::attach(source, dir, options).map_err(ServeError::Mount)?;
     let config = config(options);
-    let polls = options.busy_poll && config.clone_fd && cores() > 1;
     let pace = Arc::<Pace>::default();
-    let polling = polls
-        .then(|| BusyPoll::start(&connection, Arc::clone(&pace)))
-        .transpose()
+    let governor = aid(options, &config, &connection)
+        .and_then(|aid| aid.map(|aid| Governor::start(aid, Arc::clone(&pace))).transpose())
         .map_err(ServeError::Mount)?;
     let session = Session::from_fd(filesystem(pace), connection, SessionACL::All, config)
         .map_err(ServeError::Connection)?;
@@ -126,7 +127,7 @@ fn attend<F: Filesystem + 'static>(
     ready();
     let ended = wait(&events, &mut mounted);
     signals.close();
-    drop(polling);
+    drop(governor);
     match &ended {
         Ok(()) => info!(source; "the mount has ended"),
         Err(error) => error!(source, error:%; "the connection to the kernel broke"),
@@ -140,6 +141,19 @@ fn config(options: &MountOptions) -> Config {
     // Where the device is closed to us, all threads share the descriptor that the helper gave.
     config.clone_fd = access("/dev/fuse", Access::READ_OK | Access::WRITE_OK).is_ok();
     config
+}
+
+/// What is to help in bursts; nothing with one processor, on which nothing is woken while something runs.
+fn aid(options: &MountOptions, config: &Config, connection: &OwnedFd) -> io::Result<Option<Box<dyn Aid>>> {
+    if cores() == 1 {
+        return Ok(None);
+    }
+    if let Some(polling) = options.idle_poll.then(IdlePoll::new).flatten() {
+        return Ok(Some(Box::new(polling)));
+    }
+    let polls = options.busy_poll && config.clone_fd;
+    let polling = polls.then(|| connection.try_clone().map(BusyPoll::new)).transpose()?;
+    Ok(polling.map(|polling| Box::new(polling) as Box<dyn Aid>))
 }
 
 fn cores() -> usize {

@@ -4,6 +4,7 @@ use crate::support::hectare;
 use hectare_oracle::{assert_clean, skip, until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -231,8 +232,8 @@ fn it_polls_while_many_requests_come_and_only_then() {
     }
     // Every look is a request.
     let look = || (0..50).for_each(|_| drop(fs::metadata(bench.dir.join("none"))));
-    for (option, polls_then) in [("actimeo=0", true), ("actimeo=0,nobusy_poll", false)] {
-        let mut server = bench.in_foreground_with(&["-o", option]);
+    for (option, polls_then) in [("noidle_poll", true), ("noidle_poll,nobusy_poll", false)] {
+        let mut server = bench.in_foreground_with(&["-o", &format!("actimeo=0,{option}")]);
         assert!(!polls(&server));
         if polls_then {
             until(|| {
@@ -249,4 +250,39 @@ fn it_polls_while_many_requests_come_and_only_then() {
         bench.unmount();
         assert!(server.wait().unwrap().success());
     }
+}
+
+/// Whether idle processors are kept from halting: no latency is allowed, whoever says so.
+fn idle_polls() -> Option<bool> {
+    let mut bytes = [0; 4];
+    fs::File::open("/dev/cpu_dma_latency").ok()?.read_exact(&mut bytes).ok()?;
+    Some(i32::from_ne_bytes(bytes) == 0)
+}
+
+#[test]
+fn idle_processors_poll_while_many_requests_come_and_only_then() {
+    const NAME: &str = "mount::idle_processors_poll_while_many_requests_come_and_only_then";
+    let bench = match Bench::new() {
+        Ok(bench) => bench,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let driver = fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver");
+    if !driver.is_ok_and(|driver| driver.trim() == "haltpoll") {
+        skip!(NAME, "idle processors can't poll here");
+    }
+    if std::thread::available_parallelism().unwrap().get() == 1 {
+        skip!(NAME, "there is one processor");
+    }
+    if idle_polls().is_none() {
+        skip!(NAME, "/dev/cpu_dma_latency can't be read");
+    }
+    let mut server = bench.in_foreground_with(&["-o", "actimeo=0"]);
+    until(|| {
+        (0..50).for_each(|_| drop(fs::metadata(bench.dir.join("none"))));
+        idle_polls() == Some(true)
+    });
+    // Other tests' mounts have bursts, too.
+    until(|| idle_polls() == Some(false));
+    bench.unmount();
+    assert!(server.wait().unwrap().success());
 }

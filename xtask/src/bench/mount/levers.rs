@@ -25,7 +25,11 @@ const fn usual(what: &'static str, without: &'static str, jobs: &'static [Job]) 
     Lever { what, with: "", without, jobs }
 }
 
-const LEVERS: [Lever; 9] = [
+/// What waits for waking most.
+const MANY_REQUESTS: &[Job] =
+    &[Job::Create, Job::Stat, Job::Open, Job::Unlink, Job::SmallFiles1, Job::SmallFiles16, Job::TarX];
+
+const LEVERS: [Lever; 10] = [
     usual("the kernel gathers writes", "nowriteback", &[Job::Write, Job::SmallFiles1, Job::TarX]),
     usual("requests of 1 MiB, not 128 KiB", "max_write=131072", &[Job::Write, Job::Read]),
     usual("reads of 512 KiB, not 1 MiB", "max_read=1048576", &[Job::Read]),
@@ -33,11 +37,13 @@ const LEVERS: [Lever; 9] = [
     usual("names are listed with attributes", "noreaddirplus", &[Job::CreateMany, Job::ReaddirStat]),
     usual("names and attributes are kept", "actimeo=0", &[Job::Create, Job::Stat, Job::Open, Job::TarX]),
     usual("several threads", "threads=1", &[Job::Create, Job::Stat, Job::SmallFiles16]),
-    usual(
-        "many requests are polled for",
-        "nobusy_poll",
-        &[Job::Create, Job::Stat, Job::Open, Job::Unlink, Job::SmallFiles16],
-    ),
+    Lever {
+        what: "a thread polls while many requests come",
+        with: "noidle_poll",
+        without: "noidle_poll,nobusy_poll",
+        jobs: MANY_REQUESTS,
+    },
+    usual("idle processors don't halt then, instead", "noidle_poll", MANY_REQUESTS),
     Lever {
         what: "files are opened unasked",
         with: "noopen",
