@@ -3,12 +3,12 @@
 //! A program that makes or looks at many small files waits for each answer, and most of that wait is waking:
 //! the server's thread for the request, on another processor that went idle meanwhile, then the program for
 //! the answer. An [`Aid`] does something against that which costs more than it is worth while little happens.
-//! So a [`Pace`] counts the requests, and a *governor*, a thread of its own, has the aids begin when a few came
-//! fast one after another, and end when few came for a moment, or when others suffer from one.
+//! So a [`Pace`] counts the requests, and a *governor*, a thread of its own, has the aid begin when a few came
+//! fast one after another, and end when few came for a moment, or when others suffer from it.
 //!
 //! There are two: idle processors of a virtual machine that don't halt ([`idle_poll`]), which root may ask
 //! for, and a thread that doesn't sleep ([`busy_poll`]), which takes a processor for itself and saves only
-//! the first half of the wait. Together they are a little quicker than either.
+//! the first half of the wait.
 //!
 //! What it is not: a promise. With or without, nothing changes but time.
 
@@ -29,7 +29,7 @@ const WINDOW_FAST: Duration = Duration::from_millis(4);
 const TICK: Duration = Duration::from_millis(2);
 /// Fewer requests in a tick end a burst: half as many as begin it.
 const REQUESTS_MIN: u64 = 4;
-/// How long the aids rest when others suffered from one.
+/// How long an aid rests when others suffered from it.
 const REST: Duration = Duration::from_millis(100);
 
 /// What helps during a burst.
@@ -94,10 +94,10 @@ impl Governor {
     ///
     /// # Errors
     /// If there can't be a thread more.
-    pub(crate) fn start(aids: Vec<Box<dyn Aid>>, pace: Arc<Pace>) -> io::Result<Self> {
+    pub(crate) fn start(aid: Box<dyn Aid>, pace: Arc<Pace>) -> io::Result<Self> {
         let watched = Arc::clone(&pace);
         let thread =
-            thread::Builder::new().name("hectare-burst".into()).spawn(move || govern(aids, &watched))?;
+            thread::Builder::new().name("hectare-burst".into()).spawn(move || govern(aid, &watched))?;
         let _ = pace.governor.set((thread.thread().clone(), Instant::now())); // it is a new one
         Ok(Self { pace, thread: Some(thread) })
     }
@@ -113,7 +113,7 @@ impl Drop for Governor {
     }
 }
 
-fn govern(mut aids: Vec<Box<dyn Aid>>, pace: &Pace) {
+fn govern(mut aid: Box<dyn Aid>, pace: &Pace) {
     while !pace.has_ended.load(Ordering::Relaxed) {
         thread::park();
         // It may have been woken once more for what is over.
@@ -121,9 +121,8 @@ fn govern(mut aids: Vec<Box<dyn Aid>>, pace: &Pace) {
             continue;
         }
         pace.is_burst.store(true, Ordering::Relaxed);
-        let mut helping: Vec<_> = aids.iter_mut().filter_map(|aid| aid.begin().then_some(aid)).collect();
-        let is_over = helping.is_empty() || outlast(pace, &mut helping);
-        helping.into_iter().for_each(|aid| aid.end());
+        let is_over = !aid.begin() || outlast(pace, &mut *aid);
+        aid.end();
         if !is_over {
             thread::sleep(REST);
         }
@@ -133,8 +132,8 @@ fn govern(mut aids: Vec<Box<dyn Aid>>, pace: &Pace) {
     }
 }
 
-/// Returns when few requests come, or others suffer from an aid; whether the burst is over.
-fn outlast(pace: &Pace, aids: &mut [&mut Box<dyn Aid>]) -> bool {
+/// Returns when few requests come, or others suffer from the aid; whether the burst is over.
+fn outlast(pace: &Pace, aid: &mut dyn Aid) -> bool {
     let mut seen = pace.count();
     loop {
         thread::sleep(TICK);
@@ -142,7 +141,7 @@ fn outlast(pace: &Pace, aids: &mut [&mut Box<dyn Aid>]) -> bool {
         if seen.wrapping_sub(before) < REQUESTS_MIN || pace.has_ended.load(Ordering::Relaxed) {
             return true;
         }
-        if aids.iter_mut().any(|aid| aid.is_a_burden()) {
+        if aid.is_a_burden() {
             return false;
         }
     }
@@ -178,23 +177,6 @@ mod tests {
         }
     }
 
-    /// An aid that can't begin.
-    struct Useless;
-
-    impl Aid for Useless {
-        fn begin(&mut self) -> bool {
-            false
-        }
-
-        fn is_a_burden(&mut self) -> bool {
-            panic!("it has not begun")
-        }
-
-        fn end(&mut self) {
-            panic!("it has not begun")
-        }
-    }
-
     /// Looks without a pause: what is waited for may be over soon.
     fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         let began = Instant::now();
@@ -205,8 +187,7 @@ mod tests {
 
     fn governed() -> (Arc<Told>, Arc<Pace>, Governor) {
         let (told, pace) = (Arc::<Told>::default(), Arc::<Pace>::default());
-        let aids: Vec<Box<dyn Aid>> = vec![Box::new(Useless), Box::new(Watched(Arc::clone(&told)))];
-        let governor = Governor::start(aids, Arc::clone(&pace)).unwrap();
+        let governor = Governor::start(Box::new(Watched(Arc::clone(&told))), Arc::clone(&pace)).unwrap();
         (told, pace, governor)
     }
 

@@ -58,7 +58,7 @@ pub struct MountOptions {
     /// Idle processors wait without halting while many requests come, if this is a virtual machine and it is
     /// allowed.
     pub idle_poll: bool,
-    /// A thread asks for requests again and again while many come.
+    /// Where they don't, a thread asks for requests again and again while many come.
     pub busy_poll: bool,
     /// Stay in the foreground.
     pub foreground: bool,
@@ -249,13 +249,13 @@ pub static OPTIONS: [OptionRow; 62] = [
     value("threads", "N", "threads that answer requests", set_threads),
     flag(
         "idle_poll",
-        "idle processors don't halt while many requests come (the default; root, in a virtual machine)",
+        "idle processors don't halt while many requests come; root, in a virtual machine",
         |o| {
             o.idle_poll = true;
         },
     ),
     flag("noidle_poll", "they do", |o| o.idle_poll = false),
-    flag("busy_poll", "a thread polls then, if there is a processor for it (the default)", |o| {
+    flag("busy_poll", "else a thread polls then, if there is a processor for it (the default)", |o| {
         o.busy_poll = true;
     }),
     flag("nobusy_poll", "none does", |o| o.busy_poll = false),

@@ -112,9 +112,9 @@ fn attend<F: Filesystem + 'static>(
     let (connection, mut mounted) = mount::attach(source, dir, options).map_err(ServeError::Mount)?;
     let config = config(options);
     let pace = Arc::<Pace>::default();
-    let aids = aids(options, &config, &connection).map_err(ServeError::Mount)?;
-    let governor = (!aids.is_empty()).then(|| Governor::start(aids, Arc::clone(&pace)));
-    let governor = governor.transpose().map_err(ServeError::Mount)?;
+    let governor = aid(options, &config, &connection)
+        .and_then(|aid| aid.map(|aid| Governor::start(aid, Arc::clone(&pace))).transpose())
+        .map_err(ServeError::Mount)?;
     let session = Session::from_fd(filesystem(pace), connection, SessionACL::All, config)
         .map_err(ServeError::Connection)?;
     thread::Builder::new()
@@ -144,18 +144,16 @@ fn config(options: &MountOptions) -> Config {
 }
 
 /// What is to help in bursts; nothing with one processor, on which nothing is woken while something runs.
-fn aids(options: &MountOptions, config: &Config, connection: &OwnedFd) -> io::Result<Vec<Box<dyn Aid>>> {
-    let mut aids: Vec<Box<dyn Aid>> = Vec::new();
+fn aid(options: &MountOptions, config: &Config, connection: &OwnedFd) -> io::Result<Option<Box<dyn Aid>>> {
     if cores() == 1 {
-        return Ok(aids);
-    }
-    if options.busy_poll && config.clone_fd {
-        aids.push(Box::new(BusyPoll::new(connection.try_clone()?)));
+        return Ok(None);
     }
     if let Some(polling) = options.idle_poll.then(IdlePoll::new).flatten() {
-        aids.push(Box::new(polling));
+        return Ok(Some(Box::new(polling)));
     }
-    Ok(aids)
+    let polls = options.busy_poll && config.clone_fd;
+    let polling = polls.then(|| connection.try_clone().map(BusyPoll::new)).transpose()?;
+    Ok(polling.map(|polling| Box::new(polling) as Box<dyn Aid>))
 }
 
 fn cores() -> usize {

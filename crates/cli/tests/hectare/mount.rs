@@ -232,7 +232,7 @@ fn it_polls_while_many_requests_come_and_only_then() {
     }
     // Every look is a request.
     let look = || (0..50).for_each(|_| drop(fs::metadata(bench.dir.join("none"))));
-    for (option, polls_then) in [("busy_poll", true), ("nobusy_poll", false)] {
+    for (option, polls_then) in [("noidle_poll", true), ("noidle_poll,nobusy_poll", false)] {
         let mut server = bench.in_foreground_with(&["-o", &format!("actimeo=0,{option}")]);
         assert!(!polls(&server));
         if polls_then {

@@ -43,7 +43,7 @@ const LEVERS: [Lever; 10] = [
         without: "noidle_poll,nobusy_poll",
         jobs: MANY_REQUESTS,
     },
-    usual("nor do idle processors halt then", "noidle_poll", MANY_REQUESTS),
+    usual("idle processors don't halt then, instead", "noidle_poll", MANY_REQUESTS),
     Lever {
         what: "files are opened unasked",
         with: "noopen",
