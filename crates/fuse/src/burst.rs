@@ -3,12 +3,12 @@
 //! A program that makes or looks at many small files waits for each answer, and most of that wait is waking:
 //! the server's thread for the request, on another processor that went idle meanwhile, then the program for
 //! the answer. An [`Aid`] does something against that which costs more than it is worth while little happens.
-//! So a [`Pace`] counts the requests, and a *governor*, a thread of its own, has the aid begin when a few came
-//! fast one after another, and end when few came for a moment, or when others suffer from it.
+//! So a [`Pace`] counts the requests, and a *governor*, a thread of its own, has the aid begin when a few
+//! came fast one after another, and end when few came for a moment, or when others suffer from it.
 //!
 //! There are two: idle processors of a virtual machine that don't halt ([`idle_poll`]), which root may ask
 //! for, and a thread that doesn't sleep ([`busy_poll`]), which takes a processor for itself and saves only
-//! the first half of the wait.
+//! the first half of the wait. Both together are no quicker than the first alone (docs/benchmarks/mount.md).
 //!
 //! What it is not: a promise. With or without, nothing changes but time.
 

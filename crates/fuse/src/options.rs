@@ -249,7 +249,7 @@ pub static OPTIONS: [OptionRow; 62] = [
     value("threads", "N", "threads that answer requests", set_threads),
     flag(
         "idle_poll",
-        "idle processors don't halt while many requests come; root, in a virtual machine",
+        "idle processors don't halt while many requests come (the default; root, in a virtual machine)",
         |o| {
             o.idle_poll = true;
         },
