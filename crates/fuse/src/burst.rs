@@ -8,7 +8,8 @@
 //!
 //! There are two: idle processors of a virtual machine that don't halt ([`idle_poll`]), which root may ask
 //! for, and a thread that doesn't sleep ([`busy_poll`]), which takes a processor for itself and saves only
-//! the first half of the wait. Both together are hardly quicker than the first alone (docs/benchmarks/mount.md).
+//! the first half of the wait. Both together are hardly quicker than the first alone
+//! (docs/benchmarks/mount.md).
 //!
 //! What it is not: a promise. With or without, nothing changes but time.
 
