@@ -201,20 +201,24 @@ fn signals_end_it_cleanly_and_a_kill_leaves_what_was_synced() {
     bench.wait_closed();
 }
 
-/// Whether a server's connection is read without waiting: `O_NONBLOCK` of its first descriptor of the device.
-fn polls(server: &Child) -> bool {
-    const NONBLOCK: u32 = 0o4000;
+/// The flags of all descriptors that a server has of a device.
+fn descriptor_flags(server: &Child, device: &str) -> Vec<u32> {
     let proc = Path::new("/proc").join(server.id().to_string());
-    let is_device = |entry: &fs::DirEntry| {
-        fs::read_link(entry.path()).is_ok_and(|target| target == Path::new("/dev/fuse"))
-    };
+    let is_device =
+        |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|target| target == Path::new(device));
     let flags = |entry: fs::DirEntry| {
         let text = fs::read_to_string(proc.join("fdinfo").join(entry.file_name())).ok()?;
         let flags = text.lines().find_map(|line| line.strip_prefix("flags:"))?;
         u32::from_str_radix(flags.trim(), 8).ok()
     };
     let descriptors = fs::read_dir(proc.join("fd")).unwrap().flatten().filter(is_device);
-    descriptors.filter_map(flags).any(|flags| flags & NONBLOCK != 0)
+    descriptors.filter_map(flags).collect()
+}
+
+/// Whether a server's connection is read without waiting.
+fn polls(server: &Child) -> bool {
+    const NONBLOCK: u32 = 0o4000;
+    descriptor_flags(server, "/dev/fuse").into_iter().any(|flags| flags & NONBLOCK != 0)
 }
 
 #[test]
@@ -252,10 +256,13 @@ fn it_polls_while_many_requests_come_and_only_then() {
     }
 }
 
+/// Where programs say how long it may take to wake a processor.
+const LATENCY: &str = "/dev/cpu_dma_latency";
+
 /// Whether idle processors are kept from halting: no latency is allowed, whoever says so.
 fn idle_polls() -> Option<bool> {
     let mut bytes = [0; 4];
-    fs::File::open("/dev/cpu_dma_latency").ok()?.read_exact(&mut bytes).ok()?;
+    fs::File::open(LATENCY).ok()?.read_exact(&mut bytes).ok()?;
     Some(i32::from_ne_bytes(bytes) == 0)
 }
 
@@ -276,12 +283,19 @@ fn idle_processors_poll_while_many_requests_come_and_only_then() {
     if idle_polls().is_none() {
         skip!(NAME, "/dev/cpu_dma_latency can't be read");
     }
+    let asks = |server: &Child| !descriptor_flags(server, LATENCY).is_empty();
+    let mut server = bench.in_foreground_with(&["-o", "noidle_poll"]);
+    assert!(!asks(&server));
+    bench.unmount();
+    assert!(server.wait().unwrap().success());
     let mut server = bench.in_foreground_with(&["-o", "actimeo=0"]);
+    // Another test's mount may be in a burst, so it is looked at whether this one takes part.
+    assert!(asks(&server) && !polls(&server));
     until(|| {
         (0..50).for_each(|_| drop(fs::metadata(bench.dir.join("none"))));
+        assert!(!polls(&server), "both help at once");
         idle_polls() == Some(true)
     });
-    // Other tests' mounts have bursts, too.
     until(|| idle_polls() == Some(false));
     bench.unmount();
     assert!(server.wait().unwrap().success());
