@@ -28,6 +28,8 @@ const READDIRPLUS: u32 = 44;
 const RENAME2: u32 = 45;
 const LSEEK: u32 = 46;
 const COPY_FILE_RANGE: u32 = 47;
+const TMPFILE: u32 = 51;
+const COPY_FILE_RANGE_64: u32 = 53;
 /// One more than the last that there is.
 const END: u32 = 54;
 
@@ -95,6 +97,7 @@ fn made(operation: u32, input: &mut Input<'_>, known: &[u64]) -> Vec<u8> {
         MKNOD => body.mode(input).long(input).words(&[0o22, 0]).name(input),
         MKDIR => body.mode(input).words(&[0o22]).name(input),
         CREATE => body.words(&[2]).mode(input).words(&[0o22, 0]).name(input),
+        TMPFILE => body.words(&[u32::from(input.word())]).mode(input).words(&[0o22, 0]),
         RENAME => body.node(input, known).name(input).name(input),
         RENAME2 => body.node(input, known).words(&[u32::from(input.byte() & 7), 0]).name(input).name(input),
         LINK => body.node(input, known).name(input),
@@ -115,7 +118,10 @@ fn made(operation: u32, input: &mut Input<'_>, known: &[u64]) -> Vec<u8> {
         SETATTR => body.words(&[input.long() & 0x1_0ddf, 0]).quads(&[0]).offset(input).raw(input, 64),
         SETXATTR => {
             let data = data(input);
-            body.len(&data).words(&[u32::from(input.byte() & 3)]).text(*input.pick(&ATTRIBUTES)).bytes(&data)
+            body.len(&data)
+                .words(&[u32::from(input.byte() & 3), u32::from(input.byte() & 1), 0])
+                .text(*input.pick(&ATTRIBUTES))
+                .bytes(&data)
         }
         GETXATTR => body.words(&[u32::from(input.word()), 0]).text(*input.pick(&ATTRIBUTES)),
         IOCTL => {
@@ -130,7 +136,7 @@ fn made(operation: u32, input: &mut Input<'_>, known: &[u64]) -> Vec<u8> {
         }
         FALLOCATE => body.quads(&[0]).offset(input).offset(input).words(&[u32::from(input.byte() & 0x7f), 0]),
         LSEEK => body.quads(&[0]).offset(input).words(&[u32::from(input.byte() & 7), 0]),
-        COPY_FILE_RANGE => body
+        COPY_FILE_RANGE | COPY_FILE_RANGE_64 => body
             .quads(&[0])
             .offset(input)
             .node(input, known)

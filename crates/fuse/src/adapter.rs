@@ -17,23 +17,22 @@ mod ioctl;
 mod names;
 
 use crate::attr;
-use crate::burst::Pace;
 use crate::errno::{Answer, Refusal};
 use crate::nodes::{Node, Nodes};
 use crate::operations::{Operation, Operations};
 use crate::options::Atime;
-use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, FopenFlags, INodeNo,
-    InitFlags, IoctlFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
-};
-use hectare_engine::{Caller, Metadata, Volume};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use crate::protocol::NodeId;
+use crate::protocol::init::{Features, Wanted};
+use crate::protocol::reply::{Reply, no_entry};
+use crate::protocol::request::{Body, Request};
+use crate::protocol::wire::{IoctlOut, OpenOut, SizeOut, StatfsOut};
+use crate::serving::Server;
+use hectare_engine::{Caller, Metadata, NewNode, Volume};
+use rustix::io::Errno;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+use zerocopy::FromZeros;
+use zerocopy::native_endian::U64;
 
 /// How long the kernel may keep names, their absence, and attributes, unless told otherwise: it hears of
 /// every change.
@@ -42,10 +41,16 @@ pub(crate) const KEPT: Duration = Duration::from_secs(24 * 3600);
 pub(crate) const TRANSFER_MAX: u32 = 1 << 20;
 /// Requests the kernel may have under way in the background (read-ahead, writeback).
 const BACKGROUND_MAX: u16 = 64;
-/// Open files and directories are all called so.
-pub(crate) const HANDLE: FileHandle = FileHandle(0);
 /// What an inode of this size has room for: whole seconds.
 const NARROW_INODE: u32 = 128;
+/// Nanoseconds of a second.
+const SECOND: u32 = 1_000_000_000;
+/// What is kept of a file stays when it is opened (`FOPEN_KEEP_CACHE`), and so does a directory's list
+/// (`FOPEN_CACHE_DIR`).
+const OPEN_KEEPS: u32 = 1 << 1;
+const OPENDIR_KEEPS: u32 = OPEN_KEEPS | 1 << 3;
+/// Permissions of links, which nobody looks at.
+const LINK_MODE: u32 = 0o777;
 
 /// How requests are answered, where there is a choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,9 +95,8 @@ pub struct Adapter {
     nodes: Nodes,
     behaviour: Behaviour,
     /// What the kernel can do.
-    kernel: InitFlags,
+    kernel: Features,
     operations: Arc<Operations>,
-    pace: Arc<Pace>,
 }
 
 impl Adapter {
@@ -105,491 +109,316 @@ impl Adapter {
         behaviour: Behaviour,
         operations: Arc<Operations>,
     ) -> hectare_engine::Result<Self> {
-        let (nodes, kernel) = (Nodes::new(&volume)?, InitFlags::empty());
-        Ok(Self { nodes, volume, behaviour, kernel, operations, pace: Arc::default() })
+        let (nodes, kernel) = (Nodes::new(&volume)?, Features::empty());
+        Ok(Self { nodes, volume, behaviour, kernel, operations })
     }
 
-    /// The same, telling how quickly requests come.
-    pub(crate) fn with_pace(self, pace: Arc<Pace>) -> Self {
-        Self { pace, ..self }
-    }
-
-    fn node(&self, id: INodeNo) -> Answer<Arc<Node>> {
+    fn node(&self, id: NodeId) -> Answer<Arc<Node>> {
         self.nodes.get(id)
     }
 
-    /// Finds the answer to a request, which is counted.
-    fn timed<T>(&self, operation: Operation, answer: impl FnOnce() -> Answer<T>) -> Answer<T> {
-        self.pace.request();
-        self.operations.timed(operation, answer)
-    }
-
     /// What the kernel is to do for us, as far as it can.
-    fn wanted(&self) -> InitFlags {
+    fn features(&self) -> Features {
         let mut wanted = features();
-        let listing = InitFlags::FUSE_DO_READDIRPLUS | InitFlags::FUSE_READDIRPLUS_AUTO;
+        let listing = Features::DO_READDIRPLUS | Features::READDIRPLUS_AUTO;
         wanted.set(listing, self.behaviour.list_attributes);
-        wanted.set(InitFlags::FUSE_WRITEBACK_CACHE, self.gathers());
-        wanted.set(InitFlags::FUSE_POSIX_ACL, self.behaviour.check_permissions);
+        wanted.set(Features::WRITEBACK_CACHE, self.gathers());
+        wanted.set(Features::POSIX_ACL, self.behaviour.check_permissions);
         // Whoever opens without asking can't have the file cut by that.
-        wanted.set(InitFlags::FUSE_ATOMIC_O_TRUNC, !self.opens_unasked());
+        wanted.set(Features::ATOMIC_O_TRUNC, !self.opens_unasked());
         wanted
-    }
-
-    /// What a name leads to: attributes under FUSE's number.
-    fn answer_entry(&self, reply: ReplyEntry, answer: Answer<Metadata>) {
-        match answer {
-            Ok(found) => {
-                reply.entry(&self.behaviour.kept, &attr::entry(&found), attr::generation(&found));
-            }
-            Err(Refusal(errno)) => reply.error(errno),
-        }
-    }
-
-    fn answer_attr(&self, reply: ReplyAttr, answer: Answer<Metadata>) {
-        match answer {
-            Ok(found) => reply.attr(&self.behaviour.kept, &attr::attributes(&found)),
-            Err(Refusal(errno)) => reply.error(errno),
-        }
     }
 
     /// Whether the kernel gathers writes.
     fn gathers(&self) -> bool {
         self.behaviour.writeback
             && !self.behaviour.read_only
-            && self.kernel.contains(InitFlags::FUSE_WRITEBACK_CACHE)
+            && self.kernel.contains(Features::WRITEBACK_CACHE)
     }
 
     /// Whether the kernel opens files without a request, and so without telling when they are closed. Where
     /// nothing can be written, there is nothing that opening would have to refuse.
     fn opens_unasked(&self) -> bool {
         let wanted = self.behaviour.no_open || self.behaviour.read_only;
-        wanted && self.kernel.contains(InitFlags::FUSE_NO_OPEN_SUPPORT)
+        wanted && self.kernel.contains(Features::NO_OPEN_SUPPORT)
     }
 }
 
 /// What the kernel is always to do for us.
-pub(crate) fn features() -> InitFlags {
-    InitFlags::FUSE_DO_READDIRPLUS
-        | InitFlags::FUSE_READDIRPLUS_AUTO
-        | InitFlags::FUSE_PARALLEL_DIROPS
-        | InitFlags::FUSE_ASYNC_DIO
-        | InitFlags::FUSE_CACHE_SYMLINKS
-        | InitFlags::FUSE_EXPORT_SUPPORT
-        | InitFlags::FUSE_EXPLICIT_INVAL_DATA
-        | InitFlags::FUSE_DONT_MASK
-        | InitFlags::FUSE_HAS_IOCTL_DIR
-        | InitFlags::FUSE_HANDLE_KILLPRIV_V2
+pub(crate) fn features() -> Features {
+    Features::DO_READDIRPLUS
+        | Features::READDIRPLUS_AUTO
+        | Features::PARALLEL_DIROPS
+        | Features::ASYNC_DIO
+        | Features::CACHE_SYMLINKS
+        | Features::EXPORT_SUPPORT
+        | Features::EXPLICIT_INVAL_DATA
+        | Features::DONT_MASK
+        | Features::HAS_IOCTL_DIR
+        | Features::HANDLE_KILLPRIV_V2
 }
 
-/// Asks the kernel for what it can do of `wanted`, and for large transfers.
-pub(crate) fn agree(kernel: &mut KernelConfig, wanted: InitFlags, transfer_max: u32) {
-    // One by one: a kernel that lacks one still has the others.
-    for capability in (wanted & kernel.capabilities()).iter() {
-        let _ = kernel.add_capabilities(capability);
-    }
-    let _ = kernel.set_max_write(transfer_max);
-    if let Err(most) = kernel.set_max_readahead(transfer_max) {
-        let _ = kernel.set_max_readahead(most);
-    }
-    let _ = kernel.set_max_background(BACKGROUND_MAX);
+/// What is asked of the kernel beside features.
+pub(crate) fn wanted(features: Features, transfer_max: u32) -> Wanted {
+    Wanted { features, transfer_max, background_max: BACKGROUND_MAX, time_step: 1 }
+}
+
+/// The answer to opening: nothing is kept for one that is open.
+pub(crate) fn open_out(is_directory: bool) -> OpenOut {
+    let mut out = OpenOut::new_zeroed();
+    out.open_flags.set(if is_directory { OPENDIR_KEEPS } else { OPEN_KEEPS });
+    out
+}
+
+/// The answer that is a size.
+pub(crate) fn size_out(size: u32) -> SizeOut {
+    let mut out = SizeOut::new_zeroed();
+    out.size.set(size);
+    out
 }
 
 /// Who asks. Of other groups and of single capabilities the kernel does not tell.
-fn caller(request: &Request) -> Caller<'static> {
-    Caller::user(request.uid(), request.gid(), &[])
+fn caller(request: &Request<'_>) -> Caller<'static> {
+    Caller::user(request.uid, request.gid, &[])
 }
 
-fn answer_empty(reply: ReplyEmpty, answer: Answer) {
-    match answer {
-        Ok(()) => reply.ok(),
-        Err(Refusal(errno)) => reply.error(errno),
+/// Puts a value, if there is room for it, or how large it is where `room` is 0.
+fn put_value(reply: &mut Reply, value: &[u8], room: u32) -> Answer {
+    let len = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
+    if room == 0 {
+        reply.put(&size_out(len));
+    } else if len > room {
+        return Err(Errno::RANGE.into());
+    } else {
+        reply.put_bytes(value);
+    }
+    Ok(())
+}
+
+/// What a request counts as; `None` for those that are not passed to the engine.
+fn counted(body: &Body<'_>) -> Option<Operation> {
+    Some(match body {
+        Body::Lookup { .. } => Operation::Lookup,
+        Body::Forget { .. } | Body::BatchForget { .. } => Operation::Forget,
+        Body::Getattr => Operation::Getattr,
+        Body::Statx => Operation::Statx,
+        Body::Setattr(_) => Operation::Setattr,
+        Body::Readlink => Operation::Readlink,
+        Body::Symlink { .. } => Operation::Symlink,
+        Body::Mknod { .. } => Operation::Mknod,
+        Body::Mkdir { .. } => Operation::Mkdir,
+        Body::Unlink { .. } => Operation::Unlink,
+        Body::Rmdir { .. } => Operation::Rmdir,
+        Body::Rename { .. } => Operation::Rename,
+        Body::Link { .. } => Operation::Link,
+        Body::Open(_) => Operation::Open,
+        Body::Create { .. } => Operation::Create,
+        Body::Tmpfile { .. } => Operation::Tmpfile,
+        Body::Read { .. } => Operation::Read,
+        Body::Write { .. } => Operation::Write,
+        Body::Statfs => Operation::Statfs,
+        Body::Release => Operation::Release,
+        Body::Fsync { .. } => Operation::Fsync,
+        Body::Fsyncdir { .. } => Operation::Fsyncdir,
+        Body::Syncfs => Operation::Syncfs,
+        Body::Setxattr { .. } => Operation::Setxattr,
+        Body::Getxattr { .. } => Operation::Getxattr,
+        Body::Listxattr { .. } => Operation::Listxattr,
+        Body::Removexattr { .. } => Operation::Removexattr,
+        Body::Opendir => Operation::Opendir,
+        Body::Readdir { .. } => Operation::Readdir,
+        Body::Readdirplus { .. } => Operation::Readdirplus,
+        Body::Ioctl { .. } => Operation::Ioctl,
+        Body::Fallocate { .. } => Operation::Fallocate,
+        Body::Lseek { .. } => Operation::Lseek,
+        Body::CopyFileRange(_) => Operation::CopyFileRange,
+        Body::Flush | Body::Releasedir | Body::Destroy => return None,
+    })
+}
+
+impl Server for Adapter {
+    fn greet(&mut self, offered: Features) -> Wanted {
+        self.kernel = offered;
+        let wanted = wanted(self.features(), self.behaviour.transfer_max);
+        let is_narrow = self.volume.superblock().geometry().inode_size == NARROW_INODE;
+        Wanted { time_step: if is_narrow { SECOND } else { 1 }, ..wanted }
+    }
+
+    fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        match request.body {
+            // With these the kernel never asks again. Of closing the engine has nothing to tell that `fsync`
+            // does not.
+            Body::Flush => return Err(Errno::NOSYS.into()),
+            Body::Open(_) if self.opens_unasked() => return Err(Errno::NOSYS.into()),
+            Body::Opendir if self.kernel.contains(Features::NO_OPENDIR_SUPPORT) => {
+                return Err(Errno::NOSYS.into());
+            }
+            _ => {}
+        }
+        let Some(operation) = counted(&request.body) else { return Ok(()) };
+        match self.operations.timed(operation, || self.ask_engine(request, reply)) {
+            Err(Refusal(Errno::NOENT)) if operation == Operation::Lookup => {
+                reply.put(&no_entry(self.behaviour.kept));
+                Ok(())
+            }
+            answer => answer,
+        }
     }
 }
 
-fn answer_data(reply: ReplyData, answer: Answer<Vec<u8>>) {
-    match answer {
-        Ok(data) => reply.data(&data),
-        Err(Refusal(errno)) => reply.error(errno),
+impl Adapter {
+    /// Passes a request on, by subject.
+    fn ask_engine(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        match &request.body {
+            Body::Lookup { .. }
+            | Body::Forget { .. }
+            | Body::BatchForget { .. }
+            | Body::Symlink { .. }
+            | Body::Mknod { .. }
+            | Body::Mkdir { .. }
+            | Body::Unlink { .. }
+            | Body::Rmdir { .. }
+            | Body::Rename { .. }
+            | Body::Link { .. }
+            | Body::Create { .. }
+            | Body::Tmpfile { .. }
+            | Body::Opendir
+            | Body::Readdir { .. }
+            | Body::Readdirplus { .. } => self.ask_about_names(request, reply),
+            Body::Open(_)
+            | Body::Read { .. }
+            | Body::Write { .. }
+            | Body::Release
+            | Body::Fsync { .. }
+            | Body::Fsyncdir { .. }
+            | Body::Fallocate { .. }
+            | Body::Lseek { .. }
+            | Body::CopyFileRange(_) => self.ask_about_content(request, reply),
+            _ => self.ask_about_inode(request, reply),
+        }
     }
-}
 
-/// A value and its length, if there is room for it; where `room` is 0, only the length is asked for.
-fn fitting(value: Vec<u8>, room: u32) -> Answer<(Vec<u8>, u32)> {
-    let len = u32::try_from(value.len()).map_err(|_| Errno::E2BIG)?;
-    if room != 0 && len > room {
-        return Err(Errno::ERANGE.into());
-    }
-    Ok((value, len))
-}
-
-/// Sends a value, or how large it is where `room` is 0.
-fn answer_value(reply: ReplyXattr, answer: Answer<(Vec<u8>, u32)>, room: u32) {
-    match answer {
-        Ok((_, len)) if room == 0 => reply.size(len),
-        Ok((value, _)) => reply.data(&value),
-        Err(Refusal(errno)) => reply.error(errno),
-    }
-}
-
-fn answer_count(reply: ReplyWrite, answer: Answer<u64>) {
-    match answer {
-        Ok(count) => reply.written(u32::try_from(count).unwrap_or(u32::MAX)),
-        Err(Refusal(errno)) => reply.error(errno),
-    }
-}
-
-impl Filesystem for Adapter {
-    fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> std::io::Result<()> {
-        self.kernel = kernel.capabilities();
-        agree(kernel, self.wanted(), self.behaviour.transfer_max);
-        if self.volume.superblock().geometry().inode_size == NARROW_INODE {
-            let _ = kernel.set_time_granularity(Duration::from_secs(1));
+    fn ask_about_names(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let node = request.node;
+        let named = match &request.body {
+            Body::Lookup { name } => self.look_up(node, name)?,
+            Body::Symlink { name, target } => {
+                self.make(request, name, NewNode::Symlink(target), (LINK_MODE, 0))?
+            }
+            Body::Mknod { mode, device, umask, name } => {
+                let kind = attr::new_node(*mode, *device).ok_or(Errno::INVAL)?;
+                self.make(request, name, kind, (*mode, *umask))?
+            }
+            Body::Mkdir { mode, umask, name } => {
+                self.make(request, name, NewNode::Directory, (*mode, *umask))?
+            }
+            Body::Link { node: linked, name } => self.add_link(*linked, node, name)?,
+            Body::Create { mode, umask, name, .. } => self.create_open(request, name, (*mode, *umask))?,
+            Body::Tmpfile { flags, mode, umask } => self.create_nameless(request, *flags, (*mode, *umask))?,
+            _ => return self.ask_about_directory(request, reply),
+        };
+        reply.put(&attr::entry_out(self.behaviour.kept, &named));
+        if matches!(request.body, Body::Create { .. } | Body::Tmpfile { .. }) {
+            reply.put(&open_out(false));
         }
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.timed(Operation::Lookup, || self.look_up(parent, name.as_bytes())) {
-            Err(Refusal(Errno::ENOENT)) => {
-                // Number 0 and a time to keep it: that there is no such name.
-                reply.entry(
-                    &self.behaviour.kept,
-                    &attr::bare(0, fuser::FileType::RegularFile),
-                    fuser::Generation(0),
-                );
+    fn ask_about_directory(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let node = request.node;
+        match &request.body {
+            Body::Forget { lookups } => self.nodes.forget(node, *lookups),
+            Body::BatchForget { forgets } => {
+                forgets.iter().for_each(|one| self.nodes.forget(NodeId(one.nodeid.get()), one.nlookup.get()));
             }
-            answer => self.answer_entry(reply, answer),
-        }
-    }
-
-    fn forget(&self, _: &Request, id: INodeNo, lookups: u64) {
-        // Nobody waits for it, and it can't fail.
-        let _ = self.timed(Operation::Forget, || {
-            self.nodes.forget(id, lookups);
-            Ok(())
-        });
-    }
-
-    fn getattr(&self, _: &Request, id: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.answer_attr(reply, self.timed(Operation::Getattr, || self.node(id)?.metadata()));
-    }
-
-    fn setattr(
-        &self,
-        request: &Request,
-        id: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        ctime: Option<SystemTime>,
-        _: Option<FileHandle>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let changes = hectare_engine::Changes {
-            permissions: mode.map(attr::permissions),
-            uid,
-            gid,
-            size,
-            atime: atime.map(attr::time_or_now),
-            mtime: mtime.map(attr::time_or_now),
-            ctime: ctime.map(attr::timestamp),
-            crtime: None,
-        };
-        self.answer_attr(reply, self.timed(Operation::Setattr, || self.change(id, changes, request.uid())));
-    }
-
-    fn readlink(&self, _: &Request, id: INodeNo, reply: ReplyData) {
-        answer_data(reply, self.timed(Operation::Readlink, || self.read_link(id)));
-    }
-
-    fn mknod(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        rdev: u32,
-        reply: ReplyEntry,
-    ) {
-        let answer = self.timed(Operation::Mknod, || {
-            let node = attr::new_node(mode, rdev).ok_or(Errno::EINVAL)?;
-            self.make(request, parent, name.as_bytes(), node, mode, umask)
-        });
-        self.answer_entry(reply, answer);
-    }
-
-    fn mkdir(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        reply: ReplyEntry,
-    ) {
-        let node = hectare_engine::NewNode::Directory;
-        let make = || self.make(request, parent, name.as_bytes(), node, mode, umask);
-        self.answer_entry(reply, self.timed(Operation::Mkdir, make));
-    }
-
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_empty(reply, self.timed(Operation::Unlink, || self.remove_file(parent, name.as_bytes())));
-    }
-
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_empty(reply, self.timed(Operation::Rmdir, || self.remove_directory(parent, name.as_bytes())));
-    }
-
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let node = hectare_engine::NewNode::Symlink(target.as_os_str().as_bytes());
-        let make = || self.make(request, parent, name.as_bytes(), node, 0o777, 0);
-        self.answer_entry(reply, self.timed(Operation::Symlink, make));
-    }
-
-    fn rename(
-        &self,
-        _: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        new_parent: INodeNo,
-        new: &OsStr,
-        flags: RenameFlags,
-        reply: ReplyEmpty,
-    ) {
-        let (from, to) = ((parent, name.as_bytes()), (new_parent, new.as_bytes()));
-        answer_empty(reply, self.timed(Operation::Rename, || self.rename_entry(from, to, flags)));
-    }
-
-    fn link(&self, _: &Request, id: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.answer_entry(reply, self.timed(Operation::Link, || self.add_link(id, parent, name.as_bytes())));
-    }
-
-    fn open(&self, request: &Request, id: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        if self.opens_unasked() {
-            return reply.error(Errno::ENOSYS);
-        }
-        match self.timed(Operation::Open, || self.open_file(id, flags, request.uid())) {
-            Ok(()) => reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE),
-            Err(Refusal(errno)) => reply.error(errno),
-        }
-    }
-
-    fn read(
-        &self,
-        _: &Request,
-        id: INodeNo,
-        _: FileHandle,
-        at: u64,
-        size: u32,
-        flags: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        self.read_file(id, at, size, flags, reply);
-    }
-
-    fn write(
-        &self,
-        request: &Request,
-        id: INodeNo,
-        _: FileHandle,
-        at: u64,
-        data: &[u8],
-        how: WriteFlags,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let write = || self.write_file(&caller(request), id, at, data, how);
-        answer_count(reply, self.timed(Operation::Write, write));
-    }
-
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn release(
-        &self,
-        _: &Request,
-        id: INodeNo,
-        _: FileHandle,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        _: bool,
-        reply: ReplyEmpty,
-    ) {
-        let release = || {
-            self.nodes.release(id);
-            Ok(())
-        };
-        answer_empty(reply, self.timed(Operation::Release, release));
-    }
-
-    fn fsync(&self, _: &Request, id: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        answer_empty(reply, self.timed(Operation::Fsync, || self.sync_node(id, data_only)));
-    }
-
-    fn opendir(&self, _: &Request, id: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        if self.kernel.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT) {
-            return reply.error(Errno::ENOSYS);
-        }
-        match self.timed(Operation::Opendir, || self.node(id)) {
-            Ok(_) => reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR),
-            Err(Refusal(errno)) => reply.error(errno),
-        }
-    }
-
-    fn readdir(&self, _: &Request, id: INodeNo, _: FileHandle, from: u64, mut reply: ReplyDirectory) {
-        match self.timed(Operation::Readdir, || self.list(id, from, &mut reply)) {
-            Ok(()) => reply.ok(),
-            Err(Refusal(errno)) => reply.error(errno),
-        }
-    }
-
-    fn readdirplus(&self, _: &Request, id: INodeNo, _: FileHandle, from: u64, mut reply: ReplyDirectoryPlus) {
-        match self.timed(Operation::Readdirplus, || self.list_with_attributes(id, from, &mut reply)) {
-            Ok(()) => reply.ok(),
-            Err(Refusal(errno)) => reply.error(errno),
-        }
-    }
-
-    fn fsyncdir(&self, _: &Request, id: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        answer_empty(reply, self.timed(Operation::Fsyncdir, || self.sync_node(id, data_only)));
-    }
-
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        match self.timed(Operation::Statfs, || Ok(self.volume.statfs()?)) {
-            Ok(fs) => {
-                let block = fs.block_size.get();
-                let (inodes, free_inodes) = (fs.inodes.into(), fs.free_inodes.into());
-                let (all, free, available) = (fs.blocks.get(), fs.free.get(), fs.available.get());
-                reply.statfs(all, free, available, inodes, free_inodes, block, fs.name_max, block);
+            Body::Unlink { name } => self.remove_file(node, name)?,
+            Body::Rmdir { name } => self.remove_directory(node, name)?,
+            Body::Rename { name, parent, new, flags } => {
+                self.rename_entry((node, name), (*parent, new), *flags)?;
             }
-            Err(Refusal(errno)) => reply.error(errno),
-        }
-    }
-
-    fn setxattr(
-        &self,
-        _: &Request,
-        id: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _: u32,
-        reply: ReplyEmpty,
-    ) {
-        let set = || self.set_attribute(id, name.as_bytes(), value, flags);
-        answer_empty(reply, self.timed(Operation::Setxattr, set));
-    }
-
-    fn getxattr(&self, _: &Request, id: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let get = || fitting(self.volume.get_xattr(self.node(id)?.nr(), name.as_bytes())?, size);
-        answer_value(reply, self.timed(Operation::Getxattr, get), size);
-    }
-
-    fn listxattr(&self, _: &Request, id: INodeNo, size: u32, reply: ReplyXattr) {
-        let list = || fitting(self.list_attributes(id)?, size);
-        answer_value(reply, self.timed(Operation::Listxattr, list), size);
-    }
-
-    fn removexattr(&self, _: &Request, id: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let remove = || Ok(self.volume.remove_xattr(self.node(id)?.nr(), name.as_bytes())?);
-        answer_empty(reply, self.timed(Operation::Removexattr, remove));
-    }
-
-    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
-        // Asked only where the kernel does not check permissions; then nobody does.
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn create(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        _: i32,
-        reply: ReplyCreate,
-    ) {
-        let create = || self.create_open(request, parent, name.as_bytes(), mode, umask);
-        match self.timed(Operation::Create, create) {
-            Ok(made) => {
-                let generation = attr::generation(&made);
-                reply.created(
-                    &self.behaviour.kept,
-                    &attr::entry(&made),
-                    generation,
-                    HANDLE,
-                    FopenFlags::FOPEN_KEEP_CACHE,
-                );
+            Body::Opendir => {
+                self.node(node)?;
+                reply.put(&open_out(true));
             }
-            Err(Refusal(errno)) => reply.error(errno),
+            Body::Readdir { from, room } => {
+                self.list(node, *from, &mut reply.entries((*room).min(TRANSFER_MAX)))?;
+            }
+            Body::Readdirplus { from, room } => {
+                self.list_with_attributes(node, *from, &mut reply.entries((*room).min(TRANSFER_MAX)))?;
+            }
+            _ => return Err(Errno::NOSYS.into()),
         }
+        Ok(())
     }
 
-    fn ioctl(
-        &self,
-        request: &Request,
-        id: INodeNo,
-        _: FileHandle,
-        _: IoctlFlags,
-        command: u32,
-        input: &[u8],
-        room: u32,
-        reply: ReplyIoctl,
-    ) {
-        let control = || self.control(&caller(request), id, command, input, room);
-        match self.timed(Operation::Ioctl, control) {
-            Ok(output) => reply.ioctl(0, &output),
-            Err(Refusal(errno)) => reply.error(errno),
+    fn ask_about_content(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let node = request.node;
+        match &request.body {
+            Body::Open(opening) => {
+                self.open_file(node, *opening, request.uid)?;
+                reply.put(&open_out(false));
+            }
+            Body::Read { at, size, flags } => self.read_file(node, *at, *size, *flags, reply)?,
+            Body::Write { at, data, from_cache, kills_privileges } => {
+                let how = (*from_cache, *kills_privileges);
+                reply.put(&size_out(self.write_file(&caller(request), node, *at, data, how)?));
+            }
+            Body::Release => self.nodes.release(node),
+            Body::Fsync { data_only } | Body::Fsyncdir { data_only } => self.sync_node(node, *data_only)?,
+            Body::Fallocate { at, len, mode } => self.allocate(node, *at, *len, *mode)?,
+            Body::Lseek { at, whence } => reply.put(&U64::new(self.seek(node, *at, *whence)?)),
+            Body::CopyFileRange(copying) => {
+                let copied = self.copy_content(node, copying)?;
+                if copying.is_wide {
+                    reply.put(&U64::new(copied));
+                } else {
+                    reply.put(&size_out(u32::try_from(copied).unwrap_or(u32::MAX)));
+                }
+            }
+            _ => return Err(Errno::NOSYS.into()),
         }
+        Ok(())
     }
 
-    fn fallocate(
-        &self,
-        _: &Request,
-        id: INodeNo,
-        _: FileHandle,
-        at: u64,
-        len: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        answer_empty(reply, self.timed(Operation::Fallocate, || self.allocate(id, at, len, mode)));
-    }
-
-    fn lseek(&self, _: &Request, id: INodeNo, _: FileHandle, at: i64, whence: i32, reply: ReplyLseek) {
-        match self.timed(Operation::Lseek, || self.seek(id, at, whence)) {
-            Ok(at) => reply.offset(at),
-            Err(Refusal(errno)) => reply.error(errno),
+    fn ask_about_inode(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let (node, kept) = (request.node, self.behaviour.kept);
+        let attributes = |found: &Metadata| attr::attr_out(kept, attr::attributes(found));
+        match &request.body {
+            Body::Getattr => reply.put(&attributes(&self.node(node)?.metadata()?)),
+            Body::Statx => reply.put(&attr::statx_out(kept, &self.node(node)?.metadata()?)),
+            Body::Setattr(set) => reply.put(&attributes(&self.set_attributes(node, set, request.uid)?)),
+            Body::Readlink => reply.put_bytes(&self.read_link(node)?),
+            Body::Statfs => reply.put(&self.statfs()?),
+            Body::Syncfs => self.volume.sync()?,
+            Body::Setxattr { name, value, flags, kills_group } => {
+                self.set_attribute(node, (name, value), (*flags, *kills_group))?;
+            }
+            Body::Getxattr { name, room } => {
+                put_value(reply, &self.volume.get_xattr(self.node(node)?.nr(), name)?, *room)?;
+            }
+            Body::Listxattr { room } => put_value(reply, &self.list_attributes(node)?, *room)?,
+            Body::Removexattr { name } => self.volume.remove_xattr(self.node(node)?.nr(), name)?,
+            Body::Ioctl { command, input, room } => {
+                let output = self.control(&caller(request), node, *command, input, *room)?;
+                reply.put(&IoctlOut::new_zeroed());
+                reply.put_bytes(&output);
+            }
+            _ => return Err(Errno::NOSYS.into()),
         }
+        Ok(())
     }
 
-    fn copy_file_range(
-        &self,
-        _: &Request,
-        from: INodeNo,
-        _: FileHandle,
-        from_at: u64,
-        to: INodeNo,
-        _: FileHandle,
-        to_at: u64,
-        len: u64,
-        _: CopyFileRangeFlags,
-        reply: ReplyWrite,
-    ) {
-        let copy = || self.copy_content((from, from_at), (to, to_at), len);
-        answer_count(reply, self.timed(Operation::CopyFileRange, copy));
+    fn statfs(&self) -> Answer<StatfsOut> {
+        let fs = self.volume.statfs()?;
+        let mut out = StatfsOut::new_zeroed();
+        out.blocks.set(fs.blocks.get());
+        out.bfree.set(fs.free.get());
+        out.bavail.set(fs.available.get());
+        out.files.set(fs.inodes.into());
+        out.ffree.set(fs.free_inodes.into());
+        out.bsize.set(fs.block_size.get());
+        out.frsize.set(fs.block_size.get());
+        out.namelen.set(fs.name_max);
+        Ok(out)
     }
 }

@@ -1,80 +1,88 @@
-//! The engine's view of an inode in FUSE's terms, and back: kinds, device numbers, times.
-//!
-//! Hazard: `fuser` turns a time before 1970 that the kernel sends as whole seconds and nanoseconds after them
-//! into the epoch *less* both, where the nanoseconds were to be added; [`timestamp`] undoes that, so that the
-//! two words arrive as they were sent.
+//! The engine's view of an inode in the protocol's terms, and back: kinds, device numbers, times.
 
 use crate::nodes::node_id;
-use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};
-use hectare_engine::{DeviceNumber, Kind, Metadata, NewNode, Timestamp};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use crate::protocol::reply::entry;
+use crate::protocol::wire::{Attr, AttrOut, EntryOut, Statx, StatxOut, SxTime};
+use hectare_engine::{DeviceNumber, Metadata, NewNode, Timestamp};
+use std::time::Duration;
+use zerocopy::FromZeros;
 
 /// The bits of a mode that are permissions.
 const PERMISSIONS: u32 = 0o7777;
+/// What `statx` tells: everything that `stat` does, and the time of creation where there is one (`STATX_`
+/// `BASIC_STATS` and `BTIME` of `include/uapi/linux/stat.h`).
+const BASIC_STATS: u32 = 0x7ff;
+const BTIME: u32 = 0x800;
 
-/// An inode's attributes, under the number the volume has for it (what `stat` shows).
-pub(crate) fn attributes(found: &Metadata) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(found.inode.get().into()),
-        size: found.size,
-        blocks: found.sectors,
-        atime: system_time(found.atime),
-        mtime: system_time(found.mtime),
-        ctime: system_time(found.ctime),
-        crtime: system_time(found.crtime.unwrap_or_default()),
-        kind: file_type(found.kind),
-        perm: found.permissions,
-        nlink: found.links,
-        uid: found.uid,
-        gid: found.gid,
-        rdev: device_word(found.device),
-        blksize: found.block_size,
-        flags: 0,
-    }
+/// An inode's attributes.
+pub(crate) fn attributes(found: &Metadata) -> Attr {
+    let mut attr = Attr::new_zeroed();
+    attr.ino.set(found.inode.get().into());
+    attr.size.set(found.size);
+    attr.blocks.set(found.sectors);
+    attr.atime.set(found.atime.seconds);
+    attr.mtime.set(found.mtime.seconds);
+    attr.ctime.set(found.ctime.seconds);
+    attr.atimensec.set(found.atime.nanoseconds);
+    attr.mtimensec.set(found.mtime.nanoseconds);
+    attr.ctimensec.set(found.ctime.nanoseconds);
+    attr.mode.set(mode(found).into());
+    attr.nlink.set(found.links);
+    attr.uid.set(found.uid);
+    attr.gid.set(found.gid);
+    attr.rdev.set(device_word(found.device));
+    attr.blksize.set(found.block_size);
+    attr
 }
 
-/// The same under the number FUSE has for it, as an answer that names the inode needs it.
-pub(crate) fn entry(found: &Metadata) -> FileAttr {
-    FileAttr { ino: node_id(found.inode), ..attributes(found) }
+/// The answer that tells of an inode.
+pub(crate) fn attr_out(kept: Duration, attr: Attr) -> AttrOut {
+    let mut out = AttrOut::new_zeroed();
+    out.attr_valid.set(kept.as_secs());
+    out.attr_valid_nsec.set(kept.subsec_nanos());
+    out.attr = attr;
+    out
 }
 
-/// Attributes of nothing but a number and a kind: of number 0, no inode at all.
-pub(crate) fn bare(number: u64, kind: FileType) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(number),
-        size: 0,
-        blocks: 0,
-        atime: UNIX_EPOCH,
-        mtime: UNIX_EPOCH,
-        ctime: UNIX_EPOCH,
-        crtime: UNIX_EPOCH,
-        kind,
-        perm: 0,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
-    }
+/// The answer that names an inode.
+pub(crate) fn entry_out(kept: Duration, found: &Metadata) -> EntryOut {
+    entry(node_id(found.inode), found.generation, kept, attributes(found))
 }
 
-/// What tells this inode from others of its number.
-pub(crate) fn generation(found: &Metadata) -> Generation {
-    Generation(found.generation.into())
+/// The answer that tells of an inode all that `statx` has.
+pub(crate) fn statx_out(kept: Duration, found: &Metadata) -> StatxOut {
+    let mut stat = Statx::new_zeroed();
+    stat.mask.set(if found.crtime.is_some() { BASIC_STATS | BTIME } else { BASIC_STATS });
+    stat.blksize.set(found.block_size);
+    stat.nlink.set(found.links);
+    stat.uid.set(found.uid);
+    stat.gid.set(found.gid);
+    stat.mode.set(mode(found));
+    stat.ino.set(found.inode.get().into());
+    stat.size.set(found.size);
+    stat.blocks.set(found.sectors);
+    stat.atime = sx_time(found.atime);
+    stat.btime = sx_time(found.crtime.unwrap_or_default());
+    stat.ctime = sx_time(found.ctime);
+    stat.mtime = sx_time(found.mtime);
+    stat.rdev_major.set(found.device.major);
+    stat.rdev_minor.set(found.device.minor);
+    let mut out = StatxOut::new_zeroed();
+    out.attr_valid.set(kept.as_secs());
+    out.attr_valid_nsec.set(kept.subsec_nanos());
+    out.stat = stat;
+    out
 }
 
-/// A kind in FUSE's terms.
-pub(crate) fn file_type(kind: Kind) -> FileType {
-    match kind {
-        Kind::File => FileType::RegularFile,
-        Kind::Directory => FileType::Directory,
-        Kind::Symlink => FileType::Symlink,
-        Kind::CharDevice => FileType::CharDevice,
-        Kind::BlockDevice => FileType::BlockDevice,
-        Kind::Fifo => FileType::NamedPipe,
-        Kind::Socket => FileType::Socket,
-    }
+fn sx_time(time: Timestamp) -> SxTime {
+    let mut told = SxTime::new_zeroed();
+    told.tv_sec.set(time.seconds);
+    told.tv_nsec.set(time.nanoseconds);
+    told
+}
+
+fn mode(found: &Metadata) -> u16 {
+    found.kind.mode_bits() | found.permissions
 }
 
 /// What `mknod` asks for; `None` for what it can't make.
@@ -106,34 +114,6 @@ fn device_number(word: u32) -> DeviceNumber {
     DeviceNumber { major: (word >> 8) & 0xfff, minor: (word & 0xff) | ((word >> 12) & 0xf_ff00) }
 }
 
-fn system_time(time: Timestamp) -> SystemTime {
-    let seconds = Duration::from_secs(time.seconds.unsigned_abs());
-    let whole =
-        if time.seconds < 0 { UNIX_EPOCH.checked_sub(seconds) } else { UNIX_EPOCH.checked_add(seconds) };
-    let nanoseconds = Duration::from_nanos(time.nanoseconds.into());
-    whole.and_then(|whole| whole.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
-}
-
-/// A time as the kernel sent it.
-pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
-    let signed = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => Timestamp { seconds: signed(since.as_secs()), nanoseconds: since.subsec_nanos() },
-        Err(before) => {
-            let until = before.duration();
-            Timestamp { seconds: -signed(until.as_secs()), nanoseconds: until.subsec_nanos() }
-        }
-    }
-}
-
-/// A time to set.
-pub(crate) fn time_or_now(time: TimeOrNow) -> Timestamp {
-    match time {
-        TimeOrNow::SpecificTime(time) => timestamp(time),
-        TimeOrNow::Now => Timestamp::now(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,26 +125,5 @@ mod tests {
             assert_eq!(device_number(device_word(device)), device);
         }
         assert_eq!(device_word(DeviceNumber { major: 8, minor: 1 }), 0x801);
-    }
-
-    #[test]
-    fn times_before_1970_and_after_2038_are_told_as_they_are() {
-        for (seconds, nanoseconds) in
-            [(0, 0), (-1, 700_000_000), (-0x8000_0000, 1), (0x3_7fff_ffff, 999_999_999)]
-        {
-            let told = system_time(Timestamp { seconds, nanoseconds });
-            let since = match told.duration_since(UNIX_EPOCH) {
-                Ok(since) => i128::try_from(since.as_nanos()).unwrap(),
-                Err(before) => -i128::try_from(before.duration().as_nanos()).unwrap(),
-            };
-            assert_eq!(since, i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds));
-        }
-    }
-
-    #[test]
-    fn regression_a_time_before_1970_that_fuser_misreads() {
-        // What fuser makes of seconds -2 and nanoseconds 700,000,000.
-        let misread = UNIX_EPOCH - Duration::new(2, 700_000_000);
-        assert_eq!(timestamp(misread), Timestamp { seconds: -2, nanoseconds: 700_000_000 });
     }
 }

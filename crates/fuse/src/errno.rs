@@ -5,8 +5,8 @@
 //! those who have no mount want the same numbers. Here is what FUSE makes special: the kernel takes numbers
 //! from 1 to 511 only, and `ENOSYS` for "never ask again", so that neither may come from a device.
 
-use fuser::Errno;
 use hectare_engine::Error;
+use rustix::io::Errno;
 
 /// The largest error number that the kernel takes from a server.
 const ERRNO_MAX: i32 = 511;
@@ -16,24 +16,27 @@ pub(crate) const COUNT: usize = 134;
 
 /// Where an error is counted.
 pub(crate) fn index(errno: Errno) -> usize {
-    usize::try_from(errno.code()).unwrap_or(0).min(COUNT - 1)
+    usize::try_from(errno.raw_os_error()).unwrap_or(0).min(COUNT - 1)
 }
 
 /// What those who read counters know an error by.
 pub(crate) fn name(index: usize) -> String {
-    let known = NAMES.iter().find(|(errno, _)| usize::try_from(errno.code()) == Ok(index));
+    let known = NAMES.iter().find(|(errno, _)| usize::try_from(errno.raw_os_error()) == Ok(index));
     known.map_or_else(|| format!("errno_{index}"), |(_, name)| (*name).to_owned())
 }
 
 macro_rules! names {
-    ($($name:ident)*) => { [$((Errno::$name, stringify!($name))),*] };
+    ($($errno:ident $name:literal)*) => { [$((Errno::$errno, $name)),*] };
 }
 
 /// The errors that requests are likely to be answered with.
 static NAMES: [(Errno, &str); 34] = names! {
-    EPERM ENOENT EINTR EIO ENXIO E2BIG EBADF EAGAIN ENOMEM EACCES EFAULT EBUSY EEXIST EXDEV ENODEV ENOTDIR
-    EISDIR EINVAL ENOTTY ETXTBSY EFBIG ENOSPC EROFS EMLINK ERANGE ENAMETOOLONG ENOTEMPTY ELOOP ENODATA
-    EOVERFLOW EOPNOTSUPP ESTALE EDQUOT ENOSYS
+    PERM "EPERM" NOENT "ENOENT" INTR "EINTR" IO "EIO" NXIO "ENXIO" TOOBIG "E2BIG" BADF "EBADF"
+    AGAIN "EAGAIN" NOMEM "ENOMEM" ACCESS "EACCES" FAULT "EFAULT" BUSY "EBUSY" EXIST "EEXIST" XDEV "EXDEV"
+    NODEV "ENODEV" NOTDIR "ENOTDIR" ISDIR "EISDIR" INVAL "EINVAL" NOTTY "ENOTTY" TXTBSY "ETXTBSY"
+    FBIG "EFBIG" NOSPC "ENOSPC" ROFS "EROFS" MLINK "EMLINK" RANGE "ERANGE" NAMETOOLONG "ENAMETOOLONG"
+    NOTEMPTY "ENOTEMPTY" LOOP "ELOOP" NODATA "ENODATA" OVERFLOW "EOVERFLOW" OPNOTSUPP "EOPNOTSUPP"
+    STALE "ESTALE" DQUOT "EDQUOT" NOSYS "ENOSYS"
 };
 
 /// Why a request is refused.
@@ -46,8 +49,8 @@ pub(crate) type Answer<T = ()> = Result<T, Refusal>;
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         let number = error.errno();
-        let known = (1..=ERRNO_MAX).contains(&number) && number != Errno::ENOSYS.code();
-        Self(if known { Errno::from_i32(number) } else { Errno::EIO })
+        let known = (1..=ERRNO_MAX).contains(&number) && number != Errno::NOSYS.raw_os_error();
+        Self(if known { Errno::from_raw_os_error(number) } else { Errno::IO })
     }
 }
 
@@ -63,19 +66,19 @@ mod tests {
 
     fn of_device(errno: i32) -> i32 {
         let error = Error::Device { message: "disk: write failed".into(), errno, no_space: false };
-        Refusal::from(error).0.code()
+        Refusal::from(error).0.raw_os_error()
     }
 
     #[test]
     fn conditions_have_the_numbers_that_linux_gives_them() {
         for (error, errno) in [
-            (Error::NotFound, Errno::ENOENT),
-            (Error::Exists, Errno::EEXIST),
-            (Error::NotEmpty, Errno::ENOTEMPTY),
-            (Error::NoSpace, Errno::ENOSPC),
-            (Error::ReadOnly, Errno::EROFS),
-            (Error::NoAttribute, Errno::ENODATA),
-            (Error::Unsupported("it".into()), Errno::EOPNOTSUPP),
+            (Error::NotFound, Errno::NOENT),
+            (Error::Exists, Errno::EXIST),
+            (Error::NotEmpty, Errno::NOTEMPTY),
+            (Error::NoSpace, Errno::NOSPC),
+            (Error::ReadOnly, Errno::ROFS),
+            (Error::NoAttribute, Errno::NODATA),
+            (Error::Unsupported("it".into()), Errno::OPNOTSUPP),
         ] {
             assert_eq!(Refusal::from(error).0, errno);
         }
@@ -83,9 +86,9 @@ mod tests {
 
     #[test]
     fn errors_are_counted_by_name() {
-        assert_eq!(name(index(Errno::ENOSPC)), "ENOSPC");
-        assert_eq!(name(index(Errno::from_i32(130))), "errno_130");
-        assert_eq!(index(Errno::from_i32(511)), COUNT - 1);
+        assert_eq!(name(index(Errno::NOSPC)), "ENOSPC");
+        assert_eq!(name(index(Errno::from_raw_os_error(130))), "errno_130");
+        assert_eq!(index(Errno::from_raw_os_error(511)), COUNT - 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! An ext4 volume behind a mount: the engine answers the kernel's FUSE requests.
 //!
 //! [`Adapter`] turns requests into calls of the engine's inode-level API and needs no mount: it is driven
-//! from bytes over any descriptor ([`client`] is such a driver). [`serve`] mounts it, on many threads,
+//! from bytes ([`client`] is such a driver). [`serve`] mounts it, on many threads,
 //! until it is unmounted or told to end. [`MountOptions`] are what `mount -o` knows.
 //!
 //! Who owns what: with the kernel's writeback cache, size, modification and change time of open files are the
@@ -17,23 +17,22 @@
 //! hears of it when it syncs.
 //!
 //! Hazards: an inode that the kernel knows must live ([`nodes`]); numbers that the kernel does not know are
-//! refused, since some of them belong to the format. The session library trusts its peer more than it should
-//! ([`guard`]): with a mount that is the kernel, whose requests have the sizes they say. But it passes on any
-//! time that a program sets, and for one of -2^63 seconds the library must be built without checks of
-//! overflow (the workspace's profiles say so).
+//! refused, since some of them belong to the format. Nothing that a request says is taken for granted
+//! ([`protocol`]).
 
 mod adapter;
 mod attr;
 mod burst;
 pub mod client;
 mod errno;
-mod guard;
 mod mount;
 mod mounts;
 mod nodes;
 mod null;
 mod operations;
 mod options;
+mod protocol;
+mod serving;
 mod session;
 mod unmount;
 

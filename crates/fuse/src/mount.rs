@@ -1,11 +1,12 @@
 //! Attaching a FUSE connection to a folder, and detaching it.
 //!
 //! Root does it itself, everybody else through `fusermount3`, which is set-user-ID root and hands the
-//! descriptor back over a socket (its standard input here). The session library could do this too, but then
-//! it would also turn away requests of other users than the one who mounts; the kernel does that already, and
-//! what its own threads write back comes as root.
+//! descriptor back over a socket (its standard input here). Requests of other users than the one who
+//! mounts are not turned away here: the kernel does that already, and what its own threads write back comes as
+//! root.
 
 use crate::options::{Atime, MountOptions};
+use crate::serving::DEVICE;
 use log::debug;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, IoSliceMut};
@@ -20,7 +21,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
 /// The variable that tells `fusermount3` where to send the descriptor, and the descriptor we give it.
 const HELPER_SOCKET: (&str, &str) = ("_FUSE_COMMFD", "0");

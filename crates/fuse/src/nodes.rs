@@ -11,10 +11,11 @@
 //! Invariant: what is dropped here is dropped outside the table's locks, since dropping may free an inode.
 
 use crate::errno::Answer;
-use fuser::{Errno, INodeNo};
+use crate::protocol::NodeId;
 use hectare_engine::{HeldInode, Metadata, OpenFile, Volume};
 use hectare_units::InodeNr;
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ use std::sync::Arc;
 const SHARDS: u64 = 64;
 
 /// The number FUSE calls an inode by.
-pub(crate) fn node_id(nr: InodeNr) -> INodeNo {
-    if nr == InodeNr::ROOT { INodeNo::ROOT } else { INodeNo(nr.get().into()) }
+pub(crate) fn node_id(nr: InodeNr) -> NodeId {
+    if nr == InodeNr::ROOT { NodeId::ROOT } else { NodeId(nr.get().into()) }
 }
 
 /// An inode that the kernel knows.
@@ -78,18 +79,18 @@ impl Nodes {
         Ok(Self { root: Arc::new(root), shards: (0..SHARDS).map(|_| Mutex::default()).collect() })
     }
 
-    fn shard(&self, id: INodeNo) -> &Mutex<HashMap<u64, Known>> {
+    fn shard(&self, id: NodeId) -> &Mutex<HashMap<u64, Known>> {
         let index = usize::try_from(id.0 % SHARDS).unwrap_or(0);
         &self.shards[index]
     }
 
     /// The inode that the kernel calls by this number.
-    pub(crate) fn get(&self, id: INodeNo) -> Answer<Arc<Node>> {
-        if id == INodeNo::ROOT {
+    pub(crate) fn get(&self, id: NodeId) -> Answer<Arc<Node>> {
+        if id == NodeId::ROOT {
             return Ok(Arc::clone(&self.root));
         }
         let shard = self.shard(id).lock();
-        shard.get(&id.0).map(|known| Arc::clone(&known.node)).ok_or_else(|| Errno::ESTALE.into())
+        shard.get(&id.0).map(|known| Arc::clone(&known.node)).ok_or_else(|| Errno::STALE.into())
     }
 
     /// Counts a lookup of an inode that an answer names.
@@ -117,12 +118,12 @@ impl Nodes {
     }
 
     /// Gives lookups back.
-    pub(crate) fn forget(&self, id: INodeNo, lookups: u64) {
+    pub(crate) fn forget(&self, id: NodeId, lookups: u64) {
         self.uncount(id, |known| known.lookups = known.lookups.saturating_sub(lookups));
     }
 
     /// Counts an open file, and keeps it open.
-    pub(crate) fn open(&self, id: INodeNo) -> Answer<Arc<Node>> {
+    pub(crate) fn open(&self, id: NodeId) -> Answer<Arc<Node>> {
         let node = self.get(id)?;
         let file = Arc::new(node.held.open()?);
         if let Some(known) = self.shard(id).lock().get_mut(&id.0) {
@@ -134,11 +135,11 @@ impl Nodes {
     }
 
     /// Uncounts an open file, and closes it with the last.
-    pub(crate) fn release(&self, id: INodeNo) {
+    pub(crate) fn release(&self, id: NodeId) {
         self.uncount(id, |known| known.opens = known.opens.saturating_sub(1));
     }
 
-    fn uncount(&self, id: INodeNo, uncount: impl FnOnce(&mut Known)) {
+    fn uncount(&self, id: NodeId, uncount: impl FnOnce(&mut Known)) {
         let (node, closed) = {
             let mut shard = self.shard(id).lock();
             let Entry::Occupied(mut known) = shard.entry(id.0) else { return };

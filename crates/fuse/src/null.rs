@@ -2,37 +2,36 @@
 //! reach, for measuring.
 //!
 //! Names and sizes are kept in memory, so that programs find what they made; content is not, and reads as
-//! zeros. It asks the kernel for what [`Adapter`](crate::Adapter) asks for, so that both get the same
+//! whatever is at hand. It asks the kernel for what [`Adapter`](crate::Adapter) asks for, so that both get the same
 //! requests.
 //!
 //! What it is not: correct. Permissions, times, links and renames onto something are not kept, and nothing is
 //! ever written anywhere.
 
-use crate::adapter::{HANDLE, KEPT, TRANSFER_MAX, agree, features};
-use crate::attr;
-use crate::burst::Pace;
-use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
-};
+use crate::adapter::{KEPT, TRANSFER_MAX, features, open_out, size_out, wanted};
+use crate::attr::attr_out;
+use crate::errno::Answer;
+use crate::protocol::NodeId;
+use crate::protocol::init::{Features, Wanted};
+use crate::protocol::reply::{Reply, entry, no_entry};
+use crate::protocol::request::{Body, Request};
+use crate::protocol::wire::{Attr, EntryOut, StatfsOut};
+use crate::serving::Server;
+use hectare_engine::Kind;
+use hectare_units::usize_of;
 use parking_lot::{Mutex, RwLock};
+use rustix::io::Errno;
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use zerocopy::FromZeros;
 
-/// What every file holds.
-static ZEROS: [u8; TRANSFER_MAX as usize] = [0; TRANSFER_MAX as usize];
 /// What `statfs` tells: 4 TiB in blocks of 4 KiB.
 const BLOCKS: u64 = 1 << 30;
-const GENERATION: Generation = Generation(0);
+const GENERATION: u32 = 0;
 
 struct Node {
-    kind: FileType,
+    kind: Kind,
     size: AtomicU64,
     names: Mutex<Names>,
 }
@@ -41,21 +40,21 @@ struct Node {
 /// was.
 #[derive(Default)]
 struct Names {
-    places: HashMap<OsString, usize>,
-    list: Vec<Option<(OsString, INodeNo)>>,
+    places: HashMap<Vec<u8>, usize>,
+    list: Vec<Option<(Vec<u8>, NodeId)>>,
 }
 
 impl Names {
-    fn get(&self, name: &OsStr) -> Option<INodeNo> {
+    fn get(&self, name: &[u8]) -> Option<NodeId> {
         Some(self.list[*self.places.get(name)?].as_ref()?.1)
     }
 
-    fn add(&mut self, name: &OsStr, id: INodeNo) {
+    fn add(&mut self, name: &[u8], id: NodeId) {
         self.places.insert(name.to_owned(), self.list.len());
         self.list.push(Some((name.to_owned(), id)));
     }
 
-    fn remove(&mut self, name: &OsStr) -> Option<INodeNo> {
+    fn remove(&mut self, name: &[u8]) -> Option<NodeId> {
         let place = self.places.remove(name)?;
         Some(self.list[place].take()?.1)
     }
@@ -65,43 +64,41 @@ impl Names {
 pub(crate) struct Null {
     nodes: RwLock<HashMap<u64, Arc<Node>>>,
     next: AtomicU64,
-    kernel: InitFlags,
-    pace: Arc<Pace>,
+    kernel: Features,
 }
 
 impl Null {
-    pub(crate) fn new(pace: Arc<Pace>) -> Self {
-        let root = Arc::new(Node::new(FileType::Directory));
-        let nodes = RwLock::new(HashMap::from([(INodeNo::ROOT.0, root)]));
-        Self { nodes, next: AtomicU64::new(INodeNo::ROOT.0 + 1), kernel: InitFlags::empty(), pace }
+    pub(crate) fn new() -> Self {
+        let root = Arc::new(Node::new(Kind::Directory));
+        let nodes = RwLock::new(HashMap::from([(NodeId::ROOT.0, root)]));
+        Self { nodes, next: AtomicU64::new(NodeId::ROOT.0 + 1), kernel: Features::empty() }
     }
 
-    /// What a request is about; each asks for one, few for two.
-    fn node(&self, id: INodeNo) -> Result<Arc<Node>, Errno> {
-        self.pace.request();
-        self.nodes.read().get(&id.0).map(Arc::clone).ok_or(Errno::ESTALE)
+    /// What a request is about.
+    fn node(&self, id: NodeId) -> Answer<Arc<Node>> {
+        self.nodes.read().get(&id.0).map(Arc::clone).ok_or_else(|| Errno::STALE.into())
     }
 
-    fn make(&self, parent: INodeNo, name: &OsStr, kind: FileType) -> Result<FileAttr, Errno> {
+    fn make(&self, parent: NodeId, name: &[u8], kind: Kind) -> Answer<EntryOut> {
         let parent = self.node(parent)?;
-        let (id, node) = (INodeNo(self.next.fetch_add(1, Ordering::Relaxed)), Arc::new(Node::new(kind)));
-        let made = node.attributes(id);
+        let (id, node) = (NodeId(self.next.fetch_add(1, Ordering::Relaxed)), Arc::new(Node::new(kind)));
+        let made = node.entry(id);
         self.nodes.write().insert(id.0, node);
         parent.names.lock().add(name, id);
         Ok(made)
     }
 
-    fn find(&self, parent: INodeNo, name: &OsStr) -> Result<Option<FileAttr>, Errno> {
+    fn find(&self, parent: NodeId, name: &[u8]) -> Answer<Option<EntryOut>> {
         let found = self.node(parent)?.names.lock().get(name);
-        found.map(|id| Ok(self.node(id)?.attributes(id))).transpose()
+        found.map(|id| Ok(self.node(id)?.entry(id))).transpose()
     }
 
-    fn remove(&self, parent: INodeNo, name: &OsStr) -> Result<(), Errno> {
-        self.node(parent)?.names.lock().remove(name).map(drop).ok_or(Errno::ENOENT)
+    fn remove(&self, parent: NodeId, name: &[u8]) -> Answer {
+        self.node(parent)?.names.lock().remove(name).map(drop).ok_or_else(|| Errno::NOENT.into())
     }
 
-    fn move_name(&self, from: (INodeNo, &OsStr), to: (INodeNo, &OsStr)) -> Result<(), Errno> {
-        let id = self.node(from.0)?.names.lock().remove(from.1).ok_or(Errno::ENOENT)?;
+    fn move_name(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8])) -> Answer {
+        let id = self.node(from.0)?.names.lock().remove(from.1).ok_or(Errno::NOENT)?;
         let parent = self.node(to.0)?;
         let mut names = parent.names.lock();
         names.remove(to.1);
@@ -113,16 +110,17 @@ impl Null {
     /// there is no more room.
     fn list(
         &self,
-        id: INodeNo,
+        id: NodeId,
         from: u64,
-        mut add: impl FnMut(&FileAttr, u64, &OsStr) -> bool,
-    ) -> Result<(), Errno> {
+        mut add: impl FnMut(&EntryOut, u64, Kind, &[u8]) -> bool,
+    ) -> Answer {
         let directory = self.node(id)?;
         let names = directory.names.lock();
         let from = usize::try_from(from).unwrap_or(usize::MAX);
         for (place, entry) in (1..).zip(&names.list).skip(from) {
             let Some((name, id)) = entry else { continue };
-            if add(&self.node(*id)?.attributes(*id), place, name) {
+            let node = self.node(*id)?;
+            if !add(&node.entry(*id), place, node.kind, name) {
                 break;
             }
         }
@@ -131,194 +129,108 @@ impl Null {
 }
 
 impl Node {
-    fn new(kind: FileType) -> Self {
+    fn new(kind: Kind) -> Self {
         Self { kind, size: AtomicU64::new(0), names: Mutex::default() }
     }
 
-    fn attributes(&self, id: INodeNo) -> FileAttr {
+    fn entry(&self, id: NodeId) -> EntryOut {
         let size = self.size.load(Ordering::Relaxed);
-        let (blocks, perm) = (size.div_ceil(512), 0o777);
-        FileAttr { size, blocks, perm, nlink: 1, blksize: 4096, ..attr::bare(id.0, self.kind) }
+        let mut attr = Attr::new_zeroed();
+        attr.ino.set(id.0);
+        attr.size.set(size);
+        attr.blocks.set(size.div_ceil(512));
+        attr.mode.set(u32::from(self.kind.mode_bits()) | 0o777);
+        attr.nlink.set(1);
+        attr.blksize.set(4096);
+        entry(id, GENERATION, KEPT, attr)
     }
 }
 
-fn answer_entry(reply: ReplyEntry, answer: Result<FileAttr, Errno>) {
-    match answer {
-        Ok(found) => reply.entry(&KEPT, &found, GENERATION),
-        Err(errno) => reply.error(errno),
+impl Server for Null {
+    fn greet(&mut self, offered: Features) -> Wanted {
+        self.kernel = offered;
+        wanted(features() | Features::WRITEBACK_CACHE | Features::ATOMIC_O_TRUNC, TRANSFER_MAX)
     }
-}
 
-fn answer_empty(reply: ReplyEmpty, answer: Result<(), Errno>) {
-    match answer {
-        Ok(()) => reply.ok(),
-        Err(errno) => reply.error(errno),
-    }
-}
-
-impl Filesystem for Null {
-    fn init(&mut self, _: &Request, kernel: &mut KernelConfig) -> std::io::Result<()> {
-        self.kernel = kernel.capabilities();
-        let wanted = features() | InitFlags::FUSE_WRITEBACK_CACHE | InitFlags::FUSE_ATOMIC_O_TRUNC;
-        agree(kernel, wanted, TRANSFER_MAX);
+    fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        let id = request.node;
+        match &request.body {
+            Body::Lookup { name } => {
+                reply.put(&self.find(id, name)?.unwrap_or_else(|| no_entry(KEPT)));
+            }
+            Body::Getattr => reply.put(&attr_out(KEPT, self.node(id)?.entry(id).attr)),
+            Body::Setattr(set) => {
+                let node = self.node(id)?;
+                if let Some(size) = set.size {
+                    node.size.store(size, Ordering::Relaxed);
+                }
+                reply.put(&attr_out(KEPT, node.entry(id).attr));
+            }
+            Body::Mknod { name, .. } => reply.put(&self.make(id, name, Kind::File)?),
+            Body::Mkdir { name, .. } => reply.put(&self.make(id, name, Kind::Directory)?),
+            Body::Symlink { name, .. } => reply.put(&self.make(id, name, Kind::Symlink)?),
+            Body::Create { name, .. } => {
+                reply.put(&self.make(id, name, Kind::File)?);
+                reply.put(&open_out(false));
+            }
+            Body::Unlink { name } | Body::Rmdir { name } => self.remove(id, name)?,
+            Body::Rename { name, parent, new, .. } => self.move_name((id, name), (*parent, new))?,
+            Body::Open(_) => reply.put(&open_out(false)),
+            Body::Opendir if !self.kernel.contains(Features::NO_OPENDIR_SUPPORT) => {
+                reply.put(&open_out(true));
+            }
+            Body::Readdir { from, room } => {
+                let mut list = reply.entries(*room);
+                self.list(id, *from, |entry, next, kind, name| {
+                    list.add(entry.nodeid.get(), next, kind, name)
+                })?;
+            }
+            Body::Readdirplus { from, room } => {
+                let mut list = reply.entries(*room);
+                self.list(id, *from, |entry, next, kind, name| list.add_with(entry, next, kind, name))?;
+            }
+            _ => return self.answer_about_content(request, reply),
+        }
         Ok(())
     }
+}
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.find(parent, name);
-        answer_entry(reply, found.map(|found| found.unwrap_or(attr::bare(0, FileType::RegularFile))));
-    }
-
-    fn getattr(&self, _: &Request, id: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.node(id) {
-            Ok(node) => reply.attr(&KEPT, &node.attributes(id)),
-            Err(errno) => reply.error(errno),
+impl Null {
+    fn answer_about_content(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        match &request.body {
+            Body::Read { at, size, .. } => {
+                let end = self.node(request.node)?.size.load(Ordering::Relaxed);
+                let len = u32::try_from(end.saturating_sub(*at)).unwrap_or(u32::MAX).min(*size);
+                // What a file holds is what the last answer left there.
+                reply.fill(usize_of(len.min(TRANSFER_MAX)), |out| Ok(out.len()))?;
+            }
+            Body::Write { at, data, .. } => {
+                let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
+                let end = at.saturating_add(written.into());
+                self.node(request.node)?.size.fetch_max(end, Ordering::Relaxed);
+                reply.put(&size_out(written));
+            }
+            Body::Statfs => {
+                let mut out = StatfsOut::new_zeroed();
+                for count in
+                    [&mut out.blocks, &mut out.bfree, &mut out.bavail, &mut out.files, &mut out.ffree]
+                {
+                    count.set(BLOCKS);
+                }
+                out.bsize.set(4096);
+                out.frsize.set(4096);
+                out.namelen.set(255);
+                reply.put(&out);
+            }
+            Body::Forget { .. }
+            | Body::BatchForget { .. }
+            | Body::Release
+            | Body::Releasedir
+            | Body::Fsync { .. }
+            | Body::Fsyncdir { .. }
+            | Body::Destroy => {}
+            _ => return Err(Errno::NOSYS.into()),
         }
-    }
-
-    fn setattr(
-        &self,
-        _: &Request,
-        id: INodeNo,
-        _: Option<u32>,
-        _: Option<u32>,
-        _: Option<u32>,
-        size: Option<u64>,
-        _: Option<TimeOrNow>,
-        _: Option<TimeOrNow>,
-        _: Option<SystemTime>,
-        _: Option<FileHandle>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<SystemTime>,
-        _: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let node = match self.node(id) {
-            Ok(node) => node,
-            Err(errno) => return reply.error(errno),
-        };
-        if let Some(size) = size {
-            node.size.store(size, Ordering::Relaxed);
-        }
-        reply.attr(&KEPT, &node.attributes(id));
-    }
-
-    fn mknod(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, _: u32, reply: ReplyEntry) {
-        answer_entry(reply, self.make(parent, name, FileType::RegularFile));
-    }
-
-    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
-        answer_entry(reply, self.make(parent, name, FileType::Directory));
-    }
-
-    fn symlink(&self, _: &Request, parent: INodeNo, name: &OsStr, _: &Path, reply: ReplyEntry) {
-        answer_entry(reply, self.make(parent, name, FileType::Symlink));
-    }
-
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_empty(reply, self.remove(parent, name));
-    }
-
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer_empty(reply, self.remove(parent, name));
-    }
-
-    fn rename(
-        &self,
-        _: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        new_parent: INodeNo,
-        new: &OsStr,
-        _: RenameFlags,
-        reply: ReplyEmpty,
-    ) {
-        answer_empty(reply, self.move_name((parent, name), (new_parent, new)));
-    }
-
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE);
-    }
-
-    fn read(
-        &self,
-        _: &Request,
-        id: INodeNo,
-        _: FileHandle,
-        at: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let end = self.node(id).map_or(0, |node| node.size.load(Ordering::Relaxed));
-        let len = end.saturating_sub(at).min(size.min(TRANSFER_MAX).into());
-        reply.data(&ZEROS[..usize::try_from(len).unwrap_or(0)]);
-    }
-
-    fn write(
-        &self,
-        _: &Request,
-        id: INodeNo,
-        _: FileHandle,
-        at: u64,
-        data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let written = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        if let Ok(node) = self.node(id) {
-            node.size.fetch_max(at.saturating_add(written.into()), Ordering::Relaxed);
-        }
-        reply.written(written);
-    }
-
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok();
-    }
-
-    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        if self.kernel.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT) {
-            return reply.error(Errno::ENOSYS);
-        }
-        reply.opened(HANDLE, FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
-    }
-
-    fn readdir(&self, _: &Request, id: INodeNo, _: FileHandle, from: u64, mut reply: ReplyDirectory) {
-        match self.list(id, from, |found, next, name| reply.add(found.ino, next, found.kind, name)) {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        }
-    }
-
-    fn readdirplus(&self, _: &Request, id: INodeNo, _: FileHandle, from: u64, mut reply: ReplyDirectoryPlus) {
-        let add =
-            |found: &FileAttr, next, name: &OsStr| reply.add(found.ino, next, name, &KEPT, found, GENERATION);
-        match self.list(id, from, add) {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(errno),
-        }
-    }
-
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        reply.statfs(BLOCKS, BLOCKS, BLOCKS, BLOCKS, BLOCKS, 4096, 255, 4096);
-    }
-
-    fn getxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: u32, reply: ReplyXattr) {
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn create(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, _: i32, reply: ReplyCreate) {
-        match self.make(parent, name, FileType::RegularFile) {
-            Ok(made) => reply.created(&KEPT, &made, GENERATION, HANDLE, FopenFlags::FOPEN_KEEP_CACHE),
-            Err(errno) => reply.error(errno),
-        }
+        Ok(())
     }
 }

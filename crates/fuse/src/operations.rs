@@ -43,12 +43,12 @@ macro_rules! operations {
 }
 
 operations! {
-    Lookup "lookup" Forget "forget" Getattr "getattr" Setattr "setattr" Readlink "readlink" Mknod "mknod"
-    Mkdir "mkdir" Unlink "unlink" Rmdir "rmdir" Symlink "symlink" Rename "rename" Link "link" Open "open"
-    Create "create" Read "read" Write "write" Release "release" Fsync "fsync" Opendir "opendir"
-    Readdir "readdir" Readdirplus "readdirplus" Fsyncdir "fsyncdir" Statfs "statfs" Setxattr "setxattr"
-    Getxattr "getxattr" Listxattr "listxattr" Removexattr "removexattr" Ioctl "ioctl"
-    Fallocate "fallocate" Lseek "lseek" CopyFileRange "copy_file_range"
+    Lookup "lookup" Forget "forget" Getattr "getattr" Statx "statx" Setattr "setattr" Readlink "readlink"
+    Mknod "mknod" Mkdir "mkdir" Unlink "unlink" Rmdir "rmdir" Symlink "symlink" Rename "rename" Link "link"
+    Open "open" Create "create" Tmpfile "tmpfile" Read "read" Write "write" Release "release" Fsync "fsync"
+    Opendir "opendir" Readdir "readdir" Readdirplus "readdirplus" Fsyncdir "fsyncdir" Syncfs "syncfs"
+    Statfs "statfs" Setxattr "setxattr" Getxattr "getxattr" Listxattr "listxattr" Removexattr "removexattr"
+    Ioctl "ioctl" Fallocate "fallocate" Lseek "lseek" CopyFileRange "copy_file_range"
 }
 
 const KINDS: usize = Operation::ALL.len();
@@ -199,11 +199,17 @@ struct Times {
 
 /// The counts of some of the threads, away from the cache lines (fetched in pairs) of the others.
 #[repr(align(128))]
-#[derive(Default)]
 struct Stripe {
     kinds: [Times; KINDS],
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
+}
+
+impl Default for Stripe {
+    fn default() -> Self {
+        let kinds = std::array::from_fn(|_| Times::default());
+        Self { kinds, bytes_read: AtomicU64::default(), bytes_written: AtomicU64::default() }
+    }
 }
 
 /// The live counters of a mount.
@@ -286,7 +292,7 @@ impl Operations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fuser::Errno;
+    use rustix::io::Errno;
 
     #[test]
     fn every_time_lies_between_the_ends_of_its_bucket() {
@@ -331,7 +337,7 @@ mod tests {
                         assert!(operations.timed(Operation::Read, || Ok(())).is_ok());
                         operations.add_read(10);
                     }
-                    let failed: Answer = operations.timed(Operation::Mkdir, || Err(Errno::EEXIST.into()));
+                    let failed: Answer = operations.timed(Operation::Mkdir, || Err(Errno::EXIST.into()));
                     assert!(failed.is_err());
                 });
             }

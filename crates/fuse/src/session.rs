@@ -13,7 +13,7 @@ use crate::mount::{self, Mounted};
 use crate::null::Null;
 use crate::operations::Operations;
 use crate::options::MountOptions;
-use fuser::{Config, Filesystem, Session, SessionACL};
+use crate::serving::{self, DEVICE, Server};
 use hectare_engine::Volume;
 use log::{error, info, warn};
 use rustix::fs::{Access, access};
@@ -66,7 +66,7 @@ pub fn serve(
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
     let served = adapter(&volume, options, operations)
-        .and_then(|adapter| attend(|pace| adapter.with_pace(pace), source, dir, options, ready));
+        .and_then(|adapter| attend(adapter, source, dir, options, ready));
     let closed = volume.close();
     served?;
     Ok(closed?)
@@ -78,7 +78,7 @@ pub fn serve(
 /// # Errors
 /// What kept it from being mounted, or from ending well.
 pub fn serve_null(dir: &Path, options: &MountOptions, ready: impl FnOnce()) -> Result<(), ServeError> {
-    attend(Null::new, "null", dir, options, ready)
+    attend(Null::new(), "null", dir, options, ready)
 }
 
 fn adapter(
@@ -99,9 +99,9 @@ fn adapter(
     Ok(Adapter::new(volume.clone(), behaviour, operations)?)
 }
 
-/// Mounts whatever answers requests, and tells how quickly they come, and serves it to the end.
-fn attend<F: Filesystem + 'static>(
-    filesystem: impl FnOnce(Arc<Pace>) -> F,
+/// Mounts whatever answers requests, and serves it to the end.
+fn attend(
+    server: impl Server,
     source: &str,
     dir: &Path,
     options: &MountOptions,
@@ -110,16 +110,17 @@ fn attend<F: Filesystem + 'static>(
     let (sender, events) = channel();
     let signals = on_signals(sender.clone()).map_err(ServeError::Mount)?;
     let (connection, mut mounted) = mount::attach(source, dir, options).map_err(ServeError::Mount)?;
-    let config = config(options);
+    // Where the device is closed to us, all threads share the descriptor that the helper gave.
+    let clones = access(DEVICE, Access::READ_OK | Access::WRITE_OK).is_ok();
     let pace = Arc::<Pace>::default();
-    let governor = aid(options, &config, &connection)
+    let governor = aid(options, clones, &connection)
         .and_then(|aid| aid.map(|aid| Governor::start(aid, Arc::clone(&pace))).transpose())
         .map_err(ServeError::Mount)?;
-    let session = Session::from_fd(filesystem(pace), connection, SessionACL::All, config)
-        .map_err(ServeError::Connection)?;
+    let session = serving::greet(server, pace, &connection).map_err(ServeError::Connection)?;
+    let threads = (threads(options), clones);
     thread::Builder::new()
         .name("hectare-serve".into())
-        .spawn(move || sender.send(Event::Ended(session.run())))
+        .spawn(move || sender.send(Event::Ended(serving::run(session, connection, threads))))
         .map_err(ServeError::Mount)?;
     mounted.note();
     mounted.read_ahead(options.read_ahead);
@@ -135,23 +136,19 @@ fn attend<F: Filesystem + 'static>(
     ended.map_err(ServeError::Connection)
 }
 
-fn config(options: &MountOptions) -> Config {
-    let mut config = Config::default();
-    config.n_threads = Some(if options.threads == 0 { cores().max(THREADS_MIN) } else { options.threads });
-    // Where the device is closed to us, all threads share the descriptor that the helper gave.
-    config.clone_fd = access("/dev/fuse", Access::READ_OK | Access::WRITE_OK).is_ok();
-    config
+fn threads(options: &MountOptions) -> usize {
+    if options.threads == 0 { cores().max(THREADS_MIN) } else { options.threads }
 }
 
 /// What is to help in bursts; nothing with one processor, on which nothing is woken while something runs.
-fn aid(options: &MountOptions, config: &Config, connection: &OwnedFd) -> io::Result<Option<Box<dyn Aid>>> {
+fn aid(options: &MountOptions, clones: bool, connection: &OwnedFd) -> io::Result<Option<Box<dyn Aid>>> {
     if cores() == 1 {
         return Ok(None);
     }
     if let Some(polling) = options.idle_poll.then(IdlePoll::new).flatten() {
         return Ok(Some(Box::new(polling)));
     }
-    let polls = options.busy_poll && config.clone_fd;
+    let polls = options.busy_poll && clones;
     let polling = polls.then(|| connection.try_clone().map(BusyPoll::new)).transpose()?;
     Ok(polling.map(|polling| Box::new(polling) as Box<dyn Aid>))
 }

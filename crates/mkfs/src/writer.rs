@@ -21,8 +21,10 @@ use hectare_units::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 
-/// Writes are joined to batches of so many bytes at most; a longer write is one by itself.
+/// Writes are joined to batches of so many bytes at most.
 const BATCH: usize = 128 << 10;
+/// A write of so many bytes goes by itself: copying it into a batch would cost more than handing it over.
+const ALONE: usize = 16 << 10;
 /// Batches that may wait.
 const WAITING_MAX: usize = 16;
 
@@ -36,6 +38,11 @@ struct Batch {
 }
 
 impl Batch {
+    /// One that is this write.
+    fn of(at: Bytes, bytes: Vec<u8>) -> Self {
+        Self { bytes, runs: vec![(at, 0)] }
+    }
+
     fn put(&mut self, at: Bytes, bytes: &[u8]) {
         let joins = |(start, from): &(Bytes, usize)| *start + Bytes::of(self.bytes.len() - from) == at;
         if !self.runs.last().is_some_and(joins) {
@@ -152,6 +159,11 @@ impl Writer<'_> {
         match write.payload {
             Payload::Zeros(_) if self.out.zeroed => Ok(()),
             Payload::Zeros(len) => Ok(self.out.device.zero(write.at, len)?),
+            Payload::Bytes(bytes) if bytes.len() >= ALONE => {
+                self.flush()?;
+                self.batch = Batch::of(write.at, bytes);
+                self.flush()
+            }
             Payload::Bytes(bytes) => {
                 if self.batch.bytes.len() + bytes.len() > BATCH {
                     self.flush()?;

@@ -4,42 +4,41 @@
 //! writes after the file was closed; so nothing here depends on how a file was opened.
 
 use super::{Adapter, TRANSFER_MAX};
-use crate::errno::{Answer, Refusal};
-use crate::operations::Operation;
-use fuser::{Errno, INodeNo, OpenAccMode, OpenFlags, ReplyData, WriteFlags};
+use crate::errno::Answer;
+use crate::protocol::NodeId;
+use crate::protocol::reply::Reply;
+use crate::protocol::request::{Copying, Opening};
 use hectare_engine::{Caller, Capabilities, Changes, FallocateMode, InodeFlags, Kind, OpenFile};
+use hectare_units::usize_of;
 use rustix::fs::OFlags;
-use std::cell::RefCell;
+use rustix::io::Errno;
 
 /// The `whence` of `lseek` for data and for holes.
-const SEEK_DATA: i32 = 3;
-const SEEK_HOLE: i32 = 4;
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
 /// What the space of files is counted in.
 const SECTOR: u64 = 512;
 
-thread_local! {
-    /// What is read, on its way to the kernel.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
 impl Adapter {
-    pub(super) fn open_file(&self, id: INodeNo, flags: OpenFlags, uid: u32) -> Answer {
-        let has = |flag: OFlags| flags.0.cast_unsigned() & flag.bits() != 0;
-        let truncates = has(OFlags::TRUNC);
+    pub(super) fn open_file(&self, id: NodeId, opening: Opening, uid: u32) -> Answer {
+        let flags = OFlags::from_bits_retain(opening.flags);
+        let truncates = flags.contains(OFlags::TRUNC);
         let node = self.node(id)?;
-        if flags.acc_mode() != OpenAccMode::O_RDONLY || truncates {
+        if flags & OFlags::RWMODE != OFlags::RDONLY || truncates {
             let found = node.metadata()?;
-            let append_only = found.flags.contains(InodeFlags::APPEND) && (truncates || !has(OFlags::APPEND));
+            let append_only =
+                found.flags.contains(InodeFlags::APPEND) && (truncates || !flags.contains(OFlags::APPEND));
             if found.flags.contains(InodeFlags::IMMUTABLE) || append_only {
-                return Err(Errno::EPERM.into());
+                return Err(Errno::PERM.into());
             }
             if self.behaviour.read_only {
-                return Err(Errno::EROFS.into());
+                return Err(Errno::ROFS.into());
             }
         }
         self.nodes.open(id)?;
         if truncates {
-            let cut = self.change(id, Changes { size: Some(0), ..Changes::default() }, uid);
+            let changes = Changes { size: Some(0), ..Changes::default() };
+            let cut = self.change(id, changes, self.kills(opening.kills_privileges, uid));
             if cut.is_err() {
                 self.nodes.release(id);
             }
@@ -48,41 +47,32 @@ impl Adapter {
         Ok(())
     }
 
-    pub(super) fn read_file(&self, id: INodeNo, at: u64, size: u32, flags: OpenFlags, reply: ReplyData) {
-        let size = usize::try_from(size.min(TRANSFER_MAX)).unwrap_or(0);
-        BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < size {
-                buffer.resize(size, 0);
-            }
-            match self.timed(Operation::Read, || self.read_into(id, at, &mut buffer[..size], flags)) {
-                Ok(read) => reply.data(&buffer[..read]),
-                Err(Refusal(errno)) => reply.error(errno),
-            }
-        });
-    }
-
-    fn read_into(&self, id: INodeNo, at: u64, out: &mut [u8], flags: OpenFlags) -> Answer<usize> {
+    pub(super) fn read_file(&self, id: NodeId, at: u64, size: u32, flags: u32, reply: &mut Reply) -> Answer {
         let node = self.node(id)?;
-        let read = node.file()?.read_at(at, out)?;
-        if flags.0.cast_unsigned() & OFlags::NOATIME.bits() == 0 {
+        let file = node.file()?;
+        reply.fill(usize_of(size.min(TRANSFER_MAX)), |out| {
+            let read = file.read_at(at, out)?;
+            self.operations.add_read(read);
+            Ok(read)
+        })?;
+        if !OFlags::from_bits_retain(flags).contains(OFlags::NOATIME) {
             self.note_access(&node);
         }
-        self.operations.add_read(read);
-        Ok(read)
+        Ok(())
     }
 
     pub(super) fn write_file(
         &self,
         caller: &Caller<'_>,
-        id: INodeNo,
+        id: NodeId,
         at: u64,
         data: &[u8],
-        how: WriteFlags,
-    ) -> Answer<u64> {
+        (from_cache, kills_privileges): (bool, bool),
+    ) -> Answer<u32> {
         let node = self.node(id)?;
         let file = node.file()?;
         // A kernel that gathers writes stamps the file for all of them, and sends the times by themselves.
-        let written = if self.gathers() && how.contains(WriteFlags::FUSE_WRITE_CACHE) {
+        let written = if self.gathers() && from_cache {
             // Of an append-only file it brings whole pages; of one that is immutable by now, what was before.
             file.write_from_cache(at, data)?
         } else if self.gathers() {
@@ -90,21 +80,20 @@ impl Adapter {
         } else {
             file.write_at(at, data)?
         };
-        if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+        if kills_privileges {
             // The kernel has seen that whoever writes may not keep them.
             let caller = Caller { capabilities: Capabilities::empty(), ..*caller };
             self.volume.drop_privileges(node.nr(), &caller)?;
         }
         // Whoever gave the kernel's cache these bytes is long gone: all or an error to keep for them.
-        if written < data.len() && how.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            return Err(Errno::ENOSPC.into());
+        if written < data.len() && from_cache {
+            return Err(Errno::NOSPC.into());
         }
-        let written = hectare_units::u64_of(written);
-        self.operations.add_written(written);
-        Ok(written)
+        self.operations.add_written(hectare_units::u64_of(written));
+        Ok(u32::try_from(written).unwrap_or(u32::MAX))
     }
 
-    pub(super) fn sync_node(&self, id: INodeNo, data_only: bool) -> Answer {
+    pub(super) fn sync_node(&self, id: NodeId, data_only: bool) -> Answer {
         let node = self.node(id)?;
         if node.metadata()?.kind != Kind::File {
             return Ok(self.volume.sync_inode(node.nr())?);
@@ -114,8 +103,8 @@ impl Adapter {
         Ok(synced?)
     }
 
-    pub(super) fn allocate(&self, id: INodeNo, at: u64, len: u64, mode: i32) -> Answer {
-        let mode = FallocateMode::from_flags(mode.cast_unsigned())?;
+    pub(super) fn allocate(&self, id: NodeId, at: u64, len: u64, mode: u32) -> Answer {
+        let mode = FallocateMode::from_flags(mode)?;
         let last = match mode {
             FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => {
                 self.check_room(id, len)?;
@@ -138,18 +127,18 @@ impl Adapter {
 
     /// Refuses to give a file more space than there is, before it gets any: what the kernel has gathered of
     /// files would find no place any more, and its writers are long gone.
-    fn check_room(&self, id: INodeNo, len: u64) -> Answer {
+    fn check_room(&self, id: NodeId, len: u64) -> Answer {
         let (has, fs) = (self.node(id)?.metadata()?.sectors, self.volume.statfs()?);
         let room = fs.usable.get().saturating_mul(fs.block_size.bytes().get());
         let needs = len.saturating_sub(has.saturating_mul(SECTOR));
-        if needs > room { Err(Errno::ENOSPC.into()) } else { Ok(()) }
+        if needs > room { Err(Errno::NOSPC.into()) } else { Ok(()) }
     }
 
     /// Changes the content of a file for a kernel that gathers writes: it has stamped the file, and sends
     /// that only if it is news; ours would differ.
     fn keeping_times<T>(
         &self,
-        id: INodeNo,
+        id: NodeId,
         change: impl FnOnce(&OpenFile) -> hectare_engine::Result<T>,
     ) -> Answer<T> {
         let node = self.node(id)?;
@@ -158,36 +147,31 @@ impl Adapter {
         if self.gathers() {
             let times =
                 Changes { mtime: Some(before.mtime), ctime: Some(before.ctime), ..Changes::default() };
-            self.change(id, times, 0)?;
+            self.change(id, times, false)?;
         }
         Ok(done?)
     }
 
     /// Copies bytes of one file into another inside the volume. What the kernel has gathered of either it has
     /// written back before it asks.
-    pub(super) fn copy_content(
-        &self,
-        (from, from_at): (INodeNo, u64),
-        (to, to_at): (INodeNo, u64),
-        len: u64,
-    ) -> Answer<u64> {
+    pub(super) fn copy_content(&self, from: NodeId, copy: &Copying) -> Answer<u64> {
         let source = self.node(from)?.file()?;
-        self.keeping_times(to, |target| source.copy_range(from_at, target, to_at, len))
+        self.keeping_times(copy.to, |target| source.copy_range(copy.from_at, target, copy.to_at, copy.len))
     }
 
-    pub(super) fn seek(&self, id: INodeNo, at: i64, whence: i32) -> Answer<i64> {
+    pub(super) fn seek(&self, id: NodeId, at: i64, whence: u32) -> Answer<u64> {
         if self.gathers() {
             // The kernel asks without writing back what it has gathered, which would look like a hole and be
             // left out of copies. It goes on as if all were data, and does not ask again.
-            return Err(Errno::ENOSYS.into());
+            return Err(Errno::NOSYS.into());
         }
-        let at = u64::try_from(at).map_err(|_| Errno::ENXIO)?;
+        let at = u64::try_from(at).map_err(|_| Errno::NXIO)?;
         let file = self.node(id)?.file()?;
         let found = match whence {
             SEEK_DATA => file.seek_data(at)?,
             SEEK_HOLE => file.seek_hole(at)?,
-            _ => return Err(Errno::EINVAL.into()),
+            _ => return Err(Errno::INVAL.into()),
         };
-        found.and_then(|at| i64::try_from(at).ok()).ok_or_else(|| Errno::ENXIO.into())
+        found.ok_or_else(|| Errno::NXIO.into())
     }
 }

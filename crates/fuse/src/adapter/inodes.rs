@@ -1,11 +1,15 @@
 //! Inodes: changing what they say of themselves, links' targets, extended attributes, times of access.
 
 use super::Adapter;
+use crate::attr;
 use crate::errno::Answer;
 use crate::nodes::Node;
 use crate::options::Atime;
-use fuser::{Errno, INodeNo};
+use crate::protocol::NodeId;
+use crate::protocol::init::Features;
+use crate::protocol::request::Setattr;
 use hectare_engine::{Changes, Error, InodeFlags, Kind, Metadata, Timestamp, XattrHow};
+use rustix::io::Errno;
 
 const SET_USER_ID: u16 = 0o4000;
 const SET_GROUP_ID: u16 = 0o2000;
@@ -14,9 +18,30 @@ const GROUP_EXECUTE: u16 = 0o0010;
 const RELATIVE_SECONDS: i64 = 24 * 3600;
 
 impl Adapter {
-    pub(super) fn change(&self, id: INodeNo, mut changes: Changes, uid: u32) -> Answer<Metadata> {
+    pub(super) fn set_attributes(&self, id: NodeId, set: &Setattr, uid: u32) -> Answer<Metadata> {
+        let changes = Changes {
+            permissions: set.mode.map(attr::permissions),
+            uid: set.uid,
+            gid: set.gid,
+            size: set.size,
+            atime: set.atime,
+            mtime: set.mtime,
+            ctime: set.ctime,
+            crtime: None,
+        };
+        self.change(id, changes, self.kills(set.kills_privileges, uid))
+    }
+
+    /// Whether set-ID bits are to be taken away: that the kernel says so, or, if it can't, that somebody other
+    /// than root asks.
+    pub(super) fn kills(&self, says_so: bool, uid: u32) -> bool {
+        if self.kernel.contains(Features::HANDLE_KILLPRIV_V2) { says_so } else { uid != 0 }
+    }
+
+    /// Changes an inode; `kills` says that set-ID bits go with a new size.
+    pub(super) fn change(&self, id: NodeId, mut changes: Changes, kills: bool) -> Answer<Metadata> {
         let node = self.node(id)?;
-        if changes.permissions.is_none() && takes_privileges(&changes, uid) {
+        if changes.permissions.is_none() && (takes_privileges(&changes) || kills && changes.size.is_some()) {
             changes.permissions = without_privileges(&node.metadata()?);
         }
         match self.volume.change(node.nr(), &changes) {
@@ -27,25 +52,33 @@ impl Adapter {
         node.metadata()
     }
 
-    pub(super) fn read_link(&self, id: INodeNo) -> Answer<Vec<u8>> {
+    pub(super) fn read_link(&self, id: NodeId) -> Answer<Vec<u8>> {
         let node = self.node(id)?;
         let target = self.volume.read_link_at(node.nr())?;
         self.note_access(&node);
         Ok(target)
     }
 
-    pub(super) fn set_attribute(&self, id: INodeNo, name: &[u8], value: &[u8], flags: i32) -> Answer {
+    pub(super) fn set_attribute(&self, id: NodeId, attribute: (&[u8], &[u8]), how: (u32, bool)) -> Answer {
+        let ((name, value), (flags, kills_group)) = (attribute, how);
         let how = match flags {
             0 => XattrHow::Either,
             1 => XattrHow::Create,
             2 => XattrHow::Replace,
-            _ => return Err(Errno::EINVAL.into()),
+            _ => return Err(Errno::INVAL.into()),
         };
-        Ok(self.volume.set_xattr(self.node(id)?.nr(), name, value, how)?)
+        let node = self.node(id)?;
+        self.volume.set_xattr(node.nr(), name, value, how)?;
+        let permissions = node.metadata()?.permissions;
+        if kills_group && permissions & SET_GROUP_ID != 0 {
+            let permissions = Some(permissions & !SET_GROUP_ID);
+            self.change(id, Changes { permissions, ..Changes::default() }, false)?;
+        }
+        Ok(())
     }
 
     /// The names of the attributes, each with a NUL after it.
-    pub(super) fn list_attributes(&self, id: INodeNo) -> Answer<Vec<u8>> {
+    pub(super) fn list_attributes(&self, id: NodeId) -> Answer<Vec<u8>> {
         let mut list = Vec::new();
         for name in self.volume.list_xattrs(self.node(id)?.nr())? {
             list.extend_from_slice(&name);
@@ -75,9 +108,9 @@ impl Adapter {
     }
 }
 
-/// Whether a change takes the set-ID bits: of owners always, of the size for all but root.
-fn takes_privileges(changes: &Changes, uid: u32) -> bool {
-    changes.uid.is_some() || changes.gid.is_some() || (changes.size.is_some() && uid != 0)
+/// Whether a change takes the set-ID bits whoever makes it: one of owners.
+fn takes_privileges(changes: &Changes) -> bool {
+    changes.uid.is_some() || changes.gid.is_some()
 }
 
 /// The permissions less the set-ID bits, if a file has any. Without execution by the group, set-group-ID

@@ -6,8 +6,9 @@
 use super::Adapter;
 use crate::errno::Answer;
 use crate::nodes::Node;
-use fuser::{Errno, INodeNo};
+use crate::protocol::NodeId;
 use hectare_engine::{Caller, InodeFlags, to_xflags, with_xflags};
+use rustix::io::Errno;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
@@ -25,7 +26,7 @@ impl Adapter {
     pub(super) fn control(
         &self,
         caller: &Caller<'_>,
-        id: INodeNo,
+        id: NodeId,
         command: u32,
         input: &[u8],
         room: u32,
@@ -47,7 +48,7 @@ impl Adapter {
                 Vec::new()
             }
             FITRIM => self.trim(input)?,
-            _ => return Err(Errno::ENOTTY.into()),
+            _ => return Err(Errno::NOTTY.into()),
         };
         output.truncate(usize::try_from(room).unwrap_or(usize::MAX));
         Ok(output)
@@ -66,7 +67,7 @@ impl Adapter {
         let field =
             |at| -> Answer<u64> { Ok(u64::from(word(input, at)?) | u64::from(word(input, at + 4)?) << 32) };
         if self.behaviour.read_only {
-            return Err(Errno::EROFS.into());
+            return Err(Errno::ROFS.into());
         }
         let (start, smallest) = (field(0)?, field(16)?);
         let discarded = self.volume.trim(start..start.saturating_add(field(8)?), smallest)?;
@@ -75,6 +76,6 @@ impl Adapter {
 }
 
 fn word(input: &[u8], at: usize) -> Answer<u32> {
-    let bytes = input.get(at..).and_then(<[u8]>::first_chunk).ok_or(Errno::EINVAL)?;
+    let bytes = input.get(at..).and_then(<[u8]>::first_chunk).ok_or(Errno::INVAL)?;
     Ok(u32::from_le_bytes(*bytes))
 }

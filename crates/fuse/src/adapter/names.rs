@@ -6,17 +6,22 @@
 use super::Adapter;
 use crate::attr;
 use crate::errno::Answer;
-use fuser::{Errno, FileType, INodeNo, RenameFlags, ReplyDirectory, ReplyDirectoryPlus, Request};
-use hectare_engine::{Cookie, Creation, DirEntry, Error, HeldInode, Metadata, NewNode, RenameMode};
+use crate::nodes::node_id;
+use crate::protocol::NodeId;
+use crate::protocol::reply::{Entries, no_entry};
+use crate::protocol::request::Request;
+use crate::protocol::wire::EntryOut;
+use hectare_engine::{Cookie, Creation, DirEntry, Error, HeldInode, Kind, Metadata, NewNode, RenameMode};
 use hectare_units::InodeNr;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use rustix::fs::{OFlags, RenameFlags};
+use rustix::io::Errno;
+use std::time::Duration;
 
 /// Entries listed for one answer: more than fit what the kernel usually asks for.
 const LIST_STEP: usize = 1024;
 
 impl Adapter {
-    fn directory(&self, id: INodeNo) -> Answer<InodeNr> {
+    fn directory(&self, id: NodeId) -> Answer<InodeNr> {
         Ok(self.node(id)?.nr())
     }
 
@@ -27,7 +32,7 @@ impl Adapter {
         Ok(found)
     }
 
-    pub(super) fn look_up(&self, parent: INodeNo, name: &[u8]) -> Answer<Metadata> {
+    pub(super) fn look_up(&self, parent: NodeId, name: &[u8]) -> Answer<Metadata> {
         match name {
             // Asked by those who have only a file handle (NFS); the number may be one never told.
             b"." => match self.node(parent) {
@@ -43,74 +48,99 @@ impl Adapter {
         }
     }
 
-    /// Makes a name with a new inode.
+    /// Makes a name with a new inode, of this mode less the umask.
     pub(super) fn make(
         &self,
-        request: &Request,
-        parent: INodeNo,
+        request: &Request<'_>,
         name: &[u8],
         node: NewNode<'_>,
-        mode: u32,
-        umask: u32,
+        mode: (u32, u32),
     ) -> Answer<Metadata> {
-        let parent = self.directory(parent)?;
-        let creation = Creation {
-            permissions: attr::permissions(mode) & !self.volume.umask_in(parent, attr::permissions(umask))?,
-            uid: request.uid(),
-            gid: request.gid(),
-        };
+        let parent = self.directory(request.node)?;
+        let creation = self.creation(request, parent, mode)?;
         let made = self.volume.create(parent, name, node, creation)?;
         self.named(self.volume.hold_inode(made)?)
+    }
+
+    /// Whose a new inode is, and who may do what with it.
+    fn creation(
+        &self,
+        request: &Request<'_>,
+        parent: InodeNr,
+        (mode, umask): (u32, u32),
+    ) -> Answer<Creation> {
+        let permissions =
+            attr::permissions(mode) & !self.volume.umask_in(parent, attr::permissions(umask))?;
+        Ok(Creation { permissions, uid: request.uid, gid: request.gid })
+    }
+
+    /// Makes a file without a name and opens it; without `O_EXCL` it may be given a name later.
+    pub(super) fn create_nameless(
+        &self,
+        request: &Request<'_>,
+        flags: u32,
+        mode: (u32, u32),
+    ) -> Answer<Metadata> {
+        let parent = self.directory(request.node)?;
+        let creation = self.creation(request, parent, mode)?;
+        let linkable = !OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
+        let file = self.volume.create_nameless(parent, creation, linkable)?;
+        let made = self.named(self.volume.hold_inode(file.inode())?)?;
+        self.open_made(&made)?;
+        Ok(made)
     }
 
     /// Makes a file and opens it.
     pub(super) fn create_open(
         &self,
-        request: &Request,
-        parent: INodeNo,
+        request: &Request<'_>,
         name: &[u8],
-        mode: u32,
-        umask: u32,
+        mode: (u32, u32),
     ) -> Answer<Metadata> {
-        let made = self.make(request, parent, name, NewNode::File, mode, umask)?;
-        if !self.opens_unasked() {
-            self.nodes.open(crate::nodes::node_id(made.inode))?;
-        }
+        let made = self.make(request, name, NewNode::File, mode)?;
+        self.open_made(&made)?;
         Ok(made)
     }
 
-    pub(super) fn remove_file(&self, parent: INodeNo, name: &[u8]) -> Answer {
+    fn open_made(&self, made: &Metadata) -> Answer {
+        if !self.opens_unasked() {
+            self.nodes.open(node_id(made.inode))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_file(&self, parent: NodeId, name: &[u8]) -> Answer {
         Ok(self.volume.unlink(self.directory(parent)?, name)?)
     }
 
-    pub(super) fn remove_directory(&self, parent: INodeNo, name: &[u8]) -> Answer {
+    pub(super) fn remove_directory(&self, parent: NodeId, name: &[u8]) -> Answer {
         Ok(self.volume.rmdir(self.directory(parent)?, name)?)
     }
 
     pub(super) fn rename_entry(
         &self,
-        (parent, name): (INodeNo, &[u8]),
-        (new_parent, new): (INodeNo, &[u8]),
-        flags: RenameFlags,
+        (parent, name): (NodeId, &[u8]),
+        (new_parent, new): (NodeId, &[u8]),
+        flags: u32,
     ) -> Answer {
-        let mode = match flags {
-            RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
-            RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
-            RenameFlags::RENAME_WHITEOUT => RenameMode::Whiteout,
+        let mode = match RenameFlags::from_bits_retain(flags) {
+            RenameFlags::NOREPLACE => RenameMode::NoReplace,
+            RenameFlags::EXCHANGE => RenameMode::Exchange,
+            RenameFlags::WHITEOUT => RenameMode::Whiteout,
             flags if flags.is_empty() => RenameMode::Replace,
-            _ => return Err(Errno::EINVAL.into()),
+            _ => return Err(Errno::INVAL.into()),
         };
         let (from, to) = (self.directory(parent)?, self.directory(new_parent)?);
         Ok(self.volume.rename(from, name, to, new, mode)?)
     }
 
-    pub(super) fn add_link(&self, id: INodeNo, parent: INodeNo, name: &[u8]) -> Answer<Metadata> {
+    pub(super) fn add_link(&self, id: NodeId, parent: NodeId, name: &[u8]) -> Answer<Metadata> {
         let node = self.node(id)?;
         self.volume.link(node.nr(), self.directory(parent)?, name)?;
         self.named(self.volume.hold_inode(node.nr())?)
     }
 
-    fn entries(&self, id: INodeNo, from: u64) -> Answer<Vec<DirEntry>> {
+    fn entries(&self, id: NodeId, from: u64) -> Answer<Vec<DirEntry>> {
         let node = self.node(id)?;
         let entries = self.volume.read_dir_at(node.nr(), Cookie::new(from), LIST_STEP)?;
         self.note_access(&node);
@@ -118,11 +148,10 @@ impl Adapter {
     }
 
     /// Lists names and kinds, as many as fit.
-    pub(super) fn list(&self, id: INodeNo, from: u64, reply: &mut ReplyDirectory) -> Answer {
+    pub(super) fn list(&self, id: NodeId, from: u64, list: &mut Entries<'_>) -> Answer {
         for entry in self.entries(id, from)? {
             let Some(kind) = self.kind_of(&entry)? else { continue };
-            let number = INodeNo(entry.inode.get().into());
-            if reply.add(number, entry.next.get(), kind, OsStr::from_bytes(&entry.name)) {
+            if !list.add(entry.inode.get().into(), entry.next.get(), kind, &entry.name) {
                 break;
             }
         }
@@ -130,12 +159,12 @@ impl Adapter {
     }
 
     /// The kind of what an entry names; `None` if that is gone.
-    fn kind_of(&self, entry: &DirEntry) -> Answer<Option<FileType>> {
-        if let Some(kind) = entry.kind {
-            return Ok(Some(attr::file_type(kind)));
+    fn kind_of(&self, entry: &DirEntry) -> Answer<Option<Kind>> {
+        if entry.kind.is_some() {
+            return Ok(entry.kind);
         }
         match self.volume.stat(entry.inode) {
-            Ok(found) => Ok(Some(attr::file_type(found.kind))),
+            Ok(found) => Ok(Some(found.kind)),
             Err(Error::NotFound) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -143,42 +172,29 @@ impl Adapter {
 
     /// Lists names with what they name, as many as fit. An inode that can't be read is listed without:
     /// whoever wants it looks it up and is told why.
-    pub(super) fn list_with_attributes(
-        &self,
-        id: INodeNo,
-        from: u64,
-        reply: &mut ReplyDirectoryPlus,
-    ) -> Answer {
-        let kept = &self.behaviour.kept;
-        for entry in self.entries(id, from)? {
-            let name = OsStr::from_bytes(&entry.name);
-            let next = entry.next.get();
-            if matches!(&*entry.name, b"." | b"..") {
+    pub(super) fn list_with_attributes(&self, id: NodeId, from: u64, list: &mut Entries<'_>) -> Answer {
+        let kept = self.behaviour.kept;
+        for listed in self.entries(id, from)? {
+            let next = listed.next.get();
+            let mut add_bare = |kind| list.add_with(&bare(kept, listed.inode), next, kind, &listed.name);
+            let added = if matches!(&*listed.name, b"." | b"..") {
                 // No lookup is counted for these, and nothing but the number looked at.
-                let bare = attr::bare(entry.inode.get().into(), FileType::Directory);
-                if reply.add(bare.ino, next, name, kept, &bare, fuser::Generation(0)) {
-                    break;
-                }
-                continue;
-            }
-            let found = self.volume.hold_inode(entry.inode).and_then(|held| Ok((held.metadata()?, held)));
-            let full = match found {
-                Ok((found, held)) => {
-                    let attributes = attr::entry(&found);
-                    let generation = attr::generation(&found);
-                    let full = reply.add(attributes.ino, next, name, kept, &attributes, generation);
-                    if !full {
-                        self.nodes.remember(held);
+                add_bare(Kind::Directory)
+            } else {
+                match self.volume.hold_inode(listed.inode).and_then(|held| Ok((held.metadata()?, held))) {
+                    Ok((found, held)) => {
+                        let entry = attr::entry_out(kept, &found);
+                        let added = list.add_with(&entry, next, found.kind, &listed.name);
+                        if added {
+                            self.nodes.remember(held);
+                        }
+                        added
                     }
-                    full
-                }
-                Err(Error::NotFound) => false,
-                Err(_) => {
-                    let kind = entry.kind.map_or(FileType::RegularFile, attr::file_type);
-                    reply.add(INodeNo(0), next, name, kept, &attr::bare(0, kind), fuser::Generation(0))
+                    Err(Error::NotFound) => true,
+                    Err(_) => add_bare(listed.kind.unwrap_or(Kind::File)),
                 }
             };
-            if full {
+            if !added {
                 break;
             }
         }
@@ -186,7 +202,14 @@ impl Adapter {
     }
 }
 
+/// An entry of nothing but a number, of which the kernel is to know nothing.
+fn bare(kept: Duration, number: InodeNr) -> EntryOut {
+    let mut entry = no_entry(kept);
+    entry.attr.ino.set(number.get().into());
+    entry
+}
+
 /// The volume's number of an inode that the kernel was not told of.
-fn number(id: INodeNo) -> Answer<InodeNr> {
-    u32::try_from(id.0).ok().map(InodeNr::new).ok_or_else(|| Errno::ESTALE.into())
+fn number(id: NodeId) -> Answer<InodeNr> {
+    u32::try_from(id.0).ok().map(InodeNr::new).ok_or_else(|| Errno::STALE.into())
 }

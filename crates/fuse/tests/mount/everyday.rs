@@ -1,7 +1,8 @@
 //! What programs do every day: trees, renaming, attributes, holes, listing, full volumes, many processes.
 
-use crate::support::{MIB, mounted};
-use hectare_oracle::{Entry, walk};
+use crate::support::{MIB, mounted, needed};
+use hectare_oracle::tool::run;
+use hectare_oracle::{Entry, tool, walk};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, Timespec, Timestamps, XattrFlags, utimensat};
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -143,6 +144,46 @@ fn attributes_acls_and_privileges() {
     std::os::unix::fs::chown(mount.path("suid"), Some(1000), None).unwrap();
     assert_eq!(fs::metadata(mount.path("suid")).unwrap().permissions().mode() & 0o7777, 0o755);
     mount.judge("mount::attributes_acls_and_privileges");
+}
+
+/// Who may keep the set-ID bits of a file that he changes, the kernel knows, and tells.
+#[test]
+fn cutting_and_acls_of_others_take_set_id_bits() {
+    const NAME: &str = "everyday::cutting_and_acls_of_others_take_set_id_bits";
+    drop((needed!(NAME, "setpriv"), needed!(NAME, "setfacl")));
+    let mount = mounted!(NAME, 64 * MIB, "allow_other");
+    fs::set_permissions(mount.dir.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mode = || fs::metadata(mount.path("f")).unwrap().permissions().mode() & 0o7777;
+    fs::write(mount.path("f"), "text").unwrap();
+    // The owner is not of the file's group.
+    std::os::unix::fs::chown(mount.path("f"), Some(1000), Some(2000)).unwrap();
+    for (command, keeps) in [("truncate -s 2 f", 0o770), ("setfacl -m u:1001:r f", 0o4770), (": > f", 0o770)]
+    {
+        for (user, left) in [("1000", keeps), ("0", 0o6770)] {
+            rustix::fs::removexattr(mount.path("f"), "system.posix_acl_access").unwrap_or_default();
+            fs::set_permissions(mount.path("f"), fs::Permissions::from_mode(0o6770)).unwrap();
+            let mut setpriv = tool("setpriv").unwrap();
+            let as_user = ["--reuid", user, "--regid", "1000", "--clear-groups", "sh", "-c", command];
+            assert!(run(setpriv.args(as_user).current_dir(&mount.dir)).succeeded(), "{command} by {user}");
+            assert_eq!(mode(), left, "{command} by {user}: {:o}", mode());
+        }
+    }
+    mount.judge(NAME);
+}
+
+#[test]
+fn the_time_of_creation_is_told() {
+    const NAME: &str = "everyday::the_time_of_creation_is_told";
+    let mount = mounted!(NAME, 64 * MIB, "");
+    fs::write(mount.path("f"), "text").unwrap();
+    let born = fs::metadata(mount.path("f")).unwrap().created().expect("it has one");
+    let past = Timespec { tv_sec: 1, tv_nsec: 0 };
+    let times = Timestamps { last_access: past, last_modification: past };
+    utimensat(CWD, mount.path("f"), &times, AtFlags::empty()).unwrap();
+    let found = fs::metadata(mount.path("f")).unwrap();
+    assert_eq!((found.created().unwrap(), found.mtime()), (born, 1));
+    assert!(born.elapsed().unwrap().as_secs() < 600, "it was a moment ago");
+    mount.judge(NAME);
 }
 
 #[test]

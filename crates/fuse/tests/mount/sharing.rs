@@ -1,12 +1,19 @@
 //! Files that several use at once, or that have no name: locks, shared mappings, `O_TMPFILE`.
 
 use crate::support::{MIB, mounted, needed};
+use hectare_device::FileOptions;
+use hectare_engine::{OpenOptions, Volume};
 use hectare_oracle::tool;
 use hectare_oracle::tool::{run, run_with_input};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use hectare_oracle::{fsck::assert_clean, skip_part, until};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use std::fs;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::Stdio;
+use std::sync::Arc;
 
 #[test]
 fn whole_files_are_locked_between_openers() {
@@ -44,7 +51,7 @@ fn ranges_are_locked_between_processes() {
     assert!(made.succeeded(), "{}", made.report());
     let mut holder = sqlite().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (mut input, mut output) = (holder.stdin.take().unwrap(), holder.stdout.take().unwrap());
-    std::io::Write::write_all(&mut input, b"BEGIN EXCLUSIVE;\n.print held\n").unwrap();
+    input.write_all(b"BEGIN EXCLUSIVE;\n.print held\n").unwrap();
     let mut said = [0; 5];
     std::io::Read::read_exact(&mut output, &mut said).unwrap();
     let refused = run_with_input(&mut sqlite(), "SELECT * FROM t;");
@@ -86,12 +93,57 @@ fn what_is_written_through_a_shared_mapping_is_in_the_file() {
     }
 }
 
-/// The kernel asks with a request that the session library does not know, and gives up.
 #[test]
-fn files_without_a_name_are_refused_as_not_supported() {
-    const NAME: &str = "sharing::files_without_a_name_are_refused_as_not_supported";
+fn files_without_a_name_get_one_or_are_gone_when_they_are_closed() {
+    const NAME: &str = "sharing::files_without_a_name_get_one_or_are_gone_when_they_are_closed";
     let mount = mounted!(NAME, 64 * MIB, "");
-    let opened = rustix::fs::open(&mount.dir, OFlags::TMPFILE | OFlags::RDWR, Mode::RUSR | Mode::WUSR);
-    assert_eq!(opened.err(), Some(Errno::OPNOTSUPP));
+    fs::create_dir(mount.path("d")).unwrap();
+    let dir = mount.path("d");
+    let open = |flags: OFlags| -> fs::File {
+        let flags = flags | OFlags::TMPFILE | OFlags::RDWR;
+        rustix::fs::open(&dir, flags, Mode::from_raw_mode(0o640)).unwrap().into()
+    };
+    let name = |file: &fs::File, name: &str| {
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(CWD, path, CWD, mount.path(name), AtFlags::SYMLINK_FOLLOW)
+    };
+    let free = || rustix::fs::statvfs(&mount.dir).unwrap().f_ffree;
+    let before = free();
+    let (mut lost, kept, never) = (open(OFlags::empty()), open(OFlags::empty()), open(OFlags::EXCL));
+    lost.write_all(&vec![7; 300_000]).unwrap();
+    kept.write_all_at(b"kept", 0).unwrap();
+    let found = lost.metadata().unwrap();
+    assert_eq!((found.nlink(), found.len(), found.mode()), (0, 300_000, 0o100_640));
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    assert_eq!(name(&never, "d/never"), Err(Errno::NOENT), "that is what O_EXCL is for");
+    name(&kept, "d/kept").unwrap();
+    name(&kept, "again").unwrap();
+    assert_eq!(kept.metadata().unwrap().nlink(), 2);
+    drop((lost, kept, never));
+    assert_eq!(fs::read(mount.path("d/kept")).unwrap(), b"kept");
+    until(|| free() == before - 1);
+    mount.judge(NAME);
+}
+
+/// As a power cut leaves them: orphans, which the next who opens the volume frees.
+#[test]
+fn files_without_a_name_are_gone_after_a_crash() {
+    const NAME: &str = "sharing::files_without_a_name_are_gone_after_a_crash";
+    let mount = mounted!(NAME, 64 * MIB, "");
+    let flags = OFlags::TMPFILE | OFlags::RDWR;
+    let file: fs::File = rustix::fs::open(&mount.dir, flags, Mode::RUSR | Mode::WUSR).unwrap().into();
+    file.write_all_at(&vec![7; 300_000], 0).unwrap();
+    file.sync_all().unwrap();
+    let copy = mount.outside("copy");
+    fs::copy(&mount.image, &copy).unwrap();
+    drop(file);
+    let device = Arc::new(FileOptions::new().write(true).open(&copy).unwrap());
+    let volume = Volume::open(device, OpenOptions::default()).unwrap();
+    let left = volume.statfs().unwrap();
+    volume.close().unwrap();
+    if let Err(reason) = assert_clean(&copy) {
+        skip_part!(NAME, reason);
+    }
+    assert_eq!(left.free_inodes, left.inodes - 11, "those of a fresh volume");
     mount.judge(NAME);
 }

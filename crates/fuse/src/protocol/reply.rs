@@ -1,0 +1,204 @@
+//! Answers: a header, and what the server puts behind it.
+//!
+//! One [`Reply`] serves a thread for all its requests: its memory is used again, and a read goes straight into
+//! it. What was put is dropped if the request is refused after all.
+
+use super::NodeId;
+use super::wire::{Dirent, EntryOut, OutHeader};
+use crate::errno::{Answer, Refusal};
+use hectare_engine::Kind;
+use hectare_units::low32;
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+const HEADER: usize = size_of::<OutHeader>();
+/// Entries of directories begin at multiples of this.
+const ENTRY_ALIGN: usize = 8;
+
+/// An answer in the making.
+#[derive(Default)]
+pub(crate) struct Reply {
+    /// As long as the longest answer so far; the first bytes are this one's.
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Reply {
+    /// Drops what was put.
+    pub(crate) fn clear(&mut self) {
+        self.len = HEADER;
+    }
+
+    /// The next `len` bytes, whatever they hold.
+    fn room(&mut self, len: usize) -> &mut [u8] {
+        let end = self.len + len;
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        &mut self.bytes[self.len..end]
+    }
+
+    /// Puts bytes behind what is there.
+    pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
+        self.room(bytes.len()).copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Puts a record behind what is there.
+    pub(crate) fn put(&mut self, record: &(impl IntoBytes + Immutable)) {
+        self.put_bytes(record.as_bytes());
+    }
+
+    /// Has up to `most` bytes filled, and puts as many as that says.
+    pub(crate) fn fill(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> Answer<usize>) -> Answer {
+        let filled = fill(self.room(most))?;
+        self.len += filled.min(most);
+        Ok(())
+    }
+
+    /// The entries of a directory, of `room` bytes together at most.
+    pub(crate) fn entries(&mut self, room: u32) -> Entries<'_> {
+        let room = self.len + hectare_units::usize_of(room);
+        Entries { reply: self, room }
+    }
+
+    /// The whole message: what was put, or the error alone.
+    pub(crate) fn finish(&mut self, unique: u64, answer: Answer) -> &[u8] {
+        let mut header = OutHeader::new_zeroed();
+        header.unique.set(unique);
+        if let Err(Refusal(errno)) = answer {
+            self.clear();
+            header.error.set(-errno.raw_os_error());
+        }
+        let len = self.len.max(HEADER);
+        header.len.set(low32(hectare_units::u64_of(len)));
+        self.len = 0;
+        self.put(&header);
+        self.len = len;
+        &self.bytes[..len]
+    }
+}
+
+/// Entries of a directory, as far as there is room.
+pub(crate) struct Entries<'a> {
+    reply: &'a mut Reply,
+    /// Where they must end.
+    room: usize,
+}
+
+impl Entries<'_> {
+    /// Adds a name with the number and kind of what it names, and where the next begins; false if there is no
+    /// room for it.
+    #[must_use]
+    pub(crate) fn add(&mut self, number: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
+        self.fits(0, name) && {
+            self.put(number, next, kind, name);
+            true
+        }
+    }
+
+    /// The same with attributes, of an inode that the kernel shall know unless its number there is 0.
+    #[must_use]
+    pub(crate) fn add_with(&mut self, entry: &EntryOut, next: u64, kind: Kind, name: &[u8]) -> bool {
+        self.fits(size_of::<EntryOut>(), name) && {
+            self.reply.put(entry);
+            self.put(entry.attr.ino.get(), next, kind, name);
+            true
+        }
+    }
+
+    fn fits(&self, before: usize, name: &[u8]) -> bool {
+        let len = before + (size_of::<Dirent>() + name.len()).next_multiple_of(ENTRY_ALIGN);
+        self.reply.len + len <= self.room
+    }
+
+    fn put(&mut self, number: u64, next: u64, kind: Kind, name: &[u8]) {
+        let mut entry = Dirent::new_zeroed();
+        entry.ino.set(number);
+        entry.off.set(next);
+        entry.namelen.set(low32(hectare_units::u64_of(name.len())));
+        entry.kind.set(u32::from(kind.mode_bits()) >> 12);
+        self.reply.put(&entry);
+        self.reply.put_bytes(name);
+        let rest = name.len().next_multiple_of(ENTRY_ALIGN) - name.len();
+        self.reply.put_bytes(&[0; ENTRY_ALIGN][..rest]);
+    }
+}
+
+/// The answer that names nothing, and may be kept: that there is no such name.
+pub(crate) fn no_entry(kept: std::time::Duration) -> EntryOut {
+    entry(NodeId(0), 0, kept, super::wire::Attr::new_zeroed())
+}
+
+/// The answer that names an inode.
+pub(crate) fn entry(
+    node: NodeId,
+    generation: u32,
+    kept: std::time::Duration,
+    attr: super::wire::Attr,
+) -> EntryOut {
+    let mut out = EntryOut::new_zeroed();
+    out.nodeid.set(node.0);
+    out.generation.set(generation.into());
+    out.entry_valid.set(kept.as_secs());
+    out.entry_valid_nsec.set(kept.subsec_nanos());
+    out.attr_valid.set(kept.as_secs());
+    out.attr_valid_nsec.set(kept.subsec_nanos());
+    out.attr = attr;
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn an_answer_has_its_header_before_it() {
+        let mut reply = Reply::default();
+        reply.clear();
+        reply.put_bytes(b"abc");
+        let whole = reply.finish(7, Ok(()));
+        assert_eq!(whole[..4], 19_u32.to_ne_bytes());
+        assert_eq!(whole[4..8], [0; 4]);
+        assert_eq!(whole[8..16], 7_u64.to_ne_bytes());
+        assert_eq!(&whole[16..], b"abc");
+    }
+
+    #[test]
+    fn what_was_put_is_dropped_with_a_refusal() {
+        let mut reply = Reply::default();
+        reply.clear();
+        reply.put_bytes(&[9; 100]);
+        let whole = reply.finish(7, Err(Errno::NOSPC.into())).to_vec();
+        assert_eq!((whole.len(), &whole[4..8]), (16, &(-28_i32).to_ne_bytes()[..]));
+        reply.clear();
+        reply.fill(50, |bytes| Ok(bytes.iter().filter(|byte| **byte == 9).count().min(3))).unwrap();
+        assert_eq!(reply.finish(8, Ok(())).len(), 16 + 3, "as many as were filled");
+    }
+
+    #[test]
+    fn entries_end_where_the_room_does() {
+        for (room, count) in [(0, 0), (31, 0), (32, 1), (63, 1), (64, 2), (1000, 3)] {
+            let mut reply = Reply::default();
+            reply.clear();
+            let mut entries = reply.entries(room);
+            let added = (1..=3_u64).take_while(|n| entries.add(*n, n + 1, Kind::File, b"12345678")).count();
+            assert_eq!(added, count, "{room}");
+            assert_eq!(reply.finish(1, Ok(())).len(), 16 + 32 * count);
+        }
+    }
+
+    #[test]
+    fn names_are_followed_by_zeros() {
+        let mut reply = Reply::default();
+        reply.clear();
+        reply.put_bytes(&[0xff; 64]);
+        reply.clear();
+        assert!(reply.entries(100).add(5, 6, Kind::Directory, b"abc"));
+        let whole = reply.finish(1, Ok(()));
+        assert_eq!(whole[16..24], 5_u64.to_ne_bytes());
+        assert_eq!(whole[24..32], 6_u64.to_ne_bytes());
+        assert_eq!(whole[32..40], [3_u32.to_ne_bytes(), 4_u32.to_ne_bytes()].concat());
+        assert_eq!(&whole[40..], b"abc\0\0\0\0\0");
+    }
+}
