@@ -66,6 +66,9 @@ pub struct Behaviour {
     /// Files are opened without a request: then the flags of immutable and append-only files show only when
     /// data is written.
     pub no_open: bool,
+    /// Times of creation are told. The kernel gets them with no other request than `STATX`, and asks for each
+    /// inode that a program wants all of, as Rust's library does always.
+    pub creation_times: bool,
     /// Directories are listed with the attributes of what they name, where that seems of use.
     pub list_attributes: bool,
     /// How long the kernel may keep names, their absence, and attributes.
@@ -82,6 +85,7 @@ impl Default for Behaviour {
             check_permissions: true,
             writeback: true,
             no_open: false,
+            creation_times: false,
             list_attributes: true,
             kept: KEPT,
             transfer_max: TRANSFER_MAX,
@@ -122,7 +126,7 @@ impl Adapter {
         let mut wanted = features();
         let listing = Features::DO_READDIRPLUS | Features::READDIRPLUS_AUTO;
         wanted.set(listing, self.behaviour.list_attributes);
-        wanted.set(Features::WRITEBACK_CACHE, self.gathers());
+        wanted.set(Features::WRITEBACK_CACHE, self.is_writeback());
         wanted.set(Features::POSIX_ACL, self.behaviour.check_permissions);
         // Whoever opens without asking can't have the file cut by that.
         wanted.set(Features::ATOMIC_O_TRUNC, !self.opens_unasked());
@@ -130,7 +134,7 @@ impl Adapter {
     }
 
     /// Whether the kernel gathers writes.
-    fn gathers(&self) -> bool {
+    fn is_writeback(&self) -> bool {
         self.behaviour.writeback
             && !self.behaviour.read_only
             && self.kernel.contains(Features::WRITEBACK_CACHE)
@@ -217,7 +221,7 @@ fn counted(body: &Body<'_>) -> Option<Operation> {
         Body::Read { .. } => Operation::Read,
         Body::Write { .. } => Operation::Write,
         Body::Statfs => Operation::Statfs,
-        Body::Release => Operation::Release,
+        Body::Release { .. } => Operation::Release,
         Body::Fsync { .. } => Operation::Fsync,
         Body::Fsyncdir { .. } => Operation::Fsyncdir,
         Body::Syncfs => Operation::Syncfs,
@@ -249,6 +253,7 @@ impl Server for Adapter {
             // With these the kernel never asks again. Of closing the engine has nothing to tell that `fsync`
             // does not.
             Body::Flush => return Err(Errno::NOSYS.into()),
+            Body::Statx if !self.behaviour.creation_times => return Err(Errno::NOSYS.into()),
             Body::Open(_) if self.opens_unasked() => return Err(Errno::NOSYS.into()),
             Body::Opendir if self.kernel.contains(Features::NO_OPENDIR_SUPPORT) => {
                 return Err(Errno::NOSYS.into());
@@ -263,6 +268,11 @@ impl Server for Adapter {
             }
             answer => answer,
         }
+    }
+
+    /// With the last who may write, the kernel has written everything back.
+    fn gathers(&self, node: NodeId) -> bool {
+        self.is_writeback() && self.nodes.has_writers(node)
     }
 }
 
@@ -288,7 +298,7 @@ impl Adapter {
             Body::Open(_)
             | Body::Read { .. }
             | Body::Write { .. }
-            | Body::Release
+            | Body::Release { .. }
             | Body::Fsync { .. }
             | Body::Fsyncdir { .. }
             | Body::Fallocate { .. }
@@ -313,7 +323,9 @@ impl Adapter {
                 self.make(request, name, NewNode::Directory, (*mode, *umask))?
             }
             Body::Link { node: linked, name } => self.add_link(*linked, node, name)?,
-            Body::Create { mode, umask, name, .. } => self.create_open(request, name, (*mode, *umask))?,
+            Body::Create { flags, mode, umask, name } => {
+                self.create_open(request, name, *flags, (*mode, *umask))?
+            }
             Body::Tmpfile { flags, mode, umask } => self.create_nameless(request, *flags, (*mode, *umask))?,
             _ => return self.ask_about_directory(request, reply),
         };
@@ -363,7 +375,7 @@ impl Adapter {
                 let how = (*from_cache, *kills_privileges);
                 reply.put(&size_out(self.write_file(&caller(request), node, *at, data, how)?));
             }
-            Body::Release => self.nodes.release(node),
+            Body::Release { flags } => self.nodes.release(node, content::may_write(*flags)),
             Body::Fsync { data_only } | Body::Fsyncdir { data_only } => self.sync_node(node, *data_only)?,
             Body::Fallocate { at, len, mode } => self.allocate(node, *at, *len, *mode)?,
             Body::Lseek { at, whence } => reply.put(&U64::new(self.seek(node, *at, *whence)?)),

@@ -64,6 +64,8 @@ struct Known {
     node: Arc<Node>,
     lookups: u64,
     opens: u64,
+    /// How many of those who opened it may write.
+    writers: u64,
 }
 
 /// All inodes that the kernel knows.
@@ -109,7 +111,7 @@ impl Nodes {
             }
             Entry::Vacant(free) => {
                 let node = Arc::new(Node::new(held));
-                free.insert(Known { node: Arc::clone(&node), lookups: 1, opens: 0 });
+                free.insert(Known { node: Arc::clone(&node), lookups: 1, opens: 0, writers: 0 });
                 node
             }
         };
@@ -123,11 +125,12 @@ impl Nodes {
     }
 
     /// Counts an open file, and keeps it open.
-    pub(crate) fn open(&self, id: NodeId) -> Answer<Arc<Node>> {
+    pub(crate) fn open(&self, id: NodeId, may_write: bool) -> Answer<Arc<Node>> {
         let node = self.get(id)?;
         let file = Arc::new(node.held.open()?);
         if let Some(known) = self.shard(id).lock().get_mut(&id.0) {
             known.opens = known.opens.saturating_add(1);
+            known.writers = known.writers.saturating_add(may_write.into());
             // One that is open already stays; closing this one is then not the last closing.
             node.file.lock().get_or_insert(file);
         }
@@ -135,8 +138,16 @@ impl Nodes {
     }
 
     /// Uncounts an open file, and closes it with the last.
-    pub(crate) fn release(&self, id: NodeId) {
-        self.uncount(id, |known| known.opens = known.opens.saturating_sub(1));
+    pub(crate) fn release(&self, id: NodeId, may_write: bool) {
+        self.uncount(id, |known| {
+            known.opens = known.opens.saturating_sub(1);
+            known.writers = known.writers.saturating_sub(may_write.into());
+        });
+    }
+
+    /// Whether somebody who may write has a file open.
+    pub(crate) fn has_writers(&self, id: NodeId) -> bool {
+        self.shard(id).lock().get(&id.0).is_some_and(|known| known.writers > 0)
     }
 
     fn uncount(&self, id: NodeId, uncount: impl FnOnce(&mut Known)) {

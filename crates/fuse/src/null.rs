@@ -224,7 +224,7 @@ impl Null {
             }
             Body::Forget { .. }
             | Body::BatchForget { .. }
-            | Body::Release
+            | Body::Release { .. }
             | Body::Releasedir
             | Body::Fsync { .. }
             | Body::Fsyncdir { .. }

@@ -66,6 +66,8 @@ pub struct MountOptions {
     pub writeback: bool,
     /// Files are opened without a request.
     pub no_open: bool,
+    /// Times of creation are told, which the kernel asks for one by one.
+    pub creation_times: bool,
     /// Directories are listed with the attributes of what they name, where that seems of use.
     pub list_attributes: bool,
     /// How long the kernel keeps names and attributes.
@@ -117,6 +119,7 @@ impl Default for MountOptions {
             foreground: false,
             writeback: true,
             no_open: false,
+            creation_times: false,
             list_attributes: true,
             kept: KEPT,
             transfer_max: TRANSFER_MAX,
@@ -216,7 +219,7 @@ const fn ignored(name: &'static str) -> OptionRow {
 }
 
 /// All options.
-pub static OPTIONS: [OptionRow; 62] = [
+pub static OPTIONS: [OptionRow; 64] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -263,6 +266,14 @@ pub static OPTIONS: [OptionRow; 62] = [
     flag("writeback", "let the kernel gather writes (the default)", |o| o.writeback = true),
     flag("nowriteback", "send every write on at once", |o| o.writeback = false),
     flag("noopen", "open files without asking: immutable files refuse late", |o| o.no_open = true),
+    flag(
+        "btime",
+        "tell times of creation: programs that ask for them wait for one more request a file",
+        |o| {
+            o.creation_times = true;
+        },
+    ),
+    flag("nobtime", "do not (the default)", |o| o.creation_times = false),
     flag("readdirplus", "list directories with attributes where that seems of use (the default)", |o| {
         o.list_attributes = true;
     }),

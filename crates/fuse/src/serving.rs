@@ -7,14 +7,15 @@
 //! for one lock.
 //!
 //! Invariants: a request that has an answer gets exactly one, on the descriptor it was read from (the kernel
-//! looks for it there); that a thread that panics answers `EIO` first; threads end when the kernel has hung up.
+//! looks for it there); a thread that panics answers `EIO` first; threads end when the kernel has hung up.
 //!
 //! Hazard: a panic leaves the others serving. What the volume says then is the engine's business.
 
 use crate::burst::Pace;
 use crate::errno::Answer;
+use crate::protocol::NodeId;
 use crate::protocol::init::{Features, NoSession, Offer, Wanted};
-use crate::protocol::reply::Reply;
+use crate::protocol::reply::{Reply, drop_content};
 use crate::protocol::request::{self, Request};
 use hectare_units::usize_of;
 use log::{debug, error};
@@ -37,6 +38,11 @@ pub(crate) trait Server: Send + Sync + 'static {
 
     /// Answers a request: what is put into the reply, or an error.
     fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Answer;
+
+    /// Whether the kernel may have gathered bytes of a file that it has not written back.
+    fn gathers(&self, _: NodeId) -> bool {
+        false
+    }
 }
 
 /// A server whose client has been greeted.
@@ -75,6 +81,12 @@ impl<S: Server> Session<S> {
         let (agreed, transfer_max) = (offer.agreed(wanted.features), wanted.transfer_max);
         let session = Self { server, agreed, transfer_max, pace };
         (reply.finish(unique, Ok(())).to_vec(), Ok(session))
+    }
+
+    /// The file of which the kernel must write back what it has gathered before a message can be answered.
+    fn needs_gathered(&self, message: &[u8]) -> Option<NodeId> {
+        let node = request::looks_for_holes(request::header(message)?.0)?;
+        self.server.gathers(node).then_some(node)
     }
 
     /// The answer to a message; `None` if it has none.
@@ -128,19 +140,46 @@ pub(crate) fn run<S: Server>(
 }
 
 /// Serves a channel until the kernel hangs up.
-fn serve<S: Server>(session: &Session<S>, channel: &OwnedFd) -> io::Result<()> {
+fn serve<S: Server>(session: &Arc<Session<S>>, channel: &OwnedFd) -> io::Result<()> {
     let mut buffer = vec![0; usize_of(session.transfer_max.saturating_add(REQUEST_HEAD))];
     let mut reply = Reply::default();
     while let Some(len) = next(channel, &mut buffer)? {
         let message = &buffer[..len];
-        let unanswered = Unanswered { channel, message };
-        let answer = session.answer(message, &mut reply);
-        std::mem::forget(unanswered);
-        if let Some(answer) = answer {
-            send(channel, answer);
+        match session.needs_gathered(message) {
+            Some(node) => answer_after_writing_back(session, channel, message, node),
+            None => answer(session, channel, message, &mut reply),
         }
     }
     Ok(())
+}
+
+fn answer<S: Server>(session: &Session<S>, channel: &OwnedFd, message: &[u8], reply: &mut Reply) {
+    let unanswered = Unanswered { channel, message };
+    let answer = session.answer(message, reply);
+    std::mem::forget(unanswered);
+    if let Some(answer) = answer {
+        send(channel, answer);
+    }
+}
+
+/// Answers on a thread of its own, which waits until the kernel has sent what it gathered of a file: the others
+/// must be there to take that.
+fn answer_after_writing_back<S: Server>(
+    session: &Arc<Session<S>>,
+    channel: &OwnedFd,
+    message: &[u8],
+    node: NodeId,
+) {
+    let unanswered = Unanswered { channel, message };
+    let Ok(own) = channel.try_clone() else { return };
+    let (session, message) = (Arc::clone(session), message.to_vec());
+    let wait_and_answer = move || {
+        send(&own, &drop_content(node));
+        answer(&session, &own, &message, &mut Reply::default());
+    };
+    if thread::Builder::new().name("hectare-seek".into()).spawn(wait_and_answer).is_ok() {
+        std::mem::forget(unanswered);
+    }
 }
 
 /// The next request; `None` when the other side has hung up.
@@ -165,7 +204,7 @@ fn send(channel: &OwnedFd, answer: &[u8]) {
     }
 }
 
-/// A request that is being answered; dropped by a panic, it is answered so.
+/// A request that is being answered; dropped (by a panic, or for want of threads), it is answered with `EIO`.
 struct Unanswered<'a> {
     channel: &'a OwnedFd,
     message: &'a [u8],

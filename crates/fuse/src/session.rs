@@ -92,6 +92,7 @@ fn adapter(
         check_permissions: mount::checks_permissions(options),
         writeback: options.writeback,
         no_open: options.no_open,
+        creation_times: options.creation_times,
         list_attributes: options.list_attributes,
         kept: options.kept,
         transfer_max: options.transfer_max,

@@ -38,7 +38,7 @@ const EINVAL: i32 = 22;
 const ESTALE: i32 = 116;
 
 fn behaviour() -> Behaviour {
-    Behaviour { writeback: false, ..Behaviour::default() }
+    Behaviour { writeback: false, creation_times: true, ..Behaviour::default() }
 }
 
 fn volume() -> Volume {
@@ -277,7 +277,7 @@ fn hostile_requests_get_an_error_and_never_end_the_session() {
     volume.close().unwrap();
 }
 
-/// The session library panicked, and its thread was gone.
+/// A session library panicked, and its thread was gone.
 #[test]
 fn regression_requests_that_lie_about_their_sizes_are_refused() {
     let volume = volume();

@@ -34,6 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
         check_permissions: flags & 4 == 0,
         writeback: flags & 8 != 0,
         no_open: flags & 16 != 0,
+        creation_times: flags & 32 != 0,
         ..Behaviour::default()
     };
     let adapter = Adapter::new(volume.clone(), behaviour, Arc::default()).expect("there is a root");

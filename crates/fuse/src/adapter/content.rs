@@ -24,7 +24,7 @@ impl Adapter {
         let flags = OFlags::from_bits_retain(opening.flags);
         let truncates = flags.contains(OFlags::TRUNC);
         let node = self.node(id)?;
-        if flags & OFlags::RWMODE != OFlags::RDONLY || truncates {
+        if may_write(opening.flags) || truncates {
             let found = node.metadata()?;
             let append_only =
                 found.flags.contains(InodeFlags::APPEND) && (truncates || !flags.contains(OFlags::APPEND));
@@ -35,12 +35,12 @@ impl Adapter {
                 return Err(Errno::ROFS.into());
             }
         }
-        self.nodes.open(id)?;
+        self.nodes.open(id, may_write(opening.flags))?;
         if truncates {
             let changes = Changes { size: Some(0), ..Changes::default() };
             let cut = self.change(id, changes, self.kills(opening.kills_privileges, uid));
             if cut.is_err() {
-                self.nodes.release(id);
+                self.nodes.release(id, may_write(opening.flags));
             }
             cut?;
         }
@@ -72,10 +72,10 @@ impl Adapter {
         let node = self.node(id)?;
         let file = node.file()?;
         // A kernel that gathers writes stamps the file for all of them, and sends the times by themselves.
-        let written = if self.gathers() && from_cache {
+        let written = if self.is_writeback() && from_cache {
             // Of an append-only file it brings whole pages; of one that is immutable by now, what was before.
             file.write_from_cache(at, data)?
-        } else if self.gathers() {
+        } else if self.is_writeback() {
             file.write_keeping_times(at, data)?
         } else {
             file.write_at(at, data)?
@@ -144,7 +144,7 @@ impl Adapter {
         let node = self.node(id)?;
         let before = node.metadata()?;
         let done = change(&*node.file()?);
-        if self.gathers() {
+        if self.is_writeback() {
             let times =
                 Changes { mtime: Some(before.mtime), ctime: Some(before.ctime), ..Changes::default() };
             self.change(id, times, false)?;
@@ -159,10 +159,12 @@ impl Adapter {
         self.keeping_times(copy.to, |target| source.copy_range(copy.from_at, target, copy.to_at, copy.len))
     }
 
+    /// Looks for data or a hole. What the kernel has gathered of the file it has written back before
+    /// ([`Server::gathers`](crate::serving::Server::gathers)).
     pub(super) fn seek(&self, id: NodeId, at: i64, whence: u32) -> Answer<u64> {
-        if self.gathers() {
-            // The kernel asks without writing back what it has gathered, which would look like a hole and be
-            // left out of copies. It goes on as if all were data, and does not ask again.
+        if self.is_writeback() && self.opens_unasked() {
+            // Nobody knows then what it has gathered, which would look like a hole and be left out of copies.
+            // It goes on as if all were data, and does not ask again.
             return Err(Errno::NOSYS.into());
         }
         let at = u64::try_from(at).map_err(|_| Errno::NXIO)?;
@@ -174,4 +176,9 @@ impl Adapter {
         };
         found.ok_or_else(|| Errno::NXIO.into())
     }
+}
+
+/// Whether who opens a file so may write to it.
+pub(super) fn may_write(flags: u32) -> bool {
+    OFlags::from_bits_retain(flags) & OFlags::RWMODE != OFlags::RDONLY
 }

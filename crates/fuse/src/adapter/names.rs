@@ -4,6 +4,7 @@
 //! answer and ours the name may be gone.
 
 use super::Adapter;
+use super::content::may_write;
 use crate::attr;
 use crate::errno::Answer;
 use crate::nodes::node_id;
@@ -86,7 +87,7 @@ impl Adapter {
         let linkable = !OFlags::from_bits_retain(flags).contains(OFlags::EXCL);
         let file = self.volume.create_nameless(parent, creation, linkable)?;
         let made = self.named(self.volume.hold_inode(file.inode())?)?;
-        self.open_made(&made)?;
+        self.open_made(&made, flags)?;
         Ok(made)
     }
 
@@ -95,16 +96,17 @@ impl Adapter {
         &self,
         request: &Request<'_>,
         name: &[u8],
+        flags: u32,
         mode: (u32, u32),
     ) -> Answer<Metadata> {
         let made = self.make(request, name, NewNode::File, mode)?;
-        self.open_made(&made)?;
+        self.open_made(&made, flags)?;
         Ok(made)
     }
 
-    fn open_made(&self, made: &Metadata) -> Answer {
+    fn open_made(&self, made: &Metadata, flags: u32) -> Answer {
         if !self.opens_unasked() {
-            self.nodes.open(node_id(made.inode))?;
+            self.nodes.open(node_id(made.inode), may_write(flags))?;
         }
         Ok(())
     }

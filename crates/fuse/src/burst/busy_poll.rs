@@ -1,10 +1,10 @@
 //! Busy polling: one thread asks the kernel for the next request again and again instead of sleeping until it
 //! is woken.
 //!
-//! How: the session library reads the connection in a loop that tries again when it is told to (`EAGAIN`), so
-//! making the connection non-blocking is all it takes. The library's other threads read through descriptors
-//! of their own, which stay blocking: they answer what comes while the one is at work. Where they all share
-//! one, all would poll, so there it is not used.
+//! How: threads read the connection in a loop that tries again when it is told to (`EAGAIN`), so making the
+//! connection non-blocking is all it takes ([`crate::serving`]). The other threads read through descriptors of
+//! their own, which stay blocking: they answer what comes while the one is at work. Where they all share one,
+//! all would poll, so there it is not used.
 //!
 //! Hazards:
 //! - *A processor that others want.* A thread that polls looks busy to the scheduler and takes its share. So

@@ -4,10 +4,11 @@
 //! it. What was put is dropped if the request is refused after all.
 
 use super::NodeId;
-use super::wire::{Dirent, EntryOut, OutHeader};
+use super::wire::{Attr, Dirent, EntryOut, InvalInodeOut, OutHeader};
 use crate::errno::{Answer, Refusal};
 use hectare_engine::Kind;
 use hectare_units::low32;
+use std::time::Duration;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 const HEADER: usize = size_of::<OutHeader>();
@@ -124,18 +125,25 @@ impl Entries<'_> {
     }
 }
 
+/// A message that nobody has asked for: the kernel is to drop what it keeps of a file's content, after writing
+/// back what it has gathered.
+pub(crate) fn drop_content(node: NodeId) -> Vec<u8> {
+    /// `FUSE_NOTIFY_INVAL_INODE`, where answers have their error.
+    const INVAL_INODE: i32 = 2;
+    let (mut header, mut of) = (OutHeader::new_zeroed(), InvalInodeOut::new_zeroed());
+    header.len.set(low32(hectare_units::u64_of(HEADER + size_of::<InvalInodeOut>())));
+    header.error.set(INVAL_INODE);
+    of.ino.set(node.0); // from the first byte, to the end
+    [header.as_bytes(), of.as_bytes()].concat()
+}
+
 /// The answer that names nothing, and may be kept: that there is no such name.
-pub(crate) fn no_entry(kept: std::time::Duration) -> EntryOut {
-    entry(NodeId(0), 0, kept, super::wire::Attr::new_zeroed())
+pub(crate) fn no_entry(kept: Duration) -> EntryOut {
+    entry(NodeId(0), 0, kept, Attr::new_zeroed())
 }
 
 /// The answer that names an inode.
-pub(crate) fn entry(
-    node: NodeId,
-    generation: u32,
-    kept: std::time::Duration,
-    attr: super::wire::Attr,
-) -> EntryOut {
+pub(crate) fn entry(node: NodeId, generation: u32, kept: Duration, attr: Attr) -> EntryOut {
     let mut out = EntryOut::new_zeroed();
     out.nodeid.set(node.0);
     out.generation.set(generation.into());

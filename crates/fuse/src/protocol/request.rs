@@ -6,7 +6,8 @@
 use super::NodeId;
 use super::wire::{
     BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetOne, FsyncIn, GetxattrIn, InHeader, IoctlIn,
-    LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, Rename2In, SetattrIn, SetxattrExt, SetxattrIn, WriteIn,
+    LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, ReleaseIn, Rename2In, SetattrIn, SetxattrExt, SetxattrIn,
+    WriteIn,
 };
 use crate::errno::Answer;
 use hectare_engine::Timestamp;
@@ -68,12 +69,12 @@ pub(crate) enum Body<'a> {
     Rename { name: &'a [u8], parent: NodeId, new: &'a [u8], flags: u32 },
     Link { node: NodeId, name: &'a [u8] },
     Open(Opening),
-    Create { mode: u32, umask: u32, name: &'a [u8] },
+    Create { flags: u32, mode: u32, umask: u32, name: &'a [u8] },
     Tmpfile { flags: u32, mode: u32, umask: u32 },
     Read { at: u64, size: u32, flags: u32 },
     Write { at: u64, data: &'a [u8], from_cache: bool, kills_privileges: bool },
     Statfs,
-    Release,
+    Release { flags: u32 },
     Flush,
     Fsync { data_only: bool },
     Fsyncdir { data_only: bool },
@@ -133,6 +134,11 @@ pub(crate) fn header(message: &[u8]) -> Option<(&InHeader, &[u8])> {
 /// Whether an operation has an answer, even one that says no.
 pub(crate) fn is_answered(operation: u32) -> bool {
     !matches!(operation, operation::FORGET | operation::BATCH_FORGET)
+}
+
+/// The file in which a request looks for data or for a hole, if it does.
+pub(crate) fn looks_for_holes(header: &InHeader) -> Option<NodeId> {
+    (header.opcode.get() == operation::LSEEK).then(|| NodeId(header.nodeid.get()))
 }
 
 mod operation {
@@ -253,8 +259,9 @@ impl<'a> Body<'a> {
             operation::LINK => Self::Link { node: NodeId(fields.quad()?), name: fields.name()? },
             operation::OPEN => Self::Open(Opening::parse(fields.record()?)),
             operation::CREATE => {
-                let CreateIn { mode, umask, .. } = fields.record()?;
-                Self::Create { mode: mode.get(), umask: umask.get(), name: fields.name()? }
+                let CreateIn { flags, mode, umask, .. } = fields.record()?;
+                let (flags, mode, umask) = (flags.get(), mode.get(), umask.get());
+                Self::Create { flags, mode, umask, name: fields.name()? }
             }
             operation::TMPFILE => {
                 let CreateIn { flags, mode, umask, .. } = fields.record()?;
@@ -266,7 +273,7 @@ impl<'a> Body<'a> {
             }
             operation::WRITE => Self::write(fields)?,
             operation::STATFS => Self::Statfs,
-            operation::RELEASE => Self::Release,
+            operation::RELEASE => Self::Release { flags: fields.record::<ReleaseIn>()?.flags.get() },
             operation::FLUSH => Self::Flush,
             operation::FSYNC => Self::Fsync { data_only: syncs_data_only(fields)? },
             operation::FSYNCDIR => Self::Fsyncdir { data_only: syncs_data_only(fields)? },

@@ -30,6 +30,15 @@ disk_record! {
 }
 
 disk_record! {
+    /// `fuse_notify_inval_inode_out`.
+    InvalInodeOut, 24 bytes {
+        0x00 ino: U64,
+        0x08 off: I64,
+        0x10 len: I64,
+    }
+}
+
+disk_record! {
     /// `fuse_init_in`, as far as kernels before 7.36 have it.
     InitIn, 16 bytes {
         0x00 major: U32,
@@ -258,6 +267,16 @@ disk_record! {
     SizeOut, 8 bytes {
         0x00 size: U32,
         0x04 padding: U32,
+    }
+}
+
+disk_record! {
+    /// `fuse_release_in`.
+    ReleaseIn, 24 bytes {
+        0x00 fh: U64,
+        0x08 flags: U32,
+        0x0c release_flags: U32,
+        0x10 lock_owner: U64,
     }
 }
 

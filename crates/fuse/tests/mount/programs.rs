@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A copy of a tree, compared with it: not in where holes are, which a mount does not tell.
+/// A copy of a tree, compared with it: not in where holes are, which not every program keeps.
 const COPY: What = What { holes: None, ..What::all() };
 
 /// Runs a command that must succeed.

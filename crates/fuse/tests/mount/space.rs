@@ -98,11 +98,38 @@ fn regression_a_file_that_gets_no_space_keeps_its_size() {
     mount.judge_scattered(NAME);
 }
 
+/// Each waits until the kernel has written what it gathered, and one thread must be there to take that.
 #[test]
-fn holes_are_found_where_the_kernel_gathers_nothing() {
-    const NAME: &str = "space::holes_are_found_where_the_kernel_gathers_nothing";
+fn many_look_for_holes_in_what_they_write() {
+    const NAME: &str = "space::many_look_for_holes_in_what_they_write";
     use rustix::fs::{SeekFrom, seek};
-    let mount = mounted!(NAME, 64 * MIB, "nowriteback");
+    let mount = mounted!(NAME, 256 * MIB, "threads=1");
+    std::thread::scope(|scope| {
+        for number in 0..16_u8 {
+            let file = made(&mount, &format!("f{number}"));
+            scope.spawn(move || {
+                for piece in (0..20).map(|n| n * 2 * MIB / 10 / 4096 * 4096) {
+                    file.write_all_at(&[number; 4096], piece).unwrap();
+                    assert_eq!(seek(&file, SeekFrom::Data(piece)), Ok(piece));
+                    assert_eq!(seek(&file, SeekFrom::Hole(piece)), Ok(piece + 4096));
+                }
+            });
+        }
+    });
+    mount.judge(NAME);
+}
+
+#[test]
+fn holes_are_found() {
+    for options in ["", "nowriteback", "threads=1", "data=journal", "nodelalloc"] {
+        find_holes(options);
+    }
+}
+
+fn find_holes(options: &str) {
+    const NAME: &str = "space::holes_are_found";
+    use rustix::fs::{SeekFrom, seek};
+    let mount = mounted!(NAME, 64 * MIB, options);
     let file = made(&mount, "f");
     file.write_all_at(&[1; 8192], MIB).unwrap();
     file.write_all_at(&[1; 100], 5 * MIB).unwrap();
@@ -118,7 +145,9 @@ fn holes_are_found_where_the_kernel_gathers_nothing() {
         (SeekFrom::Data(6 * MIB), Err(Errno::NXIO)),
         (SeekFrom::Hole(9 * MIB), Err(Errno::NXIO)),
     ] {
-        assert_eq!(seek(&file, from), found, "{from:?}");
+        assert_eq!(seek(&file, from), found, "{options} {from:?}");
+        // What is written meanwhile is no hole, whether it has left the kernel or not.
+        file.write_all_at(&[2; 8192], MIB).unwrap();
     }
     drop(file);
     mount.judge(NAME);
