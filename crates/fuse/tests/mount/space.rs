@@ -2,6 +2,7 @@
 
 use crate::support::{MIB, Mount, mounted, needed};
 use hectare_device::Operation;
+use hectare_fuse::Operation as Request;
 use hectare_mkfs::FormatOptions;
 use hectare_oracle::tool::run;
 use hectare_oracle::{skip, tool, until};
@@ -116,6 +117,24 @@ fn many_look_for_holes_in_what_they_write() {
             });
         }
     });
+    mount.judge(NAME);
+}
+
+/// Of a file that nobody writes, the kernel has gathered nothing, and keeps what it has read.
+#[test]
+fn looking_for_holes_in_what_is_closed_drops_nothing() {
+    const NAME: &str = "space::looking_for_holes_in_what_is_closed_drops_nothing";
+    use rustix::fs::{SeekFrom, seek};
+    let mount = mounted!(NAME, 64 * MIB, "");
+    made(&mount, "f").write_all_at(&[1; 100_000], MIB).unwrap();
+    // The kernel tells that a file was closed some time after it was.
+    until(|| mount.requests(Request::Release) > 0);
+    let read = || fs::read(mount.path("f")).unwrap();
+    let before = (read(), mount.requests(Request::Read));
+    let file = fs::File::open(mount.path("f")).unwrap();
+    assert_eq!(seek(&file, SeekFrom::Data(0)), Ok(MIB));
+    assert_eq!((read(), mount.requests(Request::Read)), before);
+    drop(file);
     mount.judge(NAME);
 }
 
