@@ -2,8 +2,8 @@
 //!
 //! Root does it itself, everybody else through `fusermount3`, which is set-user-ID root and hands the
 //! descriptor back over a socket (its standard input here). Requests of other users than the one who
-//! mounts are not turned away here: the kernel does that already, and what its own threads write back comes as
-//! root.
+//! mounts are not turned away here: the kernel does that already, and what its own threads write back comes
+//! as root.
 
 use crate::options::{Atime, MountOptions};
 use crate::serving::DEVICE;

@@ -2,8 +2,8 @@
 //! reach, for measuring.
 //!
 //! Names and sizes are kept in memory, so that programs find what they made; content is not, and reads as
-//! whatever is at hand. It asks the kernel for what [`Adapter`](crate::Adapter) asks for, so that both get the same
-//! requests.
+//! whatever is at hand. It asks the kernel for what [`Adapter`](crate::Adapter) asks for, so that both
+//! get the same requests.
 //!
 //! What it is not: correct. Permissions, times, links and renames onto something are not kept, and nothing is
 //! ever written anywhere.

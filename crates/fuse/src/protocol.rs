@@ -9,8 +9,8 @@
 //! does not exist; it is refused with an error number, and only what is too short for a header gets no answer
 //! at all. Whether inodes and offsets make sense is the server's business.
 //!
-//! What it is not: for machines of either byte order at once. Both sides are the same machine, so that numbers
-//! are in its own order.
+//! What it is not: for machines of either byte order at once. Both sides are the same machine, so that
+//! numbers are in its own order.
 //!
 //! Why not the library `fuser`, which did this before: `docs/decisions/0004-our-own-fuse-protocol.md`.
 

@@ -1,10 +1,10 @@
 //! Serving a connection: requests are read, answered by a [`Server`], and their answers written, by several
 //! threads.
 //!
-//! [`Session`] needs no connection: it turns the bytes of a request into the bytes of an answer, which is what
-//! tests and fuzzing drive ([`crate::client`]). [`run`] does that for a connection, with a thread for each
-//! channel; where the device can be opened, each thread has a descriptor of its own, so that they don't queue
-//! for one lock.
+//! [`Session`] needs no connection: it turns the bytes of a request into the bytes of an answer, which is
+//! what tests and fuzzing drive ([`crate::client`]). [`run`] does that for a connection, with a thread for
+//! each channel; where the device can be opened, each thread has a descriptor of its own, so that they don't
+//! queue for one lock.
 //!
 //! Invariants: a request that has an answer gets exactly one, on the descriptor it was read from (the kernel
 //! looks for it there); a thread that panics answers `EIO` first; threads end when the kernel has hung up.
@@ -162,8 +162,8 @@ fn answer<S: Server>(session: &Session<S>, channel: &OwnedFd, message: &[u8], re
     }
 }
 
-/// Answers on a thread of its own, which waits until the kernel has sent what it gathered of a file: the others
-/// must be there to take that.
+/// Answers on a thread of its own, which waits until the kernel has sent what it gathered of a file: the
+/// others must be there to take that.
 fn answer_after_writing_back<S: Server>(
     session: &Arc<Session<S>>,
     channel: &OwnedFd,

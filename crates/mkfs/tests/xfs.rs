@@ -216,7 +216,7 @@ fn assert_same_bytes(ours: &Path, theirs: &Path, plan: &Plan, what: &str) {
 }
 
 fn assert_repair_finds_nothing(image: &Path, what: &str) -> Result<(), Skip> {
-    // Without reading ahead (`-P`): for that it has a thread for each group, which take minutes to start and end.
+    // Without reading ahead (`-P`): for that it has threads by the thousand, which take minutes.
     let said = run(need("xfs_repair")?.args(["-n", "-P"]).arg(image));
     assert!(said.succeeded(), "{what}: {}", said.report());
     Ok(())

@@ -32,8 +32,8 @@ impl Adapter {
         self.change(id, changes, self.kills(set.kills_privileges, uid))
     }
 
-    /// Whether set-ID bits are to be taken away: that the kernel says so, or, if it can't, that somebody other
-    /// than root asks.
+    /// Whether set-ID bits are to be taken away: that the kernel says so, or, if it can't, that somebody
+    /// other than root asks.
     pub(super) fn kills(&self, says_so: bool, uid: u32) -> bool {
         if self.kernel.contains(Features::HANDLE_KILLPRIV_V2) { says_so } else { uid != 0 }
     }

@@ -2,9 +2,9 @@
 //! is woken.
 //!
 //! How: threads read the connection in a loop that tries again when it is told to (`EAGAIN`), so making the
-//! connection non-blocking is all it takes ([`crate::serving`]). The other threads read through descriptors of
-//! their own, which stay blocking: they answer what comes while the one is at work. Where they all share one,
-//! all would poll, so there it is not used.
+//! connection non-blocking is all it takes ([`crate::serving`]). The other threads read through
+//! descriptors of their own, which stay blocking: they answer what comes while the one is at work. Where
+//! they all share one, all would poll, so there it is not used.
 //!
 //! Hazards:
 //! - *A processor that others want.* A thread that polls looks busy to the scheduler and takes its share. So

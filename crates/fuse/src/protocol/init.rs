@@ -1,7 +1,7 @@
 //! The first message, `INIT`: what the kernel can do, and what it is asked to.
 //!
-//! Hazard: the second word of features is there only if the kernel says so in the first (7.36), and our answer
-//! has to say so, too.
+//! Hazard: the second word of features is there only if the kernel says so in the first (7.36), and our
+//! answer has to say so, too.
 
 use super::wire::{InitIn, InitOut};
 use bitflags::bitflags;
@@ -76,7 +76,7 @@ pub(crate) enum NoSession {
     #[error("the kernel's greeting is too short")]
     Short,
     /// The kernel is too old, or too new.
-    #[error("the kernel speaks version {0}.{1} of FUSE; {maj}.{MINOR_MIN} to {maj}.x are known", maj = VERSION.0)]
+    #[error("the kernel speaks version {0}.{1} of FUSE; 7.{MINOR_MIN} and newer ones of 7 are known")]
     Version(u32, u32),
 }
 

@@ -1,7 +1,7 @@
 //! Answers: a header, and what the server puts behind it.
 //!
-//! One [`Reply`] serves a thread for all its requests: its memory is used again, and a read goes straight into
-//! it. What was put is dropped if the request is refused after all.
+//! One [`Reply`] serves a thread for all its requests: its memory is used again, and a read goes straight
+//! into it. What was put is dropped if the request is refused after all.
 
 use super::NodeId;
 use super::wire::{Attr, Dirent, EntryOut, InvalInodeOut, OutHeader};
@@ -125,8 +125,8 @@ impl Entries<'_> {
     }
 }
 
-/// A message that nobody has asked for: the kernel is to drop what it keeps of a file's content, after writing
-/// back what it has gathered.
+/// A message that nobody has asked for: the kernel is to drop what it keeps of a file's content, after
+/// writing back what it has gathered.
 pub(crate) fn drop_content(node: NodeId) -> Vec<u8> {
     /// `FUSE_NOTIFY_INVAL_INODE`, where answers have their error.
     const INVAL_INODE: i32 = 2;

@@ -214,8 +214,8 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads a message, of which this is the header and these are the other bytes. `has_xattr_flags` says that
-    /// `SETXATTR` has flags of its own.
+    /// Reads a message, of which this is the header and these are the other bytes. `has_xattr_flags` says
+    /// that `SETXATTR` has flags of its own.
     pub(crate) fn parse(header: &InHeader, rest: &'a [u8], has_xattr_flags: bool) -> Answer<Self> {
         if usize_of(header.len.get()) != size_of::<InHeader>() + rest.len() {
             return Err(Errno::INVAL.into());
