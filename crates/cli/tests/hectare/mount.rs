@@ -15,6 +15,15 @@ pub(crate) struct Bench {
     pub(crate) dir: PathBuf,
 }
 
+/// A test that fails leaves no mount, whose server would go on.
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = Command::new("umount").arg("-l").arg(&self.dir).status();
+        }
+    }
+}
+
 impl Bench {
     pub(crate) fn new() -> Result<Self, &'static str> {
         if !rustix::process::geteuid().is_root() || fs::File::open("/dev/fuse").is_err() {

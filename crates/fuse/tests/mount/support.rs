@@ -107,12 +107,15 @@ impl Mount {
 
     /// Unmounts, and waits until the volume is closed.
     pub(crate) fn detach(&mut self) {
-        let Some(server) = self.server.take() else { return };
+        if self.server.is_none() {
+            return;
+        }
         // A program that another test starts has a copy of every descriptor for a moment.
         until(|| {
             rustix::mount::unmount(&self.dir, rustix::mount::UnmountFlags::empty())
                 != Err(rustix::io::Errno::BUSY)
         });
+        let Some(server) = self.server.take() else { return };
         server.join().expect("it ended well");
         self.device = None;
     }
