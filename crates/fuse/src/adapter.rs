@@ -277,38 +277,8 @@ impl Server for Adapter {
 }
 
 impl Adapter {
-    /// Passes a request on, by subject.
+    /// Passes a request on: first those about names, then those about other subjects.
     fn ask_engine(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
-        match &request.body {
-            Body::Lookup { .. }
-            | Body::Forget { .. }
-            | Body::BatchForget { .. }
-            | Body::Symlink { .. }
-            | Body::Mknod { .. }
-            | Body::Mkdir { .. }
-            | Body::Unlink { .. }
-            | Body::Rmdir { .. }
-            | Body::Rename { .. }
-            | Body::Link { .. }
-            | Body::Create { .. }
-            | Body::Tmpfile { .. }
-            | Body::Opendir
-            | Body::Readdir { .. }
-            | Body::Readdirplus { .. } => self.ask_about_names(request, reply),
-            Body::Open(_)
-            | Body::Read { .. }
-            | Body::Write { .. }
-            | Body::Release { .. }
-            | Body::Fsync { .. }
-            | Body::Fsyncdir { .. }
-            | Body::Fallocate { .. }
-            | Body::Lseek { .. }
-            | Body::CopyFileRange(_) => self.ask_about_content(request, reply),
-            _ => self.ask_about_inode(request, reply),
-        }
-    }
-
-    fn ask_about_names(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         let node = request.node;
         let named = match &request.body {
             Body::Lookup { name } => self.look_up(node, name)?,
@@ -358,7 +328,7 @@ impl Adapter {
             Body::Readdirplus { from, room } => {
                 self.list_with_attributes(node, *from, &mut reply.entries((*room).min(TRANSFER_MAX)))?;
             }
-            _ => return Err(Errno::NOSYS.into()),
+            _ => return self.ask_about_content(request, reply),
         }
         Ok(())
     }
@@ -387,7 +357,7 @@ impl Adapter {
                     reply.put(&size_out(u32::try_from(copied).unwrap_or(u32::MAX)));
                 }
             }
-            _ => return Err(Errno::NOSYS.into()),
+            _ => return self.ask_about_inode(request, reply),
         }
         Ok(())
     }

@@ -69,7 +69,7 @@ impl<S: Server> Session<S> {
         let refuse =
             |why, mut reply: Reply| (reply.finish(unique, Err(Errno::PROTO.into())).to_vec(), Err(why));
         if header.opcode.get() != request::INIT {
-            return refuse(NoSession::Short, reply);
+            return refuse(NoSession::NoGreeting, reply);
         }
         let offer = match Offer::parse(body) {
             Ok(offer) => offer,

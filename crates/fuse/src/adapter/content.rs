@@ -1,7 +1,8 @@
 //! Content: opening, reading, writing, syncing, and the space of files.
 //!
-//! With the writeback cache the kernel reads files that are open for writing only (to complete a page), and
-//! writes after the file was closed; so nothing here depends on how a file was opened.
+//! With the writeback cache the kernel reads files that are open for writing only (to complete a page); so
+//! nothing here depends on how a file was opened, but whether bytes may wait in the kernel: it has brought
+//! all of them when it tells that the last who may write has closed the file.
 
 use super::{Adapter, TRANSFER_MAX};
 use crate::errno::Answer;
@@ -22,9 +23,9 @@ const SECTOR: u64 = 512;
 impl Adapter {
     pub(super) fn open_file(&self, id: NodeId, opening: Opening, uid: u32) -> Answer {
         let flags = OFlags::from_bits_retain(opening.flags);
-        let truncates = flags.contains(OFlags::TRUNC);
+        let (truncates, may_write) = (flags.contains(OFlags::TRUNC), may_write(opening.flags));
         let node = self.node(id)?;
-        if may_write(opening.flags) || truncates {
+        if may_write || truncates {
             let found = node.metadata()?;
             let append_only =
                 found.flags.contains(InodeFlags::APPEND) && (truncates || !flags.contains(OFlags::APPEND));
@@ -35,12 +36,12 @@ impl Adapter {
                 return Err(Errno::ROFS.into());
             }
         }
-        self.nodes.open(id, may_write(opening.flags))?;
+        self.nodes.open(id, may_write)?;
         if truncates {
             let changes = Changes { size: Some(0), ..Changes::default() };
             let cut = self.change(id, changes, self.kills(opening.kills_privileges, uid));
             if cut.is_err() {
-                self.nodes.release(id, may_write(opening.flags));
+                self.nodes.release(id, may_write);
             }
             cut?;
         }

@@ -69,9 +69,8 @@ impl Adapter {
         };
         let node = self.node(id)?;
         self.volume.set_xattr(node.nr(), name, value, how)?;
-        let permissions = node.metadata()?.permissions;
-        if kills_group && permissions & SET_GROUP_ID != 0 {
-            let permissions = Some(permissions & !SET_GROUP_ID);
+        if kills_group {
+            let permissions = Some(node.metadata()?.permissions & !SET_GROUP_ID);
             self.change(id, Changes { permissions, ..Changes::default() }, false)?;
         }
         Ok(())

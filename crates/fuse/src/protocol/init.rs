@@ -75,6 +75,9 @@ pub(crate) enum NoSession {
     /// The message is too short.
     #[error("the kernel's greeting is too short")]
     Short,
+    /// Something else came first.
+    #[error("the first request is no greeting")]
+    NoGreeting,
     /// The kernel is too old, or too new.
     #[error("the kernel speaks version {0}.{1} of FUSE; 7.{MINOR_MIN} and newer ones of 7 are known")]
     Version(u32, u32),

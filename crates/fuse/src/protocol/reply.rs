@@ -64,16 +64,13 @@ impl Reply {
 
     /// The whole message: what was put, or the error alone.
     pub(crate) fn finish(&mut self, unique: u64, answer: Answer) -> &[u8] {
-        let mut header = OutHeader::new_zeroed();
-        header.unique.set(unique);
-        if let Err(Refusal(errno)) = answer {
+        let error = answer.err().map_or(0, |Refusal(errno)| {
             self.clear();
-            header.error.set(-errno.raw_os_error());
-        }
+            -errno.raw_os_error()
+        });
         let len = self.len.max(HEADER);
-        header.len.set(low32(hectare_units::u64_of(len)));
         self.len = 0;
-        self.put(&header);
+        self.put(&header(len, error, unique));
         self.len = len;
         &self.bytes[..len]
     }
@@ -125,15 +122,22 @@ impl Entries<'_> {
     }
 }
 
+fn header(len: usize, error: i32, unique: u64) -> OutHeader {
+    let mut header = OutHeader::new_zeroed();
+    header.len.set(low32(hectare_units::u64_of(len)));
+    header.error.set(error);
+    header.unique.set(unique);
+    header
+}
+
 /// A message that nobody has asked for: the kernel is to drop what it keeps of a file's content, after
 /// writing back what it has gathered.
 pub(crate) fn drop_content(node: NodeId) -> Vec<u8> {
     /// `FUSE_NOTIFY_INVAL_INODE`, where answers have their error.
     const INVAL_INODE: i32 = 2;
-    let (mut header, mut of) = (OutHeader::new_zeroed(), InvalInodeOut::new_zeroed());
-    header.len.set(low32(hectare_units::u64_of(HEADER + size_of::<InvalInodeOut>())));
-    header.error.set(INVAL_INODE);
+    let mut of = InvalInodeOut::new_zeroed();
     of.ino.set(node.0); // from the first byte, to the end
+    let header = header(HEADER + size_of::<InvalInodeOut>(), INVAL_INODE, 0);
     [header.as_bytes(), of.as_bytes()].concat()
 }
 
