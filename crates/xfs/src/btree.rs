@@ -3,7 +3,7 @@
 //! A block is a header, then records in ascending order; the checksum covers the whole block. Six trees have
 //! this shape and differ by their magic number and records.
 
-use crate::checksum::seal;
+use crate::checksum::seal_start;
 use crate::raw;
 use crate::volume::{Run, Volume};
 use hectare_units::{GroupNr, low16, u64_of, usize_of};
@@ -135,5 +135,6 @@ pub fn render<R: IntoBytes + Immutable>(
     header.bb_owner.set(group.get());
     let bytes = records.as_bytes();
     rest[..bytes.len()].copy_from_slice(bytes);
-    seal(block, offset_of!(raw::ShortBlock, bb_crc));
+    let used = size_of::<raw::ShortBlock>() + bytes.len();
+    seal_start(block, used, offset_of!(raw::ShortBlock, bb_crc));
 }
