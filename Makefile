@@ -10,7 +10,7 @@ test:
 	cargo run -q -p xtask -- test
 
 build:
-	cargo build --release --workspace
+	cargo build --release
 
 fmt:
 	cargo fmt --all

@@ -8,7 +8,8 @@
 //!
 //! The targets themselves are the programs in `src/bin`, one each. None of them needs a sanitizer: what is
 //! looked for are panics (assertions and overflow checks are on), hangs, and memory without bound. `cargo
-//! xtask fuzz` builds and runs them.
+//! xtask fuzz` builds and runs them. Without the feature `libfuzzer`, which that sets, a target runs the files it
+//! is given and searches for nothing ([`target`]).
 
 pub mod bases;
 pub mod input;
@@ -18,3 +19,23 @@ pub mod requests;
 pub mod script;
 pub mod tree;
 pub mod walk;
+
+/// The body of a target: what it does with the bytes of one input.
+#[cfg(feature = "libfuzzer")]
+pub use libfuzzer_sys::fuzz_target as target;
+
+/// The body of a target: what it does with the bytes of one input. The program does it with each file that its
+/// command line names.
+#[cfg(not(feature = "libfuzzer"))]
+#[macro_export]
+macro_rules! target {
+    (|$bytes:ident: &[u8]| $body:expr) => {
+        fn target($bytes: &[u8]) {
+            $body
+        }
+
+        fn main() -> std::io::Result<()> {
+            std::env::args_os().skip(1).try_for_each(|file| Ok(target(&std::fs::read(file)?)))
+        }
+    };
+}

@@ -120,10 +120,10 @@ fn made(operation: u32, input: &mut Input<'_>, known: &[u64]) -> Vec<u8> {
             let data = data(input);
             body.len(&data)
                 .words(&[u32::from(input.byte() & 3), u32::from(input.byte() & 1), 0])
-                .text(*input.pick(&ATTRIBUTES))
+                .attribute(input)
                 .bytes(&data)
         }
-        GETXATTR => body.words(&[u32::from(input.word()), 0]).text(*input.pick(&ATTRIBUTES)),
+        GETXATTR => body.words(&[u32::from(input.word()), 0]).attribute(input),
         IOCTL => {
             let data = data(input);
             let command = *input.pick(&COMMANDS);
@@ -194,7 +194,13 @@ impl Body {
     }
 
     fn name(&mut self, input: &mut Input<'_>) -> &mut Self {
-        self.text(*input.pick(&NAMES))
+        let name = *input.pick(&NAMES);
+        self.text(name)
+    }
+
+    fn attribute(&mut self, input: &mut Input<'_>) -> &mut Self {
+        let name = *input.pick(&ATTRIBUTES);
+        self.text(name)
     }
 
     fn node(&mut self, input: &mut Input<'_>, known: &[u64]) -> &mut Self {

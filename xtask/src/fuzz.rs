@@ -1,7 +1,7 @@
 //! Fuzzing: `cargo xtask fuzz [TARGET ...|all] [--seconds N]` builds the targets and runs them, a line for
 //! each.
 //!
-//! The targets are the programs of the workspace in `fuzz/`, linked with libFuzzer (crate `libfuzzer-sys`,
+//! The targets are the programs of the package in `fuzz/`, linked with libFuzzer (crate `libfuzzer-sys`,
 //! which compiles it: a C++ compiler is needed). Coverage comes from flags that the stable compiler takes, so
 //! neither a nightly toolchain nor a tool to install is needed, and no sanitizer: what is looked for are
 //! panics, hangs (10 s) and memory without bound (2 GiB), see `docs/fuzzing.md`.
@@ -14,7 +14,7 @@ mod bases;
 mod kept;
 mod seeds;
 
-use crate::steps::{quiet, root};
+use crate::steps::{cargo, quiet, root, target_folder};
 use hectare_oracle::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -118,20 +118,24 @@ fn parse<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, u64), String> {
 /// Builds all targets; the folder they are in.
 fn build() -> Option<PathBuf> {
     let host = host()?;
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("fuzz/target"), PathBuf::from);
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Flags meant for the host's programs would end up in build scripts too, were there no --target.
+    let mut cargo = cargo();
+    // Flags meant for the targets would end up in build scripts too, were there no --target.
     cargo
-        .current_dir(root().join("fuzz"))
-        .args(["build", "--release", "--bins", "--quiet", "--target", &host])
-        .env("CARGO_TARGET_DIR", &target)
+        .args([
+            "build",
+            "--profile=fuzz",
+            "--package=hectare-fuzz",
+            "--features=libfuzzer",
+            "--bins",
+            "--quiet",
+        ])
+        .args(["--target", &host])
         .env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\u{1f}"));
     let built = cargo.status().is_ok_and(|status| status.success());
     if !built {
         eprintln!("the fuzz targets can't be built; a C++ compiler (g++) is needed besides Rust");
     }
-    built.then(|| target.join(host).join("release"))
+    built.then(|| target_folder().join(host).join("fuzz"))
 }
 
 /// The compiler's own target.

@@ -7,7 +7,7 @@
 //! Beside the workspace's tests run those of the schedule explorers, which need the crate built with an
 //! explorer's locks in the place of the real ones ([`EXPLORERS`]).
 
-use crate::steps::{cargo, quiet, root, shown, target_folder};
+use crate::steps::{cargo, quiet, shown, target_folder};
 use crate::{setup, tidy};
 use hectare_oracle::skip::{self, Extent, LOG, Record};
 use hectare_oracle::tool::line_of;
@@ -40,14 +40,9 @@ pub(crate) fn run() -> bool {
     }
     println!("\n$ cargo xtask tidy");
     tally.check("tidy", tidy::run());
-    match hectare_oracle::tool("c++") {
-        // The build of libFuzzer needs it.
-        Some(_) => tally.check("fuzz targets compile", fuzz_targets()),
-        None => tally.skip("fuzz targets compile", "there is no C++ compiler"),
-    }
     let log = target_folder().join("skips.log");
     let _ = std::fs::remove_file(&log); // absent at first; a test that can't append to it fails by itself
-    tests(&mut tally, &["--workspace", "--no-fail-fast"], &log);
+    tests(&mut tally, &["--no-fail-fast"], &log);
     for explorer in EXPLORERS {
         tests(&mut tally, explorer, &log);
     }
@@ -58,13 +53,9 @@ pub(crate) fn run() -> bool {
     tally.failed.is_empty()
 }
 
+/// Of everything, fuzz targets too: the one check that they compile.
 fn lints() -> bool {
     shown(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
-}
-
-/// The workspace of the fuzz targets is not part of this one, and must not fall behind it.
-fn fuzz_targets() -> bool {
-    shown(cargo().current_dir(root().join("fuzz")).args(["check", "--bins", "--locked"]))
 }
 
 /// Tests under an explorer: what to build, and which tests. An explorer's lock works only inside its run, so

@@ -174,7 +174,7 @@ fn collect(folder: &Path, sources: &mut Vec<Source>) {
 
 /// Folders that git ignores too.
 fn is_generated(folder: &Path) -> bool {
-    let generated = ["target", "out", "fuzz/target", "fuzz/corpus", "fuzz/artifacts"];
+    let generated = ["target", "out", "fuzz/corpus", "fuzz/artifacts"];
     generated.iter().any(|name| folder == root().join(name)) || folder.join("CACHEDIR.TAG").exists()
 }
 

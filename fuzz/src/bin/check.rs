@@ -1,12 +1,11 @@
 //! Fuzz target: the checker on a damaged volume: it ends with a report or an error, and changes nothing.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_check::{Options, check};
 use hectare_device::MemoryDevice;
 use hectare_fuzz::patch;
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let patched = patch::decode(bytes);
     let device = MemoryDevice::from_bytes(&patched.image);
     match check(&device, &Options::default()) {

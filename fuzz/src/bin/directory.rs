@@ -1,6 +1,6 @@
 //! Fuzz target: directories of any bytes: blocks verified and sealed, names looked up, listed, added, taken
 //! out.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::{
@@ -9,12 +9,11 @@ use hectare_ext4::dir::{
 use hectare_fuzz::input::Input;
 use hectare_fuzz::tree::{Directory, dir_format};
 use hectare_units::{InodeNr, LogicalBlock};
-use libfuzzer_sys::fuzz_target;
 use std::ops::ControlFlow;
 
 const OWN: InodeNr = InodeNr::new(12);
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let (flags, more) = (input.byte(), input.byte());
     let format = dir_format(flags);

@@ -1,5 +1,5 @@
 //! Fuzz target: extent trees of any bytes: each node checked, the tree looked up, walked, and changed.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::extent::{
@@ -10,13 +10,12 @@ use hectare_ext4::extent::{TreeRead, tree_blocks};
 use hectare_fuzz::input::Input;
 use hectare_fuzz::tree::Nodes;
 use hectare_units::{BlockNr, BlockSize, LogicalBlock};
-use libfuzzer_sys::fuzz_target;
 use std::ops::ControlFlow;
 
 /// More extents than any of the small trees has.
 const SEEN_MAX: usize = 200_000;
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let flags = input.byte();
     // Small nodes make deep trees of few bytes.

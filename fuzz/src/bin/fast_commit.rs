@@ -1,11 +1,10 @@
 //! Fuzz target: the fast-commit area: records of any bytes, their checksums right more often than not.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_ext4::checksum::crc32c;
 use hectare_fuzz::input::Input;
 use hectare_journal::format::{FastCommits, FastRecord};
 use hectare_units::{TxnId, u64_of};
-use libfuzzer_sys::fuzz_target;
 
 const BLOCK: usize = 1024;
 const RUNNING: TxnId = TxnId::new(5);
@@ -15,7 +14,7 @@ const HEAD: u16 = 9;
 /// Bytes of the area at most.
 const AREA: usize = 64 * BLOCK;
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let area = if input.byte() & 1 == 0 { written(&mut input) } else { input.rest().to_vec() };
     let mut commits = FastCommits::new(RUNNING);

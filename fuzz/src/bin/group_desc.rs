@@ -1,5 +1,5 @@
 //! Fuzz target: any group descriptor, on every base's geometry; what parses renders to what parses the same.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_ext4::group::{GroupDesc, raw_of};
 use hectare_ext4::superblock::SuperBlock;
@@ -7,14 +7,13 @@ use hectare_fuzz::bases;
 use hectare_fuzz::input::Input;
 use hectare_fuzz::repair::seal_descriptor;
 use hectare_units::{Bytes, GroupNr, usize_of};
-use libfuzzer_sys::fuzz_target;
 use std::cell::OnceCell;
 
 thread_local! {
     static SUPERBLOCKS: OnceCell<Vec<SuperBlock>> = const { OnceCell::new() };
 }
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     SUPERBLOCKS.with(|cell| {
         let parse = |base: &bases::Base| SuperBlock::parse(&base.image[1024..], Bytes::mib(64)).ok();
         let superblocks = cell.get_or_init(|| bases::all().iter().filter_map(parse).collect());

@@ -1,5 +1,5 @@
 //! Fuzz target: indirect maps of any bytes.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_ext4::error::Corrupt;
 use hectare_ext4::extent::{Mapping, TreeRead};
@@ -7,13 +7,12 @@ use hectare_ext4::indirect;
 use hectare_fuzz::input::Input;
 use hectare_fuzz::tree::Nodes;
 use hectare_units::{Blocks, LogicalBlock};
-use libfuzzer_sys::fuzz_target;
 use std::ops::ControlFlow;
 
 /// A caller stops at the file's size; here that is so many runs.
 const RUNS_MAX: usize = 3000;
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let at = LogicalBlock::new(input.long());
     let blocks = Blocks::new(u64::from(input.word()));

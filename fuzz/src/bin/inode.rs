@@ -1,5 +1,5 @@
 //! Fuzz target: any inode slot, on every base's superblock; what parses renders to what parses the same.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_ext4::error::Place;
 use hectare_ext4::inode::Inode;
@@ -10,14 +10,13 @@ use hectare_fuzz::input::Input;
 use hectare_fuzz::patch;
 use hectare_fuzz::repair::seal_inode_slot;
 use hectare_units::{Bytes, InodeNr, usize_of};
-use libfuzzer_sys::fuzz_target;
 use std::cell::OnceCell;
 
 thread_local! {
     static SUPERBLOCKS: OnceCell<Vec<SuperBlock>> = const { OnceCell::new() };
 }
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     SUPERBLOCKS.with(|cell| {
         let parse = |base: &bases::Base| SuperBlock::parse(&base.image[1024..], Bytes::mib(64)).ok();
         let superblocks = cell.get_or_init(|| bases::all().iter().filter_map(parse).collect());

@@ -2,7 +2,7 @@
 //!
 //! What is replayed goes to the volume's own blocks, and doing it again changes nothing. A log without
 //! changes is read to its end.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_device::{Device, MemoryDevice};
 use hectare_fuzz::input::Input;
@@ -12,7 +12,6 @@ use hectare_journal::format::{
 };
 use hectare_journal::recovery::{LogMap, LogRun, Recovery, read};
 use hectare_units::{BlockNr, BlockSize, Blocks, LogicalBlock, TxnId, u64_of, usize_of};
-use libfuzzer_sys::fuzz_target;
 
 const BLOCK: usize = 1024;
 /// Blocks of the log, of the volume, and of the device the volume lies on.
@@ -22,7 +21,7 @@ const DEVICE: usize = 64;
 /// The first transaction.
 const FIRST: u32 = 7;
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let flags = input.byte();
     let (mut log, transactions) =

@@ -2,7 +2,7 @@
 //!
 //! Each that has an answer gets one, an error number or something else; nothing ends the session but the
 //! client; afterwards the volume closes, and the checker finds nothing.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_check::{Options, check};
 use hectare_device::MemoryDevice;
@@ -13,7 +13,6 @@ use hectare_fuzz::input::Input;
 use hectare_fuzz::requests::Request;
 use hectare_mkfs::FormatOptions;
 use hectare_units::{Bytes, InodeNr};
-use libfuzzer_sys::fuzz_target;
 use std::sync::{Arc, OnceLock};
 
 const LOOKUP: u32 = 1;
@@ -22,7 +21,7 @@ const ROOT: u64 = 1;
 /// Requests an input, so that each is quick.
 const REQUESTS: usize = 64;
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let flags = input.byte();
     let device = Arc::new(MemoryDevice::from_bytes(base()));

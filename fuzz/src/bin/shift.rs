@@ -1,11 +1,10 @@
 //! Fuzz target: moving ranges of extent trees, against a model: every block of the file by itself.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_ext4::extent::{self, Extent, Progress, for_each, insert, remove};
 use hectare_fuzz::input::Input;
 use hectare_fuzz::tree::Nodes;
 use hectare_units::{BlockNr, LogicalBlock};
-use libfuzzer_sys::fuzz_target;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -15,7 +14,7 @@ type Model = BTreeMap<u32, (u64, bool)>;
 /// No operation moves further up than the blocks of the small trees here can go.
 const STEPS_MAX: u32 = 10_000;
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let flags = input.byte();
     let node_len = if flags & 1 == 0 { 64 } else { 1024 };
@@ -45,7 +44,7 @@ fn put(tree: &mut Nodes, model: &mut Model, at: u32, len: u32) -> bool {
     if model.range(at..at + len).next().is_some() {
         return true;
     }
-    let (physical, unwritten) = (20_000 + u64::from(at) * 3, len % 2 == 0);
+    let (physical, unwritten) = (20_000 + u64::from(at) * 3, len.is_multiple_of(2));
     let extent = Extent { logical: LogicalBlock::new(at), len, physical: BlockNr::new(physical), unwritten };
     let done = insert(tree, extent).is_ok();
     if done {

@@ -1,6 +1,6 @@
 //! Fuzz target: the structures that are one block each: orphan blocks and multiple mount protection; and the
 //! probe for what lies on a device.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_device::MemoryDevice;
 use hectare_ext4::checksum::Seed;
@@ -9,11 +9,10 @@ use hectare_ext4::orphan::{MAGIC, OrphanBlock, OrphanBlockMut};
 use hectare_fuzz::input::Input;
 use hectare_mkfs::probe;
 use hectare_units::{BlockNr, InodeNr};
-use libfuzzer_sys::fuzz_target;
 
 const NR: BlockNr = BlockNr::new(77);
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let flags = input.byte();
     let seed = (flags & 4 != 0).then(|| Seed::stored(5));

@@ -1,5 +1,5 @@
 //! Fuzz target: any superblock, and all arithmetic over the geometry that it gives.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_ext4::dir::Format;
 use hectare_ext4::superblock::SuperBlock;
@@ -7,9 +7,8 @@ use hectare_fuzz::bases;
 use hectare_fuzz::input::Input;
 use hectare_fuzz::repair::seal_superblock;
 use hectare_units::{BlockNr, Blocks, Bytes, GroupNr, InodeNr};
-use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let flags = input.byte();
     // Either 1024 bytes as they are, or fields of a good superblock overwritten.

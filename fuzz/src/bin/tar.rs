@@ -1,15 +1,14 @@
 //! Fuzz target: any bytes as an archive to be put into an image, alone or as the upper of two layers.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_fuzz::input::Input;
 use hectare_populate::{Kind, Options, Source, Tree};
 use hectare_units::index_of;
-use libfuzzer_sys::fuzz_target;
 
 const BLOCK: usize = 512;
 const READ_MAX: u64 = 1 << 16;
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let flags = input.byte();
     let mut archive = input.rest().to_vec();

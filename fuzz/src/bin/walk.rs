@@ -1,13 +1,12 @@
 //! Fuzz target: open a damaged volume for reading and walk everything in it.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_device::MemoryDevice;
 use hectare_engine::{OpenOptions, Volume};
 use hectare_fuzz::{patch, walk};
-use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let patched = patch::decode(bytes);
     let device = Arc::new(MemoryDevice::from_bytes(&patched.image));
     let options = OpenOptions { cache_bytes: 1 << 16, cache_inodes: 16, ..OpenOptions::read_only() };

@@ -3,15 +3,14 @@
 //!
 //! On an undamaged volume no operation may speak of corruption, before or after closing. With
 //! `HECTARE_FUZZ_KEEP` set to a folder, the volumes that undamaged ones became are kept there for e2fsck.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_device::MemoryDevice;
 use hectare_engine::{OpenOptions, Timestamp, Volume};
 use hectare_fuzz::{patch, script, walk};
-use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let mut patched = patch::decode(bytes);
     let name = patched.base.name;
     let device = Arc::new(MemoryDevice::from_bytes(&patched.image));

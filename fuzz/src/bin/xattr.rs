@@ -1,6 +1,6 @@
 //! Fuzz target: attribute areas, ACLs and inline data of any bytes; what is read can be laid out and read
 //! again.
-#![no_main]
+#![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_ext4::acl::{Acl, to_shown, to_stored};
 use hectare_ext4::checksum::Seed;
@@ -10,12 +10,11 @@ use hectare_ext4::xattr::{self, Area, Attr, How, Name, Value};
 use hectare_fuzz::input::Input;
 use hectare_fuzz::patch;
 use hectare_units::{BlockNr, BlockSize, Bytes, InodeNr};
-use libfuzzer_sys::fuzz_target;
 
 const PLACE: Place = Place::Inode(InodeNr::new(12));
 const BLOCK: BlockNr = BlockNr::new(9);
 
-fuzz_target!(|bytes: &[u8]| {
+hectare_fuzz::target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let flags = input.byte();
     match flags & 3 {
