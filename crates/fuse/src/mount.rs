@@ -4,10 +4,16 @@
 //! descriptor back over a socket (its standard input here). Requests of other users than the one who
 //! mounts are not turned away here: the kernel does that already, and what its own threads write back comes
 //! as root.
+//!
+//! Hazard: whoever serves a mount must not ask it for anything. A thread that waits for an answer can't be
+//! killed, and while it is there its process keeps the connection open: if the process is killed, nobody
+//! answers, nobody gets an error, and the mount hangs until root ends it (`umount -f`). So what is mounted is
+//! looked up in the table of mounts, and another process waits for what the kernel has gathered.
 
+use crate::mounts::device_on;
 use crate::options::{Atime, MountOptions};
 use crate::serving::DEVICE;
-use log::debug;
+use log::{debug, warn};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, IoSliceMut};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -16,7 +22,6 @@ use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -31,8 +36,8 @@ const SUBTYPE: &str = "hectare";
 pub(crate) struct Mounted {
     dir: PathBuf,
     by_helper: bool,
-    /// The file system's device number: whether it is still there.
-    device: u64,
+    /// The file system's device number, major and minor: whether it is still there.
+    device: (u32, u32),
     attached: bool,
 }
 
@@ -50,7 +55,8 @@ pub(crate) fn attach(source: &str, dir: &Path, options: &MountOptions) -> io::Re
     let by_helper = !is_root();
     let connection =
         if by_helper { by_fusermount(source, &dir, options)? } else { by_root(source, &dir, options)? };
-    Ok((connection, Mounted { dir, by_helper, device: 0, attached: true }))
+    let device = device_on(&dir).ok().flatten().unwrap_or_default();
+    Ok((connection, Mounted { dir, by_helper, device, attached: true }))
 }
 
 fn by_root(source: &str, dir: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
@@ -152,15 +158,10 @@ fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
 }
 
 impl Mounted {
-    /// To be called once requests are answered: looks at what is mounted.
-    pub(crate) fn note(&mut self) {
-        self.device = std::fs::metadata(&self.dir).map_or(0, |found| found.dev());
-    }
-
     /// Has the kernel read ahead up to so many bytes: it grants a new mount no more than 128 KiB, and cuts
     /// large reads up accordingly. Only root may change that.
     pub(crate) fn read_ahead(&self, bytes: u32) {
-        let (major, minor) = (rustix::fs::major(self.device), rustix::fs::minor(self.device));
+        let (major, minor) = self.device;
         let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
         if let Err(error) = std::fs::write(&setting, (bytes / 1024).to_string()) {
             debug!(setting, error:%; "reading ahead stays as it is");
@@ -169,7 +170,7 @@ impl Mounted {
 
     /// Whether this, and nothing else, is what the folder shows.
     fn is_on_top(&self) -> bool {
-        std::fs::metadata(&self.dir).is_ok_and(|found| found.dev() == self.device)
+        device_on(&self.dir).is_ok_and(|found| found == Some(self.device))
     }
 
     /// Has the kernel write what it has gathered, and detaches: at once from the tree, and altogether when
@@ -178,11 +179,17 @@ impl Mounted {
         if !std::mem::take(&mut self.attached) || !self.is_on_top() {
             return;
         }
-        if let Ok(dir) = open(&self.dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        {
-            let _ = rustix::fs::syncfs(&dir);
+        if let Err(error) = self.write_back() {
+            warn!(error:%; "programs with open files may lose what they wrote: `sync` can't be started");
         }
         self.detach_unchecked();
+    }
+
+    /// Has the kernel write what it has gathered.
+    fn write_back(&self) -> io::Result<()> {
+        let mut sync = Command::new("sync");
+        sync.args(["-f", "--"]).arg(&self.dir).stdin(Stdio::null()).stdout(Stdio::null());
+        sync.status().map(drop)
     }
 
     fn detach_unchecked(&self) {

@@ -39,6 +39,13 @@ pub fn mounted_image(path: &Path) -> io::Result<MountedImage> {
     path.ancestors().find_map(on).and_then(Line::image).ok_or_else(not_ours)
 }
 
+/// The device number of what a folder shows that has something mounted on it. `dir` is a path without links.
+pub(crate) fn device_on(dir: &Path) -> io::Result<Option<(u32, u32)>> {
+    let table = std::fs::read_to_string(TABLE)?;
+    let top = table.lines().filter_map(Line::parse).rfind(|line| line.dir == dir);
+    Ok(top.and_then(|line| line.number()))
+}
+
 /// That there is none.
 pub(crate) fn not_ours() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "no image is mounted there by hectare")
@@ -79,15 +86,19 @@ impl<'a> Line<'a> {
         Some(Self { dir: unescaped(mount.nth(1)?), device, system: system.split(' ').collect() })
     }
 
+    fn number(&self) -> Option<(u32, u32)> {
+        let (major, minor) = self.device.split_once(':')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    }
+
     /// The mount, if it is one of ours.
     fn image(&self) -> Option<MountedImage> {
         let [KIND, source, options] = self.system[..] else { return None };
-        let (major, minor) = self.device.split_once(':')?;
         let user = options.split(',').find_map(|option| option.strip_prefix("user_id="))?;
         Some(MountedImage {
             dir: self.dir.clone(),
             source: unescaped(source),
-            device: (major.parse().ok()?, minor.parse().ok()?),
+            device: self.number()?,
             user: user.parse().ok()?,
         })
     }
@@ -117,7 +128,7 @@ mod tests {
         assert_eq!((found.dir, found.source), ("/mnt/a b".into(), r"/srv/x\y.img".into()));
         assert_eq!((found.device, found.user), ((0, 98), 7));
         let other = Line::parse("36 35 8:1 / /mnt rw - ext4 /dev/sda1 rw").unwrap();
-        assert_eq!((other.image(), other.dir), (None, "/mnt".into()));
+        assert_eq!((other.image(), other.number(), other.dir), (None, Some((8, 1)), "/mnt".into()));
         assert!(Line::parse("nonsense").is_none());
         assert_eq!(unescaped(r"\04"), PathBuf::from(r"\04"));
     }

@@ -9,7 +9,9 @@
 //! Invariants: a request that has an answer gets exactly one, on the descriptor it was read from (the kernel
 //! looks for it there); a thread that panics answers `EIO` first; threads end when the kernel has hung up.
 //!
-//! Hazard: a panic leaves the others serving. What the volume says then is the engine's business.
+//! Hazards: a panic leaves the others serving; what the volume says then is the engine's business. Until the
+//! kernel has sent what it gathered of a file whose holes are looked for, the process can't be killed: if it
+//! is, nobody takes what is still to be sent, and the mount hangs until root ends it (`umount -f`).
 
 use crate::burst::Pace;
 use crate::errno::Answer;

@@ -123,7 +123,6 @@ fn attend(
         .name("hectare-serve".into())
         .spawn(move || sender.send(Event::Ended(serving::run(session, connection, threads))))
         .map_err(ServeError::Mount)?;
-    mounted.note();
     mounted.read_ahead(options.read_ahead);
     info!(source, dir:% = dir.display(), read_only = options.read_only; "mounted");
     ready();

@@ -4,9 +4,11 @@ use crate::support::hectare;
 use hectare_oracle::{assert_clean, skip, until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// An image and a folder to mount it on.
 pub(crate) struct Bench {
@@ -15,11 +17,12 @@ pub(crate) struct Bench {
     pub(crate) dir: PathBuf,
 }
 
-/// A test that fails leaves no mount, whose server would go on.
+/// A test that fails leaves no mount, whose server would go on, or hang.
 impl Drop for Bench {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let _ = Command::new("umount").arg("-l").arg(&self.dir).status();
+            self.umount_with("-f");
+            self.umount_with("-l");
         }
     }
 }
@@ -57,6 +60,11 @@ impl Bench {
         until(|| Command::new("umount").arg(&self.dir).status().unwrap().success());
     }
 
+    /// Unmounts by force or lazily, if it is mounted.
+    fn umount_with(&self, how: &str) {
+        let _ = Command::new("umount").args(["-q", how]).arg(&self.dir).status();
+    }
+
     /// Unmounts, and returns when the image is closed.
     fn umount(&self) {
         until(|| hectare(&["umount", self.dir.to_str().unwrap()]).code == Some(0));
@@ -90,7 +98,6 @@ pub(crate) fn signal(server: &Child, signal: Signal) {
 }
 
 pub(crate) fn durable(path: &Path, content: &str) {
-    use std::io::Write;
     let mut file = fs::File::create(path).unwrap();
     file.write_all(content.as_bytes()).unwrap();
     file.sync_all().unwrap();
@@ -208,6 +215,40 @@ fn signals_end_it_cleanly_and_a_kill_leaves_what_was_synced() {
     let found = hectare(&["cat", &format!("{}:/synced", bench.image.display())]).ok();
     assert_eq!(found.out, b"kept");
     bench.wait_closed();
+}
+
+/// A thread that waits for its own mount can't be killed, and keeps the mount from ending.
+#[test]
+fn regression_a_server_that_is_killed_while_it_begins_or_ends_is_gone() {
+    let bench = match Bench::new() {
+        Ok(bench) => bench,
+        Err(reason) => {
+            skip!("mount::regression_a_server_that_is_killed_while_it_begins_or_ends_is_gone", reason)
+        }
+    };
+    let kill = |mut server: Child, after: Duration| {
+        sleep(after);
+        signal(&server, Signal::KILL);
+        let killed = Instant::now();
+        while server.try_wait().unwrap().is_none() {
+            if killed.elapsed() > Duration::from_secs(30) {
+                // Else whoever closes a file there, as this test, hangs too.
+                bench.umount_with("-f");
+                panic!("it hangs");
+            }
+            sleep(Duration::from_millis(1));
+        }
+        bench.umount_with("-l");
+        bench.wait_closed();
+    };
+    for tenths in 0..20 {
+        kill(bench.in_foreground(), Duration::from_micros(tenths * 100));
+        let server = bench.in_foreground();
+        let gathered = fs::File::create(bench.dir.join("gathered")).unwrap();
+        (&gathered).write_all(&[7; 8 << 20]).unwrap();
+        signal(&server, Signal::TERM);
+        kill(server, Duration::from_millis(tenths));
+    }
 }
 
 /// The flags of all descriptors that a server has of a device.

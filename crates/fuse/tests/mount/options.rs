@@ -43,6 +43,15 @@ fn a_change_waits_as_long_as_commit_says() {
     late.judge(NAME);
 }
 
+/// While a thread of the server waits for the mount, the server can't be killed.
+#[test]
+fn regression_whoever_serves_a_mount_asks_it_for_nothing() {
+    const NAME: &str = "options::regression_whoever_serves_a_mount_asks_it_for_nothing";
+    let mount = mounted!(NAME, 32 * MIB, "");
+    assert_eq!(mount.all_requests(), 0);
+    mount.judge(NAME);
+}
+
 /// A file's time of access, after it was read from a mount that has nothing of it in memory.
 fn accessed(mount: &mut Mount, options: &str) -> (i64, i64) {
     mount.detach();

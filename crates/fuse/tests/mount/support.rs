@@ -105,6 +105,11 @@ impl Mount {
         self.operations.snapshot().kinds[operation as usize].times.count()
     }
 
+    /// How many requests of any kind.
+    pub(crate) fn all_requests(&self) -> u64 {
+        self.operations.snapshot().times().count()
+    }
+
     /// Unmounts, and waits until the volume is closed.
     pub(crate) fn detach(&mut self) {
         if self.server.is_none() {
