@@ -66,11 +66,23 @@ const EXPLORERS: [&[&str]; 3] = [
     &["-p", "hectare-alloc", "--features", "loom", "--lib", "--", "every_schedule"],
 ];
 
+/// Tests that run at a time: one more than there are processors, for tests on disks and mounts wait for a
+/// quarter of their time. Who has said how many is heard.
+fn test_threads() -> String {
+    let said = std::env::var("RUST_TEST_THREADS").ok();
+    said.unwrap_or_else(|| (std::thread::available_parallelism().map_or(1, usize::from) + 1).to_string())
+}
+
 /// Runs `cargo test` with these arguments.
 fn tests(tally: &mut Tally, args: &[&str], log: &Path) {
     let failed_before = tally.failed.len();
     let mut command = cargo();
-    command.arg("test").args(args).env(LOG, log).stdout(Stdio::piped());
+    command
+        .arg("test")
+        .args(args)
+        .env(LOG, log)
+        .env("RUST_TEST_THREADS", test_threads())
+        .stdout(Stdio::piped());
     println!("\n$ {}", line_of(&command));
     let mut child = match command.spawn() {
         Ok(child) => child,
