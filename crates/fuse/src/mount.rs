@@ -13,7 +13,7 @@
 use crate::mounts::device_on;
 use crate::options::{Atime, MountOptions};
 use crate::serving::DEVICE;
-use log::{debug, warn};
+use log::debug;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, IoSliceMut};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -179,17 +179,26 @@ impl Mounted {
         if !std::mem::take(&mut self.attached) || !self.is_on_top() {
             return;
         }
-        if let Err(error) = self.write_back() {
-            warn!(error:%; "programs with open files may lose what they wrote: `sync` can't be started");
-        }
+        self.write_back();
         self.detach_unchecked();
     }
 
     /// Has the kernel write what it has gathered.
-    fn write_back(&self) -> io::Result<()> {
+    fn write_back(&self) {
         let mut sync = Command::new("sync");
-        sync.args(["-f", "--"]).arg(&self.dir).stdin(Stdio::null()).stdout(Stdio::null());
-        sync.status().map(drop)
+        sync.args(["-f", "--"])
+            .arg(&self.dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        if sync.status().is_ok_and(|status| status.success()) {
+            return;
+        }
+        // No such program: better a while in which this process can't be killed than bytes that are lost.
+        if let Ok(dir) = open(&self.dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        {
+            let _ = rustix::fs::syncfs(&dir);
+        }
     }
 
     fn detach_unchecked(&self) {

@@ -104,6 +104,21 @@ pub(crate) fn clusters_per_group_max(block_size: BlockSize) -> u32 {
     CLUSTERS_PER_GROUP_MAX.min(8 * block_size.get())
 }
 
+/// The size that blocks are to have, or usually have, but no smaller than a sector.
+fn usual_block_size(options: &FormatOptions, usage: Usage) -> Result<BlockSize> {
+    let sector = options.sector_size;
+    let refuse = || {
+        let reason = format!("the device has sectors of {sector} bytes, and no block can be smaller");
+        let given = options.block_size.map_or_else(|| "-b".to_owned(), |given| format!("-b {given}"));
+        Error::option(given, reason)
+    };
+    match options.block_size {
+        Some(given) if given.get() < sector => Err(refuse()),
+        Some(given) => Ok(given),
+        None => BlockSize::from_bytes(usage.block_size().get().max(sector).into()).ok_or_else(refuse),
+    }
+}
+
 /// Finds the shape of a volume of `size` bytes.
 ///
 /// # Errors
@@ -113,7 +128,7 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     let mut features = options.resolve_features()?;
     let usage = options.usage.unwrap_or_else(|| Usage::of_size(size));
     let mut notes = Vec::new();
-    let usual = options.block_size.unwrap_or_else(|| usage.block_size());
+    let usual = usual_block_size(options, usage)?;
     let block_size = large::block_size(options, usual, size, &mut notes);
     let blocks = usable_blocks(size, block_size, &mut notes);
     large::choose_meta_groups(options, &mut features, size, &mut notes);
@@ -238,13 +253,15 @@ fn cluster_shift(
     Ok(size.trailing_zeros() - block_size.shift())
 }
 
+/// The largest that the superblock's field of 16 bits can tell.
+const INODE_SIZE_MAX: u32 = 1 << 15;
+
 fn inode_size(options: &FormatOptions, features: &Features, block_size: BlockSize) -> Result<u32> {
     let size = options.inode_size.unwrap_or(256);
-    if !size.is_power_of_two() || size < 128 || size > block_size.get() {
-        return Err(Error::option(
-            format!("-I {size}"),
-            format!("an inode size is a power of two from 128 to the block size ({block_size})"),
-        ));
+    let most = block_size.get().min(INODE_SIZE_MAX);
+    if !size.is_power_of_two() || !(128..=most).contains(&size) {
+        let reason = format!("an inode size is a power of two from 128 to {most} in blocks of {block_size}");
+        return Err(Error::option(format!("-I {size}"), reason));
     }
     if size == 128 && features.incompat.contains(Incompat::INLINE_DATA) {
         return Err(Error::option("-O inline_data", "it needs inodes of 256 bytes or more; change -I"));

@@ -137,6 +137,8 @@ pub struct FormatOptions {
     pub usage: Option<Usage>,
     /// `-b`.
     pub block_size: Option<BlockSize>,
+    /// Bytes of a sector of the device, a power of two: blocks are no smaller.
+    pub sector_size: u32,
     /// `-C`, in bytes; needs `bigalloc`.
     pub cluster_size: Option<u64>,
     /// `-I`, in bytes.
@@ -195,6 +197,7 @@ impl Default for FormatOptions {
             fs_type: FsType::Ext4,
             usage: None,
             block_size: None,
+            sector_size: 512,
             cluster_size: None,
             inode_size: None,
             inodes: InodeCount::ByUsage,
@@ -302,7 +305,10 @@ impl FsType {
             "ext2" => Ok(Self::Ext2),
             "ext3" => Ok(Self::Ext3),
             "ext4" => Ok(Self::Ext4),
-            _ => Err(Error::option(format!("-t {name}"), "no such type; there are ext2, ext3 and ext4")),
+            _ => Err(Error::option(
+                format!("-t {name}"),
+                "no such type; there are ext2, ext3, ext4 and, as `hectare mkfs.xfs`, xfs",
+            )),
         }
     }
 }

@@ -120,8 +120,9 @@ pub fn refuse_occupied(device: &dyn Device) -> Result<()> {
 
 /// Bytes looked at from the start; btrfs keeps its superblock at 64 KiB.
 const HEAD: u64 = (64 << 10) + 4096;
-/// Bytes looked at from the end: RAID 0.90 keeps its superblock in the last 64 to 128 KiB.
-const TAIL: u64 = 128 << 10;
+/// Bytes looked at from the end: the last of ZFS's labels is 256 KiB long, ends at a multiple of that, and has
+/// its uberblocks in its second half.
+const TAIL: u64 = 384 << 10;
 
 /// Looks for a file system, volume manager or partition table.
 ///
@@ -131,7 +132,16 @@ pub fn probe(device: &dyn Device) -> Result<Option<Found>> {
     let head = read(device, 0, HEAD)?;
     let tail_at = device.len().get().saturating_sub(TAIL);
     let tail = read(device, tail_at, TAIL)?;
-    Ok(in_head(&head).or_else(|| in_tail(&tail, tail_at, device.len().get())))
+    let other = in_head(&head).or_else(|| in_tail(&tail, tail_at, device.len().get()));
+    // What was put beside the mark since is worth more than the mark.
+    Ok(other.or_else(|| unfinished(&head)))
+}
+
+/// The mark of a format that was interrupted, in the place of a superblock.
+fn unfinished(head: &[u8]) -> Option<Found> {
+    let is_marked =
+        [0, 1024].iter().any(|at| head.get(*at..).is_some_and(|rest| rest.starts_with(UNFINISHED)));
+    is_marked.then_some(Found { what: What::Unfinished, label: None })
 }
 
 fn read(device: &dyn Device, at: u64, len: u64) -> Result<Vec<u8>> {
@@ -146,8 +156,6 @@ type Magic = (What, usize, &'static [u8], Option<(usize, usize)>);
 
 /// Magic numbers, those that say most first.
 const MAGICS: &[Magic] = &[
-    (What::Unfinished, 0, UNFINISHED, None),
-    (What::Unfinished, 1024, UNFINISHED, None),
     (What::Xfs, 0, b"XFSB", Some((108, 12))),
     (What::Btrfs, 0x1_0040, b"_BHRfS_M", Some((0x1_012b, 256))),
     (What::Luks, 0, b"LUKS\xba\xbe", None),
@@ -292,8 +300,31 @@ mod tests {
             (end - 65536, &[0xfc, 0x4e, 0x2b, 0xa9], What::Raid),
             (end - 8192, &[0xfc, 0x4e, 0x2b, 0xa9], What::Raid),
             (end - 131_072 + 5 * 1024, &[0x0c, 0xb1, 0xba, 0, 0, 0, 0, 0], What::Zfs),
+            (0, UNFINISHED, What::Unfinished),
+            (1024, UNFINISHED, What::Unfinished),
         ] {
             assert_eq!(probe(&with(at, magic)).unwrap().map(|found| found.what), Some(what), "{at}");
+        }
+    }
+
+    #[test]
+    fn regression_a_pool_on_a_device_that_is_no_multiple_of_its_labels_is_found() {
+        let device = MemoryDevice::new(Bytes::kib(1024 + 200));
+        device.write_at(Bytes::kib(1024 - 128), &[0x0c, 0xb1, 0xba, 0, 0, 0, 0, 0]).unwrap();
+        assert_eq!(probe(&device).unwrap().unwrap().what, What::Zfs);
+    }
+
+    #[test]
+    fn regression_what_was_put_beside_the_mark_of_an_unfinished_format_is_refused() {
+        for (mark, at, magic) in [
+            (1024, 446 + 4, [0x83].as_slice()),
+            (0, 4096, &[0xfc, 0x4e, 0x2b, 0xa9]),
+            (0, (1 << 20) - 512, b"EFI PART"),
+        ] {
+            let device = with(mark, UNFINISHED);
+            device.write_at(Bytes::new(at), magic).unwrap();
+            device.write_at(Bytes::new(510), &[0x55, 0xaa]).unwrap();
+            assert!(refuse_occupied(&device).is_err(), "at {at}");
         }
     }
 

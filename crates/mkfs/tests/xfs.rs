@@ -112,6 +112,10 @@ const CASES: &[(&str, &str)] = &[
     ("1t", "-d su=64k,sw=4"),
     ("50t", "-d su=64k,sw=4 -b size=16384"),
     ("100t", "-d su=256k,sw=8"),
+    // The longest log is no multiple of the stripe unit.
+    ("10t", "-d su=192k,sw=3"),
+    ("10t", "-d su=60k,sw=4"),
+    ("10t", "-b size=1024 -d su=200k,sw=4"),
     ("1g", "-l size=64m"),
     ("1g", "-l size=63m"),
     ("1g", "-l size=200m"),

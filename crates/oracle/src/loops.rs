@@ -28,10 +28,21 @@ impl LoopDevice {
     /// # Panics
     /// If there is no such image.
     pub fn new(image: &Path, access: Access) -> Result<Self, Skip> {
+        Self::with_sectors(image, access, 512)
+    }
+
+    /// Attaches an image as a device that has sectors of so many bytes.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    ///
+    /// # Panics
+    /// As [`Self::new`].
+    pub fn with_sectors(image: &Path, access: Access, sector: u32) -> Result<Self, Skip> {
         can_attach()?;
         // As the kernel tells it of its devices.
         let image = image.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", image.display()));
-        let path = attach(&image, access)?;
+        let path = attach(&image, access, sector)?;
         Ok(Self { image, path })
     }
 
@@ -98,11 +109,11 @@ pub fn can_attach() -> Result<(), Skip> {
     tool::need("losetup").map(drop)
 }
 
-fn attach(image: &Path, access: Access) -> Result<PathBuf, Skip> {
+fn attach(image: &Path, access: Access, sector: u32) -> Result<PathBuf, Skip> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let mut losetup = tool::need("losetup")?;
-        losetup.args(["--find", "--show"]);
+        losetup.args(["--find", "--show", "--sector-size", &sector.to_string()]);
         if access == Access::ReadOnly {
             losetup.arg("--read-only");
         }

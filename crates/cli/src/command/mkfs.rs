@@ -72,7 +72,7 @@ impl Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let image = &arguments.image;
     let failed = |error: hectare_mkfs::Error| image.failed(&error);
-    let options = arguments.options()?;
+    let mut options = arguments.options()?;
     let size = arguments.size()?;
     if arguments.dry_run {
         return say(image, &Plan::new(&options, image.len(size)?, true).map_err(failed)?);
@@ -82,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Plan::new(&options, size, true).map_err(failed)?;
     }
     let goal = Goal::open(&image.image, &image.shown(), size, arguments.force)?;
+    options.sector_size = goal.sector_size().unwrap_or(options.sector_size);
     let whole = goal.device().len();
     let size = size.unwrap_or(whole).min(whole);
     let plan = Plan::new(&options, size, goal.device().is_zeroed()).map_err(failed)?;

@@ -294,6 +294,34 @@ fn old_content_is_discarded_unless_it_is_to_be_kept() {
     }
 }
 
+/// A file system's blocks and sectors are no smaller than the sectors of its device.
+#[test]
+fn regression_sectors_of_the_device_are_respected() {
+    const NAME: &str = "cli make::regression_sectors_of_the_device_are_respected";
+    let bench = Bench::empty();
+    std::fs::File::create(&bench.image).unwrap().set_len(320 << 20).unwrap();
+    let device = match LoopDevice::with_sectors(&bench.image, Access::ReadWrite, 4096) {
+        Ok(device) => device,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let path = device.path().to_str().unwrap();
+    let refused = hectare(&["mkfs", "-q", "-b", "1024", path]);
+    assert!(refused.refused().contains("-b 1024: the device has sectors of 4096 bytes"), "{}", refused.err);
+    let refused = hectare(&["mkfs", "-t", "xfs", "-q", "-s", "size=512", path]);
+    assert!(refused.refused().contains("sectors of 4096 bytes"), "{}", refused.err);
+    for words in [&["mkfs", "-q", "-F", "-t", "ext4"][..], &["mkfs", "-t", "xfs", "-q", "-f"]] {
+        hectare(&[words, &[path]].concat()).ok();
+        let mounted = bench.local("mounted");
+        std::fs::create_dir_all(&mounted).unwrap();
+        let mount =
+            |words: &[&str]| std::process::Command::new(words[0]).args(&words[1..]).arg(&mounted).status();
+        assert!(mount(&["mount", path]).unwrap().success(), "{words:?}");
+        let wrote = std::fs::write(mounted.join("file"), "text");
+        assert!(mount(&["umount"]).unwrap().success());
+        wrote.unwrap();
+    }
+}
+
 /// On a block device it is the device that is told, and it gives the space back.
 #[test]
 fn a_device_is_told_what_it_need_not_keep() {

@@ -77,11 +77,12 @@ impl Bench {
 
     /// Serves in the foreground, for the test to end.
     pub(crate) fn in_foreground(&self) -> Child {
-        self.in_foreground_with(&[])
+        self.in_foreground_with(&[], &[])
     }
 
-    fn in_foreground_with(&self, options: &[&str]) -> Child {
+    fn in_foreground_with(&self, options: &[&str], environment: &[(&str, &str)]) -> Child {
         let server = Command::new(env!("CARGO_BIN_EXE_hectare"))
+            .envs(environment.iter().copied())
             .args(["mount", "--foreground"])
             .args(self.words(options))
             .stderr(Stdio::null())
@@ -217,6 +218,26 @@ fn signals_end_it_cleanly_and_a_kill_leaves_what_was_synced() {
     bench.wait_closed();
 }
 
+#[test]
+fn what_was_written_to_open_files_is_there_after_a_signal() {
+    let bench = match Bench::new() {
+        Ok(bench) => bench,
+        Err(reason) => skip!("mount::what_was_written_to_open_files_is_there_after_a_signal", reason),
+    };
+    // Also where there is no `sync` to start.
+    for (byte, environment) in [(1, &[][..]), (2, &[("PATH", "/none")])] {
+        let content = vec![byte; 3 << 20];
+        let mut server = bench.in_foreground_with(&[], environment);
+        let open = fs::File::create(bench.dir.join("open")).unwrap();
+        (&open).write_all(&content).unwrap();
+        signal(&server, Signal::TERM);
+        assert!(server.wait().unwrap().success());
+        let found = hectare(&["cat", &format!("{}:/open", bench.image.display())]).ok();
+        assert!(found.out == content);
+    }
+    bench.wait_closed();
+}
+
 /// A thread that waits for its own mount can't be killed, and keeps the mount from ending.
 #[test]
 fn regression_a_server_that_is_killed_while_it_begins_or_ends_is_gone() {
@@ -287,7 +308,7 @@ fn it_polls_while_many_requests_come_and_only_then() {
     // Every look is a request.
     let look = || (0..50).for_each(|_| drop(fs::metadata(bench.dir.join("none"))));
     for (option, polls_then) in [("noidle_poll", true), ("noidle_poll,nobusy_poll", false)] {
-        let mut server = bench.in_foreground_with(&["-o", &format!("actimeo=0,{option}")]);
+        let mut server = bench.in_foreground_with(&["-o", &format!("actimeo=0,{option}")], &[]);
         assert!(!polls(&server));
         if polls_then {
             until(|| {
@@ -334,11 +355,11 @@ fn idle_processors_poll_while_many_requests_come_and_only_then() {
         skip!(NAME, "/dev/cpu_dma_latency can't be read");
     }
     let asks = |server: &Child| !descriptor_flags(server, LATENCY).is_empty();
-    let mut server = bench.in_foreground_with(&["-o", "noidle_poll"]);
+    let mut server = bench.in_foreground_with(&["-o", "noidle_poll"], &[]);
     assert!(!asks(&server));
     bench.unmount();
     assert!(server.wait().unwrap().success());
-    let mut server = bench.in_foreground_with(&["-o", "actimeo=0"]);
+    let mut server = bench.in_foreground_with(&["-o", "actimeo=0"], &[]);
     // Another test's mount may be in a burst, so it is looked at whether this one takes part.
     assert!(asks(&server) && !polls(&server));
     until(|| {

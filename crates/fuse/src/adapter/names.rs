@@ -105,10 +105,15 @@ impl Adapter {
     }
 
     fn open_made(&self, made: &Metadata, flags: u32) -> Answer {
-        if !self.opens_unasked() {
-            self.nodes.open(node_id(made.inode), may_write(flags))?;
+        if self.opens_unasked() {
+            return Ok(());
         }
-        Ok(())
+        let id = node_id(made.inode);
+        let opened = self.nodes.open(id, may_write(flags));
+        if opened.is_err() {
+            self.nodes.forget(id, 1); // an error names no inode that the kernel could forget
+        }
+        opened.map(drop)
     }
 
     pub(super) fn remove_file(&self, parent: NodeId, name: &[u8]) -> Answer {

@@ -37,7 +37,8 @@ impl IdlePoll {
     }
 
     fn through(device: &Path) -> Option<Self> {
-        Some(Self { latency: OpenOptions::new().write(true).open(device).ok()? })
+        let mut polling = Self { latency: OpenOptions::new().write(true).open(device).ok()? };
+        polling.ask(ANY).then_some(polling)
     }
 
     /// Says how many microseconds it may take to wake a processor; whether it was understood.
@@ -73,8 +74,13 @@ mod tests {
         let mut polling = IdlePoll::through(&file).unwrap();
         assert!(polling.begin() && !polling.is_a_burden());
         polling.end();
-        assert_eq!(fs::read(&file).unwrap(), [[0; 4], ANY.to_ne_bytes()].concat());
+        assert_eq!(fs::read(&file).unwrap(), [ANY.to_ne_bytes(), [0; 4], ANY.to_ne_bytes()].concat());
         fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn a_device_that_takes_nothing_is_none() {
+        assert!(IdlePoll::through(Path::new("/dev/full")).is_none());
     }
 
     /// What all programs together ask for.

@@ -301,7 +301,7 @@ fn log(options: &FormatOptions, volume: &Volume, notes: &mut Vec<Note>) -> Resul
     let refuse = |reason: String| Err(Error::option(asked.clone(), reason));
     let room = volume.log_blocks_max();
     let len = match options.log_size {
-        LogSize::ByVolume => default_log(volume).next_multiple_of(aligned.into()),
+        LogSize::ByVolume => default_log(volume, aligned.into()),
         LogSize::Bytes(bytes) => match given_log(bytes, volume, notes) {
             Ok(len) if !len.is_multiple_of(aligned.into()) => {
                 return refuse(format!("it is not a multiple of the log's stripe unit, {unit} bytes"));
@@ -372,10 +372,12 @@ fn log_min(volume: &Volume) -> u64 {
     }
 }
 
-fn default_log(volume: &Volume) -> u64 {
+/// Blocks of a log of no given length: a multiple of `aligned` blocks, and no longer than the kernel takes.
+fn default_log(volume: &Volume, aligned: u64) -> u64 {
     let block = volume.block_size.bytes().get();
     let most = LOG_BLOCKS_MAX.min(LOG_MAX / block);
-    (volume.blocks.get() / LOG_SHARE).clamp(log_min(volume) / block, most)
+    let share = (volume.blocks.get() / LOG_SHARE).clamp(log_min(volume) / block, most);
+    share.next_multiple_of(aligned).min(most / aligned * aligned)
 }
 
 /// Blocks of a log whose length was given, or why it is impossible.

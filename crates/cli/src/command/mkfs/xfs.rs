@@ -88,19 +88,24 @@ impl Arguments {
 /// `mkfs -t xfs` becomes `mkfs.xfs`, whose options differ from those of `mkfs`; other arguments stay.
 pub(crate) fn hand_over(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
-    if arguments.get(1).is_none_or(|command| command != "mkfs") {
+    // Before the command stand options of all commands only, and their values, which are numbers.
+    let is_before = |argument: &OsString| {
+        argument.as_bytes().first().is_some_and(|first| *first == b'-' || first.is_ascii_digit())
+    };
+    let command = 1 + arguments.iter().skip(1).take_while(|argument| is_before(argument)).count();
+    if arguments.get(command).is_none_or(|command| command != "mkfs") {
         return arguments;
     }
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     let apart =
         |at: &usize| arguments[*at] == "-t" && arguments.get(at + 1).is_some_and(|kind| kind == "xfs");
-    let found = (2..end).find_map(|at| match arguments[at].as_bytes() {
+    let found = (command + 1..end).find_map(|at| match arguments[at].as_bytes() {
         b"-txfs" | b"-t=xfs" => Some(at..at + 1),
         _ => apart(&at).then_some(at..at + 2),
     });
     if let Some(found) = found {
         arguments.drain(found);
-        arguments[1] = OsString::from_vec(b"mkfs.xfs".to_vec());
+        arguments[command] = OsString::from_vec(b"mkfs.xfs".to_vec());
     }
     arguments
 }
@@ -111,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         hectare_mkfs::Error::Option { .. } => Failure::Line(format!("mkfs.xfs: {error}")),
         _ => image.failed(&error),
     };
-    let options = arguments.options().map_err(failed)?;
+    let mut options = arguments.options().map_err(failed)?;
     if arguments.dry_run {
         return say(image, &Plan::new(&options, image.len(options.size)?, true).map_err(failed)?);
     }
@@ -122,8 +127,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let goal = Goal::open(&image.image, &image.shown(), options.size, arguments.force)?;
     let device = goal.device();
     if let Some(sector) = goal.sector_size().filter(|sector| *sector > options.sector_size) {
-        let reason = format!("the device has sectors of {sector} bytes; give -s size={sector}");
-        return Err(Failure::of(image.shown(), reason));
+        if !arguments.sector.is_empty() {
+            let reason = format!("the device has sectors of {sector} bytes; give -s size={sector}");
+            return Err(Failure::of(image.shown(), reason));
+        }
+        options.sector_size = sector;
     }
     let plan = Plan::new(&options, device.len(), device.is_zeroed()).map_err(failed)?;
     // A group takes a fifth as long to render as the host takes to write it: a second thread brings less than
@@ -215,9 +223,14 @@ mod tests {
         };
         assert_eq!(handed("hectare mkfs -n size=8192 -t xfs a 1g"), "hectare mkfs.xfs -n size=8192 a 1g");
         assert_eq!(handed("hectare mkfs -txfs a"), "hectare mkfs.xfs a");
-        for same in
-            ["hectare mkfs -t ext4 a", "hectare ls -t xfs", "hectare mkfs -- -t xfs", "hectare mkfs -t"]
-        {
+        assert_eq!(handed("hectare --partition 2 mkfs -t xfs a"), "hectare --partition 2 mkfs.xfs a");
+        for same in [
+            "hectare mkfs -t ext4 a",
+            "hectare ls -t xfs",
+            "hectare rm mkfs -t xfs",
+            "hectare mkfs -- -t xfs",
+            "hectare mkfs -t",
+        ] {
             assert_eq!(handed(same), same);
         }
     }
