@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{create, folder};
+use common::{create, folder, two_at_a_time};
 use hectare_mkfs::parse_size;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
 use hectare_oracle::tool::{need, run};
@@ -113,9 +113,8 @@ const CASES: &[(&str, &str)] = &[
     ("50t", "-d su=64k,sw=4 -b size=16384"),
     ("100t", "-d su=256k,sw=8"),
     // The longest log is no multiple of the stripe unit.
-    ("10t", "-d su=192k,sw=3"),
-    ("10t", "-d su=60k,sw=4"),
-    ("10t", "-b size=1024 -d su=200k,sw=4"),
+    ("5t", "-d su=192k,sw=3"),
+    ("3t", "-b size=1024 -d su=200k,sw=4"),
     ("1g", "-l size=64m"),
     ("1g", "-l size=63m"),
     ("1g", "-l size=200m"),
@@ -399,10 +398,9 @@ fn volumes_of_exbibytes_are_written_as_planned() {
 
 #[test]
 fn volumes_with_options_are_those_of_mkfs_xfs() {
-    for (at, (size, args)) in CASES.iter().enumerate() {
-        if let Err(reason) = compare(size, args, at % 8 == 0) {
-            skip!("volumes_with_options_are_those_of_mkfs_xfs", reason);
-        }
+    let cases: Vec<_> = CASES.iter().enumerate().collect();
+    if let Err(reason) = two_at_a_time(&cases, |(at, (size, args))| compare(size, args, at % 8 == 0)) {
+        skip!("volumes_with_options_are_those_of_mkfs_xfs", reason);
     }
 }
 

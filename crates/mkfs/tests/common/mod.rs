@@ -6,9 +6,30 @@ use hectare_device::{FileDevice, FileOptions, Overwrite};
 use hectare_mkfs::{
     FormatOptions, FsType, InodeCount, Plan, Usage, apply_extended, execute, parse_features, parse_uuid,
 };
+use hectare_oracle::Skip;
 use hectare_oracle::e2fsprogs::UUID;
 use hectare_units::{BlockSize, Bytes};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What comes of all cases, judged from the last, where the largest are, two at a time: most of a case is other
+/// programs.
+pub(crate) fn two_at_a_time<C: Sync, R: Send>(
+    cases: &[C],
+    judge: impl Fn(&C) -> Result<R, Skip> + Sync,
+) -> Result<Vec<R>, Skip> {
+    let left = AtomicUsize::new(cases.len());
+    let next = || {
+        let one_less = |left: usize| left.checked_sub(1);
+        let had = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).ok()?;
+        cases.get(had - 1)
+    };
+    let work = || std::iter::from_fn(next).map(&judge).collect::<Result<Vec<_>, _>>();
+    let halves: Result<Vec<_>, Skip> = std::thread::scope(|scope| {
+        [scope.spawn(work), scope.spawn(work)].into_iter().map(|worker| worker.join().unwrap()).collect()
+    });
+    Ok(halves?.into_iter().flatten().collect())
+}
 
 /// A size as mke2fs takes it: "64M".
 pub(crate) fn bytes(size: &str) -> Bytes {
