@@ -10,10 +10,10 @@
 //! answers, nobody gets an error, and the mount hangs until root ends it (`umount -f`). So what is mounted is
 //! looked up in the table of mounts, and another process waits for what the kernel has gathered.
 
-use crate::mounts::device_on;
+use crate::mounts::{device_on, dir_of};
 use crate::options::{Atime, MountOptions};
 use crate::serving::DEVICE;
-use log::debug;
+use log::{debug, warn};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, IoSliceMut};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -168,17 +168,17 @@ impl Mounted {
         }
     }
 
-    /// Whether this, and nothing else, is what the folder shows.
-    fn is_on_top(&self) -> bool {
-        device_on(&self.dir).is_ok_and(|found| found == Some(self.device))
-    }
-
     /// Has the kernel write what it has gathered, and detaches: at once from the tree, and altogether when
     /// the last program has left. Requests must be answered meanwhile.
     pub(crate) fn detach(&mut self) {
-        if !std::mem::take(&mut self.attached) || !self.is_on_top() {
+        if !std::mem::take(&mut self.attached) {
             return;
         }
+        let Ok(Some(dir)) = dir_of(self.device) else {
+            warn!(dir:% = self.dir.display(); "it can't be reached to be detached; is something mounted over it?");
+            return;
+        };
+        self.dir = dir;
         self.write_back();
         self.detach_unchecked();
     }

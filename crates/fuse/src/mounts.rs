@@ -46,6 +46,21 @@ pub(crate) fn device_on(dir: &Path) -> io::Result<Option<(u32, u32)>> {
     Ok(top.and_then(|line| line.number()))
 }
 
+/// The folder on which the file system of this device number can be reached now: one above it may have got another
+/// name since it was mounted, or something been mounted over it.
+pub(crate) fn dir_of(device: (u32, u32)) -> io::Result<Option<PathBuf>> {
+    let table = std::fs::read_to_string(TABLE)?;
+    let lines: Vec<Line> = table.lines().filter_map(Line::parse).collect();
+    Ok(reached(&lines, device).map(Path::to_owned))
+}
+
+fn reached<'a>(lines: &'a [Line], device: (u32, u32)) -> Option<&'a Path> {
+    let is_it = |line: &&Line| line.number() == Some(device);
+    let is_on_top =
+        |line: &&Line| lines.iter().rfind(|other| other.dir == line.dir).is_some_and(|top| is_it(&top));
+    lines.iter().filter(is_it).rfind(is_on_top).map(|line| &*line.dir)
+}
+
 /// That there is none.
 pub(crate) fn not_ours() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "no image is mounted there by hectare")
@@ -131,6 +146,15 @@ mod tests {
         assert_eq!((other.image(), other.number(), other.dir), (None, Some((8, 1)), "/mnt".into()));
         assert!(Line::parse("nonsense").is_none());
         assert_eq!(unescaped(r"\04"), PathBuf::from(r"\04"));
+    }
+
+    #[test]
+    fn a_mount_is_reached_where_nothing_lies_over_it() {
+        let table = ["1 0 0:7 / /a rw - x y rw", "2 0 0:8 / /a rw - x y rw", "3 0 0:9 / /b rw - x y rw"];
+        let lines: Vec<_> = table.iter().filter_map(|line| Line::parse(line)).collect();
+        for (minor, dir) in [(7, None), (8, Some("/a")), (9, Some("/b")), (6, None)] {
+            assert_eq!(reached(&lines, (0, minor)), dir.map(Path::new));
+        }
     }
 
     #[test]

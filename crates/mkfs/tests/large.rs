@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{folder, format, options};
+use common::{folder, format, is_long, options};
 use hectare_device::{Device, SparseDevice};
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
@@ -255,8 +255,7 @@ fn an_exbibyte_is_written_as_planned() {
 #[test]
 fn large_volumes_are_clean_and_mount() {
     const TEST: &str = "large_volumes_are_clean_and_mount";
-    let long = std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1");
-    for (size, shape, is_long) in [
+    for (size, shape, takes_minutes) in [
         (20 * TIB, "-t ext4", false),
         (200 * TIB, "-t ext4", true),
         (PIB, "-t ext4 -O bigalloc -C 16777216", false),
@@ -265,7 +264,7 @@ fn large_volumes_are_clean_and_mount() {
         (EIB, "-t ext4", true),
     ] {
         let what = format!("{TEST}, {size} {shape}");
-        if is_long && !long {
+        if takes_minutes && !is_long() {
             skip_part!(what, "long; set HECTARE_LONG=1");
             continue;
         }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{bytes, format, options, two_at_a_time};
+use common::{bytes, format, is_long, options, two_at_a_time};
 use hectare_ext4::time::Timestamp;
 use hectare_oracle::e2fsprogs::{Dump, GroupDump};
 use hectare_oracle::{Skip, dumpe2fs, mke2fs, skip};
@@ -187,7 +187,7 @@ fn judge(folder: &Path, size: &str, args: &str) -> Result<Vec<String>, Skip> {
 #[test]
 fn a_volume_with_other_flex_groups_equals_that_of_mke2fs() {
     const NAME: &str = "a_volume_with_other_flex_groups_equals_that_of_mke2fs";
-    if std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1") {
+    if is_long() {
         match judge(common::folder().path(), LONG.0, LONG.1) {
             Ok(wrong) => assert!(wrong.is_empty(), "{}", wrong.join("\n")),
             Err(reason) => skip!(NAME, reason),

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{create, folder, two_at_a_time};
+use common::{create, folder, is_long, two_at_a_time};
 use hectare_mkfs::parse_size;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
 use hectare_oracle::tool::{need, run};
@@ -285,10 +285,6 @@ fn volumes_of_all_sizes_are_those_of_mkfs_xfs() {
             Err(reason) => skip!("volumes_of_all_sizes_are_those_of_mkfs_xfs", reason),
         }
     }
-}
-
-fn is_long() -> bool {
-    std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1")
 }
 
 /// Options that change what lies where, beside the default.

@@ -238,6 +238,29 @@ fn what_was_written_to_open_files_is_there_after_a_signal() {
     bench.wait_closed();
 }
 
+#[test]
+fn regression_a_mount_whose_folder_was_renamed_ends_with_all_that_was_written() {
+    let mut bench = match Bench::new() {
+        Ok(bench) => bench,
+        Err(reason) => {
+            skip!("mount::regression_a_mount_whose_folder_was_renamed_ends_with_all_that_was_written", reason)
+        }
+    };
+    let (above, moved) = (bench.dir.clone(), bench.dir.with_file_name("moved"));
+    bench.dir = above.join("below");
+    fs::create_dir(&bench.dir).unwrap();
+    let mut server = bench.in_foreground();
+    fs::rename(&above, &moved).unwrap();
+    bench.dir = moved.join("below");
+    let open = fs::File::create(bench.dir.join("open")).unwrap();
+    (&open).write_all(&[3; 1 << 20]).unwrap();
+    signal(&server, Signal::TERM);
+    assert!(server.wait().unwrap().success());
+    assert!(!bench.is_mounted());
+    let found = hectare(&["cat", &format!("{}:/open", bench.image.display())]).ok();
+    assert!(found.out == [3; 1 << 20]);
+}
+
 /// A thread that waits for its own mount can't be killed, and keeps the mount from ending.
 #[test]
 fn regression_a_server_that_is_killed_while_it_begins_or_ends_is_gone() {
@@ -262,13 +285,13 @@ fn regression_a_server_that_is_killed_while_it_begins_or_ends_is_gone() {
         bench.umount_with("-l");
         bench.wait_closed();
     };
-    for tenths in 0..20 {
-        kill(bench.in_foreground(), Duration::from_micros(tenths * 100));
+    for step in 0..20 {
+        kill(bench.in_foreground(), Duration::from_micros(step * 100));
         let server = bench.in_foreground();
         let gathered = fs::File::create(bench.dir.join("gathered")).unwrap();
         (&gathered).write_all(&[7; 8 << 20]).unwrap();
         signal(&server, Signal::TERM);
-        kill(server, Duration::from_millis(tenths));
+        kill(server, Duration::from_millis(step));
     }
 }
 

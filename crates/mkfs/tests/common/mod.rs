@@ -10,7 +10,12 @@ use hectare_oracle::Skip;
 use hectare_oracle::e2fsprogs::UUID;
 use hectare_units::{BlockSize, Bytes};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
+
+/// Whether what takes minutes was asked for.
+pub(crate) fn is_long() -> bool {
+    std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1")
+}
 
 /// What comes of all cases, judged from the last, where the largest are, two at a time: most of a case is other
 /// programs.
@@ -18,12 +23,8 @@ pub(crate) fn two_at_a_time<C: Sync, R: Send>(
     cases: &[C],
     judge: impl Fn(&C) -> Result<R, Skip> + Sync,
 ) -> Result<Vec<R>, Skip> {
-    let left = AtomicUsize::new(cases.len());
-    let next = || {
-        let one_less = |left: usize| left.checked_sub(1);
-        let had = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).ok()?;
-        cases.get(had - 1)
-    };
+    let left = Mutex::new(cases.iter().rev());
+    let next = || left.lock().unwrap().next();
     let work = || std::iter::from_fn(next).map(&judge).collect::<Result<Vec<_>, _>>();
     let halves: Result<Vec<_>, Skip> = std::thread::scope(|scope| {
         [scope.spawn(work), scope.spawn(work)].into_iter().map(|worker| worker.join().unwrap()).collect()
