@@ -119,3 +119,26 @@ pub(crate) fn seal(device: &dyn Device, at: Bytes, superblock: &[u8]) -> Result<
     device.flush()?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hectare_device::MemoryDevice;
+
+    #[test]
+    fn regression_all_labels_of_a_pool_are_wiped() {
+        const LABEL: u64 = 256 << 10;
+        let len = 16 * LABEL + (200 << 10);
+        let device = MemoryDevice::new(Bytes::new(len));
+        let halves = [0, 1, 14, 15].map(|label| Bytes::new(label * LABEL + LABEL / 2));
+        for half in halves {
+            device.write_at(half, &[0xa5; 128 << 10]).unwrap();
+        }
+        wipe(&device, false, Bytes::ZERO).unwrap();
+        for half in halves {
+            let mut found = vec![1; 128 << 10];
+            device.read_at(half, &mut found).unwrap();
+            assert!(found.iter().all(|byte| *byte == 0), "the label at {half}");
+        }
+    }
+}

@@ -142,6 +142,7 @@ fn what_can_t_be_made_is_one_line_and_nothing_is_touched() {
     let image = bench.image();
     for (words, said) in [
         (&["-b", "777", image, "1M"][..], "-b 777"),
+        (&["-b", "65536", "-I", "65536", image, "64M"], "-I 65536: an inode size is"),
         (&["-O", "bogus", image, "1M"], "-O bogus: no such feature"),
         (&["-E", "bogus=1", image, "1M"], "-E bogus=1: no such extended option"),
         (&["-t", "ext5", image, "1M"], "-t ext5: no such type"),
