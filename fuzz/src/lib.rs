@@ -8,8 +8,8 @@
 //!
 //! The targets themselves are the programs in `src/bin`, one each. None of them needs a sanitizer: what is
 //! looked for are panics (assertions and overflow checks are on), hangs, and memory without bound. `cargo
-//! xtask fuzz` builds and runs them. Without the feature `libfuzzer`, which that sets, a target runs the files
-//! it is given and searches for nothing ([`target`]).
+//! xtask fuzz` builds and runs them. Without the feature `libfuzzer`, which that sets, a target runs the
+//! files it is given and searches for nothing ([`target`]).
 
 pub mod bases;
 pub mod input;
@@ -24,8 +24,8 @@ pub mod walk;
 #[cfg(feature = "libfuzzer")]
 pub use libfuzzer_sys::fuzz_target as target;
 
-/// The body of a target: what it does with the bytes of one input. The program does it with each file that its
-/// command line names.
+/// The body of a target: what it does with the bytes of one input. The program does it with each file that
+/// its command line names.
 #[cfg(not(feature = "libfuzzer"))]
 #[macro_export]
 macro_rules! target {

@@ -175,7 +175,7 @@ impl Mounted {
             return;
         }
         let Ok(Some(dir)) = dir_of(self.device) else {
-            warn!(dir:% = self.dir.display(); "it can't be reached to be detached; is something mounted over it?");
+            warn!(dir:% = self.dir.display(); "it can't be reached and stays; is something mounted over it?");
             return;
         };
         self.dir = dir;

@@ -46,8 +46,8 @@ pub(crate) fn device_on(dir: &Path) -> io::Result<Option<(u32, u32)>> {
     Ok(top.and_then(|line| line.number()))
 }
 
-/// The folder on which the file system of this device number can be reached now: one above it may have got another
-/// name since it was mounted, or something been mounted over it.
+/// The folder on which the file system of this device number can be reached now: one above it may have got
+/// another name since it was mounted, or something been mounted over it.
 pub(crate) fn dir_of(device: (u32, u32)) -> io::Result<Option<PathBuf>> {
     let table = std::fs::read_to_string(TABLE)?;
     let lines: Vec<Line> = table.lines().filter_map(Line::parse).collect();

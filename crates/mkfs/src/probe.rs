@@ -120,8 +120,8 @@ pub fn refuse_occupied(device: &dyn Device) -> Result<()> {
 
 /// Bytes looked at from the start; btrfs keeps its superblock at 64 KiB.
 const HEAD: u64 = (64 << 10) + 4096;
-/// Bytes looked at from the end: the last of ZFS's labels is 256 KiB long, ends at a multiple of that, and has
-/// its uberblocks in its second half.
+/// Bytes looked at from the end: the last of ZFS's labels is 256 KiB long, ends at a multiple of that, and
+/// has its uberblocks in its second half.
 const TAIL: u64 = 384 << 10;
 
 /// Looks for a file system, volume manager or partition table.

@@ -15,8 +15,9 @@ use hectare_units::{Bytes, index_of, usize_of};
 use hectare_xfs::superblock::copies;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Bytes wiped at either end: a ZFS pool has two labels of 256 KiB at each, those at the end before a multiple of
-/// that; signatures of other formats lie within the first 68 KiB, copies of some within the last 128.
+/// Bytes wiped at either end: a ZFS pool has two labels of 256 KiB at each, those at the end before a
+/// multiple of that; signatures of other formats lie within the first 68 KiB, copies of some within the last
+/// 128.
 const WIPE: Bytes = Bytes::kib(768);
 /// Bytes zeroed of an old superblock: the largest sector that one can have.
 const SUPERBLOCK_MAX: u64 = 32 << 10;

@@ -17,8 +17,8 @@ pub(crate) fn is_long() -> bool {
     std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1")
 }
 
-/// What comes of all cases, judged from the last, where the largest are, two at a time: most of a case is other
-/// programs.
+/// What comes of all cases, judged from the last, where the largest are, two at a time: most of a case is
+/// other programs.
 pub(crate) fn two_at_a_time<C: Sync, R: Send>(
     cases: &[C],
     judge: impl Fn(&C) -> Result<R, Skip> + Sync,
