@@ -347,10 +347,12 @@ impl Adapter {
             }
             Body::Release { flags } => self.nodes.release(node, content::may_write(*flags)),
             Body::Fsync { data_only } | Body::Fsyncdir { data_only } => self.sync_node(node, *data_only)?,
-            Body::Fallocate { at, len, mode } => self.allocate(node, *at, *len, *mode)?,
+            Body::Fallocate { at, len, mode } => {
+                self.allocate(&caller(request), node, (*at, *len), *mode)?;
+            }
             Body::Lseek { at, whence } => reply.put(&U64::new(self.seek(node, *at, *whence)?)),
             Body::CopyFileRange(copying) => {
-                let copied = self.copy_content(node, copying)?;
+                let copied = self.copy_content(&caller(request), node, copying)?;
                 if copying.is_wide {
                     reply.put(&U64::new(copied));
                 } else {

@@ -55,8 +55,11 @@ pub(crate) fn attach(source: &str, dir: &Path, options: &MountOptions) -> io::Re
     let by_helper = !is_root();
     let connection =
         if by_helper { by_fusermount(source, &dir, options)? } else { by_root(source, &dir, options)? };
-    let device = device_on(&dir).ok().flatten().unwrap_or_default();
-    Ok((connection, Mounted { dir, by_helper, device, attached: true }))
+    // From here on it is taken off again if anything fails.
+    let mut mounted = Mounted { dir, by_helper, device: (0, 0), attached: true };
+    let unseen = || io::Error::other("what was mounted is not in the table of mounts; is /proc mounted?");
+    mounted.device = device_on(&mounted.dir)?.ok_or_else(unseen)?;
+    Ok((connection, mounted))
 }
 
 fn by_root(source: &str, dir: &Path, options: &MountOptions) -> io::Result<OwnedFd> {

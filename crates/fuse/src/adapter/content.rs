@@ -6,6 +6,7 @@
 
 use super::{Adapter, TRANSFER_MAX};
 use crate::errno::Answer;
+use crate::nodes::Node;
 use crate::protocol::NodeId;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Copying, Opening};
@@ -83,8 +84,7 @@ impl Adapter {
         };
         if kills_privileges {
             // The kernel has seen that whoever writes may not keep them.
-            let caller = Caller { capabilities: Capabilities::empty(), ..*caller };
-            self.volume.drop_privileges(node.nr(), &caller)?;
+            self.drop_privileges(caller, &node)?;
         }
         // Whoever gave the kernel's cache these bytes is long gone: all or an error to keep for them.
         if written < data.len() && from_cache {
@@ -92,6 +92,12 @@ impl Adapter {
         }
         self.operations.add_written(hectare_units::u64_of(written));
         Ok(u32::try_from(written).unwrap_or(u32::MAX))
+    }
+
+    /// Takes set-ID bits and file capabilities from a file that somebody changes who may not keep them.
+    fn drop_privileges(&self, caller: &Caller<'_>, node: &Node) -> Answer {
+        let caller = Caller { capabilities: Capabilities::empty(), ..*caller };
+        Ok(self.volume.drop_privileges(node.nr(), &caller)?)
     }
 
     pub(super) fn sync_node(&self, id: NodeId, data_only: bool) -> Answer {
@@ -104,7 +110,13 @@ impl Adapter {
         Ok(synced?)
     }
 
-    pub(super) fn allocate(&self, id: NodeId, at: u64, len: u64, mode: u32) -> Answer {
+    pub(super) fn allocate(
+        &self,
+        caller: &Caller<'_>,
+        id: NodeId,
+        (at, len): (u64, u64),
+        mode: u32,
+    ) -> Answer {
         let mode = FallocateMode::from_flags(mode)?;
         let last = match mode {
             FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => {
@@ -120,7 +132,7 @@ impl Adapter {
             FallocateMode::ZeroRange { .. } => FallocateMode::ZeroRange { keep_size: true },
             other => other,
         };
-        self.keeping_times(id, |file| {
+        self.keeping_times(caller, id, |file| {
             file.fallocate(first, at, len)?;
             last.map_or(Ok(()), |last| file.fallocate(last, at, len))
         })
@@ -136,14 +148,19 @@ impl Adapter {
     }
 
     /// Changes the content of a file for a kernel that gathers writes: it has stamped the file, and sends
-    /// that only if it is news; ours would differ.
+    /// that only if it is news; ours would differ. Before, as with writing, somebody who is not root takes
+    /// the file's privileges: of these requests the kernel does not tell who may keep them.
     fn keeping_times<T>(
         &self,
+        caller: &Caller<'_>,
         id: NodeId,
         change: impl FnOnce(&OpenFile) -> hectare_engine::Result<T>,
     ) -> Answer<T> {
         let node = self.node(id)?;
         let before = node.metadata()?;
+        if caller.uid != 0 {
+            self.drop_privileges(caller, &node)?;
+        }
         let done = change(&*node.file()?);
         if self.is_writeback() {
             let times =
@@ -155,9 +172,11 @@ impl Adapter {
 
     /// Copies bytes of one file into another inside the volume. What the kernel has gathered of either it has
     /// written back before it asks.
-    pub(super) fn copy_content(&self, from: NodeId, copy: &Copying) -> Answer<u64> {
+    pub(super) fn copy_content(&self, caller: &Caller<'_>, from: NodeId, copy: &Copying) -> Answer<u64> {
         let source = self.node(from)?.file()?;
-        self.keeping_times(copy.to, |target| source.copy_range(copy.from_at, target, copy.to_at, copy.len))
+        self.keeping_times(caller, copy.to, |target| {
+            source.copy_range(copy.from_at, target, copy.to_at, copy.len)
+        })
     }
 
     /// Looks for data or a hole. What the kernel has gathered of the file it has written back before

@@ -9,6 +9,7 @@ use crate::nodes::Node;
 use crate::protocol::NodeId;
 use hectare_engine::{Caller, InodeFlags, to_xflags, with_xflags};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 const FS_IOC_GETFLAGS: u32 = 0x8008_6601;
 const FS_IOC_SETFLAGS: u32 = 0x4008_6602;
@@ -47,7 +48,7 @@ impl Adapter {
                 self.volume.set_flags_and_project(node.nr(), flags, project, caller)?;
                 Vec::new()
             }
-            FITRIM => self.trim(input)?,
+            FITRIM => self.trim(caller, input)?,
             _ => return Err(Errno::NOTTY.into()),
         };
         output.truncate(usize::try_from(room).unwrap_or(usize::MAX));
@@ -63,9 +64,13 @@ impl Adapter {
     }
 
     /// `struct fstrim_range`: start, length, smallest run; answered with the bytes discarded as the length.
-    fn trim(&self, input: &[u8]) -> Answer<Vec<u8>> {
+    /// For root, and for whoever serves the mount: it keeps the device busy for everybody.
+    fn trim(&self, caller: &Caller<'_>, input: &[u8]) -> Answer<Vec<u8>> {
         let field =
             |at| -> Answer<u64> { Ok(u64::from(word(input, at)?) | u64::from(word(input, at + 4)?) << 32) };
+        if caller.uid != 0 && caller.uid != geteuid().as_raw() {
+            return Err(Errno::PERM.into());
+        }
         if self.behaviour.read_only {
             return Err(Errno::ROFS.into());
         }

@@ -150,15 +150,22 @@ fn attributes_acls_and_privileges() {
 #[test]
 fn cutting_and_acls_of_others_take_set_id_bits() {
     const NAME: &str = "everyday::cutting_and_acls_of_others_take_set_id_bits";
-    drop((needed!(NAME, "setpriv"), needed!(NAME, "setfacl")));
+    drop((needed!(NAME, "setpriv"), needed!(NAME, "setfacl"), needed!(NAME, "xfs_io")));
     let mount = mounted!(NAME, 64 * MIB, "allow_other");
     fs::set_permissions(mount.dir.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
     let mode = || fs::metadata(mount.path("f")).unwrap().permissions().mode() & 0o7777;
     fs::write(mount.path("f"), "text").unwrap();
     // The owner is not of the file's group.
     std::os::unix::fs::chown(mount.path("f"), Some(1000), Some(2000)).unwrap();
-    for (command, keeps) in [("truncate -s 2 f", 0o770), ("setfacl -m u:1001:r f", 0o4770), (": > f", 0o770)]
-    {
+    fs::write(mount.path("source"), "another").unwrap();
+    for (command, keeps) in [
+        ("truncate -s 2 f", 0o770),
+        ("setfacl -m u:1001:r f", 0o4770),
+        (": > f", 0o770),
+        ("fallocate -l 65536 f", 0o770),
+        ("fallocate -p -l 4096 f", 0o770),
+        ("xfs_io -c 'copy_range source' f", 0o770),
+    ] {
         for (user, left) in [("1000", keeps), ("0", 0o6770)] {
             rustix::fs::removexattr(mount.path("f"), "system.posix_acl_access").unwrap_or_default();
             fs::set_permissions(mount.path("f"), fs::Permissions::from_mode(0o6770)).unwrap();
@@ -167,6 +174,20 @@ fn cutting_and_acls_of_others_take_set_id_bits() {
             assert!(run(setpriv.args(as_user).current_dir(&mount.dir)).succeeded(), "{command} by {user}");
             assert_eq!(mode(), left, "{command} by {user}: {:o}", mode());
         }
+    }
+    mount.judge(NAME);
+}
+
+#[test]
+fn free_space_is_discarded_for_root_alone() {
+    const NAME: &str = "everyday::free_space_is_discarded_for_root_alone";
+    drop((needed!(NAME, "setpriv"), needed!(NAME, "fstrim")));
+    let mount = mounted!(NAME, 64 * MIB, "allow_other");
+    fs::set_permissions(mount.dir.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    for (user, may) in [("1000", false), ("0", true)] {
+        let mut setpriv = tool("setpriv").unwrap();
+        setpriv.args(["--reuid", user, "--regid", "1000", "--clear-groups", "fstrim"]).arg(&mount.dir);
+        assert_eq!(run(&mut setpriv).succeeded(), may, "by {user}");
     }
     mount.judge(NAME);
 }
