@@ -151,7 +151,7 @@ impl Volume {
     fn takes_overwrites(&self, inode: &CachedInode, data: &Inode) -> bool {
         data.kind() == Some(Kind::File)
             && !inode.is_freed()
-            && !data.flags.contains(InodeFlags::SYNC)
+            && !self.syncs_changes(data.flags)
             && Deed::Rewrite.is_allowed(data.flags)
             && self.check_file_writable(data, inode.nr()).is_ok()
     }
@@ -299,12 +299,6 @@ impl Volume {
         let gathered = inode.delayed().end().unwrap_or(0);
         let data = inode.get();
         if at < data.size.max(gathered) { Deed::Rewrite.check(data.flags, inode.nr()) } else { Ok(()) }
-    }
-
-    /// Makes a file durable that asks for it after every change (`SYNC`). To be called with nothing locked.
-    pub(crate) fn sync_if_asked(&self, inode: &CachedInode) -> Result<()> {
-        let asked = inode.get().flags.contains(InodeFlags::SYNC);
-        if asked { self.sync_cached(inode, false) } else { Ok(()) }
     }
 
     /// Writes over blocks that are mapped and written, inside the size, under the shared lock; whether that

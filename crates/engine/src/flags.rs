@@ -3,8 +3,8 @@
 //!
 //! Some flags say how the inode is stored; those are shown and can't be set. What is set and does something
 //! here: immutable and append-only ([`crate::guard`]), the top of a tree for the placement of directories,
-//! inheriting the project, `SYNC` (content is durable when a change of it returns) and `DIRSYNC` (so are
-//! names). `NOATIME` and `NODUMP` are for whoever keeps access times or dumps. The others are kept as they
+//! inheriting the project, `SYNC` (content and attributes are durable when a change of them returns) and
+//! `DIRSYNC` (so are names). `NOATIME` and `NODUMP` are for whoever keeps access times or dumps. The others are kept as they
 //! are set. To move data into the journal, to map by blocks or to ignore case is refused, by name.
 //!
 //! A project is a number that space is accounted to. Directories with `PROJINHERIT` hold one project's files
@@ -18,6 +18,7 @@ use crate::cache::inode::CachedInode;
 use crate::caller::{Caller, Capabilities};
 use crate::error::{Error, Result};
 use crate::map::MAP_CREDITS;
+use crate::options::Synchronous;
 use crate::volume::Volume;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
@@ -164,7 +165,8 @@ impl Volume {
             data.ctime = self.now();
             data.version = data.version.wrapping_add(1);
             Ok(())
-        })
+        })?;
+        self.sync_if_asked(&inode)
     }
 
     /// The flags and the project that the inode is to have, if `caller` may set them.
@@ -256,11 +258,25 @@ impl Volume {
         if apart { Err(Error::OtherProject) } else { Ok(()) }
     }
 
-    /// Makes names durable where a directory asks for it after every change (`SYNC`, `DIRSYNC`). To be called
-    /// with nothing locked.
+    /// Whether content and attributes of an inode with these flags are to be durable after every change.
+    pub(crate) fn syncs_changes(&self, flags: InodeFlags) -> bool {
+        self.options.synchronous == Synchronous::All || flags.contains(InodeFlags::SYNC)
+    }
+
+    /// Makes an inode durable if that is asked for after every change (`SYNC`). To be called with nothing
+    /// locked.
+    pub(crate) fn sync_if_asked(&self, inode: &CachedInode) -> Result<()> {
+        let asked = self.syncs_changes(inode.get().flags);
+        if asked { self.sync_cached(inode, false) } else { Ok(()) }
+    }
+
+    /// Makes names durable where that is asked for after every change (`SYNC`, `DIRSYNC`). To be called with
+    /// nothing locked.
     pub(crate) fn sync_names_if_asked(&self, dirs: &[&Arc<CachedInode>]) -> Result<()> {
-        let asks =
-            |dir: &&&Arc<CachedInode>| dir.get().flags.intersects(InodeFlags::SYNC | InodeFlags::DIRSYNC);
+        let of_all = self.options.synchronous >= Synchronous::Names;
+        let asks = |dir: &&&Arc<CachedInode>| {
+            of_all || dir.get().flags.intersects(InodeFlags::SYNC | InodeFlags::DIRSYNC)
+        };
         dirs.iter().filter(asks).try_for_each(|dir| self.sync_cached(dir, false))
     }
 }

@@ -82,7 +82,7 @@ pub use hectare_journal::JournalStats;
 pub use hold::HeldInode;
 pub use namespace::{Creation, DirEntry, LINKS_MAX, NewNode};
 pub use open::OpenFile;
-pub use options::{JournalDevice, OpenOptions};
+pub use options::{JournalDevice, OpenOptions, Synchronous};
 pub use orphan::Cleaned;
 pub use permission::Access;
 pub use rename::RenameMode;

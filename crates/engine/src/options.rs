@@ -16,6 +16,19 @@ impl std::fmt::Debug for JournalDevice {
     }
 }
 
+/// Which changes are durable when they return, beside those of inodes that are flagged so (`SYNC`, `DIRSYNC`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Synchronous {
+    /// None.
+    #[default]
+    Flagged,
+    /// Those of names (the kernel's `dirsync`).
+    Names,
+    /// All: of names, content and attributes (`sync`). Times that only an access or an overwrite changes
+    /// may wait.
+    All,
+}
+
 /// Options of [`crate::Volume::open`].
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
@@ -65,6 +78,8 @@ pub struct OpenOptions {
     /// Whether a failed write of file data is the end of all changes (`data_err=abort`), where it should not
     /// be as the volume says in its mount options. Unless one of both asks for it, it is not.
     pub data_errors_abort: Option<bool>,
+    /// Which changes are durable when they return.
+    pub synchronous: Synchronous,
 }
 
 impl Default for OpenOptions {
@@ -85,6 +100,7 @@ impl Default for OpenOptions {
             delayed_bytes: 64 << 20,
             errors: None,
             data_errors_abort: None,
+            synchronous: Synchronous::default(),
         }
     }
 }

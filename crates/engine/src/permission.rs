@@ -112,7 +112,8 @@ impl Volume {
                 self.drop_capability(&inode)?;
             }
             self.change_locked(&inode, &settled)
-        })
+        })?;
+        self.sync_if_asked(&inode)
     }
 
     /// Takes from a file what must not survive that a user writes to it: set-id bits, unless the user may
@@ -142,7 +143,8 @@ impl Volume {
             }
             let permissions = (mode != inode.get().mode).then_some(mode & 0o7777);
             self.change_locked(&inode, &Changes { permissions, ..Changes::default() })
-        })
+        })?;
+        self.sync_if_asked(&inode)
     }
 
     /// What of a umask counts for what is made in a directory: nothing, if the directory has a default ACL,

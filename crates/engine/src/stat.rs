@@ -175,7 +175,8 @@ impl Volume {
             let _operation = inode.lock().write();
             self.check_changeable(&inode)?;
             self.change_locked(&inode, changes)
-        })
+        })?;
+        self.sync_if_asked(&inode)
     }
 
     pub(crate) fn change_locked(&self, inode: &Arc<CachedInode>, changes: &Changes) -> Result<()> {

@@ -141,7 +141,8 @@ impl Volume {
                 }
                 xattr::set(attrs, &name, stored, how).map_err(set_error)
             })
-        })
+        })?;
+        self.sync_if_asked(inode)
     }
 
     /// Removes an attribute, for a user if there is one.
@@ -165,7 +166,8 @@ impl Volume {
                 }
                 xattr::remove(attrs, &name).map(drop).map_err(set_error)
             })
-        })
+        })?;
+        self.sync_if_asked(inode)
     }
 
     /// Removes an attribute, whatever the flags of the inode say: it goes because something else was allowed.

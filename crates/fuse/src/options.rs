@@ -5,7 +5,7 @@
 
 use crate::adapter::{KEPT, TRANSFER_MAX};
 use crate::mount::is_root;
-use hectare_engine::{DataMode, OnError, OpenOptions, Policy};
+use hectare_engine::{DataMode, OnError, OpenOptions, Policy, Synchronous};
 use log::LevelFilter;
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -84,9 +84,9 @@ pub struct MountOptions {
     pub suid: bool,
     /// Programs can be run.
     pub exec: bool,
-    /// Every write is written through.
+    /// Every change is written through: names, attributes and content.
     pub sync: bool,
-    /// Changes of directories are written through.
+    /// Changes of names are written through.
     pub dirsync: bool,
     /// What is logged; what `HECTARE_LOG` says, if not given.
     pub log: Option<LevelFilter>,
@@ -471,6 +471,11 @@ impl MountOptions {
             data_errors_abort: self.data_errors_abort,
             // Only root comes to such a mount; where others do, nobody tells whose bytes are written.
             use_reserved_blocks: is_root() && !self.allow_other,
+            synchronous: match (self.sync, self.dirsync) {
+                (true, _) => Synchronous::All,
+                (false, true) => Synchronous::Names,
+                (false, false) => Synchronous::Flagged,
+            },
             commit_interval: Some(self.commit),
             delayed_bytes: if self.delayed_allocation { defaults.delayed_bytes } else { 0 },
             ..defaults
@@ -516,6 +521,18 @@ mod tests {
             assert_eq!(parse(given).unwrap().open_options().data_errors_abort, expected, "{given}");
         }
         assert!(parse("data_err=panic").is_err());
+    }
+
+    #[test]
+    fn what_is_written_through_is_the_engines_to_do_too() {
+        for (given, expected) in [
+            ("", Synchronous::Flagged),
+            ("dirsync", Synchronous::Names),
+            ("sync", Synchronous::All),
+            ("sync,dirsync,async", Synchronous::Names),
+        ] {
+            assert_eq!(parse(given).unwrap().open_options().synchronous, expected, "{given}");
+        }
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::map::MapRef;
 use crate::volume::Volume;
 use hectare_alloc::{AllocError, Claim};
 use hectare_ext4::extent::Mapping;
-use hectare_ext4::inode::InodeFlags;
 use hectare_units::{Bytes, Clusters, LogicalBlock, u64_of};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -122,7 +121,7 @@ impl Volume {
         let geometry = self.geometry();
         let (size, shift) = (geometry.block_size, geometry.cluster_ratio_shift);
         let held = inode.get();
-        if held.size != at || held.flags.contains(InodeFlags::SYNC) {
+        if held.size != at || self.syncs_changes(held.flags) {
             return Ok(None);
         }
         let map = MapRef { volume: self, nr: inode.nr(), inode: &held };

@@ -1,9 +1,9 @@
 //! Inode flags and projects against the kernel: which are taken, what they forbid, what is inherited.
 
-use crate::common::{assert_clean_bytes, close_clean, in_memory, open_image};
+use crate::common::{assert_clean_bytes, close_clean, in_memory, in_memory_with, open_image, unhurried};
 use hectare_engine::{
-    Caller, Capabilities, Changes, Creation, Error, FallocateMode, InodeFlags, NewNode, RenameMode, Volume,
-    XattrHow, to_xflags,
+    Caller, Capabilities, Changes, Creation, Error, FallocateMode, InodeFlags, NewNode, RenameMode,
+    Synchronous, Volume, XattrHow, to_xflags,
 };
 use hectare_oracle::{KernelMount, assert_clean, skip};
 use hectare_units::InodeNr;
@@ -412,6 +412,44 @@ fn a_file_that_asks_for_it_is_durable_when_the_write_returns() {
     close_clean(&after);
     drop(file);
     close_clean(&held);
+}
+
+#[test]
+fn a_volume_that_is_opened_so_makes_every_change_durable() {
+    let bytes = match crate::common::format_bytes(&["-t", "ext4"], "8M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("flags::a_volume_that_is_opened_so", reason),
+    };
+    for synchronous in [Synchronous::Flagged, Synchronous::Names, Synchronous::All] {
+        let held =
+            in_memory_with(&bytes, hectare_engine::OpenOptions { synchronous, ..unhurried() }).unwrap();
+        let v = &held.volume;
+        // What a crash now would leave: the log is replayed when the copy is opened.
+        let after_a_crash = || in_memory(&held.device.to_vec());
+        let all = synchronous == Synchronous::All;
+        let file = v.create_file("file", Creation::default()).unwrap();
+        assert_eq!(after_a_crash().volume.metadata("file").is_ok(), synchronous >= Synchronous::Names);
+        v.sync().unwrap();
+        file.write_all_at(0, b"kept").unwrap();
+        assert_eq!(after_a_crash().volume.read("file").unwrap() == b"kept", all);
+        v.sync().unwrap();
+        v.change(file.inode(), &Changes { permissions: Some(0o601), ..Changes::default() }).unwrap();
+        assert_eq!(after_a_crash().volume.metadata("file").unwrap().permissions == 0o601, all);
+        v.sync().unwrap();
+        v.set_xattr(file.inode(), "user.a", b"b", XattrHow::Either).unwrap();
+        assert_eq!(after_a_crash().volume.get_xattr(file.inode(), "user.a").is_ok(), all);
+        v.set_inode_flags(file.inode(), v.inode_flags(file.inode()).unwrap() | InodeFlags::NODUMP, &ME)
+            .unwrap();
+        let flags = after_a_crash().volume.inode_flags(file.inode()).unwrap();
+        assert_eq!(flags.contains(InodeFlags::NODUMP), all);
+        v.sync().unwrap();
+        v.remove_xattr(file.inode(), "user.a").unwrap();
+        assert_eq!(after_a_crash().volume.get_xattr(file.inode(), "user.a").is_err(), all);
+        drop(file);
+        v.unlink(ROOT, b"file").unwrap();
+        assert_eq!(after_a_crash().volume.metadata("file").is_err(), synchronous >= Synchronous::Names);
+        close_clean(&held);
+    }
 }
 
 #[test]

@@ -7,18 +7,38 @@ use hectare_engine::{OpenOptions, Volume};
 use hectare_fuse::Operation as Request;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Whether a name is on the volume if everything stops now.
-fn is_durable(mount: &Mount, name: &str) -> bool {
+/// What is on the volume if everything stops now.
+fn durable(mount: &Mount) -> Volume {
     let copy = mount.outside("copy");
     fs::copy(&mount.image, &copy).unwrap();
     let device = FileOptions::new().open(&copy).unwrap();
-    let volume = Volume::open(Arc::new(device), OpenOptions::read_only()).unwrap();
-    volume.metadata(name).is_ok()
+    Volume::open(Arc::new(device), OpenOptions::read_only()).unwrap()
+}
+
+fn is_durable(mount: &Mount, name: &str) -> bool {
+    durable(mount).metadata(name).is_ok()
+}
+
+/// The kernel's FUSE leaves it to whoever serves, but for the content of files.
+#[test]
+fn what_is_to_be_written_through_is_durable_at_once() {
+    const NAME: &str = "options::what_is_to_be_written_through_is_durable_at_once";
+    for (option, names, all) in [("async", false, false), ("dirsync", true, false), ("sync", true, true)] {
+        let mount = mounted!(NAME, 32 * MIB, &format!("commit=600,{option}"));
+        fs::create_dir(mount.path("d")).unwrap();
+        assert_eq!(is_durable(&mount, "d"), names, "{option}");
+        fs::write(mount.path("d/f"), "kept").unwrap();
+        fs::set_permissions(mount.path("d/f"), fs::Permissions::from_mode(0o601)).unwrap();
+        let left = durable(&mount);
+        assert_eq!(left.read("d/f").is_ok_and(|text| text == b"kept"), all, "{option}");
+        assert_eq!(left.metadata("d/f").is_ok_and(|found| found.permissions == 0o601), all, "{option}");
+        mount.judge(NAME);
+    }
 }
 
 #[test]
