@@ -49,7 +49,8 @@ Examples:
   hectare info disk.img                       what the volume says of itself
   hectare map disk.img -o disk.svg            a picture of where it is full
 
-Exit codes: 0 done, 1 failed (one line on standard error says what and why), 2 wrong usage.";
+Exit codes: 0 done, 1 failed (one line on standard error says what and why), 2 wrong usage
+(1 and one line for mkfs, as with other formatters).";
 
 /// ext4 volumes from user space: make, fill, look, change
 #[derive(Parser)]
@@ -69,7 +70,15 @@ fn main() -> ExitCode {
         Cli::command().find_subcommand(name).is_some()
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
-    let Cli { part, command } = Cli::parse_from(arguments);
+    let formats = command::mkfs::is_named(&arguments);
+    let Cli { part, command } = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) if formats && error.use_stderr() => {
+            tell(one_line(&first_paragraph(&error.to_string())));
+            return ExitCode::FAILURE;
+        }
+        Err(error) => error.exit(),
+    };
     part.note();
     match command.run(part) {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
@@ -86,6 +95,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// What an error of the command line says first, which is what is wrong; its word for that left out.
+fn first_paragraph(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    lines.join(" ").trim_start_matches("error: ").to_owned()
+}
+
 /// Messages can carry text from an image; nothing in it may look like a second line.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -98,5 +113,11 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_wrong_stands_in_the_first_paragraph() {
+        let text = "error: these are missing:\n  <IMAGE>\n  <SIZE>\n\nUsage: hectare mkfs\n";
+        assert_eq!(first_paragraph(text), "these are missing: <IMAGE> <SIZE>");
     }
 }

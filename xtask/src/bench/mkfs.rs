@@ -7,6 +7,8 @@
 //! | `ext4-*` | the shape that hectare chooses | mke2fs, told to choose the same |
 //! | `ext4-single-*` | no clusters, as mke2fs chooses by itself | mke2fs, told to choose the rest the same |
 //!
+//! | `using-*` | `hectare mkdir` in a volume that is there ([`using`]) | |
+//!
 //! Beside both stands what the writes of ours take by themselves ([`limit`]).
 //!
 //! Every run makes a volume in a sparse file that is new: both write no zeros and discard nothing. Of each it
@@ -23,6 +25,7 @@
 
 mod limit;
 mod measure;
+mod using;
 
 use super::figures::shown;
 use super::told::{aligned, machine};
@@ -122,30 +125,40 @@ fn name_is_alone(name: &str) -> bool {
 
 /// Runs the job; whether everything ran and was as claimed.
 pub(super) fn run(options: &super::Options, binary: &Path) -> bool {
-    let wanted = |case: &Case| {
-        options.only.is_empty() || options.only.iter().any(|only| case.name.starts_with(only.as_str()))
+    let wanted = |name: &str| {
+        options.only.is_empty() || options.only.iter().any(|only| name.starts_with(only.as_str()))
     };
-    let cases: Vec<Case> = cases(options.quick).into_iter().filter(wanted).collect();
+    let cases: Vec<Case> = cases(options.quick).into_iter().filter(|case| wanted(case.name)).collect();
+    let used = using::run(binary, options.pairs, wanted);
     let mut results = Vec::new();
+    if let Err(error) = write(&options.json, &results, &used) {
+        eprintln!("can't write {}: {error}", options.json.display());
+        return false;
+    }
     for case in &cases {
         results.push(compare(case, binary, options.pairs));
         // After each: a run of all takes long, and may be interrupted.
-        if let Err(error) = write(&options.json, &results) {
+        if let Err(error) = write(&options.json, &results, &used) {
             eprintln!("can't write {}: {error}", options.json.display());
             return false;
         }
     }
     print!("{}", table(&results));
     print!("{}", growth(&results));
+    print!("{}", using::table(&used));
     results.iter().for_each(|result| print!("{}", result.verdicts()));
+    used.iter().for_each(|used| print!("{}", used.verdicts()));
     leave_nothing();
     println!("figures: {}", options.json.display());
-    !results.is_empty() && results.iter().all(Outcome::is_good)
+    let ran = !results.is_empty() || !used.is_empty();
+    ran && results.iter().all(Outcome::is_good) && used.iter().all(using::Used::is_good)
 }
 
 /// The names of all cases.
 pub(super) fn list() {
-    cases(false).iter().for_each(|case| println!("{:<20} {} bytes", case.name, case.size));
+    let cases = cases(false);
+    let formatted = cases.iter().map(|case| (case.name, case.size));
+    formatted.chain(using::names()).for_each(|(name, size)| println!("{name:<20} {size} bytes"));
 }
 
 /// A case's results, round by round.
@@ -238,6 +251,22 @@ struct Verdict {
     met: bool,
 }
 
+impl Verdict {
+    fn at_most(text: String, value: Option<f64>, most: Option<f64>) -> Self {
+        Self { text, value, met: value.zip(most).is_some_and(|(value, most)| value <= most) }
+    }
+
+    /// What is said of it in the end.
+    fn line(&self, case: &str) -> String {
+        let verdict = ["MISSED", "met"][usize::from(self.met)];
+        format!("{verdict}: {case}: {}: {}\n", self.text, self.value.map_or("nothing".into(), shown))
+    }
+
+    fn json(&self) -> Value {
+        json!({ "claim": self.text, "value": self.value, "met": self.met })
+    }
+}
+
 type Figure = fn(&Figures) -> Option<f64>;
 
 const SECONDS: Figure = |run| Some(run.seconds);
@@ -274,12 +303,7 @@ impl Outcome<'_> {
             return Vec::new();
         }
         let ours = |of: Figure| spread(&self.ours, of).map(|spread| spread.median);
-        let at_most = |text: String, value: Option<f64>, most: Option<f64>| Verdict {
-            text,
-            value,
-            met: value.zip(most).is_some_and(|(value, most)| value <= most),
-        };
-        let memory = at_most(
+        let memory = Verdict::at_most(
             format!("at most {MEMORY_MAX} MiB of memory"),
             spread(&self.ours, MEMORY).map(|spread| spread.max),
             Some(MEMORY_MAX),
@@ -287,7 +311,7 @@ impl Outcome<'_> {
         let Some(peer) = &self.case.theirs else {
             let each = ours(|run| Some(run.seconds / (run.written / 1e9)));
             let text = format!("at most {SECONDS_PER_GB} s for a GB written");
-            return vec![memory, at_most(text, each, Some(SECONDS_PER_GB))];
+            return vec![memory, Verdict::at_most(text, each, Some(SECONDS_PER_GB))];
         };
         let times = self.times().map(|spread| spread.median);
         let fast = Verdict {
@@ -296,7 +320,7 @@ impl Outcome<'_> {
             met: times.is_some_and(|times| times >= peer.times),
         };
         let theirs = spread(&self.theirs, WRITTEN).map(|spread| spread.median);
-        vec![fast, memory, at_most("bytes written at most theirs".into(), ours(WRITTEN), theirs)]
+        vec![fast, memory, Verdict::at_most("bytes written at most theirs".into(), ours(WRITTEN), theirs)]
     }
 
     fn is_good(&self) -> bool {
@@ -304,11 +328,8 @@ impl Outcome<'_> {
     }
 
     fn verdicts(&self) -> String {
-        let (mut text, name) = (String::new(), self.case.name);
-        for Verdict { text: claim, value, met } in self.claims() {
-            let verdict = ["MISSED", "met"][usize::from(met)];
-            let _ = writeln!(text, "{verdict}: {name}: {claim}: {}", value.map_or("nothing".into(), shown));
-        }
+        let name = self.case.name;
+        let mut text: String = self.claims().iter().map(|claim| claim.line(name)).collect();
         for failure in &self.failures {
             let _ = writeln!(text, "FAILED {name}: {failure}");
         }
@@ -339,13 +360,11 @@ impl Outcome<'_> {
 
     fn json(&self) -> Value {
         let runs = |runs: &[Figures]| runs.iter().map(Figures::json).collect::<Vec<_>>();
-        let claims = self.claims();
-        let claims = claims.iter().map(|c| json!({ "claim": c.text, "value": c.value, "met": c.met }));
         let peer = self.case.theirs.as_ref().map(|peer| peer.tool);
         json!({
             "case": self.case.name, "bytes": self.case.size, "ours": runs(&self.ours),
             "theirs": runs(&self.theirs), "alone": self.alone, "peer": peer,
-            "times": self.times(), "claims": claims.collect::<Vec<_>>(), "skipped": self.skipped,
+            "times": self.times(), "claims": self.claims().iter().map(Verdict::json).collect::<Vec<_>>(), "skipped": self.skipped,
             "failures": self.failures,
         })
     }
@@ -414,8 +433,9 @@ fn exponent(points: &[(u64, f64)]) -> Option<f64> {
     (below > 0.0 && above.is_finite()).then(|| above / below)
 }
 
-fn write(file: &Path, results: &[Outcome<'_>]) -> std::io::Result<()> {
-    let cases: Vec<Value> = results.iter().map(Outcome::json).collect();
+fn write(file: &Path, results: &[Outcome<'_>], used: &[using::Used]) -> std::io::Result<()> {
+    let cases: Vec<Value> =
+        results.iter().map(Outcome::json).chain(used.iter().map(using::Used::json)).collect();
     super::told::write_json(file, &json!({ "machine": machine(), "cases": cases }))
 }
 

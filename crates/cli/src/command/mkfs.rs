@@ -14,6 +14,8 @@ use hectare_mkfs::{FormatOptions, FsType, Plan, Run, Step, Usage, execute};
 use hectare_units::Bytes;
 use image_arguments::ImageArguments;
 use serde::Serialize;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 
 /// Make an empty volume
 ///
@@ -67,6 +69,20 @@ impl Arguments {
         let size = self.image.size.as_deref().map(|text| with_suffix(text, plain)).transpose();
         Ok(size.map_err(|reason| Failure::of("mkfs", reason))?.map(Bytes::new))
     }
+}
+
+/// Where the command stands, or would: before it are options of all commands only, and their values, which
+/// are numbers.
+fn command_at(arguments: &[OsString]) -> usize {
+    let is_before = |argument: &&OsString| {
+        argument.as_bytes().first().is_some_and(|first| *first == b'-' || first.is_ascii_digit())
+    };
+    1 + arguments.iter().skip(1).take_while(is_before).count()
+}
+
+/// Whether the command line names a formatter.
+pub(crate) fn is_named(arguments: &[OsString]) -> bool {
+    arguments.get(command_at(arguments)).is_some_and(|command| command == "mkfs" || command == "mkfs.xfs")
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {

@@ -116,6 +116,25 @@ fn missing_paths_are_named() {
     }
 }
 
+/// Scripts that format expect it of a formatter.
+#[test]
+fn wrong_usage_of_a_formatter_is_one_line_and_ends_with_1() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["mkfs"], "these required arguments"),
+        (&["mkfs", "--nonsense", "a.img"], "'--nonsense'"),
+        (&["mkfs", "-y", "a.img", "1G"], "'-y'"),
+        (&["mkfs", "-b", "a.img"], "<IMAGE>"),
+        (&["mkfs", "-t", "xfs", "-y", "a.img"], "'-y'"),
+        (&["mkfs.xfs", "a.img", "1G", "more"], "'more'"),
+    ];
+    for (arguments, reason) in cases {
+        let ran = hectare(arguments);
+        assert!(ran.refused().contains(reason), "{arguments:?}: {}", ran.err);
+    }
+    assert!(!std::path::Path::new("a.img").exists());
+    assert!(hectare(&["mkfs", "--help"]).ok().text().contains("Usage: hectare mkfs"));
+}
+
 #[test]
 fn wrong_usage_ends_with_2() {
     let cases: [&[&str]; 12] = [

@@ -1,4 +1,4 @@
-//! One run of a formatter, and what it took.
+//! One run of a program on an image, and what it took.
 //!
 //! Linux keeps what a process read and wrote until somebody waits for it, so that is read of one that has
 //! ended and was not waited for yet; the most memory it had is gone then, and read while it runs.
@@ -63,6 +63,11 @@ pub(super) fn measure(
         tool(program).ok_or_else(|| format!("{program} is not installed"))?
     };
     command.args(words).arg(image).args(size.map(|size| format!("{}k", size >> 10)));
+    run(command, image)
+}
+
+/// Runs a program that writes to an image.
+pub(super) fn run(mut command: Command, image: &Path) -> Result<Figures, String> {
     let line = line_of(&command);
     let failed = |error: std::io::Error| format!("{line}: {error}");
     let started = Instant::now();

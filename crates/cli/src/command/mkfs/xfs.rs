@@ -85,26 +85,32 @@ impl Arguments {
     }
 }
 
+/// Flags that both formatters know by the same letter.
+const FLAGS: &[u8] = b"q";
+
 /// `mkfs -t xfs` becomes `mkfs.xfs`, whose options differ from those of `mkfs`; other arguments stay.
 pub(crate) fn hand_over(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
-    // Before the command stand options of all commands only, and their values, which are numbers.
-    let is_before = |argument: &OsString| {
-        argument.as_bytes().first().is_some_and(|first| *first == b'-' || first.is_ascii_digit())
-    };
-    let command = 1 + arguments.iter().skip(1).take_while(|argument| is_before(argument)).count();
+    let command = super::command_at(&arguments);
     if arguments.get(command).is_none_or(|command| command != "mkfs") {
         return arguments;
     }
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
-    let apart =
-        |at: &usize| arguments[*at] == "-t" && arguments.get(at + 1).is_some_and(|kind| kind == "xfs");
-    let found = (command + 1..end).find_map(|at| match arguments[at].as_bytes() {
-        b"-txfs" | b"-t=xfs" => Some(at..at + 1),
-        _ => apart(&at).then_some(at..at + 2),
+    let names_xfs = |at: usize| arguments.get(at).is_some_and(|kind| kind == "xfs");
+    // The option may stand behind flags, as in `-qt xfs`. What is left of the word, and what the type takes.
+    let found = (command + 1..end).find_map(|at| {
+        let word = arguments[at].as_bytes();
+        let flags = word.iter().skip(1).take_while(|flag| FLAGS.contains(flag)).count() + 1;
+        let (before, option) = word.split_at_checked(flags).filter(|_| word[0] == b'-')?;
+        match option {
+            b"txfs" | b"t=xfs" => Some((before.to_vec(), at..at + 1)),
+            b"t" if names_xfs(at + 1) => Some((before.to_vec(), at..at + 2)),
+            _ => None,
+        }
     });
-    if let Some(found) = found {
-        arguments.drain(found);
+    if let Some((before, found)) = found {
+        let kept = (before.len() > 1).then(|| OsString::from_vec(before));
+        arguments.splice(found, kept);
         arguments[command] = OsString::from_vec(b"mkfs.xfs".to_vec());
     }
     arguments
@@ -223,6 +229,8 @@ mod tests {
         };
         assert_eq!(handed("hectare mkfs -n size=8192 -t xfs a 1g"), "hectare mkfs.xfs -n size=8192 a 1g");
         assert_eq!(handed("hectare mkfs -txfs a"), "hectare mkfs.xfs a");
+        assert_eq!(handed("hectare mkfs -qt xfs a"), "hectare mkfs.xfs -q a");
+        assert_eq!(handed("hectare mkfs -qtxfs a"), "hectare mkfs.xfs -q a");
         assert_eq!(handed("hectare --partition 2 mkfs -t xfs a"), "hectare --partition 2 mkfs.xfs a");
         for same in [
             "hectare mkfs -t ext4 a",
@@ -230,6 +238,9 @@ mod tests {
             "hectare rm mkfs -t xfs",
             "hectare mkfs -- -t xfs",
             "hectare mkfs -t",
+            "hectare mkfs",
+            "hectare",
+            "hectare mkfs - t",
         ] {
             assert_eq!(handed(same), same);
         }
