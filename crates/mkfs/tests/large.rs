@@ -11,7 +11,7 @@ use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_mkfs::{Counts, Error, FormatOptions, Payload, Plan, Write, capacity, execute};
-use hectare_oracle::{KernelMount, assert_clean, skip, skip_part};
+use hectare_oracle::{KernelMount, assert_clean, dumpe2fs_superblock, skip, skip_part};
 use hectare_units::{BlockNr, Blocks, Bytes, GroupNr, usize_of};
 use std::collections::HashMap;
 
@@ -248,6 +248,41 @@ fn an_exbibyte_is_written_as_planned() {
             }
         }
         assert!(found == rendered.descriptors, "chunk {chunk}");
+    }
+}
+
+/// What others say of the largest volumes, which takes them no more than the superblock.
+#[test]
+fn dumpe2fs_reads_the_superblocks_of_the_largest() {
+    const TEST: &str = "dumpe2fs_reads_the_superblocks_of_the_largest";
+    for size in [10_000_000_000_000_000, EIB] {
+        let folder = folder();
+        let image = folder.path().join("image");
+        let options = args("-t ext4 -L vast");
+        match format(&options, &image, Bytes::new(size)) {
+            Err(Error::Device(error)) => {
+                skip_part!(format!("{TEST}, {size}"), error); // files below can't be so long
+                continue;
+            }
+            made => drop(made.unwrap()),
+        }
+        let dump = match dumpe2fs_superblock(&image) {
+            Ok(dump) => dump,
+            Err(reason) => skip!(TEST, reason),
+        };
+        let plan = Plan::new(&options, Bytes::new(size), true).unwrap();
+        let geometry = plan.geometry();
+        assert_eq!(dump.field("Filesystem volume name"), "vast");
+        for (name, expected) in [
+            ("Block count", geometry.blocks_count.get()),
+            ("Inodes per group", geometry.inodes_per_group.into()),
+            ("Clusters per group", geometry.clusters_per_group.into()),
+            ("Cluster size", u64::from(geometry.block_size.get()) << geometry.cluster_ratio_shift),
+        ] {
+            assert_eq!(dump.number(name), expected, "{name} of {size}");
+        }
+        assert!(dump.number("Free blocks") > geometry.blocks_count.get() / 100 * 99);
+        assert_eq!(dump.field("Checksum type"), "crc32c");
     }
 }
 

@@ -143,8 +143,9 @@ pub(super) fn run(options: &super::Options, binary: &Path) -> bool {
             return false;
         }
     }
-    print!("{}", table(&results));
-    print!("{}", growth(&results));
+    if !results.is_empty() {
+        print!("{}{}", table(&results), growth(&results));
+    }
     print!("{}", using::table(&used));
     results.iter().for_each(|result| print!("{}", result.verdicts()));
     used.iter().for_each(|used| print!("{}", used.verdicts()));
@@ -360,12 +361,12 @@ impl Outcome<'_> {
 
     fn json(&self) -> Value {
         let runs = |runs: &[Figures]| runs.iter().map(Figures::json).collect::<Vec<_>>();
+        let claims: Vec<Value> = self.claims().iter().map(Verdict::json).collect();
         let peer = self.case.theirs.as_ref().map(|peer| peer.tool);
         json!({
             "case": self.case.name, "bytes": self.case.size, "ours": runs(&self.ours),
             "theirs": runs(&self.theirs), "alone": self.alone, "peer": peer,
-            "times": self.times(), "claims": self.claims().iter().map(Verdict::json).collect::<Vec<_>>(), "skipped": self.skipped,
-            "failures": self.failures,
+            "times": self.times(), "claims": claims, "skipped": self.skipped, "failures": self.failures,
         })
     }
 }

@@ -120,10 +120,10 @@ fn missing_paths_are_named() {
 #[test]
 fn wrong_usage_of_a_formatter_is_one_line_and_ends_with_1() {
     let cases: [(&[&str], &str); 6] = [
-        (&["mkfs"], "these required arguments"),
+        (&["mkfs"], "required arguments were not provided: <IMAGE>"),
         (&["mkfs", "--nonsense", "a.img"], "'--nonsense'"),
         (&["mkfs", "-y", "a.img", "1G"], "'-y'"),
-        (&["mkfs", "-b", "a.img"], "<IMAGE>"),
+        (&["mkfs", "-b", "a.img"], "a.img is no size"),
         (&["mkfs", "-t", "xfs", "-y", "a.img"], "'-y'"),
         (&["mkfs.xfs", "a.img", "1G", "more"], "'more'"),
     ];

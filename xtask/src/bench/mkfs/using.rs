@@ -1,4 +1,4 @@
-//! Using what was made: opening a volume of a petabyte or more, making a folder, closing it again.
+//! Using what was made: opening a volume of a pebibyte or more, making a folder, closing it again.
 //!
 //! Each time a program starts anew, so that nothing of the volume is in its memory, though the file may be in
 //! the host's. A format that is quick but leaves work for whoever opens the volume would show here.
