@@ -157,17 +157,15 @@ impl Adapter {
         change: impl FnOnce(&OpenFile) -> hectare_engine::Result<T>,
     ) -> Answer<T> {
         let node = self.node(id)?;
-        let before = node.metadata()?;
-        if caller.uid != 0 {
-            self.drop_privileges(caller, &node)?;
-        }
-        let done = change(&*node.file()?);
+        let file = node.file()?;
         if self.is_writeback() {
-            let times =
-                Changes { mtime: Some(before.mtime), ctime: Some(before.ctime), ..Changes::default() };
-            self.change(id, times, false)?;
+            self.keep_times(&node)?;
         }
-        Ok(done?)
+        let may_keep = caller.uid == 0;
+        let dropped = if may_keep { Ok(()) } else { self.drop_privileges(caller, &node) };
+        let done = dropped.map(|()| change(&file));
+        self.give_times_back(&node)?;
+        Ok(done??)
     }
 
     /// Copies bytes of one file into another inside the volume. What the kernel has gathered of either it has
@@ -201,4 +199,47 @@ impl Adapter {
 /// Whether who opens a file so may write to it.
 pub(super) fn may_write(flags: u32) -> bool {
     OFlags::from_bits_retain(flags) & OFlags::RWMODE != OFlags::RDONLY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::Behaviour;
+    use crate::protocol::init::Features;
+    use crate::serving::Server;
+    use hectare_device::MemoryDevice;
+    use hectare_engine::{Creation, OpenOptions, Overwrite, Timestamp, Volume};
+    use hectare_mkfs::FormatOptions;
+    use hectare_units::Bytes;
+    use std::sync::Arc;
+
+    #[test]
+    fn regression_times_that_are_set_while_content_changes_stay() {
+        let (format, open) = (FormatOptions::default(), OpenOptions::default());
+        let device = Arc::new(MemoryDevice::new(Bytes::mib(16)));
+        let volume = Volume::format(device, &format, Overwrite::Refuse, open).unwrap();
+        volume.create_file("file", Creation::default()).unwrap().write_all_at(0, b"text").unwrap();
+        let mut adapter = Adapter::new(volume, Behaviour::default(), Arc::default()).unwrap();
+        adapter.greet(Features::all());
+        let id = crate::nodes::node_id(adapter.look_up(NodeId::ROOT, b"file").unwrap().inode);
+        let (first, second) = (Timestamp::from_seconds(1), Timestamp::from_seconds(2));
+        let set = |mtime| {
+            let changes = Changes { mtime: Some(mtime), ctime: Some(mtime), ..Changes::default() };
+            adapter.change(id, changes, false).unwrap();
+        };
+        let mtime = || adapter.node(id).unwrap().metadata().unwrap().mtime;
+        set(first);
+        let punch = |file: &OpenFile| file.fallocate(FallocateMode::PunchHole, 0, 2);
+        adapter.keeping_times(&Caller::ROOT, id, punch).unwrap();
+        assert_eq!(mtime(), first, "the kernel's stays");
+        let meanwhile = |file: &OpenFile| {
+            punch(file)?;
+            set(second);
+            punch(file)
+        };
+        adapter.keeping_times(&Caller::ROOT, id, meanwhile).unwrap();
+        assert_eq!(mtime(), second);
+        set(first);
+        assert_eq!(mtime(), first, "nothing is kept any more");
+    }
 }
