@@ -18,7 +18,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, IoSliceMut};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -178,6 +178,8 @@ impl Mounted {
             return;
         }
         let Ok(Some(dir)) = dir_of(self.device) else {
+            // What lies over it can't be taken off, but what was written can be kept.
+            self.write_back_all();
             warn!(dir:% = self.dir.display(); "it can't be reached and stays; is something mounted over it?");
             return;
         };
@@ -188,19 +190,20 @@ impl Mounted {
 
     /// Has the kernel write what it has gathered.
     fn write_back(&self) {
-        let mut sync = Command::new("sync");
-        sync.args(["-f", "--"])
-            .arg(&self.dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        if sync.status().is_ok_and(|status| status.success()) {
+        if sync_elsewhere(&["-f".as_ref(), "--".as_ref(), self.dir.as_os_str()]) {
             return;
         }
         // No such program: better a while in which this process can't be killed than bytes that are lost.
         if let Ok(dir) = open(&self.dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         {
             let _ = rustix::fs::syncfs(&dir);
+        }
+    }
+
+    /// Has the kernel write what it has gathered of all file systems, for want of a name for this one.
+    fn write_back_all(&self) {
+        if !sync_elsewhere(&[]) {
+            rustix::fs::sync();
         }
     }
 
@@ -224,6 +227,13 @@ impl Drop for Mounted {
             self.detach_unchecked();
         }
     }
+}
+
+/// Runs `sync`, which can be killed while it waits for us; whether that worked.
+fn sync_elsewhere(arguments: &[&OsStr]) -> bool {
+    let mut sync = Command::new("sync");
+    sync.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    sync.status().is_ok_and(|status| status.success())
 }
 
 /// Takes a file system off a folder, unless it is in use.

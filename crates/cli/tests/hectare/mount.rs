@@ -261,6 +261,31 @@ fn regression_a_mount_whose_folder_was_renamed_ends_with_all_that_was_written() 
     assert!(found.out == [3; 1 << 20]);
 }
 
+#[test]
+fn a_mount_that_something_lies_over_ends_with_all_that_was_written() {
+    const NAME: &str = "mount::a_mount_that_something_lies_over_ends_with_all_that_was_written";
+    let bench = match Bench::new() {
+        Ok(bench) => bench,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let mut server = bench.in_foreground();
+    let mut open = fs::File::create(bench.dir.join("open")).unwrap();
+    open.write_all(&[3; 1 << 20]).unwrap();
+    let mut over = Command::new("mount");
+    over.args(["-t", "tmpfs", "over"]).arg(&bench.dir);
+    assert!(over.status().unwrap().success());
+    signal(&server, Signal::TERM);
+    let ended = server.wait().unwrap();
+    // What lies over it, and then it.
+    bench.umount_with("-l");
+    bench.umount_with("-l");
+    assert!(ended.success());
+    drop(open);
+    bench.wait_closed();
+    let found = hectare(&["cat", &format!("{}:/open", bench.image.display())]).ok();
+    assert!(found.out == [3; 1 << 20]);
+}
+
 /// A thread that waits for its own mount can't be killed, and keeps the mount from ending.
 #[test]
 fn regression_a_server_that_is_killed_while_it_begins_or_ends_is_gone() {
