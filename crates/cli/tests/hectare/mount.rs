@@ -270,7 +270,7 @@ fn a_mount_that_something_lies_over_ends_with_all_that_was_written() {
     };
     let mut server = bench.in_foreground();
     let mut open = fs::File::create(bench.dir.join("open")).unwrap();
-    open.write_all(&[3; 1 << 20]).unwrap();
+    open.write_all(&[3; 10_000]).unwrap();
     let mut over = Command::new("mount");
     over.args(["-t", "tmpfs", "over"]).arg(&bench.dir);
     assert!(over.status().unwrap().success());
@@ -283,7 +283,7 @@ fn a_mount_that_something_lies_over_ends_with_all_that_was_written() {
     drop(open);
     bench.wait_closed();
     let found = hectare(&["cat", &format!("{}:/open", bench.image.display())]).ok();
-    assert!(found.out == [3; 1 << 20]);
+    assert!(found.out == [3; 10_000]);
 }
 
 /// A thread that waits for its own mount can't be killed, and keeps the mount from ending.
