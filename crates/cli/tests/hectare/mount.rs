@@ -270,10 +270,11 @@ fn a_mount_that_something_lies_over_ends_with_all_that_was_written() {
     };
     let mut server = bench.in_foreground();
     let mut open = fs::File::create(bench.dir.join("open")).unwrap();
-    open.write_all(&[3; 10_000]).unwrap();
     let mut over = Command::new("mount");
     over.args(["-t", "tmpfs", "over"]).arg(&bench.dir);
     assert!(over.status().unwrap().success());
+    // Last: a program that is started has the file for a moment, and closing it writes back, too.
+    open.write_all(&[3; 10_000]).unwrap();
     signal(&server, Signal::TERM);
     let ended = server.wait().unwrap();
     // What lies over it, and then it.
