@@ -262,8 +262,8 @@ fn regression_a_mount_whose_folder_was_renamed_ends_with_all_that_was_written() 
 }
 
 #[test]
-fn a_mount_that_something_lies_over_ends_with_all_that_was_written() {
-    const NAME: &str = "mount::a_mount_that_something_lies_over_ends_with_all_that_was_written";
+fn regression_a_mount_that_something_lies_over_ends_with_all_that_was_written() {
+    const NAME: &str = "mount::regression_a_mount_that_something_lies_over_ends_with_all_that_was_written";
     let bench = match Bench::new() {
         Ok(bench) => bench,
         Err(reason) => skip!(NAME, reason),
