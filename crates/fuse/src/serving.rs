@@ -188,7 +188,8 @@ fn answer_after_writing_back<S: Server>(
 fn next(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match rustix::io::read(channel, &mut *buffer) {
-            Ok(0) | Err(Errno::NODEV) => return Ok(None),
+            Ok(0) => return Ok(None),
+            Err(errno) if is_end(errno) => return Ok(None),
             Ok(len) => return Ok(Some(len)),
             // Who asked has gone, a signal came, or there is nothing yet where reading doesn't wait.
             Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
@@ -197,11 +198,19 @@ fn next(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     }
 }
 
+/// Whether an error says that the kernel has hung up: `ECONNABORTED` where it did so between taking a request
+/// out of its queue and handing it over (one that nobody waits for, as `RELEASE` while it unmounts).
+fn is_end(errno: Errno) -> bool {
+    matches!(errno, Errno::NODEV | Errno::CONNABORTED)
+}
+
 fn send(channel: &OwnedFd, answer: &[u8]) {
     match rustix::io::write(channel, answer) {
         Ok(_) => {}
         // Who asked has gone meanwhile, or the kernel has hung up.
-        Err(errno @ (Errno::NOENT | Errno::NODEV)) => debug!(error:% = errno; "nobody waits for an answer"),
+        Err(errno) if errno == Errno::NOENT || is_end(errno) => {
+            debug!(error:% = errno; "nobody waits for an answer");
+        }
         Err(errno) => error!(error:% = errno; "the kernel refuses an answer"),
     }
 }
@@ -275,6 +284,13 @@ mod tests {
             let (answer, session) = Session::greet(Panics, Arc::default(), &message);
             assert_eq!((answer.len(), session.is_err()), (answer_len, true));
         }
+    }
+
+    /// A thread that had taken `RELEASE` of a file out of the queue when it was unmounted.
+    #[test]
+    fn regression_a_request_that_is_taken_back_while_unmounting_is_no_error() {
+        let ends = [Errno::NODEV, Errno::CONNABORTED, Errno::IO, Errno::NOENT].map(is_end);
+        assert_eq!(ends, [true, true, false, false]);
     }
 
     #[test]
