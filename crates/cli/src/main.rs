@@ -28,6 +28,7 @@ mod umask;
 mod walk;
 mod writing;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 use failure::{Failure, tell};
 use std::process::ExitCode;
@@ -74,7 +75,7 @@ fn main() -> ExitCode {
     let Cli { part, command } = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if formats && error.use_stderr() => {
-            tell(one_line(&first_paragraph(&error.to_string())));
+            tell(one_line(&misuse(&error)));
             return ExitCode::FAILURE;
         }
         Err(error) => error.exit(),
@@ -95,10 +96,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// What an error of the command line says first, which is what is wrong; its word for that left out.
-fn first_paragraph(text: &str) -> String {
+/// What is wrong with a command line, and what to do: of all that is said of it, the first paragraph.
+fn misuse(error: &clap::Error) -> String {
+    let text = error.to_string();
     let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    lines.join(" ").trim_start_matches("error: ").to_owned()
+    let wrong = lines.join(" ");
+    let hint = match error.get(ContextKind::SuggestedArg) {
+        Some(ContextValue::String(meant)) => format!("did you mean {meant}?"),
+        _ => "`--help` tells what there is".to_owned(),
+    };
+    format!("{}; {hint}", wrong.strip_prefix("error: ").unwrap_or(&wrong))
 }
 
 /// Messages can carry text from an image; nothing in it may look like a second line.
@@ -116,8 +123,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_stands_in_the_first_paragraph() {
-        let text = "error: these are missing:\n  <IMAGE>\n  <SIZE>\n\nUsage: hectare mkfs\n";
-        assert_eq!(first_paragraph(text), "these are missing: <IMAGE> <SIZE>");
+    fn what_is_wrong_with_a_command_line_is_one_line_with_what_to_do() {
+        let missing =
+            "the following required arguments were not provided: <IMAGE>; `--help` tells what there is";
+        for (words, expected) in [
+            ("hectare mkfs", missing),
+            ("hectare mkfs --forc a 1G", "unexpected argument '--forc' found; did you mean --force?"),
+        ] {
+            let error = Cli::try_parse_from(words.split(' ')).err().unwrap();
+            assert_eq!(misuse(&error), expected);
+        }
     }
 }

@@ -36,6 +36,26 @@ impl OpenFile {
     /// [`Error::Invalid`] if the ranges overlap in one file, [`Error::OtherVolume`]; [`Error::NoSpace`] if
     /// not even the first byte found room; otherwise as for reading and writing.
     pub fn copy_range(&self, at: u64, target: &OpenFile, target_at: u64, len: u64) -> Result<u64> {
+        self.copy_to(at, (target, target_at), len, Source::Caller)
+    }
+
+    /// The same for a caller who keeps the target's times, and sets them when it likes: they stay as they
+    /// are.
+    ///
+    /// # Errors
+    /// As [`Self::copy_range`].
+    pub fn copy_range_keeping_times(
+        &self,
+        at: u64,
+        target: &OpenFile,
+        target_at: u64,
+        len: u64,
+    ) -> Result<u64> {
+        self.copy_to(at, (target, target_at), len, Source::TimesKept)
+    }
+
+    /// Copies to a place in another file; `whose` says whether its times change.
+    fn copy_to(&self, at: u64, (target, target_at): (&Self, u64), len: u64, whose: Source) -> Result<u64> {
         let volume = self.volume();
         if !Arc::ptr_eq(&volume.inner, &target.volume().inner) {
             return Err(Error::OtherVolume);
@@ -48,7 +68,8 @@ impl OpenFile {
         }
         let (mut done, mut buffer) = (0, Vec::new());
         while done < len {
-            match volume.copy_piece(self, at + done, target, target_at + done, len - done, &mut buffer) {
+            let (from, to) = ((self, at + done), (target, target_at + done));
+            match volume.copy_piece(from, to, len - done, whose, &mut buffer) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(Error::NoSpace) if done > 0 => break,
@@ -65,11 +86,10 @@ impl Volume {
     /// Copies a first part of a range; how many bytes, 0 at the end of the source.
     fn copy_piece(
         &self,
-        source: &OpenFile,
-        at: u64,
-        target: &OpenFile,
-        target_at: u64,
+        (source, at): (&OpenFile, u64),
+        (target, target_at): (&OpenFile, u64),
         len: u64,
+        whose: Source,
         buffer: &mut Vec<u8>,
     ) -> Result<u64> {
         let (from, to) = (source.cached(), target.cached());
@@ -78,7 +98,7 @@ impl Volume {
         let _target = to.lock().write();
         let _after = (!source_first && !same).then(|| from.lock().read());
         self.place_locked(to)?;
-        self.check_write(to, target_at, Source::Caller)?;
+        self.check_write(to, target_at, whose)?;
         match self.find_piece(from, at, len)? {
             Found::Data(0) | Found::Hole(0) => Ok(0),
             Found::Data(len) => {
@@ -88,12 +108,12 @@ impl Volume {
                 self.bring_large_file(target_at + u64_of(read));
                 let data = &buffer[..read];
                 Ok(u64_of(if self.journals_data(&to.get()) {
-                    self.write_journalled(to, target_at, data, Source::Caller)?
+                    self.write_journalled(to, target_at, data, whose)?
                 } else {
-                    self.write_pieces(to, target_at, data, Source::Caller)?
+                    self.write_pieces(to, target_at, data, whose)?
                 }))
             }
-            Found::Hole(len) => self.copy_hole(to, target_at, len).map(|()| len),
+            Found::Hole(len) => self.copy_hole(to, target_at, len, whose).map(|()| len),
         }
     }
 
@@ -122,17 +142,17 @@ impl Volume {
     }
 
     /// Makes a range of a file read as zeros without giving it space, and the file at least as long.
-    fn copy_hole(&self, inode: &Arc<CachedInode>, at: u64, len: u64) -> Result<()> {
+    fn copy_hole(&self, inode: &Arc<CachedInode>, at: u64, len: u64, whose: Source) -> Result<()> {
         let (size, end) = (inode.get().size, at + len);
         let inside = at..end.min(size);
         let has_data = self.seek_data_locked(inode, at)?.is_some_and(|data| data < inside.end);
         if has_data {
-            self.punch(inode, inside)?;
+            self.punch(inode, inside, whose)?;
         }
         if end > size {
             self.clear_tail(inode, end)?;
             self.bring_large_file(end);
         }
-        self.note_size(inode, size.max(end))
+        self.note_size(inode, size.max(end), whose)
     }
 }

@@ -24,6 +24,7 @@ mod zero;
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
+use crate::file::Source;
 use crate::guard::Deed;
 use crate::map::MapMut;
 use crate::volume::Volume;
@@ -91,8 +92,8 @@ impl Volume {
         &self,
         inode: &Arc<CachedInode>,
         mode: FallocateMode,
-        at: u64,
-        len: u64,
+        (at, len): (u64, u64),
+        source: Source,
     ) -> Result<()> {
         self.check_takes_changes()?;
         if len == 0 {
@@ -106,24 +107,24 @@ impl Volume {
             mode.deed().check(inode.get().flags, inode.nr())?;
             match mode {
                 FallocateMode::Allocate { keep_size } | FallocateMode::Unshare { keep_size } => {
-                    self.fill_range(inode, at..end, keep_size)
+                    self.fill_range(inode, at..end, keep_size, source)
                 }
-                FallocateMode::PunchHole => self.punch(inode, at..end),
-                FallocateMode::ZeroRange { keep_size } => self.zero_range(inode, at..end, keep_size),
-                FallocateMode::CollapseRange => self.collapse(inode, at..end),
-                FallocateMode::InsertRange => self.insert_range(inode, at, len),
+                FallocateMode::PunchHole => self.punch(inode, at..end, source),
+                FallocateMode::ZeroRange { keep_size } => self.zero_range(inode, at..end, keep_size, source),
+                FallocateMode::CollapseRange => self.collapse(inode, at..end, source),
+                FallocateMode::InsertRange => self.insert_range(inode, (at, len), source),
             }?;
         }
         if mode.deed() == Deed::Grow { self.relieve() } else { self.relieve_frees() }?;
         self.sync_if_asked(inode)
     }
 
-    /// Changes a map and stamps the file, in one transaction; again if the space that is missing may have
-    /// become free.
+    /// Changes a map, and stamps the file unless the caller keeps its times, in one transaction;
+    /// again if the space that is missing may have become free.
     fn change_map<R>(
         &self,
         inode: &Arc<CachedInode>,
-        credits: u32,
+        (credits, source): (u32, Source),
         mut change: impl FnMut(&mut MapMut<'_, '_>) -> Result<R>,
     ) -> Result<R> {
         loop {
@@ -135,7 +136,7 @@ impl Volume {
                     MapMut { volume: self, handle: &mut handle, nr: inode.nr(), inode: &mut target };
                 let changed = change(&mut map);
                 if changed.is_ok() {
-                    self.stamp(&mut target);
+                    self.stamp_for(&mut target, source);
                 }
                 changed
             };

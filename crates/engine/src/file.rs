@@ -503,6 +503,11 @@ impl Volume {
     /// them.
     pub(crate) fn bring_written(&self, target: &mut Inode, end: u64, source: Source) {
         target.size = target.size.max(end);
+        self.stamp_for(target, source);
+    }
+
+    /// Stamps a file whose content changed, unless the caller keeps its times.
+    pub(crate) fn stamp_for(&self, target: &mut Inode, source: Source) {
         if source == Source::Caller {
             self.stamp(target);
         }
@@ -525,15 +530,12 @@ impl Volume {
         }
     }
 
-    /// Makes a file longer or shorter.
+    /// Makes a file longer or shorter. Where changes are to be durable at once, the caller sees to that.
     pub(crate) fn set_size(&self, inode: &Arc<CachedInode>, to: u64) -> Result<()> {
         self.check_takes_changes()?;
         self.check_size(0, to)?;
-        {
-            let _operation = inode.lock().write();
-            self.set_size_locked(inode, to)?;
-        }
-        self.sync_if_asked(inode)
+        let _operation = inode.lock().write();
+        self.set_size_locked(inode, to)
     }
 
     fn set_size_locked(&self, inode: &Arc<CachedInode>, to: u64) -> Result<()> {
@@ -550,7 +552,7 @@ impl Volume {
         if to < from || (to == from && inode.get().sectors > 0) {
             self.cut(inode, to)
         } else {
-            self.note_size(inode, to)
+            self.note_size(inode, to, Source::Caller)
         }
     }
 

@@ -5,7 +5,8 @@
 //! here: immutable and append-only ([`crate::guard`]), the top of a tree for the placement of directories,
 //! inheriting the project, `SYNC` (content and attributes are durable when a change of them returns) and
 //! `DIRSYNC` (so are names). `NOATIME` and `NODUMP` are for whoever keeps access times or dumps. The others
-//! are kept as they are set. To move data into the journal, to map by blocks or to ignore case is refused, by name.
+//! are kept as they are set. To move data into the journal, to map by blocks or to ignore case is refused, by
+//! name.
 //!
 //! A project is a number that space is accounted to. Directories with `PROJINHERIT` hold one project's files
 //! only: what is made in them is given it, and links and renames from other projects are refused

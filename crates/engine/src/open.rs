@@ -115,7 +115,8 @@ impl OpenFile {
     /// # Errors
     /// [`Error::FileTooLarge`], [`Error::ReadOnly`]...
     pub fn set_len(&self, size: u64) -> Result<()> {
-        self.volume.set_size(&self.inode, size)
+        self.volume.set_size(&self.inode, size)?;
+        self.volume.sync_if_asked(&self.inode)
     }
 
     /// Gives the `len` bytes from `at` on space, without writing: they read as zeros until they are written,
@@ -126,7 +127,7 @@ impl OpenFile {
     /// [`Error::NoSpace`]; what was allocated before stays, and the file is as long as that unless
     /// `keep_size`. [`Error::FileTooLarge`], [`Error::ReadOnly`], [`Error::Invalid`] if `len` is 0.
     pub fn allocate(&self, at: u64, len: u64, keep_size: bool) -> Result<()> {
-        self.volume.fallocate(&self.inode, FallocateMode::Allocate { keep_size }, at, len)
+        self.fallocate(FallocateMode::Allocate { keep_size }, at, len)
     }
 
     /// What the file is.
@@ -220,7 +221,15 @@ impl OpenFile {
     /// [`Error::NotPermitted`] for an append-only file and anything but allocating;
     /// [`Error::ReadOnly`], [`Error::Unsupported`] as for writing.
     pub fn fallocate(&self, mode: FallocateMode, at: u64, len: u64) -> Result<()> {
-        self.volume.fallocate(&self.inode, mode, at, len)
+        self.volume.fallocate(&self.inode, mode, (at, len), Source::Caller)
+    }
+
+    /// The same for a caller who keeps the file's times, and sets them when it likes: they stay as they are.
+    ///
+    /// # Errors
+    /// As [`Self::fallocate`].
+    pub fn fallocate_keeping_times(&self, mode: FallocateMode, at: u64, len: u64) -> Result<()> {
+        self.volume.fallocate(&self.inode, mode, (at, len), Source::TimesKept)
     }
 
     /// The first byte at or after `at` that may hold data (`SEEK_DATA`); `None` (the kernel's `ENXIO`) if

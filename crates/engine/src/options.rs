@@ -16,7 +16,8 @@ impl std::fmt::Debug for JournalDevice {
     }
 }
 
-/// Which changes are durable when they return, beside those of inodes that are flagged so (`SYNC`, `DIRSYNC`).
+/// Which changes are durable when they return, beside those of inodes that are flagged so (`SYNC`,
+/// `DIRSYNC`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Synchronous {
     /// None.

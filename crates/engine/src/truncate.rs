@@ -14,6 +14,7 @@
 
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
+use crate::file::Source;
 use crate::map::{MapMut, MapRef};
 use crate::orphan::ORPHAN_CREDITS;
 use crate::volume::{Shared, Volume};
@@ -98,11 +99,11 @@ impl Bounds {
 
 impl Volume {
     /// Sets the size of a file that keeps its blocks. The caller holds the operation lock.
-    pub(crate) fn note_size(&self, inode: &Arc<CachedInode>, size: u64) -> Result<()> {
+    pub(crate) fn note_size(&self, inode: &Arc<CachedInode>, size: u64, source: Source) -> Result<()> {
         let mut handle = self.start(INODE_CREDITS)?;
         let mut data = inode.edit(&mut handle, &self.inodes);
         data.size = size;
-        self.stamp(&mut data);
+        self.stamp_for(&mut data, source);
         Ok(())
     }
 

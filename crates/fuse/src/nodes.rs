@@ -12,9 +12,9 @@
 
 use crate::errno::Answer;
 use crate::protocol::NodeId;
-use hectare_engine::{HeldInode, Metadata, OpenFile, Timestamp, Volume};
+use hectare_engine::{HeldInode, Metadata, OpenFile, Volume};
 use hectare_units::InodeNr;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -32,19 +32,11 @@ pub(crate) struct Node {
     held: HeldInode,
     /// Open for as long as somebody has it open.
     file: Mutex<Option<Arc<OpenFile>>>,
-    times: Mutex<Option<Times>>,
-}
-
-/// When a file was changed, and when what it says of itself was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Times {
-    pub(crate) mtime: Timestamp,
-    pub(crate) ctime: Timestamp,
 }
 
 impl Node {
     fn new(held: HeldInode) -> Self {
-        Self { held, file: Mutex::default(), times: Mutex::default() }
+        Self { held, file: Mutex::default() }
     }
 
     pub(crate) fn nr(&self) -> InodeNr {
@@ -57,12 +49,6 @@ impl Node {
 
     pub(crate) fn metadata(&self) -> Answer<Metadata> {
         Ok(self.held.metadata()?)
-    }
-
-    /// The times that a file is given when a change of its content is done: those it had before, or that
-    /// were set meanwhile. To be held by whoever sets times.
-    pub(crate) fn kept_times(&self) -> MutexGuard<'_, Option<Times>> {
-        self.times.lock()
     }
 
     /// The file it is: the one that is kept open, or one opened for this request.

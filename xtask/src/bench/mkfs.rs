@@ -6,15 +6,15 @@
 //! | `xfs-*` | `hectare mkfs -t xfs` | `mkfs.xfs` |
 //! | `ext4-*` | the shape that hectare chooses | mke2fs, told to choose the same |
 //! | `ext4-single-*` | no clusters, as mke2fs chooses by itself | mke2fs, told to choose the rest the same |
-//!
 //! | `using-*` | `hectare mkdir` in a volume that is there ([`using`]) | |
 //!
 //! Beside both stands what the writes of ours take by themselves ([`limit`]).
 //!
-//! Every run makes a volume in a sparse file that is new: both write no zeros and discard nothing. Of each it
-//! is told how long it took, the most memory the program had, what went through its write calls and how many
-//! of those there were, and what the file then takes of its storage. Volumes that both make in a case are the
-//! same, which the formatter's own tests show; so the figures are of the same work.
+//! Every run but those of `using-*` makes a volume in a sparse file that is new: both write no zeros and
+//! discard nothing. Of each it is told how long it took, the most memory the program had, what went through
+//! its write calls and how many of those there were, and what the file then takes of its storage. Volumes
+//! that both make in a case are the same, which the formatter's own tests show; so the figures are of the same
+//! work.
 //!
 //! Files lie in memory (tmpfs), which holds any length but must hold all that is written; those of which more
 //! is written lie on an XFS volume of its own, in a sparse file beside what cargo builds.
@@ -39,14 +39,17 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use using::use_volume;
 
 const NAME: &str = "hectare-bench-mkfs";
 const TIB: u64 = 1 << 40;
 const PB: u64 = 1_000_000_000_000_000;
-/// The most memory a format may take.
+/// The most memory a format, or using a volume, may take.
 const MEMORY_MAX: f64 = 64.0;
 /// Seconds that a gigabyte written may take where there is no peer.
 const SECONDS_PER_GB: f64 = 1.0;
+/// Seconds that opening a volume, making a folder and closing it may take.
+const SECONDS_OF_USE: f64 = 0.2;
 /// The length of the volume that holds the largest files.
 const BACKING: u64 = 100 << 30;
 
@@ -62,8 +65,16 @@ enum Place {
     Xfs,
 }
 
-/// What is made, and against whom.
+/// What is timed of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Job {
+    Make,
+    Use,
+}
+
+/// What is made or used, and against whom.
 struct Case {
+    job: Job,
     name: &'static str,
     size: u64,
     place: Place,
@@ -71,6 +82,13 @@ struct Case {
     theirs: Option<Peer>,
     /// Of a thousandth of the size: nothing is claimed of it.
     is_quick: bool,
+}
+
+impl Case {
+    /// Our arguments before the image.
+    fn ours_words(&self) -> Vec<&'static str> {
+        [&["mkfs", "-q"], self.ours].concat()
+    }
 }
 
 /// The other formatter.
@@ -84,6 +102,7 @@ struct Peer {
 /// All cases, in the order they run; a thousandth of the size where all is small.
 fn cases(quick: bool) -> Vec<Case> {
     let xfs = |name, size, place| Case {
+        job: Job::Make,
         name,
         size,
         place,
@@ -94,8 +113,10 @@ fn cases(quick: bool) -> Vec<Case> {
     let ext4 = |name, size, ours, words: &[&'static str]| {
         let words = ["-q", "-F", "-t", "ext4"].iter().chain(words).copied().collect();
         let peer = (!name_is_alone(name)).then_some(Peer { tool: "mke2fs", words, times: 20.0 });
-        Case { name, size, place: Place::Memory, ours, theirs: peer, is_quick: quick }
+        Case { job: Job::Make, name, size, place: Place::Memory, ours, theirs: peer, is_quick: quick }
     };
+    // The last has the most groups.
+    let using = |name, size, ours| Case { job: Job::Use, ..ext4(name, size, ours, &[]) };
     let clusters = |size: &'static str| [LIKE_OURS, &[size]].concat();
     let single = &["-O", "meta_bg,^resize_inode", "-G", "64"];
     let mut all = vec![
@@ -110,6 +131,9 @@ fn cases(quick: bool) -> Vec<Case> {
         ext4("ext4-single-1024T", 1024 * TIB, LIKE_THEIRS, single),
         ext4("ext4-alone-10P", 10 * PB, &[], &[]),
         ext4("ext4-alone-1E", 1000 * PB, &[], &[]),
+        using("using-alone-1024T", 1024 * TIB, &[]),
+        using("using-alone-10240T", 10 * 1024 * TIB, &[]),
+        using("using-alone-single-1024T", 1024 * TIB, LIKE_THEIRS),
     ];
     if quick {
         all.retain(|case| case.place == Place::Memory);
@@ -125,41 +149,30 @@ fn name_is_alone(name: &str) -> bool {
 
 /// Runs the job; whether everything ran and was as claimed.
 pub(super) fn run(options: &super::Options, binary: &Path) -> bool {
-    let wanted = |name: &str| {
-        options.only.is_empty() || options.only.iter().any(|only| name.starts_with(only.as_str()))
+    let wanted = |case: &Case| {
+        options.only.is_empty() || options.only.iter().any(|only| case.name.starts_with(only.as_str()))
     };
-    let cases: Vec<Case> = cases(options.quick).into_iter().filter(|case| wanted(case.name)).collect();
-    let used = using::run(binary, options.pairs, wanted);
+    let cases: Vec<Case> = cases(options.quick).into_iter().filter(wanted).collect();
     let mut results = Vec::new();
-    if let Err(error) = write(&options.json, &results, &used) {
-        eprintln!("can't write {}: {error}", options.json.display());
-        return false;
-    }
     for case in &cases {
         results.push(compare(case, binary, options.pairs));
         // After each: a run of all takes long, and may be interrupted.
-        if let Err(error) = write(&options.json, &results, &used) {
+        if let Err(error) = write(&options.json, &results) {
             eprintln!("can't write {}: {error}", options.json.display());
             return false;
         }
     }
-    if !results.is_empty() {
-        print!("{}{}", table(&results), growth(&results));
-    }
-    print!("{}", using::table(&used));
+    print!("{}", table(&results));
+    print!("{}", growth(&results));
     results.iter().for_each(|result| print!("{}", result.verdicts()));
-    used.iter().for_each(|used| print!("{}", used.verdicts()));
     leave_nothing();
     println!("figures: {}", options.json.display());
-    let ran = !results.is_empty() || !used.is_empty();
-    ran && results.iter().all(Outcome::is_good) && used.iter().all(using::Used::is_good)
+    !results.is_empty() && results.iter().all(Outcome::is_good)
 }
 
 /// The names of all cases.
 pub(super) fn list() {
-    let cases = cases(false);
-    let formatted = cases.iter().map(|case| (case.name, case.size));
-    formatted.chain(using::names()).for_each(|(name, size)| println!("{name:<20} {size} bytes"));
+    cases(false).iter().for_each(|case| println!("{:<25} {} bytes", case.name, case.size));
 }
 
 /// A case's results, round by round.
@@ -214,12 +227,16 @@ fn compare<'c>(case: &'c Case, binary: &Path, rounds: u32) -> Outcome<'c> {
     };
     let image = ground.folder.join("image");
     let binary = binary.to_string_lossy();
+    if case.job == Job::Use {
+        let used = use_volume(&mut outcome, &binary, &image, rounds);
+        outcome.failures.extend(used.err());
+        return outcome;
+    }
     for round in 0..rounds {
         for turn in 0..2 {
             let is_ours = (round + turn) % 2 == 0; // the order alternates
             let result = if is_ours {
-                let words = [&["mkfs", "-q"], case.ours].concat();
-                measure(&binary, &words, &image, Some(case.size))
+                measure(&binary, &case.ours_words(), &image, Some(case.size))
             } else if let Some(peer) = &case.theirs {
                 sparse(&image, case.size).and_then(|()| measure(peer.tool, &peer.words, &image, None))
             } else {
@@ -309,6 +326,10 @@ impl Outcome<'_> {
             spread(&self.ours, MEMORY).map(|spread| spread.max),
             Some(MEMORY_MAX),
         );
+        if self.case.job == Job::Use {
+            let text = format!("at most {SECONDS_OF_USE} s to open, change and close");
+            return vec![memory, Verdict::at_most(text, ours(SECONDS), Some(SECONDS_OF_USE))];
+        }
         let Some(peer) = &self.case.theirs else {
             let each = ours(|run| Some(run.seconds / (run.written / 1e9)));
             let text = format!("at most {SECONDS_PER_GB} s for a GB written");
@@ -325,7 +346,7 @@ impl Outcome<'_> {
     }
 
     fn is_good(&self) -> bool {
-        self.failures.is_empty() && self.claims().iter().all(|claim| claim.met)
+        self.skipped.is_none() && self.failures.is_empty() && self.claims().iter().all(|claim| claim.met)
     }
 
     fn verdicts(&self) -> String {
@@ -351,6 +372,9 @@ impl Outcome<'_> {
         };
         let mut rows = vec![row("hectare", &self.ours, self.times())];
         rows.extend(self.case.theirs.as_ref().map(|peer| row(peer.tool, &self.theirs, None)));
+        if self.case.job == Job::Use {
+            return rows;
+        }
         let alone = [Spread::of(&self.alone), self.times_of(&self.alone)];
         let alone = alone.map(|spread| spread.map_or("-".to_owned(), told));
         let titles = [self.case.name, "the writes alone"].map(str::to_owned);
@@ -434,9 +458,8 @@ fn exponent(points: &[(u64, f64)]) -> Option<f64> {
     (below > 0.0 && above.is_finite()).then(|| above / below)
 }
 
-fn write(file: &Path, results: &[Outcome<'_>], used: &[using::Used]) -> std::io::Result<()> {
-    let cases: Vec<Value> =
-        results.iter().map(Outcome::json).chain(used.iter().map(using::Used::json)).collect();
+fn write(file: &Path, results: &[Outcome<'_>]) -> std::io::Result<()> {
+    let cases: Vec<Value> = results.iter().map(Outcome::json).collect();
     super::told::write_json(file, &json!({ "machine": machine(), "cases": cases }))
 }
 
@@ -459,6 +482,12 @@ mod tests {
             assert_eq!(bad.verdicts().matches("MISSED").count(), 1, "{}", bad.verdicts());
         }
         assert!(!outcome(Vec::new(), Vec::new()).is_good(), "nothing ran");
+        let skipped = Outcome { skipped: Some("no room".into()), ..Outcome::of(case) };
+        assert!(!skipped.is_good(), "it was skipped");
+        let used = cases.iter().find(|case| case.job == Job::Use).unwrap();
+        let using =
+            |seconds, memory| Outcome { ours: vec![figures(seconds, memory, 1e3)], ..Outcome::of(used) };
+        assert!(using(0.1, 60.0).is_good() && !using(0.3, 60.0).is_good() && !using(0.1, 65.0).is_good());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Operating a mount: figures over HTTP and from the control socket, the live page in a browser, the log.
 
-use crate::mount::{Bench, durable, signal};
+use crate::mount::{Bench, bench, durable, signal};
 use crate::support::hectare;
 use hectare_oracle::{Metrics, browser, debugfs_write, skip, until};
 use rustix::fs::{Mode, OFlags};
@@ -11,15 +11,6 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
-
-macro_rules! bench {
-    ($name:literal) => {
-        match Bench::new() {
-            Ok(bench) => bench,
-            Err(reason) => skip!($name, reason),
-        }
-    };
-}
 
 impl Bench {
     fn mount(&self, options: &[&str]) {

@@ -10,6 +10,17 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+/// What `Bench` makes, or the end of a test that is skipped.
+macro_rules! bench {
+    ($name:expr) => {
+        match $crate::mount::Bench::new() {
+            Ok(bench) => bench,
+            Err(reason) => hectare_oracle::skip!($name, reason),
+        }
+    };
+}
+pub(crate) use bench;
+
 /// An image and a folder to mount it on.
 pub(crate) struct Bench {
     _folder: tempfile::TempDir,
@@ -106,10 +117,7 @@ pub(crate) fn durable(path: &Path, content: &str) {
 
 #[test]
 fn it_is_mounted_when_the_command_returns() {
-    let bench = match Bench::new() {
-        Ok(bench) => bench,
-        Err(reason) => skip!("mount::it_is_mounted_when_the_command_returns", reason),
-    };
+    let bench = bench!("mount::it_is_mounted_when_the_command_returns");
     hectare(&[&["mount"][..], &bench.words(&["-o", "noatime"])].concat()).ok();
     fs::write(bench.dir.join("a"), "text").unwrap();
     let busy = hectare(&["rm", &format!("{}:/a", bench.image.display())]);
@@ -123,10 +131,7 @@ fn it_is_mounted_when_the_command_returns() {
 
 #[test]
 fn umount_returns_when_the_image_is_closed() {
-    let bench = match Bench::new() {
-        Ok(bench) => bench,
-        Err(reason) => skip!("mount::umount_returns_when_the_image_is_closed", reason),
-    };
+    let bench = bench!("mount::umount_returns_when_the_image_is_closed");
     let dir = bench.dir.to_str().unwrap();
     let nothing = hectare(&["umount", dir]);
     assert!(nothing.refused().contains("no image is mounted there"), "{}", nothing.err);
@@ -148,10 +153,7 @@ fn umount_returns_when_the_image_is_closed() {
 
 #[test]
 fn a_part_of_an_image_is_mounted() {
-    let bench = match Bench::new() {
-        Ok(bench) => bench,
-        Err(reason) => skip!("mount::a_part_of_an_image_is_mounted", reason),
-    };
+    let bench = bench!("mount::a_part_of_an_image_is_mounted");
     let volume = fs::read(&bench.image).unwrap();
     fs::write(&bench.image, [vec![0; 1 << 20], volume].concat()).unwrap();
     for part in [&["--offset", "1M"][..], &["-o", "offset=1048576"]] {
@@ -173,10 +175,7 @@ fn a_part_of_an_image_is_mounted() {
 
 #[test]
 fn what_can_not_be_mounted_is_told() {
-    let bench = match Bench::new() {
-        Ok(bench) => bench,
-        Err(reason) => skip!("mount::what_can_not_be_mounted_is_told", reason),
-    };
+    let bench = bench!("mount::what_can_not_be_mounted_is_told");
     let (image, dir) = (bench.image.to_str().unwrap(), bench.dir.to_str().unwrap());
     let missing = hectare(&["mount", "/no such image", dir]);
     assert!(missing.refused().starts_with("/no such image: "));
@@ -193,10 +192,7 @@ fn what_can_not_be_mounted_is_told() {
 
 #[test]
 fn signals_end_it_cleanly_and_a_kill_leaves_what_was_synced() {
-    let bench = match Bench::new() {
-        Ok(bench) => bench,
-        Err(reason) => skip!("mount::signals_end_it_cleanly_and_a_kill_leaves_what_was_synced", reason),
-    };
+    let bench = bench!("mount::signals_end_it_cleanly_and_a_kill_leaves_what_was_synced");
     for end in [Signal::TERM, Signal::INT] {
         let mut server = bench.in_foreground();
         let name = format!("written-{}", end.as_raw());
@@ -220,10 +216,7 @@ fn signals_end_it_cleanly_and_a_kill_leaves_what_was_synced() {
 
 #[test]
 fn what_was_written_to_open_files_is_there_after_a_signal() {
-    let bench = match Bench::new() {
-        Ok(bench) => bench,
-        Err(reason) => skip!("mount::what_was_written_to_open_files_is_there_after_a_signal", reason),
-    };
+    let bench = bench!("mount::what_was_written_to_open_files_is_there_after_a_signal");
     // Also where there is no `sync` to start.
     for (byte, environment) in [(1, &[][..]), (2, &[("PATH", "/none")])] {
         let content = vec![byte; 3 << 20];
@@ -240,12 +233,8 @@ fn what_was_written_to_open_files_is_there_after_a_signal() {
 
 #[test]
 fn regression_a_mount_whose_folder_was_renamed_ends_with_all_that_was_written() {
-    let mut bench = match Bench::new() {
-        Ok(bench) => bench,
-        Err(reason) => {
-            skip!("mount::regression_a_mount_whose_folder_was_renamed_ends_with_all_that_was_written", reason)
-        }
-    };
+    let mut bench =
+        bench!("mount::regression_a_mount_whose_folder_was_renamed_ends_with_all_that_was_written");
     let (above, moved) = (bench.dir.clone(), bench.dir.with_file_name("moved"));
     bench.dir = above.join("below");
     fs::create_dir(&bench.dir).unwrap();
@@ -264,10 +253,7 @@ fn regression_a_mount_whose_folder_was_renamed_ends_with_all_that_was_written() 
 #[test]
 fn regression_a_mount_that_something_lies_over_ends_with_all_that_was_written() {
     const NAME: &str = "mount::regression_a_mount_that_something_lies_over_ends_with_all_that_was_written";
-    let bench = match Bench::new() {
-        Ok(bench) => bench,
-        Err(reason) => skip!(NAME, reason),
-    };
+    let bench = bench!(NAME);
     let mut server = bench.in_foreground();
     let mut open = fs::File::create(bench.dir.join("open")).unwrap();
     let mut over = Command::new("mount");
@@ -290,12 +276,7 @@ fn regression_a_mount_that_something_lies_over_ends_with_all_that_was_written() 
 /// A thread that waits for its own mount can't be killed, and keeps the mount from ending.
 #[test]
 fn regression_a_server_that_is_killed_while_it_begins_or_ends_is_gone() {
-    let bench = match Bench::new() {
-        Ok(bench) => bench,
-        Err(reason) => {
-            skip!("mount::regression_a_server_that_is_killed_while_it_begins_or_ends_is_gone", reason)
-        }
-    };
+    let bench = bench!("mount::regression_a_server_that_is_killed_while_it_begins_or_ends_is_gone");
     let kill = |mut server: Child, after: Duration| {
         sleep(after);
         signal(&server, Signal::KILL);
@@ -344,10 +325,7 @@ fn polls(server: &Child) -> bool {
 #[test]
 fn it_polls_while_many_requests_come_and_only_then() {
     const NAME: &str = "mount::it_polls_while_many_requests_come_and_only_then";
-    let bench = match Bench::new() {
-        Ok(bench) => bench,
-        Err(reason) => skip!(NAME, reason),
-    };
+    let bench = bench!(NAME);
     if std::thread::available_parallelism().unwrap().get() == 1 {
         skip!(NAME, "there is one processor");
     }
@@ -389,10 +367,7 @@ fn idle_polls() -> Option<bool> {
 #[test]
 fn idle_processors_poll_while_many_requests_come_and_only_then() {
     const NAME: &str = "mount::idle_processors_poll_while_many_requests_come_and_only_then";
-    let bench = match Bench::new() {
-        Ok(bench) => bench,
-        Err(reason) => skip!(NAME, reason),
-    };
+    let bench = bench!(NAME);
     let driver = fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver");
     if !driver.is_ok_and(|driver| driver.trim() == "haltpoll") {
         skip!(NAME, "idle processors can't poll here");

@@ -2,7 +2,7 @@
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
-use crate::file::{FILE_BLOCKS_MAX, LARGE_FILE};
+use crate::file::{FILE_BLOCKS_MAX, LARGE_FILE, Source};
 use crate::map::{MAP_CREDITS, MapMut, MapRef};
 use crate::space::{Piece, Use};
 use crate::volume::Volume;
@@ -20,6 +20,7 @@ impl Volume {
         inode: &Arc<CachedInode>,
         bytes: Range<u64>,
         keep_size: bool,
+        source: Source,
     ) -> Result<()> {
         if !keep_size {
             self.clear_tail(inode, bytes.end)?;
@@ -32,7 +33,7 @@ impl Volume {
         }
         while !blocks.is_empty() {
             let seen = self.seen();
-            blocks.start = match self.fill_hole(inode, &blocks, size_max) {
+            blocks.start = match self.fill_hole(inode, &blocks, size_max, source) {
                 Err(Error::NoSpace) if self.reclaim(seen)? => continue,
                 step => step?,
             };
@@ -42,7 +43,13 @@ impl Volume {
 
     /// Goes over one mapped run or fills (the start of) one hole at the start of a range of file blocks; the
     /// block after it. The file grows with it, to at most `size_max`.
-    fn fill_hole(&self, inode: &Arc<CachedInode>, range: &Range<u64>, size_max: u64) -> Result<u64> {
+    fn fill_hole(
+        &self,
+        inode: &Arc<CachedInode>,
+        range: &Range<u64>,
+        size_max: u64,
+        source: Source,
+    ) -> Result<u64> {
         let (logical, len) = (LogicalBlock::new(low32(range.start)), low32(range.end - range.start));
         let (piece, mut done) = match self.kept_for(inode, logical, len) {
             Some(piece) => (Some(piece), range.start),
@@ -60,7 +67,7 @@ impl Volume {
             done = range.start + u64::from(mapped);
         }
         target.size = target.size.max(size_at(done));
-        self.stamp(&mut target);
+        self.stamp_for(&mut target, source);
         Ok(done)
     }
 

@@ -3,6 +3,7 @@
 use super::credits;
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
+use crate::file::Source;
 use crate::map::MapRef;
 use crate::volume::Volume;
 use hectare_ext4::extent::{Mapping, Progress};
@@ -11,7 +12,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Volume {
-    pub(crate) fn punch(&self, inode: &Arc<CachedInode>, mut range: Range<u64>) -> Result<()> {
+    pub(crate) fn punch(
+        &self,
+        inode: &Arc<CachedInode>,
+        mut range: Range<u64>,
+        source: Source,
+    ) -> Result<()> {
         let size = inode.get().size;
         if range.end > size {
             // What comes after the end in its block is nothing that could be kept.
@@ -22,7 +28,7 @@ impl Volume {
         let blocks = self.whole_blocks(&range);
         let limit = credits::remove_extents(self);
         loop {
-            let progress = self.change_map(inode, credits::remove_credits(self), |map| {
+            let progress = self.change_map(inode, (credits::remove_credits(self), source), |map| {
                 if blocks.is_empty() {
                     return Ok(Progress::Done);
                 }

@@ -6,7 +6,7 @@
 use super::credits::{self, SHIFT_CREDITS, SHIFT_LEAVES};
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
-use crate::file::{FILE_BLOCKS_MAX, LARGE_FILE};
+use crate::file::{FILE_BLOCKS_MAX, LARGE_FILE, Source};
 use crate::map::{MapMut, MapRef};
 use crate::volume::Volume;
 use hectare_ext4::extent::{self, Progress};
@@ -27,7 +27,7 @@ enum Stage {
 }
 
 impl Volume {
-    pub(super) fn collapse(&self, inode: &Arc<CachedInode>, range: Range<u64>) -> Result<()> {
+    pub(super) fn collapse(&self, inode: &Arc<CachedInode>, range: Range<u64>, source: Source) -> Result<()> {
         let blocks = self.whole_clusters(&range)?;
         if range.end >= inode.get().size {
             return Err(Error::Invalid("a range to collapse ends before the file does"));
@@ -41,7 +41,8 @@ impl Volume {
                 Stage::Moving(_) => SHIFT_CREDITS,
                 Stage::Done => return Ok(()),
             };
-            stage = self.change_map(inode, credits, |map| self.collapse_step(map, &blocks, stage))?;
+            stage =
+                self.change_map(inode, (credits, source), |map| self.collapse_step(map, &blocks, stage))?;
             self.relieve_frees()?;
         }
     }
@@ -65,7 +66,12 @@ impl Volume {
         Ok(Stage::Done)
     }
 
-    pub(super) fn insert_range(&self, inode: &Arc<CachedInode>, at: u64, len: u64) -> Result<()> {
+    pub(super) fn insert_range(
+        &self,
+        inode: &Arc<CachedInode>,
+        (at, len): (u64, u64),
+        source: Source,
+    ) -> Result<()> {
         let blocks = self.whole_clusters(&(at..at.saturating_add(len)))?;
         let size = inode.get().size;
         if at >= size {
@@ -82,7 +88,7 @@ impl Volume {
         self.discard_window(inode);
         let mut next = Some(1 << 32);
         while let Some(to) = next {
-            next = self.change_map(inode, SHIFT_CREDITS, |map| {
+            next = self.change_map(inode, (SHIFT_CREDITS, source), |map| {
                 let from = LogicalBlock::new(low32(blocks.start));
                 let next = extent::shift_up(map, from, to, low32(by), usize_of(SHIFT_LEAVES))?;
                 map.inode.size = grown;

@@ -6,6 +6,7 @@
 use super::credits::{MARK_CREDITS, MARK_EXTENTS};
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
+use crate::file::Source;
 use crate::map::{MAP_CREDITS, MapRef};
 use crate::volume::Volume;
 use hectare_ext4::extent::{self, Mapping};
@@ -19,12 +20,13 @@ impl Volume {
         inode: &Arc<CachedInode>,
         range: Range<u64>,
         keep_size: bool,
+        source: Source,
     ) -> Result<()> {
-        self.fill_range(inode, range.clone(), keep_size)?;
+        self.fill_range(inode, range.clone(), keep_size, source)?;
         let mut blocks = self.whole_blocks(&range);
         while let Some(step) = self.written_in(inode, &blocks)? {
             blocks.start = step.end;
-            let marked = self.change_map(inode, MARK_CREDITS, |map| {
+            let marked = self.change_map(inode, (MARK_CREDITS, source), |map| {
                 extent::mark(map, LogicalBlock::new(low32(step.start)), step.end, true)
             });
             match marked {
@@ -33,7 +35,7 @@ impl Volume {
             }
         }
         self.clear_edges(inode, &range)?;
-        self.change_map(inode, MAP_CREDITS, |_| Ok(()))
+        self.change_map(inode, (MAP_CREDITS, source), |_| Ok(()))
     }
 
     /// The first blocks of a range that are written, as many as one transaction may mark.

@@ -436,6 +436,13 @@ fn a_volume_that_is_opened_so_makes_every_change_durable() {
         v.change(file.inode(), &Changes { permissions: Some(0o601), ..Changes::default() }).unwrap();
         assert_eq!(after_a_crash().volume.metadata("file").unwrap().permissions == 0o601, all);
         v.sync().unwrap();
+        let owner = Changes { uid: Some(7), ..Changes::default() };
+        v.change_as(file.inode(), &owner, &ME).unwrap();
+        assert_eq!(after_a_crash().volume.metadata("file").unwrap().uid == 7, all);
+        v.sync().unwrap();
+        file.set_len(1000).unwrap();
+        assert_eq!(after_a_crash().volume.metadata("file").unwrap().size == 1000, all);
+        v.sync().unwrap();
         v.set_xattr(file.inode(), "user.a", b"b", XattrHow::Either).unwrap();
         assert_eq!(after_a_crash().volume.get_xattr(file.inode(), "user.a").is_ok(), all);
         v.set_inode_flags(file.inode(), v.inode_flags(file.inode()).unwrap() | InodeFlags::NODUMP, &ME)

@@ -5,7 +5,9 @@ use crate::common::{
     close_clean, format_bytes, in_memory, in_memory_with, open_image, open_read_only, pattern, save,
 };
 use crate::ranges_model::{Blocks, Model, Op, State, apply_engine, apply_kernel, kernel_seeks, op};
-use hectare_engine::{Creation, DataMode, ExtentFlags, FallocateMode, OpenFile, OpenOptions, Policy};
+use hectare_engine::{
+    Changes, Creation, DataMode, ExtentFlags, FallocateMode, OpenFile, OpenOptions, Policy, Timestamp,
+};
 use hectare_oracle::{Combo, KernelMount, Skip, assert_clean, skip, skip_part, tool};
 use hectare_units::InodeNr;
 use proptest::collection::vec;
@@ -37,6 +39,58 @@ const FORMS: [Form; 4] = [
         16384,
     ),
 ];
+
+/// Times belong to whoever says so: a caller who keeps them finds them as they were, whatever is done.
+#[test]
+fn times_change_unless_the_caller_keeps_them() {
+    const MODES: [FallocateMode; 7] = [
+        FallocateMode::Allocate { keep_size: false },
+        FallocateMode::Unshare { keep_size: true },
+        FallocateMode::ZeroRange { keep_size: false },
+        FallocateMode::ZeroRange { keep_size: true },
+        FallocateMode::InsertRange,
+        FallocateMode::PunchHole,
+        FallocateMode::CollapseRange,
+    ];
+    let bytes = match format_bytes(FORMS[0].1, FORMS[0].2) {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("ranges::times_change_unless_the_caller_keeps_them", reason),
+    };
+    for data_mode in [DataMode::Ordered, DataMode::Journal] {
+        let options = OpenOptions { data_mode: Some(data_mode), ..OpenOptions::default() };
+        let held = in_memory_with(&bytes, options).unwrap();
+        let [source, file] = ["source", "file"].map(|name| {
+            let file = held.volume.create_file(name, Creation::default()).unwrap();
+            file.write_all_at(0, &pattern(1, 0, 20_000)).unwrap();
+            file
+        });
+        source.fallocate(FallocateMode::PunchHole, 4096, 4096).unwrap();
+        let past = Timestamp::from_seconds(1);
+        let stays = |label: &str, keeps: bool, change: &dyn Fn()| {
+            file.change(&Changes { mtime: Some(past), ctime: Some(past), ..Changes::default() }).unwrap();
+            change();
+            let found = file.metadata().unwrap();
+            assert_eq!((found.mtime == past, found.ctime == past), (keeps, keeps), "{label} {data_mode:?}");
+        };
+        for (n, mode) in MODES.into_iter().enumerate() {
+            let (label, inside) = (format!("{mode:?}"), n >= 4);
+            // Space is given where there is none: else nothing changes.
+            let at = if inside { 1024 } else { 40_960 + 16_384 * n as u64 };
+            stays(&label, true, &|| file.fallocate_keeping_times(mode, at, 8192).unwrap());
+            let at = if inside { at } else { at + 8192 };
+            stays(&label, false, &|| file.fallocate(mode, at, 8192).unwrap());
+        }
+        // The second grows the file, by a hole and by data.
+        for at in [0, 1_000_000] {
+            let kept = || source.copy_range_keeping_times(0, &file, at, 12_000).unwrap();
+            stays("copy", true, &|| assert_eq!(kept(), 12_000));
+            let copied = || source.copy_range(0, &file, at + 12_000, 12_000).unwrap();
+            stays("copy", false, &|| assert_eq!(copied(), 12_000));
+        }
+        drop((source, file));
+        close_clean(&held);
+    }
+}
 
 #[test]
 fn a_file_is_what_a_model_of_its_blocks_says() {

@@ -3,7 +3,7 @@
 use super::Adapter;
 use crate::attr;
 use crate::errno::Answer;
-use crate::nodes::{Node, Times};
+use crate::nodes::Node;
 use crate::options::Atime;
 use crate::protocol::NodeId;
 use crate::protocol::init::Features;
@@ -41,38 +41,15 @@ impl Adapter {
     /// Changes an inode; `kills` says that set-ID bits go with a new size.
     pub(super) fn change(&self, id: NodeId, mut changes: Changes, kills: bool) -> Answer<Metadata> {
         let node = self.node(id)?;
-        let mut kept = node.kept_times();
         if changes.permissions.is_none() && (takes_privileges(&changes) || kills && changes.size.is_some()) {
             changes.permissions = without_privileges(&node.metadata()?);
         }
-        self.set_all(&node, &changes)?;
-        if let Some(times) = &mut *kept {
-            times.mtime = changes.mtime.unwrap_or(times.mtime);
-            times.ctime = changes.ctime.unwrap_or(times.ctime);
+        match self.volume.change(node.nr(), &changes) {
+            // The kernel brings the times of what it has written to an append-only file; writing set them.
+            Err(Error::NotPermitted(_)) if only_written(&changes) => {}
+            changed => changed?,
         }
         node.metadata()
-    }
-
-    fn set_all(&self, node: &Node, changes: &Changes) -> Answer {
-        match self.volume.change(node.nr(), changes) {
-            // The kernel brings the times of what it has written to an append-only file; writing set them.
-            Err(Error::NotPermitted(_)) if only_written(changes) => Ok(()),
-            changed => Ok(changed?),
-        }
-    }
-
-    /// From here on [`Self::give_times_back`] knows the times that the file has now.
-    pub(super) fn keep_times(&self, node: &Node) -> Answer {
-        let found = node.metadata()?;
-        node.kept_times().get_or_insert(Times { mtime: found.mtime, ctime: found.ctime });
-        Ok(())
-    }
-
-    /// Gives a file the times that it had, or that were set since.
-    pub(super) fn give_times_back(&self, node: &Node) -> Answer {
-        let mut kept = node.kept_times();
-        let Some(Times { mtime, ctime }) = kept.take() else { return Ok(()) };
-        self.set_all(node, &Changes { mtime: Some(mtime), ctime: Some(ctime), ..Changes::default() })
     }
 
     pub(super) fn read_link(&self, id: NodeId) -> Answer<Vec<u8>> {

@@ -85,8 +85,8 @@ impl Arguments {
     }
 }
 
-/// Flags that both formatters know by the same letter.
-const FLAGS: &[u8] = b"q";
+/// Flags of `mkfs.xfs` that are no option with a value of `mkfs` (as `-N` is).
+const FLAGS: &[u8] = b"qKf";
 
 /// `mkfs -t xfs` becomes `mkfs.xfs`, whose options differ from those of `mkfs`; other arguments stay.
 pub(crate) fn hand_over(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
@@ -231,6 +231,7 @@ mod tests {
         assert_eq!(handed("hectare mkfs -txfs a"), "hectare mkfs.xfs a");
         assert_eq!(handed("hectare mkfs -qt xfs a"), "hectare mkfs.xfs -q a");
         assert_eq!(handed("hectare mkfs -qtxfs a"), "hectare mkfs.xfs -q a");
+        assert_eq!(handed("hectare mkfs -Kft xfs a"), "hectare mkfs.xfs -Kf a");
         assert_eq!(handed("hectare --partition 2 mkfs -t xfs a"), "hectare --partition 2 mkfs.xfs a");
         for same in [
             "hectare mkfs -t ext4 a",
