@@ -71,8 +71,16 @@ pub struct Behaviour {
     pub creation_times: bool,
     /// Directories are listed with the attributes of what they name, where that seems of use.
     pub list_attributes: bool,
-    /// How long the kernel may keep names, their absence, and attributes.
+    /// How long the kernel may keep names and attributes.
     pub kept: Duration,
+    /// How long it may keep that a name is not there.
+    pub kept_absent: Duration,
+    /// The kernel tells of every `close`, for nothing.
+    pub ask_flush: bool,
+    /// The kernel asks before it lists a directory, for nothing.
+    pub ask_opendir: bool,
+    /// Names of one directory are looked up, and it is listed, by several at once.
+    pub parallel_directories: bool,
     /// The largest read and write, in bytes.
     pub transfer_max: u32,
 }
@@ -88,6 +96,10 @@ impl Default for Behaviour {
             creation_times: false,
             list_attributes: true,
             kept: KEPT,
+            kept_absent: KEPT,
+            ask_flush: false,
+            ask_opendir: false,
+            parallel_directories: true,
             transfer_max: TRANSFER_MAX,
         }
     }
@@ -126,6 +138,7 @@ impl Adapter {
         let mut wanted = features();
         let listing = Features::DO_READDIRPLUS | Features::READDIRPLUS_AUTO;
         wanted.set(listing, self.behaviour.list_attributes);
+        wanted.set(Features::PARALLEL_DIROPS, self.behaviour.parallel_directories);
         wanted.set(Features::WRITEBACK_CACHE, self.is_writeback());
         wanted.set(Features::POSIX_ACL, self.behaviour.check_permissions);
         // Whoever opens without asking can't have the file cut by that.
@@ -145,6 +158,11 @@ impl Adapter {
     fn opens_unasked(&self) -> bool {
         let wanted = self.behaviour.no_open || self.behaviour.read_only;
         wanted && self.kernel.contains(Features::NO_OPEN_SUPPORT)
+    }
+
+    /// Whether the kernel lists directories without opening them first.
+    fn lists_unasked(&self) -> bool {
+        !self.behaviour.ask_opendir && self.kernel.contains(Features::NO_OPENDIR_SUPPORT)
     }
 }
 
@@ -252,18 +270,16 @@ impl Server for Adapter {
         match request.body {
             // With these the kernel never asks again. Of closing the engine has nothing to tell that `fsync`
             // does not.
-            Body::Flush => return Err(Errno::NOSYS.into()),
+            Body::Flush if !self.behaviour.ask_flush => return Err(Errno::NOSYS.into()),
             Body::Statx if !self.behaviour.creation_times => return Err(Errno::NOSYS.into()),
             Body::Open(_) if self.opens_unasked() => return Err(Errno::NOSYS.into()),
-            Body::Opendir if self.kernel.contains(Features::NO_OPENDIR_SUPPORT) => {
-                return Err(Errno::NOSYS.into());
-            }
+            Body::Opendir if self.lists_unasked() => return Err(Errno::NOSYS.into()),
             _ => {}
         }
         let Some(operation) = counted(&request.body) else { return Ok(()) };
         match self.operations.timed(operation, || self.ask_engine(request, reply)) {
             Err(Refusal(Errno::NOENT)) if operation == Operation::Lookup => {
-                reply.put(&no_entry(self.behaviour.kept));
+                reply.put(&no_entry(self.behaviour.kept_absent));
                 Ok(())
             }
             answer => answer,

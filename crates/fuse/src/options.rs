@@ -72,6 +72,14 @@ pub struct MountOptions {
     pub list_attributes: bool,
     /// How long the kernel keeps names and attributes.
     pub kept: Duration,
+    /// How long it keeps that a name is not there; as long, if not given.
+    pub kept_absent: Option<Duration>,
+    /// The kernel tells of every `close`, for nothing.
+    pub ask_flush: bool,
+    /// The kernel asks before it lists a directory, for nothing.
+    pub ask_opendir: bool,
+    /// Names of one directory are looked up, and it is listed, by several at once.
+    pub parallel_directories: bool,
     /// The largest read and write, in bytes.
     pub transfer_max: u32,
     /// The largest read, in bytes, if that is less.
@@ -122,6 +130,10 @@ impl Default for MountOptions {
             creation_times: false,
             list_attributes: true,
             kept: KEPT,
+            kept_absent: None,
+            ask_flush: false,
+            ask_opendir: false,
+            parallel_directories: true,
             transfer_max: TRANSFER_MAX,
             read_max: READ_MAX,
             read_ahead: READ_AHEAD,
@@ -219,7 +231,7 @@ const fn ignored(name: &'static str) -> OptionRow {
 }
 
 /// All options.
-pub static OPTIONS: [OptionRow; 64] = [
+pub static OPTIONS: [OptionRow; 71] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -279,6 +291,22 @@ pub static OPTIONS: [OptionRow; 64] = [
     }),
     flag("noreaddirplus", "list names alone", |o| o.list_attributes = false),
     value("actimeo", "SECONDS", "how long the kernel keeps names and attributes (86400)", set_kept),
+    value(
+        "negative_timeout",
+        "SECONDS",
+        "how long it keeps that a name is not there (as actimeo)",
+        set_absent,
+    ),
+    flag("flush", "hear of every close, for nothing: to compare", |o| o.ask_flush = true),
+    flag("noflush", "do not (the default)", |o| o.ask_flush = false),
+    flag("opendir", "be asked before a directory is listed, for nothing: to compare", |o| {
+        o.ask_opendir = true
+    }),
+    flag("noopendir", "do not (the default)", |o| o.ask_opendir = false),
+    flag("parallel_dirops", "look up names in one directory side by side (the default)", |o| {
+        o.parallel_directories = true;
+    }),
+    flag("noparallel_dirops", "one after another: to compare", |o| o.parallel_directories = false),
     value("max_write", "BYTES", "the largest read and write (1048576)", set_transfer_max),
     value("max_read", "BYTES", "the largest read (524288)", set_read_max),
     value(
@@ -373,8 +401,17 @@ fn set_threads(options: &mut MountOptions, number: &str) -> Result<(), String> {
     Ok(())
 }
 
+fn kept(seconds: &str) -> Result<Duration, String> {
+    number(seconds, 0..=KEPT_SECONDS_MAX, "seconds").map(Duration::from_secs)
+}
+
 fn set_kept(options: &mut MountOptions, seconds: &str) -> Result<(), String> {
-    options.kept = Duration::from_secs(number(seconds, 0..=KEPT_SECONDS_MAX, "seconds")?);
+    options.kept = kept(seconds)?;
+    Ok(())
+}
+
+fn set_absent(options: &mut MountOptions, seconds: &str) -> Result<(), String> {
+    options.kept_absent = Some(kept(seconds)?);
     Ok(())
 }
 

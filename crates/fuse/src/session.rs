@@ -95,6 +95,10 @@ fn adapter(
         creation_times: options.creation_times,
         list_attributes: options.list_attributes,
         kept: options.kept,
+        kept_absent: options.kept_absent.unwrap_or(options.kept),
+        ask_flush: options.ask_flush,
+        ask_opendir: options.ask_opendir,
+        parallel_directories: options.parallel_directories,
         transfer_max: options.transfer_max,
     };
     Ok(Adapter::new(volume.clone(), behaviour, operations)?)

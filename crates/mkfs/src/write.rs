@@ -73,8 +73,13 @@ pub(crate) fn wipe(device: &dyn Device, zeroed: bool, superblock: Bytes) -> Resu
     }
     let len = device.len();
     let head = WIPE.min(len);
-    for at in old_copies(device)? {
-        device.zero(at, Bytes::new(SUPERBLOCK_MAX.min(len.get() - at.get())))?;
+    let copies = old_copies(device)?;
+    for at in &copies {
+        device.zero(*at, Bytes::new(SUPERBLOCK_MAX.min(len.get() - at.get())))?;
+    }
+    if !copies.is_empty() {
+        // Without the head, nobody would find them again.
+        device.flush()?;
     }
     device.zero(Bytes::ZERO, head)?;
     let tail = head.get().max(len.get().saturating_sub(WIPE.get()));
@@ -124,7 +129,10 @@ pub(crate) fn seal(device: &dyn Device, at: Bytes, superblock: &[u8]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hectare_device::MemoryDevice;
+    use hectare_device::{CrashStates, MemoryDevice, OverlayDevice, RecordDevice};
+    use hectare_xfs::{raw, superblock};
+    use std::sync::Arc;
+    use zerocopy::{FromZeros, IntoBytes};
 
     #[test]
     fn regression_all_labels_of_a_pool_are_wiped() {
@@ -141,5 +149,35 @@ mod tests {
             device.read_at(half, &mut found).unwrap();
             assert!(found.iter().all(|byte| *byte == 0), "the label at {half}");
         }
+    }
+
+    /// Whoever formats once more could not find them.
+    #[test]
+    fn regression_a_power_cut_leaves_no_old_copies_without_the_head() {
+        const GROUP: u64 = 4 << 20;
+        let image = Arc::new(MemoryDevice::new(Bytes::new(4 * GROUP)));
+        let mut old = raw::SuperBlock::new_zeroed();
+        old.sb_magicnum.set(superblock::MAGIC);
+        old.sb_blocksize.set(4096);
+        old.sb_agblocks.set(1024);
+        old.sb_agcount.set(4);
+        let at = |group: u64| Bytes::new(group * GROUP);
+        (0..4).for_each(|group| image.write_at(at(group), old.as_bytes()).unwrap());
+        let device = RecordDevice::new(OverlayDevice::new(Arc::clone(&image)));
+        wipe(&device, false, Bytes::ZERO).unwrap();
+        let mut states = CrashStates::new(OverlayDevice::new(image), device.log());
+        let mut cut_between = 0;
+        for (point, seed) in states.points().flat_map(|point| (0..20).map(move |seed| (point, seed))) {
+            let state = states.torn(point, seed).unwrap();
+            let is_there = |group| {
+                let mut magic = [0; 4];
+                state.read_at(at(group), &mut magic).unwrap();
+                magic == *b"XFSB"
+            };
+            let [head, middle, last] = [0, 1, 3].map(is_there);
+            assert!(head || !(middle || last), "point {point}, seed {seed}");
+            cut_between += u32::from(head && !(middle && last));
+        }
+        assert!(cut_between > 0);
     }
 }

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{bytes, create, folder, format, options};
+use common::{assert_no_volume_where_a_device_fails, bytes, create, folder, format, options};
 use hectare_device::{Device, MemoryDevice};
 use hectare_ext4::dir;
 use hectare_ext4::inode::{Inode, InodeFlags};
@@ -12,7 +12,7 @@ use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::Timestamp;
 use hectare_mkfs::{
     Contents, Error, FormatOptions, GroupUse, Plan, What, capacity, execute, overhead, probe,
-    refuse_occupied, set_bits,
+    refuse_occupied, set_bits, xfs,
 };
 use hectare_oracle::{KernelMount, assert_clean, dumpe2fs, e2fsck, skip, skip_part};
 use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, LogicalBlock, low8, usize_of};
@@ -89,6 +89,39 @@ fn a_used_device_is_wiped_where_it_matters() {
             skip!("a_used_device_is_wiped_where_it_matters", reason);
         }
     }
+}
+
+#[test]
+fn a_device_that_fails_holds_no_volume() {
+    for shape in ["-t ext4", "-t ext4 -O ^has_journal,bigalloc"] {
+        assert_no_volume_where_a_device_fails(Bytes::mib(40), What::Ext4, |device, zeroed| {
+            let plan = Plan::new(&args(shape), device.len(), zeroed).unwrap();
+            execute(&plan, device, &plan.empty(), 2)
+        });
+    }
+}
+
+/// Those superblocks by which repair would make the old volume again.
+#[test]
+fn the_superblocks_of_an_old_xfs_volume_are_wiped() {
+    let folder = folder();
+    let size = Bytes::mib(700);
+    let device = create(&folder.path().join("image"), size);
+    let mut old = xfs::FormatOptions::default();
+    xfs::parse(&mut old, &[('d', "agcount=7")]).unwrap();
+    let old = xfs::Plan::new(&old, size, true).unwrap();
+    xfs::execute(&old, &device, 2).unwrap();
+    let is_there = |group: u32| {
+        let mut magic = [0; 4];
+        device.read_at(old.volume().offset(GroupNr::new(group), 0), &mut magic).unwrap();
+        magic == *b"XFSB"
+    };
+    assert!((0..7).all(is_there));
+    let plan = Plan::new(&args("-t ext4 -E nodiscard"), size, false).unwrap();
+    execute(&plan, &device, &plan.empty(), 2).unwrap();
+    let left: Vec<u32> = (0..7).filter(|group| is_there(*group)).collect();
+    assert!(!left.is_empty(), "nothing else wipes them");
+    assert!(![0, 3, 6].iter().any(|group| left.contains(group)), "{left:?}");
 }
 
 /// The kernel mounts what was made, with a file written and read again.

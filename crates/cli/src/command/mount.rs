@@ -37,7 +37,8 @@ Mounts an image on a folder. Everybody may do that with fusermount3 (package fus
 `fusermount3 -u` or `hectare umount` end it, and so do SIGTERM and SIGINT to the process.
 
 In /etc/fstab the type is fuse.hectare:
-  /srv/disk.img  /mnt/disk  fuse.hectare  noauto,allow_other  0  0",
+  /srv/disk.img  /mnt/disk  fuse.hectare  noauto,allow_other  0  0
+`mount` looks for the program in /usr/local/bin, /usr/bin and the like only.",
     after_help = after_help()
 )]
 pub(crate) struct Arguments {

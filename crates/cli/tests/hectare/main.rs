@@ -14,6 +14,7 @@ mod look;
 mod make;
 mod monitor;
 mod mount;
+mod mount_callers;
 mod partition;
 mod report;
 mod support;

@@ -10,6 +10,7 @@ use hectare_oracle::{
 };
 use hectare_units::Bytes;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 #[test]
 fn a_volume_is_made_and_described() {
@@ -98,8 +99,11 @@ fn an_xfs_volume_is_made_with_the_words_of_mkfs_xfs() {
     if let Err(reason) = judged() {
         skip_part!("an_xfs_volume_is_made_with_the_words_of_mkfs_xfs, judged", reason);
     }
+    let before = digest(&bench.image);
     assert!(with(&[], &[]).refused().contains("holds an XFS file system (label data); use --force"));
+    assert_eq!(digest(&bench.image), before);
     with(&["-f", "-K", "-q"], &[]).ok();
+    assert_ne!(digest(&bench.image), before);
 }
 
 #[test]
@@ -240,6 +244,88 @@ fn a_device_that_fails_half_way_is_left_marked() {
     }
 }
 
+/// A process that is ended with this value.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Over a volume of the other kind, in the middle of the work: nothing is taken for a volume, the old one
+/// least of all, and formatting again makes one.
+#[test]
+fn a_format_that_is_killed_leaves_no_volume() {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        skip!("cli make::a_format_that_is_killed", "files of petabytes need a file system in memory");
+    };
+    let image = memory.path().join("image");
+    let text = image.to_str().unwrap();
+    let taken = || std::fs::metadata(&image).unwrap().blocks() * 512;
+    let (ext4, xfs) = (["-t", "ext4"], ["-t", "xfs"]);
+    for (old, new) in [(xfs, ext4), (ext4, xfs)] {
+        hectare(&[&["mkfs", "-q"][..], &old, &[text, "1g"]].concat()).ok();
+        // Large enough to take a while, and what it takes shows how far it is.
+        std::fs::File::options().write(true).open(&image).unwrap().set_len(10 << 50).unwrap();
+        let mut mkfs = Command::new(env!("CARGO_BIN_EXE_hectare"));
+        let mut running = Killed(mkfs.args(["mkfs", "-q", "--force"]).args(new).arg(&image).spawn().unwrap());
+        let before = taken();
+        until(|| taken() > before + (4 << 20));
+        assert!(running.0.try_wait().unwrap().is_none(), "it was too quick");
+        drop(running);
+        let opened = hectare(&["ls", &format!("{text}:/")]);
+        assert!(opened.refused().contains("a format was interrupted here"), "{}", opened.err);
+        // Once more, and smaller.
+        std::fs::File::options().write(true).open(&image).unwrap().set_len(1 << 30).unwrap();
+        hectare(&[&["mkfs", "-q"][..], &new, &[text]].concat()).ok();
+        let judged = || match new {
+            ["-t", "xfs"] => Ok(drop(run(need("xfs_repair")?.arg("-n").arg(&image)).expect_success())),
+            _ => assert_clean(&image),
+        };
+        if let Err(reason) = judged() {
+            skip_part!(format!("cli make::a_format_that_is_killed, {new:?}"), reason);
+        }
+        std::fs::remove_file(&image).unwrap();
+    }
+}
+
+/// What is behind the last whole block is not used.
+#[test]
+fn a_size_that_is_no_multiple_of_the_sector_is_made_of_whole_blocks() {
+    const ODD: u64 = (16 << 20) + 777;
+    let bench = Bench::empty();
+    for fill in [0, 0xa5] {
+        std::fs::write(&bench.image, vec![fill; usize::try_from(ODD).unwrap()]).unwrap();
+        hectare(&["mkfs", "-q", bench.image()]).ok();
+        assert_eq!(std::fs::metadata(&bench.image).unwrap().len(), ODD);
+        if let Err(reason) = assert_clean(&bench.image) {
+            skip!("cli make::a_size_that_is_no_multiple", reason);
+        }
+        assert_eq!(dumpe2fs(&bench.image).unwrap().number("Block count"), 16 << 10);
+    }
+}
+
+/// On a terminal it is shown how far a format is, once it has taken a second.
+#[test]
+fn progress_is_shown_on_a_terminal() {
+    const NAME: &str = "cli make::progress_is_shown_on_a_terminal";
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        skip!(NAME, "files of petabytes need a file system in memory");
+    };
+    let image = memory.path().join("image");
+    let mut script = match need("script") {
+        Ok(script) => script,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let command = format!("'{}' mkfs -q -t xfs '{}' 100p", env!("CARGO_BIN_EXE_hectare"), image.display());
+    let said = run(script.args(["-qec", &command, "/dev/null"]).stdin(Stdio::null())).expect_success();
+    assert!(said.stdout.contains("writing") && said.stdout.contains("% "), "{:?}", said.stdout);
+    assert!(said.stdout.contains(" left"), "{:?}", said.stdout);
+}
+
 /// Puts the mark of an interrupted format where it stays for the kind.
 fn interrupt(image: &Path, at: u64) {
     let device = FileOptions::new().write(true).open(image).unwrap();
@@ -314,8 +400,7 @@ fn regression_sectors_of_the_device_are_respected() {
         hectare(&[words, &[path]].concat()).ok();
         let mounted = bench.local("mounted");
         std::fs::create_dir_all(&mounted).unwrap();
-        let mount =
-            |words: &[&str]| std::process::Command::new(words[0]).args(&words[1..]).arg(&mounted).status();
+        let mount = |words: &[&str]| Command::new(words[0]).args(&words[1..]).arg(&mounted).status();
         assert!(mount(&["mount", path]).unwrap().success(), "{words:?}");
         let wrote = std::fs::write(mounted.join("file"), "text");
         assert!(mount(&["umount"]).unwrap().success());

@@ -81,7 +81,7 @@ impl Bench {
         until(|| hectare(&["umount", self.dir.to_str().unwrap()]).code == Some(0));
     }
 
-    fn wait_closed(&self) {
+    pub(crate) fn wait_closed(&self) {
         until(|| hectare(&["rm", "-f", &format!("{}:/none", self.image.display())]).code == Some(0));
         assert_clean(&self.image).unwrap();
     }

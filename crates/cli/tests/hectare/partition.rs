@@ -1,5 +1,6 @@
 //! `--partition` and `--offset` on disks that sfdisk partitioned, against the kernel's loop partitions.
 
+use crate::mount::bench;
 use crate::support::hectare;
 use hectare_oracle::{assert_clean, skip};
 use std::fs::{self, File};
@@ -106,6 +107,38 @@ fn every_command_works_inside_a_partition() {
         let refused = hectare(&["ls", "--partition", "9", image]);
         assert!(refused.refused().contains("has no partition 9: there are 1, 2,"), "{}", refused.err);
         fs::remove_file(path).unwrap();
+    }
+}
+
+/// The others stay as they are while one is mounted and written to.
+#[test]
+fn a_partition_is_mounted_by_its_number() {
+    const NAME: &str = "partition::a_partition_is_mounted_by_its_number";
+    for (kind, script, number) in [("gpt", GPT, "2"), ("dos", DOS, "6")] {
+        let mut bench = bench!(NAME);
+        bench.image = match disk(&format!("disk-mounted-{kind}"), script) {
+            Ok(path) => path,
+            Err(reason) => skip!(NAME, reason),
+        };
+        let image = bench.image.to_str().unwrap();
+        hectare(&["mkfs", "-q", "--partition", number, image]).ok();
+        hectare(&["mkfs", "-q", "--partition", "1", image]).ok();
+        let before = copy_out(&bench.image, 0, 9 << 20);
+        hectare(&[&["mount", "--partition", number][..], &bench.words(&[])].concat()).ok();
+        fs::write(bench.dir.join("f"), vec![7; 1 << 20]).unwrap();
+        hectare(&["umount", bench.dir.to_str().unwrap()]).ok();
+        let found = hectare(&["cat", "--partition", number, &format!("{image}:/f")]).ok();
+        assert!(found.out == vec![7; 1 << 20], "{kind}");
+        let after = copy_out(&bench.image, 0, 9 << 20);
+        assert!(
+            fs::read(&before).unwrap() == fs::read(&after).unwrap(),
+            "{kind}: the table, and partition 1"
+        );
+        let none = hectare(&[&["mount", "--partition", "9"][..], &bench.words(&[])].concat());
+        assert!(none.refused().contains("has no partition 9"), "{}", none.err);
+        for path in [&bench.image, &before, &after] {
+            fs::remove_file(path).unwrap();
+        }
     }
 }
 

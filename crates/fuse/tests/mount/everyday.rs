@@ -9,7 +9,6 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::Command;
-use std::thread;
 
 #[test]
 fn a_tree_with_all_kinds_of_things() {
@@ -272,31 +271,6 @@ fn regression_data_that_waits_in_the_kernel_is_no_hole() {
         drop(file);
         mount.judge("mount::regression_data_that_waits_in_the_kernel_is_no_hole");
     }
-}
-
-#[test]
-fn a_directory_is_listed_while_it_changes() {
-    let mount = mounted!("mount::a_directory_is_listed_while_it_changes", 64 * MIB, "");
-    for n in 0..3000 {
-        fs::write(mount.path(&format!("stays-{n}")), "").unwrap();
-    }
-    let dir = mount.dir.clone();
-    let churn = thread::spawn(move || {
-        for n in 0..2000 {
-            fs::write(dir.join(format!("comes-{n}")), "").unwrap();
-            fs::remove_file(dir.join(format!("comes-{n}"))).unwrap();
-        }
-    });
-    for _ in 0..5 {
-        let mut names: Vec<_> = fs::read_dir(&mount.dir).unwrap().map(|e| e.unwrap().file_name()).collect();
-        names.retain(|name| name.to_string_lossy().starts_with("stays-"));
-        assert_eq!(names.len(), 3000, "each once");
-        names.sort();
-        names.dedup();
-        assert_eq!(names.len(), 3000);
-    }
-    churn.join().unwrap();
-    mount.judge("mount::a_directory_is_listed_while_it_changes");
 }
 
 #[test]

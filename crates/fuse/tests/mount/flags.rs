@@ -3,11 +3,13 @@
 
 use crate::support::{MIB, Mount, mounted, needed};
 use hectare_oracle::tool::run;
-use hectare_oracle::{KernelMount, skip, skip_part, tool};
+use hectare_oracle::{KernelMount, skip, skip_part, tool, until};
 use rustix::io::Errno;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
 const EPERM: i32 = Errno::PERM.raw_os_error();
 
@@ -194,5 +196,56 @@ fn generations_tell_files_of_one_number_apart() {
     for n in 0..20 {
         fs::write(mount.path(&format!("f{n}")), "text").unwrap();
     }
+    judge_flags(mount, NAME, "-Rv");
+}
+
+#[test]
+fn reading_a_file_marked_so_leaves_its_time_of_access() {
+    const NAME: &str = "flags::reading_a_file_marked_so_leaves_its_time_of_access";
+    drop(needed!(NAME, "chattr"));
+    let mut mount = mounted!(NAME, 64 * MIB, "");
+    for name in ["marked", "plain"] {
+        fs::write(mount.path(name), "text").unwrap();
+    }
+    chattr(&mount, &["+A", "marked"]);
+    let accessed = |mount: &Mount, name: &str| {
+        let found = fs::metadata(mount.path(name)).unwrap();
+        (found.atime(), found.atime_nsec())
+    };
+    let before = ["marked", "plain"].map(|name| accessed(&mount, name));
+    mount.detach();
+    mount.attach("strictatime");
+    std::thread::sleep(Duration::from_millis(20));
+    for name in ["marked", "plain"] {
+        assert_eq!(fs::read(mount.path(name)).unwrap(), b"text");
+    }
+    assert_eq!(accessed(&mount, "marked"), before[0]);
+    assert!(accessed(&mount, "plain") > before[1]);
+    mount.judge(NAME);
+}
+
+/// A file that has the number of one that is gone is another file.
+#[test]
+fn a_number_that_is_used_again_has_another_generation() {
+    const NAME: &str = "flags::a_number_that_is_used_again_has_another_generation";
+    drop(needed!(NAME, "lsattr"));
+    let mount = mounted!(NAME, 64 * MIB, "");
+    let generation = |name: &str| {
+        let mut lsattr = tool("lsattr").expect("it was there a moment ago");
+        let said = run(lsattr.args(["-v", name]).current_dir(&mount.dir)).expect_success().stdout;
+        said.split_whitespace().next().unwrap().parse::<u32>().unwrap()
+    };
+    fs::write(mount.path("gone"), "text").unwrap();
+    let number = fs::metadata(mount.path("gone")).unwrap().ino();
+    let first = generation("gone");
+    fs::remove_file(mount.path("gone")).unwrap();
+    // The number is free when the kernel has told that it has forgotten the file.
+    let mut made = 0;
+    until(|| {
+        made += 1;
+        fs::write(mount.path(&format!("f{made}")), "text").unwrap();
+        fs::metadata(mount.path(&format!("f{made}"))).unwrap().ino() == number
+    });
+    assert_ne!(generation(&format!("f{made}")), first);
     judge_flags(mount, NAME, "-Rv");
 }

@@ -5,6 +5,8 @@
 
 mod everyday;
 mod flags;
+mod handles;
+mod listing;
 mod options;
 mod programs;
 mod sharing;

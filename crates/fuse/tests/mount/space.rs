@@ -99,6 +99,37 @@ fn regression_a_file_that_gets_no_space_keeps_its_size() {
     mount.judge_scattered(NAME);
 }
 
+/// What the kernel gathers it has promised to nobody: whoever syncs hears that there was no room.
+#[test]
+fn gathered_writes_that_find_no_space_are_told_by_fsync() {
+    const NAME: &str = "space::gathered_writes_that_find_no_space_are_told_by_fsync";
+    const SIZE: u64 = 16 * MIB;
+    for options in ["", "nodelalloc", "data=journal"] {
+        let mut mount = mounted!(NAME, SIZE, options);
+        let kept = made(&mount, "kept");
+        kept.write_all_at(&[1; 1 << 20], 0).unwrap();
+        kept.sync_all().unwrap();
+        let large = made(&mount, "large");
+        for at in 0..2 * SIZE / MIB {
+            large.write_all_at(&[2; 1 << 20], at * MIB).expect("the kernel gathers it");
+        }
+        let told = large.sync_all().unwrap_err();
+        assert_eq!(told.raw_os_error(), Some(Errno::NOSPC.raw_os_error()), "{options}");
+        drop(large);
+        fs::remove_file(mount.path("large")).unwrap();
+        until(|| rustix::fs::statvfs(&mount.dir).unwrap().f_bfree * 1024 >= SIZE / 2);
+        let again = made(&mount, "again");
+        again.write_all_at(&[3; 1 << 20], 0).unwrap();
+        again.sync_all().unwrap();
+        drop((kept, again));
+        mount.detach();
+        mount.attach(options);
+        assert!(fs::read(mount.path("kept")).unwrap() == [1; 1 << 20], "{options}");
+        assert!(fs::read(mount.path("again")).unwrap() == [3; 1 << 20], "{options}");
+        mount.judge(NAME);
+    }
+}
+
 /// Each waits until the kernel has written what it gathered, and one thread must be there to take that.
 #[test]
 fn many_look_for_holes_in_what_they_write() {

@@ -2,9 +2,12 @@
 
 #![allow(dead_code)] // no test uses all of it
 
-use hectare_device::{FileDevice, FileOptions, Overwrite};
+use hectare_device::{
+    Device, FaultDevice, FileDevice, FileOptions, MemoryDevice, Operation, Outcome, Overwrite, Rule,
+};
 use hectare_mkfs::{
-    FormatOptions, FsType, InodeCount, Plan, Usage, apply_extended, execute, parse_features, parse_uuid,
+    FormatOptions, FsType, InodeCount, Plan, Usage, What, apply_extended, execute, parse_features,
+    parse_uuid, probe,
 };
 use hectare_oracle::Skip;
 use hectare_oracle::e2fsprogs::UUID;
@@ -96,4 +99,34 @@ pub(crate) fn format(options: &FormatOptions, image: &Path, size: Bytes) -> hect
 /// A folder for images: in memory where the host has that, because many large sparse files are made here.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// Fails every write, zeroing and flush of a format from each on, one after another, on a device that reads
+/// as zeros and on one that may hold anything: afterwards there is no volume, and it is told why.
+pub(crate) fn assert_no_volume_where_a_device_fails(
+    size: Bytes,
+    what: What,
+    make: impl Fn(&dyn Device, bool) -> hectare_mkfs::Result<()>,
+) {
+    for zeroed in [true, false] {
+        for k in 0.. {
+            let device = FaultDevice::new(MemoryDevice::new(size));
+            let operations = [Operation::Write, Operation::Zero, Operation::Flush];
+            device.add(Rule::new(Outcome::IO).on(&operations).after(k));
+            let made = make(&device, zeroed);
+            let strikes = device.strikes();
+            device.clear();
+            let found = probe(&device).unwrap().map(|found| found.what);
+            if strikes == 0 {
+                made.unwrap();
+                assert!(k > 5 && found == Some(what), "{k} operations were too few to mean anything");
+                break;
+            }
+            let error = made.unwrap_err().to_string();
+            // Only where the flush of the superblock itself fails is it there. Else it is said that there was
+            // a format, unless that is what failed.
+            assert!(found != Some(what) || error.contains("flush"), "{k}: {error}");
+            assert!(found.is_some() || k < 6, "{k}: {error}");
+        }
+    }
 }

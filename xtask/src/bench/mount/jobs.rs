@@ -8,6 +8,9 @@
 //! | `create-many`, `readdir`, `readdir-stat` | 50,000 files in a directory; names; names and attributes |
 //! | `small-files-1`, `small-files-16` | files of 64 KiB by so many threads, to the end of `syncfs` |
 //! | `tar-x` | this project's sources, several times, from a tar, to the end of `syncfs` |
+//! | `walk` | all folders of that listed with attributes, from no cached name |
+//! | `stat-16` | attributes of 10,000 files of one directory by 16 threads, from no cached name |
+//! | `missing` | 100 names that are not there, looked for 100 times each, as compilers do |
 
 use crate::steps::root;
 use hectare_oracle::tool;
@@ -41,10 +44,13 @@ pub(super) enum Job {
     SmallFiles1,
     SmallFiles16,
     TarX,
+    Walk,
+    Stat16,
+    Missing,
 }
 
 impl Job {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::Write,
         Self::Read,
         Self::RandomRead,
@@ -59,6 +65,9 @@ impl Job {
         Self::SmallFiles1,
         Self::SmallFiles16,
         Self::TarX,
+        Self::Walk,
+        Self::Stat16,
+        Self::Missing,
     ];
 
     const fn name(self) -> &'static str {
@@ -77,6 +86,9 @@ impl Job {
             Self::SmallFiles1 => "small-files-1",
             Self::SmallFiles16 => "small-files-16",
             Self::TarX => "tar-x",
+            Self::Walk => "walk",
+            Self::Stat16 => "stat-16",
+            Self::Missing => "missing",
         }
     }
 
@@ -129,6 +141,9 @@ impl Ground<'_> {
             Job::SmallFiles1 => self.small_files(1),
             Job::SmallFiles16 => self.small_files(16),
             Job::TarX => self.untar(),
+            Job::Walk => self.walk(),
+            Job::Stat16 => self.stat_by(16),
+            Job::Missing => self.look_for_missing(),
         }
     }
 
@@ -200,11 +215,18 @@ impl Ground<'_> {
         timed(|| (0..count).try_for_each(|nr| File::create(dir.join(format!("file-{nr}"))).map(drop)))
     }
 
-    fn each_of_few(&self, work: impl Fn(&Path) -> io::Result<()>) -> io::Result<f64> {
+    /// The folder of `create`, made if that did not run.
+    fn few(&self) -> io::Result<PathBuf> {
         let dir = self.dir.join("few");
-        if !dir.exists() {
+        if !dir.join("file-0").exists() {
+            let _ = fs::remove_dir(&dir); // that `unlink` left empty
             self.create("few", self.some(10_000))?;
         }
+        Ok(dir)
+    }
+
+    fn each_of_few(&self, work: impl Fn(&Path) -> io::Result<()>) -> io::Result<f64> {
+        let dir = self.few()?;
         timed(|| (0..self.some(10_000)).try_for_each(|nr| work(&dir.join(format!("file-{nr}")))))
     }
 
@@ -213,9 +235,7 @@ impl Ground<'_> {
         if !dir.exists() {
             self.create("many", self.some(50_000))?;
         }
-        // Names and attributes, not pages.
-        syncfs(File::open(self.dir)?)?;
-        fs::write("/proc/sys/vm/drop_caches", "2")?;
+        self.drop_names()?;
         let mut found = 0;
         let seconds = timed(|| {
             for entry in fs::read_dir(&dir)? {
@@ -236,18 +256,50 @@ impl Ground<'_> {
             (0..share).try_for_each(|nr| fs::write(dir.join(format!("{thread}-{nr}")), &content))
         };
         timed(|| {
-            std::thread::scope(|scope| {
-                let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
-                workers.into_iter().try_for_each(|worker| {
-                    worker.join().map_err(|_| io::Error::other("a thread panicked"))?
-                })
-            })?;
+            at_once(threads, work)?;
             Ok(syncfs(File::open(self.dir)?)?)
         })
     }
 
+    /// Has the kernel forget names and attributes, not pages.
+    fn drop_names(&self) -> io::Result<()> {
+        syncfs(File::open(self.dir)?)?;
+        fs::write("/proc/sys/vm/drop_caches", "2")
+    }
+
+    fn walk(&self) -> io::Result<f64> {
+        if !self.tree().exists() {
+            self.untar()?;
+        }
+        self.drop_names()?;
+        timed(|| list_all(&self.tree()))
+    }
+
+    fn stat_by(&self, threads: usize) -> io::Result<f64> {
+        let dir = self.few()?;
+        self.drop_names()?;
+        let count = self.some(10_000);
+        let work = |thread: usize| {
+            let mut own = (thread..count).step_by(threads);
+            own.try_for_each(|nr| fs::symlink_metadata(dir.join(format!("file-{nr}"))).map(drop))
+        };
+        timed(|| at_once(threads, work))
+    }
+
+    fn look_for_missing(&self) -> io::Result<f64> {
+        let look = |nr: usize| match fs::symlink_metadata(self.dir.join(format!("missing-{}", nr % 100))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            _ => Err(io::Error::other("it is there")),
+        };
+        timed(|| (0..self.some(10_000)).try_for_each(look))
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.dir.join("tar")
+    }
+
     fn untar(&self) -> io::Result<f64> {
-        let dir = self.dir.join("tar");
+        let dir = self.tree();
         fs::create_dir(&dir)?;
         let mut tar = tool("tar").ok_or_else(|| io::Error::other("tar is not installed"))?;
         tar.arg("-xf").arg(self.tar).arg("-C").arg(&dir);
@@ -259,6 +311,25 @@ impl Ground<'_> {
             Ok(syncfs(File::open(self.dir)?)?)
         })
     }
+}
+
+/// Does the work of so many threads, each its own.
+fn at_once(threads: usize, work: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let workers: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| io::Error::other("a thread panicked"))?)
+    })
+}
+
+/// Lists a folder and all below with attributes.
+fn list_all(dir: &Path) -> io::Result<()> {
+    fs::read_dir(dir)?.try_for_each(|entry| {
+        let entry = entry?;
+        if entry.metadata()?.is_dir() { list_all(&entry.path()) } else { Ok(()) }
+    })
 }
 
 fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {

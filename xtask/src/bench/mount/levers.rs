@@ -29,13 +29,17 @@ const fn usual(what: &'static str, without: &'static str, jobs: &'static [Job]) 
 const MANY_REQUESTS: &[Job] =
     &[Job::Create, Job::Stat, Job::Open, Job::Unlink, Job::SmallFiles1, Job::SmallFiles16, Job::TarX];
 
-const LEVERS: [Lever; 10] = [
+const LEVERS: [Lever; 14] = [
     usual("the kernel gathers writes", "nowriteback", &[Job::Write, Job::SmallFiles1, Job::TarX]),
     usual("requests of 1 MiB, not 128 KiB", "max_write=131072", &[Job::Write, Job::Read]),
     usual("reads of 512 KiB, not 1 MiB", "max_read=1048576", &[Job::Read]),
     usual("reading ahead 1 MiB, not 128 KiB", "max_readahead=131072", &[Job::Write, Job::Read]),
     usual("names are listed with attributes", "noreaddirplus", &[Job::CreateMany, Job::ReaddirStat]),
     usual("names and attributes are kept", "actimeo=0", &[Job::Create, Job::Stat, Job::Open, Job::TarX]),
+    usual("that a name is not there is kept", "negative_timeout=0", &[Job::Missing, Job::TarX]),
+    usual("closing is not told", "flush", &[Job::Open, Job::SmallFiles1, Job::TarX]),
+    usual("directories are listed without being opened", "opendir", &[Job::Walk]),
+    usual("a directory serves several at once", "noparallel_dirops", &[Job::Stat16]),
     usual("several threads", "threads=1", &[Job::Create, Job::Stat, Job::SmallFiles16]),
     Lever {
         what: "a thread polls while many requests come",

@@ -1,0 +1,162 @@
+//! Who has an image mounted: a user without root, `mount` by its type, a line of fstab.
+
+use crate::mount::{Bench, bench};
+use crate::support::hectare;
+use hectare_oracle::tool::{Said, find, need, run};
+use hectare_oracle::{Skip, assert_clean, skip};
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+const USER: u32 = 1000;
+
+/// A user who is not root, with a copy of the program where he may run it.
+struct User {
+    program: PathBuf,
+}
+
+impl User {
+    /// The image and the folder to mount on become his.
+    fn of(bench: &Bench) -> Result<Self, Skip> {
+        need("setpriv")?;
+        let helper = find("fusermount3").and_then(|helper| fs::metadata(helper).ok());
+        if !helper.is_some_and(|helper| helper.mode() & 0o4000 != 0) {
+            return Err(Skip::new("there is no fusermount3 that is set-user-ID root"));
+        }
+        let folder = bench.image.parent().unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        for path in [&bench.image, &bench.dir] {
+            chown(path, Some(USER), Some(USER)).unwrap();
+        }
+        let program = folder.join("hectare");
+        fs::copy(env!("CARGO_BIN_EXE_hectare"), &program).unwrap();
+        Ok(Self { program })
+    }
+
+    fn runs(&self, program: impl AsRef<Path>, words: &[&str]) -> Said {
+        let id = USER.to_string();
+        let mut setpriv = need("setpriv").unwrap();
+        setpriv.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--"]);
+        run(setpriv.arg(program.as_ref()).args(words).current_dir("/"))
+    }
+
+    fn hectare(&self, words: &[&str]) -> Said {
+        self.runs(&self.program, words)
+    }
+}
+
+#[test]
+fn a_user_without_root_mounts_an_image_of_his_own() {
+    const NAME: &str = "mount_callers::a_user_without_root_mounts_an_image_of_his_own";
+    let bench = bench!(NAME);
+    let user = match User::of(&bench) {
+        Ok(user) => user,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let dir = bench.dir.to_str().unwrap();
+    for round in 0..3 {
+        let _ = user.hectare(&[&["mount"][..], &bench.words(&[])].concat()).expect_success();
+        assert!(bench.is_mounted());
+        assert!(fs::read_dir(&bench.dir).is_err(), "it is his alone, not even root's");
+        let script = format!(
+            "cd {dir} && mkdir d{round} && head -c 3000000 /dev/zero > d{round}/f && ln d{round}/f d{round}/g && \
+             mv d{round}/g d{round}/h && test $(stat -c %h d{round}/f) = 2"
+        );
+        // Nobody checks permissions of his own volume, which root made.
+        let _ = user.runs("/bin/sh", &["-ec", &script]).expect_success();
+        // Three ways to end it.
+        let ended = match round {
+            0 => user.hectare(&["umount", dir]),
+            1 => user.runs("fusermount3", &["-u", dir]),
+            _ => user.runs("umount", &[dir]),
+        };
+        let _ = ended.expect_success();
+        assert!(!bench.is_mounted());
+        bench.wait_closed();
+        let found = hectare(&["stat", &format!("{}:/d{round}/h", bench.image.display())]).ok();
+        assert!(found.text().contains("3000000"), "{}", found.text());
+    }
+}
+
+#[test]
+fn what_a_user_without_root_may_not_is_refused_on_one_line() {
+    const NAME: &str = "mount_callers::what_a_user_without_root_may_not_is_refused_on_one_line";
+    let bench = bench!(NAME);
+    let user = match User::of(&bench) {
+        Ok(user) => user,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let mount = |options: &[&str], dir: &str| {
+        let refused = user.hectare(&[&["mount", bench.image.to_str().unwrap(), dir], options].concat());
+        assert_eq!(refused.exit, Some(1), "{}", refused.report());
+        assert!(refused.stderr.trim_end().lines().count() == 1, "{}", refused.report());
+        refused.stderr
+    };
+    // A folder that is not his to mount on.
+    let other = bench.dir.with_file_name("other");
+    fs::create_dir(&other).unwrap();
+    let other = other.to_str().unwrap();
+    assert!(mount(&[], other).contains(other));
+    let configuration = fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+    if !configuration.lines().any(|line| line.trim() == "user_allow_other") {
+        assert!(mount(&["-o", "allow_other"], bench.dir.to_str().unwrap()).contains("allow_other"));
+    }
+    // An image that is not his to write.
+    chown(&bench.image, Some(0), Some(0)).unwrap();
+    assert!(mount(&[], bench.dir.to_str().unwrap()).contains("Permission denied"));
+    assert!(!bench.is_mounted());
+    let _ = user.hectare(&[&["mount"][..], &bench.words(&["-o", "ro"])].concat()).expect_success();
+    let _ = user.runs("fusermount3", &["-u", bench.dir.to_str().unwrap()]).expect_success();
+    bench.wait_closed();
+}
+
+/// Runs a shell's script as `mount` would be run where the program is installed: in a namespace of its own,
+/// whose `/usr/local/bin` has nothing else. Of the caller's `PATH` `mount` passes nothing on.
+fn installed(folder: &Path, script: &str) -> Result<Said, Skip> {
+    let bin = folder.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_hectare"), bin.join("hectare")).unwrap();
+    let script = format!("mount --bind {} /usr/local/bin\n{script}", bin.display());
+    Ok(run(need("unshare")?.args(["--mount", "sh", "-exc", &script])))
+}
+
+#[test]
+fn mount_and_fstab_know_it_by_its_type() {
+    const NAME: &str = "mount_callers::mount_and_fstab_know_it_by_its_type";
+    let bench = bench!(NAME);
+    if let Err(reason) = need("mount.fuse3") {
+        skip!(NAME, reason);
+    }
+    let (folder, image, dir) =
+        (bench.image.parent().unwrap(), bench.image.display().to_string(), bench.dir.display().to_string());
+    let table = folder.join("fstab");
+    let [writable, readable, wrong] =
+        ["noauto,nofail,allow_other,x-systemd.requires=network.target", "ro,user,_netdev", "quickly"]
+            .map(|options| format!("{image} {dir} fuse.hectare {options} 0 0"));
+    let script = format!(
+        "mount -t fuse.hectare {image} {dir} -o noatime,nosuid
+        grep ' {dir} fuse.hectare rw,nosuid,noatime,' /proc/self/mounts
+        echo by-type > {dir}/f
+        hectare umount {dir}
+        from_table() {{ echo \"$1\" > {table}; mount --fstab {table} {dir}; }}
+        from_table '{writable}'
+        test $(cat {dir}/f) = by-type
+        echo by-line > {dir}/f
+        hectare umount {dir}
+        from_table '{readable}'
+        test $(cat {dir}/f) = by-line
+        if touch {dir}/g; then exit 1; fi
+        hectare umount {dir}
+        if from_table '{wrong}' 2> {dir}-told; then exit 1; fi
+        grep -q \"mount option 'quickly'\" {dir}-told
+        if grep -q ' {dir} ' /proc/self/mounts; then exit 1; fi",
+        table = table.display(),
+    );
+    match installed(folder, &script) {
+        Ok(said) => drop(said.expect_success()),
+        Err(reason) => skip!(NAME, reason),
+    }
+    assert_clean(&bench.image).unwrap();
+    let found = hectare(&["cat", &format!("{image}:/f")]).ok();
+    assert_eq!(found.text(), "by-line\n");
+}

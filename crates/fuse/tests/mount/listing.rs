@@ -1,0 +1,138 @@
+//! Directories that are read while they change: streams that stay open, places in them that are returned to.
+
+use crate::support::{MIB, Mount, mounted};
+use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
+use std::collections::BTreeMap;
+use std::fs;
+use std::thread;
+
+/// A name and the place of the next one.
+type Entry = (String, i64);
+
+fn stream(mount: &Mount) -> Dir {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Dir::new(openat(CWD, mount.path("d"), flags, Mode::empty()).unwrap()).unwrap()
+}
+
+/// The next names of a stream, as many as there are or as are wanted.
+fn read(dir: &mut Dir, count: usize) -> Vec<Entry> {
+    let name = |entry: rustix::fs::DirEntry| (entry.file_name().to_str().unwrap().to_owned(), entry.offset());
+    dir.by_ref()
+        .take(count)
+        .map(|entry| name(entry.unwrap()))
+        .filter(|(name, _)| !name.starts_with('.'))
+        .collect()
+}
+
+/// An empty directory, and a file that its names will lead to: there are more of them than inodes.
+fn prepare(mount: &Mount) {
+    fs::create_dir(mount.path("d")).unwrap();
+    fs::write(mount.path("f"), "").unwrap();
+}
+
+fn made(mount: &Mount, prefix: &str, count: usize) {
+    let link = |nr| fs::hard_link(mount.path("f"), mount.path("d").join(format!("{prefix}-{nr}"))).unwrap();
+    (0..count).for_each(link);
+}
+
+/// Every name that was there all the time is told once, whatever comes and goes; what has gone before its
+/// place was reached may be told or not, as POSIX has it.
+#[test]
+fn an_open_stream_tells_every_name_that_stays_once() {
+    const NAME: &str = "listing::an_open_stream_tells_every_name_that_stays_once";
+    // A directory of one block, one with an index, and one whose index has two levels.
+    for (count, options) in [(20, ""), (2_000, ""), (2_000, "noreaddirplus"), (20_000, "")] {
+        let mount = mounted!(NAME, 128 * MIB, options);
+        prepare(&mount);
+        made(&mount, "stays", count);
+        made(&mount, "goes", count);
+        let mut dir = stream(&mount);
+        let first = read(&mut dir, count / 2);
+        for nr in 0..count {
+            fs::remove_file(mount.path("d").join(format!("goes-{nr}"))).unwrap();
+        }
+        made(&mount, "comes", count);
+        let rest = read(&mut dir, usize::MAX);
+        let mut seen = BTreeMap::<&str, usize>::new();
+        for (name, _) in first.iter().chain(&rest) {
+            *seen.entry(name).or_default() += 1;
+        }
+        let staying = seen.iter().filter(|(name, _)| name.starts_with("stays"));
+        assert_eq!(staying.clone().count(), count, "{options}");
+        assert!(staying.clone().all(|(_, times)| *times == 1), "{count} {options}");
+
+        // From the start the stream has what there is now.
+        dir.rewind();
+        let mut names: Vec<String> = read(&mut dir, usize::MAX).into_iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        let mut now: Vec<String> = ["stays", "comes"]
+            .iter()
+            .flat_map(|kind| (0..count).map(move |nr| format!("{kind}-{nr}")))
+            .collect();
+        now.sort_unstable();
+        assert!(names == now, "{count} {options}: {} names of {}", names.len(), now.len());
+        drop(dir);
+        mount.judge(NAME);
+    }
+}
+
+/// `telldir` and `seekdir`.
+#[test]
+fn a_place_in_a_stream_is_found_again() {
+    const NAME: &str = "listing::a_place_in_a_stream_is_found_again";
+    for count in [20, 5_000] {
+        let mount = mounted!(NAME, 128 * MIB, "");
+        prepare(&mount);
+        made(&mount, "stays", count);
+        let mut dir = stream(&mount);
+        let all = read(&mut dir, usize::MAX);
+        assert_eq!(all.len(), count);
+        let check = |dir: &mut Dir, expected: &dyn Fn(&str) -> bool| {
+            for at in [0, count / 3, count / 2, count - 2] {
+                dir.seek(all[at].1).unwrap();
+                let rest = read(dir, usize::MAX);
+                let (wanted, found): (Vec<_>, Vec<_>) = (
+                    all[at + 1..].iter().map(|(name, _)| name).filter(|name| expected(name)).collect(),
+                    rest.iter().map(|(name, _)| name).filter(|name| expected(name)).collect(),
+                );
+                assert_eq!(found, wanted, "after {} of {count}", at + 1);
+            }
+        };
+        check(&mut dir, &|_| true);
+        // The places stay what they were although names around them, and theirs, go and come.
+        let is_even = |name: &str| name.ends_with(['0', '2', '4', '6', '8']);
+        for (name, _) in all.iter().filter(|(name, _)| !is_even(name)) {
+            fs::remove_file(mount.path("d").join(name)).unwrap();
+        }
+        made(&mount, "comes", count);
+        let stays_even = |name: &str| name.starts_with("stays") && is_even(name);
+        check(&mut dir, &stays_even);
+        drop(dir);
+        mount.judge(NAME);
+    }
+}
+
+#[test]
+fn a_directory_is_listed_while_it_changes() {
+    let mount = mounted!("listing::a_directory_is_listed_while_it_changes", 64 * MIB, "");
+    for n in 0..3000 {
+        fs::write(mount.path(&format!("stays-{n}")), "").unwrap();
+    }
+    let dir = mount.dir.clone();
+    let churn = thread::spawn(move || {
+        for n in 0..2000 {
+            fs::write(dir.join(format!("comes-{n}")), "").unwrap();
+            fs::remove_file(dir.join(format!("comes-{n}"))).unwrap();
+        }
+    });
+    for _ in 0..5 {
+        let mut names: Vec<_> = fs::read_dir(&mount.dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+        names.retain(|name| name.to_string_lossy().starts_with("stays-"));
+        assert_eq!(names.len(), 3000, "each once");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 3000);
+    }
+    churn.join().unwrap();
+    mount.judge("listing::a_directory_is_listed_while_it_changes");
+}
