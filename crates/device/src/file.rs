@@ -23,9 +23,11 @@ mod hole;
 mod lock;
 mod options;
 mod pending;
+mod topology;
 
 pub use options::{FileOptions, Overwrite};
 pub use pending::PendingFile;
+pub use topology::Topology;
 
 use crate::device::{check_change, check_range, copy_through_memory, total_len};
 use crate::{Device, Error, Operation, Reason, Result, Span};
@@ -88,10 +90,7 @@ pub struct FileDevice {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Regular,
-    /// A block device, with the size of its logical sectors in bytes.
-    Block {
-        sector: u32,
-    },
+    Block(Topology),
 }
 
 impl FileDevice {
@@ -111,9 +110,7 @@ impl FileDevice {
         let stat = rustix::fs::fstat(&file).map_err(fail)?;
         let kind = match file_type(&stat) {
             FileType::RegularFile => Kind::Regular,
-            FileType::BlockDevice => {
-                Kind::Block { sector: rustix::fs::ioctl_blksszget(&file).map_err(fail)? }
-            }
+            FileType::BlockDevice => Kind::Block(Topology::of(&file, &stat).map_err(fail)?),
             other => return Err(Error::new(name, Operation::Open, None, not_a_device(other))),
         };
         let len = length(&file, kind).map_err(|e| Error::io(name, Operation::Open, None, &e))?;
@@ -147,15 +144,15 @@ impl FileDevice {
     /// Whether it is a block device rather than a regular file.
     #[must_use]
     pub fn is_block_device(&self) -> bool {
-        matches!(self.kind, Kind::Block { .. })
+        matches!(self.kind, Kind::Block(_))
     }
 
-    /// Bytes of a logical sector, below which a file system can't go, if it is a block device.
+    /// What it says of itself, if it is a block device.
     #[must_use]
-    pub fn sector_size(&self) -> Option<u32> {
+    pub fn topology(&self) -> Option<Topology> {
         match self.kind {
             Kind::Regular => None,
-            Kind::Block { sector } => Some(sector),
+            Kind::Block(topology) => Some(topology),
         }
     }
 
@@ -326,7 +323,7 @@ fn not_a_device(kind: FileType) -> Reason {
 fn length(file: &File, kind: Kind) -> io::Result<u64> {
     match kind {
         Kind::Regular => Ok(file.metadata()?.len()),
-        Kind::Block { .. } => Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?),
+        Kind::Block(_) => Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?),
     }
 }
 

@@ -106,7 +106,7 @@ pub(crate) fn clusters_per_group_max(block_size: BlockSize) -> u32 {
 
 /// The size that blocks are to have, or usually have, but no smaller than a sector.
 fn usual_block_size(options: &FormatOptions, usage: Usage) -> Result<BlockSize> {
-    let sector = options.sector_size;
+    let sector = options.device.logical_sector;
     let refuse = || {
         let reason = format!("the device has sectors of {sector} bytes, and no block can be smaller");
         let given = options.block_size.map_or_else(|| "-b".to_owned(), |given| format!("-b {given}"));

@@ -5,6 +5,7 @@
 //! Debian ships. Parsing of the `-O` and `-E` words is in [`crate::words`].
 
 use crate::error::{Error, Result};
+use hectare_device::Topology;
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use hectare_ext4::superblock::OnError;
 use hectare_ext4::time::Timestamp;
@@ -137,8 +138,8 @@ pub struct FormatOptions {
     pub usage: Option<Usage>,
     /// `-b`.
     pub block_size: Option<BlockSize>,
-    /// Bytes of a sector of the device, a power of two: blocks are no smaller.
-    pub sector_size: u32,
+    /// What the device is like: blocks are no smaller than its sectors, and stripes are its own unless given.
+    pub device: Topology,
     /// `-C`, in bytes; needs `bigalloc`.
     pub cluster_size: Option<u64>,
     /// `-I`, in bytes.
@@ -159,10 +160,10 @@ pub struct FormatOptions {
     pub features: Vec<FeatureEdit>,
     /// `-J size`, in MiB.
     pub journal_mib: Option<u64>,
-    /// `-E stride`, in blocks.
-    pub stride: u16,
-    /// `-E stripe_width`, in blocks.
-    pub stripe_width: u32,
+    /// `-E stride`, in blocks; as the device says if not given.
+    pub stride: Option<u16>,
+    /// `-E stripe_width`, in blocks; as the device says if not given.
+    pub stripe_width: Option<u32>,
     /// `-E packed_meta_blocks`: all bitmaps, inode tables and the journal at the start of the volume.
     pub packed_meta_blocks: bool,
     /// `-E lazy_itable_init`: leave zeroing of inode tables to the kernel. On if not given.
@@ -197,7 +198,7 @@ impl Default for FormatOptions {
             fs_type: FsType::Ext4,
             usage: None,
             block_size: None,
-            sector_size: 512,
+            device: Topology::default(),
             cluster_size: None,
             inode_size: None,
             inodes: InodeCount::ByUsage,
@@ -208,8 +209,8 @@ impl Default for FormatOptions {
             hash_seed: None,
             features: Vec::new(),
             journal_mib: None,
-            stride: 0,
-            stripe_width: 0,
+            stride: None,
+            stripe_width: None,
             packed_meta_blocks: false,
             lazy_itable_init: None,
             lazy_journal_init: false,
@@ -227,6 +228,11 @@ impl Default for FormatOptions {
     }
 }
 
+/// Whole blocks of a size of requests; none where a block is as large.
+fn blocks_of(io: u64, block: BlockSize) -> u64 {
+    if io > block.bytes().get() { io / block.bytes().get() } else { 0 }
+}
+
 impl FormatOptions {
     /// The defaults, with `SOURCE_DATE_EPOCH` as the time where the environment has it.
     ///
@@ -241,6 +247,20 @@ impl FormatOptions {
             options.now = Timestamp::from_seconds(seconds);
         }
         Ok(options)
+    }
+
+    /// Blocks on one disk of a stripe, 0 if it is not known or beyond what a superblock can tell.
+    pub(crate) fn stride(&self, block: BlockSize) -> u16 {
+        let of_device = || u16::try_from(blocks_of(self.device.minimum_io, block)).unwrap_or(0);
+        self.stride.unwrap_or_else(of_device)
+    }
+
+    /// Blocks of a whole stripe, 0 if that is not known: where the device tells no best size, its least is it.
+    pub(crate) fn stripe_width(&self, block: BlockSize) -> u32 {
+        let Topology { minimum_io, optimal_io, .. } = self.device;
+        let best = if optimal_io == 0 { minimum_io } else { optimal_io };
+        let of_device = || u32::try_from(blocks_of(best, block)).unwrap_or(0);
+        self.stripe_width.unwrap_or_else(of_device)
     }
 
     /// Whether `-O` says of a feature that it is to be on or off, instead of leaving it open.

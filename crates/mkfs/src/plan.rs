@@ -111,7 +111,11 @@ impl Plan {
     /// If options are impossible, alone or together, or the size is too small.
     pub fn new(options: &FormatOptions, size: Bytes, zeroed: bool) -> Result<Self> {
         let shape: Shape = shape(options, size)?;
-        let mut layout = Layout::new(shape.geometry.clone(), options.stride, options.packed_meta_blocks)?;
+        let mut layout = Layout::new(
+            shape.geometry.clone(),
+            options.stride(shape.geometry.block_size),
+            options.packed_meta_blocks,
+        )?;
         let backups = backup_groups(&shape.geometry);
         layout.check(&backups)?;
         let own = Own::place(options, &layout)?;

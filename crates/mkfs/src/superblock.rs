@@ -26,8 +26,8 @@ pub(crate) fn make(options: &FormatOptions, shape: &Shape, own: &Own) -> Result<
     fill_times(&mut raw, options.now);
     raw.s_r_blocks_count_lo = low32(shape.reserved_blocks.get()).into();
     raw.s_r_blocks_count_hi = high32(shape.reserved_blocks.get()).into();
-    raw.s_raid_stride = options.stride.into();
-    raw.s_raid_stripe_width = options.stripe_width.into();
+    raw.s_raid_stride = options.stride(shape.geometry.block_size).into();
+    raw.s_raid_stripe_width = options.stripe_width(shape.geometry.block_size).into();
     if let Some(block) = own.mmp {
         let interval = if options.mmp_update_interval == 0 { 5 } else { options.mmp_update_interval };
         raw.s_mmp_update_interval = interval.into();

@@ -84,8 +84,8 @@ fn apply_word(options: &mut FormatOptions, word: &str) -> Result<()> {
     };
     let refuse = |reason: &str| Err(Error::option(format!("-E {word}"), reason));
     match name {
-        "stride" => options.stride = number(word, value)?,
-        "stripe_width" | "stripe-width" => options.stripe_width = number(word, value)?,
+        "stride" => options.stride = Some(number(word, value)?),
+        "stripe_width" | "stripe-width" => options.stripe_width = Some(number(word, value)?),
         "packed_meta_blocks" => options.packed_meta_blocks = switch(word, value)?,
         "lazy_itable_init" => options.lazy_itable_init = Some(switch(word, value)?),
         "lazy_journal_init" => options.lazy_journal_init = switch(word, value)?,
@@ -149,7 +149,7 @@ mod tests {
     fn extended_words_are_applied_or_named() {
         let mut options = FormatOptions::default();
         apply_extended(&mut options, "stride=4,stripe-width=16,lazy_itable_init=0,root_owner=5:6").unwrap();
-        assert_eq!((options.stride, options.stripe_width), (4, 16));
+        assert_eq!((options.stride, options.stripe_width), (Some(4), Some(16)));
         assert_eq!((options.lazy_itable_init, options.root_owner), (Some(false), (5, 6)));
         for bad in ["stride", "stride=x", "foo=1", "root_owner=5", "packed_meta_blocks=2", "hash_seed=1"] {
             let error = apply_extended(&mut options, bad).unwrap_err().to_string();

@@ -7,7 +7,7 @@ mod common;
 
 use common::{assert_no_volume_where_a_device_fails, folder};
 use crc_fast::{CrcAlgorithm, checksum};
-use hectare_device::{Device, FileOptions, Overwrite};
+use hectare_device::{Device, FileOptions, Overwrite, Topology};
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
 use hectare_mkfs::{Payload, What, Write};
 use hectare_units::{Bytes, GroupNr, u64_of, usize_of};
@@ -214,6 +214,31 @@ fn what_is_impossible_is_refused_on_one_line() {
         let error = Plan::new(&options(lists), Bytes::new(size), true).unwrap_err().to_string();
         assert!(error.contains(said) && !error.contains('\n'), "{error}");
     }
+}
+
+/// Those that it writes without reading, if that is possible.
+#[test]
+fn sectors_are_those_of_the_device() {
+    let sectors = |(logical_sector, physical_sector), size, lists: &[(char, &str)]| {
+        let device = Topology { logical_sector, physical_sector, ..Topology::default() };
+        let plan = Plan::new(&FormatOptions { device, ..options(lists) }, Bytes::new(size), true);
+        plan.map(|plan| plan.volume().sector_size).map_err(|error| error.to_string())
+    };
+    for (device, size, lists, found) in [
+        ((512, 512), GIB, &[][..], 512),
+        ((512, 4096), GIB, &[], 4096),
+        ((4096, 4096), GIB, &[], 4096),
+        ((512, 4096), GIB + 512, &[], 512),
+        ((512, 4096), GIB, &[('b', "size=1024")], 512),
+        ((512, 65536), GIB, &[('b', "size=65536")], 512),
+        ((512, 4096), GIB, &[('s', "size=1024")], 1024),
+    ] {
+        assert_eq!(sectors(device, size, lists), Ok(found), "{device:?} {lists:?}");
+    }
+    let refused = sectors((4096, 4096), GIB, &[('s', "size=512")]).unwrap_err();
+    assert_eq!(refused, "-s size=512: the device has sectors of 4096 bytes; give -s size=4096");
+    let refused = sectors((4096, 4096), GIB, &[('b', "size=1024")]).unwrap_err();
+    assert!(refused.contains("-s size=4096: a sector can't be larger than a block"), "{refused}");
 }
 
 /// Every planned byte reads back from the device.

@@ -91,14 +91,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut options = arguments.options()?;
     let size = arguments.size()?;
     if arguments.dry_run {
-        return say(image, &Plan::new(&options, image.len(size)?, true).map_err(failed)?);
+        let (size, device) = image.look(size)?;
+        options.device = device;
+        return say(image, &Plan::new(&options, size, true).map_err(failed)?);
     }
     // What can't be made is refused before anything is touched.
     if let Some(size) = size {
         Plan::new(&options, size, true).map_err(failed)?;
     }
     let goal = Goal::open(&image.image, &image.shown(), size, arguments.force)?;
-    options.sector_size = goal.sector_size().unwrap_or(options.sector_size);
+    options.device = goal.topology();
     let whole = goal.device().len();
     let size = size.unwrap_or(whole).min(whole);
     let plan = Plan::new(&options, size, goal.device().is_zeroed()).map_err(failed)?;

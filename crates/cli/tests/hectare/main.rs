@@ -12,6 +12,7 @@ mod journal;
 mod killed;
 mod look;
 mod make;
+mod make_on_devices;
 mod monitor;
 mod mount;
 mod mount_callers;

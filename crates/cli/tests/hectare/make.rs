@@ -3,11 +3,8 @@
 use crate::support::{Bench, digest, hectare};
 use hectare_device::{Device, FileOptions};
 use hectare_ext4::superblock::UNFINISHED;
-use hectare_oracle::mount::Access;
 use hectare_oracle::tool::{need, run};
-use hectare_oracle::{
-    KernelMount, LoopDevice, Skip, assert_clean, dumpe2fs, is_root, skip, skip_part, until,
-};
+use hectare_oracle::{Skip, assert_clean, dumpe2fs, is_root, skip, skip_part, until};
 use hectare_units::Bytes;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -172,33 +169,6 @@ fn what_can_t_be_made_is_one_line_and_nothing_is_touched() {
         let ran = hectare(&[&["mkfs"], words].concat());
         ran.refused();
         assert_eq!(digest(&bench.image), before, "{}", ran.line);
-    }
-}
-
-#[test]
-fn a_mounted_device_and_its_image_are_refused_even_by_force() {
-    const TEST: &str = "cli make::a_mounted_device";
-    let bench = Bench::empty();
-    hectare(&["mkfs", "-q", bench.image(), "320M"]).ok();
-    let mount = match KernelMount::attempt(&bench.image, Access::ReadWrite, "") {
-        Ok(mount) => mount,
-        Err(reason) => skip!(TEST, reason),
-    };
-    let kept = mount.path().join("kept");
-    std::fs::write(&kept, "kept").unwrap();
-    let device = mount.device().to_str().unwrap();
-    for (image, said) in
-        [(device, "it is mounted or in use; unmount it first"), (bench.image(), "the kernel uses it as")]
-    {
-        for words in [&["-F"][..], &["-t", "xfs", "-f"]] {
-            let ran = hectare(&[&["mkfs"], words, &[image]].concat());
-            assert!(ran.refused().contains(said), "{}: {}", ran.line, ran.err);
-        }
-    }
-    assert_eq!(std::fs::read_to_string(&kept).unwrap(), "kept");
-    mount.unmount();
-    if let Err(reason) = assert_clean(&bench.image) {
-        skip_part!(format!("{TEST}, judged"), reason);
     }
 }
 
@@ -377,62 +347,6 @@ fn old_content_is_discarded_unless_it_is_to_be_kept() {
         };
         if let Err(reason) = judged() {
             skip_part!(format!("cli make::old_content_is_discarded, {words:?}"), reason);
-        }
-    }
-}
-
-/// A file system's blocks and sectors are no smaller than the sectors of its device.
-#[test]
-fn regression_sectors_of_the_device_are_respected() {
-    const NAME: &str = "cli make::regression_sectors_of_the_device_are_respected";
-    let bench = Bench::empty();
-    std::fs::File::create(&bench.image).unwrap().set_len(320 << 20).unwrap();
-    let device = match LoopDevice::with_sectors(&bench.image, Access::ReadWrite, 4096) {
-        Ok(device) => device,
-        Err(reason) => skip!(NAME, reason),
-    };
-    let path = device.path().to_str().unwrap();
-    let refused = hectare(&["mkfs", "-q", "-b", "1024", path]);
-    assert!(refused.refused().contains("-b 1024: the device has sectors of 4096 bytes"), "{}", refused.err);
-    let refused = hectare(&["mkfs", "-t", "xfs", "-q", "-s", "size=512", path]);
-    assert!(refused.refused().contains("sectors of 4096 bytes"), "{}", refused.err);
-    for words in [&["mkfs", "-q", "-F", "-t", "ext4"][..], &["mkfs", "-t", "xfs", "-q", "-f"]] {
-        hectare(&[words, &[path]].concat()).ok();
-        let mounted = bench.local("mounted");
-        std::fs::create_dir_all(&mounted).unwrap();
-        let mount = |words: &[&str]| Command::new(words[0]).args(&words[1..]).arg(&mounted).status();
-        assert!(mount(&["mount", path]).unwrap().success(), "{words:?}");
-        let wrote = std::fs::write(mounted.join("file"), "text");
-        assert!(mount(&["umount"]).unwrap().success());
-        wrote.unwrap();
-    }
-}
-
-/// On a block device it is the device that is told, and it gives the space back.
-#[test]
-fn a_device_is_told_what_it_need_not_keep() {
-    use std::os::unix::fs::MetadataExt;
-    const SIZE: usize = 320 << 20;
-    let bench = Bench::empty();
-    let taken = || std::fs::metadata(&bench.image).unwrap().blocks() * 512;
-    for (words, keeps) in [
-        (&["mkfs", "-q", "-F", "-t", "ext4", "-E", "discard"][..], false),
-        (&["mkfs", "-q", "-F", "-t", "ext4", "-E", "nodiscard"], true),
-        (&["mkfs", "-t", "xfs", "-q", "-f"], false),
-        (&["mkfs", "-t", "xfs", "-q", "-f", "-K"], true),
-    ] {
-        std::fs::write(&bench.image, vec![0xa5; SIZE]).unwrap();
-        let device = match LoopDevice::new(&bench.image, Access::ReadWrite) {
-            Ok(device) => device,
-            Err(reason) => skip!("cli make::a_device_is_told", reason),
-        };
-        hectare(&[words, &[device.path().to_str().unwrap()]].concat()).ok();
-        drop(device);
-        let most = hectare_units::u64_of(SIZE);
-        assert!(if keeps { taken() > most / 2 } else { taken() < most / 8 }, "{words:?}: {} bytes", taken());
-        match KernelMount::new(&bench.image, "") {
-            Ok(kernel) => std::fs::write(kernel.path().join("file"), "text").unwrap(),
-            Err(reason) => skip_part!(format!("cli make::a_device_is_told, {words:?}"), reason),
         }
     }
 }

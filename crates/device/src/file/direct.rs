@@ -36,7 +36,7 @@ impl Direct {
     /// Asks the kernel for the rules.
     pub(super) fn new(file: BorrowedFd<'_>, kind: Kind) -> Self {
         let sector = match kind {
-            Kind::Block { sector } => sector,
+            Kind::Block(topology) => topology.logical_sector,
             Kind::Regular => UNIT_DEFAULT,
         };
         let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)

@@ -70,7 +70,7 @@ impl FileDevice {
     fn servable(&self, span: Span) -> Option<Span> {
         match self.kind {
             Kind::Regular => (span.len > Bytes::ZERO).then_some(span),
-            Kind::Block { sector } => span.inner_aligned(u64::from(sector)),
+            Kind::Block(topology) => span.inner_aligned(topology.logical_sector.into()),
         }
     }
 
@@ -115,7 +115,7 @@ impl FileDevice {
         let _shared = self.direct.as_ref().map(|direct| direct.share());
         attempt(&self.holes.no_discard, || match self.kind {
             Kind::Regular => punch(&self.file, inner),
-            Kind::Block { .. } => block_discard(&self.file, inner),
+            Kind::Block(_) => block_discard(&self.file, inner),
         })
         .map(|_| ())
         .map_err(self.fail_errno(Operation::Discard, span))

@@ -8,9 +8,10 @@
 //! Hazard: a rest at the end that is too short for a group is left unused, so the volume may be a little
 //! smaller than asked for, and rules that go by its size go by that.
 
-use super::options::{FormatOptions, GroupSize, LogSize};
+use super::options::{FormatOptions, GroupSize, LogSize, StripeOption};
 use crate::error::{Error, Result};
-use hectare_units::{Blocks, Bytes, GroupNr};
+use hectare_device::Topology;
+use hectare_units::{Blocks, Bytes, GroupNr, low32};
 use hectare_xfs::{Incompat, LogPlace, RoCompat, Run, Stripe, Volume};
 use std::fmt;
 
@@ -39,6 +40,10 @@ const LOG_UNIT_MAX: u64 = 256 << 10;
 const LOG_UNIT_FALLBACK: u32 = 32 << 10;
 /// The largest stripe unit and width: superblocks have 32 bits, of units of 512 bytes in the kernel.
 const STRIPE_MAX: u64 = GIB;
+/// The largest sector.
+const SECTOR_MAX: u32 = 32 << 10;
+/// Smaller volumes don't follow the stripe of their device unasked.
+const DEVICE_STRIPE_FROM: u64 = GIB;
 /// The smallest directory block.
 const DIRECTORY_BLOCK_MIN: u32 = 4096;
 
@@ -55,6 +60,8 @@ pub enum Note {
     LogUnit(u32),
     /// The log was made shorter, to be whole blocks.
     LogTruncated(Bytes),
+    /// The volume is laid out for the stripe unit and width that the device says, in bytes.
+    StripeOfDevice(u64, u64),
 }
 
 impl fmt::Display for Note {
@@ -73,6 +80,10 @@ impl fmt::Display for Note {
             Self::LogUnit(bytes) => {
                 write!(f, "the stripe unit is too long for log writes, which get {bytes} bytes")
             }
+            Self::StripeOfDevice(unit, width) => write!(
+                f,
+                "laid out for the device's stripes of {width} bytes, {unit} on a disk; -d su=0,sw=0 for none"
+            ),
             Self::LogTruncated(bytes) => write!(f, "the log gets {bytes} bytes, to be whole blocks"),
         }
     }
@@ -83,14 +94,28 @@ impl fmt::Display for Note {
 /// # Errors
 /// If the size is impossible, or options are, alone or together.
 pub(super) fn shape(options: &FormatOptions, size: Bytes) -> Result<(Volume, Vec<Note>)> {
-    check_sizes(options, size)?;
+    let given = stripe(options)?;
+    let of_device = if options.stripe.is_none() { stripe_of_device(options, size) } else { None };
+    // What the device says is a hint: where it can't be followed, the volume is made without.
+    match of_device.map(|stripe| striped(options, size, Some(stripe))) {
+        Some(Ok((volume, mut notes))) => {
+            notes.push(Note::StripeOfDevice(options.device.minimum_io, options.device.optimal_io));
+            Ok((volume, notes))
+        }
+        _ => striped(options, size, given),
+    }
+}
+
+/// The same, with this stripe.
+fn striped(options: &FormatOptions, size: Bytes, stripe: Option<Stripe>) -> Result<(Volume, Vec<Note>)> {
+    let sector_size = sector_size(options, size)?;
+    check_sizes(options, sector_size, size)?;
     let mut notes = Vec::new();
     let block = options.block_size;
-    let stripe = stripe(options)?;
     let groups = groups(options, size, stripe, &mut notes)?;
     let mut volume = Volume {
         block_size: block,
-        sector_size: options.sector_size,
+        sector_size,
         inode_size: options.inode_size,
         directory_block_size: directory_block_size(options)?,
         blocks: groups.blocks,
@@ -109,8 +134,24 @@ pub(super) fn shape(options: &FormatOptions, size: Bytes) -> Result<(Volume, Vec
     Ok((volume, notes))
 }
 
-fn check_sizes(options: &FormatOptions, size: Bytes) -> Result<()> {
-    let (block, sector) = (options.block_size.get(), options.sector_size);
+/// Bytes of a sector: those that the device writes without reading, where blocks are as large.
+fn sector_size(options: &FormatOptions, size: Bytes) -> Result<u32> {
+    let Topology { logical_sector: least, physical_sector: best, .. } = options.device;
+    match options.sector_size {
+        Some(given) if given < least => {
+            let reason = format!("the device has sectors of {least} bytes; give -s size={least}");
+            Err(Error::option(format!("-s size={given}"), reason))
+        }
+        Some(given) => Ok(given),
+        None => {
+            let fits = best <= SECTOR_MAX.min(options.block_size.get());
+            Ok(if fits && size.get().is_multiple_of(best.into()) { best } else { least })
+        }
+    }
+}
+
+fn check_sizes(options: &FormatOptions, sector: u32, size: Bytes) -> Result<()> {
+    let block = options.block_size.get();
     let refuse = |option: String, reason: String| Err(Error::option(option, reason));
     if !size.get().is_multiple_of(sector.into()) {
         let reason = format!("it is not a multiple of the sector, {sector} bytes");
@@ -169,9 +210,23 @@ fn inode_percent(size: Bytes) -> u8 {
     }
 }
 
-/// The stripe in blocks.
+/// The stripe that the device suggests, unless it is nonsense, or the volume small.
+fn stripe_of_device(options: &FormatOptions, size: Bytes) -> Option<Stripe> {
+    let Topology { physical_sector, minimum_io: unit, optimal_io: width, .. } = options.device;
+    let block = options.block_size.bytes().get();
+    let is_striped = [unit, width].iter().all(|io| *io > physical_sector.into());
+    let is_whole = unit.is_multiple_of(block) && width.is_multiple_of(unit.max(1)) && width <= STRIPE_MAX;
+    (is_striped && is_whole && size.get() >= DEVICE_STRIPE_FROM).then(|| in_blocks(unit, width, block))
+}
+
+/// A stripe of at most [`STRIPE_MAX`] in blocks.
+fn in_blocks(unit: u64, width: u64, block: u64) -> Stripe {
+    Stripe { unit: low32(unit / block), width: low32(width / block) }
+}
+
+/// The stripe that is given.
 fn stripe(options: &FormatOptions) -> Result<Option<Stripe>> {
-    let (unit, width) = (options.stripe.unit, options.stripe.width);
+    let StripeOption { unit, width } = options.stripe.unwrap_or_default();
     if (unit, width) == (0, 0) {
         return Ok(None);
     }
@@ -185,8 +240,7 @@ fn stripe(options: &FormatOptions) -> Result<Option<Stripe>> {
     } else if width > STRIPE_MAX {
         format!("a stripe has at most {STRIPE_MAX} bytes")
     } else {
-        let blocks = |bytes: u64| hectare_units::low32(bytes / block); // bounded just above
-        return Ok(Some(Stripe { unit: blocks(unit), width: blocks(width) }));
+        return Ok(Some(in_blocks(unit, width, block)));
     };
     Err(Error::option(format!("-d stripe of {unit} bytes in {width}"), reason))
 }
@@ -276,7 +330,7 @@ fn aligned_group(
     let len = if up > max { asked / unit * unit } else { up };
     let by_volume = group_size == GroupSize::ByVolume;
     if len != asked && !by_volume {
-        notes.push(Note::GroupsRounded(hectare_units::low32(len)));
+        notes.push(Note::GroupsRounded(low32(len)));
     }
     if width == unit || !len.is_multiple_of(width) {
         return len;
@@ -285,7 +339,7 @@ fn aligned_group(
     if by_volume && shorter >= min {
         return shorter;
     }
-    notes.push(Note::GroupsOnOneDisk(hectare_units::low32(shorter)));
+    notes.push(Note::GroupsOnOneDisk(low32(shorter)));
     len
 }
 
@@ -314,7 +368,7 @@ fn log(options: &FormatOptions, volume: &Volume, notes: &mut Vec<Note>) -> Resul
         },
     };
     // A log by default gives way to short groups, down to the shortest log.
-    let len = hectare_units::low32(len.min(u64::from(room / aligned * aligned)));
+    let len = low32(len.min(u64::from(room / aligned * aligned)));
     let min = log_min(volume);
     if u64::from(len) << block.shift() < min {
         return refuse(format!(
@@ -326,7 +380,7 @@ fn log(options: &FormatOptions, volume: &Volume, notes: &mut Vec<Note>) -> Resul
     // that is another place than the aligned one on the device.
     let base = volume.block_number(group, 0);
     let number = (base + u64::from(volume.roots().end)).next_multiple_of(aligned.into());
-    let run = Run { start: hectare_units::low32(number - base), len };
+    let run = Run { start: low32(number - base), len };
     let place = LogPlace { group, run, unit };
     let left = volume.group_len(group).checked_sub(run.start.saturating_add(run.len));
     let list = volume.free_list_blocks();
@@ -343,7 +397,7 @@ fn log_unit(volume: &Volume, notes: &mut Vec<Note>) -> u32 {
         return block; // whatever the stripe
     }
     match volume.stripe.map(|stripe| u64::from(stripe.unit) * u64::from(block)) {
-        Some(unit) if unit <= LOG_UNIT_MAX => hectare_units::low32(unit),
+        Some(unit) if unit <= LOG_UNIT_MAX => low32(unit),
         Some(_) => {
             let unit = LOG_UNIT_FALLBACK.max(block);
             notes.push(Note::LogUnit(unit));

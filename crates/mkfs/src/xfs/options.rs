@@ -4,6 +4,7 @@
 //! together, or for a size, where the geometry is chosen.
 
 use crate::error::{Error, Result};
+use hectare_device::Topology;
 use hectare_ext4::time::Timestamp;
 use hectare_units::{BlockSize, Bytes};
 
@@ -43,8 +44,8 @@ pub struct StripeOption {
 pub struct FormatOptions {
     /// Bytes of a block, 1 KiB to 64 KiB.
     pub block_size: BlockSize,
-    /// Bytes of a sector, 512 to 32768, a power of two.
-    pub sector_size: u32,
+    /// Bytes of a sector, 512 to 32768, a power of two; as the device says if not given.
+    pub sector_size: Option<u32>,
     /// Bytes of an inode, 512 to 2048, a power of two.
     pub inode_size: u32,
     /// Percent of the space that inodes may take; by the volume's size if not given. mkfs.xfs takes 0 for not
@@ -56,8 +57,10 @@ pub struct FormatOptions {
     pub group_size: GroupSize,
     /// How long the log is.
     pub log_size: LogSize,
-    /// How the storage is striped.
-    pub stripe: StripeOption,
+    /// How the storage is striped; as the device says if not given.
+    pub stripe: Option<StripeOption>,
+    /// What the device is like.
+    pub device: Topology,
     /// Bytes of the volume; all of the device if not given.
     pub size: Option<Bytes>,
     /// A tree of inode chunks with free inodes.
@@ -88,13 +91,14 @@ impl Default for FormatOptions {
     fn default() -> Self {
         Self {
             block_size: BlockSize::KIB4,
-            sector_size: 512,
+            sector_size: None,
             inode_size: 512,
             inode_percent: None,
             directory_block_size: None,
             group_size: GroupSize::default(),
             log_size: LogSize::default(),
-            stripe: StripeOption::default(),
+            stripe: None,
+            device: Topology::default(),
             size: None,
             finobt: true,
             rmapbt: false,

@@ -4,17 +4,20 @@
 //! of the volume, so those two sizes are read first whatever the order. Every error names the word it is
 //! about.
 
-use super::options::{FormatOptions, GroupSize, LogSize};
+use super::options::{FormatOptions, GroupSize, LogSize, StripeOption};
 use crate::error::{Error, Result};
 use crate::words::{parse_size, parse_uuid};
 use hectare_units::{BlockSize, Bytes};
+
+/// What sizes in sectors count in unless a size of sectors is given.
+const SECTOR: u32 = 512;
 
 /// A word: its option's letter, its name, and what its value does.
 type Word = (char, &'static str, fn(&mut FormatOptions, Value<'_>) -> Result<()>);
 
 const WORDS: &[Word] = &[
     ('b', "size", |options, value| value.power(1024, 65536).map(|n| set_block_size(options, n))),
-    ('s', "size", |options, value| value.power(512, 32768).map(|n| options.sector_size = n)),
+    ('s', "size", |options, value| value.power(512, 32768).map(|n| options.sector_size = Some(n))),
     ('m', "crc", |_, value| {
         value.switch().and_then(|on| value.must(on, "a volume without checksums can't be made"))
     }),
@@ -34,10 +37,10 @@ const WORDS: &[Word] = &[
         value.number(1, u32::MAX).map(|n| options.group_size = GroupSize::Count(n))
     }),
     ('d', "agsize", |options, value| value.size(options).map(|n| options.group_size = GroupSize::Bytes(n))),
-    ('d', "su", |options, value| value.size(options).map(|n| options.stripe.unit = n.get())),
-    ('d', "sw", |options, value| value.number(0, u32::MAX).map(|n| options.stripe.width = n.into())),
-    ('d', "sunit", |options, value| value.number(0, u32::MAX).map(|n| options.stripe.unit = sectors(n))),
-    ('d', "swidth", |options, value| value.number(0, u32::MAX).map(|n| options.stripe.width = sectors(n))),
+    ('d', "su", |options, value| value.size(options).map(|n| stripe(options).unit = n.get())),
+    ('d', "sw", |options, value| value.number(0, u32::MAX).map(|n| stripe(options).width = n.into())),
+    ('d', "sunit", |options, value| value.number(0, u32::MAX).map(|n| stripe(options).unit = sectors(n))),
+    ('d', "swidth", |options, value| value.number(0, u32::MAX).map(|n| stripe(options).width = sectors(n))),
     ('d', "size", |options, value| value.size(options).map(|n| options.size = Some(n))),
     ('l', "size", |options, value| value.size(options).map(|n| options.log_size = LogSize::Bytes(n))),
     ('n', "size", |options, value| value.power(4096, 65536).map(|n| options.directory_block_size = Some(n))),
@@ -80,7 +83,8 @@ pub fn parse(options: &mut FormatOptions, lists: &[(char, &str)]) -> Result<()> 
     }
     if given.iter().any(|(letter, name, _)| (*letter, *name) == ('d', "sw")) {
         // It counts disks, not bytes.
-        options.stripe.width = options.stripe.width.saturating_mul(options.stripe.unit);
+        let stripe = stripe(options);
+        stripe.width = stripe.width.saturating_mul(stripe.unit);
     }
     Ok(())
 }
@@ -108,6 +112,11 @@ fn names(letter: char) -> String {
 
 fn set_block_size(options: &mut FormatOptions, bytes: u32) {
     options.block_size = BlockSize::from_bytes(bytes.into()).unwrap_or(options.block_size);
+}
+
+/// The stripe that is given, to be changed.
+fn stripe(options: &mut FormatOptions) -> &mut StripeOption {
+    options.stripe.get_or_insert_default()
 }
 
 /// Units of 512 bytes, whatever the sector size.
@@ -159,7 +168,7 @@ impl Value<'_> {
     }
 
     fn size(&self, options: &FormatOptions) -> Result<Bytes> {
-        let units = (options.block_size.bytes().get(), options.sector_size.into());
+        let units = (options.block_size.bytes().get(), options.sector_size.unwrap_or(SECTOR).into());
         match self.value.map(|value| parse_size(value, 1, Some(units))) {
             Some(Ok(n)) => Ok(Bytes::new(n)),
             Some(Err(reason)) => self.refuse(&reason),
@@ -196,10 +205,10 @@ mod tests {
         .unwrap();
         assert_eq!(options.size, Some(Bytes::new(300_000 << 13)));
         assert_eq!(options.group_size, GroupSize::Bytes(Bytes::new(20_000 << 12)));
-        assert_eq!((options.stripe.unit, options.stripe.width), (65536, 3 * 65536));
+        assert_eq!(options.stripe, Some(StripeOption { unit: 65536, width: 3 * 65536 }));
         assert_eq!((options.rmapbt, options.reflink, options.inode_percent), (true, false, Some(7)));
         let options = parsed(&[('d', "sunit=128,swidth=512"), ('n', "size=8192,ftype=1")]).unwrap();
-        assert_eq!((options.stripe.unit, options.stripe.width), (65536, 4 * 65536));
+        assert_eq!(options.stripe, Some(StripeOption { unit: 65536, width: 4 * 65536 }));
         assert_eq!(options.directory_block_size, Some(8192));
     }
 

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::part;
-use hectare_device::{Device, FileOptions, Overwrite, PendingFile};
+use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile, Topology};
 use hectare_mkfs::refuse_occupied;
 use hectare_units::Bytes;
 use std::path::Path;
@@ -11,8 +11,7 @@ use std::sync::Arc;
 /// Where the volume goes.
 pub(super) struct Goal {
     target: Target,
-    /// Bytes of a logical sector, if it is on a block device.
-    sector: Option<u32>,
+    topology: Topology,
 }
 
 enum Target {
@@ -29,7 +28,7 @@ impl Goal {
             return Self::new_file(path, shown, size);
         }
         let file = crate::image::file_device(path, true)?;
-        let sector = file.sector_size();
+        let topology = topology(&file);
         let device = part::cut(file)?;
         if !force {
             refuse_occupied(&*device).map_err(|error| super::failed(shown, &error))?;
@@ -37,7 +36,7 @@ impl Goal {
         if let Some(size) = size.filter(|size| *size > device.len()) {
             device.resize(size).map_err(device_failed)?;
         }
-        Ok(Self { target: Target::There(device), sector })
+        Ok(Self { target: Target::There(device), topology })
     }
 
     fn new_file(path: &Path, shown: &str, size: Option<Bytes>) -> Outcome<Self> {
@@ -48,7 +47,7 @@ impl Goal {
         }
         let options = FileOptions::new().write(true);
         let pending = options.create_pending(path, size, Overwrite::Refuse).map_err(device_failed)?;
-        Ok(Self { target: Target::New(Box::new(pending)), sector: None })
+        Ok(Self { target: Target::New(Box::new(pending)), topology: Topology::default() })
     }
 
     pub(super) fn device(&self) -> &dyn Device {
@@ -58,9 +57,9 @@ impl Goal {
         }
     }
 
-    /// Bytes of a logical sector, below which a file system can't go, if it is on a block device.
-    pub(super) const fn sector_size(&self) -> Option<u32> {
-        self.sector
+    /// What a volume there has to do with.
+    pub(super) const fn topology(&self) -> Topology {
+        self.topology
     }
 
     /// Makes the volume durable, and gives a new file its name.
@@ -77,4 +76,11 @@ impl Goal {
 #[allow(clippy::needless_pass_by_value)] // shaped for map_err
 fn device_failed(error: hectare_device::Error) -> Failure {
     Failure::Line(error.to_string())
+}
+
+/// What a file or device is like. A part of one has its logical sectors; how it is aligned is not known.
+pub(super) fn topology(file: &FileDevice) -> Topology {
+    let whole = file.topology().unwrap_or_default();
+    let part = Topology { physical_sector: whole.logical_sector, minimum_io: 0, optimal_io: 0, ..whole };
+    if part::is_whole() { whole } else { part }
 }

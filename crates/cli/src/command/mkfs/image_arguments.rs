@@ -2,9 +2,12 @@
 //! what was made.
 
 use super::failed;
+use super::goal::topology;
 use crate::failure::Outcome;
 use crate::name::shown;
 use crate::output::Output;
+use crate::part;
+use hectare_device::Topology;
 use hectare_mkfs::Error;
 use hectare_units::Bytes;
 use serde::Serialize;
@@ -34,11 +37,16 @@ impl ImageArguments {
         shown(self.image.as_os_str().as_bytes())
     }
 
-    /// The size that a volume will have for which `asked` is given: that, or what is there.
-    pub(super) fn len(&self, asked: Option<Bytes>) -> Outcome<Bytes> {
+    /// For a dry run: the size that a volume will have for which `asked` is given, which is that, or what is
+    /// there; and what it will have to do with.
+    pub(super) fn look(&self, asked: Option<Bytes>) -> Outcome<(Bytes, Topology)> {
         match asked {
-            Some(size) => Ok(size),
-            None => Ok(crate::image::device(&self.image, false)?.len()),
+            Some(size) if !self.image.exists() => Ok((size, Topology::default())),
+            _ => {
+                let file = crate::image::file_device(&self.image, false)?;
+                let topology = topology(&file);
+                Ok((asked.map_or_else(|| Ok(part::cut(file)?.len()), Ok)?, topology))
+            }
         }
     }
 

@@ -124,7 +124,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let mut options = arguments.options().map_err(failed)?;
     if arguments.dry_run {
-        return say(image, &Plan::new(&options, image.len(options.size)?, true).map_err(failed)?);
+        let (size, device) = image.look(options.size)?;
+        options.device = device;
+        return say(image, &Plan::new(&options, size, true).map_err(failed)?);
     }
     // What can't be made is refused before anything is touched.
     if let Some(size) = options.size {
@@ -132,13 +134,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
     let goal = Goal::open(&image.image, &image.shown(), options.size, arguments.force)?;
     let device = goal.device();
-    if let Some(sector) = goal.sector_size().filter(|sector| *sector > options.sector_size) {
-        if !arguments.sector.is_empty() {
-            let reason = format!("the device has sectors of {sector} bytes; give -s size={sector}");
-            return Err(Failure::of(image.shown(), reason));
-        }
-        options.sector_size = sector;
-    }
+    options.device = goal.topology();
     let plan = Plan::new(&options, device.len(), device.is_zeroed()).map_err(failed)?;
     // A group takes a fifth as long to render as the host takes to write it: a second thread brings less than
     // it costs to pass what it renders from one processor to another.
