@@ -22,6 +22,8 @@ const STATFS: u32 = 17;
 const RELEASE: u32 = 18;
 const SETXATTR: u32 = 21;
 const GETXATTR: u32 = 22;
+const FLUSH: u32 = 25;
+const OPENDIR: u32 = 27;
 const CREATE: u32 = 35;
 const READDIR: u32 = 28;
 const DESTROY: u32 = 38;
@@ -35,6 +37,7 @@ const LAST: u32 = 53;
 const ROOT: u64 = 1;
 const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
+const ENOSYS: i32 = 38;
 const ESTALE: i32 = 116;
 
 fn behaviour() -> Behaviour {
@@ -101,6 +104,20 @@ fn a_name_that_is_not_there_may_be_remembered() {
     assert!(quad(&answer, 16) > 3600, "for long");
     assert_eq!(client.ask(LOOKUP, 77, b"nothing\0"), Err(ESTALE));
     assert_eq!(client.ask(UNLINK, ROOT, b"nothing\0"), Err(ENOENT));
+}
+
+/// What the kernel is told once and for all, unless somebody wants to hear of it.
+#[test]
+fn needless_requests_are_refused_for_good_or_answered() {
+    let volume = volume();
+    let wanted = Behaviour { ask_flush: true, ask_opendir: true, ..behaviour() };
+    for (behaviour, answered) in [(behaviour(), false), (wanted, true)] {
+        let mut client = Client::start(Adapter::new(volume.clone(), behaviour, Arc::default()).unwrap());
+        for (operation, len) in [(FLUSH, 24), (OPENDIR, 8)] {
+            let answer = client.ask(operation, ROOT, &vec![0; len]);
+            assert_eq!(answer.map(drop), if answered { Ok(()) } else { Err(ENOSYS) }, "{operation}");
+        }
+    }
 }
 
 #[test]

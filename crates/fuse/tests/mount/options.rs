@@ -161,6 +161,16 @@ fn the_kernel_sends_what_the_options_grant() {
     assert!(looked_up >= FILES, "{looked_up} lookups of {FILES} names");
     let (_, again, ..) = used(&mut mount, "actimeo=0");
     assert!(again >= 50, "{again} questions for 50 looks");
+    let missing = |mount: &Mount| {
+        let before = mount.requests(Request::Lookup);
+        (0..50).for_each(|_| assert!(fs::metadata(mount.path("missing")).is_err()));
+        mount.requests(Request::Lookup) - before
+    };
+    for (options, most, opened) in [("", 1, 0), ("opendir,negative_timeout=0", 50, 1)] {
+        let (_, again, ..) = used(&mut mount, options);
+        assert_eq!((again, mount.requests(Request::Opendir)), (0, opened), "{options}");
+        assert_eq!(missing(&mount), most, "{options}");
+    }
     let (_, _, read, written) = used(&mut mount, "max_write=65536");
     assert!(read >= 64 && written >= 64, "4 MiB in {read} reads and {written} writes");
     let (_, _, read, written) = used(&mut mount, "max_read=65536");
