@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{assert_no_volume_where_a_device_fails, bytes, create, folder, format, options};
+use common::{assert_no_volume_before_all_is_there, assert_no_volume_where_a_device_fails};
+use common::{bytes, create, folder, format, options};
 use hectare_device::{Device, MemoryDevice};
 use hectare_ext4::dir;
 use hectare_ext4::inode::{Inode, InodeFlags};
@@ -99,6 +100,20 @@ fn a_device_that_fails_holds_no_volume() {
             execute(&plan, device, &plan.empty(), 2)
         });
     }
+}
+
+#[test]
+fn a_power_cut_leaves_a_whole_volume_or_none() {
+    // Torn, it has a wrong checksum.
+    let is_volume = |device: &dyn Device| {
+        let mut superblock = [0; 1024];
+        device.read_at(Bytes::kib(1), &mut superblock).unwrap();
+        SuperBlock::parse(&superblock, device.len()).is_ok()
+    };
+    assert_no_volume_before_all_is_there(Bytes::mib(8), is_volume, |device| {
+        let plan = Plan::new(&args("-t ext4 -b 1024"), device.len(), false).unwrap();
+        execute(&plan, device, &plan.empty(), 2)
+    });
 }
 
 /// Those superblocks by which repair would make the old volume again.

@@ -5,11 +5,11 @@
 
 mod common;
 
-use common::{assert_no_volume_where_a_device_fails, folder};
+use common::{assert_no_volume_before_all_is_there, assert_no_volume_where_a_device_fails, folder};
 use crc_fast::{CrcAlgorithm, checksum};
 use hectare_device::{Device, FileOptions, Overwrite, Topology};
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
-use hectare_mkfs::{Payload, What, Write};
+use hectare_mkfs::{Payload, What, Write, probe};
 use hectare_units::{Bytes, GroupNr, u64_of, usize_of};
 use hectare_xfs::{Volume, raw};
 use std::mem::offset_of;
@@ -283,6 +283,15 @@ fn old_content_is_overwritten_and_old_superblocks_are_wiped() {
     execute(&new, &device, 2).unwrap();
     assert_holds(&device, &new);
     assert!(!copy(1), "everything is given up");
+}
+
+#[test]
+fn a_power_cut_leaves_a_whole_volume_or_none() {
+    // A sector is never torn.
+    let is_volume = |device: &dyn Device| probe(device).unwrap().is_some_and(|found| found.what == What::Xfs);
+    assert_no_volume_before_all_is_there(Bytes::mib(300), is_volume, |device| {
+        execute(&Plan::new(&options(&[]), device.len(), false).unwrap(), device, 2)
+    });
 }
 
 #[test]

@@ -110,44 +110,47 @@ fn where_striped(bench: &Bench, device: &LoopDevice, sizes: (u64, u64), script: 
 #[test]
 fn the_stripes_of_a_device_are_those_that_others_find() {
     const NAME: &str = "cli make_on_devices::the_stripes_of_a_device_are_those_that_others_find";
-    let bench = Bench::empty();
-    std::fs::File::create(&bench.image).unwrap().set_len(2 << 30).unwrap();
-    let device = match LoopDevice::new(&bench.image, Access::ReadWrite) {
-        Ok(device) => device,
-        Err(reason) => skip!(NAME, reason),
-    };
-    let (path, ours) = (device.path().to_str().unwrap(), env!("CARGO_BIN_EXE_hectare"));
-    let run = |sizes, script: String| match where_striped(&bench, &device, sizes, &script) {
-        Ok(said) => Ok(said.expect_success().stdout),
-        Err(reason) => Err(reason),
-    };
-    for sizes in [
-        (65536, 262_144),
-        (65536, 65536),
-        (131_072, 1 << 20),
-        (12288, 24576),
-        (1 << 20, 1 << 20),
-        // What makes no sense, or is nothing but a sector.
-        (512, 512),
-        (512, 1 << 20),
-        (65536, 0),
-        (65536, 100_000),
-        (5000, 10_000),
-        (1024, 2048),
-    ] {
-        let judged = || {
-            let theirs = run(sizes, format!("mkfs.xfs -N -f {path}"))?;
-            let made = run(sizes, format!("{ours} mkfs -t xfs -N {path}"))?;
-            assert_eq!(table(&made), table(&theirs), "{sizes:?}");
-            let dump = format!("dumpe2fs -h {path} 2>/dev/null | grep '^RAID' || true");
-            let theirs = run(sizes, format!("mke2fs -q -F -t ext4 {path}\n{dump}"))?;
-            let made = run(sizes, format!("{ours} mkfs -q -F {path}\n{dump}"))?;
-            assert_eq!(made, theirs, "{sizes:?}");
-            assert_clean(&bench.image)
-        };
-        if let Err(reason) = judged() {
+    for (sectors, sizes) in [(512, STRIPES), (4096, &[(4096, 262_144), (4096, 4096), (65536, 262_144)])] {
+        let bench = Bench::empty();
+        std::fs::File::create(&bench.image).unwrap().set_len(2 << 30).unwrap();
+        let compared = LoopDevice::with_sectors(&bench.image, Access::ReadWrite, sectors)
+            .and_then(|device| compare_stripes(&bench, &device, sizes));
+        if let Err(reason) = compared {
             skip!(NAME, reason);
         }
+    }
+}
+
+/// Sizes of requests that a device may tell, the least and the best.
+const STRIPES: &[(u64, u64)] = &[
+    (65536, 262_144),
+    (65536, 65536),
+    (131_072, 1 << 20),
+    (12288, 24576),
+    (1 << 20, 1 << 20),
+    // What makes no sense, or is nothing but a sector.
+    (512, 512),
+    (512, 1 << 20),
+    (65536, 0),
+    (65536, 100_000),
+    (5000, 10_000),
+    (1024, 2048),
+];
+
+fn compare_stripes(bench: &Bench, device: &LoopDevice, sizes: &[(u64, u64)]) -> Result<(), Skip> {
+    let (path, ours) = (device.path().to_str().unwrap(), env!("CARGO_BIN_EXE_hectare"));
+    let run = |sizes, script: String| {
+        where_striped(bench, device, sizes, &script).map(|said| said.expect_success().stdout)
+    };
+    for sizes in sizes {
+        let theirs = run(*sizes, format!("mkfs.xfs -N -f {path}"))?;
+        let made = run(*sizes, format!("{ours} mkfs -t xfs -N {path}"))?;
+        assert_eq!(table(&made), table(&theirs), "{sizes:?}");
+        let dump = format!("dumpe2fs -h {path} 2>/dev/null | grep '^RAID' || true");
+        let theirs = run(*sizes, format!("mke2fs -q -F -t ext4 {path}\n{dump}"))?;
+        let made = run(*sizes, format!("{ours} mkfs -q -F {path}\n{dump}"))?;
+        assert_eq!(made, theirs, "{sizes:?}");
+        assert_clean(&bench.image)?;
     }
     // What is asked for counts, and what is followed is told.
     let striped = (65536, 262_144);
@@ -159,4 +162,5 @@ fn the_stripes_of_a_device_are_those_that_others_find() {
     let file = hectare(&["mkfs", "-t", "xfs", "-N", bench.image()]).ok();
     assert!(file.text().contains("sunit=0      swidth=0 blks"), "{}", file.text());
     assert!(told("-d size=1000m").contains("sunit=0      swidth=0 blks"));
+    Ok(())
 }

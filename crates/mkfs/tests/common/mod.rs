@@ -3,7 +3,8 @@
 #![allow(dead_code)] // no test uses all of it
 
 use hectare_device::{
-    Device, FaultDevice, FileDevice, FileOptions, MemoryDevice, Operation, Outcome, Overwrite, Rule,
+    CrashStates, Device, Discarded, FaultDevice, FileDevice, FileOptions, MemoryDevice, Operation, Outcome,
+    OverlayDevice, Overwrite, RecordDevice, Rule,
 };
 use hectare_mkfs::{
     FormatOptions, FsType, InodeCount, Plan, Usage, What, apply_extended, execute, parse_features,
@@ -11,9 +12,9 @@ use hectare_mkfs::{
 };
 use hectare_oracle::Skip;
 use hectare_oracle::e2fsprogs::UUID;
-use hectare_units::{BlockSize, Bytes};
+use hectare_units::{BlockSize, Bytes, index_of};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Whether what takes minutes was asked for.
 pub(crate) fn is_long() -> bool {
@@ -99,6 +100,37 @@ pub(crate) fn format(options: &FormatOptions, image: &Path, size: Bytes) -> hect
 /// A folder for images: in memory where the host has that, because many large sparse files are made here.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// Cuts the power at each point of a format of a device that may hold anything, with storage that keeps what
+/// it likes of what was not flushed: where a superblock is taken for one, all of the volume is there.
+pub(crate) fn assert_no_volume_before_all_is_there(
+    size: Bytes,
+    is_volume: impl Fn(&dyn Device) -> bool,
+    make: impl Fn(&dyn Device) -> hectare_mkfs::Result<()>,
+) {
+    let old = Arc::new(MemoryDevice::new(size));
+    (0..size.get() >> 20).for_each(|mib| old.write_at(Bytes::mib(mib), &[0xa5; 8192]).unwrap());
+    let device = RecordDevice::new(OverlayDevice::new(Arc::clone(&old)));
+    make(&device).unwrap();
+    let content = |device: &dyn Device| {
+        let mut bytes = vec![0; index_of(size.get())];
+        device.read_at(Bytes::ZERO, &mut bytes).unwrap();
+        bytes
+    };
+    let whole = content(&device);
+    let mut states = CrashStates::new(OverlayDevice::new(old), device.log()).discarded(Discarded::Kept);
+    let (mut with, mut without) = (0, 0);
+    for (point, seed) in states.points().flat_map(|point| (0..5).map(move |seed| (point, seed))) {
+        let state = states.torn(point, seed).unwrap();
+        if is_volume(&state) {
+            with += 1;
+            assert!(content(&state) == whole, "point {point}, seed {seed}");
+        } else {
+            without += 1;
+        }
+    }
+    assert!(with > 0 && without > 10, "{with} with a volume, {without} without");
 }
 
 /// Fails every write, zeroing and flush of a format from each on, one after another, on a device that reads
