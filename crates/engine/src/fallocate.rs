@@ -26,7 +26,7 @@ use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::file::Source;
 use crate::guard::Deed;
-use crate::map::MapMut;
+use crate::map::{MAP_CREDITS, MapMut};
 use crate::volume::Volume;
 use hectare_units::Bytes;
 use std::ops::Range;
@@ -107,7 +107,7 @@ impl Volume {
             mode.deed().check(inode.get().flags, inode.nr())?;
             match mode {
                 FallocateMode::Allocate { keep_size } | FallocateMode::Unshare { keep_size } => {
-                    self.fill_range(inode, at..end, keep_size, source)
+                    self.allocate_range(inode, at..end, keep_size, source)
                 }
                 FallocateMode::PunchHole => self.punch(inode, at..end, source),
                 FallocateMode::ZeroRange { keep_size } => self.zero_range(inode, at..end, keep_size, source),
@@ -117,6 +117,20 @@ impl Volume {
         }
         if mode.deed() == Deed::Grow { self.relieve() } else { self.relieve_frees() }?;
         self.sync_if_asked(inode)
+    }
+
+    /// Gives a range space; the file is stamped even where it has all of it, as the kernel does.
+    fn allocate_range(
+        &self,
+        inode: &Arc<CachedInode>,
+        range: Range<u64>,
+        keep_size: bool,
+        source: Source,
+    ) -> Result<()> {
+        if self.fill_range(inode, range, keep_size, source)? {
+            return Ok(());
+        }
+        self.change_map(inode, (MAP_CREDITS, source), |_| Ok(()))
     }
 
     /// Changes a map, and stamps the file unless the caller keeps its times, in one transaction;

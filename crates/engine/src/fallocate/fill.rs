@@ -14,14 +14,15 @@ use std::sync::Arc;
 
 impl Volume {
     /// Maps the holes of a range of bytes, one after the other. The size grows with each unless `keep_size`,
-    /// so that a volume that runs full leaves a file as long as what it got.
+    /// so that a volume that runs full leaves a file as long as what it got. Whether there were any, and so the
+    /// file was stamped.
     pub(super) fn fill_range(
         &self,
         inode: &Arc<CachedInode>,
         bytes: Range<u64>,
         keep_size: bool,
         source: Source,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if !keep_size {
             self.clear_tail(inode, bytes.end)?;
         }
@@ -31,25 +32,27 @@ impl Volume {
         if size_max >= LARGE_FILE {
             self.bring_feature(RoCompat::LARGE_FILE);
         }
+        let mut changed = false;
         while !blocks.is_empty() {
             let seen = self.seen();
-            blocks.start = match self.fill_hole(inode, &blocks, size_max, source) {
+            let (next, filled) = match self.fill_hole(inode, &blocks, size_max, source) {
                 Err(Error::NoSpace) if self.reclaim(seen)? => continue,
                 step => step?,
             };
+            (blocks.start, changed) = (next, changed || filled);
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// Goes over one mapped run or fills (the start of) one hole at the start of a range of file blocks; the
-    /// block after it. The file grows with it, to at most `size_max`.
+    /// block after it, and whether it changed anything. The file grows with it, to at most `size_max`.
     fn fill_hole(
         &self,
         inode: &Arc<CachedInode>,
         range: &Range<u64>,
         size_max: u64,
         source: Source,
-    ) -> Result<u64> {
+    ) -> Result<(u64, bool)> {
         let (logical, len) = (LogicalBlock::new(low32(range.start)), low32(range.end - range.start));
         let (piece, mut done) = match self.kept_for(inode, logical, len) {
             Some(piece) => (Some(piece), range.start),
@@ -57,7 +60,7 @@ impl Volume {
         };
         let size_at = |done: u64| (done << self.geometry().block_size.shift()).min(size_max);
         if piece.is_none() && size_at(done) <= inode.get().size {
-            return Ok(done);
+            return Ok((done, false));
         }
         let mut handle = self.start(MAP_CREDITS)?;
         let mut target = inode.edit(&mut handle, &self.inodes);
@@ -68,7 +71,7 @@ impl Volume {
         }
         target.size = target.size.max(size_at(done));
         self.stamp_for(&mut target, source);
-        Ok(done)
+        Ok((done, true))
     }
 
     /// What is at the start of a range of file blocks: a mapped run, by the block after it, or (the start of)

@@ -74,11 +74,21 @@ fn times_change_unless_the_caller_keeps_them() {
         };
         for (n, mode) in MODES.into_iter().enumerate() {
             let (label, inside) = (format!("{mode:?}"), n >= 4);
-            // Space is given where there is none: else nothing changes.
             let at = if inside { 1024 } else { 40_960 + 16_384 * n as u64 };
             stays(&label, true, &|| file.fallocate_keeping_times(mode, at, 8192).unwrap());
             let at = if inside { at } else { at + 8192 };
             stays(&label, false, &|| file.fallocate(mode, at, 8192).unwrap());
+        }
+        // What has its space already, or is a hole already.
+        file.fallocate(FallocateMode::Allocate { keep_size: false }, 0, 8192).unwrap();
+        for mode in &MODES[..4] {
+            stays(&format!("{mode:?} again"), true, &|| {
+                file.fallocate_keeping_times(*mode, 0, 4096).unwrap()
+            });
+            stays(&format!("{mode:?} again"), false, &|| file.fallocate(*mode, 0, 4096).unwrap());
+        }
+        for _ in 0..2 {
+            stays("a hole", false, &|| file.fallocate(FallocateMode::PunchHole, 0, 4096).unwrap());
         }
         // The second grows the file, by a hole and by data.
         for at in [0, 1_000_000] {
