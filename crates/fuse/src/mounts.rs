@@ -27,13 +27,18 @@ pub struct MountedImage {
     pub user: u32,
 }
 
+/// The table of mounts, as this process sees it.
+fn table() -> io::Result<String> {
+    std::fs::read_to_string(TABLE).map_err(|error| io::Error::new(error.kind(), format!("{TABLE}: {error}")))
+}
+
 /// The image that a folder, or something below it, belongs to.
 ///
 /// # Errors
 /// If it belongs to no image that hectare has mounted.
 pub fn mounted_image(path: &Path) -> io::Result<MountedImage> {
     let path = resolved(path)?;
-    let table = std::fs::read_to_string(TABLE)?;
+    let table = table()?;
     let lines: Vec<Line> = table.lines().filter_map(Line::parse).collect();
     let on = |dir: &Path| lines.iter().rfind(|line| line.dir == dir);
     path.ancestors().find_map(on).and_then(Line::image).ok_or_else(not_ours)
@@ -41,7 +46,7 @@ pub fn mounted_image(path: &Path) -> io::Result<MountedImage> {
 
 /// The device number of what a folder shows that has something mounted on it. `dir` is a path without links.
 pub(crate) fn device_on(dir: &Path) -> io::Result<Option<(u32, u32)>> {
-    let table = std::fs::read_to_string(TABLE)?;
+    let table = table()?;
     let top = table.lines().filter_map(Line::parse).rfind(|line| line.dir == dir);
     Ok(top.and_then(|line| line.number()))
 }
@@ -49,7 +54,7 @@ pub(crate) fn device_on(dir: &Path) -> io::Result<Option<(u32, u32)>> {
 /// The folder on which the file system of this device number can be reached now: one above it may have got
 /// another name since it was mounted, or something been mounted over it.
 pub(crate) fn dir_of(device: (u32, u32)) -> io::Result<Option<PathBuf>> {
-    let table = std::fs::read_to_string(TABLE)?;
+    let table = table()?;
     let lines: Vec<Line> = table.lines().filter_map(Line::parse).collect();
     Ok(reached(&lines, device).map(Path::to_owned))
 }

@@ -160,3 +160,29 @@ fn mount_and_fstab_know_it_by_its_type() {
     let found = hectare(&["cat", &format!("{image}:/f")]).ok();
     assert_eq!(found.text(), "by-line\n");
 }
+
+/// By the table of mounts it is found again when it is to end.
+#[test]
+fn a_mount_that_the_table_of_mounts_does_not_show_is_taken_off_again() {
+    const NAME: &str = "mount_callers::a_mount_that_the_table_of_mounts_does_not_show_is_taken_off_again";
+    let bench = bench!(NAME);
+    let (folder, image, dir) = (bench.image.parent().unwrap(), bench.image.display(), bench.dir.display());
+    for (proc, said) in [
+        ("mkdir /proc/self; touch /proc/self/mountinfo", "not in the table of mounts; is /proc mounted?"),
+        ("true", "/proc/self/mountinfo: No such file or directory"),
+    ] {
+        let script = format!(
+            "mount -t tmpfs none /proc; {proc}
+            if timeout 60 hectare mount --foreground --log-level off {image} {dir} 2> {dir}-told; then exit 1; fi
+            umount /proc
+            if grep ' {dir} ' /proc/self/mounts; then exit 1; fi"
+        );
+        match installed(folder, &script) {
+            Ok(done) => drop(done.expect_success()),
+            Err(reason) => skip!(NAME, reason),
+        }
+        let told = fs::read_to_string(format!("{dir}-told")).unwrap();
+        assert!(told.lines().count() == 1 && told.contains(said), "{told}");
+    }
+    bench.wait_closed();
+}
