@@ -255,7 +255,7 @@ impl FormatOptions {
         self.stride.unwrap_or_else(of_device)
     }
 
-    /// Blocks of a whole stripe, 0 if that is not known: where the device tells no best size, its least is it.
+    /// Blocks of a whole stripe, 0 if not known: where the device tells no best size, its least is it.
     pub(crate) fn stripe_width(&self, block: BlockSize) -> u32 {
         let Topology { minimum_io, optimal_io, .. } = self.device;
         let best = if optimal_io == 0 { minimum_io } else { optimal_io };

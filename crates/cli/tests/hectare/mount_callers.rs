@@ -173,7 +173,8 @@ fn a_mount_that_the_table_of_mounts_does_not_show_is_taken_off_again() {
     ] {
         let script = format!(
             "mount -t tmpfs none /proc; {proc}
-            if timeout 60 hectare mount --foreground --log-level off {image} {dir} 2> {dir}-told; then exit 1; fi
+            mount='hectare mount --foreground --log-level off'
+            if timeout 60 $mount {image} {dir} 2> {dir}-told; then exit 1; fi
             umount /proc
             if grep ' {dir} ' /proc/self/mounts; then exit 1; fi"
         );

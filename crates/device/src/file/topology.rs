@@ -1,12 +1,12 @@
-//! What a block device says of itself: its sectors, and the sizes of requests that suit it, by which formatters
-//! lay a volume out on striped storage.
+//! What a block device says of itself: its sectors, and the sizes of requests that suit it, by which
+//! formatters lay a volume out on striped storage.
 //!
 //! Sectors are asked of the device; the other sizes lie in sysfs, `queue/minimum_io_size` and
 //! `queue/optimal_io_size` of the disk (the kernel's `Documentation/ABI/stable/sysfs-block`). What is not
 //! there is not known: it is a hint, never needed.
 //!
-//! Hazard: of a partition that does not begin at a multiple of the disk's physical sectors nothing that counts
-//! on alignment holds, so it has none of these sizes, and its logical sectors for physical ones.
+//! Hazard: of a partition that does not begin at a multiple of the disk's physical sectors nothing that
+//! counts on alignment holds, so it has none of these sizes, and its logical sectors for physical ones.
 
 use rustix::fs::{Stat, ioctl_blkpbszget, ioctl_blksszget, major, minor};
 use std::fs::{File, read_to_string};

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 impl Volume {
     /// Maps the holes of a range of bytes, one after the other. The size grows with each unless `keep_size`,
-    /// so that a volume that runs full leaves a file as long as what it got. Whether there were any, and so the
-    /// file was stamped.
+    /// so that a volume that runs full leaves a file as long as what it got. Whether there were any, and so
+    /// the file was stamped.
     pub(super) fn fill_range(
         &self,
         inode: &Arc<CachedInode>,
