@@ -83,7 +83,7 @@ fn times_change_unless_the_caller_keeps_them() {
         file.fallocate(FallocateMode::Allocate { keep_size: false }, 0, 8192).unwrap();
         for mode in &MODES[..4] {
             stays(&format!("{mode:?} again"), true, &|| {
-                file.fallocate_keeping_times(*mode, 0, 4096).unwrap()
+                file.fallocate_keeping_times(*mode, 0, 4096).unwrap();
             });
             stays(&format!("{mode:?} again"), false, &|| file.fallocate(*mode, 0, 4096).unwrap());
         }
