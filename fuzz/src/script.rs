@@ -99,7 +99,7 @@ fn step(volume: &Volume, what: u8, input: &mut Input<'_>, open: &mut Vec<OpenFil
         4 => volume.remove_dir(path(input))?,
         5 => {
             let modes =
-                [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange, RenameMode::Whiteout];
+                [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange, RenameMode::WHITEOUT];
             volume.rename_path(path(input), path(input), *input.pick(&modes))?;
         }
         6 => volume.hard_link(path(input), path(input))?,

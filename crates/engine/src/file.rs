@@ -255,8 +255,13 @@ impl Volume {
 
     pub(crate) fn check_size(&self, at: u64, len: u64) -> Result<u64> {
         let end = at.checked_add(len).ok_or(Error::FileTooLarge)?;
-        let max = FILE_BLOCKS_MAX << self.geometry().block_size.shift();
-        if end > max { Err(Error::FileTooLarge) } else { Ok(end) }
+        if end > self.file_size_max() { Err(Error::FileTooLarge) } else { Ok(end) }
+    }
+
+    /// Bytes of the longest file there can be.
+    #[must_use]
+    pub fn file_size_max(&self) -> u64 {
+        FILE_BLOCKS_MAX << self.geometry().block_size.shift()
     }
 
     /// Notes that the volume has a large file, if a file ends at byte `end`.

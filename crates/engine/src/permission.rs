@@ -118,18 +118,18 @@ impl Volume {
 
     /// Takes from a file what must not survive that a user writes to it: set-id bits, unless the user may
     /// keep them, and file capabilities. To be called before the first write; most files have neither, and
-    /// then it costs a look.
+    /// then it costs a look. Whether there was anything to take.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::ReadOnly`], or what changing the inode says.
-    pub fn drop_privileges(&self, nr: InodeNr, caller: &Caller<'_>) -> Result<()> {
+    pub fn drop_privileges(&self, nr: InodeNr, caller: &Caller<'_>) -> Result<bool> {
         let inode = self.inode(nr)?;
         let plan =
             |data: &Inode| Ok::<_, Error>((kept_mode(data, caller, false), has_capability(self, nr, data)?));
         {
             let data = inode.get();
             if plan(&data)? == (data.mode, false) {
-                return Ok(());
+                return Ok(false);
             }
         }
         self.retry(|| {
@@ -144,7 +144,8 @@ impl Volume {
             let permissions = (mode != inode.get().mode).then_some(mode & 0o7777);
             self.change_locked(&inode, &Changes { permissions, ..Changes::default() })
         })?;
-        self.sync_if_asked(&inode)
+        self.sync_if_asked(&inode)?;
+        Ok(true)
     }
 
     /// What of a umask counts for what is made in a directory: nothing, if the directory has a default ACL,

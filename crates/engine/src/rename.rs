@@ -28,8 +28,20 @@ pub enum RenameMode {
     NoReplace,
     /// Both names must exist, and swap what they name (`RENAME_EXCHANGE`).
     Exchange,
-    /// As `Replace`, and a character device 0:0 is left under the old name (`RENAME_WHITEOUT`).
-    Whiteout,
+    /// A character device 0:0 is left under the old name (`RENAME_WHITEOUT`).
+    Whiteout {
+        /// Whose it is.
+        uid: u32,
+        /// And of which group, unless the directory passes on its own.
+        gid: u32,
+        /// As `Replace`; else as `NoReplace`.
+        replaces: bool,
+    },
+}
+
+impl RenameMode {
+    /// As `Replace`, and root's whiteout is left.
+    pub const WHITEOUT: Self = Self::Whiteout { uid: 0, gid: 0, replaces: true };
 }
 
 /// What `Whiteout` leaves behind.
@@ -130,7 +142,9 @@ impl Volume {
         self.check_directory_writable(to.dir, deed)?;
         let source = self.lookup_locked(from.dir, from.name)?.ok_or(Error::NotFound)?;
         match (mode, target) {
-            (RenameMode::NoReplace, Some(_)) => return Err(Error::Exists),
+            (RenameMode::NoReplace | RenameMode::Whiteout { replaces: false, .. }, Some(_)) => {
+                return Err(Error::Exists);
+            }
             (RenameMode::Exchange, None) => return Err(Error::NotFound),
             _ => {}
         }
@@ -189,10 +203,12 @@ impl Volume {
         } else if moves_directory {
             self.check_subdirectory_fits(to.dir)?;
         }
-        let whiteout = (mode == RenameMode::Whiteout).then(|| {
-            self.prepare(from.dir, Kind::CharDevice, Creation { permissions: 0, ..Creation::default() })
-        });
-        let whiteout = whiteout.transpose()?;
+        let whiteout = match mode {
+            RenameMode::Whiteout { uid, gid, .. } => {
+                Some(self.prepare(from.dir, Kind::CharDevice, Creation { permissions: 0, uid, gid })?)
+            }
+            _ => None,
+        };
         let at_once = target.map_or(Ok(None), |target| self.unmap_at_once(target.nr(), &target.get(), 0))?;
         let at_once = at_once.filter(|credits| *credits <= AT_ONCE_CREDITS);
         let mut handle = self.start(RENAME_CREDITS + at_once.unwrap_or(0))?;

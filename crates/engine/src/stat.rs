@@ -2,6 +2,7 @@
 
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
+use crate::guard::Deed;
 use crate::map::MAP_CREDITS;
 use crate::space::cluster_sectors;
 use crate::volume::Volume;
@@ -179,6 +180,23 @@ impl Volume {
         self.sync_if_asked(&inode)
     }
 
+    /// Sets times to the present, as `utimensat` without times does: also of an append-only file, which
+    /// [`Volume::change`] refuses. `changes` has times alone, and whoever calls has taken them from the clock.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for an immutable inode, [`Error::NotFound`], or [`Error::ReadOnly`].
+    pub fn touch(&self, nr: InodeNr, changes: &Changes) -> Result<()> {
+        let inode = self.inode(nr)?;
+        self.retry(|| {
+            let _operation = inode.lock().write();
+            self.check_takes_changes()?;
+            inode.check_alive()?;
+            Deed::Grow.check(inode.get().flags, nr)?;
+            self.change_locked(&inode, changes)
+        })?;
+        self.sync_if_asked(&inode)
+    }
+
     pub(crate) fn change_locked(&self, inode: &Arc<CachedInode>, changes: &Changes) -> Result<()> {
         let mut handle = self.start(MAP_CREDITS)?;
         let mut data = inode.edit(&mut handle, &self.inodes);
@@ -207,12 +225,12 @@ impl Volume {
     }
 
     /// The moment nearest to a time that inodes of this volume can hold: what is told now is what will be
-    /// read.
-    fn nearest(&self, time: Timestamp) -> Timestamp {
+    /// read. As with the kernel, the first and the last second have no parts.
+    pub(crate) fn nearest(&self, time: Timestamp) -> Timestamp {
         let is_narrow = self.geometry().inode_size == NARROW_INODE;
         let last = if is_narrow { SECONDS_MAX_NARROW } else { SECONDS_MAX };
-        let seconds = time.seconds.clamp(SECONDS_MIN, last);
-        if seconds == time.seconds { time } else { Timestamp::from_seconds(seconds) }
+        let is_whole = is_narrow || time.seconds <= SECONDS_MIN || time.seconds >= last;
+        if is_whole { Timestamp::from_seconds(time.seconds.clamp(SECONDS_MIN, last)) } else { time }
     }
 
     /// How full the volume is.

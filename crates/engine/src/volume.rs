@@ -201,7 +201,7 @@ impl Volume {
 
     /// The moment changes are stamped with.
     pub(crate) fn now(&self) -> Timestamp {
-        self.options.fixed_time.unwrap_or_else(clock::coarse_now)
+        self.nearest(self.options.fixed_time.unwrap_or_else(clock::coarse_now))
     }
 
     /// A number no one should rely on: inode generations.

@@ -332,7 +332,7 @@ impl Adapter {
             Body::Unlink { name } => self.remove_file(node, name)?,
             Body::Rmdir { name } => self.remove_directory(node, name)?,
             Body::Rename { name, parent, new, flags } => {
-                self.rename_entry((node, name), (*parent, new), *flags)?;
+                self.rename_entry(&caller(request), (node, name), (*parent, new), *flags)?;
             }
             Body::Opendir => {
                 self.node(node)?;
@@ -353,22 +353,23 @@ impl Adapter {
         let node = request.node;
         match &request.body {
             Body::Open(opening) => {
-                self.open_file(node, *opening, request.uid)?;
+                self.open_file(&caller(request), node, *opening, reply)?;
                 reply.put(&open_out(false));
             }
             Body::Read { at, size, flags } => self.read_file(node, *at, *size, *flags, reply)?,
             Body::Write { at, data, from_cache, kills_privileges } => {
                 let how = (*from_cache, *kills_privileges);
-                reply.put(&size_out(self.write_file(&caller(request), node, *at, data, how)?));
+                let written = self.write_file(&caller(request), node, (*at, data), how, reply)?;
+                reply.put(&size_out(written));
             }
             Body::Release { flags } => self.nodes.release(node, content::may_write(*flags)),
             Body::Fsync { data_only } | Body::Fsyncdir { data_only } => self.sync_node(node, *data_only)?,
             Body::Fallocate { at, len, mode } => {
-                self.allocate(&caller(request), node, (*at, *len), *mode)?;
+                self.allocate(&caller(request), node, (*at, *len), *mode, reply)?;
             }
             Body::Lseek { at, whence } => reply.put(&U64::new(self.seek(node, *at, *whence)?)),
             Body::CopyFileRange(copying) => {
-                let copied = self.copy_content(&caller(request), node, copying)?;
+                let copied = self.copy_content(&caller(request), node, copying, reply)?;
                 if copying.is_wide {
                     reply.put(&U64::new(copied));
                 } else {
@@ -386,7 +387,9 @@ impl Adapter {
         match &request.body {
             Body::Getattr => reply.put(&attributes(&self.node(node)?.metadata()?)),
             Body::Statx => reply.put(&attr::statx_out(kept, &self.node(node)?.metadata()?)),
-            Body::Setattr(set) => reply.put(&attributes(&self.set_attributes(node, set, request.uid)?)),
+            Body::Setattr(set) => {
+                reply.put(&attributes(&self.set_attributes(node, set, &caller(request))?));
+            }
             Body::Readlink => reply.put_bytes(&self.read_link(node)?),
             Body::Statfs => reply.put(&self.statfs()?),
             Body::Syncfs => self.volume.sync()?,
@@ -400,6 +403,10 @@ impl Adapter {
             Body::Removexattr { name } => self.volume.remove_xattr(self.node(node)?.nr(), name)?,
             Body::Ioctl { command, input, room } => {
                 let output = self.control(&caller(request), node, *command, input, *room)?;
+                if ioctl::changes_attributes(*command) {
+                    // The time of change, of which the kernel does not think.
+                    reply.make_stale(node);
+                }
                 reply.put(&IoctlOut::new_zeroed());
                 reply.put_bytes(&output);
             }

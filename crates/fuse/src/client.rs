@@ -25,6 +25,7 @@ pub struct Client {
     session: Session<Adapter>,
     reply: Reply,
     unique: u64,
+    stale: Option<u64>,
 }
 
 impl Client {
@@ -40,12 +41,21 @@ impl Client {
         }
         init.resize(64, 0);
         let (_, session) = Session::greet(adapter, Arc::default(), &message(INIT, 0, 0, &init));
-        Self { session: session.expect("it is the newest protocol"), reply: Reply::default(), unique: 0 }
+        let session = session.expect("it is the newest protocol");
+        Self { session, reply: Reply::default(), unique: 0, stale: None }
+    }
+
+    /// The inode whose attributes a kernel would have had to drop before the last answer.
+    #[must_use]
+    pub fn stale(&self) -> Option<u64> {
+        self.stale
     }
 
     /// Sends bytes as they are; the answer, if they have one.
     pub fn send(&mut self, message: &[u8]) -> Option<&[u8]> {
-        self.session.answer(message, &mut self.reply)
+        let answered = self.session.answer(message, &mut self.reply)?;
+        self.stale = answered.stale.map(|node| node.0);
+        Some(answered.bytes)
     }
 
     /// Sends a request that has no answer (`FORGET`).

@@ -17,7 +17,7 @@ use crate::burst::Pace;
 use crate::errno::Answer;
 use crate::protocol::NodeId;
 use crate::protocol::init::{Features, NoSession, Offer, Wanted};
-use crate::protocol::reply::{Reply, drop_content};
+use crate::protocol::reply::{Reply, drop_attributes, drop_content};
 use crate::protocol::request::{self, Request};
 use hectare_units::usize_of;
 use log::{debug, error};
@@ -45,6 +45,13 @@ pub(crate) trait Server: Send + Sync + 'static {
     fn gathers(&self, _: NodeId) -> bool {
         false
     }
+}
+
+/// What a request is answered with.
+pub(crate) struct Answered<'r> {
+    pub(crate) bytes: &'r [u8],
+    /// The inode whose attributes the kernel is to drop before it gets the answer.
+    pub(crate) stale: Option<NodeId>,
 }
 
 /// A server whose client has been greeted.
@@ -92,13 +99,17 @@ impl<S: Server> Session<S> {
     }
 
     /// The answer to a message; `None` if it has none.
-    pub(crate) fn answer<'r>(&self, message: &[u8], reply: &'r mut Reply) -> Option<&'r [u8]> {
+    pub(crate) fn answer<'r>(&self, message: &[u8], reply: &'r mut Reply) -> Option<Answered<'r>> {
         let (header, rest) = request::header(message)?;
         self.pace.request();
         reply.clear();
         let parsed = Request::parse(header, rest, self.agreed.contains(Features::SETXATTR_EXT));
         let answer = parsed.and_then(|request| self.server.answer(&request, reply));
-        request::is_answered(header.opcode.get()).then(|| reply.finish(header.unique.get(), answer))
+        if !request::is_answered(header.opcode.get()) {
+            return None;
+        }
+        let stale = reply.stale();
+        Some(Answered { stale, bytes: reply.finish(header.unique.get(), answer) })
     }
 }
 
@@ -159,9 +170,11 @@ fn answer<S: Server>(session: &Session<S>, channel: &OwnedFd, message: &[u8], re
     let unanswered = Unanswered { channel, message };
     let answer = session.answer(message, reply);
     std::mem::forget(unanswered);
-    if let Some(answer) = answer {
-        send(channel, answer);
+    let Some(Answered { bytes, stale }) = answer else { return };
+    if let Some(node) = stale {
+        send(channel, &drop_attributes(node));
     }
+    send(channel, bytes);
 }
 
 /// Answers on a thread of its own, which waits until the kernel has sent what it gathered of a file: the

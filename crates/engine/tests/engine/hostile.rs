@@ -92,7 +92,7 @@ fn change_some(volume: &Volume) {
         match n % 6 {
             0 => drop(volume.rename_path(name, second, RenameMode::Exchange)),
             1 => drop(volume.rename_path(name, "dir/moved", RenameMode::Replace)),
-            2 => drop(volume.rename_path(name, second, RenameMode::Whiteout)),
+            2 => drop(volume.rename_path(name, second, RenameMode::WHITEOUT)),
             3 => drop(volume.hard_link(name, "second")),
             4 => drop(volume.remove_dir_all(name)),
             _ => drop(volume.remove_file(name)),

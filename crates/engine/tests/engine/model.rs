@@ -253,7 +253,7 @@ impl Model {
         self.entries_mut(from_dir).remove(&old);
         self.entries_mut(to_dir).insert(new, source);
         self.moved(source, from_dir, to_dir);
-        if mode == RenameMode::Whiteout {
+        if mode == RenameMode::WHITEOUT {
             self.make(from, Body::Whiteout, 0)?;
         }
         Ok(())
@@ -570,7 +570,7 @@ fn any_op(sizes: u32) -> impl Strategy<Value = Op> {
         4 => Just(RenameMode::Replace),
         1 => Just(RenameMode::NoReplace),
         2 => Just(RenameMode::Exchange),
-        1 => Just(RenameMode::Whiteout),
+        1 => Just(RenameMode::WHITEOUT),
     ];
     prop_oneof![
         8 => at().prop_map(Op::Create),

@@ -96,12 +96,12 @@ fn regression_a_whiteout_that_finds_no_inode_changes_nothing() {
             Err(other) => panic!("{other}"),
         }
     }
-    let refused = v.rename_path(b"from", b"to", RenameMode::Whiteout);
+    let refused = v.rename_path(b"from", b"to", RenameMode::WHITEOUT);
     assert!(matches!(refused, Err(Error::NoInodes)), "{refused:?}");
     assert_eq!(v.read(b"from").unwrap(), b"source");
     assert_eq!(v.read(b"to").unwrap(), b"target");
     v.remove_file(b"filler-0").unwrap();
-    v.rename_path(b"from", b"to", RenameMode::Whiteout).unwrap();
+    v.rename_path(b"from", b"to", RenameMode::WHITEOUT).unwrap();
     assert_eq!(v.read(b"to").unwrap(), b"source");
     let left = v.symlink_metadata(b"from").unwrap();
     assert_eq!((left.kind, left.permissions, left.device.major), (hectare_engine::Kind::CharDevice, 0, 0));

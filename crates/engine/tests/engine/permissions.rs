@@ -373,7 +373,7 @@ fn writing_and_giving_away_take_privileges_as_in_the_kernel() {
             "write" | "truncate" if volume.permission(nr, &caller, Access::WRITE).is_err() => {
                 Err(Error::PermissionDenied)
             }
-            "write" => volume.drop_privileges(nr, &caller).and_then(|()| file.write_all_at(0, b"x")),
+            "write" => volume.drop_privileges(nr, &caller).and_then(|_| file.write_all_at(0, b"x")),
             "truncate" => volume.change_as(nr, &Changes { size: Some(3), ..Changes::default() }, &caller),
             "chown" => volume.change_as(nr, &Changes { uid: Some(1001), ..Changes::default() }, &caller),
             _ => volume.change_as(nr, &Changes { gid: Some(*gid), ..Changes::default() }, &caller),

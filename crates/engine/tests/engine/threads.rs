@@ -65,7 +65,7 @@ fn shared_step(volume: &Volume, random: &mut Random) -> Result<(), Error> {
         7 => volume.hard_link(&a, &b)?,
         8..=10 => {
             let modes =
-                [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange, RenameMode::Whiteout];
+                [RenameMode::Replace, RenameMode::NoReplace, RenameMode::Exchange, RenameMode::WHITEOUT];
             volume.rename_path(&a, &b, modes[random.below(4) as usize])?;
         }
         11 => {

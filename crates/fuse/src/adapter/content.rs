@@ -6,7 +6,7 @@
 
 use super::{Adapter, TRANSFER_MAX};
 use crate::errno::Answer;
-use crate::nodes::Node;
+use crate::nodes::{Node, node_id};
 use crate::protocol::NodeId;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Copying, Opening};
@@ -23,7 +23,13 @@ const SEEK_HOLE: u32 = 4;
 const SECTOR: u64 = 512;
 
 impl Adapter {
-    pub(super) fn open_file(&self, id: NodeId, opening: Opening, uid: u32) -> Answer {
+    pub(super) fn open_file(
+        &self,
+        caller: &Caller<'_>,
+        id: NodeId,
+        opening: Opening,
+        reply: &mut Reply,
+    ) -> Answer {
         let flags = OFlags::from_bits_retain(opening.flags);
         let (truncates, may_write) = (flags.contains(OFlags::TRUNC), may_write(opening.flags));
         let node = self.node(id)?;
@@ -41,7 +47,10 @@ impl Adapter {
         self.nodes.open(id, may_write)?;
         if truncates {
             let changes = Changes { size: Some(0), ..Changes::default() };
-            let cut = self.change(id, changes, self.kills(opening.kills_privileges, uid));
+            let killer = self.killer(opening.kills_privileges, caller);
+            let cut = killer
+                .map_or(Ok(()), |killer| self.drop_privileges(killer, &node, reply))
+                .and_then(|()| self.change(id, changes));
             if cut.is_err() {
                 self.nodes.release(id, may_write);
             }
@@ -68,9 +77,9 @@ impl Adapter {
         &self,
         caller: &Caller<'_>,
         id: NodeId,
-        at: u64,
-        data: &[u8],
+        (at, data): (u64, &[u8]),
         (from_cache, kills_privileges): (bool, bool),
+        reply: &mut Reply,
     ) -> Answer<u32> {
         let node = self.node(id)?;
         let file = node.file()?;
@@ -85,7 +94,7 @@ impl Adapter {
         };
         if kills_privileges {
             // The kernel has seen that whoever writes may not keep them.
-            self.drop_privileges(caller, &node)?;
+            self.drop_privileges(caller, &node, reply)?;
         }
         // Whoever gave the kernel's cache these bytes is long gone: all or an error to keep for them.
         if written < data.len() && from_cache {
@@ -95,10 +104,14 @@ impl Adapter {
         Ok(u32::try_from(written).unwrap_or(u32::MAX))
     }
 
-    /// Takes set-ID bits and file capabilities from a file that somebody changes who may not keep them.
-    fn drop_privileges(&self, caller: &Caller<'_>, node: &Node) -> Answer {
+    /// Takes set-ID bits and file capabilities from a file that somebody changes who may not keep them. The
+    /// kernel would go on with the mode it keeps, and run a program that was changed as if it was not.
+    pub(super) fn drop_privileges(&self, caller: &Caller<'_>, node: &Node, reply: &mut Reply) -> Answer {
         let caller = Caller { capabilities: Capabilities::empty(), ..*caller };
-        Ok(self.volume.drop_privileges(node.nr(), &caller)?)
+        if self.volume.drop_privileges(node.nr(), &caller)? {
+            reply.make_stale(node_id(node.nr()));
+        }
+        Ok(())
     }
 
     pub(super) fn sync_node(&self, id: NodeId, data_only: bool) -> Answer {
@@ -117,11 +130,12 @@ impl Adapter {
         id: NodeId,
         (at, len): (u64, u64),
         mode: u32,
+        reply: &mut Reply,
     ) -> Answer {
         let mode = FallocateMode::from_flags(mode)?;
         let last = match mode {
             FallocateMode::Allocate { keep_size } | FallocateMode::ZeroRange { keep_size } => {
-                self.check_room(id, len)?;
+                self.check_room(id, (at, len))?;
                 (!keep_size).then_some(FallocateMode::Allocate { keep_size })
             }
             _ => None,
@@ -133,7 +147,7 @@ impl Adapter {
             FallocateMode::ZeroRange { .. } => FallocateMode::ZeroRange { keep_size: true },
             other => other,
         };
-        let file = self.file_to_change(caller, id)?;
+        let file = self.file_to_change(caller, id, reply)?;
         // A kernel that gathers writes has stamped the file, and sends that only if it is news.
         let keeps_times = self.is_writeback();
         [Some(first), last].into_iter().flatten().try_for_each(|mode| {
@@ -147,7 +161,10 @@ impl Adapter {
 
     /// Refuses to give a file more space than there is, before it gets any: what the kernel has gathered of
     /// files would find no place any more, and its writers are long gone.
-    fn check_room(&self, id: NodeId, len: u64) -> Answer {
+    fn check_room(&self, id: NodeId, (at, len): (u64, u64)) -> Answer {
+        if at.saturating_add(len) > self.volume.file_size_max() {
+            return Err(Errno::FBIG.into());
+        }
         let (has, fs) = (self.node(id)?.metadata()?.sectors, self.volume.statfs()?);
         let room = fs.usable.get().saturating_mul(fs.block_size.bytes().get());
         let needs = len.saturating_sub(has.saturating_mul(SECTOR));
@@ -156,19 +173,25 @@ impl Adapter {
 
     /// A file to change in space or by copying, as a user who is not root may: without its privileges, as
     /// after writing. Of these requests the kernel does not tell who may keep them.
-    fn file_to_change(&self, caller: &Caller<'_>, id: NodeId) -> Answer<Arc<OpenFile>> {
+    fn file_to_change(&self, caller: &Caller<'_>, id: NodeId, reply: &mut Reply) -> Answer<Arc<OpenFile>> {
         let node = self.node(id)?;
         if caller.uid != 0 {
-            self.drop_privileges(caller, &node)?;
+            self.drop_privileges(caller, &node, reply)?;
         }
         node.file()
     }
 
     /// Copies bytes of one file into another inside the volume. What the kernel has gathered of either it has
     /// written back before it asks; if it gathers, it stamps the file, too.
-    pub(super) fn copy_content(&self, caller: &Caller<'_>, from: NodeId, copy: &Copying) -> Answer<u64> {
+    pub(super) fn copy_content(
+        &self,
+        caller: &Caller<'_>,
+        from: NodeId,
+        copy: &Copying,
+        reply: &mut Reply,
+    ) -> Answer<u64> {
         let &Copying { from_at, to, to_at, len, .. } = copy;
-        let (source, target) = (self.node(from)?.file()?, self.file_to_change(caller, to)?);
+        let (source, target) = (self.node(from)?.file()?, self.file_to_change(caller, to, reply)?);
         Ok(if self.is_writeback() {
             source.copy_range_keeping_times(from_at, &target, to_at, len)?
         } else {
@@ -224,15 +247,16 @@ mod tests {
             let behaviour = Behaviour { writeback, ..Behaviour::default() };
             let mut adapter = Adapter::new(volume, behaviour, Arc::default()).unwrap();
             adapter.greet(Features::all());
-            let found = |name| crate::nodes::node_id(adapter.look_up(NodeId::ROOT, name).unwrap().inode);
+            let found = |name| node_id(adapter.look_up(NodeId::ROOT, name).unwrap().inode);
             let (source, id, past) = (found(b"source"), found(b"target"), Timestamp::from_seconds(1));
             let copy = Copying { from_at: 0, to: id, to_at: 2, len: 4, is_wide: true };
-            let copied = || adapter.copy_content(&Caller::ROOT, source, &copy).map(drop);
-            let allocate = |mode| adapter.allocate(&Caller::ROOT, id, (0, 70_000), mode);
+            let reply = || Reply::default();
+            let copied = || adapter.copy_content(&Caller::ROOT, source, &copy, &mut reply()).map(drop);
+            let allocate = |mode| adapter.allocate(&Caller::ROOT, id, (0, 70_000), mode, &mut reply());
             for change in [&copied as &dyn Fn() -> Answer, &|| allocate(0), &|| allocate(3), &|| allocate(16)]
             {
                 let changes = Changes { mtime: Some(past), ctime: Some(past), ..Changes::default() };
-                adapter.change(id, changes, false).unwrap();
+                adapter.change(id, changes).unwrap();
                 change().unwrap();
                 let found = adapter.node(id).unwrap().metadata().unwrap();
                 assert_eq!((found.mtime == past, found.ctime == past), (stay, stay));

@@ -7,8 +7,9 @@ use crate::nodes::Node;
 use crate::options::Atime;
 use crate::protocol::NodeId;
 use crate::protocol::init::Features;
+use crate::protocol::reply::Reply;
 use crate::protocol::request::Setattr;
-use hectare_engine::{Changes, Error, InodeFlags, Kind, Metadata, Timestamp, XattrHow};
+use hectare_engine::{Caller, Changes, Error, InodeFlags, Kind, Metadata, Timestamp, XattrHow};
 use rustix::io::Errno;
 
 const SET_USER_ID: u16 = 0o4000;
@@ -18,7 +19,7 @@ const GROUP_EXECUTE: u16 = 0o0010;
 const RELATIVE_SECONDS: i64 = 24 * 3600;
 
 impl Adapter {
-    pub(super) fn set_attributes(&self, id: NodeId, set: &Setattr, uid: u32) -> Answer<Metadata> {
+    pub(super) fn set_attributes(&self, id: NodeId, set: &Setattr, caller: &Caller<'_>) -> Answer<Metadata> {
         let changes = Changes {
             permissions: set.mode.map(attr::permissions),
             uid: set.uid,
@@ -29,19 +30,32 @@ impl Adapter {
             ctime: set.ctime,
             crtime: None,
         };
-        self.change(id, changes, self.kills(set.kills_privileges, uid))
+        if set.is_touch() {
+            let node = self.node(id)?;
+            self.volume.touch(node.nr(), &changes)?;
+            return node.metadata();
+        }
+        match self.killer(set.kills_privileges, caller) {
+            // The answer tells what is left.
+            Some(killer) if changes.permissions.is_none() && changes.size.is_some() => {
+                self.drop_privileges(killer, &*self.node(id)?, &mut Reply::default())?;
+            }
+            _ => {}
+        }
+        self.change(id, changes)
     }
 
-    /// Whether set-ID bits are to be taken away: that the kernel says so, or, if it can't, that somebody
-    /// other than root asks.
-    pub(super) fn kills(&self, says_so: bool, uid: u32) -> bool {
-        if self.kernel.contains(Features::HANDLE_KILLPRIV_V2) { says_so } else { uid != 0 }
+    /// Who takes set-ID bits away by changing content, if that is so: the kernel says it, or, if it can't, he
+    /// is not root.
+    pub(super) fn killer<'c, 'g>(&self, says_so: bool, caller: &'c Caller<'g>) -> Option<&'c Caller<'g>> {
+        let tells = self.kernel.contains(Features::HANDLE_KILLPRIV_V2);
+        (if tells { says_so } else { caller.uid != 0 }).then_some(caller)
     }
 
-    /// Changes an inode; `kills` says that set-ID bits go with a new size.
-    pub(super) fn change(&self, id: NodeId, mut changes: Changes, kills: bool) -> Answer<Metadata> {
+    /// Changes an inode; with new owners its set-ID bits go.
+    pub(super) fn change(&self, id: NodeId, mut changes: Changes) -> Answer<Metadata> {
         let node = self.node(id)?;
-        if changes.permissions.is_none() && (takes_privileges(&changes) || kills && changes.size.is_some()) {
+        if changes.permissions.is_none() && (changes.uid.is_some() || changes.gid.is_some()) {
             changes.permissions = without_privileges(&node.metadata()?);
         }
         match self.volume.change(node.nr(), &changes) {
@@ -71,7 +85,7 @@ impl Adapter {
         self.volume.set_xattr(node.nr(), name, value, how)?;
         if kills_group {
             let permissions = Some(node.metadata()?.permissions & !SET_GROUP_ID);
-            self.change(id, Changes { permissions, ..Changes::default() }, false)?;
+            self.change(id, Changes { permissions, ..Changes::default() })?;
         }
         Ok(())
     }
@@ -107,19 +121,14 @@ impl Adapter {
     }
 }
 
-/// Whether a change takes the set-ID bits whoever makes it: one of owners.
-fn takes_privileges(changes: &Changes) -> bool {
-    changes.uid.is_some() || changes.gid.is_some()
-}
-
-/// The permissions less the set-ID bits, if a file has any. Without execution by the group, set-group-ID
-/// means something else and stays.
+/// The permissions less the set-ID bits, if anything but a directory has any. Without execution by the group,
+/// set-group-ID means something else and stays.
 fn without_privileges(found: &Metadata) -> Option<u16> {
     let mut taken = SET_USER_ID;
     if found.permissions & GROUP_EXECUTE != 0 {
         taken |= SET_GROUP_ID;
     }
-    (found.kind == Kind::File && found.permissions & taken != 0).then_some(found.permissions & !taken)
+    (found.kind != Kind::Directory && found.permissions & taken != 0).then_some(found.permissions & !taken)
 }
 
 /// Whether a change is what the kernel sends after it has written to a file: these two times and nothing

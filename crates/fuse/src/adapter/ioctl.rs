@@ -22,6 +22,11 @@ const FITRIM: u32 = 0xc018_5879;
 const FSXATTR_SIZE: usize = 28;
 const FSXATTR_PROJECT: usize = 12;
 
+/// Whether a command changes what is kept of an inode.
+pub(super) fn changes_attributes(command: u32) -> bool {
+    matches!(command, FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR)
+}
+
 impl Adapter {
     /// Does what a command says; what it answers with, at most `room` bytes.
     pub(super) fn control(

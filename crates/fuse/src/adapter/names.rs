@@ -12,7 +12,9 @@ use crate::protocol::NodeId;
 use crate::protocol::reply::{Entries, no_entry};
 use crate::protocol::request::Request;
 use crate::protocol::wire::EntryOut;
-use hectare_engine::{Cookie, Creation, DirEntry, Error, HeldInode, Kind, Metadata, NewNode, RenameMode};
+use hectare_engine::{
+    Caller, Cookie, Creation, DirEntry, Error, HeldInode, Kind, Metadata, NewNode, RenameMode,
+};
 use hectare_units::InodeNr;
 use rustix::fs::{OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -126,14 +128,18 @@ impl Adapter {
 
     pub(super) fn rename_entry(
         &self,
+        caller: &Caller<'_>,
         (parent, name): (NodeId, &[u8]),
         (new_parent, new): (NodeId, &[u8]),
         flags: u32,
     ) -> Answer {
+        const WHITEOUT_AND_NOREPLACE: RenameFlags = RenameFlags::WHITEOUT.union(RenameFlags::NOREPLACE);
+        let whiteout = |replaces| RenameMode::Whiteout { uid: caller.uid, gid: caller.gid, replaces };
         let mode = match RenameFlags::from_bits_retain(flags) {
             RenameFlags::NOREPLACE => RenameMode::NoReplace,
             RenameFlags::EXCHANGE => RenameMode::Exchange,
-            RenameFlags::WHITEOUT => RenameMode::Whiteout,
+            RenameFlags::WHITEOUT => whiteout(true),
+            WHITEOUT_AND_NOREPLACE => whiteout(false),
             flags if flags.is_empty() => RenameMode::Replace,
             _ => return Err(Errno::INVAL.into()),
         };
@@ -219,4 +225,29 @@ fn bare(kept: Duration, number: InodeNr) -> EntryOut {
 /// The volume's number of an inode that the kernel was not told of.
 fn number(id: NodeId) -> Answer<InodeNr> {
     u32::try_from(id.0).ok().map(InodeNr::new).ok_or_else(|| Errno::STALE.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::Behaviour;
+    use hectare_device::MemoryDevice;
+    use hectare_engine::{OpenOptions, Overwrite, Volume};
+    use hectare_mkfs::FormatOptions;
+    use hectare_units::Bytes;
+    use std::sync::Arc;
+
+    #[test]
+    fn regression_a_whiteout_belongs_to_who_renames() {
+        let (format, open) = (FormatOptions::default(), OpenOptions::default());
+        let device = Arc::new(MemoryDevice::new(Bytes::mib(16)));
+        let volume = Volume::format(device, &format, Overwrite::Refuse, open).unwrap();
+        let adapter = Adapter::new(volume, Behaviour::default(), Arc::default()).unwrap();
+        let root = NodeId::ROOT;
+        adapter.volume.write_file("a", b"text", Creation::default()).unwrap();
+        let (caller, flags) = (Caller::user(1000, 1001, &[]), RenameFlags::WHITEOUT.bits());
+        adapter.rename_entry(&caller, (root, b"a"), (root, b"b"), flags).unwrap();
+        let left = adapter.look_up(root, b"a").unwrap();
+        assert_eq!((left.kind, left.uid, left.gid), (Kind::CharDevice, 1000, 1001));
+    }
 }

@@ -21,12 +21,25 @@ pub(crate) struct Reply {
     /// As long as the longest answer so far; the first bytes are this one's.
     bytes: Vec<u8>,
     len: usize,
+    /// An inode that is not what the kernel keeps of it any more, and this answer does not say so.
+    stale: Option<NodeId>,
 }
 
 impl Reply {
     /// Drops what was put.
     pub(crate) fn clear(&mut self) {
         self.len = HEADER;
+        self.stale = None;
+    }
+
+    /// Notes that the kernel's attributes of an inode are to be dropped before it gets this answer.
+    pub(crate) fn make_stale(&mut self, node: NodeId) {
+        self.stale = Some(node);
+    }
+
+    /// The inode whose attributes the kernel is to drop.
+    pub(crate) fn stale(&self) -> Option<NodeId> {
+        self.stale
     }
 
     /// The next `len` bytes, whatever they hold.
@@ -65,7 +78,7 @@ impl Reply {
     /// The whole message: what was put, or the error alone.
     pub(crate) fn finish(&mut self, unique: u64, answer: Answer) -> &[u8] {
         let error = answer.err().map_or(0, |Refusal(errno)| {
-            self.clear();
+            self.len = HEADER;
             -errno.raw_os_error()
         });
         let len = self.len.max(HEADER);
@@ -131,12 +144,23 @@ fn header(len: usize, error: i32, unique: u64) -> OutHeader {
 }
 
 /// A message that nobody has asked for: the kernel is to drop what it keeps of a file's content, after
-/// writing back what it has gathered.
+/// writing back what it has gathered, and of its attributes.
 pub(crate) fn drop_content(node: NodeId) -> Vec<u8> {
+    drop_from(node, 0) // to the end
+}
+
+/// The same for attributes alone: nothing is waited for.
+pub(crate) fn drop_attributes(node: NodeId) -> Vec<u8> {
+    drop_from(node, -1)
+}
+
+/// A place before the first byte means no content.
+fn drop_from(node: NodeId, from: i64) -> Vec<u8> {
     /// `FUSE_NOTIFY_INVAL_INODE`, where answers have their error.
     const INVAL_INODE: i32 = 2;
     let mut of = InvalInodeOut::new_zeroed();
-    of.ino.set(node.0); // from the first byte, to the end
+    of.ino.set(node.0);
+    of.off.set(from);
     let header = header(HEADER + size_of::<InvalInodeOut>(), INVAL_INODE, 0);
     [header.as_bytes(), of.as_bytes()].concat()
 }

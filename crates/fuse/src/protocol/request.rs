@@ -113,6 +113,9 @@ pub(crate) struct Setattr {
     pub(crate) mtime: Option<Timestamp>,
     pub(crate) ctime: Option<Timestamp>,
     pub(crate) kills_privileges: bool,
+    /// The times of access and of modification are the present.
+    accessed_now: bool,
+    modified_now: bool,
 }
 
 /// Bytes of one file to be copied into another.
@@ -376,7 +379,19 @@ impl Setattr {
             mtime: time(SET_MTIME, SET_MTIME_NOW, of.mtime.get(), of.mtimensec.get())?,
             ctime: time(SET_CTIME, 0, of.ctime.get(), of.ctimensec.get())?,
             kills_privileges: has(SETATTR_KILL_PRIVILEGES),
+            accessed_now: has(SET_ATIME_NOW),
+            modified_now: has(SET_MTIME_NOW),
         })
+    }
+
+    /// Whether times alone change, to the present, as `touch` has it. A kernel whose own these times are says
+    /// when that is: the modification is then at the moment of the change.
+    pub(crate) fn is_touch(&self) -> bool {
+        let Self { mode, uid, gid, size, atime, mtime, ctime, .. } = *self;
+        let only_times = mode.or(uid).or(gid).is_none() && size.is_none();
+        let is_now = (atime.is_none() || self.accessed_now)
+            && (mtime.is_none() || self.modified_now || mtime == ctime);
+        only_times && is_now && (atime.is_some() || mtime.is_some())
     }
 }
 

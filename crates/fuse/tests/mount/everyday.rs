@@ -1,13 +1,13 @@
 //! What programs do every day: trees, renaming, attributes, holes, listing, full volumes, many processes.
 
-use crate::support::{MIB, mounted, needed};
+use crate::support::{MIB, Mount, mounted, needed};
 use hectare_oracle::tool::run;
-use hectare_oracle::{Entry, tool, walk};
+use hectare_oracle::{Entry, skip, tool, walk};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, Timespec, Timestamps, XattrFlags, utimensat};
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
@@ -86,6 +86,11 @@ fn renaming_with_all_flags() {
     fs::create_dir(mount.path("empty")).unwrap();
     assert_eq!(rename("empty", "a", RenameFlags::empty()), Err(rustix::io::Errno::NOTEMPTY));
     rename("a/e", "empty", RenameFlags::empty()).unwrap();
+    let unless_there = RenameFlags::WHITEOUT | RenameFlags::NOREPLACE;
+    fs::write(mount.path("c"), "c").unwrap();
+    assert_eq!(rename("c", "b", unless_there), Err(rustix::io::Errno::EXIST));
+    rename("c", "free", unless_there).unwrap();
+    assert_eq!(fs::symlink_metadata(mount.path("c")).unwrap().rdev(), 0);
     assert_eq!(fs::read(mount.path("empty/moved")).unwrap(), b"a");
     mount.judge("mount::renaming_with_all_flags");
 }
@@ -173,6 +178,78 @@ fn cutting_and_acls_of_others_take_set_id_bits() {
             assert!(run(setpriv.args(as_user).current_dir(&mount.dir)).succeeded(), "{command} by {user}");
             assert_eq!(mode(), left, "{command} by {user}: {:o}", mode());
         }
+    }
+    mount.judge(NAME);
+}
+
+/// The kernel went on with the mode it had kept, and ran as root what somebody else had changed.
+#[test]
+fn regression_the_kernel_hears_of_set_id_bits_that_writing_takes() {
+    const NAME: &str = "everyday::regression_the_kernel_hears_of_set_id_bits_that_writing_takes";
+    drop((needed!(NAME, "setpriv"), needed!(NAME, "xfs_io")));
+    let as_user = |dir: &Path, command: &str| {
+        let mut setpriv = tool("setpriv").unwrap();
+        let user = ["--reuid", "1000", "--regid", "1000", "--clear-groups", "sh", "-c", command];
+        run(setpriv.args(user).current_dir(dir)).expect_success().stdout
+    };
+    for options in ["allow_other,suid", "allow_other,suid,nowriteback", "allow_other,suid,noopen"] {
+        let mount = mounted!(NAME, 64 * MIB, options);
+        fs::set_permissions(mount.dir.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(mount.path("source"), "another").unwrap();
+        fs::copy(tool::find("id").unwrap(), mount.path("id")).unwrap();
+        let set = |mode| fs::set_permissions(mount.path("id"), fs::Permissions::from_mode(mode)).unwrap();
+        // Permissions alone are asked for: other attributes would bring them along.
+        let shown = || as_user(&mount.dir, "stat -c %a id");
+        set(0o4777);
+        assert_eq!(as_user(&mount.dir, "./id -u"), "0\n");
+        as_user(&mount.dir, "echo x >> id");
+        assert_eq!(as_user(&mount.dir, "./id -u"), "1000\n", "{options}");
+        for (mode, left, command) in [
+            (0o6777, "777\n", "echo x >> id"),
+            (0o6777, "777\n", "fallocate -l 4M id"),
+            (0o6777, "777\n", "xfs_io -c 'copy_range source' id"),
+            (0o6777, "777\n", "truncate -s 5 id"),
+            // Without execution by the group, by somebody who is not in it.
+            (0o2666, "666\n", "truncate -s 4 id"),
+            (0o2666, "666\n", ": > id"),
+            (0o6777, "777\n", ": > id"),
+        ] {
+            set(mode);
+            assert_eq!(shown(), format!("{mode:o}\n"));
+            as_user(&mount.dir, command);
+            assert_eq!(shown(), left, "{command}, {options}");
+        }
+        mount.judge(NAME);
+    }
+}
+
+#[test]
+fn regression_giving_away_takes_set_id_bits_of_all_but_directories() {
+    const NAME: &str = "everyday::regression_giving_away_takes_set_id_bits_of_all_but_directories";
+    let mount = mounted!(NAME, 64 * MIB, "");
+    assert!(Command::new("mkfifo").arg(mount.path("pipe")).status().unwrap().success());
+    fs::create_dir(mount.path("d")).unwrap();
+    for (name, left) in [("pipe", 0o777), ("d", 0o6777)] {
+        fs::set_permissions(mount.path(name), fs::Permissions::from_mode(0o6777)).unwrap();
+        std::os::unix::fs::chown(mount.path(name), Some(5), Some(5)).unwrap();
+        assert_eq!(fs::metadata(mount.path(name)).unwrap().permissions().mode() & 0o7777, left, "{name}");
+    }
+    mount.judge(NAME);
+}
+
+#[test]
+fn regression_times_of_small_inodes_are_whole_seconds_at_once() {
+    const NAME: &str = "everyday::regression_times_of_small_inodes_are_whole_seconds_at_once";
+    let mount = match Mount::by_mke2fs(&["-t", "ext4", "-I", "128"], "32M", "") {
+        Ok(mount) => mount,
+        Err(reason) => skip!(NAME, reason),
+    };
+    for round in 0..3 {
+        let dir = mount.path(&format!("d{round}"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("f"), "text").unwrap();
+        let found = fs::metadata(&dir).unwrap();
+        assert_eq!((found.mtime_nsec(), found.ctime_nsec(), found.atime_nsec()), (0, 0, 0));
     }
     mount.judge(NAME);
 }

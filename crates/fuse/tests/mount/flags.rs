@@ -224,6 +224,55 @@ fn reading_a_file_marked_so_leaves_its_time_of_access() {
     mount.judge(NAME);
 }
 
+/// Setting times to the present is for whoever may write, also to what only grows.
+#[test]
+fn regression_append_only_files_are_touched() {
+    const NAME: &str = "flags::regression_append_only_files_are_touched";
+    drop(needed!(NAME, "chattr"));
+    for options in ["", "nowriteback"] {
+        let mut mount = mounted!(NAME, 64 * MIB, options);
+        for name in ["append", "immutable"] {
+            fs::write(mount.path(name), "text").unwrap();
+        }
+        chattr(&mount, &["+a", "append"]);
+        chattr(&mount, &["+i", "immutable"]);
+        let touch = |mount: &Mount, arguments: &[&str]| {
+            let mut touch = tool("touch").expect("it is there");
+            run(touch.args(arguments).current_dir(&mount.dir)).succeeded()
+        };
+        let modified = |mount: &Mount| {
+            let found = fs::metadata(mount.path("append")).unwrap();
+            (found.mtime(), found.mtime_nsec())
+        };
+        let before = modified(&mount);
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(touch(&mount, &["append"]), "{options}");
+        assert!(!touch(&mount, &["-d", "@1000000000", "append"]), "{options}");
+        assert!(!touch(&mount, &["immutable"]), "{options}");
+        mount.detach();
+        mount.attach("");
+        assert!(modified(&mount) > before, "{options}");
+        mount.judge(NAME);
+    }
+}
+
+#[test]
+fn regression_the_kernel_hears_that_flags_change_the_time_of_change() {
+    const NAME: &str = "flags::regression_the_kernel_hears_that_flags_change_the_time_of_change";
+    drop(needed!(NAME, "chattr"));
+    let mount = mounted!(NAME, 64 * MIB, "");
+    fs::create_dir(mount.path("d")).unwrap();
+    let changed = || {
+        let found = fs::metadata(mount.path("d")).unwrap();
+        (found.ctime(), found.ctime_nsec())
+    };
+    let before = changed();
+    std::thread::sleep(Duration::from_millis(20));
+    chattr(&mount, &["+d", "d"]);
+    assert!(changed() > before);
+    mount.judge(NAME);
+}
+
 /// A file that has the number of one that is gone is another file.
 #[test]
 fn a_number_that_is_used_again_has_another_generation() {

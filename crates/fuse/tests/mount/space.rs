@@ -83,6 +83,7 @@ fn regression_a_file_that_gets_no_space_keeps_its_size() {
     for mode in [FallocateFlags::empty(), FallocateFlags::ZERO_RANGE] {
         assert_eq!(fallocate(&file, mode, size, 1 << 40), Err(Errno::NOSPC), "{mode:?}");
     }
+    assert_eq!(fallocate(&file, FallocateFlags::empty(), size, 1 << 50), Err(Errno::FBIG));
     // What was gathered has found its place although somebody asked for everything.
     file.sync_all().unwrap();
     let free = rustix::fs::statvfs(&mount.dir).unwrap();
