@@ -6,8 +6,8 @@
 //!
 //! Who owns what: with the kernel's writeback cache, size, modification and change time of open files are the
 //! kernel's until it writes them back; we are the only other writer, so that names, negative names and
-//! attributes may be kept by the kernel for as long as it likes. What changes without it asking for that (set-ID
-//! bits that writing takes) it is told before it gets its answer ([`protocol`], a reply that makes stale).
+//! attributes may be kept by the kernel for as long as it likes. What changes without it asking for that
+//! (set-ID bits that writing takes) it is told before it gets its answer.
 //!
 //! Durability: `fsync` is the engine's, and so is `sync_interval`; what the kernel's cache holds is lost with
 //! a crash, as with any file system.

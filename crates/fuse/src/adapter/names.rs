@@ -249,5 +249,8 @@ mod tests {
         adapter.rename_entry(&caller, (root, b"a"), (root, b"b"), flags).unwrap();
         let left = adapter.look_up(root, b"a").unwrap();
         assert_eq!((left.kind, left.uid, left.gid), (Kind::CharDevice, 1000, 1001));
+        let unless_there = flags | RenameFlags::NOREPLACE.bits();
+        let refused = adapter.rename_entry(&caller, (root, b"b"), (root, b"a"), unless_there).unwrap_err();
+        assert_eq!(refused.0, Errno::EXIST);
     }
 }
