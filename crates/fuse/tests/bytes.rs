@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 use hectare_device::MemoryDevice;
-use hectare_engine::{Creation, NewNode, OpenOptions, Overwrite, Volume};
+use hectare_engine::{Caller, Creation, InodeFlags, NewNode, OpenOptions, Overwrite, Volume};
 use hectare_fuse::client::Client;
 use hectare_fuse::{Adapter, Behaviour};
 use hectare_mkfs::FormatOptions;
@@ -104,6 +104,24 @@ fn a_name_that_is_not_there_may_be_remembered() {
     assert!(quad(&answer, 16) > 3600, "for long");
     assert_eq!(client.ask(LOOKUP, 77, b"nothing\0"), Err(ESTALE));
     assert_eq!(client.ask(UNLINK, ROOT, b"nothing\0"), Err(ENOENT));
+}
+
+/// When the kernel writes back what it gathered, its time comes, too.
+#[test]
+fn times_of_what_was_written_before_a_file_became_immutable_are_no_error() {
+    let volume = volume();
+    let mut client = client(&volume);
+    let node = create(&mut client, "f");
+    let nr = InodeNr::new(u32::try_from(node).unwrap());
+    let flags = volume.inode_flags(nr).unwrap() | InodeFlags::IMMUTABLE;
+    volume.set_inode_flags(nr, flags, &Caller::ROOT).unwrap();
+    const TIMES: u32 = 1 << 5 | 1 << 10;
+    for ctime in [1000, 2000] {
+        let times = quads(&[0, 0, 0, 0, 1000, ctime]);
+        let body = [words(&[TIMES, 0]), times, words(&[0; 10])].concat();
+        client.ask(SETATTR, node, &body).unwrap();
+    }
+    assert_ne!(volume.metadata("f").unwrap().mtime.seconds, 1000);
 }
 
 /// What the kernel is told once and for all, unless somebody wants to hear of it.

@@ -83,6 +83,10 @@ impl Adapter {
     ) -> Answer<u32> {
         let node = self.node(id)?;
         let file = node.file()?;
+        if kills_privileges {
+            // The kernel has seen that whoever writes may not keep them: not even of what is written in part.
+            self.drop_privileges(caller, &node, reply)?;
+        }
         // A kernel that gathers writes stamps the file for all of them, and sends the times by themselves.
         let written = if self.is_writeback() && from_cache {
             // Of an append-only file it brings whole pages; of one that is immutable by now, what was before.
@@ -92,10 +96,6 @@ impl Adapter {
         } else {
             file.write_at(at, data)?
         };
-        if kills_privileges {
-            // The kernel has seen that whoever writes may not keep them.
-            self.drop_privileges(caller, &node, reply)?;
-        }
         // Whoever gave the kernel's cache these bytes is long gone: all or an error to keep for them.
         if written < data.len() && from_cache {
             return Err(Errno::NOSPC.into());

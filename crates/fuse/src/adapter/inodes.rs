@@ -32,7 +32,7 @@ impl Adapter {
         };
         if set.is_touch() {
             let node = self.node(id)?;
-            self.volume.touch(node.nr(), &changes)?;
+            unless_written(&changes, self.volume.touch(node.nr(), &changes))?;
             return node.metadata();
         }
         match self.killer(set.kills_privileges, caller) {
@@ -58,11 +58,7 @@ impl Adapter {
         if changes.permissions.is_none() && (changes.uid.is_some() || changes.gid.is_some()) {
             changes.permissions = without_privileges(&node.metadata()?);
         }
-        match self.volume.change(node.nr(), &changes) {
-            // The kernel brings the times of what it has written to an append-only file; writing set them.
-            Err(Error::NotPermitted(_)) if only_written(&changes) => {}
-            changed => changed?,
-        }
+        unless_written(&changes, self.volume.change(node.nr(), &changes))?;
         node.metadata()
     }
 
@@ -129,6 +125,15 @@ fn without_privileges(found: &Metadata) -> Option<u16> {
         taken |= SET_GROUP_ID;
     }
     (found.kind != Kind::Directory && found.permissions & taken != 0).then_some(found.permissions & !taken)
+}
+
+/// What came of a change. The kernel brings the times of what it has written also to a file that may not be
+/// changed any more; writing set them.
+fn unless_written(changes: &Changes, changed: hectare_engine::Result<()>) -> Answer {
+    match changed {
+        Err(Error::NotPermitted(_)) if only_written(changes) => Ok(()),
+        changed => Ok(changed?),
+    }
 }
 
 /// Whether a change is what the kernel sends after it has written to a file: these two times and nothing

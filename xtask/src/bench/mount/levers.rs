@@ -36,7 +36,7 @@ const LEVERS: [Lever; 14] = [
     usual("reading ahead 1 MiB, not 128 KiB", "max_readahead=131072", &[Job::Write, Job::Read]),
     usual("names are listed with attributes", "noreaddirplus", &[Job::CreateMany, Job::ReaddirStat]),
     usual("names and attributes are kept", "actimeo=0", &[Job::Create, Job::Stat, Job::Open, Job::TarX]),
-    usual("that a name is not there is kept", "negative_timeout=0", &[Job::Missing, Job::TarX]),
+    usual("that a name is not there is kept", "negative_timeout=0", &[Job::TarX, Job::Missing]),
     usual("closing is not told", "flush", &[Job::Open, Job::SmallFiles1, Job::TarX]),
     usual("directories are listed without being opened", "opendir", &[Job::Walk]),
     usual("a directory serves several at once", "noparallel_dirops", &[Job::Stat16]),
