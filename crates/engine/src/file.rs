@@ -536,14 +536,14 @@ impl Volume {
     }
 
     /// Makes a file longer or shorter. Where changes are to be durable at once, the caller sees to that.
-    pub(crate) fn set_size(&self, inode: &Arc<CachedInode>, to: u64) -> Result<()> {
+    pub(crate) fn set_size(&self, inode: &Arc<CachedInode>, to: u64, source: Source) -> Result<()> {
         self.check_takes_changes()?;
         self.check_size(0, to)?;
         let _operation = inode.lock().write();
-        self.set_size_locked(inode, to)
+        self.set_size_locked(inode, to, source)
     }
 
-    fn set_size_locked(&self, inode: &Arc<CachedInode>, to: u64) -> Result<()> {
+    fn set_size_locked(&self, inode: &Arc<CachedInode>, to: u64, source: Source) -> Result<()> {
         self.check_content_writable(inode)?;
         Deed::Rewrite.check(inode.get().flags, inode.nr())?;
         self.place_before_resize(inode, to)?;
@@ -555,9 +555,9 @@ impl Volume {
         // Space beyond the end goes even if the size stays; a file that has none, as when it was just made,
         // is not looked through for it.
         if to < from || (to == from && inode.get().sectors > 0) {
-            self.cut(inode, to)
+            self.cut(inode, to, source)
         } else {
-            self.note_size(inode, to, Source::Caller)
+            self.note_size(inode, to, source)
         }
     }
 

@@ -115,7 +115,16 @@ impl OpenFile {
     /// # Errors
     /// [`Error::FileTooLarge`], [`Error::ReadOnly`]...
     pub fn set_len(&self, size: u64) -> Result<()> {
-        self.volume.set_size(&self.inode, size)?;
+        self.volume.set_size(&self.inode, size, Source::Caller)?;
+        self.volume.sync_if_asked(&self.inode)
+    }
+
+    /// The same for a caller who keeps the file's times, and sets them when it likes: they stay as they are.
+    ///
+    /// # Errors
+    /// As [`Self::set_len`].
+    pub fn set_len_keeping_times(&self, size: u64) -> Result<()> {
+        self.volume.set_size(&self.inode, size, Source::TimesKept)?;
         self.volume.sync_if_asked(&self.inode)
     }
 

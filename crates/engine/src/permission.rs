@@ -12,6 +12,7 @@
 use crate::cache::inode::CachedInode;
 use crate::caller::{Caller, Capabilities};
 use crate::error::{Error, Result};
+use crate::file::Source;
 use crate::guard::Deed;
 use crate::stat::Changes;
 use crate::volume::Volume;
@@ -98,7 +99,7 @@ impl Volume {
         let inode = self.inode(nr)?;
         check_rights(&inode.get(), changes, caller)?;
         if let Some(size) = changes.size {
-            self.set_size(&inode, size)?;
+            self.set_size(&inode, size, Source::Caller)?;
         }
         self.retry(|| {
             let _operation = inode.lock().write();

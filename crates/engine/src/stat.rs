@@ -2,6 +2,7 @@
 
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
+use crate::file::Source;
 use crate::guard::Deed;
 use crate::map::MAP_CREDITS;
 use crate::space::cluster_sectors;
@@ -170,7 +171,7 @@ impl Volume {
     pub fn change(&self, nr: InodeNr, changes: &Changes) -> Result<()> {
         let inode = self.inode(nr)?;
         if let Some(size) = changes.size {
-            self.set_size(&inode, size)?;
+            self.set_size(&inode, size, Source::Caller)?;
         }
         self.retry(|| {
             let _operation = inode.lock().write();

@@ -109,15 +109,15 @@ impl Volume {
 
     /// Makes a file end at `size`, which is not beyond its end, and frees all blocks after that. The caller
     /// holds the operation lock.
-    pub(crate) fn cut(&self, inode: &Arc<CachedInode>, size: u64) -> Result<()> {
-        if self.begin_cut(inode, size)? == Progress::More {
+    pub(crate) fn cut(&self, inode: &Arc<CachedInode>, size: u64, source: Source) -> Result<()> {
+        if self.begin_cut(inode, size, source)? == Progress::More {
             self.finish_cut(inode)?;
         }
         self.relieve_frees()
     }
 
     /// Does the first transaction of cutting a file, which makes it an orphan unless it is the last, too.
-    fn begin_cut(&self, inode: &Arc<CachedInode>, size: u64) -> Result<Progress> {
+    fn begin_cut(&self, inode: &Arc<CachedInode>, size: u64, source: Source) -> Result<Progress> {
         self.discard_window(inode);
         let rest = self.rest_of_block(inode, size)?;
         let clearing = rest.map(|at| self.begin_clearing(inode, at)).transpose()?.flatten();
@@ -129,7 +129,7 @@ impl Volume {
         }
         let mut data = inode.edit(&mut handle, &self.inodes);
         data.size = size;
-        self.stamp(&mut data);
+        self.stamp_for(&mut data, source);
         let done = match at_once {
             Some(_) => self.unmap_all(&mut handle, inode.nr(), &mut data, size).map(|()| Progress::Done),
             None => Ok(Progress::More),

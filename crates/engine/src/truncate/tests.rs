@@ -106,7 +106,7 @@ fn states_of(format: &[&str], case: Case) -> std::result::Result<(InodeNr, Vec<V
         }
         let _operation = inode.lock().write();
         if let Some(size) = case.size {
-            assert_eq!(volume.begin_cut(&inode, size).unwrap(), Progress::More);
+            assert_eq!(volume.begin_cut(&inode, size, Source::Caller).unwrap(), Progress::More);
         }
         note();
         let from = volume.first_after(case.size.unwrap_or(0)).unwrap();

@@ -46,17 +46,24 @@ impl Adapter {
         }
         self.nodes.open(id, may_write)?;
         if truncates {
-            let changes = Changes { size: Some(0), ..Changes::default() };
             let killer = self.killer(opening.kills_privileges, caller);
             let cut = killer
                 .map_or(Ok(()), |killer| self.drop_privileges(killer, &node, reply))
-                .and_then(|()| self.change(id, changes));
+                .and_then(|()| self.empty(&node));
             if cut.is_err() {
                 self.nodes.release(id, may_write);
             }
             cut?;
         }
         Ok(())
+    }
+
+    /// Cuts a file to nothing for who opens it. A kernel that gathers writes sends the times, unless they are
+    /// by its coarser clock what they were: ours would stay then, unknown to it.
+    fn empty(&self, node: &Node) -> Answer {
+        let file = node.file()?;
+        let emptied = if self.is_writeback() { file.set_len_keeping_times(0) } else { file.set_len(0) };
+        Ok(emptied?)
     }
 
     pub(super) fn read_file(&self, id: NodeId, at: u64, size: u32, flags: u32, reply: &mut Reply) -> Answer {

@@ -286,6 +286,19 @@ fn the_time_of_creation_is_told_if_that_is_wanted() {
     mount.judge(NAME);
 }
 
+/// The kernel's clock stands still for some milliseconds: what it finds at the right time already, it sends no
+/// new time for, and ours may not have gone on meanwhile.
+#[test]
+fn regression_files_that_are_emptied_as_they_are_opened_have_the_time_that_the_kernel_shows() {
+    let mount = mounted!("mount::emptied_files", 64 * MIB, "");
+    for n in 0..500 {
+        let path = mount.path(&n.to_string());
+        fs::write(&path, "much").unwrap();
+        fs::File::options().write(true).truncate(true).open(&path).unwrap();
+    }
+    mount.judge("mount::emptied_files");
+}
+
 #[test]
 fn content_holes_and_unlinked_files() {
     let mount = mounted!("mount::content_holes_and_unlinked_files", 128 * MIB, "");
