@@ -29,7 +29,7 @@ use hectare_ext4::extent::{self, Extent, Mapping};
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inline::Inline;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
-use hectare_units::{Blocks, Bytes, LogicalBlock, index_of, low32, u64_of};
+use hectare_units::{Blocks, Bytes, InodeNr, LogicalBlock, index_of, low32, u64_of};
 use std::io::IoSlice;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -537,15 +537,32 @@ impl Volume {
 
     /// Makes a file longer or shorter. Where changes are to be durable at once, the caller sees to that.
     pub(crate) fn set_size(&self, inode: &Arc<CachedInode>, to: u64, source: Source) -> Result<()> {
-        self.check_takes_changes()?;
-        self.check_size(0, to)?;
         let _operation = inode.lock().write();
+        self.check_resizable(inode, to)?;
         self.set_size_locked(inode, to, source)
     }
 
-    fn set_size_locked(&self, inode: &Arc<CachedInode>, to: u64, source: Source) -> Result<()> {
+    /// Whether a file may get this size, which says nothing of whether it can: for who must do something
+    /// else before, that should not happen in vain.
+    ///
+    /// # Errors
+    /// [`Error::FileTooLarge`], [`Error::NotPermitted`] for an immutable or append-only file,
+    /// [`Error::ReadOnly`], [`Error::NotFound`], or that it is no regular file.
+    pub fn check_resize(&self, nr: InodeNr, size: u64) -> Result<()> {
+        let inode = self.inode(nr)?;
+        let _operation = inode.lock().read();
+        self.check_resizable(&inode, size)
+    }
+
+    /// The same where the caller holds the operation lock.
+    fn check_resizable(&self, inode: &CachedInode, to: u64) -> Result<()> {
+        self.check_takes_changes()?;
+        self.check_size(0, to)?;
         self.check_content_writable(inode)?;
-        Deed::Rewrite.check(inode.get().flags, inode.nr())?;
+        Deed::Rewrite.check(inode.get().flags, inode.nr())
+    }
+
+    fn set_size_locked(&self, inode: &Arc<CachedInode>, to: u64, source: Source) -> Result<()> {
         self.place_before_resize(inode, to)?;
         let from = inode.get().size;
         self.bring_large_file(to);

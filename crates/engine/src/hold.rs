@@ -86,7 +86,7 @@ impl HeldInode {
             let _operation = self.inode.lock().read();
             self.inode.check_alive()?;
             let mut handle = self.volume.start(MAP_CREDITS)?;
-            self.inode.edit(&mut handle, &self.volume.inodes).atime = at;
+            self.inode.edit(&mut handle, &self.volume.inodes).atime = self.volume.nearest(at);
         }
         self.volume.relieve()
     }

@@ -90,7 +90,7 @@ impl Volume {
     /// Changes an inode on behalf of a user, who must be allowed to. As with the kernel, giving a file away
     /// and changing its size take set-id bits and file capabilities from it. That the user may write to a
     /// file whose size changes is for whoever opened it to see to; setting times to the present is allowed to
-    /// whoever may write ([`Volume::permission`]), and then done with [`Volume::change`].
+    /// whoever may write ([`Volume::permission`]), and then done with [`Volume::touch`].
     ///
     /// # Errors
     /// [`Error::Forbidden`] for who is not the owner, and for giving away what only root can;
@@ -147,6 +147,19 @@ impl Volume {
         })?;
         self.sync_if_asked(&inode)?;
         Ok(true)
+    }
+
+    /// The permissions that an inode gets when it is given to another owner or group by who is allowed to:
+    /// set-ID bits go from all but directories, as [`Self::change_as`] has it. `None` if they stay.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], or what reading the inode says.
+    pub fn permissions_given_away(&self, nr: InodeNr, caller: &Caller<'_>) -> Result<Option<u16>> {
+        let inode = self.inode(nr)?;
+        let data = inode.get();
+        // To whom makes no difference.
+        let given = Changes { gid: Some(data.gid), ..Changes::default() };
+        Ok(settle(&data, &given, caller).0.permissions)
     }
 
     /// What of a umask counts for what is made in a directory: nothing, if the directory has a default ACL,

@@ -388,7 +388,8 @@ impl Adapter {
             Body::Getattr => reply.put(&attributes(&self.node(node)?.metadata()?)),
             Body::Statx => reply.put(&attr::statx_out(kept, &self.node(node)?.metadata()?)),
             Body::Setattr(set) => {
-                reply.put(&attributes(&self.set_attributes(node, set, &caller(request))?));
+                let left = self.set_attributes(&caller(request), node, set, reply)?;
+                reply.put(&attributes(&left));
             }
             Body::Readlink => reply.put_bytes(&self.read_link(node)?),
             Body::Statfs => reply.put(&self.statfs()?),
@@ -404,7 +405,8 @@ impl Adapter {
             Body::Ioctl { command, input, room } => {
                 let output = self.control(&caller(request), node, *command, input, *room)?;
                 if ioctl::changes_attributes(*command) {
-                    // The time of change, of which the kernel does not think.
+                    // The time of change, of which the kernel does not think. Of files it keeps its own if it
+                    // gathers writes.
                     reply.make_stale(node);
                 }
                 reply.put(&IoctlOut::new_zeroed());

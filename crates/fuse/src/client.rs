@@ -53,6 +53,7 @@ impl Client {
 
     /// Sends bytes as they are; the answer, if they have one.
     pub fn send(&mut self, message: &[u8]) -> Option<&[u8]> {
+        self.stale = None;
         let answered = self.session.answer(message, &mut self.reply)?;
         self.stale = answered.stale.map(|node| node.0);
         Some(answered.bytes)

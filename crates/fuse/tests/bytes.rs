@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 use hectare_device::MemoryDevice;
-use hectare_engine::{Caller, Creation, InodeFlags, NewNode, OpenOptions, Overwrite, Volume};
+use hectare_engine::{Caller, Changes, Creation, InodeFlags, NewNode, OpenOptions, Overwrite, Volume};
 use hectare_fuse::client::Client;
 use hectare_fuse::{Adapter, Behaviour};
 use hectare_mkfs::FormatOptions;
@@ -16,6 +16,7 @@ const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
 const SETATTR: u32 = 4;
 const UNLINK: u32 = 10;
+const OPEN: u32 = 14;
 const READ: u32 = 15;
 const WRITE: u32 = 16;
 const STATFS: u32 = 17;
@@ -35,8 +36,10 @@ const LINK: u32 = 13;
 const LAST: u32 = 53;
 
 const ROOT: u64 = 1;
+const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
 const EINVAL: i32 = 22;
+const EFBIG: i32 = 27;
 const ENOSYS: i32 = 38;
 const ESTALE: i32 = 116;
 
@@ -122,6 +125,47 @@ fn times_of_what_was_written_before_a_file_became_immutable_are_no_error() {
         client.ask(SETATTR, node, &body).unwrap();
     }
     assert_ne!(volume.metadata("f").unwrap().mtime.seconds, 1000);
+}
+
+fn resize_request(size: u64) -> Vec<u8> {
+    const SIZE: u32 = 1 << 3;
+    const KILL_PRIVILEGES: u32 = 1 << 11;
+    [words(&[SIZE | KILL_PRIVILEGES, 0]), quads(&[0, size, 0, 0, 0, 0]), words(&[0; 8])].concat()
+}
+
+/// As the kernel's own file system does: what is refused leaves the file as it was, its set-ID bits, too.
+#[test]
+fn regression_the_kernel_hears_of_set_id_bits_that_changing_content_takes() {
+    const TRUNC: u32 = 0o1000;
+    let volume = volume();
+    let mut client = client(&volume);
+    let node = create(&mut client, "f");
+    let nr = InodeNr::new(u32::try_from(node).unwrap());
+    let mode = || volume.metadata("f").unwrap().permissions;
+    let make_set_id = || {
+        volume.change(nr, &Changes { permissions: Some(0o4755), ..Changes::default() }).unwrap();
+    };
+    let mut write = write_request(0, b"text");
+    write[20] = 4; // WRITE_KILL_SUIDGID
+    for (operation, body) in [
+        (WRITE, write),
+        (SETATTR, resize_request(2)),
+        (SETATTR, resize_request(2)), // that changes nothing but the bits
+        (OPEN, words(&[TRUNC | 1, 1])),
+    ] {
+        make_set_id();
+        client.ask(operation, node, &body).unwrap();
+        assert_eq!((client.stale(), mode()), (Some(node), 0o755), "{operation}");
+        client.ask(GETATTR, node, &[0; 16]).unwrap();
+        assert_eq!(client.stale(), None);
+    }
+    make_set_id();
+    assert_eq!(client.ask(SETATTR, node, &resize_request(1 << 60)), Err(EFBIG));
+    assert_eq!((client.stale(), mode()), (None, 0o4755));
+    let flags = volume.inode_flags(nr).unwrap() | InodeFlags::APPEND;
+    volume.set_inode_flags(nr, flags, &Caller::ROOT).unwrap();
+    assert_eq!(client.ask(SETATTR, node, &resize_request(0)), Err(EPERM));
+    assert_eq!((client.stale(), mode()), (None, 0o4755));
 }
 
 /// What the kernel is told once and for all, unless somebody wants to hear of it.

@@ -39,6 +39,8 @@ pub enum Note {
     NoJournal,
     /// The groups have this many blocks instead of the most possible, for the number of inodes.
     SmallerGroups(u32),
+    /// The volume is laid out for the device's stripes, of so many blocks on one disk and on all.
+    StripeOfDevice(u16, u32),
 }
 
 impl fmt::Display for Note {
@@ -78,6 +80,11 @@ impl fmt::Display for Note {
             Self::SmallerGroups(blocks) => {
                 write!(f, "groups have {blocks} blocks to make room for the inodes")
             }
+            Self::StripeOfDevice(stride, width) => write!(
+                f,
+                "laid out for the device's stripes of {width} blocks, {stride} on a disk; -E \
+                 stride=0,stripe_width=0 for none"
+            ),
         }
     }
 }
@@ -162,6 +169,12 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
         notes.push(Note::LastGroupDropped(Blocks::new(left)));
     }
     choose_journal(options, &mut geometry, &mut notes)?;
+    let (stride, width) = (options.stride(block_size), options.stripe_width(block_size));
+    let is_told = options.stride.is_some() && options.stripe_width.is_some();
+    // One block is no stripe, but a sector.
+    if !is_told && (stride > 1 || width > 1) {
+        notes.push(Note::StripeOfDevice(stride, width));
+    }
     Ok(Shape { reserved_blocks: reserved(options, blocks), geometry, notes })
 }
 

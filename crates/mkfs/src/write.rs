@@ -21,6 +21,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const WIPE: Bytes = Bytes::kib(768);
 /// Bytes zeroed of an old superblock: the largest sector that one can have.
 const SUPERBLOCK_MAX: u64 = 32 << 10;
+/// Where the primary superblock of an old volume may lie, and no more than that: of XFS, then of ext4, where
+/// XFS keeps other headers.
+const OLD_SUPERBLOCKS: [(Bytes, Bytes); 2] = [(Bytes::ZERO, Bytes::new(512)), (Bytes::kib(1), Bytes::kib(1))];
 
 /// Bytes given up at a time, at least, and such pieces at most: some devices take seconds for one.
 const DISCARD: u64 = 2 << 30;
@@ -65,8 +68,10 @@ pub(crate) fn each_chunk(
 }
 
 /// Zeros both ends of the device, where signatures lie, and of an old XFS volume the two superblock copies
-/// that repair would go by, unless the device is known to read as zeros anyway. Then marks the place of the
+/// that repair would go by, unless the device is known to read as zeros anyway. Marks the place of the
 /// superblock.
+///
+/// Whatever the power does, an old XFS or ext4 volume is there as it was, or has no superblock.
 pub(crate) fn wipe(device: &dyn Device, zeroed: bool, superblock: Bytes) -> Result<()> {
     if zeroed {
         return Ok(device.write_at(superblock, UNFINISHED)?);
@@ -80,6 +85,12 @@ pub(crate) fn wipe(device: &dyn Device, zeroed: bool, superblock: Bytes) -> Resu
     if !copies.is_empty() {
         // Without the head, nobody would find them again.
         device.flush()?;
+    }
+    for (at, len) in OLD_SUPERBLOCKS {
+        if at + len <= head {
+            device.zero(at, len)?;
+            device.flush()?;
+        }
     }
     device.zero(Bytes::ZERO, head)?;
     let tail = head.get().max(len.get().saturating_sub(WIPE.get()));
@@ -148,6 +159,32 @@ mod tests {
             let mut found = vec![1; 128 << 10];
             device.read_at(half, &mut found).unwrap();
             assert!(found.iter().all(|byte| *byte == 0), "the label at {half}");
+        }
+    }
+
+    /// It had no descriptors then, or no backups at its end, and looked whole to whoever went by its superblock.
+    #[test]
+    fn regression_a_power_cut_leaves_an_old_volume_as_it_was_or_without_its_superblock() {
+        // Old ones have a block of a boot loader before them, or other headers behind.
+        for (superblock, others) in [(0, 512..1 << 20), (1024, 2048..1 << 20)] {
+            let old = vec![0xa5; 1 << 20];
+            let image = Arc::new(MemoryDevice::new(Bytes::mib(1)));
+            image.write_at(Bytes::ZERO, &old).unwrap();
+            let device = RecordDevice::new(OverlayDevice::new(Arc::clone(&image)));
+            wipe(&device, false, Bytes::ZERO).unwrap();
+            let mut states = CrashStates::new(OverlayDevice::new(image), device.log());
+            let (mut there, mut gone) = (0, 0);
+            for (point, seed) in states.points().flat_map(|point| (0..20).map(move |seed| (point, seed))) {
+                let mut found = old.clone();
+                states.torn(point, seed).unwrap().read_at(Bytes::ZERO, &mut found).unwrap();
+                if found[superblock..superblock + 512] == old[..512] {
+                    there += 1;
+                    assert!(found[others.clone()] == old[others.clone()], "point {point}, seed {seed}");
+                } else {
+                    gone += 1;
+                }
+            }
+            assert!(there > 0 && gone > 20, "{there} with the superblock, {gone} without");
         }
     }
 

@@ -156,6 +156,10 @@ fn compare_stripes(bench: &Bench, device: &LoopDevice, sizes: &[(u64, u64)]) -> 
     let striped = (65536, 262_144);
     let told = |words: &str| run(striped, format!("{ours} mkfs -t xfs -N {words} {path}")).unwrap();
     assert!(told("").contains("stripes of 262144 bytes, 65536 on a disk; -d su=0,sw=0 for none"));
+    let told_of_ext4 = |words: &str| run(striped, format!("{ours} mkfs -n {words} {path}")).unwrap();
+    let note = "stripes of 64 blocks, 16 on a disk; -E stride=0,stripe_width=0 for none";
+    assert!(told_of_ext4("").contains(note), "{}", told_of_ext4(""));
+    assert!(!told_of_ext4("-E stride=0,stripe_width=0").contains("stripes of"));
     assert!(told("-d su=0,sw=0").contains("sunit=0      swidth=0 blks"));
     assert!(told("-d su=16k,sw=2").contains("sunit=4      swidth=8 blks"));
     // A file says nothing, and a small volume is not worth it.

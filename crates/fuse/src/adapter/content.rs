@@ -10,7 +10,7 @@ use crate::nodes::{Node, node_id};
 use crate::protocol::NodeId;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Copying, Opening};
-use hectare_engine::{Caller, Capabilities, Changes, FallocateMode, InodeFlags, Kind, OpenFile};
+use hectare_engine::{Caller, Capabilities, FallocateMode, InodeFlags, Kind, OpenFile};
 use hectare_units::usize_of;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -237,7 +237,7 @@ mod tests {
     use crate::protocol::init::Features;
     use crate::serving::Server;
     use hectare_device::MemoryDevice;
-    use hectare_engine::{Creation, OpenOptions, Overwrite, Timestamp, Volume};
+    use hectare_engine::{Changes, Creation, OpenOptions, Overwrite, Timestamp, Volume};
     use hectare_mkfs::FormatOptions;
     use hectare_units::Bytes;
 
@@ -260,10 +260,12 @@ mod tests {
             let reply = || Reply::default();
             let copied = || adapter.copy_content(&Caller::ROOT, source, &copy, &mut reply()).map(drop);
             let allocate = |mode| adapter.allocate(&Caller::ROOT, id, (0, 70_000), mode, &mut reply());
-            for change in [&copied as &dyn Fn() -> Answer, &|| allocate(0), &|| allocate(3), &|| allocate(16)]
-            {
+            let opening = Opening { flags: (OFlags::WRONLY | OFlags::TRUNC).bits(), kills_privileges: false };
+            let emptied = || adapter.open_file(&Caller::ROOT, id, opening, &mut reply());
+            let modes: [&dyn Fn() -> Answer; 3] = [&|| allocate(0), &|| allocate(3), &|| allocate(16)];
+            for change in [&copied as &dyn Fn() -> Answer, &emptied].into_iter().chain(modes) {
                 let changes = Changes { mtime: Some(past), ctime: Some(past), ..Changes::default() };
-                adapter.change(id, changes).unwrap();
+                adapter.volume.change(adapter.node(id).unwrap().nr(), &changes).unwrap();
                 change().unwrap();
                 let found = adapter.node(id).unwrap().metadata().unwrap();
                 assert_eq!((found.mtime == past, found.ctime == past), (stay, stay));

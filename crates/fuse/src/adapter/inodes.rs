@@ -9,18 +9,22 @@ use crate::protocol::NodeId;
 use crate::protocol::init::Features;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::Setattr;
-use hectare_engine::{Caller, Changes, Error, InodeFlags, Kind, Metadata, Timestamp, XattrHow};
+use hectare_engine::{Caller, Changes, Error, InodeFlags, Metadata, Timestamp, XattrHow};
 use rustix::io::Errno;
 
-const SET_USER_ID: u16 = 0o4000;
 const SET_GROUP_ID: u16 = 0o2000;
-const GROUP_EXECUTE: u16 = 0o0010;
 /// How old a time of access gets before a read renews it although nothing has changed (`relatime`).
 const RELATIVE_SECONDS: i64 = 24 * 3600;
 
 impl Adapter {
-    pub(super) fn set_attributes(&self, id: NodeId, set: &Setattr, caller: &Caller<'_>) -> Answer<Metadata> {
-        let changes = Changes {
+    pub(super) fn set_attributes(
+        &self,
+        caller: &Caller<'_>,
+        id: NodeId,
+        set: &Setattr,
+        reply: &mut Reply,
+    ) -> Answer<Metadata> {
+        let mut changes = Changes {
             permissions: set.mode.map(attr::permissions),
             uid: set.uid,
             gid: set.gid,
@@ -30,17 +34,19 @@ impl Adapter {
             ctime: set.ctime,
             crtime: None,
         };
+        let node = self.node(id)?;
         if set.is_touch() {
-            let node = self.node(id)?;
             unless_written(&changes, self.volume.touch(node.nr(), &changes))?;
             return node.metadata();
         }
-        match self.killer(set.kills_privileges, caller) {
-            // The answer tells what is left.
-            Some(killer) if changes.permissions.is_none() && changes.size.is_some() => {
-                self.drop_privileges(killer, &*self.node(id)?, &mut Reply::default())?;
-            }
-            _ => {}
+        if let (None, Some(size)) = (changes.permissions, changes.size)
+            && let Some(killer) = self.killer(set.kills_privileges, caller)
+        {
+            self.volume.check_resize(node.nr(), size)?;
+            self.drop_privileges(killer, &node, reply)?;
+        }
+        if changes.permissions.is_none() && (changes.uid.is_some() || changes.gid.is_some()) {
+            changes.permissions = self.volume.permissions_given_away(node.nr(), caller)?;
         }
         self.change(id, changes)
     }
@@ -52,12 +58,8 @@ impl Adapter {
         (if tells { says_so } else { caller.uid != 0 }).then_some(caller)
     }
 
-    /// Changes an inode; with new owners its set-ID bits go.
-    pub(super) fn change(&self, id: NodeId, mut changes: Changes) -> Answer<Metadata> {
+    fn change(&self, id: NodeId, changes: Changes) -> Answer<Metadata> {
         let node = self.node(id)?;
-        if changes.permissions.is_none() && (changes.uid.is_some() || changes.gid.is_some()) {
-            changes.permissions = without_privileges(&node.metadata()?);
-        }
         unless_written(&changes, self.volume.change(node.nr(), &changes))?;
         node.metadata()
     }
@@ -115,16 +117,6 @@ impl Adapter {
             let _ = node.held().set_accessed(now);
         }
     }
-}
-
-/// The permissions less the set-ID bits, if anything but a directory has any. Without execution by the group,
-/// set-group-ID means something else and stays.
-fn without_privileges(found: &Metadata) -> Option<u16> {
-    let mut taken = SET_USER_ID;
-    if found.permissions & GROUP_EXECUTE != 0 {
-        taken |= SET_GROUP_ID;
-    }
-    (found.kind != Kind::Directory && found.permissions & taken != 0).then_some(found.permissions & !taken)
 }
 
 /// What came of a change. The kernel brings the times of what it has written also to a file that may not be

@@ -248,6 +248,7 @@ fn regression_times_of_small_inodes_are_whole_seconds_at_once() {
         let dir = mount.path(&format!("d{round}"));
         fs::create_dir(&dir).unwrap();
         fs::write(dir.join("f"), "text").unwrap();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
         let found = fs::metadata(&dir).unwrap();
         assert_eq!((found.mtime_nsec(), found.ctime_nsec(), found.atime_nsec()), (0, 0, 0));
     }
