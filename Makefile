@@ -5,8 +5,8 @@
 demo:
 	cargo run -q --release -p xtask -- demo
 
-# Every check: formatting, lints, tidy, all tests. The last line counts them. All is built at once, for `cargo run
-# -p xtask` would build half of it with fewer features first.
+# Every check: formatting, lints, tidy, all tests. The last line counts them.
+# All is built at once: xtask alone would be built with fewer features, and half of it again for the tests.
 test:
 	cargo build --bin xtask --tests
 	"$${CARGO_TARGET_DIR:-target}/debug/xtask" test

@@ -1,4 +1,4 @@
-//! File data: reading, writing, growing and shrinking.
+//! File data: reading and writing. Sizes alone change in [`crate::truncate`].
 //!
 //! Data goes straight between the caller's buffer and the device; there is no page cache here. A write into a
 //! hole reserves space, writes the data to its final place, and only then maps it, in a short transaction; so
@@ -29,7 +29,7 @@ use hectare_ext4::extent::{self, Extent, Mapping};
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inline::Inline;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
-use hectare_units::{Blocks, Bytes, InodeNr, LogicalBlock, index_of, low32, u64_of};
+use hectare_units::{Blocks, Bytes, LogicalBlock, index_of, low32, u64_of};
 use std::io::IoSlice;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -532,49 +532,6 @@ impl Volume {
         match self.run_at(inode, end)?.0 {
             Some(at) => self.clear_place(inode, at, u64_of(size.len() - within)),
             None => Ok(()),
-        }
-    }
-
-    /// Makes a file longer or shorter. Where changes are to be durable at once, the caller sees to that.
-    pub(crate) fn set_size(&self, inode: &Arc<CachedInode>, to: u64, source: Source) -> Result<()> {
-        let _operation = inode.lock().write();
-        self.check_resizable(inode, to)?;
-        self.set_size_locked(inode, to, source)
-    }
-
-    /// Whether a file may get this size, which says nothing of whether it can: for who must do something
-    /// else before, that should not happen in vain.
-    ///
-    /// # Errors
-    /// [`Error::FileTooLarge`], [`Error::NotPermitted`] for an immutable or append-only file,
-    /// [`Error::ReadOnly`], [`Error::NotFound`], or that it is no regular file.
-    pub fn check_resize(&self, nr: InodeNr, size: u64) -> Result<()> {
-        let inode = self.inode(nr)?;
-        let _operation = inode.lock().read();
-        self.check_resizable(&inode, size)
-    }
-
-    /// The same where the caller holds the operation lock.
-    fn check_resizable(&self, inode: &CachedInode, to: u64) -> Result<()> {
-        self.check_takes_changes()?;
-        self.check_size(0, to)?;
-        self.check_content_writable(inode)?;
-        Deed::Rewrite.check(inode.get().flags, inode.nr())
-    }
-
-    fn set_size_locked(&self, inode: &Arc<CachedInode>, to: u64, source: Source) -> Result<()> {
-        self.place_before_resize(inode, to)?;
-        let from = inode.get().size;
-        self.bring_large_file(to);
-        if to > from {
-            self.clear_tail(inode, to)?;
-        }
-        // Space beyond the end goes even if the size stays; a file that has none, as when it was just made,
-        // is not looked through for it.
-        if to < from || (to == from && inode.get().sectors > 0) {
-            self.cut(inode, to, source)
-        } else {
-            self.note_size(inode, to, source)
         }
     }
 

@@ -182,7 +182,7 @@ impl Volume {
     }
 
     /// Sets times to the present, as `utimensat` without times does: also of an append-only file, which
-    /// [`Volume::change`] refuses. `changes` has times alone, and whoever calls has taken them from the clock.
+    /// [`Volume::change`] refuses. `changes` has times alone, which whoever calls has from the clock.
     ///
     /// # Errors
     /// [`Error::NotPermitted`] for an immutable inode, [`Error::NotFound`], or [`Error::ReadOnly`].

@@ -1,4 +1,5 @@
-//! Cutting files: unmapping what lies beyond an end, in as many transactions as that takes.
+//! Sizes of files: growing, which maps nothing, and cutting: unmapping what lies beyond an end, in as many
+//! transactions as that takes.
 //!
 //! A file of few extents is cut in one transaction. Any other gets its new size and becomes an orphan
 //! ([`crate::orphan`]) in the first, loses its blocks from the end on in those that follow, and is no orphan
@@ -15,6 +16,7 @@
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
 use crate::file::Source;
+use crate::guard::Deed;
 use crate::map::{MapMut, MapRef};
 use crate::orphan::ORPHAN_CREDITS;
 use crate::volume::{Shared, Volume};
@@ -98,6 +100,49 @@ impl Bounds {
 }
 
 impl Volume {
+    /// Makes a file longer or shorter. Where changes are to be durable at once, the caller sees to that.
+    pub(crate) fn set_size(&self, inode: &Arc<CachedInode>, to: u64, source: Source) -> Result<()> {
+        let _operation = inode.lock().write();
+        self.check_resizable(inode, to)?;
+        self.set_size_locked(inode, to, source)
+    }
+
+    /// Whether a file may get this size, which says nothing of whether it can: for who must do something
+    /// else before, that should not happen in vain.
+    ///
+    /// # Errors
+    /// [`Error::FileTooLarge`], [`Error::NotPermitted`] for an immutable or append-only file,
+    /// [`Error::ReadOnly`], [`Error::NotFound`], or that it is no regular file.
+    pub fn check_resize(&self, nr: InodeNr, size: u64) -> Result<()> {
+        let inode = self.inode(nr)?;
+        let _operation = inode.lock().read();
+        self.check_resizable(&inode, size)
+    }
+
+    /// The same where the caller holds the operation lock.
+    fn check_resizable(&self, inode: &CachedInode, to: u64) -> Result<()> {
+        self.check_takes_changes()?;
+        self.check_size(0, to)?;
+        self.check_content_writable(inode)?;
+        Deed::Rewrite.check(inode.get().flags, inode.nr())
+    }
+
+    fn set_size_locked(&self, inode: &Arc<CachedInode>, to: u64, source: Source) -> Result<()> {
+        self.place_before_resize(inode, to)?;
+        let from = inode.get().size;
+        self.bring_large_file(to);
+        if to > from {
+            self.clear_tail(inode, to)?;
+        }
+        // Space beyond the end goes even if the size stays; a file that has none, as when it was just made,
+        // is not looked through for it.
+        if to < from || (to == from && inode.get().sectors > 0) {
+            self.cut(inode, to, source)
+        } else {
+            self.note_size(inode, to, source)
+        }
+    }
+
     /// Sets the size of a file that keeps its blocks. The caller holds the operation lock.
     pub(crate) fn note_size(&self, inode: &Arc<CachedInode>, size: u64, source: Source) -> Result<()> {
         let mut handle = self.start(INODE_CREDITS)?;

@@ -14,8 +14,8 @@
 //!
 //! What the kernel has gathered comes in nobody's name and with no space promised. So data takes the blocks
 //! reserved for root only where nobody but root can come, flags of a file that forbid writing are looked at
-//! when it is opened and not when the kernel brings bytes, and a program that has written to a full volume, or
-//! beyond the largest size of a file, hears of it when it syncs or closes.
+//! when it is opened and not when the kernel brings bytes, and a program that has written to a full volume,
+//! or beyond the largest size of a file, hears of it when it syncs or closes.
 //!
 //! Hazards: an inode that the kernel knows must live ([`nodes`]); numbers that the kernel does not know are
 //! refused, since some of them belong to the format. Nothing that a request says is taken for granted

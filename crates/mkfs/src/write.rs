@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// It had no descriptors then, or no backups at its end, and looked whole to whoever went by its superblock.
+    /// It had no descriptors then, or no backups, and looked whole to whoever went by its superblock.
     #[test]
     fn regression_a_power_cut_leaves_an_old_volume_as_it_was_or_without_its_superblock() {
         // Old ones have a block of a boot loader before them, or other headers behind.

@@ -13,8 +13,8 @@
 //! Every run but those of `using-*` makes a volume in a sparse file that is new: both write no zeros and
 //! discard nothing. Of each it is told how long it took, the most memory the program had, what went through
 //! its write calls and how many of those there were, and what the file then takes of its storage. Volumes
-//! that both make in a case are the same, which the formatter's own tests show; so the figures are of the same
-//! work.
+//! that both make in a case are the same, which the formatter's own tests show; so the figures are of the
+//! same work.
 //!
 //! Files lie in memory (tmpfs), which holds any length but must hold all that is written; those of which more
 //! is written lie on an XFS volume of its own, in a sparse file beside what cargo builds.

@@ -287,8 +287,8 @@ fn the_time_of_creation_is_told_if_that_is_wanted() {
     mount.judge(NAME);
 }
 
-/// The kernel's clock stands still for some milliseconds: what it finds at the right time already, it sends no
-/// new time for, and ours may not have gone on meanwhile.
+/// The kernel's clock stands still for some milliseconds: what it finds at the right time already, it sends
+/// no new time for, and ours may not have gone on meanwhile.
 #[test]
 fn regression_files_that_are_emptied_as_they_are_opened_have_the_time_that_the_kernel_shows() {
     let mount = mounted!("mount::emptied_files", 64 * MIB, "");
