@@ -93,11 +93,11 @@ pub(crate) fn wipe(device: &dyn Device, zeroed: bool, superblock: Bytes) -> Resu
         }
     }
     device.zero(Bytes::ZERO, head)?;
+    device.write_at(superblock, UNFINISHED)?;
     let tail = head.get().max(len.get().saturating_sub(WIPE.get()));
     if tail < len.get() {
         device.zero(Bytes::new(tail), len - Bytes::new(tail))?;
     }
-    device.write_at(superblock, UNFINISHED)?;
     device.flush()?;
     Ok(())
 }
