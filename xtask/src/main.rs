@@ -8,7 +8,7 @@
 //! | `demo` | turns a real folder into an image, checks it and looks at it |
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
 //! | `crash` | looks at the states that power cuts leave, a hundred thousand of them (see [`crash`]) |
-//! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`bench`]) |
+//! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`mod@bench`]) |
 //! | `killed` | kills the server of a mount in the middle of work, again and again (see [`killed`]) |
 //! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |

@@ -167,7 +167,7 @@ impl Volume {
     /// Changes an inode's permissions, owners, times or size.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for an immutable inode, or what setting the size says.
+    /// [`crate::Error::NotPermitted`] for an immutable inode, or what setting the size says.
     pub fn change(&self, nr: InodeNr, changes: &Changes) -> Result<()> {
         let inode = self.inode(nr)?;
         if let Some(size) = changes.size {
@@ -185,7 +185,8 @@ impl Volume {
     /// [`Volume::change`] refuses. `changes` has times alone, which whoever calls has from the clock.
     ///
     /// # Errors
-    /// [`Error::NotPermitted`] for an immutable inode, [`Error::NotFound`], or [`Error::ReadOnly`].
+    /// [`crate::Error::NotPermitted`] for an immutable inode, [`crate::Error::NotFound`], or
+    /// [`crate::Error::ReadOnly`].
     pub fn touch(&self, nr: InodeNr, changes: &Changes) -> Result<()> {
         let inode = self.inode(nr)?;
         self.retry(|| {

@@ -111,8 +111,8 @@ impl Volume {
     /// else before, that should not happen in vain.
     ///
     /// # Errors
-    /// [`Error::FileTooLarge`], [`Error::NotPermitted`] for an immutable or append-only file,
-    /// [`Error::ReadOnly`], [`Error::NotFound`], or that it is no regular file.
+    /// [`crate::Error::FileTooLarge`], [`crate::Error::NotPermitted`] for an immutable or append-only file,
+    /// [`crate::Error::ReadOnly`], [`crate::Error::NotFound`], or that it is no regular file.
     pub fn check_resize(&self, nr: InodeNr, size: u64) -> Result<()> {
         let inode = self.inode(nr)?;
         let _operation = inode.lock().read();

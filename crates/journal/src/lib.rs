@@ -7,8 +7,8 @@
 //! frozen state beside the new work. What to freeze and how to write it is the business of the volume's
 //! [`Commit`]; here is only who waits for whom.
 //!
-//! What is frozen goes to the [`Log`], in the format of jbd2 ([`format`]), and when it is durable there, on
-//! its way home ([`Pending`]). What a log holds that is not home after a crash is found by [`recovery`]. A
+//! What is frozen goes to the [`Log`], in the format of jbd2 ([`mod@format`]), and when it is durable there,
+//! on its way home ([`Pending`]). What a log holds that is not home after a crash is found by [`recovery`]. A
 //! volume without a journal writes the frozen blocks to their places itself; a crash in the middle of that is
 //! not covered.
 //!

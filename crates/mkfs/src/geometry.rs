@@ -171,8 +171,8 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     choose_journal(options, &mut geometry, &mut notes)?;
     let (stride, width) = (options.stride(block_size), options.stripe_width(block_size));
     let is_told = options.stride.is_some() && options.stripe_width.is_some();
-    // One block is no stripe, but a sector.
-    if !is_told && (stride > 1 || width > 1) {
+    let is_striped = |blocks: u64| blocks << block_size.shift() > u64::from(options.device.physical_sector);
+    if !is_told && (is_striped(stride.into()) || is_striped(width.into())) {
         notes.push(Note::StripeOfDevice(stride, width));
     }
     Ok(Shape { reserved_blocks: reserved(options, blocks), geometry, notes })

@@ -6,13 +6,13 @@ mod common;
 
 use common::{assert_no_volume_before_all_is_there, assert_no_volume_where_a_device_fails};
 use common::{bytes, create, folder, format, options};
-use hectare_device::{Device, MemoryDevice};
+use hectare_device::{Device, MemoryDevice, Topology};
 use hectare_ext4::dir;
 use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::Timestamp;
 use hectare_mkfs::{
-    Contents, Error, FormatOptions, GroupUse, Plan, What, capacity, execute, overhead, probe,
+    Contents, Error, FormatOptions, GroupUse, Note, Plan, What, capacity, execute, overhead, probe,
     refuse_occupied, set_bits, xfs,
 };
 use hectare_oracle::{KernelMount, assert_clean, dumpe2fs, e2fsck, skip, skip_part};
@@ -99,6 +99,16 @@ fn a_device_that_fails_holds_no_volume() {
             let plan = Plan::new(&args(shape), device.len(), zeroed).unwrap();
             execute(&plan, device, &plan.empty(), 2)
         });
+    }
+}
+
+/// On a disk of large sectors, small blocks are aligned to these, as mke2fs does it, but that is no stripe.
+#[test]
+fn what_is_told_as_a_stripe_is_more_than_a_sector() {
+    for (minimum_io, told) in [(0, vec![]), (4096, vec![]), (16384, vec![Note::StripeOfDevice(16, 16)])] {
+        let device = Topology { physical_sector: 4096, minimum_io, ..Topology::default() };
+        let options = FormatOptions { device, ..args("-t ext4 -b 1024") };
+        assert_eq!(Plan::new(&options, Bytes::mib(64), false).unwrap().notes(), told, "{minimum_io}");
     }
 }
 

@@ -105,7 +105,7 @@ pub struct Dump {
 /// What dumpe2fs prints of one group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupDump {
-    /// The heading: "Group 0: (Blocks 0-32767) csum 0x1234 [FLAGS]".
+    /// The heading: `Group 0: (Blocks 0-32767) csum 0x1234 [FLAGS]`.
     pub heading: String,
     /// The lines below it, without indentation.
     pub lines: Vec<String>,
