@@ -175,7 +175,7 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     if !is_told && (is_striped(stride.into()) || is_striped(width.into())) {
         notes.push(Note::StripeOfDevice(stride, width));
     }
-    Ok(Shape { reserved_blocks: reserved(options, blocks), geometry, notes })
+    Ok(Shape { reserved_blocks: reserved(options, blocks, left), geometry, notes })
 }
 
 /// Checks what is wrong whatever the size.
@@ -531,10 +531,12 @@ fn choose_journal(options: &FormatOptions, geometry: &mut Geometry, notes: &mut 
     Ok(())
 }
 
-/// The share only root may take, rounded down.
-fn reserved(options: &FormatOptions, blocks: u64) -> Blocks {
+/// The share only root may take, rounded down; of blocks that are `left` out, in proportion, rounded down again,
+/// as mke2fs does.
+fn reserved(options: &FormatOptions, blocks: u64, left: u64) -> Blocks {
     // 50 percent at most of less than 2^48 blocks: exact in a double, and never negative.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let share = (options.reserved_percent * blocks as f64 / 100.0) as u64;
-    Blocks::new(share)
+    let kept = u128::from(share) * u128::from(blocks - left) / u128::from(blocks.max(1));
+    Blocks::new(u64::try_from(kept).unwrap_or(share))
 }

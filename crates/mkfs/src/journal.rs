@@ -47,8 +47,9 @@ pub(crate) fn size(options: &FormatOptions, geometry: &Geometry, free: u64) -> R
     if !geometry.features.compat.contains(Compat::HAS_JOURNAL) {
         return Ok(None);
     }
+    let usual = default_blocks(geometry.blocks_count).map_or(0, u64::from);
     let blocks = match options.journal_mib {
-        None => default_blocks(geometry.blocks_count).map_or(0, u64::from),
+        None => usual,
         Some(mib) => mib.saturating_mul(1 << 20) >> geometry.block_size.shift(),
     };
     let option = format!("-J size={}", options.journal_mib.unwrap_or(0));
@@ -58,7 +59,8 @@ pub(crate) fn size(options: &FormatOptions, geometry: &Geometry, free: u64) -> R
             format!("that is {blocks} blocks; a journal has 1024 to 10240000, change its size or -b"),
         ));
     }
-    let fast_commit = if geometry.features.compat.contains(Compat::FAST_COMMIT) { blocks / 64 } else { 0 };
+    // Of what the journal would usually have, whatever it gets.
+    let fast_commit = if geometry.features.compat.contains(Compat::FAST_COMMIT) { usual / 64 } else { 0 };
     if options.journal_mib.is_some() && blocks + fast_commit > free / 2 {
         return Err(Error::option(option, "it takes more than half of the free space; make it smaller"));
     }

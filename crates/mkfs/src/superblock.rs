@@ -97,10 +97,8 @@ fn fill_identity(raw: &mut raw::SuperBlock, options: &FormatOptions, geometry: &
     raw.s_last_mounted[..options.last_mounted.len()].copy_from_slice(&options.last_mounted);
     raw.s_default_mount_opts = MOUNT_XATTR_ACL.into();
     raw.s_flags = FLAG_SIGNED_HASH.into();
-    if geometry.features.compat.contains(Compat::DIR_INDEX) {
-        raw.s_def_hash_version = 1; // half_md4
-        raw.s_hash_seed = options.hash_seed.unwrap_or_else(random);
-    }
+    raw.s_def_hash_version = 1; // half_md4
+    raw.s_hash_seed = options.hash_seed.unwrap_or_else(random);
     if geometry.features.incompat.contains(Incompat::CSUM_SEED) {
         raw.s_checksum_seed = Seed::of_uuid(&raw.s_uuid).get().into();
     }

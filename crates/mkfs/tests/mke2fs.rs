@@ -58,6 +58,11 @@ const CASES: &[(&str, &str)] = &[
     ("100M", "-t ext4 -O metadata_csum_seed,large_dir,ea_inode"),
     ("100M", "-t ext4 -O encrypt,stable_inodes,verity"),
     ("100M", "-t ext4 -O fast_commit"),
+    ("300M", "-t ext4 -O fast_commit -J size=32"),
+    ("100M", "-t ext4 -O ^dir_index"),
+    // A few blocks at the end are left out; root's share is less in proportion.
+    ("3145748k", "-t ext4 -b 4096"),
+    ("3145748k", "-t ext2 -b 4096 -m 33.3"),
     // Groups shrink until their inodes fit; a last group dropped on the way comes back (but the share for
     // root, which mke2fs takes before that, does not).
     ("420M", "-t ext4 -b 4096 -m 0 -N 1000011"),
