@@ -531,8 +531,8 @@ fn choose_journal(options: &FormatOptions, geometry: &mut Geometry, notes: &mut 
     Ok(())
 }
 
-/// The share only root may take, rounded down; of blocks that are `left` out, in proportion, rounded down again,
-/// as mke2fs does.
+/// The share only root may take, rounded down; less in proportion for blocks that are `left` out, as mke2fs
+/// has it.
 fn reserved(options: &FormatOptions, blocks: u64, left: u64) -> Blocks {
     // 50 percent at most of less than 2^48 blocks: exact in a double, and never negative.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]

@@ -5,7 +5,7 @@ use crate::geometry::Shape;
 use crate::options::FormatOptions;
 use crate::own::{JOURNAL_INODE, ORPHAN_FILE, Own};
 use hectare_ext4::checksum::Seed;
-use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::raw;
 use hectare_ext4::superblock::{FLAG_SIGNED_HASH, MAGIC, STATE_VALID, SuperBlock};
