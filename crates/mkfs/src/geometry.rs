@@ -39,6 +39,8 @@ pub enum Note {
     NoJournal,
     /// The groups have this many blocks instead of the most possible, for the number of inodes.
     SmallerGroups(u32),
+    /// Metadata lies in its groups, not packed: that takes flex groups.
+    NotPacked,
     /// The volume is laid out for the device's stripes, of so many blocks on one disk and on all.
     StripeOfDevice(u16, u32),
 }
@@ -79,6 +81,9 @@ impl fmt::Display for Note {
             Self::NoJournal => write!(f, "the volume is too small for a journal and has none"),
             Self::SmallerGroups(blocks) => {
                 write!(f, "groups have {blocks} blocks to make room for the inodes")
+            }
+            Self::NotPacked => {
+                write!(f, "packed_meta_blocks packs no tables without flex groups; add -O flex_bg")
             }
             Self::StripeOfDevice(stride, width) => write!(
                 f,
@@ -169,6 +174,9 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
         notes.push(Note::LastGroupDropped(Blocks::new(left)));
     }
     choose_journal(options, &mut geometry, &mut notes)?;
+    if options.packed_meta_blocks && !geometry.features.incompat.contains(Incompat::FLEX_BG) {
+        notes.push(Note::NotPacked);
+    }
     let (stride, width) = (options.stride(block_size), options.stripe_width(block_size));
     let is_told = options.stride.is_some() && options.stripe_width.is_some();
     let is_striped = |blocks: u64| blocks << block_size.shift() > u64::from(options.device.physical_sector);

@@ -15,6 +15,7 @@
 
 use crate::error::{Error, Result};
 use crate::ranges::RangeSet;
+use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::Geometry;
 use hectare_units::{BlockNr, GroupNr, u64_of, usize_of};
 use std::ops::Range;
@@ -53,7 +54,8 @@ impl Layout {
     /// # Errors
     /// If the metadata does not fit.
     pub fn new(geometry: Geometry, stride: u16, packed: bool) -> Result<Self> {
-        let rule = if packed {
+        // Without flex groups a group's metadata lies in it, or the kernel mounts nothing.
+        let rule = if packed && geometry.features.incompat.contains(Incompat::FLEX_BG) {
             Rule::Packed(Packed::new(&geometry)?)
         } else if geometry.flex_shift > 0 {
             Rule::Flexible

@@ -164,7 +164,8 @@ pub struct FormatOptions {
     pub stride: Option<u16>,
     /// `-E stripe_width`, in blocks; as the device says if not given.
     pub stripe_width: Option<u32>,
-    /// `-E packed_meta_blocks`: all bitmaps, inode tables and the journal at the start of the volume.
+    /// `-E packed_meta_blocks`: all bitmaps, inode tables and the journal at the start of the volume; without
+    /// flex groups only the journal.
     pub packed_meta_blocks: bool,
     /// `-E lazy_itable_init`: leave zeroing of inode tables to the kernel. On if not given.
     pub lazy_itable_init: Option<bool>,

@@ -73,6 +73,9 @@ const CASES: &[(&str, &str)] = &[
     ("100M", "-t ext4 -O bigalloc,^flex_bg -b 4096"),
     ("64M", "-t ext4 -E packed_meta_blocks=1"),
     ("256M", "-t ext4 -E packed_meta_blocks=1 -b 1024 -G 4"),
+    // Packing takes flex groups.
+    ("126M", "-t ext2 -b 2048 -E packed_meta_blocks=1"),
+    ("126M", "-t ext3 -b 2048 -E packed_meta_blocks=1"),
     ("64M", "-t ext2 -E stride=16"),
     ("64M", "-t ext2 -E stride=5,stripe_width=20"),
     ("64M", "-t ext4 -E stride=16,stripe_width=64"),

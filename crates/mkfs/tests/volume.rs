@@ -164,6 +164,7 @@ fn the_kernel_mounts_and_uses_the_volumes() {
         ("64M", "-t ext4 -O mmp"),
         ("64M", "-t ext4 -O fast_commit -E packed_meta_blocks=1"),
         ("64M", "-t ext3"),
+        ("64M", "-t ext2 -b 1024 -E packed_meta_blocks=1"),
         ("20M", "-t ext2"),
         ("64M", "-t ext4 -O uninit_bg,^metadata_csum -E stride=8,stripe_width=16"),
         ("10G", "-t ext4"),
