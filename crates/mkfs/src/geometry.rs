@@ -16,6 +16,9 @@ use hectare_ext4::geometry::Geometry;
 use hectare_units::{BlockSize, Blocks, Bytes, GroupNr, low32};
 use std::fmt;
 
+/// Blocks so large that the resize inode, whose size is all that its map could reach, has more than 2 GiB.
+const RESIZE_INODE_LARGE: u32 = 4096;
+
 /// Something that was decided differently from what the options say, or is worth knowing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Note {
@@ -146,6 +149,8 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     large::choose_meta_groups(options, &mut features, size, &mut notes);
     large::choose_clusters(options, &mut features, block_size, blocks);
     let cluster_shift = cluster_shift(options, &features, block_size, blocks, &mut notes)?;
+    // Whole clusters: the kernel gives out a last one that is cut, and counts it otherwise than e2fsck.
+    let blocks = blocks >> cluster_shift << cluster_shift;
     let inode_size = inode_size(options, &features, block_size)?;
     check_block_count(blocks, &mut features, &mut notes)?;
     let geometry = Geometry {
@@ -166,6 +171,9 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     let inodes = inodes_wanted(options, usage, &geometry)?;
     let asked = geometry.clusters_per_group;
     let mut geometry = settle(options, geometry, inodes, size, &mut notes)?;
+    if geometry.features.compat.contains(Compat::RESIZE_INODE) && block_size.get() >= RESIZE_INODE_LARGE {
+        geometry.features.ro_compat |= RoCompat::LARGE_FILE;
+    }
     if geometry.clusters_per_group != asked {
         notes.push(Note::SmallerGroups(geometry.blocks_per_group()));
     }

@@ -73,6 +73,14 @@ const CASES: &[(&str, &str)] = &[
     ("100M", "-t ext4 -O bigalloc,^flex_bg -b 4096"),
     ("64M", "-t ext4 -E packed_meta_blocks=1"),
     ("256M", "-t ext4 -E packed_meta_blocks=1 -b 1024 -G 4"),
+    // The resize inode is a large file.
+    ("64M", "-t ext4 -b 4096 -O ^large_file"),
+    ("64M", "-t ext4 -b 2048 -O ^large_file"),
+    ("64M", "-t ext4 -b 4096 -O ^large_file,^resize_inode"),
+    // The last cluster is whole.
+    ("102404k", "-t ext4 -b 4096 -m 0 -O bigalloc"),
+    ("256728k", "-t ext4 -b 4096 -m 0 -O bigalloc -C 131072"),
+    ("3145748k", "-t ext4 -b 4096 -m 50"),
     // Packing takes flex groups.
     ("126M", "-t ext2 -b 2048 -E packed_meta_blocks=1"),
     ("126M", "-t ext3 -b 2048 -E packed_meta_blocks=1"),
