@@ -7,9 +7,10 @@ demo:
 
 # Every check: formatting, lints, tidy, all tests. The last line counts them.
 # All is built at once: xtask alone would be built with fewer features, and half of it again for the tests.
+test: export CARGO_TARGET_DIR ?= $(CURDIR)/target
 test:
 	cargo build --bin xtask --tests
-	"$${CARGO_TARGET_DIR:-target}/debug/xtask" test
+	"$$CARGO_TARGET_DIR/debug/xtask" test
 
 build:
 	cargo build --release

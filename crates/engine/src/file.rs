@@ -41,7 +41,7 @@ const WRITE_STEP: u32 = 32768;
 /// What pads a write: as much as the largest block holds.
 pub(crate) static ZEROS: [u8; 65536] = [0; 65536];
 /// Files of at least this size need `large_file`.
-pub(crate) const LARGE_FILE: u64 = 1 << 31;
+pub(crate) const LARGE_FILE: u64 = hectare_ext4::inode::LARGE_FILE.get();
 
 /// What to do with an unwritten extent of which only a part is written.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -104,7 +104,19 @@ impl Volume {
     pub(crate) fn set_size(&self, inode: &Arc<CachedInode>, to: u64, source: Source) -> Result<()> {
         let _operation = inode.lock().write();
         self.check_resizable(inode, to)?;
-        self.set_size_locked(inode, to, source)
+        self.place_before_resize(inode, to)?;
+        let from = inode.get().size;
+        self.bring_large_file(to);
+        if to > from {
+            self.clear_tail(inode, to)?;
+        }
+        // Space beyond the end goes even if the size stays; a file that has none, as when it was just made,
+        // is not looked through for it.
+        if to < from || (to == from && inode.get().sectors > 0) {
+            self.cut(inode, to, source)
+        } else {
+            self.note_size(inode, to, source)
+        }
     }
 
     /// Whether a file may get this size, which says nothing of whether it can: for who must do something
@@ -125,22 +137,6 @@ impl Volume {
         self.check_size(0, to)?;
         self.check_content_writable(inode)?;
         Deed::Rewrite.check(inode.get().flags, inode.nr())
-    }
-
-    fn set_size_locked(&self, inode: &Arc<CachedInode>, to: u64, source: Source) -> Result<()> {
-        self.place_before_resize(inode, to)?;
-        let from = inode.get().size;
-        self.bring_large_file(to);
-        if to > from {
-            self.clear_tail(inode, to)?;
-        }
-        // Space beyond the end goes even if the size stays; a file that has none, as when it was just made,
-        // is not looked through for it.
-        if to < from || (to == from && inode.get().sectors > 0) {
-            self.cut(inode, to, source)
-        } else {
-            self.note_size(inode, to, source)
-        }
     }
 
     /// Sets the size of a file that keeps its blocks. The caller holds the operation lock.

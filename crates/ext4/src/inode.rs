@@ -32,6 +32,8 @@ const ATIME_EXTRA_END: u16 = 16;
 const BLOCKS_MAX: u64 = (1 << 48) - 1;
 /// Bytes of `i_block`.
 pub const BLOCK_BYTES: usize = 60;
+/// Files of this size or more need the feature `large_file`: the sign of 32 bits ends below.
+pub const LARGE_FILE: Bytes = Bytes::gib(2);
 
 bitflags! {
     /// `i_flags`.

@@ -77,6 +77,26 @@ fn write_request(at: u64, data: &[u8]) -> Vec<u8> {
     [quads(&[0, at]), words(&[size, 0]), quads(&[0]), words(&[0, 0]), data.to_vec()].concat()
 }
 
+/// What `valid` names of a size and the times of the content's and the inode's change, in seconds.
+fn setattr_request(valid: u32, size: u64, [mtime, ctime]: [u64; 2]) -> Vec<u8> {
+    [words(&[valid, 0]), quads(&[0, size, 0, 0, mtime, ctime]), words(&[0; 8])].concat()
+}
+
+fn resize_request(size: u64) -> Vec<u8> {
+    const SIZE: u32 = 1 << 3;
+    const KILL_PRIVILEGES: u32 = 1 << 11;
+    setattr_request(SIZE | KILL_PRIVILEGES, size, [0, 0])
+}
+
+fn inode_of(node: u64) -> InodeNr {
+    InodeNr::new(u32::try_from(node).unwrap())
+}
+
+fn add_flag(volume: &Volume, node: u64, flag: InodeFlags) {
+    let flags = volume.inode_flags(inode_of(node)).unwrap() | flag;
+    volume.set_inode_flags(inode_of(node), flags, &Caller::ROOT).unwrap();
+}
+
 fn create(client: &mut Client, name: &str) -> u64 {
     let body = [words(&[2, 0o100_644, 0o022, 0]), name.as_bytes().to_vec(), vec![0]].concat();
     quad(&client.ask(CREATE, ROOT, &body).unwrap(), 0)
@@ -115,22 +135,12 @@ fn times_of_what_was_written_before_a_file_became_immutable_are_no_error() {
     let volume = volume();
     let mut client = client(&volume);
     let node = create(&mut client, "f");
-    let nr = InodeNr::new(u32::try_from(node).unwrap());
-    let flags = volume.inode_flags(nr).unwrap() | InodeFlags::IMMUTABLE;
-    volume.set_inode_flags(nr, flags, &Caller::ROOT).unwrap();
+    add_flag(&volume, node, InodeFlags::IMMUTABLE);
     const TIMES: u32 = 1 << 5 | 1 << 10;
     for ctime in [1000, 2000] {
-        let times = quads(&[0, 0, 0, 0, 1000, ctime]);
-        let body = [words(&[TIMES, 0]), times, words(&[0; 10])].concat();
-        client.ask(SETATTR, node, &body).unwrap();
+        client.ask(SETATTR, node, &setattr_request(TIMES, 0, [1000, ctime])).unwrap();
     }
     assert_ne!(volume.metadata("f").unwrap().mtime.seconds, 1000);
-}
-
-fn resize_request(size: u64) -> Vec<u8> {
-    const SIZE: u32 = 1 << 3;
-    const KILL_PRIVILEGES: u32 = 1 << 11;
-    [words(&[SIZE | KILL_PRIVILEGES, 0]), quads(&[0, size, 0, 0, 0, 0]), words(&[0; 8])].concat()
 }
 
 /// As the kernel's own file system does: what is refused leaves the file as it was, its set-ID bits, too.
@@ -140,7 +150,7 @@ fn regression_the_kernel_hears_of_set_id_bits_that_changing_content_takes() {
     let volume = volume();
     let mut client = client(&volume);
     let node = create(&mut client, "f");
-    let nr = InodeNr::new(u32::try_from(node).unwrap());
+    let nr = inode_of(node);
     let mode = || volume.metadata("f").unwrap().permissions;
     let make_set_id = || {
         volume.change(nr, &Changes { permissions: Some(0o4755), ..Changes::default() }).unwrap();
@@ -162,8 +172,7 @@ fn regression_the_kernel_hears_of_set_id_bits_that_changing_content_takes() {
     make_set_id();
     assert_eq!(client.ask(SETATTR, node, &resize_request(1 << 60)), Err(EFBIG));
     assert_eq!((client.stale(), mode()), (None, 0o4755));
-    let flags = volume.inode_flags(nr).unwrap() | InodeFlags::APPEND;
-    volume.set_inode_flags(nr, flags, &Caller::ROOT).unwrap();
+    add_flag(&volume, node, InodeFlags::APPEND);
     assert_eq!(client.ask(SETATTR, node, &resize_request(0)), Err(EPERM));
     assert_eq!((client.stale(), mode()), (None, 0o4755));
 }

@@ -11,13 +11,12 @@
 use crate::error::{Error, Result};
 use crate::large;
 use crate::options::{FormatOptions, InodeCount, Usage};
+use crate::own::resize_inode_size;
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
+use hectare_ext4::inode::LARGE_FILE;
 use hectare_units::{BlockSize, Blocks, Bytes, GroupNr, low32};
 use std::fmt;
-
-/// Blocks so large that the resize inode, whose size is all that its map could reach, has more than 2 GiB.
-const RESIZE_INODE_LARGE: u32 = 4096;
 
 /// Something that was decided differently from what the options say, or is worth knowing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -171,7 +170,8 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     let inodes = inodes_wanted(options, usage, &geometry)?;
     let asked = geometry.clusters_per_group;
     let mut geometry = settle(options, geometry, inodes, size, &mut notes)?;
-    if geometry.features.compat.contains(Compat::RESIZE_INODE) && block_size.get() >= RESIZE_INODE_LARGE {
+    if geometry.features.compat.contains(Compat::RESIZE_INODE) && resize_inode_size(block_size) >= LARGE_FILE
+    {
         geometry.features.ro_compat |= RoCompat::LARGE_FILE;
     }
     if geometry.clusters_per_group != asked {
@@ -185,13 +185,17 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     if options.packed_meta_blocks && !geometry.features.incompat.contains(Incompat::FLEX_BG) {
         notes.push(Note::NotPacked);
     }
+    notes.extend(stripe_of_device(options, block_size));
+    Ok(Shape { reserved_blocks: reserved(options, blocks, geometry.blocks_count), geometry, notes })
+}
+
+/// What is to be said of stripes, if the device tells any; a sector is none.
+fn stripe_of_device(options: &FormatOptions, block_size: BlockSize) -> Option<Note> {
     let (stride, width) = (options.stride(block_size), options.stripe_width(block_size));
-    let is_told = options.stride.is_some() && options.stripe_width.is_some();
-    let is_striped = |blocks: u64| blocks << block_size.shift() > u64::from(options.device.physical_sector);
-    if !is_told && (is_striped(stride.into()) || is_striped(width.into())) {
-        notes.push(Note::StripeOfDevice(stride, width));
-    }
-    Ok(Shape { reserved_blocks: reserved(options, blocks, left), geometry, notes })
+    let is_of_device = options.stride.is_none() || options.stripe_width.is_none();
+    let longest = u64::from(width).max(stride.into()) << block_size.shift();
+    let is_striped = longest > options.device.physical_sector.into();
+    (is_of_device && is_striped).then_some(Note::StripeOfDevice(stride, width))
 }
 
 /// Checks what is wrong whatever the size.
@@ -547,12 +551,12 @@ fn choose_journal(options: &FormatOptions, geometry: &mut Geometry, notes: &mut 
     Ok(())
 }
 
-/// The share only root may take, rounded down; less in proportion for blocks that are `left` out, as mke2fs
+/// The share only root may take of so many blocks, rounded down; in proportion, if not all are used, as mke2fs
 /// has it.
-fn reserved(options: &FormatOptions, blocks: u64, left: u64) -> Blocks {
+fn reserved(options: &FormatOptions, blocks: u64, used: Blocks) -> Blocks {
     // 50 percent at most of less than 2^48 blocks: exact in a double, and never negative.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let share = (options.reserved_percent * blocks as f64 / 100.0) as u64;
-    let kept = u128::from(share) * u128::from(blocks - left) / u128::from(blocks.max(1));
-    Blocks::new(u64::try_from(kept).unwrap_or(share))
+    let of_used = u128::from(share) * u128::from(used.get()) / u128::from(blocks);
+    Blocks::new(u64::try_from(of_used).unwrap_or(share))
 }

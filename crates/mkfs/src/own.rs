@@ -25,7 +25,7 @@ use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::orphan::OrphanBlockMut;
 use hectare_ext4::superblock::SuperBlock;
-use hectare_units::{BlockNr, GroupNr, InodeNr, LogicalBlock, low32, u64_of, usize_of};
+use hectare_units::{BlockNr, BlockSize, Bytes, GroupNr, InodeNr, LogicalBlock, low32, u64_of, usize_of};
 use std::ops::Range;
 
 /// The resize inode.
@@ -174,7 +174,7 @@ impl Own {
     /// each of which names those of the same index in every backup.
     fn render_resize(&self, dind: u64, options: &FormatOptions, sb: &SuperBlock, out: &mut Rendered) {
         let geometry = sb.geometry();
-        let per_block = u64::from(geometry.block_size.get() / 4);
+        let per_block = names_per_block(geometry.block_size);
         // The kernel looks for a backup's block whole groups after the primary one, which with 1 KiB blocks
         // and bigalloc (a primary superblock in block 1 of a group that starts at 0) is one block late; so be
         // it.
@@ -195,12 +195,23 @@ impl Own {
         out.blocks.push((BlockNr::new(dind), table));
         let mut inode = Inode::new(0o100_600, options.now, 0, sb);
         inode.links = 1;
-        inode.size = (12 + per_block + per_block * per_block) << geometry.block_size.shift();
+        inode.size = resize_inode_size(geometry.block_size).get();
         let held = 1 + u64::from(geometry.reserved_gdt_blocks) * (1 + u64_of(backups.len()));
         inode.sectors = sectors(geometry, held << geometry.cluster_ratio_shift);
         inode.block[52..56].copy_from_slice(&low32(dind).to_le_bytes());
         out.set_inode(RESIZE_INODE, &inode, sb);
     }
+}
+
+/// Block numbers in a block of a block map.
+fn names_per_block(block_size: BlockSize) -> u64 {
+    u64::from(block_size.get() / 4)
+}
+
+/// What the resize inode says that its size is: all that twelve blocks and a double-indirect one reach.
+pub(crate) fn resize_inode_size(block_size: BlockSize) -> Bytes {
+    let per_block = names_per_block(block_size);
+    Bytes::new((12 + per_block + per_block * per_block) << block_size.shift())
 }
 
 impl Rendered {

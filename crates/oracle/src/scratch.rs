@@ -29,17 +29,17 @@ const ROOMY: u64 = 6 << 30;
 /// system's folder. Volumes for tests are sparse, fragmented and short-lived; a disk, above all one that
 /// discards each freed extent at once, takes minutes to delete what memory forgets in a moment.
 fn parent() -> PathBuf {
+    let asked = std::env::var_os("TMPDIR").is_some();
+    memory(ROOMY).filter(|_| !asked).unwrap_or_else(std::env::temp_dir)
+}
+
+/// A folder in memory, if one can be written to and has so many bytes free.
+#[must_use]
+pub fn memory(bytes: u64) -> Option<PathBuf> {
     let memory = PathBuf::from("/dev/shm");
-    let roomy = || {
-        let stat = rustix::fs::statvfs(&memory).ok()?;
-        let writable = rustix::fs::access(&memory, rustix::fs::Access::WRITE_OK).is_ok();
-        Some(writable && stat.f_bavail.saturating_mul(stat.f_frsize) >= ROOMY)
-    };
-    if std::env::var_os("TMPDIR").is_none() && roomy().unwrap_or(false) {
-        memory
-    } else {
-        std::env::temp_dir()
-    }
+    let stat = rustix::fs::statvfs(&memory).ok()?;
+    rustix::fs::access(&memory, rustix::fs::Access::WRITE_OK).ok()?;
+    (stat.f_bavail.saturating_mul(stat.f_frsize) >= bytes).then_some(memory)
 }
 
 /// This process's folder, made on first use.

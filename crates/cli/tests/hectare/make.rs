@@ -4,7 +4,7 @@ use crate::support::{Bench, digest, hectare};
 use hectare_device::{Device, FileOptions};
 use hectare_ext4::superblock::UNFINISHED;
 use hectare_oracle::tool::{need, run};
-use hectare_oracle::{Skip, assert_clean, dumpe2fs, is_root, skip, skip_part, until};
+use hectare_oracle::{Skip, assert_clean, dumpe2fs, is_root, scratch, skip, skip_part, until};
 use hectare_units::Bytes;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -286,11 +286,10 @@ fn a_size_that_is_no_multiple_of_the_sector_is_made_of_whole_blocks() {
 #[test]
 fn progress_is_shown_on_a_terminal() {
     const NAME: &str = "cli make::progress_is_shown_on_a_terminal";
-    let room = rustix::fs::statvfs("/dev/shm").map_or(0, |stat| stat.f_bavail * stat.f_frsize);
-    let memory = match tempfile::tempdir_in("/dev/shm") {
-        Ok(memory) if room >= 3 << 30 => memory,
-        _ => skip!(NAME, "a file of petabytes needs 3 GiB of a file system in memory"),
+    let Some(memory) = scratch::memory(3 << 30) else {
+        skip!(NAME, "a file of petabytes needs 3 GiB of a file system in memory");
     };
+    let memory = tempfile::tempdir_in(memory).unwrap();
     let image = memory.path().join("image");
     let mut script = match need("script") {
         Ok(script) => script,

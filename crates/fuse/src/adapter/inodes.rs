@@ -48,7 +48,8 @@ impl Adapter {
         if changes.permissions.is_none() && (changes.uid.is_some() || changes.gid.is_some()) {
             changes.permissions = self.volume.permissions_given_away(node.nr(), caller)?;
         }
-        self.change(id, changes)
+        unless_written(&changes, self.volume.change(node.nr(), &changes))?;
+        node.metadata()
     }
 
     /// Who takes set-ID bits away by changing content, if that is so: the kernel says it, or, if it can't, he
@@ -56,12 +57,6 @@ impl Adapter {
     pub(super) fn killer<'c, 'g>(&self, says_so: bool, caller: &'c Caller<'g>) -> Option<&'c Caller<'g>> {
         let tells = self.kernel.contains(Features::HANDLE_KILLPRIV_V2);
         (if tells { says_so } else { caller.uid != 0 }).then_some(caller)
-    }
-
-    fn change(&self, id: NodeId, changes: Changes) -> Answer<Metadata> {
-        let node = self.node(id)?;
-        unless_written(&changes, self.volume.change(node.nr(), &changes))?;
-        node.metadata()
     }
 
     pub(super) fn read_link(&self, id: NodeId) -> Answer<Vec<u8>> {
@@ -83,7 +78,7 @@ impl Adapter {
         self.volume.set_xattr(node.nr(), name, value, how)?;
         if kills_group {
             let permissions = Some(node.metadata()?.permissions & !SET_GROUP_ID);
-            self.change(id, Changes { permissions, ..Changes::default() })?;
+            self.volume.change(node.nr(), &Changes { permissions, ..Changes::default() })?;
         }
         Ok(())
     }

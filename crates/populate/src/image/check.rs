@@ -7,10 +7,8 @@ use crate::layout::{LINKS_MAX, Load};
 use crate::tree::{Kind, NodeId};
 use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
+use hectare_ext4::inode::LARGE_FILE;
 use hectare_units::{Bytes, u64_of};
-
-/// Files from this size on need the feature `large_file`.
-const LARGE: Bytes = Bytes::gib(2);
 
 /// Refuses files that can't be stored.
 pub(super) fn check(load: &Load<'_>, geometry: &Geometry) -> Result<(), ImageError> {
@@ -33,7 +31,7 @@ fn check_node(load: &Load<'_>, id: NodeId, geometry: &Geometry) -> Result<(), Im
             if size > max {
                 return Err(ImageError::FileTooLarge { path: path(), size, block_size, max });
             }
-            if size >= LARGE && !has(RoCompat::LARGE_FILE) {
+            if size >= LARGE_FILE && !has(RoCompat::LARGE_FILE) {
                 return Err(ImageError::NeedsFeature {
                     path: path(),
                     what: "a file of 2 GiB or more",
