@@ -551,8 +551,8 @@ fn choose_journal(options: &FormatOptions, geometry: &mut Geometry, notes: &mut 
     Ok(())
 }
 
-/// The share only root may take of so many blocks, rounded down; in proportion, if not all are used, as mke2fs
-/// has it.
+/// The share only root may take of so many blocks, rounded down; in proportion, if not all are used, as
+/// mke2fs has it.
 fn reserved(options: &FormatOptions, blocks: u64, used: Blocks) -> Blocks {
     // 50 percent at most of less than 2^48 blocks: exact in a double, and never negative.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
