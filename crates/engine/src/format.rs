@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::options::OpenOptions;
 use crate::volume::Volume;
 use hectare_device::Device;
-use hectare_mkfs::{FormatOptions, Plan, execute, refuse_occupied};
+use hectare_mkfs::{FormatOptions, Plan, execute, refuse_occupied, whole_pages};
 use std::sync::Arc;
 
 /// Whether a format may destroy what the device holds.
@@ -32,7 +32,7 @@ impl Volume {
         if overwrite == Overwrite::Refuse {
             refuse_occupied(&*device)?;
         }
-        let plan = Plan::new(format, device.len(), device.is_zeroed())?;
+        let plan = Plan::new(format, whole_pages(device.len()), device.is_zeroed())?;
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
         execute(&plan, &*device, &plan.empty(), threads)?;
         Self::open(device, options)

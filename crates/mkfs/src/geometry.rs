@@ -10,7 +10,7 @@
 
 use crate::error::{Error, Result};
 use crate::large;
-use crate::options::{FormatOptions, InodeCount, Usage};
+use crate::options::{FormatOptions, InodeCount, ResizeLimit, Usage};
 use crate::own::resize_inode_size;
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
@@ -112,6 +112,8 @@ pub struct Shape {
 const GROUPS_MAX: u64 = (1 << 32) - 1024;
 /// Bits in a bitmap that may be used: counts of a 32-byte descriptor have 16 bits.
 const CLUSTERS_PER_GROUP_MAX: u32 = 65528;
+/// The fewest clusters of a group that can be asked for, and to which groups shrink.
+const GROUP_MIN: u32 = 256;
 
 /// The most clusters of a group: what its bitmap counts.
 pub(crate) fn clusters_per_group_max(block_size: BlockSize) -> u32 {
@@ -157,7 +159,7 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
         cluster_ratio_shift: cluster_shift,
         first_data_block: u32::from(block_size == BlockSize::KIB1 && cluster_shift == 0),
         blocks_count: Blocks::new(blocks),
-        clusters_per_group: clusters_per_group(options, &features, block_size, cluster_shift)?,
+        clusters_per_group: clusters_per_group(options, block_size, cluster_shift)?,
         inodes_per_group: 0,
         inode_size,
         desc_size: if features.incompat.contains(Incompat::BIT64) { 64 } else { 32 },
@@ -218,11 +220,17 @@ fn check_plain(options: &FormatOptions) -> Result<()> {
     Ok(())
 }
 
-/// Blocks that fit; an even number of 4 KiB pages where blocks are smaller, as the kernel's page cache wants.
+/// What of a device's size a volume takes that is given none: whole pages of 4 KiB, as mke2fs does. A size that
+/// is given counts to the block.
+#[must_use]
+pub fn whole_pages(device: Bytes) -> Bytes {
+    Bytes::new(device.get() >> BlockSize::KIB4.shift() << BlockSize::KIB4.shift())
+}
+
+/// Blocks that fit.
 fn usable_blocks(size: Bytes, block_size: BlockSize, notes: &mut Vec<Note>) -> u64 {
-    let page = BlockSize::KIB4.shift().max(block_size.shift());
-    let blocks = (size.get() >> page) << (page - block_size.shift());
-    if blocks == large::BLOCKS_MAX + 1 && page == block_size.shift() {
+    let blocks = size.get() >> block_size.shift();
+    if blocks == large::BLOCKS_MAX + 1 {
         notes.push(Note::LastBlockUnused);
         return large::BLOCKS_MAX;
     }
@@ -296,39 +304,28 @@ fn inode_size(options: &FormatOptions, features: &Features, block_size: BlockSiz
         let reason = format!("an inode size is a power of two from 128 to {most} in blocks of {block_size}");
         return Err(Error::option(format!("-I {size}"), reason));
     }
-    if size == 128 && features.incompat.contains(Incompat::INLINE_DATA) {
-        return Err(Error::option("-O inline_data", "it needs inodes of 256 bytes or more; change -I"));
+    let needs_more = [
+        (features.incompat.contains(Incompat::INLINE_DATA), "inline_data"),
+        (features.ro_compat.contains(RoCompat::PROJECT), "project"),
+    ];
+    if let Some((_, name)) = needs_more.iter().find(|(is_on, _)| size == 128 && *is_on) {
+        return Err(Error::option(format!("-O {name}"), "it needs inodes of 256 bytes or more; change -I"));
     }
     Ok(size)
 }
 
-fn clusters_per_group(
-    options: &FormatOptions,
-    features: &Features,
-    block_size: BlockSize,
-    cluster_shift: u32,
-) -> Result<u32> {
-    let most = clusters_per_group_max(block_size);
-    let Some(blocks) = options.blocks_per_group else {
-        // Blocks of a group are counted in 32 bits; huge clusters leave fewer of them to a group.
-        return Ok(most.min((u32::MAX >> cluster_shift) & !7));
-    };
-    let bad = |reason: String| Err(Error::option(format!("-g {blocks}"), reason));
-    if !blocks.is_multiple_of(8) {
-        return bad("it must be a multiple of 8".into());
+fn clusters_per_group(options: &FormatOptions, block_size: BlockSize, cluster_shift: u32) -> Result<u32> {
+    // Blocks of a group are counted in 32 bits; huge clusters leave fewer of them to a group.
+    let most = clusters_per_group_max(block_size).min((u32::MAX >> cluster_shift) & !7);
+    match options.clusters_per_group {
+        None => Ok(most),
+        Some(given) if given.is_multiple_of(8) && (GROUP_MIN..=most).contains(&given) => Ok(given),
+        Some(given) => {
+            let unit = if cluster_shift > 0 { "clusters" } else { "blocks" };
+            let reason = format!("a group has {GROUP_MIN} to {most} {unit} here, a multiple of 8");
+            Err(Error::option(format!("-g {given}"), reason))
+        }
     }
-    if blocks < 256 {
-        return bad("a group has at least 256 blocks".into());
-    }
-    let clusters = blocks >> cluster_shift;
-    let exact = clusters << cluster_shift == blocks && clusters.is_multiple_of(8) && clusters > 0;
-    if features.ro_compat.contains(RoCompat::BIGALLOC) && !exact {
-        return bad("with bigalloc it must be a multiple of 8 clusters".into());
-    }
-    if clusters > most {
-        return bad(format!("a group has at most {} blocks here", u64::from(most) << cluster_shift));
-    }
-    Ok(clusters)
 }
 
 fn flex_shift(
@@ -374,8 +371,11 @@ fn inodes_wanted(options: &FormatOptions, usage: Usage, geometry: &Geometry) -> 
     Ok(wanted)
 }
 
+/// One for so many bytes; if the volume has fewer, as many as mke2fs gives: one for a block, of at least 4 KiB.
 fn by_ratio(geometry: &Geometry, ratio: u64) -> Result<u64> {
-    let wanted = geometry.bytes().get() / ratio;
+    let bytes = geometry.bytes().get();
+    let ratio = if bytes < ratio { BlockSize::KIB4.max(geometry.block_size).bytes().get() } else { ratio };
+    let wanted = bytes / ratio;
     if wanted <= u64::from(u32::MAX) {
         return Ok(wanted);
     }
@@ -394,7 +394,7 @@ fn settle(
     notes: &mut Vec<Note>,
 ) -> Result<Geometry> {
     let small = |reason: &str| Error::TooSmall { bytes: size.get(), reason: reason.into() };
-    let shrinkable = geometry.cluster_ratio_shift == 0 && options.blocks_per_group.is_none();
+    let shrinkable = geometry.cluster_ratio_shift == 0;
     let all = geometry.blocks_count;
     loop {
         let first = u64::from(geometry.first_data_block);
@@ -411,7 +411,7 @@ fn settle(
         }
         geometry.backup_groups = backup_groups(options, &geometry);
         let Some(per_group) = inodes_per_group(&geometry, inodes) else {
-            if shrinkable && geometry.clusters_per_group > 256 {
+            if shrinkable && geometry.clusters_per_group > GROUP_MIN {
                 geometry.clusters_per_group -= 8;
                 // What a last group of the old size had no use for, smaller groups may have.
                 geometry.blocks_count = all;
@@ -487,15 +487,12 @@ fn reserve_descriptors(
     geometry: &mut Geometry,
     notes: &mut Vec<Note>,
 ) -> Result<()> {
-    let forced = options.resize.is_some();
-    if geometry.features.compat.contains(Compat::RESIZE_INODE) || forced {
-        geometry.reserved_gdt_blocks = match options.resize {
-            Some(blocks) => reserved_for(geometry, blocks)?,
-            None => reserved_by_default(geometry),
-        };
-        if forced && geometry.reserved_gdt_blocks > 0 {
-            geometry.features.compat |= Compat::RESIZE_INODE;
-        }
+    let asked = options.resize.map(|limit| reserved_for(geometry, limit)).transpose()?.unwrap_or(0);
+    if asked > 0 {
+        geometry.features.compat |= Compat::RESIZE_INODE;
+        geometry.reserved_gdt_blocks = asked;
+    } else if geometry.features.compat.contains(Compat::RESIZE_INODE) {
+        geometry.reserved_gdt_blocks = reserved_by_default(geometry);
     }
     let most = u64::from(geometry.blocks_per_group()) * 3 / 4;
     let taken = u64::from(geometry.reserved_gdt_blocks) + u64::from(geometry.desc_blocks());
@@ -525,18 +522,21 @@ fn descriptors_beyond(geometry: &Geometry, blocks: u64) -> u32 {
     low32(more.min(u64::from(geometry.block_size.get() / 4)))
 }
 
-fn reserved_for(geometry: &Geometry, blocks: Blocks) -> Result<u32> {
-    let refuse = |reason: &str| Err(Error::option(format!("-E resize={blocks}"), reason));
+/// Descriptor blocks for growing to a size that was asked for; 0 if that takes no more than there are.
+fn reserved_for(geometry: &Geometry, limit: ResizeLimit) -> Result<u32> {
+    let refuse = |reason: &str| Err(Error::option(format!("-E resize={limit}"), reason));
+    let blocks = limit.blocks(geometry.block_size);
     if blocks <= geometry.blocks_count {
         return refuse("it must be greater than the volume's size in blocks");
     }
     if blocks.get() > u64::from(u32::MAX) {
         return refuse("the resize inode reaches at most 2^32 - 1 blocks");
     }
-    if geometry.features.incompat.contains(Incompat::META_BG) {
+    let more = descriptors_beyond(geometry, blocks.get());
+    if more > 0 && geometry.features.incompat.contains(Incompat::META_BG) {
         return refuse("meta_bg excludes the resize inode; leave one of them out");
     }
-    Ok(descriptors_beyond(geometry, blocks.get()))
+    Ok(more)
 }
 
 /// Drops the journal from a volume too small for one, unless its size was asked for.

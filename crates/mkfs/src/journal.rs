@@ -5,10 +5,10 @@
 
 use crate::error::{Error, Result};
 use crate::options::FormatOptions;
-use hectare_ext4::feature::Compat;
+use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_journal::format::JournalSuperblock;
-use hectare_units::{BlockSize, Blocks, low32, u64_of};
+use hectare_units::{BlockSize, Blocks, GroupNr, low32};
 
 /// Blocks of a journal and, at its end, of the fast-commit area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,7 @@ pub(crate) fn default_blocks(volume: Blocks) -> Option<u32> {
 }
 
 /// The size of the journal, `None` without one.
-pub(crate) fn size(options: &FormatOptions, geometry: &Geometry, free: u64) -> Result<Option<JournalSize>> {
+pub(crate) fn size(options: &FormatOptions, geometry: &Geometry) -> Result<Option<JournalSize>> {
     if !geometry.features.compat.contains(Compat::HAS_JOURNAL) {
         return Ok(None);
     }
@@ -61,10 +61,20 @@ pub(crate) fn size(options: &FormatOptions, geometry: &Geometry, free: u64) -> R
     }
     // Of what the journal would usually have, whatever it gets.
     let fast_commit = if geometry.features.compat.contains(Compat::FAST_COMMIT) { usual / 64 } else { 0 };
-    if options.journal_mib.is_some() && blocks + fast_commit > free / 2 {
+    if options.journal_mib.is_some() && blocks + fast_commit > free_before_tables(geometry) / 2 {
         return Err(Error::option(option, "it takes more than half of the free space; make it smaller"));
     }
     Ok(Some(JournalSize { blocks: low32(blocks), fast_commit: low32(fast_commit) }))
+}
+
+/// What mke2fs takes for free when it judges a journal's size: all but base metadata and, without flex groups, each
+/// group's own bitmaps and table.
+fn free_before_tables(geometry: &Geometry) -> u64 {
+    let own = if geometry.flex_shift > 0 { 0 } else { 2 + geometry.itable_blocks() };
+    let taken = |group| u64::from(geometry.base_meta_blocks(GroupNr::new(group))) + u64::from(own);
+    let taken: u64 = (0..geometry.groups()).map(taken).sum();
+    let all = geometry.blocks_count.get() - u64::from(geometry.first_data_block);
+    all.saturating_sub(taken) >> geometry.cluster_ratio_shift << geometry.cluster_ratio_shift
 }
 
 /// The first block of a fresh journal.
@@ -81,7 +91,9 @@ pub(crate) fn orphan_blocks(volume: Blocks) -> u32 {
     low32((volume.get() / 4096).clamp(32, 512))
 }
 
-/// Blocks of lost+found: 16 KiB, but 2 to 12 blocks (those an inode maps directly).
-pub(crate) fn lost_and_found_blocks(block_size: usize) -> u32 {
-    low32((u64_of(16384 / block_size)).clamp(2, 12))
+/// Blocks of lost+found: 16 KiB, but 2 to 12 blocks (those an inode maps directly); one less with inline data, as
+/// mke2fs has it.
+pub(crate) fn lost_and_found_blocks(geometry: &Geometry) -> u32 {
+    let blocks = (16384 / geometry.block_size.get()).clamp(2, 12);
+    blocks - u32::from(geometry.features.incompat.contains(Incompat::INLINE_DATA))
 }

@@ -84,7 +84,7 @@ pub(crate) fn choose_clusters(
     blocks: u64,
 ) {
     let open = !options.decides(Feature::RoCompat(RoCompat::BIGALLOC))
-        && options.blocks_per_group.is_none()
+        && options.clusters_per_group.is_none()
         && options.cluster_size.is_none();
     if open && features.incompat.contains(Incompat::EXTENTS) && cluster_shift(block, blocks) > 0 {
         features.ro_compat |= RoCompat::BIGALLOC;

@@ -10,6 +10,7 @@ use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use hectare_ext4::superblock::OnError;
 use hectare_ext4::time::Timestamp;
 use hectare_units::{BlockSize, Blocks, Bytes};
+use std::fmt;
 
 /// The family of features to start from (`-t`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -118,6 +119,34 @@ pub enum InodeCount {
     Exactly(u64),
 }
 
+/// A size up to which a volume is prepared to grow (`-E resize`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ResizeLimit {
+    /// So many blocks.
+    Blocks(Blocks),
+    /// So many bytes.
+    Bytes(Bytes),
+}
+
+impl ResizeLimit {
+    /// Whole blocks of this size.
+    pub(crate) fn blocks(self, block_size: BlockSize) -> Blocks {
+        match self {
+            Self::Blocks(blocks) => blocks,
+            Self::Bytes(bytes) => Blocks::new(bytes.get() >> block_size.shift()),
+        }
+    }
+}
+
+impl fmt::Display for ResizeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blocks(blocks) => write!(f, "{blocks}"),
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+        }
+    }
+}
+
 /// One change to the features (`-O`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FeatureEdit {
@@ -179,10 +208,10 @@ pub struct FormatOptions {
     pub backup_superblocks: u8,
     /// `-G`: groups whose metadata lies together; a power of two.
     pub flex_groups: Option<u32>,
-    /// `-g`: blocks in a group.
-    pub blocks_per_group: Option<u32>,
-    /// `-E resize`: the size, in blocks, up to which online growing is prepared.
-    pub resize: Option<Blocks>,
+    /// `-g`: clusters in a group, which are blocks without `bigalloc`.
+    pub clusters_per_group: Option<u32>,
+    /// `-E resize`: the size up to which online growing is prepared.
+    pub resize: Option<ResizeLimit>,
     /// `-E mmp_update_interval`, in seconds; 0 for the default of 5.
     pub mmp_update_interval: u16,
     /// `-E discard`: give up first what the device holds. On unless told otherwise.
@@ -219,7 +248,7 @@ impl Default for FormatOptions {
             root_permissions: 0o755,
             backup_superblocks: 2,
             flex_groups: None,
-            blocks_per_group: None,
+            clusters_per_group: None,
             resize: None,
             mmp_update_interval: 0,
             discard: true,
@@ -363,6 +392,7 @@ const CAN_MAKE: Features = Features {
         .union(RoCompat::EXTRA_ISIZE)
         .union(RoCompat::BIGALLOC)
         .union(RoCompat::METADATA_CSUM)
+        .union(RoCompat::PROJECT)
         .union(RoCompat::VERITY),
 };
 

@@ -87,14 +87,14 @@ impl Own {
         let mut taker = Taker { layout, used: RangeSet::default() };
         let first = u64::from(geometry.first_data_block);
         let root = taker.take(first, 1)?.first();
-        let lost_blocks = journal::lost_and_found_blocks(geometry.block_size.len());
+        let lost_blocks = journal::lost_and_found_blocks(geometry);
         let lost_and_found = taker.take_file(first, lost_blocks.into())?;
         let features = &geometry.features;
         let resize = match features.compat.contains(Compat::RESIZE_INODE) {
             true => Some(taker.take(resize_goal(geometry), 1)?.first()),
             false => None,
         };
-        let journal = match journal_size(options, &taker)? {
+        let journal = match journal::size(options, geometry)? {
             Some(size) => Some((taker.take_file(journal_goal(options, &taker)?, size.total())?, size)),
             None => None,
         };
@@ -255,7 +255,7 @@ impl Taker<'_> {
         if left > 0 {
             return Err(Error::TooSmall {
                 bytes: geometry.bytes().get(),
-                reason: format!("{left} blocks more are needed for the journal and other own files"),
+                reason: format!("its own files (lost+found, the journal) lack {left} blocks"),
             });
         }
         for run in &runs {
@@ -279,11 +279,6 @@ impl Taker<'_> {
             place.nodes.push(self.take(before, 1)?.first());
         }
         Ok(place)
-    }
-
-    /// Free blocks on the whole volume.
-    fn free(&self) -> Result<u64> {
-        Space::new(self.layout, &self.used, GroupNr::new(0)).map(|range| Ok(range?.len.get())).sum()
     }
 
     fn free_in(&self, group: GroupNr) -> Result<u64> {
@@ -339,12 +334,6 @@ fn journal_goal(options: &FormatOptions, taker: &Taker<'_>) -> Result<u64> {
         }
     }
     Ok(group_range(geometry, GroupNr::new(best.0)).start)
-}
-
-/// The journal's size; free space is counted only where it matters.
-fn journal_size(options: &FormatOptions, taker: &Taker<'_>) -> Result<Option<JournalSize>> {
-    let free = if options.journal_mib.is_some() { taker.free()? } else { u64::MAX };
-    journal::size(options, taker.layout.geometry(), free)
 }
 
 /// The groups with superblock copies beside the first, in order. Under `sparse_super` they are found by

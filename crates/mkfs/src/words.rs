@@ -3,9 +3,9 @@
 //! Both are lists separated by commas. Every error names the word it is about.
 
 use crate::error::{Error, Result};
-use crate::options::{FeatureEdit, FormatOptions};
+use crate::options::{FeatureEdit, FormatOptions, ResizeLimit};
 use hectare_ext4::feature::Features;
-use hectare_units::Blocks;
+use hectare_units::{Blocks, Bytes};
 use std::str::FromStr;
 
 /// Reads a list of features: `name`, `^name` (or `-name`) and `none`.
@@ -90,7 +90,7 @@ fn apply_word(options: &mut FormatOptions, word: &str) -> Result<()> {
         "lazy_itable_init" => options.lazy_itable_init = Some(switch(word, value)?),
         "lazy_journal_init" => options.lazy_journal_init = switch(word, value)?,
         "num_backup_sb" => options.backup_superblocks = number(word, value)?,
-        "resize" => options.resize = Some(Blocks::new(number(word, value)?)),
+        "resize" => options.resize = Some(resize_limit(word, value)?),
         "mmp_update_interval" => options.mmp_update_interval = number(word, value)?,
         "hash_seed" => match value {
             Some(seed) => options.hash_seed = Some(parse_uuid("-E hash_seed", seed)?),
@@ -109,6 +109,16 @@ fn apply_word(options: &mut FormatOptions, word: &str) -> Result<()> {
         _ => return refuse("no such extended option"),
     }
     Ok(())
+}
+
+/// A number of blocks, or a size with a suffix.
+fn resize_limit(word: &str, value: Option<&str>) -> Result<ResizeLimit> {
+    match value {
+        Some(text) if text.ends_with(|last: char| !last.is_ascii_digit()) => parse_size(text, 1, None)
+            .map(|bytes| ResizeLimit::Bytes(Bytes::new(bytes)))
+            .map_err(|reason| Error::option(format!("-E {word}"), reason)),
+        value => Ok(ResizeLimit::Blocks(Blocks::new(number(word, value)?))),
+    }
 }
 
 fn number<T: FromStr>(word: &str, value: Option<&str>) -> Result<T> {
@@ -151,7 +161,20 @@ mod tests {
         apply_extended(&mut options, "stride=4,stripe-width=16,lazy_itable_init=0,root_owner=5:6").unwrap();
         assert_eq!((options.stride, options.stripe_width), (Some(4), Some(16)));
         assert_eq!((options.lazy_itable_init, options.root_owner), (Some(false), (5, 6)));
-        for bad in ["stride", "stride=x", "foo=1", "root_owner=5", "packed_meta_blocks=2", "hash_seed=1"] {
+        apply_extended(&mut options, "resize=5000").unwrap();
+        assert_eq!(options.resize, Some(ResizeLimit::Blocks(Blocks::new(5000))));
+        apply_extended(&mut options, "resize=3G").unwrap();
+        assert_eq!(options.resize, Some(ResizeLimit::Bytes(Bytes::new(3 << 30))));
+        for bad in [
+            "stride",
+            "stride=x",
+            "resize=",
+            "resize=3Q",
+            "foo=1",
+            "root_owner=5",
+            "packed_meta_blocks=2",
+            "hash_seed=1",
+        ] {
             let error = apply_extended(&mut options, bad).unwrap_err().to_string();
             assert!(error.starts_with("-E ") && error.contains(bad.split('=').next().unwrap()), "{error}");
         }

@@ -6,6 +6,8 @@ mod common;
 
 use common::{bytes, format, is_long, options, two_at_a_time};
 use hectare_ext4::time::Timestamp;
+use hectare_mkfs::Plan;
+use hectare_oracle::e2fsprogs::try_mke2fs;
 use hectare_oracle::e2fsprogs::{Dump, GroupDump};
 use hectare_oracle::{Skip, dumpe2fs, mke2fs, skip};
 use std::path::Path;
@@ -81,6 +83,33 @@ const CASES: &[(&str, &str)] = &[
     // The last cluster is whole.
     ("102404k", "-t ext4 -b 4096 -m 0 -O bigalloc"),
     ("256728k", "-t ext4 -b 4096 -m 0 -O bigalloc -C 131072"),
+    // A size that is given counts to the block.
+    ("102403k", "-t ext4 -b 1024"),
+    ("77777k", "-t ext2"),
+    ("600001k", "-t ext4 -b 2048"),
+    // Groups are counted in clusters.
+    ("200M", "-t ext4 -b 4096 -O bigalloc -C 65536 -g 256"),
+    ("1G", "-t ext4 -b 1024 -O bigalloc -g 1000"),
+    ("200M", "-t ext4 -b 4096 -O bigalloc -g 32768"),
+    // Groups of a given length shrink for their inodes, too.
+    ("64M", "-t ext4 -b 1024 -I 128 -N 400000 -g 8192"),
+    // Growing that takes no more descriptors.
+    ("200M", "-t ext4 -b 4096 -E resize=60000"),
+    ("200M", "-t ext2 -b 4096 -E resize=60000 -O ^resize_inode"),
+    ("200M", "-t ext4 -b 4096 -E resize=60000 -O meta_bg,^resize_inode"),
+    ("200M", "-t ext4 -b 4096 -E resize=4T"),
+    // More bytes an inode than there are.
+    ("20M", "-t ext4 -i 67108864"),
+    ("20M", "-t ext4 -i 67108864 -b 2048"),
+    ("20M", "-t ext4 -i 67108864 -b 16384"),
+    ("3M", "-t ext4 -T largefile4"),
+    ("300M", "-t ext4 -T largefile"),
+    ("100M", "-t ext4 -T news"),
+    ("100M", "-t ext4 -O inline_data"),
+    ("100M", "-t ext4 -O inline_data -b 1024"),
+    ("100M", "-t ext4 -O inline_data -b 2048"),
+    ("100M", "-t ext4 -O inline_data -b 65536"),
+    ("100M", "-t ext4 -O project"),
     // Packing takes flex groups.
     ("126M", "-t ext2 -b 2048 -E packed_meta_blocks=1"),
     ("126M", "-t ext3 -b 2048 -E packed_meta_blocks=1"),
@@ -112,6 +141,19 @@ const CASES: &[(&str, &str)] = &[
     ("1T", "-t ext4 -O bigalloc -C 1048576"),
     ("17T", "-t ext4 -O ^meta_bg -G 16"),
     ("20T", "-t ext4 -O meta_bg,^resize_inode -G 64"),
+];
+
+/// Volumes, and the longest journal in MiB that mke2fs gives them.
+const JOURNALS: &[(&str, &str, u64)] = &[
+    ("20M", "-t ext4 -b 1024", 9),
+    ("20M", "-t ext4 -b 1024 -O fast_commit", 9),
+    ("64M", "-t ext4 -b 4096", 31),
+    ("64M", "-t ext4 -b 4096 -O ^flex_bg", 29),
+    ("64M", "-t ext3 -b 1024", 29),
+    ("64M", "-t ext4 -b 1024 -O bigalloc", 31),
+    ("200M", "-t ext4 -b 4096", 99),
+    ("200M", "-t ext4 -b 4096 -O orphan_file", 99),
+    ("200M", "-t ext4 -b 4096 -O ^resize_inode -G 1", 93),
 ];
 
 /// Judged only when asked for: it takes a minute, and another in [`CASES`] is much the same.
@@ -221,4 +263,26 @@ fn volumes_equal_those_of_mke2fs() {
         Err(reason) => skip!("volumes_equal_those_of_mke2fs", reason),
     };
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Whether a journal as long as this is given, by mke2fs and by us.
+fn takes(folder: &Path, size: &str, args: &str, mib: u64) -> Result<(bool, bool), Skip> {
+    let args = format!("{args} -J size={mib}");
+    let args: Vec<&str> = args.split_whitespace().collect();
+    let theirs = try_mke2fs(&args, &folder.join("theirs"), size)?.exit == Some(0);
+    let ours = Plan::new(&options(&args).unwrap(), bytes(size), true);
+    Ok((theirs, ours.is_ok()))
+}
+
+#[test]
+fn a_journal_may_be_as_long_as_with_mke2fs() {
+    let judged = two_at_a_time(JOURNALS, |(size, args, most)| {
+        let folder = common::folder();
+        let taken = [takes(folder.path(), size, args, *most)?, takes(folder.path(), size, args, most + 1)?];
+        Ok((taken != [(true, true), (false, false)]).then(|| format!("{size} {args}: {taken:?}")))
+    });
+    match judged {
+        Ok(wrong) => assert_eq!(wrong.into_iter().flatten().collect::<Vec<String>>(), [""; 0]),
+        Err(reason) => skip!("a_journal_may_be_as_long_as_with_mke2fs", reason),
+    }
 }

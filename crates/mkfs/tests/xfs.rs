@@ -126,6 +126,21 @@ const CASES: &[(&str, &str)] = &[
     ("1g", "-l size=20001b -d su=64k,sw=4"),
     ("10t", "-l size=2038m"),
     ("10t", "-l size=2039m"),
+    ("1g", "-l su=32k,version=2,lazy-count=1,internal"),
+    ("1g", "-l sunit=64,size=102400k"),
+    ("1g", "-l sunit=64,size=102404k"),
+    ("1g", "-l su=6k"),
+    ("1g", "-l su=0"),
+    ("1g", "-l su=4k"),
+    ("1g", "-l su=256k -m rmapbt=1"),
+    ("1g", "-l su=16k -s size=4096"),
+    ("1g", "-d su=64k,sw=4 -l su=96k"),
+    ("5t", "-d su=512k,sw=4 -l su=128k"),
+    ("1g", "-d noalign -i attr=2,align=1,projid32bit=1 -n version=2"),
+    ("1g", "-i attr=1"),
+    ("1g", "-i perblock=4"),
+    ("1g", "-i perblock=8 -b size=8192"),
+    ("1g", "-i perblock=16"),
 ];
 
 /// Volumes that differ on purpose, and why.

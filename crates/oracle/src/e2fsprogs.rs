@@ -40,6 +40,17 @@ pub const CONFIG: &str = "\
 \thuge = {
 \t\tinode_ratio = 65536
 \t}
+\tnews = {
+\t\tinode_ratio = 4096
+\t}
+\tlargefile = {
+\t\tinode_ratio = 1048576
+\t\tblocksize = -1
+\t}
+\tlargefile4 = {
+\t\tinode_ratio = 4194304
+\t\tblocksize = -1
+\t}
 ";
 
 /// The UUID given to volumes whose arguments name none, so that runs repeat.

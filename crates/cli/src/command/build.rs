@@ -6,7 +6,7 @@ use crate::name::{hex, shown};
 use crate::output::Output;
 use crate::progress::Progress;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
-use hectare_mkfs::{FormatOptions, refuse_occupied};
+use hectare_mkfs::{FormatOptions, refuse_occupied, whole_pages};
 use hectare_populate::{Excludes, Explanation, Image, ImageError, Options, Size, Source, Tree, reproducible};
 use hectare_units::Bytes;
 use serde::Serialize;
@@ -180,7 +180,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         .then(|| crate::image::device(&arguments.image, false).map(|device| device.len()))
         .transpose()?;
     let size = match (size, device_size) {
-        (Size::Default, Some(whole)) => Size::Exactly(whole),
+        (Size::Default, Some(whole)) => Size::Exactly(whole_pages(whole)),
         (size, _) => size,
     };
     let sources = arguments.from.iter().map(|source| Source::from_argument(source)).collect();

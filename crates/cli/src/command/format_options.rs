@@ -50,9 +50,9 @@ pub(crate) struct FormatArguments {
     /// Groups whose metadata lies together
     #[arg(short = 'G', value_name = "GROUPS")]
     flex_groups: Option<u32>,
-    /// Blocks in a group
+    /// Blocks in a group; clusters with bigalloc
     #[arg(short = 'g', value_name = "BLOCKS")]
-    blocks_per_group: Option<u32>,
+    clusters_per_group: Option<u32>,
     /// What the kernel does on an error: continue, remount-ro, panic
     #[arg(short = 'e', value_name = "BEHAVIOR")]
     on_error: Option<String>,
@@ -86,7 +86,7 @@ impl FormatArguments {
         }
         options.journal_mib = self.journal.as_deref().map(journal_mib).transpose().map_err(Failure::Usage)?;
         options.flex_groups = self.flex_groups;
-        options.blocks_per_group = self.blocks_per_group;
+        options.clusters_per_group = self.clusters_per_group;
         if let Some(word) = &self.on_error {
             options.on_error =
                 word.parse().map_err(|error: UnknownBehaviour| Failure::Usage(format!("-e {error}")))?;

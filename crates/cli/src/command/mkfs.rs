@@ -10,7 +10,7 @@ use crate::failure::{Failure, Outcome};
 use crate::name::hex;
 use crate::progress::Meter;
 use goal::Goal;
-use hectare_mkfs::{FormatOptions, FsType, Plan, Run, Step, Usage, execute};
+use hectare_mkfs::{FormatOptions, FsType, Plan, Run, Step, Usage, execute, whole_pages};
 use hectare_units::Bytes;
 use image_arguments::ImageArguments;
 use serde::Serialize;
@@ -91,8 +91,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut options = arguments.options()?;
     let size = arguments.size()?;
     if arguments.dry_run {
-        let (size, device) = image.look(size)?;
+        let (whole, device) = image.look(size)?;
         options.device = device;
+        let size = size.unwrap_or_else(|| whole_pages(whole));
         return say(image, &Plan::new(&options, size, true).map_err(failed)?);
     }
     // What can't be made is refused before anything is touched.
@@ -102,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let goal = Goal::open(&image.image, &image.shown(), size, arguments.force)?;
     options.device = goal.topology();
     let whole = goal.device().len();
-    let size = size.unwrap_or(whole).min(whole);
+    let size = size.map_or_else(|| whole_pages(whole), |size| size.min(whole));
     let plan = Plan::new(&options, size, goal.device().is_zeroed()).map_err(failed)?;
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     watched(threads, |run| execute(&plan, goal.device(), &plan.empty(), run)).map_err(failed)?;

@@ -59,11 +59,11 @@ fn using_a_volume_of_many_groups_costs_what_is_touched() {
 }
 
 /// A volume of 64 MiB in flex groups of four groups with a file, and what its descriptors say is free.
-fn small(features: &str, blocks_per_group: u32) -> (Arc<MemoryDevice>, Free) {
+fn small(features: &str, clusters_per_group: u32) -> (Arc<MemoryDevice>, Free) {
     let device = Arc::new(MemoryDevice::new(Bytes::mib(64)));
     let format = FormatOptions {
         block_size: Some(BlockSize::KIB1),
-        blocks_per_group: Some(blocks_per_group),
+        clusters_per_group: Some(clusters_per_group),
         flex_groups: Some(4),
         reserved_percent: 0.0,
         features: parse_features(features).unwrap(),

@@ -25,7 +25,7 @@ const SHAPES: [(&str, &str, &[&str], &str); 6] = [
     (
         "bigalloc in groups",
         "bigalloc,^has_journal",
-        &["-b", "2048", "-C", "8192", "-g", "1024", "-N", "512"],
+        &["-b", "2048", "-C", "8192", "-g", "256", "-N", "512"],
         "16M",
     ),
     ("blocks of 4 KiB", "^has_journal", &["-b", "4096", "-N", "256"], "12M"),

@@ -20,7 +20,7 @@ pub struct Format {
     /// Added to those of ext4.
     features: &'static str,
     cluster_size: Option<u64>,
-    blocks_per_group: Option<u32>,
+    clusters_per_group: Option<u32>,
     /// Whether the volume asks for `data=journal`: more is promised then.
     pub(super) journals_data: bool,
     /// Whether the journal lies on a disk of its own.
@@ -28,14 +28,14 @@ pub struct Format {
 }
 
 const fn format(name: &'static str, block_size: BlockSize, mib: u64, features: &'static str) -> Format {
-    let (cluster_size, blocks_per_group) = (None, Some(2048));
+    let (cluster_size, clusters_per_group) = (None, Some(2048));
     Format {
         name,
         block_size,
         mib,
         features,
         cluster_size,
-        blocks_per_group,
+        clusters_per_group,
         journals_data: false,
         external: false,
     }
@@ -55,14 +55,14 @@ pub const FORMATS: [Format; 11] = [
     format("4k-plain", BlockSize::KIB4, 16, "^metadata_csum,^64bit,uninit_bg"),
     Format {
         cluster_size: Some(4096),
-        blocks_per_group: None,
+        clusters_per_group: None,
         ..format("1k-bigalloc", BlockSize::KIB1, 16, "bigalloc,orphan_file")
     },
     Format { journals_data: true, ..format("1k-data", BlockSize::KIB1, 8, "orphan_file") },
     Format { journals_data: true, ..format("4k-data", BlockSize::KIB4, 16, "^64bit") },
     Format {
         cluster_size: Some(16384),
-        blocks_per_group: None,
+        clusters_per_group: None,
         ..format("4k-bigalloc", BlockSize::KIB4, 32, "bigalloc")
     },
     external("1k-external", BlockSize::KIB1, 8),
@@ -133,7 +133,7 @@ impl Format {
         let at = |reason: String| Error::at(format!("volume {}", self.name), reason);
         let device = Arc::new(MemoryDevice::new(self.len() + self.journal_len()));
         let parts = Parts::of(self, &(Arc::clone(&device) as Arc<dyn Device>))?;
-        let per_group = self.blocks_per_group.map(|n| n.min(self.block_size.get() * 2));
+        let per_group = self.clusters_per_group.map(|n| n.min(self.block_size.get() * 2));
         let options = FormatOptions {
             block_size: Some(self.block_size),
             cluster_size: self.cluster_size,
@@ -143,7 +143,7 @@ impl Format {
             features: parse_features(self.features).map_err(|e| at(e.to_string()))?,
             journal_mib: (!self.external)
                 .then_some((JOURNAL_BLOCKS * u64::from(self.block_size.get())) >> 20),
-            blocks_per_group: per_group,
+            clusters_per_group: per_group,
             now: NOW,
             ..FormatOptions::default()
         };

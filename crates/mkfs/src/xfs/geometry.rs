@@ -36,7 +36,7 @@ const LOG_BLOCKS_MAX: u64 = 1 << 20;
 /// Bytes of volume for each byte of log.
 const LOG_SHARE: u64 = 2048;
 /// The longest unit of log writes, and what stands in for a stripe unit beyond it.
-const LOG_UNIT_MAX: u64 = 256 << 10;
+pub(super) const LOG_UNIT_MAX: u64 = 256 << 10;
 const LOG_UNIT_FALLBACK: u32 = 32 << 10;
 /// The largest stripe unit and width: superblocks have 32 bits, of units of 512 bytes in the kernel.
 const STRIPE_MAX: u64 = GIB;
@@ -89,11 +89,16 @@ impl fmt::Display for Note {
     }
 }
 
-/// The shape of a volume of `size` bytes, and what is worth saying about it.
+/// The shape of a volume of the size that is asked for, or of all whole sectors of a device, and what is worth saying
+/// about it.
 ///
 /// # Errors
 /// If the size is impossible, or options are, alone or together.
-pub(super) fn shape(options: &FormatOptions, size: Bytes) -> Result<(Volume, Vec<Note>)> {
+pub(super) fn shape(options: &FormatOptions, device: Bytes) -> Result<(Volume, Vec<Note>)> {
+    let size = match options.size {
+        Some(size) => size,
+        None => device - Bytes::new(device.get() % u64::from(sector_size(options, device)?)),
+    };
     let given = stripe(options)?;
     let of_device = if options.stripe.is_none() { stripe_of_device(options, size) } else { None };
     // What the device says is a hint: where it can't be followed, the volume is made without.
@@ -346,7 +351,7 @@ fn aligned_group(
 /// Where the log lies: in the middle group, behind its trees.
 fn log(options: &FormatOptions, volume: &Volume, notes: &mut Vec<Note>) -> Result<LogPlace> {
     let block = volume.block_size;
-    let unit = log_unit(volume, notes);
+    let unit = log_unit(options, volume, notes)?;
     let aligned = (unit >> block.shift()).max(1); // blocks
     let asked = match options.log_size {
         LogSize::Bytes(bytes) => format!("-l size={bytes}"),
@@ -391,12 +396,17 @@ fn log(options: &FormatOptions, volume: &Volume, notes: &mut Vec<Note>) -> Resul
 }
 
 /// Bytes that log writes are rounded up to.
-fn log_unit(volume: &Volume, notes: &mut Vec<Note>) -> u32 {
+fn log_unit(options: &FormatOptions, volume: &Volume, notes: &mut Vec<Note>) -> Result<u32> {
     let block = volume.block_size.get();
-    if volume.sector_size > 512 {
-        return block; // whatever the stripe
+    if let Some(given) = options.log_unit {
+        let reason = || format!("it is not a multiple of the block, {block} bytes");
+        let is_whole = given > 0 && given.is_multiple_of(block);
+        return is_whole.then_some(given).ok_or_else(|| Error::option(format!("-l su={given}"), reason()));
     }
-    match volume.stripe.map(|stripe| u64::from(stripe.unit) * u64::from(block)) {
+    if volume.sector_size > 512 {
+        return Ok(block); // whatever the stripe
+    }
+    Ok(match volume.stripe.map(|stripe| u64::from(stripe.unit) * u64::from(block)) {
         Some(unit) if unit <= LOG_UNIT_MAX => low32(unit),
         Some(_) => {
             let unit = LOG_UNIT_FALLBACK.max(block);
@@ -404,7 +414,7 @@ fn log_unit(volume: &Volume, notes: &mut Vec<Note>) -> u32 {
             unit
         }
         None => 1,
-    }
+    })
 }
 
 /// The fewest bytes of log. Readers refuse one that can't hold three of their largest transactions, which

@@ -30,13 +30,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans a volume of `size` bytes, or as many as the options say. `zeroed` says that the device reads as
+    /// Plans a volume of the size that the options say, or of all of a device of `device` bytes. `zeroed` says that the device reads as
     /// zeros where nothing is written.
     ///
     /// # Errors
     /// If options are impossible, alone or together or for the size.
-    pub fn new(options: &FormatOptions, size: Bytes, zeroed: bool) -> Result<Self> {
-        let (volume, notes) = shape(options, options.size.unwrap_or(size))?;
+    pub fn new(options: &FormatOptions, device: Bytes, zeroed: bool) -> Result<Self> {
+        let (volume, notes) = shape(options, device)?;
         let now = Moment { seconds: options.now.seconds, nanoseconds: options.now.nanoseconds };
         Ok(Self { volume, notes, now, zeroed, discard: options.discard })
     }

@@ -4,6 +4,7 @@
 //! of the volume, so those two sizes are read first whatever the order. Every error names the word it is
 //! about.
 
+use super::geometry::LOG_UNIT_MAX;
 use super::options::{FormatOptions, GroupSize, LogSize, StripeOption};
 use crate::error::{Error, Result};
 use crate::words::{parse_size, parse_uuid};
@@ -11,6 +12,13 @@ use hectare_units::{BlockSize, Bytes};
 
 /// What sizes in sectors count in unless a size of sectors is given.
 const SECTOR: u32 = 512;
+
+/// Bytes of an inode.
+const INODE_MIN: u32 = 512;
+const INODE_MAX: u32 = 2048;
+
+/// Why some words have one value only.
+const CHECKSUMS_NEED: &str = "there is no other with checksums";
 
 /// A word: its option's letter, its name, and what its value does.
 type Word = (char, &'static str, fn(&mut FormatOptions, Value<'_>) -> Result<()>);
@@ -27,7 +35,14 @@ const WORDS: &[Word] = &[
     ('m', "bigtime", |options, value| value.switch().map(|on| options.bigtime = on)),
     ('m', "inobtcount", |options, value| value.switch().map(|on| options.inobtcount = Some(on))),
     ('m', "uuid", |options, value| value.uuid().map(|uuid| options.uuid = Some(uuid))),
-    ('i', "size", |options, value| value.power(512, 2048).map(|n| options.inode_size = n)),
+    ('i', "size", |options, value| value.power(INODE_MIN, INODE_MAX).map(|n| options.inode_size = n)),
+    ('i', "perblock", |options, value| {
+        let block = options.block_size.get();
+        value.power(block / INODE_MAX, block / INODE_MIN).map(|n| options.inode_size = block / n)
+    }),
+    ('i', "attr", |_, value| value.only("2", CHECKSUMS_NEED)),
+    ('i', "align", |_, value| value.only("1", CHECKSUMS_NEED)),
+    ('i', "projid32bit", |_, value| value.only("1", CHECKSUMS_NEED)),
     ('i', "maxpct", |options, value| {
         value.number(0, 100u8).map(|n| options.inode_percent = (n > 0).then_some(n))
     }),
@@ -41,16 +56,41 @@ const WORDS: &[Word] = &[
     ('d', "sw", |options, value| value.number(0, u32::MAX).map(|n| stripe(options).width = n.into())),
     ('d', "sunit", |options, value| value.number(0, u32::MAX).map(|n| stripe(options).unit = sectors(n))),
     ('d', "swidth", |options, value| value.number(0, u32::MAX).map(|n| stripe(options).width = sectors(n))),
+    ('d', "noalign", |options, value| {
+        value
+            .switch()
+            .map(|on| options.stripe = if on { Some(StripeOption::default()) } else { options.stripe })
+    }),
     ('d', "size", |options, value| value.size(options).map(|n| options.size = Some(n))),
     ('l', "size", |options, value| value.size(options).map(|n| options.log_size = LogSize::Bytes(n))),
+    ('l', "su", |options, value| {
+        value.log_unit(value.size(options)?.get()).map(|unit| options.log_unit = Some(unit))
+    }),
+    ('l', "sunit", |options, value| {
+        value.log_unit(sectors(value.number(0, u32::MAX)?)).map(|unit| options.log_unit = Some(unit))
+    }),
+    ('l', "internal", |_, value| value.only("1", "a volume whose log is elsewhere can't be made")),
+    ('l', "version", |_, value| value.only("2", CHECKSUMS_NEED)),
+    ('l', "lazy-count", |_, value| value.only("1", CHECKSUMS_NEED)),
+    ('n', "version", |_, value| value.only("2", "a volume whose names ignore case can't be made")),
     ('n', "size", |options, value| value.power(4096, 65536).map(|n| options.directory_block_size = Some(n))),
     ('n', "ftype", |_, value| value.switch().and_then(|on| value.must(on, "it is always on with checksums"))),
 ];
 
-/// Words that say the same in two ways, or need each other.
-const PAIRS_EXCLUDED: &[(&str, &str)] =
-    &[("agcount", "agsize"), ("su", "sunit"), ("su", "swidth"), ("sw", "sunit"), ("sw", "swidth")];
-const PAIRS_NEEDED: &[(&str, &str)] = &[("su", "sw"), ("sw", "su"), ("sunit", "swidth"), ("swidth", "sunit")];
+/// Words of one option that say the same in two ways, or need each other.
+const PAIRS_EXCLUDED: &[(char, &str, &str)] = &[
+    ('d', "agcount", "agsize"),
+    ('d', "su", "sunit"),
+    ('d', "su", "swidth"),
+    ('d', "sw", "sunit"),
+    ('d', "sw", "swidth"),
+    ('d', "noalign", "su"),
+    ('d', "noalign", "sunit"),
+    ('l', "su", "sunit"),
+    ('i', "size", "perblock"),
+];
+const PAIRS_NEEDED: &[(char, &str, &str)] =
+    &[('d', "su", "sw"), ('d', "sw", "su"), ('d', "sunit", "swidth"), ('d', "swidth", "sunit")];
 
 /// Applies options, each its letter and the list of words after it, to `options`.
 ///
@@ -90,14 +130,16 @@ pub fn parse(options: &mut FormatOptions, lists: &[(char, &str)]) -> Result<()> 
 }
 
 fn check_pairs(given: &[(char, &str, Value<'_>)]) -> Result<()> {
-    let find = |wanted: &str| given.iter().find(|(letter, name, _)| *letter == 'd' && *name == wanted);
-    for (first, second) in PAIRS_EXCLUDED {
-        if let (Some((.., value)), Some(_)) = (find(first), find(second)) {
+    let find = |wanted: char, word: &str| {
+        given.iter().find(|(letter, name, _)| *letter == wanted && *name == word).map(|(.., value)| value)
+    };
+    for (letter, first, second) in PAIRS_EXCLUDED {
+        if let (Some(value), Some(_)) = (find(*letter, first), find(*letter, second)) {
             return value.refuse(&format!("it excludes {second}"));
         }
     }
-    for (first, second) in PAIRS_NEEDED {
-        if let (Some((.., value)), None) = (find(first), find(second)) {
+    for (letter, first, second) in PAIRS_NEEDED {
+        if let (Some(value), None) = (find(*letter, first), find(*letter, second)) {
             return value.refuse(&format!("it needs {second}"));
         }
     }
@@ -139,6 +181,19 @@ impl Value<'_> {
 
     fn must(&self, holds: bool, reason: &str) -> Result<()> {
         if holds { Ok(()) } else { self.refuse(reason) }
+    }
+
+    /// Nothing else than `only`, which a word without a value stands for, too.
+    fn only(&self, only: &str, reason: &str) -> Result<()> {
+        self.must(self.value.is_none_or(|value| value == only), &format!("it can only be {only}: {reason}"))
+    }
+
+    /// Bytes that log writes are rounded up to.
+    fn log_unit(&self, bytes: u64) -> Result<u32> {
+        match u32::try_from(bytes) {
+            Ok(unit) if (1..=LOG_UNIT_MAX).contains(&bytes) => Ok(unit),
+            _ => self.refuse(&format!("it must be 1 to {LOG_UNIT_MAX} bytes")),
+        }
     }
 
     fn switch(&self) -> Result<bool> {
@@ -230,6 +285,15 @@ mod tests {
             ('d', "swidth=8", "needs sunit"),
             ('d', "agcount=2,agcount=3", "twice"),
             ('d', "agsize=12q", "no size"),
+            ('d', "noalign,su=64k,sw=2", "excludes su"),
+            ('l', "su=4k,sunit=8", "excludes sunit"),
+            ('l', "su=512k", "1 to 262144"),
+            ('l', "version=1", "only be 2"),
+            ('l', "internal=0", "elsewhere"),
+            ('i', "perblock=3", "power of two from 2 to 8"),
+            ('i', "perblock=16", "power of two from 2 to 8"),
+            ('i', "align=0", "only be 1"),
+            ('n', "version=ci", "ignore case"),
             ('q', "size=1", "no such word"),
         ] {
             let error = parsed(&[(letter, list)]).unwrap_err().to_string();

@@ -74,7 +74,7 @@ pub(crate) fn options(args: &[&str]) -> hectare_mkfs::Result<FormatOptions> {
             "-E" => apply_extended(&mut options, value)?,
             "-J" => options.journal_mib = value.strip_prefix("size=").unwrap().parse().ok(),
             "-G" => options.flex_groups = value.parse().ok(),
-            "-g" => options.blocks_per_group = value.parse().ok(),
+            "-g" => options.clusters_per_group = value.parse().ok(),
             "-e" => options.on_error = hectare_mkfs::OnError::RemountReadOnly,
             _ => panic!("unknown flag {flag}"),
         }

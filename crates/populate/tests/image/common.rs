@@ -33,7 +33,7 @@ pub(crate) fn options(args: &str) -> FormatOptions {
             "-E" => apply_extended(&mut options, value).unwrap(),
             "-J" => options.journal_mib = Some(value.strip_prefix("size=").unwrap().parse().unwrap()),
             "-G" => options.flex_groups = Some(value.parse().unwrap()),
-            "-g" => options.blocks_per_group = Some(value.parse().unwrap()),
+            "-g" => options.clusters_per_group = Some(value.parse().unwrap()),
             _ => panic!("unknown flag {flag}"),
         }
     }

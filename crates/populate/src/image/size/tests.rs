@@ -60,7 +60,7 @@ fn options(args: &str) -> FormatOptions {
             "-O" => options.features.extend(parse_features(value).unwrap()),
             "-E" => apply_extended(&mut options, value).unwrap(),
             "-J" => options.journal_mib = Some(value.parse().unwrap()),
-            "-g" => options.blocks_per_group = Some(value.parse().unwrap()),
+            "-g" => options.clusters_per_group = Some(value.parse().unwrap()),
             "-G" => options.flex_groups = Some(value.parse().unwrap()),
             _ => panic!("unknown flag {flag}"),
         }
