@@ -42,6 +42,27 @@ fn sizes_are_blocks_or_kib_or_have_a_suffix() {
     }
 }
 
+/// Without a SIZE the volume gets whole pages of a file for ext4, and whole sectors for XFS, as the originals do.
+#[test]
+fn a_file_of_odd_length_is_used_as_far_as_it_goes() {
+    let made = |kind: &str, only_say: &str, length: u64, size: &[&str]| {
+        let bench = Bench::empty();
+        std::fs::File::create(&bench.image).unwrap().set_len(length).unwrap();
+        let line = [&["mkfs", "-t", kind, "--json", bench.image()], size].concat();
+        let said = hectare(&[&line[..], &[only_say]].concat()).ok().json();
+        let made = hectare(&line).ok().json();
+        assert_eq!(
+            (&said["blocks"], std::fs::metadata(&bench.image).unwrap().len()),
+            (&made["blocks"], length)
+        );
+        made["blocks"].as_u64()
+    };
+    let length = (12_291 << 10) + 7;
+    assert_eq!(made("ext4", "-n", length, &[]), Some(12_288));
+    assert_eq!(made("ext4", "-n", length, &["12291"]), Some(12_291));
+    assert_eq!(made("xfs", "-N", (1 << 30) + 700, &[]), Some(1 << 18));
+}
+
 #[test]
 fn what_is_there_is_kept_without_force() {
     let bench = Bench::empty();

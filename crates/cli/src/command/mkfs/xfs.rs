@@ -32,14 +32,14 @@ pub(crate) struct Arguments {
     /// Metadata: uuid=, finobt=, rmapbt=, reflink=, bigtime=, inobtcount=, crc=1
     #[arg(short = 'm', value_name = "OPTION=VALUE,...")]
     metadata: Vec<String>,
-    /// Space: size=, agcount= or agsize=, su= and sw= or sunit= and swidth=
+    /// Space: size=, agcount= or agsize=, su= and sw= or sunit= and swidth=, noalign
     #[arg(short = 'd', value_name = "OPTION=VALUE,...")]
     data: Vec<String>,
-    /// Inodes: size=, maxpct=, sparse=, nrext64=
+    /// Inodes: size= or perblock=, maxpct=, sparse=, nrext64=
     #[arg(short = 'i', value_name = "OPTION=VALUE,...")]
     inodes: Vec<String>,
-    /// The log: size=
-    #[arg(short = 'l', value_name = "size=SIZE")]
+    /// The log: size=, su= or sunit=
+    #[arg(short = 'l', value_name = "OPTION=VALUE,...")]
     log: Vec<String>,
     /// Directories: size=, ftype=1
     #[arg(short = 'n', value_name = "OPTION=VALUE,...")]
@@ -85,8 +85,8 @@ impl Arguments {
     }
 }
 
-/// Flags of `mkfs.xfs` that are no option with a value of `mkfs` (as `-N` is).
-const FLAGS: &[u8] = b"qKf";
+/// Flags of `mkfs.xfs`. `-N` has a value in `mkfs`, but a number, not `t`.
+const FLAGS: &[u8] = b"qKfN";
 
 /// `mkfs -t xfs` becomes `mkfs.xfs`, whose options differ from those of `mkfs`; other arguments stay.
 pub(crate) fn hand_over(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
@@ -228,9 +228,11 @@ mod tests {
         assert_eq!(handed("hectare mkfs -qt xfs a"), "hectare mkfs.xfs -q a");
         assert_eq!(handed("hectare mkfs -qtxfs a"), "hectare mkfs.xfs -q a");
         assert_eq!(handed("hectare mkfs -Kft xfs a"), "hectare mkfs.xfs -Kf a");
+        assert_eq!(handed("hectare mkfs -Nt xfs a 1g"), "hectare mkfs.xfs -N a 1g");
         assert_eq!(handed("hectare --partition 2 mkfs -t xfs a"), "hectare --partition 2 mkfs.xfs a");
         for same in [
             "hectare mkfs -t ext4 a",
+            "hectare mkfs -N 12 a",
             "hectare ls -t xfs",
             "hectare rm mkfs -t xfs",
             "hectare mkfs -- -t xfs",
