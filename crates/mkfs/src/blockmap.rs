@@ -8,17 +8,18 @@ use hectare_units::{BlockNr, BlockSize, low32};
 /// Direct entries of an inode.
 const DIRECT: u64 = 12;
 
-/// Table blocks that a map of `blocks` blocks needs.
-pub(crate) fn nodes(blocks: u64, block_size: BlockSize) -> u64 {
+/// Tables that first name something with a file's block of this number: as mke2fs places them, they lie right before it.
+pub(crate) fn tables_before(block: u64, block_size: BlockSize) -> u32 {
     let per = u64::from(block_size.get() / 4);
-    let mut left = blocks.saturating_sub(DIRECT);
-    let mut count = 0;
+    let Some(mut at) = block.checked_sub(DIRECT) else { return 0 };
     for level in 1..=3 {
-        let here = left.min(per.pow(level));
-        left -= here;
-        count += (0..level).map(|below| here.div_ceil(per.pow(below + 1))).sum::<u64>();
+        let here = per.pow(level);
+        if at < here {
+            return (1..=level).map(|below| u32::from(at.is_multiple_of(per.pow(below)))).sum();
+        }
+        at -= here;
     }
-    count
+    0 // beyond what a map reaches
 }
 
 /// Builds the map of a file without holes: the inode's 60 bytes and the tables.
@@ -67,6 +68,7 @@ fn table<I: Iterator<Item = u64>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hectare_units::usize_of;
 
     #[test]
     fn as_many_tables_are_built_as_were_counted() {
@@ -77,7 +79,8 @@ mod tests {
                 given += 1;
                 BlockNr::new(given)
             });
-            assert_eq!(hectare_units::u64_of(tables.len()), nodes(blocks, size), "{blocks}");
+            let counted: u32 = (0..blocks).map(|block| tables_before(block, size)).sum();
+            assert_eq!(tables.len(), usize_of(counted), "{blocks}");
             assert_eq!(root[0..4], 1u32.to_le_bytes());
         }
     }

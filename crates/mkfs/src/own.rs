@@ -50,6 +50,14 @@ impl Place {
         self.runs.first().map_or(0, |run| run.start)
     }
 
+    /// Adds a block at the end.
+    fn push(&mut self, nr: u64) {
+        match self.runs.last_mut() {
+            Some(run) if run.end == nr => run.end += 1,
+            _ => self.runs.push(nr..nr + 1),
+        }
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.runs.iter().map(|run| run.end - run.start).sum()
     }
@@ -266,17 +274,30 @@ impl Taker<'_> {
 
     /// Takes a file's blocks and those of its map.
     fn take_file(&mut self, from: u64, blocks: u64) -> Result<Place> {
-        let mut place = self.take(from, blocks)?;
         let geometry = self.layout.geometry();
-        let nodes = if geometry.features.incompat.contains(Incompat::EXTENTS) {
-            extent::tree_blocks(extents(&place.runs).len(), geometry.block_size).get()
-        } else {
-            blockmap::nodes(blocks, geometry.block_size)
-        };
+        if !geometry.features.incompat.contains(Incompat::EXTENTS) {
+            return self.take_mapped(from, blocks);
+        }
+        let mut place = self.take(from, blocks)?;
+        let nodes = extent::tree_blocks(extents(&place.runs).len(), geometry.block_size).get();
         // Right before the file's blocks if there is room.
         let before = place.first().saturating_sub(geometry.cluster_blocks().into());
         for _ in 0..nodes {
             place.nodes.push(self.take(before, 1)?.first());
+        }
+        Ok(place)
+    }
+
+    /// The same with a block map, whose tables lie among the blocks.
+    fn take_mapped(&mut self, from: u64, blocks: u64) -> Result<Place> {
+        let block_size = self.layout.geometry().block_size;
+        let tables_before = |block| blockmap::tables_before(block, block_size);
+        let tables: u32 = (0..blocks).map(tables_before).sum();
+        let taken = self.take(from, blocks + u64::from(tables))?;
+        let (mut all, mut place) = (taken.runs.into_iter().flatten(), Place::default());
+        for block in 0..blocks {
+            place.nodes.extend(all.by_ref().take(usize_of(tables_before(block))));
+            all.by_ref().take(1).for_each(|nr| place.push(nr));
         }
         Ok(place)
     }
