@@ -286,6 +286,12 @@ impl Features {
         names
     }
 
+    /// Whether only some groups have copies of the superblock and the descriptors.
+    #[must_use]
+    pub fn sparse_backups(&self) -> bool {
+        self.ro_compat.contains(RoCompat::SPARSE_SUPER) || self.compat.contains(Compat::SPARSE_SUPER2)
+    }
+
     /// Whether every structure carries a crc32c.
     #[must_use]
     pub fn metadata_csum(&self) -> bool {

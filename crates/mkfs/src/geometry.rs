@@ -150,6 +150,7 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     large::choose_meta_groups(options, &mut features, size, &mut notes);
     large::choose_clusters(options, &mut features, block_size, blocks);
     let cluster_shift = cluster_shift(options, &features, block_size, blocks, &mut notes)?;
+    let reserved_blocks = reserved(options, blocks);
     // Whole clusters: the kernel gives out a last one that is cut, and counts it otherwise than e2fsck.
     let blocks = blocks >> cluster_shift << cluster_shift;
     let inode_size = inode_size(options, &features, block_size)?;
@@ -188,7 +189,10 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
         notes.push(Note::NotPacked);
     }
     notes.extend(stripe_of_device(options, block_size));
-    Ok(Shape { reserved_blocks: reserved(options, blocks, geometry.blocks_count), geometry, notes })
+    // In proportion, if not all are used, as mke2fs has it.
+    let reserved_blocks = reserved_blocks * u128::from(geometry.blocks_count.get()) / u128::from(blocks);
+    let reserved_blocks = Blocks::new(u64::try_from(reserved_blocks).expect("half of the blocks at most"));
+    Ok(Shape { reserved_blocks, geometry, notes })
 }
 
 /// What is to be said of stripes, if the device tells any; a sector is none.
@@ -536,6 +540,9 @@ fn reserved_for(geometry: &Geometry, limit: ResizeLimit) -> Result<u32> {
     if more > 0 && geometry.features.incompat.contains(Incompat::META_BG) {
         return refuse("meta_bg excludes the resize inode; leave one of them out");
     }
+    if more > 0 && !geometry.features.sparse_backups() {
+        return refuse("the resize inode needs sparse_super; leave one of them out");
+    }
     Ok(more)
 }
 
@@ -551,12 +558,10 @@ fn choose_journal(options: &FormatOptions, geometry: &mut Geometry, notes: &mut 
     Ok(())
 }
 
-/// The share only root may take of so many blocks, rounded down; in proportion, if not all are used, as
-/// mke2fs has it.
-fn reserved(options: &FormatOptions, blocks: u64, used: Blocks) -> Blocks {
+/// The share only root may take of so many blocks, rounded down.
+fn reserved(options: &FormatOptions, blocks: u64) -> u128 {
     // 50 percent at most of less than 2^48 blocks: exact in a double, and never negative.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-    let share = (options.reserved_percent * blocks as f64 / 100.0) as u64;
-    let of_used = u128::from(share) * u128::from(used.get()) / u128::from(blocks);
-    Blocks::new(u64::try_from(of_used).unwrap_or(share))
+    let share = (options.reserved_percent * blocks as f64 / 100.0) as u128;
+    share
 }

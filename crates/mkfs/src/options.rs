@@ -433,8 +433,7 @@ fn check_needs(features: &Features) -> Result<()> {
     if compat.contains(Compat::FAST_COMMIT) && !journal {
         return refuse("fast_commit", "it needs a journal; add -O has_journal");
     }
-    let sparse = ro_compat.contains(RoCompat::SPARSE_SUPER) || compat.contains(Compat::SPARSE_SUPER2);
-    if compat.contains(Compat::RESIZE_INODE) && !sparse {
+    if compat.contains(Compat::RESIZE_INODE) && !features.sparse_backups() {
         return refuse("^sparse_super", "resize_inode needs sparse_super; add -O ^resize_inode");
     }
     Ok(())

@@ -19,7 +19,7 @@ use crate::space::{Space, free_in};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::{self, Entry, FileType, Format, Name};
 use hectare_ext4::extent::{self, Extent};
-use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_ext4::mmp::{Mmp, Status};
@@ -96,7 +96,7 @@ impl Own {
         let first = u64::from(geometry.first_data_block);
         let root = taker.take(first, 1)?.first();
         let lost_blocks = journal::lost_and_found_blocks(geometry);
-        let lost_and_found = taker.take_file(first, lost_blocks.into())?;
+        let lost_and_found = taker.take_file(inode_goal(geometry, LOST_AND_FOUND), lost_blocks.into())?;
         let features = &geometry.features;
         let resize = match features.compat.contains(Compat::RESIZE_INODE) {
             true => Some(taker.take(resize_goal(geometry), 1)?.first()),
@@ -319,6 +319,12 @@ fn sorted(runs: &[Range<u64>]) -> Vec<Range<u64>> {
     runs
 }
 
+/// The start of the group, or flex group, that holds an inode.
+fn inode_goal(geometry: &Geometry, nr: InodeNr) -> u64 {
+    let group = geometry.inode_slot(nr).map_or(0, |(group, _)| group.get());
+    geometry.first_block(GroupNr::new(group >> geometry.flex_shift << geometry.flex_shift)).get()
+}
+
 /// Past the metadata a group has by itself.
 fn resize_goal(geometry: &Geometry) -> u64 {
     u64::from(geometry.first_data_block)
@@ -360,9 +366,7 @@ fn journal_goal(options: &FormatOptions, taker: &Taker<'_>) -> Result<u64> {
 /// The groups with superblock copies beside the first, in order. Under `sparse_super` they are found by
 /// counting up powers instead of asking every group.
 pub(crate) fn backup_groups(geometry: &Geometry) -> Vec<GroupNr> {
-    let sparse = geometry.features.ro_compat.contains(RoCompat::SPARSE_SUPER)
-        || geometry.features.compat.contains(Compat::SPARSE_SUPER2);
-    let mut numbers: Vec<u32> = if sparse {
+    let mut numbers: Vec<u32> = if geometry.features.sparse_backups() {
         let powers = [3u32, 5, 7]
             .into_iter()
             .flat_map(|base| std::iter::successors(Some(base), move |power| power.checked_mul(base)));

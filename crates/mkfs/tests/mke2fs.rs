@@ -122,6 +122,12 @@ const CASES: &[(&str, &str)] = &[
     ("1G", "-t ext4 -g 8192"),
     ("100M", "-t ext4 -N 20000"),
     ("100M", "-t ext4 -N 5"),
+    // lost+found lies where its inode does.
+    ("100001k", "-t ext4 -O ^flex_bg -b 1024 -N 13"),
+    ("20000k", "-t ext3 -O sparse_super2 -b 1024 -N 13"),
+    ("20000k", "-t ext4 -O bigalloc -b 1024 -N 13 -g 256 -G 1"),
+    // Root's share is one of all blocks, whole cluster or not.
+    ("500001k", "-t ext4 -O bigalloc -b 4096 -C 65536 -g 1024"),
     ("100M", "-t ext4 -i 1024"),
     ("100M", "-t ext4 -i 1048576 -m 0.7"),
     ("100M", "-t ext4 -T big -L label -e remount-ro"),
