@@ -224,8 +224,8 @@ fn check_plain(options: &FormatOptions) -> Result<()> {
     Ok(())
 }
 
-/// What of a device's size a volume takes that is given none: whole pages of 4 KiB, as mke2fs does. A size that
-/// is given counts to the block.
+/// What of a device's size a volume takes that is given none: whole pages of 4 KiB, as mke2fs does. A size
+/// that is given counts to the block.
 #[must_use]
 pub fn whole_pages(device: Bytes) -> Bytes {
     Bytes::new(device.get() >> BlockSize::KIB4.shift() << BlockSize::KIB4.shift())
@@ -375,7 +375,8 @@ fn inodes_wanted(options: &FormatOptions, usage: Usage, geometry: &Geometry) -> 
     Ok(wanted)
 }
 
-/// One for so many bytes; if the volume has fewer, as many as mke2fs gives: one for a block, of at least 4 KiB.
+/// One for so many bytes; if the volume has fewer, what mke2fs gives then: one for a block, of at least
+/// 4 KiB.
 fn by_ratio(geometry: &Geometry, ratio: u64) -> Result<u64> {
     let bytes = geometry.bytes().get();
     let ratio = if bytes < ratio { BlockSize::KIB4.max(geometry.block_size).bytes().get() } else { ratio };

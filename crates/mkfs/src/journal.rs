@@ -67,8 +67,8 @@ pub(crate) fn size(options: &FormatOptions, geometry: &Geometry) -> Result<Optio
     Ok(Some(JournalSize { blocks: low32(blocks), fast_commit: low32(fast_commit) }))
 }
 
-/// What mke2fs takes for free when it judges a journal's size: all but base metadata and, without flex groups, each
-/// group's own bitmaps and table.
+/// What mke2fs takes for free when it judges a journal's size: all but base metadata and, without flex
+/// groups, each group's own bitmaps and table.
 fn free_before_tables(geometry: &Geometry) -> u64 {
     let own = if geometry.flex_shift > 0 { 0 } else { 2 + geometry.itable_blocks() };
     let taken = |group| u64::from(geometry.base_meta_blocks(GroupNr::new(group))) + u64::from(own);
@@ -91,8 +91,8 @@ pub(crate) fn orphan_blocks(volume: Blocks) -> u32 {
     low32((volume.get() / 4096).clamp(32, 512))
 }
 
-/// Blocks of lost+found: 16 KiB, but 2 to 12 blocks (those an inode maps directly); one less with inline data, as
-/// mke2fs has it.
+/// Blocks of lost+found: 16 KiB, but 2 to 12 blocks (those an inode maps directly); one less with inline
+/// data, as mke2fs has it.
 pub(crate) fn lost_and_found_blocks(geometry: &Geometry) -> u32 {
     let blocks = (16384 / geometry.block_size.get()).clamp(2, 12);
     blocks - u32::from(geometry.features.incompat.contains(Incompat::INLINE_DATA))

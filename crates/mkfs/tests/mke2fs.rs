@@ -185,13 +185,13 @@ fn time_of(image: &Path) -> Timestamp {
 fn compare_superblocks(name: &str, ours: &Path, theirs: &Path) -> Vec<String> {
     const MAY_DIFFER: &[&str] = &["s_wtime", "s_lastcheck", "s_mkfs_time", "s_kbytes_written", "s_checksum"];
     let (ours, theirs) = (superblock(ours), superblock(theirs));
-    // The journal's map is not compared where it is an extent root with nodes below: these and the unused entries
-    // of the root lie elsewhere.
+    // The journal's map is not compared where it is an extent root with nodes below: these may lie elsewhere,
+    // and unused entries of the root hold something else.
     let map = 1024 + 0x10c;
     let has_nodes = ours[map..map + 2] == [0x0a, 0xf3] && ours[map + 6..map + 8] != [0, 0];
     let fields = hectare_ext4::raw::SuperBlock::FIELDS.iter();
-    let fields = fields
-        .filter(|field| !MAY_DIFFER.contains(&field.name) && !(has_nodes && field.name == "s_jnl_blocks"));
+    let may_differ = |name| MAY_DIFFER.contains(&name) || has_nodes && name == "s_jnl_blocks";
+    let fields = fields.filter(|field| !may_differ(field.name));
     fields
         .filter_map(|field| {
             let range = 1024 + field.offset..1024 + field.offset + field.size;

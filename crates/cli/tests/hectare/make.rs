@@ -42,7 +42,7 @@ fn sizes_are_blocks_or_kib_or_have_a_suffix() {
     }
 }
 
-/// Without a SIZE the volume gets whole pages of a file for ext4, and whole sectors for XFS, as the originals do.
+/// Without a SIZE ext4 gets whole pages of a file, and XFS whole sectors, as of the originals.
 #[test]
 fn a_file_of_odd_length_is_used_as_far_as_it_goes() {
     let made = |kind: &str, only_say: &str, length: u64, size: &[&str]| {

@@ -89,8 +89,8 @@ impl fmt::Display for Note {
     }
 }
 
-/// The shape of a volume of the size that is asked for, or of all whole sectors of a device, and what is worth saying
-/// about it.
+/// The shape of a volume of the size that is asked for, or of all whole sectors of a device, and what is
+/// worth saying about it.
 ///
 /// # Errors
 /// If the size is impossible, or options are, alone or together.

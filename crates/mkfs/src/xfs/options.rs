@@ -57,8 +57,8 @@ pub struct FormatOptions {
     pub group_size: GroupSize,
     /// How long the log is.
     pub log_size: LogSize,
-    /// Bytes that writes of the log are rounded up to, a multiple of the block, at most 256 KiB; as the stripe
-    /// says if not given.
+    /// Bytes that writes of the log are rounded up to, a multiple of the block, at most 256 KiB; as the
+    /// stripe says if not given.
     pub log_unit: Option<u32>,
     /// How the storage is striped; as the device says if not given.
     pub stripe: Option<StripeOption>,

@@ -30,8 +30,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans a volume of the size that the options say, or of all of a device of `device` bytes. `zeroed` says that the device reads as
-    /// zeros where nothing is written.
+    /// Plans a volume of the size that the options say, or of all of a device of `device` bytes. `zeroed`
+    /// says that the device reads as zeros where nothing is written.
     ///
     /// # Errors
     /// If options are impossible, alone or together or for the size.
