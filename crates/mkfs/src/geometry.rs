@@ -112,6 +112,8 @@ pub struct Shape {
 const GROUPS_MAX: u64 = (1 << 32) - 1024;
 /// Bits in a bitmap that may be used: counts of a 32-byte descriptor have 16 bits.
 const CLUSTERS_PER_GROUP_MAX: u32 = 65528;
+/// Bytes of the largest cluster: of larger ones a group could have 2^32 blocks, which e2fsck takes for none.
+const CLUSTER_MAX: u64 = 256 << 20;
 /// The fewest clusters of a group that can be asked for, and to which groups shrink.
 const GROUP_MIN: u32 = 256;
 
@@ -150,7 +152,7 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     large::choose_meta_groups(options, &mut features, size, &mut notes);
     large::choose_clusters(options, &mut features, block_size, blocks);
     let cluster_shift = cluster_shift(options, &features, block_size, blocks, &mut notes)?;
-    let reserved_blocks = reserved(options, blocks);
+    let (uncut, reserved_blocks) = (Blocks::new(blocks), reserved(options, blocks));
     // Whole clusters: the kernel gives out a last one that is cut, and counts it otherwise than e2fsck.
     let blocks = blocks >> cluster_shift << cluster_shift;
     let inode_size = inode_size(options, &features, block_size)?;
@@ -170,9 +172,9 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
         backup_groups: [0, 0],
         features,
     };
-    let inodes = inodes_wanted(options, usage, &geometry)?;
+    let inodes = inodes_wanted(options, usage, &geometry, uncut.bytes(block_size))?;
     let asked = geometry.clusters_per_group;
-    let mut geometry = settle(options, geometry, inodes, size, &mut notes)?;
+    let mut geometry = settle(options, geometry, &inodes, size, &mut notes)?;
     if geometry.features.compat.contains(Compat::RESIZE_INODE) && resize_inode_size(block_size) >= LARGE_FILE
     {
         geometry.features.ro_compat |= RoCompat::LARGE_FILE;
@@ -189,9 +191,7 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
         notes.push(Note::NotPacked);
     }
     notes.extend(stripe_of_device(options, block_size));
-    // In proportion, if not all are used, as mke2fs has it.
-    let reserved_blocks = reserved_blocks * u128::from(geometry.blocks_count.get()) / u128::from(blocks);
-    let reserved_blocks = Blocks::new(u64::try_from(reserved_blocks).expect("half of the blocks at most"));
+    let reserved_blocks = reserved_of_used(reserved_blocks, blocks, geometry.blocks_count);
     Ok(Shape { reserved_blocks, geometry, notes })
 }
 
@@ -224,11 +224,12 @@ fn check_plain(options: &FormatOptions) -> Result<()> {
     Ok(())
 }
 
-/// What of a device's size a volume takes that is given none: whole pages of 4 KiB, as mke2fs does. A size
-/// that is given counts to the block.
+/// What of a device's size a volume takes that is given none: whole pages of 4 KiB, as mke2fs does, or all
+/// of a device that has none, to be refused by its size. A size that is given counts to the block.
 #[must_use]
 pub fn whole_pages(device: Bytes) -> Bytes {
-    Bytes::new(device.get() >> BlockSize::KIB4.shift() << BlockSize::KIB4.shift())
+    let rest = device.get() % BlockSize::KIB4.bytes().get();
+    if device.get() > rest { device - Bytes::new(rest) } else { device }
 }
 
 /// Blocks that fit.
@@ -289,10 +290,10 @@ fn cluster_shift(
         }
         needed.max(usual)
     });
-    if !size.is_power_of_two() || size < block || size > 512 << 20 {
+    if !size.is_power_of_two() || !(block..=CLUSTER_MAX).contains(&size) {
         return Err(Error::option(
             format!("-C {size}"),
-            format!("a cluster is a power of two from the block size ({block}) to 512 MiB"),
+            format!("a cluster is a power of two from the block size ({block}) to 256 MiB"),
         ));
     }
     Ok(size.trailing_zeros() - block_size.shift())
@@ -351,36 +352,51 @@ fn flex_shift(
     }
 }
 
-/// The number of inodes before rounding.
-fn inodes_wanted(options: &FormatOptions, usage: Usage, geometry: &Geometry) -> Result<u64> {
+/// How many inodes are wanted, before rounding, and the option that says so.
+struct Inodes {
+    wanted: u64,
+    option: String,
+}
+
+impl Inodes {
+    fn refuse<T>(&self, reason: impl Into<String>) -> Result<T> {
+        Err(Error::option(self.option.clone(), reason))
+    }
+}
+
+/// The inodes of a volume of so many bytes, a cut last cluster included, as mke2fs counts them.
+fn inodes_wanted(options: &FormatOptions, usage: Usage, geometry: &Geometry, bytes: Bytes) -> Result<Inodes> {
     let cluster = u64::from(geometry.block_size.get()) << geometry.cluster_ratio_shift;
     let (option, wanted) = match options.inodes {
         InodeCount::Exactly(n) if n > u64::from(u32::MAX) => {
             return Err(Error::option(format!("-N {n}"), "ext4 numbers inodes with 32 bits"));
         }
-        InodeCount::Exactly(n) => (format!("-N {n}"), n),
+        InodeCount::Exactly(n) if n > 0 => (format!("-N {n}"), n),
         InodeCount::Ratio(n) if !(1024..=1 << 26).contains(&n) => {
             return Err(Error::option(format!("-i {n}"), "it must be 1024 to 67108864 bytes"));
         }
-        InodeCount::Ratio(n) => (format!("-i {n}"), by_ratio(geometry, n)?),
-        InodeCount::ByUsage => ("-i".into(), by_ratio(geometry, usage.inode_ratio().max(cluster))?),
+        InodeCount::Ratio(n) => (format!("-i {n}"), by_ratio(geometry, bytes, n)?),
+        InodeCount::ByUsage | InodeCount::Exactly(_) => {
+            ("the usual -i".into(), by_ratio(geometry, bytes, usage.inode_ratio().max(cluster))?)
+        }
     };
-    let bytes = u128::from(geometry.bytes().get());
-    if bytes > 0 && u128::from(wanted) * u128::from(geometry.inode_size) >= bytes {
-        return Err(Error::option(
-            option,
-            format!("{wanted} inodes of {} bytes fill the whole volume; ask for fewer", geometry.inode_size),
+    let inodes = Inodes { wanted, option };
+    let size = geometry.inode_size;
+    if bytes > Bytes::ZERO && u128::from(wanted) * u128::from(size) >= bytes.get().into() {
+        return inodes.refuse(format!(
+            "{wanted} inodes of {size} bytes fill the whole volume; ask for fewer (-N) or smaller ones (-I)"
         ));
     }
-    Ok(wanted)
+    Ok(inodes)
 }
 
-/// One for so many bytes; if the volume has fewer, what mke2fs gives then: one for a block, of at least
-/// 4 KiB.
-fn by_ratio(geometry: &Geometry, ratio: u64) -> Result<u64> {
-    let bytes = geometry.bytes().get();
-    let ratio = if bytes < ratio { BlockSize::KIB4.max(geometry.block_size).bytes().get() } else { ratio };
-    let wanted = bytes / ratio;
+/// One for so many bytes; if the volume has fewer, what mke2fs gives then: one for a block that is used, of
+/// at least 4 KiB.
+fn by_ratio(geometry: &Geometry, bytes: Bytes, ratio: u64) -> Result<u64> {
+    let wanted = match bytes.get() / ratio {
+        0 => geometry.bytes().get() / BlockSize::KIB4.max(geometry.block_size).bytes().get(),
+        wanted => wanted,
+    };
     if wanted <= u64::from(u32::MAX) {
         return Ok(wanted);
     }
@@ -394,14 +410,15 @@ fn by_ratio(geometry: &Geometry, ratio: u64) -> Result<u64> {
 fn settle(
     options: &FormatOptions,
     mut geometry: Geometry,
-    inodes: u64,
+    inodes: &Inodes,
     size: Bytes,
     notes: &mut Vec<Note>,
 ) -> Result<Geometry> {
     let small = |reason: &str| Error::TooSmall { bytes: size.get(), reason: reason.into() };
     let shrinkable = geometry.cluster_ratio_shift == 0;
-    let all = geometry.blocks_count;
+    let (all, given) = (geometry.blocks_count, geometry.features.compat);
     loop {
+        geometry.features.compat = given;
         let first = u64::from(geometry.first_data_block);
         let blocks = geometry.blocks_count.get();
         if blocks <= first {
@@ -415,14 +432,15 @@ fn settle(
             ));
         }
         geometry.backup_groups = backup_groups(options, &geometry);
-        let Some(per_group) = inodes_per_group(&geometry, inodes) else {
+        let Some(per_group) = inodes_per_group(&geometry, inodes.wanted)? else {
             if shrinkable && geometry.clusters_per_group > GROUP_MIN {
                 geometry.clusters_per_group -= 8;
                 // What a last group of the old size had no use for, smaller groups may have.
                 geometry.blocks_count = all;
                 continue;
             }
-            return Err(Error::option("-N", "a group can't hold so many inodes; ask for fewer"));
+            return inodes
+                .refuse("a group can't hold so many inodes; ask for fewer (-N) or smaller groups (-g)");
         };
         geometry.inodes_per_group = per_group;
         reserve_descriptors(options, &mut geometry, notes)?;
@@ -431,10 +449,7 @@ fn settle(
         let first_overhead =
             u64::from(geometry.base_meta_blocks(GroupNr::new(0))) + 2 + u64::from(geometry.itable_blocks());
         if overhead.max(first_overhead) > u64::from(geometry.blocks_per_group()) {
-            return Err(Error::option(
-                "-N",
-                "a group's metadata does not fit the group; ask for fewer inodes",
-            ));
+            return inodes.refuse("a group's metadata does not fit the group; ask for fewer inodes (-N)");
         }
         let rest = (blocks - first) % u64::from(geometry.blocks_per_group());
         if last.get() == 0 && rest > 0 && rest < overhead {
@@ -463,14 +478,14 @@ fn backup_groups(options: &FormatOptions, geometry: &Geometry) -> [u32; 2] {
 }
 
 /// Inodes of a group: the wanted number spread over the groups, filling whole table blocks, in multiples of
-/// 8; `None` if a bitmap can't count so many.
-fn inodes_per_group(geometry: &Geometry, wanted: u64) -> Option<u32> {
+/// 8; `None` if a bitmap can't count so many, for which more and smaller groups help.
+fn inodes_per_group(geometry: &Geometry, wanted: u64) -> Result<Option<u32>> {
     const FIRST: u64 = 11;
     let groups = u64::from(geometry.groups());
     let bits = u64::from(8 * geometry.block_size.get());
     let mut each = wanted.max(FIRST + 1).div_ceil(groups);
     if each > bits {
-        return None;
+        return Ok(None);
     }
     let per_block = u64::from(geometry.inodes_per_block());
     each = each.min((1 << 16) - per_block);
@@ -479,9 +494,11 @@ fn inodes_per_group(geometry: &Geometry, wanted: u64) -> Option<u32> {
         // The cut to a multiple of 8 must not take the first inode that is not reserved.
         let filled = if filled * groups <= FIRST { 16 } else { filled };
         if filled * groups <= u64::from(u32::MAX) {
-            return Some(low32(filled));
+            return Ok(Some(low32(filled)));
         }
-        each = each.checked_sub(1)?;
+        let reason = "with the fewest inodes a group can have there are more than 2^32; \
+                      use larger clusters (-O bigalloc -C)";
+        each = each.checked_sub(1).ok_or_else(|| Error::option("the size", reason))?;
     }
 }
 
@@ -501,6 +518,10 @@ fn reserve_descriptors(
     }
     let most = u64::from(geometry.blocks_per_group()) * 3 / 4;
     let taken = u64::from(geometry.reserved_gdt_blocks) + u64::from(geometry.desc_blocks());
+    if let Some(limit) = options.resize.filter(|_| asked > 0 && taken > most) {
+        let reason = "the descriptors would fill most of a group; make it smaller or groups larger (-g)";
+        return Err(Error::option(format!("-E resize={limit}"), reason));
+    }
     if taken > most && !geometry.features.incompat.contains(Incompat::META_BG) {
         geometry.features.incompat |= Incompat::META_BG;
         notes.push(Note::MetaGroups);
@@ -532,7 +553,7 @@ fn reserved_for(geometry: &Geometry, limit: ResizeLimit) -> Result<u32> {
     let refuse = |reason: &str| Err(Error::option(format!("-E resize={limit}"), reason));
     let blocks = limit.blocks(geometry.block_size);
     if blocks <= geometry.blocks_count {
-        return refuse("it must be greater than the volume's size in blocks");
+        return refuse(&format!("it must be greater than the volume, {} blocks", geometry.blocks_count));
     }
     if blocks.get() > u64::from(u32::MAX) {
         return refuse("the resize inode reaches at most 2^32 - 1 blocks");
@@ -560,9 +581,16 @@ fn choose_journal(options: &FormatOptions, geometry: &mut Geometry, notes: &mut 
 }
 
 /// The share only root may take of so many blocks, rounded down.
-fn reserved(options: &FormatOptions, blocks: u64) -> u128 {
+fn reserved(options: &FormatOptions, blocks: u64) -> u64 {
     // 50 percent at most of less than 2^48 blocks: exact in a double, and never negative.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-    let share = (options.reserved_percent * blocks as f64 / 100.0) as u128;
+    let share = (options.reserved_percent * blocks as f64 / 100.0) as u64;
     share
+}
+
+/// The share where not all blocks are used: in proportion, as mke2fs has it, but no more than half of them,
+/// of which e2fsck would complain.
+fn reserved_of_used(share: u64, blocks: u64, used: Blocks) -> Blocks {
+    let in_proportion = u128::from(share) * u128::from(used.get()) / u128::from(blocks);
+    Blocks::new(u64::try_from(in_proportion).unwrap_or(u64::MAX).min(used.get() / 2))
 }

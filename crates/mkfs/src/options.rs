@@ -115,7 +115,7 @@ pub enum InodeCount {
     ByUsage,
     /// One for so many bytes of volume (`-i`).
     Ratio(u64),
-    /// So many, rounded up to fill the inode tables (`-N`).
+    /// So many, rounded up to fill the inode tables (`-N`); 0 is by usage, as with mke2fs.
     Exactly(u64),
 }
 
@@ -142,7 +142,7 @@ impl fmt::Display for ResizeLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Blocks(blocks) => write!(f, "{blocks}"),
-            Self::Bytes(bytes) => write!(f, "{bytes}"),
+            Self::Bytes(bytes) => write!(f, "{bytes} (bytes)"),
         }
     }
 }

@@ -244,14 +244,15 @@ impl Taker<'_> {
         let geometry = self.layout.geometry();
         let ratio = u64::from(geometry.cluster_blocks());
         let start = geometry.group_of(BlockNr::new(from)).unwrap_or(GroupNr::new(0));
+        let goal = align_up(geometry, from);
         let (mut runs, mut left) = (Vec::new(), blocks);
-        'both: for (group, above) in [(start, from), (GroupNr::new(0), 0)] {
+        'both: for (group, within) in [(start, goal..u64::MAX), (GroupNr::new(0), 0..goal)] {
             for range in Space::new(self.layout, &self.used, group) {
                 let range = range?;
-                let end = range.start.get() + range.len.get();
-                let at = range.start.get().max(align_up(geometry, above));
+                let at = range.start.get().max(within.start);
+                let end = (range.start.get() + range.len.get()).min(within.end);
                 let len = end.saturating_sub(at).min(left);
-                if len > 0 && !runs.iter().any(|run: &Range<u64>| run.start <= at && at < run.end) {
+                if len > 0 {
                     runs.push(at..at + len);
                     left -= len;
                 }

@@ -126,7 +126,10 @@ const CASES: &[(&str, &str)] = &[
     ("100001k", "-t ext4 -O ^flex_bg -b 1024 -N 13"),
     ("20000k", "-t ext3 -O sparse_super2 -b 1024 -N 13"),
     ("20000k", "-t ext4 -O bigalloc -b 1024 -N 13 -g 256 -G 1"),
-    // Root's share is one of all blocks, whole cluster or not.
+    // Inodes and root's share are of all blocks, whole cluster or not.
+    ("103423k", "-t ext4 -b 4096 -O bigalloc -C 1048576 -i 4096"),
+    ("20500k", "-t ext4 -O bigalloc -b 4096 -i 67108864"),
+    ("64M", "-t ext4 -N 0"),
     ("500001k", "-t ext4 -O bigalloc -b 4096 -C 65536 -g 1024"),
     ("100M", "-t ext4 -i 1024"),
     ("100M", "-t ext4 -i 1048576 -m 0.7"),

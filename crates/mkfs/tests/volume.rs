@@ -57,6 +57,35 @@ fn odd_sizes_give_clean_volumes_or_a_reason() {
     assert!(made > 50 && refused > 0, "{made} made, {refused} refused");
 }
 
+/// Small groups whose own blocks find too little room, the largest share for root, the largest clusters.
+#[test]
+fn unusual_options_give_clean_volumes_or_a_reason() {
+    const NAME: &str = "unusual_options_give_clean_volumes_or_a_reason";
+    let folder = folder();
+    let image = folder.path().join("image");
+    for (size, shape, is_made) in [
+        // Both were given blocks twice, where there is too little room.
+        ("2M", "-t ext4 -b 1024 -g 512 -I 1024", false),
+        ("2M", "-t ext4 -b 1024 -g 512 -i 2048", false),
+        ("16M", "-t ext4 -b 8192 -g 256 -G 64 -I 512 -i 1024 -O sparse_super2,meta_bg,^resize_inode", false),
+        // Half of the volume is more than half of its whole clusters.
+        ("100001k", "-t ext4 -b 4096 -O bigalloc -C 65536 -m 50", true),
+        ("77777k", "-t ext4 -b 2048 -O bigalloc -m 50", true),
+        ("64G", "-t ext4 -O bigalloc -C 268435456 -N 64", true),
+    ] {
+        let made = format(&args(shape), &image, bytes(size));
+        match &made {
+            Ok(_) => match e2fsck(&image) {
+                Ok(report) => assert!(report.clean, "{size} {shape}: {}", report.output),
+                Err(reason) => skip!(NAME, reason),
+            },
+            Err(Error::TooSmall { .. }) => {}
+            Err(error) => panic!("{size} {shape}: {error}"),
+        }
+        assert_eq!(made.is_ok(), is_made, "{size} {shape}");
+    }
+}
+
 /// A device full of old bytes gives as clean a volume as a fresh one, and nothing of it is found again.
 #[test]
 fn a_used_device_is_wiped_where_it_matters() {
@@ -410,6 +439,11 @@ fn impossible_combinations_are_refused_by_name() {
     for (size, shape, names) in [
         ("1G", "-t ext4 -C 65536", "-C 65536: it needs bigalloc"),
         ("1G", "-t ext4 -O bigalloc -C 5000", "-C 5000"),
+        (
+            "1T",
+            "-t ext4 -O bigalloc -C 536870912",
+            "-C 536870912: a cluster is a power of two from the block size",
+        ),
         ("1G", "-t ext4 -I 8192", "-I 8192"),
         ("1G", "-t ext4 -i 512", "-i 512"),
         ("1G", "-t ext4 -N 5000000", "-N 5000000"),
@@ -419,6 +453,10 @@ fn impossible_combinations_are_refused_by_name() {
         ("1G", "-t ext4 -J size=2", "-J size=2"),
         ("1G", "-t ext4 -J size=600", "-J size=600"),
         ("1G", "-t ext4 -E resize=100", "-E resize=100"),
+        ("9193k", "-b 1024 -g 256 -E resize=4000000", "-E resize=4000000: the descriptors would fill"),
+        ("9000k", "-t ext4 -b 1024 -g 256 -E resize=900000", "-E resize=900000: the descriptors would fill"),
+        ("1G", "-t ext4 -E resize=100M", "-E resize=104857600 (bytes): it must be greater"),
+        ("256P", "-t ext4 -b 4096 -O ^bigalloc,^resize_inode", "the size: with the fewest inodes"),
         ("1G", "-t ext4 -g 1001", "-g 1001"),
         ("1G", "-t ext4 -g 65536", "-g 65536"),
         ("1G", "-E mmp_update_interval=301", "-E mmp_update_interval"),
@@ -426,8 +464,9 @@ fn impossible_combinations_are_refused_by_name() {
         ("20k", "", "too small"),
         ("50M", "-t ext4 -L abcdefghijklmnopq", "-L"),
     ] {
-        let error = Plan::new(&args(shape), bytes(size), true).map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains(names) && !error.contains('\n'), "{shape}: {error}");
+        let error = Plan::new(&args(shape), bytes(size), true)
+            .map_or_else(|error| error.to_string(), |_| "made".into());
+        assert!(error.contains(names) && !error.contains('\n'), "{size} {shape}: {error}");
     }
 }
 

@@ -211,7 +211,8 @@ fn what_is_impossible_is_refused_on_one_line() {
         (GIB, &[('d', "su=128m,sw=1")][..], "the first inodes are aligned to it"),
         (GIB, &[('d', "su=2g,sw=1")][..], "a stripe has at most"),
     ] {
-        let error = Plan::new(&options(lists), Bytes::new(size), true).unwrap_err().to_string();
+        let given = FormatOptions { size: Some(Bytes::new(size)), ..options(lists) };
+        let error = Plan::new(&given, Bytes::new(size), true).unwrap_err().to_string();
         assert!(error.contains(said) && !error.contains('\n'), "{error}");
     }
 }

@@ -94,10 +94,10 @@ impl fmt::Display for Note {
 ///
 /// # Errors
 /// If the size is impossible, or options are, alone or together.
-pub(super) fn shape(options: &FormatOptions, device: Bytes) -> Result<(Volume, Vec<Note>)> {
+pub(super) fn shape(options: &FormatOptions, device_len: Bytes) -> Result<(Volume, Vec<Note>)> {
     let size = match options.size {
         Some(size) => size,
-        None => device - Bytes::new(device.get() % u64::from(sector_size(options, device)?)),
+        None => device_len - Bytes::new(device_len.get() % u64::from(sector_size(options, device_len)?)),
     };
     let given = stripe(options)?;
     let of_device = if options.stripe.is_none() { stripe_of_device(options, size) } else { None };
@@ -401,7 +401,9 @@ fn log_unit(options: &FormatOptions, volume: &Volume, notes: &mut Vec<Note>) -> 
     if let Some(given) = options.log_unit {
         let reason = || format!("it is not a multiple of the block, {block} bytes");
         let is_whole = given > 0 && given.is_multiple_of(block);
-        return is_whole.then_some(given).ok_or_else(|| Error::option(format!("-l su={given}"), reason()));
+        return is_whole
+            .then_some(given)
+            .ok_or_else(|| Error::option(format!("-l stripe unit of {given} bytes"), reason()));
     }
     if volume.sector_size > 512 {
         return Ok(block); // whatever the stripe

@@ -30,13 +30,13 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Plans a volume of the size that the options say, or of all of a device of `device` bytes. `zeroed`
-    /// says that the device reads as zeros where nothing is written.
+    /// Plans a volume of the size that the options say, or of all of a device of `device_len` bytes.
+    /// `zeroed` says that the device reads as zeros where nothing is written.
     ///
     /// # Errors
     /// If options are impossible, alone or together or for the size.
-    pub fn new(options: &FormatOptions, device: Bytes, zeroed: bool) -> Result<Self> {
-        let (volume, notes) = shape(options, device)?;
+    pub fn new(options: &FormatOptions, device_len: Bytes, zeroed: bool) -> Result<Self> {
+        let (volume, notes) = shape(options, device_len)?;
         let now = Moment { seconds: options.now.seconds, nanoseconds: options.now.nanoseconds };
         Ok(Self { volume, notes, now, zeroed, discard: options.discard })
     }

@@ -18,7 +18,7 @@ const INODE_MIN: u32 = 512;
 const INODE_MAX: u32 = 2048;
 
 /// Why some words have one value only.
-const CHECKSUMS_NEED: &str = "there is no other with checksums";
+const CHECKSUMS_NEED: &str = "checksums need it";
 
 /// A word: its option's letter, its name, and what its value does.
 type Word = (char, &'static str, fn(&mut FormatOptions, Value<'_>) -> Result<()>);
@@ -38,7 +38,7 @@ const WORDS: &[Word] = &[
     ('i', "size", |options, value| value.power(INODE_MIN, INODE_MAX).map(|n| options.inode_size = n)),
     ('i', "perblock", |options, value| {
         let block = options.block_size.get();
-        value.power(block / INODE_MAX, block / INODE_MIN).map(|n| options.inode_size = block / n)
+        value.power((block / INODE_MAX).max(2), block / INODE_MIN).map(|n| options.inode_size = block / n)
     }),
     ('i', "attr", |_, value| value.only("2", CHECKSUMS_NEED)),
     ('i', "align", |_, value| value.only("1", CHECKSUMS_NEED)),
@@ -85,7 +85,9 @@ const PAIRS_EXCLUDED: &[(char, &str, &str)] = &[
     ('d', "sw", "sunit"),
     ('d', "sw", "swidth"),
     ('d', "noalign", "su"),
+    ('d', "noalign", "sw"),
     ('d', "noalign", "sunit"),
+    ('d', "noalign", "swidth"),
     ('l', "su", "sunit"),
     ('i', "size", "perblock"),
 ];

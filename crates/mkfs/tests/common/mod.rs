@@ -44,6 +44,7 @@ pub(crate) fn bytes(size: &str) -> Bytes {
         "M" => 20,
         "G" => 30,
         "T" => 40,
+        "P" => 50,
         _ => panic!("no unit in {size}"),
     };
     Bytes::new(number.parse::<u64>().unwrap() << shift)
