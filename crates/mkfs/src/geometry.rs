@@ -293,7 +293,7 @@ fn cluster_shift(
     if !size.is_power_of_two() || !(block..=CLUSTER_MAX).contains(&size) {
         return Err(Error::option(
             format!("-C {size}"),
-            format!("a cluster is a power of two from the block size ({block}) to 256 MiB"),
+            format!("a cluster is a power of two from the block size ({block}) to {} MiB", CLUSTER_MAX >> 20),
         ));
     }
     Ok(size.trailing_zeros() - block_size.shift())
@@ -416,9 +416,8 @@ fn settle(
 ) -> Result<Geometry> {
     let small = |reason: &str| Error::TooSmall { bytes: size.get(), reason: reason.into() };
     let shrinkable = geometry.cluster_ratio_shift == 0;
-    let (all, given) = (geometry.blocks_count, geometry.features.compat);
+    let all = geometry.blocks_count;
     loop {
-        geometry.features.compat = given;
         let first = u64::from(geometry.first_data_block);
         let blocks = geometry.blocks_count.get();
         if blocks <= first {

@@ -251,6 +251,9 @@ impl Taker<'_> {
                 let range = range?;
                 let at = range.start.get().max(within.start);
                 let end = (range.start.get() + range.len.get()).min(within.end);
+                if at >= within.end {
+                    break;
+                }
                 let len = end.saturating_sub(at).min(left);
                 if len > 0 {
                     runs.push(at..at + len);

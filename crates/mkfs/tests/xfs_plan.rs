@@ -209,6 +209,7 @@ fn what_is_impossible_is_refused_on_one_line() {
         (GIB, &[('l', "size=1g")][..], "an allocation group has room for 65525 blocks of log"),
         (GIB, &[('l', "size=10m")][..], "a log of this volume has 67108864 to"),
         (GIB, &[('d', "su=128m,sw=1")][..], "the first inodes are aligned to it"),
+        (GIB, &[('l', "su=6k")][..], "-l stripe unit of 6144 bytes: it is not a multiple of the block"),
         (GIB, &[('d', "su=2g,sw=1")][..], "a stripe has at most"),
     ] {
         let given = FormatOptions { size: Some(Bytes::new(size)), ..options(lists) };

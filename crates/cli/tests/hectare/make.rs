@@ -61,6 +61,9 @@ fn a_file_of_odd_length_is_used_as_far_as_it_goes() {
     assert_eq!(made("ext4", "-n", length, &[]), Some(12_288));
     assert_eq!(made("ext4", "-n", length, &["12291"]), Some(12_291));
     assert_eq!(made("xfs", "-N", (1 << 30) + 700, &[]), Some(1 << 18));
+    let tiny = Bench::empty();
+    std::fs::write(&tiny.image, [0; 4095]).unwrap();
+    assert!(hectare(&["mkfs", tiny.image()]).refused().contains("4095 bytes"));
 }
 
 #[test]
