@@ -202,6 +202,8 @@ impl Volume {
     pub(crate) fn change_locked(&self, inode: &Arc<CachedInode>, changes: &Changes) -> Result<()> {
         let mut handle = self.start(MAP_CREDITS)?;
         let mut data = inode.edit(&mut handle, &self.inodes);
+        // First, so that the times that follow have room for their nanoseconds.
+        self.grow_extra(&mut handle, inode.nr(), &mut data)?;
         if let Some(permissions) = changes.permissions {
             let mode = (data.mode & !0o7777) | (permissions & 0o7777);
             self.chmod_acl(&mut handle, inode.nr(), &mut data, mode)?;

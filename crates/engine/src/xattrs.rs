@@ -4,6 +4,8 @@
 //! the list and lays it out anew. An attribute block may be shared by inodes with equal attributes; it is
 //! never changed while shared: the changing inode leaves it (one reference less) and gets a block of its own.
 
+mod grow;
+
 use crate::cache::block::{Block, Kind};
 use crate::cache::inode::CachedInode;
 use crate::caller::Caller;
@@ -214,6 +216,7 @@ impl Volume {
         let now = self.now();
         let mut data = inode.edit(&mut handle, &self.inodes);
         self.store_attributes(&mut handle, inode.nr(), &mut data, &attrs)?;
+        self.grow_extra(&mut handle, inode.nr(), &mut data)?;
         data.mode = changed.mode;
         data.ctime = now;
         Ok(())

@@ -461,6 +461,23 @@ impl Inode {
         self.rest.get_mut(skip..).unwrap_or_default()
     }
 
+    /// Makes room for more extra fields, up to `to` bytes of them; what is new is zero. The attribute area
+    /// becomes smaller and is left empty: the caller lays the attributes out anew. Does nothing if there is
+    /// as much room already, or if the slot does not have so much.
+    ///
+    /// Source: the kernel's documentation of ext4, "Inode Size" (`i_extra_isize`).
+    pub fn grow_extra(&mut self, to: u16) {
+        let beyond = usize::from(self.extra_isize).min(EXTRA_KNOWN) + self.rest.len();
+        if to <= self.extra_isize || usize::from(to) > beyond || !to.is_multiple_of(4) {
+            return;
+        }
+        let unknown = self.unknown_extra();
+        let mut rest = vec![0; beyond - usize::from(to).min(EXTRA_KNOWN)];
+        rest[..unknown].copy_from_slice(&self.rest[..unknown]);
+        self.rest = rest.into_boxed_slice();
+        self.extra_isize = to;
+    }
+
     /// Bytes of extra fields this program does not know.
     fn unknown_extra(&self) -> usize {
         usize::from(self.extra_isize).saturating_sub(EXTRA_KNOWN)

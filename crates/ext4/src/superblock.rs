@@ -216,6 +216,14 @@ impl SuperBlock {
         low16(u64::from(extra.min(room)))
     }
 
+    /// Bytes of extra fields that every inode in use has to have (`s_min_extra_isize`), rounded up to whole
+    /// fields; at most [`Self::want_extra_isize`].
+    #[must_use]
+    pub fn min_extra_isize(&self) -> u16 {
+        let asked = u32::from(self.raw.s_min_extra_isize.get()).next_multiple_of(4);
+        low16(u64::from(asked)).min(self.want_extra_isize())
+    }
+
     /// Sets the summary counts.
     pub fn set_free(&mut self, blocks: Blocks, inodes: u32) {
         self.raw.s_free_blocks_count_lo = low32(blocks.get()).into();
