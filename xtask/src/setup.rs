@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Each tool, and the Debian package that has it.
-const TOOLS: [(&str, &str); 26] = [
+const TOOLS: [(&str, &str); 27] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -28,6 +28,7 @@ const TOOLS: [(&str, &str); 26] = [
     ("fstrim", "util-linux"),
     ("flock", "util-linux"),
     ("setpriv", "util-linux"),
+    ("fakeroot", "fakeroot"),
     ("fio", "fio"),
     ("getfattr", "attr"),
     ("git", "git"),

@@ -183,10 +183,17 @@ impl Node {
 /// Where a file's bytes are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FileData {
-    /// In a folder, under the node's own path. Inode and time tell whether it is still the same file.
-    Folder { ino: u64, mtime: PackedTime, segments: u32, source: u16 },
+    /// In a folder, under the node's own path. Inode, device and time tell whether it is still the same file.
+    Folder { inode: u64, mtime: PackedTime, segments: u32, place: u16 },
     /// In an archive, from byte `at` on, segments one after the other.
     Archive { at: u64, segments: u32, source: u16 },
+}
+
+/// Where files of folders lie: a source and a device in it. They are stored once, to keep [`FileData`] small.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Place {
+    pub(crate) source: u16,
+    pub(crate) device: u64,
 }
 
 /// The `segments` of a file without holes.
@@ -242,6 +249,7 @@ pub struct Tree {
     pub(crate) files: Vec<FileData>,
     pub(crate) lists: SegmentLists,
     pub(crate) sources: Vec<SourceHandle>,
+    pub(crate) places: Vec<Place>,
     pub(crate) left_out: BTreeMap<Box<[u8]>, u64>,
 }
 

@@ -211,3 +211,95 @@ fn no_source_gives_an_empty_root() {
     assert_eq!((tree.len(), tree.kind(NodeId::ROOT), tree.links(NodeId::ROOT)), (1, Kind::Directory, 2));
     assert_eq!(tree.meta(NodeId::ROOT).mode, 0o755);
 }
+
+/// What is read through the path of a file that a scan found, or why not.
+fn read_back(tree: &Tree, name: &[u8]) -> Result<Vec<u8>, String> {
+    let id = tree.ids().find(|id| tree.name(*id) == name).unwrap();
+    let content = tree.opener().open(id).map_err(|error| error.to_string())?;
+    let mut buffer = [0; 6];
+    content.read_exact_at(&mut buffer, hectare_units::Bytes::ZERO).map_err(|error| error.to_string())?;
+    content.verify().map_err(|error| error.to_string())?;
+    Ok(buffer.to_vec())
+}
+
+#[test]
+fn regression_a_link_in_place_of_a_directory_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path().join("top/g/etc/shadow"), "secret");
+    let tree = build(vec![folder(&dir.path().join("top"))]);
+    fs::rename(dir.path().join("top/g"), dir.path().join("outside")).unwrap();
+    std::os::unix::fs::symlink("../outside", dir.path().join("top/g")).unwrap();
+    // The very same file, so that nothing but the way to it tells that something is wrong.
+    let error = read_back(&tree, b"shadow").unwrap_err();
+    assert!(error.contains("/g/etc/shadow: it was replaced"), "{error}");
+}
+
+#[test]
+fn regression_an_inode_of_the_same_number_on_another_device_is_another_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let mount = |what: &str| {
+        let (tmp, at) = (dir.path().join(what), dir.path().join(what));
+        fs::create_dir(&tmp).unwrap();
+        tool("mount", &["-t", "tmpfs", "none", at.to_str().unwrap()]).then(|| {
+            write(at.join("f"), what);
+            times(&at);
+            at
+        })
+    };
+    let (Some(decoy), Some(secret)) = (mount("decoyy"), mount("secret")) else {
+        return skip("inodes of two devices (mounting needs root)");
+    };
+    fs::create_dir_all(dir.path().join("top/m")).unwrap();
+    let at = dir.path().join("top/m").to_str().unwrap().to_owned();
+    assert!(tool("mount", &["--bind", decoy.to_str().unwrap(), &at]));
+    let tree = build(vec![folder(&dir.path().join("top"))]);
+    assert!(tool("mount", &["--bind", secret.to_str().unwrap(), &at]));
+    let same = fs::metadata(decoy.join("f")).unwrap().ino() == fs::metadata(secret.join("f")).unwrap().ino();
+    let read = read_back(&tree, b"f");
+    for path in [&at, &at, decoy.to_str().unwrap(), secret.to_str().unwrap()] {
+        assert!(tool("umount", &[path]));
+    }
+    assert!(same, "two fresh file systems in memory number alike");
+    assert!(read.as_ref().is_err_and(|error| error.contains("it was replaced")), "{read:?}");
+}
+
+/// A directory that is a link every other moment, while the folder is scanned and read.
+#[test]
+fn an_attacker_who_swaps_directories_for_links_gets_nothing_from_outside() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["top/g/sub/f", "outside/sub/f"] {
+        write(at(name), if name.starts_with("top") { "decoyy" } else { "secret" });
+    }
+    times(&at("top/g"));
+    times(&at("outside"));
+    std::os::unix::fs::symlink("../outside", at("link")).unwrap();
+    let stop = AtomicBool::new(false);
+    let (mut whole, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let flags = rustix::fs::RenameFlags::EXCHANGE;
+                rustix::fs::renameat_with(rustix::fs::CWD, at("link"), rustix::fs::CWD, at("top/g"), flags)
+                    .unwrap();
+            }
+        });
+        let started = std::time::Instant::now();
+        while started.elapsed() < std::time::Duration::from_secs(1) {
+            let tree = match Tree::build(vec![folder(&at("top"))], &Options::default()) {
+                Ok(tree) if tree.ids().any(|id| tree.name(id) == b"f") => tree,
+                _ => continue,
+            };
+            match read_back(&tree, b"f") {
+                Ok(content) => {
+                    assert_eq!(content, b"decoyy");
+                    whole += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(whole > 0 && refused > 0, "{whole} whole, {refused} refused: no race");
+}

@@ -8,9 +8,10 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 16] = [
+const LAYERS: [&str; 17] = [
     "hectare-units",
     "hectare-device",
+    "hectare-host",
     "hectare-partition",
     "hectare-alloc",
     "hectare-ext4",

@@ -13,8 +13,9 @@ use super::names::{Whiteout, name_fault, target_fault, whiteout};
 use super::{Options, SourceHandle};
 use crate::error::{Error, ShownPath};
 use crate::time::PackedTime;
-use crate::tree::{Arena, DENSE, FileData, Meta, Node, NodeId, NodeKind, SegmentLists, Xattr};
+use crate::tree::{Arena, DENSE, FileData, Meta, Node, NodeId, NodeKind, Place, SegmentLists, Xattr};
 use hashbrown::HashTable;
+use hectare_host::Identity;
 use hectare_units::{low16, low32, u64_of, usize_of};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -35,7 +36,7 @@ pub(crate) struct RawEntry {
 /// Where the data of a file that is to be added lies.
 #[derive(Debug)]
 pub(crate) enum DraftData {
-    Folder { ino: u64, mtime: PackedTime },
+    Folder { identity: Identity, mtime: PackedTime },
     Archive { at: u64 },
 }
 
@@ -74,6 +75,8 @@ pub(crate) struct Builder<'o> {
     pub(crate) files: Vec<FileData>,
     pub(crate) lists: SegmentLists,
     pub(crate) sources: Vec<SourceHandle>,
+    pub(crate) places: Vec<Place>,
+    place_numbers: HashMap<Place, u16>,
     pub(crate) left_out: BTreeMap<Box<[u8]>, u64>,
     /// Directories whose content from layers before this one is hidden.
     pub(crate) floors: HashMap<NodeId, u16>,
@@ -94,6 +97,8 @@ impl<'o> Builder<'o> {
             files: Vec::new(),
             lists: SegmentLists::default(),
             sources: Vec::new(),
+            places: Vec::new(),
+            place_numbers: HashMap::new(),
             left_out: BTreeMap::new(),
             floors: HashMap::new(),
             index: None,
@@ -323,11 +328,26 @@ impl<'o> Builder<'o> {
         };
         let source = self.layer();
         let id = number(self.files.len(), "files")?;
-        self.files.push(match data {
-            DraftData::Folder { ino, mtime } => FileData::Folder { ino, mtime, segments, source },
+        let data = match data {
+            DraftData::Folder { identity: Identity { device, inode }, mtime } => {
+                FileData::Folder { inode, mtime, segments, place: self.place(Place { source, device })? }
+            }
             DraftData::Archive { at } => FileData::Archive { at, segments, source },
-        });
+        };
+        self.files.push(data);
         Ok(id)
+    }
+
+    /// The number of a place.
+    fn place(&mut self, place: Place) -> Result<u16, Error> {
+        if let Some(known) = self.place_numbers.get(&place) {
+            return Ok(*known);
+        }
+        let limit = u64::from(u16::MAX);
+        let next = u16::try_from(self.places.len()).map_err(|_| Error::TooMany { what: "devices", limit })?;
+        self.places.push(place);
+        self.place_numbers.insert(place, next);
+        Ok(next)
     }
 
     /// The stored form of a set: 0 for an empty one, else one more than its number.

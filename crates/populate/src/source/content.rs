@@ -10,13 +10,14 @@
 //! ids cost one `openat` each. Use one for each thread.
 
 use super::SourceHandle;
-use super::folder::{open_below, open_quietly, timestamp};
+use super::folder::{open_quietly, timestamp};
 use crate::error::{Error, ShownPath};
 use crate::time::PackedTime;
-use crate::tree::{FileData, NodeId, NodeKind, Tree};
+use crate::tree::{FileData, NodeId, NodeKind, Place, Tree};
+use hectare_host::{Identity, open_below, stat_open};
 use hectare_units::{Bytes, u64_of, usize_of};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 /// Opens the data of files.
@@ -38,8 +39,8 @@ pub struct Content<'t> {
 
 #[derive(Debug)]
 enum File<'t> {
-    /// A file of a folder; its inode, size and time when scanned.
-    Own { fd: OwnedFd, ino: u64, size: u64, mtime: PackedTime, source: &'t SourceHandle },
+    /// A file of a folder; its identity, size and time when scanned.
+    Own { fd: OwnedFd, identity: Identity, size: u64, mtime: PackedTime, source: &'t SourceHandle },
     /// The archive that holds the file.
     Archive { source: &'t SourceHandle, fd: BorrowedFd<'t>, len: Bytes, mtime: PackedTime },
 }
@@ -66,9 +67,11 @@ impl<'t> Opener<'t> {
             panic!("node {} is not a regular file", node.get());
         };
         let file = match tree.files[usize_of(data)] {
-            FileData::Folder { ino, mtime, source, .. } => {
+            FileData::Folder { inode, mtime, place, .. } => {
+                let Place { source, device } = tree.places[usize::from(place)];
                 let fd = self.open_in_folder(source, node)?;
-                File::Own { fd, ino, size, mtime, source: &tree.sources[usize::from(source)] }
+                let identity = Identity { device, inode };
+                File::Own { fd, identity, size, mtime, source: &tree.sources[usize::from(source)] }
             }
             FileData::Archive { source, .. } => match &tree.sources[usize::from(source)] {
                 source @ SourceHandle::Archive { file, len, mtime, .. } => {
@@ -146,22 +149,20 @@ impl Content<'_> {
     /// # Errors
     /// [`Error::Changed`] if its size or modification time is another, or it is another file.
     pub fn verify(&self) -> Result<(), Error> {
-        let mask = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME | StatxFlags::INO;
-        let stat = rustix::fs::statx(self.fd(), c"", AtFlags::EMPTY_PATH, mask)
-            .map_err(|errno| Error::io(self.shown(), "read the metadata", errno))?;
-        let (expected_ino, expected_size, expected_mtime) = match &self.file {
-            File::Own { ino, size, mtime, .. } => (*ino, *size, *mtime),
-            File::Archive { len, mtime, .. } => (stat.stx_ino, len.get(), *mtime),
+        let stat =
+            stat_open(self.fd()).map_err(|errno| Error::io(self.shown(), "read the metadata", errno))?;
+        let (expected, expected_size, expected_mtime) = match &self.file {
+            File::Own { identity, size, mtime, .. } => (*identity, *size, *mtime),
+            File::Archive { len, mtime, .. } => (stat.identity, len.get(), *mtime),
         };
         // The number of a file that is gone may be given to something else at once.
-        let is_file = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
-        let what = if !is_file || stat.stx_ino != expected_ino {
+        let what = if stat.file_type != FileType::RegularFile || stat.identity != expected {
             "it was replaced"
-        } else if stat.stx_size < expected_size {
+        } else if stat.size < expected_size {
             "it became shorter"
-        } else if stat.stx_size > expected_size {
+        } else if stat.size > expected_size {
             "it grew"
-        } else if PackedTime::new(timestamp(stat.stx_mtime)) != expected_mtime {
+        } else if PackedTime::new(timestamp(stat.mtime)) != expected_mtime {
             "it was modified"
         } else {
             return Ok(());

@@ -37,6 +37,7 @@ impl Builder<'_> {
             files: self.files,
             lists: self.lists,
             sources: self.sources,
+            places: self.places,
             left_out: self.left_out,
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! A task is a directory, or a part of a large one. Tasks name directories by their path from the root, so a
 //! walk holds one open directory for each thread (and for each large directory in the works) however many are
-//! pending. Paths of any length are opened piece by piece. Symbolic links are never followed; a directory
-//! that was replaced between listing and opening is found by its inode number.
+//! pending. Symbolic links are never followed, neither at the end of a path nor above ([`open_below`]); a
+//! directory that was replaced between listing and opening is found by its device and inode.
 //!
 //! What a task finds is handed to the builder in one go under a lock; `finish` makes the result independent
 //! of the order in which that happens.
@@ -19,10 +19,10 @@ use super::xattr::XattrReader;
 use crate::error::{Error, ShownPath};
 use crate::time::{PackedTime, Timestamp};
 use crate::tree::{Meta, NodeId};
-use hectare_units::join32;
+use hectare_host::{Identity, Stat, open_below, stat, stat_open};
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom, Statx, StatxFlags, StatxTimestamp};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -38,8 +38,6 @@ use std::sync::Arc;
 const PART_LEN: usize = 64 << 10;
 /// What is listed of a directory in one system call.
 const LISTING_LEN: usize = 32 << 10;
-/// Longest path handed to one system call; `PATH_MAX` is 4096 with the final NUL.
-const PATH_PIECE_MAX: usize = 4000;
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -47,29 +45,13 @@ const DIRECTORY: OFlags =
 /// Opens a folder as a source.
 pub(crate) fn open(path: &Path) -> Result<SourceHandle, Error> {
     let bytes = path.as_os_str().as_bytes();
+    if let Some(reason) = hectare_host::pretence().fault() {
+        return Err(Error::Refused { path: ShownPath::new(bytes), reason: reason.into() });
+    }
     // The folder itself may be named through a symbolic link.
     let root = rustix::fs::open(path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty())
         .map_err(|errno| Error::io(ShownPath::new(bytes), "open the folder", errno))?;
     Ok(SourceHandle::Folder { root, path: bytes.into() })
-}
-
-/// Opens what lies at `path` below `root` without following a link at its end.
-pub(crate) fn open_below(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    if path.is_empty() {
-        return rustix::fs::openat(root, c".", flags, Mode::empty());
-    }
-    let mut base: Option<OwnedFd> = None;
-    let mut rest = path;
-    while rest.len() > PATH_PIECE_MAX {
-        // A name has at most 255 bytes, so there is a slash in every piece.
-        let cut = rest[..PATH_PIECE_MAX].iter().rposition(|byte| *byte == b'/').ok_or(Errno::NAMETOOLONG)?;
-        let piece = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let from = base.as_ref().map_or(root, AsFd::as_fd);
-        base = Some(rustix::fs::openat(from, &rest[..cut], piece, Mode::empty())?);
-        rest = &rest[cut + 1..];
-    }
-    rustix::fs::openat(base.as_ref().map_or(root, AsFd::as_fd), rest, flags, Mode::empty())
 }
 
 /// Opens without leaving a trace in the access time, as long as the system allows it (to owners and root).
@@ -85,9 +67,6 @@ pub(crate) fn open_quietly(
     }
     open(OFlags::empty())
 }
-
-/// What tells a file from every other: device and inode.
-type Identity = (u64, u64);
 
 enum Task {
     /// List a directory and scan what is in it.
@@ -146,9 +125,9 @@ pub(crate) fn scan(mut builder: Builder<'_>, threads: NonZeroUsize) -> Result<Bu
 
 fn describe_root(builder: &mut Builder<'_>, root: BorrowedFd<'_>) -> Result<Identity, Error> {
     let failed = |errno: Errno| Error::io(builder.shown(&[]), "read the metadata", errno);
-    let stat = stat(root, c"", AtFlags::EMPTY_PATH).map_err(failed)?;
-    let identity = identity(&stat);
-    let xattrs = XattrReader::default().read_open(root, identity.0).map_err(failed)?;
+    let stat = stat_open(root).map_err(failed)?;
+    let identity = stat.identity;
+    let xattrs = XattrReader::default().read_open(root, identity.device).map_err(failed)?;
     builder.describe_directory(NodeId::ROOT, Draft { kind: DraftKind::Directory, meta: meta(&stat), xattrs });
     Ok(identity)
 }
@@ -237,9 +216,8 @@ impl<'w, 'o> Worker<'w, 'o> {
         let open = |flags| open_below(self.walk.root.as_fd(), &path, DIRECTORY | flags);
         let dir = open_quietly(&mut self.quiet, open)
             .map_err(|errno| Error::io_listed(shown(), "open the directory", errno))?;
-        let stat = stat(dir.as_fd(), c"", AtFlags::EMPTY_PATH)
-            .map_err(|errno| Error::io(shown(), "read the metadata", errno))?;
-        if identity(&stat) != expected {
+        let stat = stat_open(dir.as_fd()).map_err(|errno| Error::io(shown(), "read the metadata", errno))?;
+        if stat.identity != expected {
             return Err(Error::Changed { path: shown(), what: "it was replaced" });
         }
         let names = self.list(dir.as_fd()).map_err(|errno| Error::io(shown(), "list", errno))?;
@@ -298,18 +276,17 @@ impl<'w, 'o> Worker<'w, 'o> {
             Error::io_listed(self.walk.shown(&join(dir_path, name.to_bytes())), "read the metadata", errno)
         };
         let stat = stat(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).map_err(failed)?;
-        let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
-        let is_directory = file_type == FileType::Directory;
+        let is_directory = stat.file_type == FileType::Directory;
         let excludes = self.walk.excludes;
         if !excludes.is_empty() && excludes.matches(&join(dir_path, name.to_bytes()), is_directory) {
             return Ok(None);
         }
-        let identity = identity(&stat);
-        let kind = kind(dir, name, &stat, file_type).map_err(failed)?;
-        let openable = is_directory || file_type == FileType::RegularFile;
-        let xattrs = self.xattrs.read(dir, name, identity.0, openable).map_err(failed)?;
+        let identity = stat.identity;
+        let kind = kind(dir, name, &stat).map_err(failed)?;
+        let openable = is_directory || stat.file_type == FileType::RegularFile;
+        let xattrs = self.xattrs.read(dir, name, identity.device, openable).map_err(failed)?;
         let draft = Draft { kind, meta: meta(&stat), xattrs };
-        let shared = !is_directory && stat.stx_nlink > 1;
+        let shared = !is_directory && stat.links > 1;
         Ok(Some(Found { name: name.to_bytes().into(), draft, identity, shared }))
     }
 
@@ -344,48 +321,38 @@ fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     if dir.is_empty() { name.to_vec() } else { [dir, name].join(&b'/') }
 }
 
-fn stat(dir: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<Statx, Errno> {
-    rustix::fs::statx(dir, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+pub(crate) fn timestamp(time: hectare_host::Time) -> Timestamp {
+    Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }
 
-fn identity(stat: &Statx) -> Identity {
-    (join32(stat.stx_dev_minor, stat.stx_dev_major), stat.stx_ino)
-}
-
-pub(crate) fn timestamp(time: StatxTimestamp) -> Timestamp {
-    Timestamp { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
-}
-
-fn meta(stat: &Statx) -> Meta {
-    let has_birth = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+fn meta(stat: &Stat) -> Meta {
     Meta {
-        mode: stat.stx_mode & 0o7777,
-        uid: stat.stx_uid,
-        gid: stat.stx_gid,
-        atime: timestamp(stat.stx_atime),
-        mtime: timestamp(stat.stx_mtime),
-        ctime: timestamp(stat.stx_ctime),
-        crtime: has_birth.then(|| timestamp(stat.stx_btime)),
+        mode: stat.mode,
+        uid: stat.uid,
+        gid: stat.gid,
+        atime: timestamp(stat.atime),
+        mtime: timestamp(stat.mtime),
+        ctime: timestamp(stat.ctime),
+        crtime: stat.btime.map(timestamp),
     }
 }
 
-fn kind(dir: BorrowedFd<'_>, name: &CStr, stat: &Statx, file_type: FileType) -> Result<DraftKind, Errno> {
-    Ok(match file_type {
+fn kind(dir: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<DraftKind, Errno> {
+    Ok(match stat.file_type {
         FileType::Directory => DraftKind::Directory,
         FileType::RegularFile => {
-            let size = stat.stx_size;
+            let size = stat.size;
             // Only a file with fewer blocks than bytes can have a hole.
-            let sparse = stat.stx_blocks.saturating_mul(512) < size;
+            let sparse = stat.sectors.saturating_mul(512) < size;
             let segments = if sparse { holes(dir, name, size)? } else { None };
-            let data =
-                DraftData::Folder { ino: stat.stx_ino, mtime: PackedTime::new(timestamp(stat.stx_mtime)) };
-            DraftKind::File { size, data, segments }
+            let mtime = PackedTime::new(timestamp(stat.mtime));
+            DraftKind::File { size, data: DraftData::Folder { identity: stat.identity, mtime }, segments }
         }
         FileType::Symlink => {
             DraftKind::Symlink(rustix::fs::readlinkat(dir, name, Vec::with_capacity(256))?.into_bytes())
         }
-        FileType::CharacterDevice => DraftKind::CharDevice(stat.stx_rdev_major, stat.stx_rdev_minor),
-        FileType::BlockDevice => DraftKind::BlockDevice(stat.stx_rdev_major, stat.stx_rdev_minor),
+        FileType::CharacterDevice => DraftKind::CharDevice(stat.device.0, stat.device.1),
+        FileType::BlockDevice => DraftKind::BlockDevice(stat.device.0, stat.device.1),
         FileType::Fifo => DraftKind::Fifo,
         FileType::Socket => DraftKind::Socket,
         FileType::Unknown => return Err(Errno::NOTSUP),

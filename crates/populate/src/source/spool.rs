@@ -9,12 +9,13 @@ use super::folder::timestamp;
 use crate::error::{Error, ShownPath};
 use crate::time::PackedTime;
 use flate2::read::MultiGzDecoder;
+use hectare_host::stat_open;
 use hectare_units::Bytes;
-use rustix::fs::{AtFlags, StatxFlags};
 use ruzstd::decoding::StreamingDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -172,9 +173,8 @@ fn compression(name: &[u8], head: &[u8]) -> Result<Compression, Error> {
 }
 
 fn handle(name: &[u8], file: File) -> Result<SourceHandle, Error> {
-    let mask = StatxFlags::SIZE | StatxFlags::MTIME;
-    let stat = rustix::fs::statx(&file, c"", AtFlags::EMPTY_PATH, mask)
+    let stat = stat_open(file.as_fd())
         .map_err(|errno| Error::io(ShownPath::new(name), "read the metadata", errno))?;
-    let mtime = PackedTime::new(timestamp(stat.stx_mtime));
-    Ok(SourceHandle::Archive { file, name: name.into(), len: Bytes::new(stat.stx_size), mtime })
+    let mtime = PackedTime::new(timestamp(stat.mtime));
+    Ok(SourceHandle::Archive { file, name: name.into(), len: Bytes::new(stat.size), mtime })
 }
