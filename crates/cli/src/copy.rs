@@ -23,6 +23,7 @@ use crate::progress::Progress;
 use crate::walk::MET_TWICE;
 use content::{Job, Pool};
 use hectare_engine::{DeviceNumber, Kind, Timestamp};
+use hectare_host::Identity;
 use hectare_units::InodeNr;
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
@@ -56,7 +57,7 @@ pub(crate) struct Meta {
     pub(crate) mtime: Timestamp,
     pub(crate) links: u64,
     /// Equal for two names of one file.
-    pub(crate) id: (u64, u64),
+    pub(crate) id: Identity,
     pub(crate) device: DeviceNumber,
 }
 
@@ -73,15 +74,6 @@ pub(crate) enum Special {
     Symlink(Vec<u8>),
     /// A device, pipe or socket.
     Node(Kind, DeviceNumber),
-}
-
-/// The first name of a file with several, in the target.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct First {
-    /// Its path from the target's top directory.
-    pub(crate) path: Vec<u8>,
-    /// Its inode, in a volume.
-    pub(crate) inode: Option<InodeNr>,
 }
 
 /// The content of a file being read.
@@ -102,10 +94,10 @@ pub(crate) trait Origin: Sync {
     type File: Content;
     /// What it is; a symbolic link is followed if `follow` says so.
     fn meta(&self, node: &Self::Node, follow: bool) -> Result<Meta, Reason>;
-    /// The entries of a directory.
-    fn children(&self, node: &Self::Node) -> Result<Vec<Named<Self::Node>>, Reason>;
-    /// Opens a regular file.
-    fn open(&self, node: &Self::Node, follow: bool) -> Result<Self::File, Reason>;
+    /// The entries of a directory, which must be the one that `meta` is of.
+    fn children(&self, node: &Self::Node, meta: &Meta) -> Result<Vec<Named<Self::Node>>, Reason>;
+    /// Opens a regular file, which must be the one that `meta` is of.
+    fn open(&self, node: &Self::Node, follow: bool, meta: &Meta) -> Result<Self::File, Reason>;
     /// The target of a symbolic link.
     fn read_link(&self, node: &Self::Node) -> Result<Vec<u8>, Reason>;
     /// The extended attributes.
@@ -122,6 +114,10 @@ pub(crate) trait Target: Sync {
     type Dir: Clone + Send;
     /// A file just made.
     type File: Send;
+    /// The first name of a file that gets several.
+    type First;
+    /// Why nothing of this kind is made, if that is so.
+    fn refuses(&self, kind: Kind) -> Option<&'static str>;
     /// What has the name, if anything; links are not followed.
     fn find(&self, dir: &Self::Dir, name: &[u8]) -> Result<Option<Kind>, Reason>;
     /// A directory that is there.
@@ -138,13 +134,13 @@ pub(crate) trait Target: Sync {
         special: &Special,
         mode: u16,
         attributes: Option<&(Meta, Xattrs)>,
-    ) -> Result<Option<InodeNr>, Reason>;
+    ) -> Result<Self::First, Reason>;
     /// Gives a file another name.
-    fn link(&self, first: &First, dir: &Self::Dir, name: &[u8]) -> Result<(), Reason>;
+    fn link(&self, first: &Self::First, dir: &Self::Dir, name: &[u8]) -> Result<(), Reason>;
     /// Removes what is no directory.
     fn remove(&self, dir: &Self::Dir, name: &[u8]) -> Result<(), Reason>;
-    /// The inode of a file just made, in a volume.
-    fn inode(&self, file: &Self::File) -> Option<InodeNr>;
+    /// What [`Target::link`] needs of a file just made.
+    fn first(&self, file: &Self::File, dir: &Self::Dir, name: &[u8]) -> Result<Self::First, Reason>;
     /// The inode of a directory, and the volume it lies in.
     fn dir_inode(&self, dir: &Self::Dir) -> Option<(&hectare_engine::Volume, InodeNr)>;
     /// Writes content.
@@ -181,8 +177,8 @@ struct Copier<'a, O: Origin, T: Target> {
     left_out: &'a LeftOut,
     pool: &'a Pool<'a, O::File, T>,
     stack: Vec<Step<O::Node, T::Dir>>,
-    first_names: HashMap<(u64, u64), First>,
-    entered: HashSet<(u64, u64)>,
+    first_names: HashMap<Identity, T::First>,
+    entered: HashSet<Identity>,
     /// Directories the copy made: it must not copy them again.
     made: HashSet<InodeNr>,
 }
@@ -285,14 +281,13 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             let linked = linked.and_then(|()| self.target.link(first, dir, name));
             return linked.map_err(|reason| self.target_failed(&to, reason));
         }
-        let inode = if meta.kind == Kind::File {
+        let first = if meta.kind == Kind::File {
             self.file(node, from, meta, dir, name, &to, there, follow)?
         } else {
             self.special(node, from, meta, dir, name, &to, there)?
         };
-        let Some(inode) = inode else { return Ok(()) };
-        if several {
-            self.first_names.insert(meta.id, First { path: to, inode });
+        if let (Some(first), true) = (first, several) {
+            self.first_names.insert(meta.id, first);
         }
         Ok(())
     }
@@ -343,7 +338,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             self.left_out.tell(self.origin.show(from), MET_TWICE);
             return;
         }
-        let children = match self.origin.children(node) {
+        let children = match self.origin.children(node, &meta) {
             Ok(children) => children,
             Err(reason) => {
                 self.left_out.tell(self.origin.show(from), reason);
@@ -395,7 +390,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         to: &[u8],
         there: Option<Kind>,
         follow: bool,
-    ) -> Outcome<Option<Option<InodeNr>>> {
+    ) -> Outcome<Option<T::First>> {
         let same = self.target.dir_inode(dir).and_then(|(volume, parent)| {
             let nr = self.origin.inode_in(node, volume)?;
             volume.lookup(parent, name).ok().filter(|found| *found == nr)
@@ -404,7 +399,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             self.left_out.tell(self.origin.show(from), "it would be copied onto itself");
             return Ok(None);
         }
-        let content = match self.origin.open(node, follow) {
+        let content = match self.origin.open(node, follow, &meta) {
             Ok(content) => content,
             Err(reason) => return self.leave_out(from, reason).map(|()| None),
         };
@@ -416,10 +411,15 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             self.target.make_file(dir, name, self.mode(&meta), there == Some(Kind::File))
         })();
         let file = made.map_err(|reason| self.target_failed(to, reason))?;
-        let inode = self.target.inode(&file);
+        let first = match self.options.hard_links && meta.links > 1 {
+            true => {
+                Some(self.target.first(&file, dir, name).map_err(|reason| self.target_failed(to, reason))?)
+            }
+            false => None,
+        };
         let (from, to) = (self.origin.show(from), self.target.show(to));
         self.pool.send(Job { content, file, keep, from, to });
-        Ok(Some(inode))
+        Ok(first)
     }
 
     #[allow(clippy::too_many_arguments)] // the parts of one step
@@ -432,7 +432,10 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         name: &[u8],
         to: &[u8],
         there: Option<Kind>,
-    ) -> Outcome<Option<Option<InodeNr>>> {
+    ) -> Outcome<Option<T::First>> {
+        if let Some(reason) = self.target.refuses(meta.kind) {
+            return self.leave_out(from, reason).map(|()| None);
+        }
         let special = if meta.kind == Kind::Symlink {
             match self.origin.read_link(node) {
                 Ok(target) => Special::Symlink(target),

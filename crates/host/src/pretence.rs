@@ -57,7 +57,7 @@ fn named<K: AsRef<OsStr>, V: AsRef<OsStr>>(
             b"FAKEROOTKEY" => return Some(("fakeroot", "libfakeroot")),
             // Anything but a word for "no" disables it.
             b"PSEUDO_DISABLED" => {
-                disabled |= !matches!(value.first(), None | Some(b'0' | b'f' | b'F' | b'n' | b'N'))
+                disabled |= !matches!(value.first(), None | Some(b'0' | b'f' | b'F' | b'n' | b'N'));
             }
             b"PSEUDO_UNLOAD" => disabled = true,
             key => pseudo |= key.starts_with(b"PSEUDO_"),

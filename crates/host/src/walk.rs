@@ -11,7 +11,7 @@
 use crate::below::open_below;
 use crate::stat::{Identity, stat_open};
 use parking_lot::Mutex;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::io;
@@ -168,7 +168,7 @@ impl Walk {
             at = parent;
         };
         names.reverse();
-        open_below(BorrowedFd::from(from.as_fd()), &names.join(&b'/'), REACHED)
+        open_below(from.as_fd(), &names.join(&b'/'), REACHED)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `hectare cp`.
 
 use crate::copy::inside::Inside;
-use crate::copy::local::{Local, Node};
+use crate::copy::local::{LocalOrigin, LocalTarget, Node, Rights};
 use crate::copy::{Goal, Options, Origin, copy};
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
@@ -32,12 +32,16 @@ pub(crate) struct Arguments {
     /// Copy directories with all they hold; symbolic links, devices and pipes as such
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
-    /// Keep modes, owners, times, attributes and ACLs
+    /// Keep modes, owners, times, attributes and ACLs; out of an image without set-ID bits and capabilities
     #[arg(short, long)]
     preserve: bool,
-    /// Keep everything: -r -p, and hard links
+    /// Keep everything: -r -p, hard links, and if root copies out of an image its devices, set-ID bits and
+    /// capabilities
     #[arg(short, long)]
     archive: bool,
+    /// Make device nodes out of an image without -a too
+    #[arg(long)]
+    devices: bool,
     /// Threads that copy content (as many as the machine runs at once, if not given)
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
@@ -62,6 +66,15 @@ impl Arguments {
                 .unwrap_or(NonZeroUsize::MIN),
         }
     }
+
+    /// What an image gets on the host: power only from root, and only if all of it is asked for.
+    fn rights(&self) -> Rights {
+        Rights {
+            attributes: self.options().preserve,
+            set_id: self.archive && rustix::process::geteuid().is_root(),
+            devices: self.archive || self.devices,
+        }
+    }
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -69,6 +82,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let local = |operand: &Operand| matches!(operand, Operand::Local(_));
     if local(to) && from.iter().any(local) {
         return Err(Failure::Usage("neither side is in an image (IMAGE:PATH)".to_owned()));
+    }
+    if let (true, Some(fault)) = (arguments.operands.iter().any(local), hectare_host::pretence().fault()) {
+        return Err(Failure::Line(fault));
     }
     let several = from.len() > 1;
     let progress = Progress::new("copying");
@@ -79,7 +95,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                 Operand::Local(path) => {
                     let source = Node::at(path);
                     let bytes = path.as_os_str().as_bytes();
-                    into(arguments, &Local::origin(), (source, bytes), image, place, several, &progress)
+                    into(
+                        arguments,
+                        &LocalOrigin::default(),
+                        (source, bytes),
+                        image,
+                        place,
+                        several,
+                        &progress,
+                    )
                 }
                 Operand::Inside(source) if same_file(&source.image, image.path()) => {
                     between(arguments, image, source, image, place, several, &progress)
@@ -195,8 +219,8 @@ fn out(arguments: &Arguments, source: &Operand, to: &Path, several: bool, progre
             (parent_of(to), Some(name.as_bytes().to_vec()))
         }
     };
-    let (target, dir) = Local::target(&folder).map_err(|why| fail(&folder, why))?;
-    let goal = Goal { dir, name, path: Vec::new() };
+    let target = LocalTarget::new(&folder, arguments.rights()).map_err(|why| fail(&folder, why))?;
+    let goal = Goal { dir: target.top(), name, path: Vec::new() };
     let copied = copy(
         &Inside { image: &image },
         &target,

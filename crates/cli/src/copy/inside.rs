@@ -1,9 +1,10 @@
 //! A volume as either side of a copy.
 
-use super::{Content, First, Meta, Origin, Reason, Special, Target, Xattrs};
+use super::{Content, Meta, Origin, Reason, Special, Target, Xattrs};
 use crate::image::Image;
 use crate::umask;
 use hectare_engine::{Changes, Creation, Error, Kind, NewNode, OpenFile, Volume, XattrHow};
+use hectare_host::Identity;
 use hectare_units::InodeNr;
 use std::sync::Arc;
 
@@ -87,17 +88,17 @@ impl Origin for Inside<'_> {
             atime: meta.atime,
             mtime: meta.mtime,
             links: meta.links.into(),
-            id: (0, node.get().into()),
+            id: Identity { device: 0, inode: node.get().into() },
             device: meta.device,
         })
     }
 
-    fn children(&self, node: &InodeNr) -> Result<Vec<(Vec<u8>, InodeNr)>, Reason> {
+    fn children(&self, node: &InodeNr, _meta: &Meta) -> Result<Vec<(Vec<u8>, InodeNr)>, Reason> {
         let entries = crate::walk::sorted(self.image, *node).map_err(reason)?;
         Ok(entries.into_iter().map(|entry| (entry.name, entry.inode)).collect())
     }
 
-    fn open(&self, node: &InodeNr, _follow: bool) -> Result<OpenFile, Reason> {
+    fn open(&self, node: &InodeNr, _follow: bool, _meta: &Meta) -> Result<OpenFile, Reason> {
         self.volume().open_inode(*node).map_err(reason)
     }
 
@@ -126,6 +127,11 @@ impl Origin for Inside<'_> {
 impl Target for Inside<'_> {
     type Dir = InodeNr;
     type File = OpenFile;
+    type First = InodeNr;
+
+    fn refuses(&self, _kind: Kind) -> Option<&'static str> {
+        None
+    }
 
     fn find(&self, dir: &InodeNr, name: &[u8]) -> Result<Option<Kind>, Reason> {
         match self.volume().lookup(*dir, name) {
@@ -163,7 +169,7 @@ impl Target for Inside<'_> {
         special: &Special,
         mode: u16,
         attributes: Option<&(Meta, Xattrs)>,
-    ) -> Result<Option<InodeNr>, Reason> {
+    ) -> Result<InodeNr, Reason> {
         let node = match special {
             Special::Symlink(target) => NewNode::Symlink(target),
             Special::Node(Kind::CharDevice, number) => NewNode::CharDevice(*number),
@@ -175,20 +181,19 @@ impl Target for Inside<'_> {
         if let Some((meta, xattrs)) = attributes {
             self.finish(nr, meta, xattrs)?;
         }
-        Ok(Some(nr))
+        Ok(nr)
     }
 
-    fn link(&self, first: &First, dir: &InodeNr, name: &[u8]) -> Result<(), Reason> {
-        let inode = first.inode.ok_or("the first name is not in this volume")?;
-        self.volume().link(inode, *dir, name).map_err(reason)
+    fn link(&self, first: &InodeNr, dir: &InodeNr, name: &[u8]) -> Result<(), Reason> {
+        self.volume().link(*first, *dir, name).map_err(reason)
     }
 
     fn remove(&self, dir: &InodeNr, name: &[u8]) -> Result<(), Reason> {
         self.volume().unlink(*dir, name).map_err(reason)
     }
 
-    fn inode(&self, file: &OpenFile) -> Option<InodeNr> {
-        Some(file.inode())
+    fn first(&self, file: &OpenFile, _dir: &InodeNr, _name: &[u8]) -> Result<InodeNr, Reason> {
+        Ok(file.inode())
     }
 
     fn dir_inode(&self, dir: &InodeNr) -> Option<(&Volume, InodeNr)> {

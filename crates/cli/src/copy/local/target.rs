@@ -1,0 +1,346 @@
+//! A folder of the host as the target of a copy.
+//!
+//! Nobody but the copy's own user has a right to what is made until its owner is set. Attributes come in this
+//! order: the owner, then extended attributes (a change of owner drops capabilities), then the mode with its
+//! set-ID bits, then the times.
+
+use super::{c_name, errno, io, kind_of, place};
+use crate::copy::{Meta, Reason, Special, Target, Xattrs};
+use crate::failure::tell;
+use crate::name::{join, shown};
+use hectare_engine::{Kind, Timestamp, Volume};
+use hectare_host::{Dir, Identity, Pretence, Walk, pretence, replaced, stat, stat_open};
+use hectare_units::InodeNr;
+use rustix::fs::{self as sys, AtFlags, CWD, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::{self, File, Permissions};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{self as unix, FileExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What files of an image may get on the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rights {
+    /// Attributes at all: then nobody else has a right to a file before its owner is set.
+    pub(crate) attributes: bool,
+    /// Set-ID bits and file capabilities, where the owner can be kept.
+    pub(crate) set_id: bool,
+    /// Device nodes.
+    pub(crate) devices: bool,
+}
+
+/// The host as a target; paths in messages are below its top.
+pub(crate) struct LocalTarget {
+    walk: Walk,
+    shown: PathBuf,
+    rights: Rights,
+    /// Attributes that could not be kept.
+    lost: AtomicUsize,
+    /// Files that did not get set-ID bits or capabilities.
+    tamed: AtomicUsize,
+}
+
+/// What attributes are set through.
+enum Handle<'f> {
+    /// A file or directory that is open.
+    Open(&'f File),
+    /// What can't be opened, by the path that leads to the object itself.
+    Place(PathBuf),
+    /// A symbolic link by its name: who pretends that the user is root may follow it otherwise.
+    Link(PathBuf),
+}
+
+/// Owners and modes are set by std's calls, which go through the C library; rustix has its own for open files.
+impl Handle<'_> {
+    fn chown(&self, meta: &Meta) -> std::io::Result<()> {
+        let (uid, gid) = (Some(meta.uid), Some(meta.gid));
+        match self {
+            Self::Open(file) => unix::fchown(file, uid, gid),
+            Self::Place(path) => unix::chown(path, uid, gid),
+            Self::Link(path) => unix::lchown(path, uid, gid),
+        }
+    }
+
+    fn chmod(&self, mode: u16) -> std::io::Result<()> {
+        let mode = Permissions::from_mode(mode.into());
+        match self {
+            Self::Open(file) => file.set_permissions(mode),
+            Self::Place(path) => fs::set_permissions(path, mode),
+            Self::Link(_) => Ok(()),
+        }
+    }
+
+    fn set_xattr(&self, name: &[u8], value: &[u8]) -> rustix::io::Result<()> {
+        let (name, flags) = (OsStr::from_bytes(name), XattrFlags::empty());
+        match self {
+            Self::Open(file) => sys::fsetxattr(file, name, value, flags),
+            Self::Place(path) => sys::setxattr(path, name, value, flags),
+            Self::Link(path) => sys::lsetxattr(path, name, value, flags),
+        }
+    }
+
+    fn set_times(&self, times: &Timestamps) -> rustix::io::Result<()> {
+        match self {
+            Self::Open(file) => sys::futimens(file, times),
+            Self::Place(path) => sys::utimensat(CWD, path, times, AtFlags::empty()),
+            Self::Link(path) => sys::utimensat(CWD, path, times, AtFlags::SYMLINK_NOFOLLOW),
+        }
+    }
+}
+
+impl LocalTarget {
+    /// Everything goes into this directory.
+    ///
+    /// # Errors
+    /// If it can't be opened.
+    pub(crate) fn new(folder: &Path, rights: Rights) -> Result<Self, Reason> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top = sys::open(folder, flags, Mode::empty()).map_err(errno)?;
+        Ok(Self {
+            walk: Walk::new(top).map_err(io)?,
+            shown: folder.to_owned(),
+            rights,
+            lost: AtomicUsize::new(0),
+            tamed: AtomicUsize::new(0),
+        })
+    }
+
+    /// The directory itself.
+    pub(crate) fn top(&self) -> Dir {
+        self.walk.top().clone()
+    }
+
+    /// Tells what could not be kept.
+    pub(crate) fn tell_lost(&self) {
+        let folder = || shown(self.shown.as_os_str().as_bytes());
+        let count = |counter: &AtomicUsize| Some(counter.load(Ordering::Relaxed)).filter(|count| *count > 0);
+        if let Some(lost) = count(&self.lost) {
+            tell(format_args!("{}: note: {lost} extended attributes can't be kept there", folder()));
+        }
+        if let Some(tamed) = count(&self.tamed) {
+            let folder = folder();
+            tell(format_args!(
+                "{folder}: note: {tamed} files are without their set-ID bits and capabilities: only root \
+                 keeps them, with -a"
+            ));
+        }
+    }
+
+    fn open(&self, dir: &Dir) -> Result<Arc<OwnedFd>, Reason> {
+        self.walk.open(dir).map_err(io)
+    }
+
+    /// Sets what is kept.
+    fn finish(&self, handle: &Handle<'_>, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
+        let owned = match handle.chown(meta) {
+            Ok(()) => true,
+            // Only root may give files away; without root the owner stays.
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::PERM | Errno::INVAL)) => false,
+            Err(error) => return Err(io(error)),
+        };
+        let set_id = owned && self.rights.set_id;
+        let is_power = |(name, _): &&(Vec<u8>, Vec<u8>)| name == b"security.capability";
+        for (name, value) in xattrs.iter().filter(|xattr| set_id || !is_power(xattr)) {
+            match handle.set_xattr(name, value) {
+                Ok(()) => {}
+                Err(error) if is_lost(error) => {
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => return Err(errno(error)),
+            }
+        }
+        // A link's mode means nothing.
+        if meta.kind != Kind::Symlink {
+            let mode = if set_id { meta.mode } else { meta.mode & !SET_ID };
+            if mode != meta.mode || (!set_id && xattrs.iter().any(|xattr| is_power(&xattr))) {
+                self.tamed.fetch_add(1, Ordering::Relaxed);
+            }
+            handle.chmod(mode).map_err(io)?;
+        }
+        handle.set_times(&times(meta)).map_err(errno)
+    }
+
+    /// What was just made, so that attributes are set on nothing else.
+    fn made(&self, dir: &OwnedFd, name: &[u8], file_type: FileType) -> Result<(OwnedFd, Identity), Reason> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let made = sys::openat(dir, OsStr::from_bytes(name), flags, Mode::empty()).map_err(errno)?;
+        let stat = stat_open(made.as_fd()).map_err(errno)?;
+        if stat.file_type != file_type || stat.links != 1 {
+            return Err(io(replaced()));
+        }
+        Ok((made, stat.identity))
+    }
+}
+
+/// Set-user-ID and set-group-ID.
+const SET_ID: u16 = 0o6000;
+
+fn is_lost(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::OPNOTSUPP
+            | Errno::PERM
+            | Errno::ACCESS
+            | Errno::NOSPC
+            | Errno::RANGE
+            | Errno::TOOBIG
+            | Errno::INVAL
+    )
+}
+
+fn mode_of(mode: u16) -> Mode {
+    Mode::from_raw_mode(mode.into())
+}
+
+fn times(meta: &Meta) -> Timestamps {
+    let spec = |time: Timestamp| Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.into() };
+    Timestamps { last_access: spec(meta.atime), last_modification: spec(meta.mtime) }
+}
+
+/// The first name of a file with several.
+pub(crate) struct First {
+    dir: Dir,
+    name: Vec<u8>,
+    identity: Identity,
+}
+
+impl Target for LocalTarget {
+    type Dir = Dir;
+    type File = File;
+    type First = First;
+
+    fn refuses(&self, kind: Kind) -> Option<&'static str> {
+        let is_device = matches!(kind, Kind::CharDevice | Kind::BlockDevice);
+        (is_device && !self.rights.devices).then_some("it is a device, which only -a or --devices makes")
+    }
+
+    fn find(&self, dir: &Dir, name: &[u8]) -> Result<Option<Kind>, Reason> {
+        match stat(self.open(dir)?.as_fd(), &c_name(name)?, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => kind_of(stat.file_type).map(Some),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(errno(error)),
+        }
+    }
+
+    fn enter(&self, dir: &Dir, name: &[u8]) -> Result<Dir, Reason> {
+        self.walk.enter(dir, name, None).map_err(io)
+    }
+
+    fn make_dir(&self, dir: &Dir, name: &[u8], _mode: u16) -> Result<Dir, Reason> {
+        // Its mode comes last: until then it must be possible to put things into it, for nobody else.
+        sys::mkdirat(&*self.open(dir)?, OsStr::from_bytes(name), mode_of(0o700)).map_err(errno)?;
+        self.enter(dir, name)
+    }
+
+    fn make_file(&self, dir: &Dir, name: &[u8], mode: u16, there: bool) -> Result<File, Reason> {
+        let (dir, name) = (self.open(dir)?, OsStr::from_bytes(name));
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        if !there {
+            let mode = mode_of(mode & if self.rights.attributes { 0o700 } else { 0o777 });
+            let file = sys::openat(&*dir, name, flags | OFlags::CREATE | OFlags::EXCL, mode);
+            return file.map(File::from).map_err(errno);
+        }
+        // Not to wait for the other end, should it have become a pipe.
+        let file = sys::openat(&*dir, name, flags | OFlags::NONBLOCK, Mode::empty()).map_err(errno)?;
+        if stat_open(file.as_fd()).map_err(errno)?.file_type != FileType::RegularFile {
+            return Err(io(replaced()));
+        }
+        sys::ftruncate(&file, 0).map_err(errno)?;
+        Ok(file.into())
+    }
+
+    fn make_special(
+        &self,
+        dir: &Dir,
+        name: &[u8],
+        special: &Special,
+        mode: u16,
+        attributes: Option<&(Meta, Xattrs)>,
+    ) -> Result<First, Reason> {
+        let (fd, os_name) = (self.open(dir)?, OsStr::from_bytes(name));
+        let file_type = match special {
+            Special::Symlink(target) => {
+                sys::symlinkat(OsStr::from_bytes(target), &*fd, os_name).map_err(errno)?;
+                FileType::Symlink
+            }
+            Special::Node(kind, number) => {
+                let file_type = match kind {
+                    Kind::CharDevice => FileType::CharacterDevice,
+                    Kind::BlockDevice => FileType::BlockDevice,
+                    Kind::Fifo => FileType::Fifo,
+                    _ => FileType::Socket,
+                };
+                let mode = mode_of(mode & if attributes.is_some() { 0o700 } else { 0o777 });
+                let number = sys::makedev(number.major, number.minor);
+                sys::mknodat(&*fd, os_name, file_type, mode, number).map_err(errno)?;
+                file_type
+            }
+        };
+        let (made, identity) = self.made(&fd, name, file_type)?;
+        if let Some((meta, xattrs)) = attributes {
+            let by_name = file_type == FileType::Symlink && pretence() != Pretence::None;
+            let handle = match by_name {
+                true => Handle::Link(place(fd.as_fd()).join(os_name)),
+                false => Handle::Place(place(made.as_fd())),
+            };
+            self.finish(&handle, meta, xattrs)?;
+        }
+        Ok(First { dir: dir.clone(), name: name.to_vec(), identity })
+    }
+
+    fn link(&self, first: &First, dir: &Dir, name: &[u8]) -> Result<(), Reason> {
+        let (from, to) = (self.open(&first.dir)?, self.open(dir)?);
+        let os_name = OsStr::from_bytes(name);
+        sys::linkat(&*from, OsStr::from_bytes(&first.name), &*to, os_name, AtFlags::empty())
+            .map_err(errno)?;
+        let linked = stat(to.as_fd(), &c_name(name)?, AtFlags::SYMLINK_NOFOLLOW).map_err(errno)?;
+        if linked.identity != first.identity {
+            // Something else had the first name by then, and must not get this one.
+            sys::unlinkat(&*to, os_name, AtFlags::empty()).map_err(errno)?;
+            return Err(io(replaced()));
+        }
+        Ok(())
+    }
+
+    fn remove(&self, dir: &Dir, name: &[u8]) -> Result<(), Reason> {
+        sys::unlinkat(&*self.open(dir)?, OsStr::from_bytes(name), AtFlags::empty()).map_err(errno)
+    }
+
+    fn first(&self, file: &File, dir: &Dir, name: &[u8]) -> Result<First, Reason> {
+        let identity = stat_open(file.as_fd()).map_err(errno)?.identity;
+        Ok(First { dir: dir.clone(), name: name.to_vec(), identity })
+    }
+
+    fn dir_inode(&self, _dir: &Dir) -> Option<(&Volume, InodeNr)> {
+        None
+    }
+
+    fn write_at(&self, file: &File, at: u64, data: &[u8]) -> Result<(), Reason> {
+        file.write_all_at(data, at).map_err(io)
+    }
+
+    fn set_len(&self, file: &File, size: u64) -> Result<(), Reason> {
+        file.set_len(size).map_err(io)
+    }
+
+    fn finish_file(&self, file: &File, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
+        self.finish(&Handle::Open(file), meta, xattrs)
+    }
+
+    fn finish_dir(&self, dir: &Dir, mode: u16, kept: Option<&(Meta, Xattrs)>) -> Result<(), Reason> {
+        let file = File::from(self.walk.open_to_read(dir).map_err(io)?);
+        let handle = Handle::Open(&file);
+        match kept {
+            Some((meta, xattrs)) => self.finish(&handle, meta, xattrs),
+            None => handle.chmod(mode).map_err(io),
+        }
+    }
+
+    fn show(&self, path: &[u8]) -> String {
+        shown(&join(self.shown.as_os_str().as_bytes(), path))
+    }
+}

@@ -1,0 +1,95 @@
+//! Under a program that pretends that an ordinary user is root, owners and devices are what it says.
+
+use crate::support::{Bench, hectare};
+use hectare_oracle::tool::{need, run};
+use hectare_oracle::{Skip, is_root, skip};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::Command;
+
+/// Makes a tree, an image of it, the tree from the image again, and another image of that by copying; tells
+/// what the host and the images say of it.
+const SCRIPT: &str = r#"
+mkdir src src/d
+echo a > src/f; chown 5:6 src/f; chmod 4750 src/f; ln src/f src/d/g; chown 11:12 src/d
+mknod src/null c 1 3; mknod src/loop b 7 5; mkfifo src/p; chown 7:8 src/p; ln -s f src/l; chown -h 9:10 src/l
+./hectare build --from src one.img
+./hectare cp -a one.img:/ out
+./hectare mkfs -q two.img 8M
+./hectare cp -a out/. two.img:/
+cd out
+for f in f d d/g null loop p l; do stat -c '%n %a %u %g %t %T' $f; done
+"#;
+
+const EXPECTED: [&str; 7] = [
+    "f 4750 5 6 0 0",
+    "d 755 11 12 0 0",
+    "d/g 4750 5 6 0 0",
+    "null 644 0 0 1 3",
+    "loop 644 0 0 7 5",
+    "p 644 7 8 0 0",
+    "l 777 9 10 0 0",
+];
+
+/// A command that an ordinary user runs in the bench's folder.
+fn by_a_user(bench: &Bench, program: &str) -> Result<Command, Skip> {
+    need(program)?;
+    fs::copy(env!("CARGO_BIN_EXE_hectare"), bench.local("hectare")).unwrap();
+    if !is_root() {
+        let mut command = need(program)?;
+        command.current_dir(bench.folder.path());
+        return Ok(command);
+    }
+    chown(bench.folder.path(), Some(65534), Some(65534)).unwrap();
+    fs::set_permissions(bench.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = need("setpriv")?;
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", program]);
+    command.current_dir(bench.folder.path());
+    Ok(command)
+}
+
+#[test]
+fn regression_fakeroot_is_believed_by_build_and_by_cp_in_both_directions() {
+    let bench = Bench::empty();
+    let mut fakeroot = match by_a_user(&bench, "fakeroot") {
+        Ok(fakeroot) => fakeroot,
+        Err(reason) => skip!("cli pretended::regression_fakeroot", reason),
+    };
+    let said = run(fakeroot.args(["sh", "-ec", SCRIPT]).env("TZ", "UTC")).expect_success();
+    assert_eq!(said.stdout.lines().collect::<Vec<_>>(), EXPECTED, "{}", said.report());
+    for image in ["one.img", "two.img"] {
+        let image = bench.local(image);
+        for line in EXPECTED {
+            let name = line.split(' ').next().unwrap();
+            let json = &hectare(&["stat", "--json", &crate::support::at(&image, name)]).ok().json()[0];
+            let number = |key: &str| json[key].as_u64().unwrap_or(0);
+            let mode = json["mode"].as_str().unwrap().trim_start_matches('0');
+            let [uid, gid, major, minor] = ["uid", "gid", "major", "minor"].map(number);
+            assert_eq!(format!("{name} {mode} {uid} {gid} {major} {minor}"), *line, "{json}");
+        }
+    }
+}
+
+#[test]
+fn regression_a_pretence_that_is_not_in_effect_is_refused() {
+    let bench = Bench::empty();
+    fs::create_dir(bench.local("src")).unwrap();
+    fs::write(bench.local("f"), "f").unwrap();
+    hectare(&["mkfs", "-q", bench.image(), "8M"]).ok();
+    let (source, file) = (bench.local("src"), bench.local("f"));
+    for (variable, name) in [("FAKEROOTKEY", "fakeroot"), ("PSEUDO_PREFIX", "pseudo")] {
+        for words in [
+            ["build", "--from", source.to_str().unwrap(), bench.local("new.img").to_str().unwrap()],
+            ["cp", "-a", file.to_str().unwrap(), &bench.at("/")],
+            ["cp", "-a", &bench.at("/"), bench.local("out").to_str().unwrap()],
+        ] {
+            let said = run(Command::new(env!("CARGO_BIN_EXE_hectare")).args(words).env(variable, "1"));
+            assert_eq!(said.exit, Some(1), "{}", said.report());
+            assert!(said.stderr.contains(&format!("{name} is in use, but its library is not loaded")));
+        }
+        assert!(!bench.local("new.img").exists() && !bench.local("out").exists());
+        let inside = ["ls", bench.image()];
+        let _ =
+            run(Command::new(env!("CARGO_BIN_EXE_hectare")).args(inside).env(variable, "1")).expect_success();
+    }
+}
