@@ -16,6 +16,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
+/// Why the database of advisories was not asked.
+const NO_DENY: &str = "cargo-deny is not installed; tidy has looked at licences, sources and bans";
+
 /// What the checks came to.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
@@ -40,6 +43,10 @@ pub(crate) fn run() -> bool {
     }
     println!("\n$ cargo xtask tidy");
     tally.check("tidy", tidy::run());
+    match quiet(cargo().args(["deny", "--version"])) {
+        Some(_) => tally.check("dependencies", shown(cargo().args(["deny", "check"]))),
+        None => tally.skip("dependencies", NO_DENY),
+    }
     let log = target_folder().join("skips.log");
     let _ = std::fs::remove_file(&log); // absent at first; a test that can't append to it fails by itself
     tests(&mut tally, &["--no-fail-fast"], &log);

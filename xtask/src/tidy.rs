@@ -9,6 +9,7 @@
 //! | no banned words, no path of a developer's machine, ASCII in sources | [`text`] |
 //! | `unsafe` in the device, fuse and C API crates only; no unexplained unwrapping outside tests | [`code`] |
 //! | locks of the standard library in `sync.rs` only, so that schedules can be tested | [`code`] |
+//! | dependencies have an allowed licence and source, none is banned (`deny.toml`) | [`supply`] |
 //! | the changelog has its form | [`changelog`] |
 //!
 //! Findings print as `file:line: message`. Warnings do not fail.
@@ -17,6 +18,7 @@ mod changelog;
 mod code;
 mod layers;
 mod modules;
+mod supply;
 mod text;
 
 use crate::steps::root;
@@ -142,6 +144,7 @@ fn findings() -> Vec<Finding> {
     }
     findings.extend(modules::check(&sources));
     findings.extend(layers::check());
+    findings.extend(supply::check());
     findings.sort();
     findings
 }
