@@ -1,29 +1,37 @@
-//! How `mount` and `fstab` call whoever mounts for them.
+//! How `mount`, `umount` and `fstab` call whoever mounts for them.
 //!
-//! Type `fuse.hectare` makes `mount` run `mount.fuse3`, and that `hectare IMAGE DIR -o OPTIONS`; type
-//! `hectare` makes it run `mount.hectare IMAGE DIR ...`, if somebody made a link of that name. Neither says
-//! `hectare mount`, which is put in here.
+//! Type `hectare` makes `mount` run `mount.hectare IMAGE DIR -o OPTIONS`, and type `fuse.hectare`
+//! `mount.fuse.hectare`, if somebody made links of these names (docs/operating.md); otherwise the latter makes
+//! it run `mount.fuse3`, and that `hectare IMAGE DIR -o OPTIONS`. `umount` runs `umount.fuseblk.hectare DIR`
+//! or `umount.fuse.hectare DIR`. None of them says `hectare mount` or `hectare umount`, which is put in here.
+//!
+//! Hazard: `mount.fuse3` adds `dev,suid` whenever root mounts, so that what comes that way is marked as such.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The beginning of the names by which `mount` calls its helpers.
-const HELPER: &str = "mount.";
+/// The beginnings of the names by which helpers are called, and what they are to do.
+const HELPERS: [(&str, &str); 2] = [("mount.", "mount"), ("umount.", "umount")];
+/// What marks options to which somebody has added some.
+pub(crate) const ADDED: &str = "by-mount-fuse";
 
-/// The arguments, the program's name first, with `mount` put in where it is meant.
+/// The arguments, the program's name first, with what is meant put in.
 pub(crate) fn complete(mut arguments: Vec<OsString>, is_command: impl Fn(&OsStr) -> bool) -> Vec<OsString> {
-    let called = arguments.first().map(Path::new).and_then(Path::file_name);
-    let as_helper = called.is_some_and(|name| name.to_string_lossy().starts_with(HELPER));
-    if as_helper || is_mount_form(&arguments, is_command) {
-        arguments.insert(1, "mount".into());
+    let called = arguments.first().map(Path::new).and_then(Path::file_name).map(OsStr::to_string_lossy);
+    let helper =
+        HELPERS.iter().find(|(start, _)| called.as_ref().is_some_and(|name| name.starts_with(start)));
+    if let Some((_, command)) = helper {
+        arguments.insert(1, command.into());
+    } else if is_mount_form(&arguments, is_command) {
+        arguments.splice(1..1, ["mount".into(), format!("--{ADDED}").into()]);
     }
     arguments
 }
 
-/// Whether the arguments are an image, a folder and `-o`.
+/// Whether the arguments are an image, a folder, which need not be there, and `-o`.
 fn is_mount_form(arguments: &[OsString], is_command: impl Fn(&OsStr) -> bool) -> bool {
     let [_, image, dir, option, _, ..] = arguments else { return false };
-    !is_command(image) && option == "-o" && Path::new(dir).is_dir()
+    !is_command(image) && option == "-o" && Path::new(dir).is_absolute()
 }
 
 #[cfg(test)]
@@ -35,17 +43,21 @@ mod tests {
     }
 
     #[test]
-    fn mount_is_put_in_where_it_is_meant() {
-        for (given, at) in [
-            (&["hectare", "/disk.img", "/", "-o", "rw"][..], Some(1)),
-            (&["/sbin/mount.hectare", "/disk.img", "/"][..], Some(1)),
-            (&["hectare", "ls", "/", "-o", "rw"][..], None),
-            (&["hectare", "/disk.img", "/no such folder", "-o", "rw"][..], None),
-            (&["hectare", "ls"][..], None),
-            (&["hectare"][..], None),
+    fn what_is_meant_is_put_in() {
+        let (mount, by_fuse) = (&["mount"][..], &["mount", "--by-mount-fuse"][..]);
+        for (given, put_in) in [
+            (&["hectare", "/disk.img", "/", "-o", "rw"][..], by_fuse),
+            (&["hectare", "/disk.img", "/no such folder", "-o", "rw"][..], by_fuse),
+            (&["/sbin/mount.hectare", "/disk.img", "/"][..], mount),
+            (&["/sbin/mount.fuse.hectare", "/disk.img", "/", "-o", "rw,suid"][..], mount),
+            (&["/sbin/umount.fuseblk.hectare", "/mnt", "-l"][..], &["umount"][..]),
+            (&["hectare", "ls", "/", "-o", "rw"][..], &[]),
+            (&["hectare", "/disk.img", "folder", "-o", "rw"][..], &[]),
+            (&["hectare", "ls"][..], &[]),
+            (&["hectare"][..], &[]),
         ] {
-            let found = completed(given).iter().position(|argument| argument == "mount");
-            assert_eq!(found, at, "{given:?}");
+            let expected = [&given[..1], put_in, &given[1..]].concat();
+            assert_eq!(completed(given), expected.iter().map(OsString::from).collect::<Vec<_>>());
         }
     }
 }

@@ -25,6 +25,7 @@ mod options;
 mod pending;
 mod topology;
 
+pub use lock::{Claim, MOUNT_KEY};
 pub use options::{FileOptions, Overwrite};
 pub use pending::PendingFile;
 pub use topology::Topology;
@@ -160,6 +161,14 @@ impl FileDevice {
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.direct.is_some()
+    }
+
+    /// A hold on the file as it is open, lock included, that can let go of the lock before the device goes.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    pub fn claim(&self) -> io::Result<Claim> {
+        self.file.try_clone().map(Claim)
     }
 
     /// The file itself, for a mapping of it.

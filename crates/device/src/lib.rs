@@ -40,7 +40,7 @@ pub use crash::{CrashStates, Discarded};
 pub use dax::DaxDevice;
 pub use device::Device;
 pub use error::{Error, Operation, Reason, Result};
-pub use file::{FileDevice, FileOptions, Overwrite, PendingFile, Topology};
+pub use file::{Claim, FileDevice, FileOptions, MOUNT_KEY, Overwrite, PendingFile, Topology};
 pub use layer::fault::{FaultDevice, Outcome, Rule};
 pub use layer::overlay::OverlayDevice;
 pub use layer::record::{Event, RecordDevice};

@@ -5,23 +5,27 @@
 //! mounts are not turned away here: the kernel does that already, and what its own threads write back comes
 //! as root.
 //!
-//! Hazard: whoever serves a mount must not ask it for anything. A thread that waits for an answer can't be
-//! killed, and while it is there its process keeps the connection open: if the process is killed, nobody
-//! answers, nobody gets an error, and the mount hangs until root ends it (`umount -f`). So what is mounted is
-//! looked up in the table of mounts, and another process waits for what the kernel has gathered.
+//! Root mounts an image as `fuseblk`, with a loop device as its key ([`loops`]). Then the kernel tells of
+//! `sync(2)` and `syncfs(2)` (since Linux 6.18), and unmounting waits until whoever serves has closed the
+//! volume. Where there are no loop devices, and for others than root, it is plain `fuse`, which has neither.
+//!
+//! Hazard: whoever serves a mount must not ask it for anything, nor unmount it. A thread that waits for an
+//! answer can't be killed, and while it is there its process keeps the connection open: if the process is
+//! killed, nobody answers, nobody gets an error, and the mount hangs until root ends it (`umount -f`). So
+//! what is mounted is looked up in the table of mounts, and another process waits for what the kernel has
+//! gathered; where there is a [keeper](crate::keeper), it unmounts, too.
 
+use crate::keeper::receive;
+use crate::loops;
 use crate::mounts::{device_on, dir_of};
 use crate::options::{Atime, MountOptions};
 use crate::serving::DEVICE;
-use log::{debug, warn};
-use rustix::fs::{Mode, OFlags, open};
-use rustix::io::{Errno, IoSliceMut};
+use log::{debug, info};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -29,8 +33,11 @@ use std::process::{Command, Output, Stdio};
 const HELPER: &str = "fusermount3";
 /// The variable that tells `fusermount3` where to send the descriptor, and the descriptor we give it.
 const HELPER_SOCKET: (&str, &str) = ("_FUSE_COMMFD", "0");
-/// What `/proc/mounts` calls the type, after `fuse.`.
+/// What `/proc/mounts` calls the type, after `fuse.` or `fuseblk.`.
 const SUBTYPE: &str = "hectare";
+/// The size of a block that a `fuseblk` mount is told: what programs are told to read and write at once. All
+/// devices have such blocks.
+const BLOCK: u32 = 4096;
 
 /// A mounted connection; dropped, it is detached.
 pub(crate) struct Mounted {
@@ -42,19 +49,35 @@ pub(crate) struct Mounted {
 }
 
 /// Whether this process can mount by itself.
-pub(crate) fn is_root() -> bool {
+#[must_use]
+pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Opens a connection and attaches it to a folder.
-pub(crate) fn attach(source: &str, dir: &Path, options: &MountOptions) -> io::Result<(OwnedFd, Mounted)> {
-    let dir = dir.canonicalize()?;
+/// What is mounted where, and how.
+#[derive(Clone, Copy)]
+pub struct Mounting<'a> {
+    /// What the table of mounts is to show: the image's path.
+    pub source: &'a str,
+    /// The directory to mount on.
+    pub dir: &'a Path,
+    /// How.
+    pub options: &'a MountOptions,
+}
+
+/// Opens a connection and attaches it to a folder. With an image, it is mounted as `fuseblk` where possible.
+pub(crate) fn attach(what: &Mounting<'_>, image: Option<BorrowedFd<'_>>) -> io::Result<(OwnedFd, Mounted)> {
+    let Mounting { source, options, .. } = *what;
+    let dir = what.dir.canonicalize()?;
     if !dir.is_dir() {
         return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is no folder to mount on"));
     }
     let by_helper = !is_root();
-    let connection =
-        if by_helper { by_fusermount(source, &dir, options)? } else { by_root(source, &dir, options)? };
+    let connection = if by_helper {
+        by_fusermount(source, &dir, options)?
+    } else {
+        by_root(source, image.filter(|_| options.block), &dir, options)?
+    };
     // From here on it is taken off again if anything fails.
     let mut mounted = Mounted { dir, by_helper, device: (0, 0), attached: true };
     let unseen = || io::Error::other("what was mounted is not in the table of mounts; is /proc mounted?");
@@ -62,7 +85,12 @@ pub(crate) fn attach(source: &str, dir: &Path, options: &MountOptions) -> io::Re
     Ok((connection, mounted))
 }
 
-fn by_root(source: &str, dir: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+fn by_root(
+    source: &str,
+    image: Option<BorrowedFd<'_>>,
+    dir: &Path,
+    options: &MountOptions,
+) -> io::Result<OwnedFd> {
     let connection = open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
         let error = io::Error::from(errno);
         io::Error::new(error.kind(), format!("{DEVICE}: {error}; try `modprobe fuse`"))
@@ -72,9 +100,28 @@ fn by_root(source: &str, dir: &Path, options: &MountOptions) -> io::Result<Owned
         data.push(',');
         data.push_str(&option);
     }
+    if let Some(image) = image {
+        let data = CString::new(format!("{data},blksize={BLOCK}"))?;
+        match by_loop(source, image, dir, options, &data) {
+            Ok(()) => return Ok(connection),
+            Err(error) => info!(error:%; "no fuseblk mount, so plain fuse: sync(1) will not reach it"),
+        }
+    }
     let data = CString::new(data)?;
     mount(source, dir, format!("fuse.{SUBTYPE}"), flags(options), &*data)?;
     Ok(connection)
+}
+
+/// Mounts as `fuseblk` on a loop device, which then goes with the mount.
+fn by_loop(
+    source: &str,
+    image: BorrowedFd<'_>,
+    dir: &Path,
+    options: &MountOptions,
+    data: &CStr,
+) -> io::Result<()> {
+    let key = loops::attach(image, source, options.read_only)?;
+    Ok(mount(&key.path, dir, format!("fuseblk.{SUBTYPE}"), flags(options), data)?)
 }
 
 /// What the kernel's FUSE itself is told.
@@ -129,7 +176,7 @@ fn by_fusermount(source: &str, dir: &Path, options: &MountOptions) -> io::Result
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| io::Error::new(error.kind(), format!("{HELPER}: {error}; install fuse3")))?;
-    let received = receive(&ours);
+    let received = receive(&ours).map(|(_, connection)| connection);
     let output = helper.wait_with_output()?;
     match received? {
         Some(connection) if output.status.success() => Ok(connection),
@@ -142,28 +189,15 @@ fn escaped(source: &str) -> String {
     source.replace('\\', "\\\\").replace(',', "\\,")
 }
 
-/// The descriptor that comes over the socket; none if the other side ends without.
-fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
-    let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    loop {
-        match recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Ok(_) => break,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    }))
-}
-
 impl Mounted {
+    /// Sets what can be set only when a session has begun.
+    pub(crate) fn tune(&self, options: &MountOptions) {
+        self.read_ahead(options.read_ahead);
+    }
+
     /// Has the kernel read ahead up to so many bytes: it grants a new mount no more than 128 KiB, and cuts
     /// large reads up accordingly. Only root may change that.
-    pub(crate) fn read_ahead(&self, bytes: u32) {
+    fn read_ahead(&self, bytes: u32) {
         let (major, minor) = self.device;
         let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
         if let Err(error) = std::fs::write(&setting, (bytes / 1024).to_string()) {
@@ -172,20 +206,36 @@ impl Mounted {
     }
 
     /// Has the kernel write what it has gathered, and detaches: at once from the tree, and altogether when
-    /// the last program has left. Requests must be answered meanwhile.
-    pub(crate) fn detach(&mut self) {
+    /// the last program has left. Requests must be answered meanwhile. Whether it could be reached.
+    pub(crate) fn detach(&mut self) -> bool {
         if !std::mem::take(&mut self.attached) {
-            return;
+            return true;
         }
         let Ok(Some(dir)) = dir_of(self.device) else {
             // What lies over it can't be taken off, but what was written can be kept.
             self.write_back_all();
-            warn!(dir:% = self.dir.display(); "it can't be reached and stays; is something mounted over it?");
-            return;
+            return false;
         };
         self.dir = dir;
+        // Another may be mounted there when all is written.
+        let held = self.hold();
         self.write_back();
-        self.detach_unchecked();
+        match held {
+            _ if self.by_helper => self.detach_unchecked(),
+            Some(root) => return unmount(magic_link(&root), UnmountFlags::DETACH).is_ok(),
+            None => return false,
+        }
+        true
+    }
+
+    /// The root of the mount, to be unmounted by whoever may do that without a helper. Nothing is asked of who
+    /// serves it.
+    fn hold(&self) -> Option<OwnedFd> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let root = open(&self.dir, flags, Mode::empty()).ok().filter(|_| !self.by_helper)?;
+        let unasked = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let found = statx(&root, c"", unasked, StatxFlags::empty()).ok()?;
+        ((found.stx_dev_major, found.stx_dev_minor) == self.device).then_some(root)
     }
 
     /// Has the kernel write what it has gathered.
@@ -229,6 +279,20 @@ impl Drop for Mounted {
     }
 }
 
+/// A path that leads to what a descriptor has open, whatever lies where it was opened.
+fn magic_link(file: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// How something is unmounted, as umount(8) has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct How {
+    /// Off the tree at once, even if it is in use; it ends when its last user leaves.
+    pub lazy: bool,
+    /// Requests that nobody answers are ended with an error (root only).
+    pub force: bool,
+}
+
 /// Runs `sync`, which can be killed while it waits for us; whether that worked.
 fn sync_elsewhere(arguments: &[&OsStr]) -> bool {
     let mut sync = Command::new("sync");
@@ -236,12 +300,18 @@ fn sync_elsewhere(arguments: &[&OsStr]) -> bool {
     sync.status().is_ok_and(|status| status.success())
 }
 
-/// Takes a file system off a folder, unless it is in use.
-pub(crate) fn detach(dir: &Path, by_helper: bool) -> io::Result<()> {
+/// Takes a file system off a folder; unless told otherwise, only if it is not in use.
+pub(crate) fn detach(dir: &Path, by_helper: bool, how: How) -> io::Result<()> {
     if !by_helper {
-        return Ok(unmount(dir, UnmountFlags::empty())?);
+        let mut flags = UnmountFlags::NOFOLLOW;
+        flags.set(UnmountFlags::DETACH, how.lazy);
+        flags.set(UnmountFlags::FORCE, how.force);
+        return Ok(unmount(dir, flags)?);
     }
-    let output = Command::new(HELPER).args(["-u", "--"]).arg(dir).output()?;
+    let mut helper = Command::new(HELPER);
+    helper.arg("-u").args(how.lazy.then_some("-z")).arg("--").arg(dir);
+    let output =
+        helper.output().map_err(|error| io::Error::new(error.kind(), format!("{HELPER}: {error}")))?;
     if output.status.success() {
         return Ok(());
     }

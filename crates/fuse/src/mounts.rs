@@ -4,14 +4,17 @@
 //! folder that is mounted can't be looked at by others than who mounted it, not even by root, so that its
 //! path is resolved through the folder above.
 
+use crate::loops;
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the kernel calls the type.
+/// What the kernel calls the type, and the type of those it has as a block device.
 const KIND: &str = "fuse.hectare";
+const BLOCK_KIND: &str = "fuseblk.hectare";
 const TABLE: &str = "/proc/self/mountinfo";
 
 /// A mount of ours.
@@ -42,6 +45,25 @@ pub fn mounted_image(path: &Path) -> io::Result<MountedImage> {
     let lines: Vec<Line> = table.lines().filter_map(Line::parse).collect();
     let on = |dir: &Path| lines.iter().rfind(|line| line.dir == dir);
     path.ancestors().find_map(on).and_then(Line::image).ok_or_else(not_ours)
+}
+
+/// The folders on which an image is mounted, first what was mounted first.
+///
+/// # Errors
+/// If the table can't be read.
+pub fn mounted_on(image: &Path) -> io::Result<Vec<PathBuf>> {
+    let (user, number) = (rustix::process::geteuid().as_raw(), |path: &Path| {
+        path.metadata().map(|found| (found.dev(), found.ino()))
+    });
+    // What another user named is not looked at.
+    let same = |mounted: &MountedImage| {
+        let path = &*mounted.source;
+        let looked = || number(path).is_ok_and(|this| number(image).is_ok_and(|that| this == that));
+        path == image || (mounted.user == user && looked())
+    };
+    let table = table()?;
+    let ours = table.lines().filter_map(Line::parse).filter_map(|line| line.image());
+    Ok(ours.filter(same).map(|mounted| mounted.dir).collect())
 }
 
 /// The device number of what a folder shows that has something mounted on it. `dir` is a path without links.
@@ -111,14 +133,15 @@ impl<'a> Line<'a> {
         Some((major.parse().ok()?, minor.parse().ok()?))
     }
 
-    /// The mount, if it is one of ours.
+    /// The mount, if it is one of ours. The table has a loop device where the kernel has a block device.
     fn image(&self) -> Option<MountedImage> {
-        let [KIND, source, options] = self.system[..] else { return None };
+        let [KIND | BLOCK_KIND, source, options] = self.system[..] else { return None };
         let user = options.split(',').find_map(|option| option.strip_prefix("user_id="))?;
+        let device = self.number()?;
         Some(MountedImage {
             dir: self.dir.clone(),
-            source: unescaped(source),
-            device: self.number()?,
+            source: loops::image_of(device).unwrap_or_else(|| unescaped(source)),
+            device,
             user: user.parse().ok()?,
         })
     }

@@ -93,6 +93,12 @@ pub struct MountOptions {
     pub dev: bool,
     /// Set-ID bits count (root only).
     pub suid: bool,
+    /// `dev` was given by the name that no program adds by itself.
+    pub allow_dev: bool,
+    /// `suid` was given by the name that no program adds by itself.
+    pub allow_suid: bool,
+    /// Mount as `fuseblk` where that is possible (root only, with a loop device).
+    pub block: bool,
     /// Programs can be run.
     pub exec: bool,
     /// Every change is written through: names, attributes and content.
@@ -142,6 +148,9 @@ impl Default for MountOptions {
             read_ahead: READ_AHEAD,
             dev: false,
             suid: false,
+            allow_dev: false,
+            allow_suid: false,
+            block: true,
             exec: true,
             sync: false,
             dirsync: false,
@@ -205,6 +214,13 @@ impl MountOptions {
             (Form::Value(..), None) => return Err(bad(format!("it is given as {}", row.usage()))),
         }
         Ok(())
+    }
+
+    /// Takes `dev` and `suid` back unless they were given as `allow_dev` and `allow_suid`: for options that
+    /// came by way of `mount.fuse`, which adds both whenever root mounts.
+    pub fn drop_added(&mut self) {
+        self.dev &= self.allow_dev;
+        self.suid &= self.allow_suid;
     }
 
     /// What the engine is opened with. Asks whether this process is root, whose mounts may fill the blocks
@@ -283,6 +299,22 @@ mod tests {
         ] {
             assert_eq!(parse(given).unwrap().open_options().synchronous, expected, "{given}");
         }
+    }
+
+    #[test]
+    fn regression_what_mount_fuse_adds_does_not_count() {
+        for (given, dev, suid) in [
+            ("rw,dev,suid", false, false),
+            ("allow_suid,dev,suid", false, true),
+            ("allow_dev,allow_suid", true, true),
+            ("allow_dev,allow_suid,nodev,nosuid,dev,suid", false, false),
+        ] {
+            let mut options = parse(given).unwrap();
+            options.drop_added();
+            assert_eq!((options.dev, options.suid), (dev, suid), "{given}");
+        }
+        let own = parse("dev,suid").unwrap();
+        assert!(own.dev && own.suid);
     }
 
     #[test]

@@ -4,23 +4,34 @@
 //! then the kernel is made to write what it has gathered, and the mount is detached. Programs that still
 //! have files open are given a moment; after that they get errors, and the volume is closed under them. A
 //! process that is killed leaves a volume that recovers.
+//!
+//! A `fuseblk` mount ends with a request (`DESTROY`), for whose answer the kernel and so `umount` wait: the
+//! volume is closed, and the image let go of, before that is answered ([`Ending`]).
 
 use crate::adapter::{Adapter, Behaviour};
 use crate::burst::busy_poll::BusyPoll;
 use crate::burst::idle_poll::IdlePoll;
 use crate::burst::{Aid, Governor, Pace};
-use crate::mount::{self, Mounted};
+use crate::errno::Answer;
+use crate::keeper::Keeper;
+use crate::mount::{self, Mounted, Mounting};
 use crate::null::Null;
 use crate::operations::Operations;
 use crate::options::MountOptions;
+use crate::protocol::NodeId;
+use crate::protocol::init::{Features, Wanted};
+use crate::protocol::reply::Reply;
+use crate::protocol::request::{Body, Request};
 use crate::serving::{self, DEVICE, Server};
+use hectare_device::Claim;
 use hectare_engine::Volume;
 use log::{error, info, warn};
+use parking_lot::Mutex;
 use rustix::fs::{Access, access};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -51,23 +62,40 @@ enum Event {
     Signal,
 }
 
+/// The image under a volume that is to be mounted, and who mounts it.
+pub struct Image {
+    /// The image, as it is open: the mount is `fuseblk` if that can be had, and when it is unmounted, others
+    /// may have the image before this process has ended.
+    pub claim: Claim,
+    /// Who mounts and unmounts.
+    pub keeper: Keeper,
+}
+
 /// Mounts a volume on a folder, calls `ready` once it can be used, and serves it until it is unmounted or a
-/// signal says to end; then closes the volume. `source` is what `/proc/mounts` shows; what is answered is
-/// counted in `operations`.
+/// signal says to end; then closes the volume. What is answered is counted in `operations`. Without an
+/// `image`, this process mounts and unmounts by itself, as plain `fuse`.
 ///
 /// # Errors
 /// What kept it from being mounted, or from ending well. The volume is closed in any case.
 pub fn serve(
     volume: Volume,
-    source: &str,
-    dir: &Path,
-    options: &MountOptions,
+    what: &Mounting<'_>,
+    image: Option<Image>,
     operations: Arc<Operations>,
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
-    let served = adapter(&volume, options, operations)
-        .and_then(|adapter| attend(adapter, source, dir, options, ready));
-    let closed = volume.close();
+    let (claim, keeper) = image.map_or((None, None), |image| (Some(image.claim), Some(image.keeper)));
+    let claim = Arc::new(claim);
+    let closed = Arc::<Mutex<Option<hectare_engine::Result<()>>>>::default();
+    let (ending, kept, outcome) = (volume.clone(), Arc::clone(&claim), Arc::clone(&closed));
+    let end = move || {
+        *outcome.lock() = Some(ending.close());
+        kept.iter().for_each(Claim::release);
+    };
+    let served = adapter(&volume, what.options, operations)
+        .and_then(|adapter| attend(Ending { server: adapter, end }, what, (&claim, keeper), ready));
+    let last = volume.close();
+    let closed = closed.lock().take().unwrap_or(last);
     served?;
     Ok(closed?)
 }
@@ -78,7 +106,80 @@ pub fn serve(
 /// # Errors
 /// What kept it from being mounted, or from ending well.
 pub fn serve_null(dir: &Path, options: &MountOptions, ready: impl FnOnce()) -> Result<(), ServeError> {
-    attend(Null::new(), "null", dir, options, ready)
+    attend(Null::new(), &Mounting { source: "null", dir, options }, (&None, None), ready)
+}
+
+/// A server that does something before the kernel's last request is answered.
+struct Ending<S, E> {
+    server: S,
+    end: E,
+}
+
+impl<S: Server, E: Fn() + Send + Sync + 'static> Server for Ending<S, E> {
+    fn greet(&mut self, offered: Features) -> Wanted {
+        self.server.greet(offered)
+    }
+
+    fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
+        if matches!(request.body, Body::Destroy) {
+            (self.end)();
+        }
+        self.server.answer(request, reply)
+    }
+
+    fn gathers(&self, node: NodeId) -> bool {
+        self.server.gathers(node)
+    }
+}
+
+/// Whoever has mounted it, and is to unmount it.
+enum Attached {
+    Here(Mounted),
+    Kept(Keeper),
+}
+
+impl Attached {
+    fn tune(&self, options: &MountOptions) {
+        match self {
+            Self::Here(mounted) => mounted.tune(options),
+            Self::Kept(keeper) => {
+                if let Err(error) = keeper.tune() {
+                    warn!(error:%; "reading ahead stays as it is");
+                }
+            }
+        }
+    }
+
+    fn detach(&mut self) {
+        match self {
+            Self::Here(mounted) => {
+                if !mounted.detach() {
+                    warn!("it can't be reached and stays; is something mounted over it?");
+                }
+            }
+            Self::Kept(keeper) => keeper.detach(),
+        }
+    }
+
+    fn forget(&mut self) {
+        match self {
+            Self::Here(mounted) => mounted.forget(),
+            Self::Kept(keeper) => keeper.forget(),
+        }
+    }
+}
+
+/// Attaches a connection, by the keeper if there is one.
+fn attach(
+    what: &Mounting<'_>,
+    (claim, keeper): (&Option<Claim>, Option<Keeper>),
+) -> io::Result<(OwnedFd, Attached)> {
+    let Some(mut keeper) = keeper else {
+        let (connection, mounted) = mount::attach(what, None)?;
+        return Ok((connection, Attached::Here(mounted)));
+    };
+    let connection = keeper.mount(claim.as_ref().map(AsFd::as_fd))?;
+    Ok((connection, Attached::Kept(keeper)))
 }
 
 fn adapter(
@@ -107,14 +208,14 @@ fn adapter(
 /// Mounts whatever answers requests, and serves it to the end.
 fn attend(
     server: impl Server,
-    source: &str,
-    dir: &Path,
-    options: &MountOptions,
+    what: &Mounting<'_>,
+    by: (&Option<Claim>, Option<Keeper>),
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
+    let Mounting { source, dir, options } = *what;
     let (sender, events) = channel();
     let signals = on_signals(sender.clone()).map_err(ServeError::Mount)?;
-    let (connection, mut mounted) = mount::attach(source, dir, options).map_err(ServeError::Mount)?;
+    let (connection, mut mounted) = attach(what, by).map_err(ServeError::Mount)?;
     // Where the device is closed to us, all threads share the descriptor that the helper gave.
     let clones = access(DEVICE, Access::READ_OK | Access::WRITE_OK).is_ok();
     let pace = Arc::<Pace>::default();
@@ -127,7 +228,7 @@ fn attend(
         .name("hectare-serve".into())
         .spawn(move || sender.send(Event::Ended(serving::run(session, connection, threads))))
         .map_err(ServeError::Mount)?;
-    mounted.read_ahead(options.read_ahead);
+    mounted.tune(options);
     info!(source, dir:% = dir.display(), read_only = options.read_only; "mounted");
     ready();
     let ended = wait(&events, &mut mounted);
@@ -173,7 +274,7 @@ fn on_signals(sender: Sender<Event>) -> io::Result<signal_hook::iterator::Handle
 }
 
 /// Waits for the end, however it comes.
-fn wait(events: &Receiver<Event>, mounted: &mut Mounted) -> io::Result<()> {
+fn wait(events: &Receiver<Event>, mounted: &mut Attached) -> io::Result<()> {
     if let Ok(Event::Ended(ended)) = events.recv() {
         if ended.is_ok() {
             mounted.forget();

@@ -74,8 +74,11 @@ fn socket_name((major, minor): (u32, u32)) -> String {
     format!("{major}-{minor}.sock")
 }
 
-/// The first folder that there is, or can be made.
-fn own_folder() -> io::Result<PathBuf> {
+/// The folder for control sockets of this user: the first that there is, or can be made.
+///
+/// # Errors
+/// If there is none.
+pub fn own_folder() -> io::Result<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let made = |folder: &PathBuf| {
         let _ = DirBuilder::new().mode(0o700).create(folder);

@@ -4,23 +4,30 @@
 //! when the other one says over a pipe that the mount can be used, or has told on standard error why not.
 //! From then on the one in the background has no standard streams: what it has to say, it logs ([`logging`]).
 //!
-//! What may keep it from being mounted comes first (the log's file, the address for statistics, the volume),
-//! what needs the mount last (the control socket, without which it is as good).
+//! What may keep it from being mounted comes first (the folder, the log's file, the address for statistics, the
+//! image), what needs the mount last (the control socket, without which it is as good).
+//!
+//! Privileges end in between ([`Prepared`]): what needs them is opened, a process that keeps them for mounting
+//! and unmounting is started ([`keeper_command`]), and all others are given up before the first byte of the
+//! image is read, and before the first thread is started.
 
 use crate::failure::{Failure, Outcome};
 use crate::logging::{self, Place};
 use crate::name::shown;
 use crate::part;
-use hectare_device::{Device, StatsDevice};
+use hectare_device::{Device, FileDevice, FileOptions, Reason, StatsDevice};
 use hectare_engine::Volume;
-use hectare_fuse::{MountOptions, OPTIONS, Operations, metrics_address, serve};
-use hectare_monitor::{Monitor, Watched, bind};
+use hectare_fuse::{
+    Confined, Image, Keeper, MountOptions, Mounting, OPTIONS, Operations, confine, is_root, metrics_address,
+    mounted_on, serve,
+};
+use hectare_monitor::{Monitor, Watched, bind, own_folder};
 use hectare_units::Bytes;
 use log::LevelFilter;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -38,7 +45,10 @@ Mounts an image on a folder. Everybody may do that with fusermount3 (package fus
 
 In /etc/fstab the type is fuse.hectare:
   /srv/disk.img  /mnt/disk  fuse.hectare  noauto,allow_other  0  0
-`mount` looks for the program in /usr/local/bin, /usr/bin and the like only.",
+`mount` looks for the program in /usr/local/bin, /usr/bin and the like only, and calls it directly if there \
+are links to it in /sbin (docs/operating.md). Programs with set-ID bits and device nodes of an image mean \
+nothing, unless root says `suid` and `dev`; through mount.fuse, which adds both by itself, `allow_suid` and \
+`allow_dev`.",
     after_help = after_help()
 )]
 pub(crate) struct Arguments {
@@ -65,6 +75,12 @@ pub(crate) struct Arguments {
     /// The process in the background: says on standard output when the mount can be used
     #[arg(long, hide = true)]
     background: bool,
+    /// The process that mounts and unmounts for the one that serves
+    #[arg(long, hide = true)]
+    keeper: bool,
+    /// `mount.fuse` has added options
+    #[arg(long = crate::mount_form::ADDED, hide = true)]
+    by_mount_fuse: bool,
     /// What mount(8) passes on to whoever mounts for it: nothing that matters here
     #[arg(short = 'n', short_alias = 's', hide = true, action = clap::ArgAction::Count)]
     no_table: u8,
@@ -92,7 +108,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if options.offset != 0 && !part::is_whole() {
         return Err(Failure::Usage("the part of the image is named twice".into()));
     }
-    if arguments.background {
+    if arguments.keeper {
+        keep(arguments, &options)
+    } else if arguments.background {
         serve_here(arguments, &options, in_background)
     } else if options.foreground {
         serve_here(arguments, &options, || {})
@@ -108,6 +126,13 @@ impl Arguments {
         for list in &self.options {
             options.add(list).map_err(|error| Failure::Usage(error.to_string()))?;
         }
+        if self.by_mount_fuse {
+            options.drop_added();
+        }
+        if (options.suid || options.dev) && !is_root() {
+            let reason = "mount options 'suid' and 'dev': only root may ask for them";
+            return Err(Failure::Usage(reason.into()));
+        }
         options.foreground |= self.foreground;
         options.metrics_public |= self.metrics_public;
         options.metrics = self.metrics.or(options.metrics);
@@ -118,11 +143,8 @@ impl Arguments {
 
     /// The arguments that say the same to the process in the background.
     fn for_background(&self) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = vec!["mount".into(), "--background".into()];
+        let mut arguments = self.for_other("--background");
         arguments.extend(part::arguments().into_iter().map(OsString::from));
-        for list in &self.options {
-            arguments.extend(["-o".into(), list.into()]);
-        }
         if let Some(address) = self.metrics {
             arguments.extend(["--metrics".into(), address.to_string().into()]);
         }
@@ -138,6 +160,23 @@ impl Arguments {
         arguments.extend(["--".into(), self.image.clone().into(), self.dir.clone().into()]);
         arguments
     }
+
+    /// The first arguments of another process of this program, and the options.
+    fn for_other(&self, what: &str) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["mount".into(), what.into()];
+        arguments.extend(self.by_mount_fuse.then(|| format!("--{}", crate::mount_form::ADDED).into()));
+        for list in &self.options {
+            arguments.extend(["-o".into(), list.into()]);
+        }
+        arguments
+    }
+}
+
+/// Mounts and unmounts for a process that serves.
+fn keep(arguments: &Arguments, options: &MountOptions) -> Outcome {
+    let source = arguments.image.to_string_lossy();
+    hectare_fuse::keep(&Mounting { source: &source, dir: &arguments.dir, options })
+        .map_err(|error| Failure::of("the keeper of a mount", error))
 }
 
 /// Mounts and serves until the end, which is logged.
@@ -146,8 +185,14 @@ fn serve_here(arguments: &Arguments, options: &MountOptions, ready: impl FnOnce(
         // The terminal's signals are not for it. It fails only where it has been done already.
         let _ = rustix::process::setsid();
     }
-    start_logging(arguments, options)?;
-    let served = serve_watched(arguments, options, ready);
+    let place = log_place(arguments, options)?;
+    let level = logging::level(options.log)?;
+    let prepared = Prepared::new(arguments, options);
+    // The first thread: without privileges, as all that come.
+    if let Some(place) = place {
+        logging::start(level, place);
+    }
+    let served = prepared.and_then(|prepared| serve_watched(arguments, options, prepared, ready));
     if let (true, Err(Failure::Line(line))) = (arguments.background, &served) {
         // Standard error may be gone.
         log::error!("{line}");
@@ -156,30 +201,107 @@ fn serve_here(arguments: &Arguments, options: &MountOptions, ready: impl FnOnce(
     served
 }
 
-fn start_logging(arguments: &Arguments, options: &MountOptions) -> Outcome {
-    let place = match &options.log_file {
+fn log_place(arguments: &Arguments, options: &MountOptions) -> Outcome<Option<Place>> {
+    Ok(match &options.log_file {
         Some(file) => Some(Place::file(file)?),
         None if arguments.background => Place::system(),
         None => Some(Place::StandardError),
-    };
-    let level = logging::level(options.log)?;
-    if let Some(place) = place {
-        logging::start(level, place);
-    }
-    Ok(())
+    })
 }
 
-/// Mounts, serves, and lets others see what that comes to.
-fn serve_watched(arguments: &Arguments, options: &MountOptions, ready: impl FnOnce()) -> Outcome {
+/// All that needs privileges, done; and no privileges left.
+struct Prepared {
+    image: PathBuf,
+    dir: PathBuf,
+    file: FileDevice,
+    keeper: Keeper,
+    listener: Option<TcpListener>,
+    confined: Confined,
+}
+
+impl Prepared {
+    fn new(arguments: &Arguments, options: &MountOptions) -> Outcome<Self> {
+        let name = shown(arguments.image.as_os_str().as_bytes());
+        let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
+        let dir = folder(&arguments.dir)?;
+        let listener = options.metrics.map(|address| bind(address, options.metrics_public)).transpose();
+        let listener = listener.map_err(|error| fail(&error))?;
+        let file = open(&arguments.image, &dir, options)?;
+        let image = arguments.image.canonicalize().unwrap_or_else(|_| arguments.image.clone());
+        let keeper = Keeper::start(&mut keeper_command(arguments, &image, &dir)).map_err(|error| {
+            fail(&format_args!("the process that mounts can't be started: {error}; is /proc mounted?"))
+        })?;
+        // Without the folder it is as good, and that is told when the socket is missing.
+        let control = own_folder().ok();
+        let confined = confine(control.as_deref()).map_err(|error| fail(&error))?;
+        Ok(Self { image, dir, file, keeper, listener, confined })
+    }
+}
+
+/// The folder to mount on, without links.
+fn folder(dir: &Path) -> Outcome<PathBuf> {
+    let fail = |error: &dyn std::fmt::Display| {
+        Failure::of(shown(dir.as_os_str().as_bytes()), format_args!("it can't be mounted on: {error}"))
+    };
+    // One that is mounted already, by somebody else or by one who is gone, can't be looked at.
+    let looked = dir.canonicalize().and_then(|found| Ok((found.metadata()?, found)));
+    let (kind, found) = looked.map_err(|error| fail(&crate::output::reason(&error)))?;
+    if kind.is_dir() { Ok(found) } else { Err(fail(&"it is no directory")) }
+}
+
+/// Opens the image; where that fails since it is mounted, says where, and what to do.
+fn open(image: &Path, dir: &Path, options: &MountOptions) -> Outcome<FileDevice> {
+    let opened = FileOptions::new().write(!options.read_only).open(image);
+    opened.map_err(|error| {
+        let places = mounted_on(&image.canonicalize().unwrap_or_default()).unwrap_or_default();
+        let name = shown(image.as_os_str().as_bytes());
+        match (error.reason(), places.first()) {
+            (Reason::Busy(_), Some(there)) if there == dir => {
+                Failure::of(name, "it is mounted there already")
+            }
+            (Reason::Busy(_), Some(there)) => {
+                let [there, dir] = [there, dir].map(|path| shown(path.as_os_str().as_bytes()));
+                let what = format_args!(
+                    "it is mounted on {there} already; `mount --bind {there} {dir}` shows it there, too, \
+                     `hectare umount {there}` ends it"
+                )
+                .to_string();
+                Failure::of(name, what)
+            }
+            _ => Failure::Line(error.to_string()),
+        }
+    })
+}
+
+fn keeper_command(arguments: &Arguments, image: &Path, dir: &Path) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(arguments.for_other("--keeper")).arg("--").args([image, dir]);
+    command
+}
+
+/// Serves, and lets others see what that comes to.
+fn serve_watched(
+    arguments: &Arguments,
+    options: &MountOptions,
+    prepared: Prepared,
+    ready: impl FnOnce(),
+) -> Outcome {
+    let Prepared { image, dir, file, keeper, listener, confined } = prepared;
+    confined.log();
+    if arguments.by_mount_fuse && is_root() {
+        log::info!("called by mount.fuse, which adds dev and suid by itself: allow_dev and allow_suid count");
+    }
     let name = shown(arguments.image.as_os_str().as_bytes());
     let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
-    let listener = options.metrics.map(|address| bind(address, options.metrics_public)).transpose();
-    let listener = listener.map_err(|error| fail(&error))?;
-    let device = Arc::new(StatsDevice::new(device(arguments, options)?));
+    let claim = file.claim().map_err(|error| fail(&error))?;
+    let device = if options.offset == 0 {
+        part::cut(file)?
+    } else {
+        part::from_offset(file, Bytes::new(options.offset))?
+    };
+    let device = Arc::new(StatsDevice::new(device));
     let below: Arc<dyn Device> = Arc::clone(&device) as _;
     let volume = Volume::open(below, options.open_options()).map_err(|error| fail(&error))?;
-    let absolute = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let (image, dir) = (absolute(&arguments.image), absolute(&arguments.dir));
     let operations = Arc::<Operations>::default();
     let watched = Watched {
         volume: volume.clone(),
@@ -198,17 +320,9 @@ fn serve_watched(arguments: &Arguments, options: &MountOptions, ready: impl FnOn
         }
         ready();
     };
-    serve(volume, &image.to_string_lossy(), &dir, options, operations, ready)
+    let what = Mounting { source: &image.to_string_lossy(), dir: &dir, options };
+    serve(volume, &what, Some(Image { claim, keeper }), operations, ready)
         .map_err(|error| Failure::of(format_args!("{name} on {}", shown(dir.as_os_str().as_bytes())), error))
-}
-
-/// The image, or the part of it that `-o offset=`, `--offset` or `--partition` name.
-fn device(arguments: &Arguments, options: &MountOptions) -> Outcome<Arc<dyn Device>> {
-    let write = !options.read_only;
-    if options.offset == 0 {
-        return crate::image::device(&arguments.image, write);
-    }
-    part::from_offset(crate::image::file_device(&arguments.image, write)?, Bytes::new(options.offset))
 }
 
 /// Starts the process in the background and waits until it can be used.

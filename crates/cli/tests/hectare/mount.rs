@@ -214,6 +214,110 @@ fn signals_end_it_cleanly_and_a_kill_leaves_what_was_synced() {
     bench.wait_closed();
 }
 
+/// Whether the kernel tells a `fuseblk` server of `syncfs(2)`: since 6.18.
+fn tells_of_sync() -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(6), Some(18))
+}
+
+/// A plain FUSE mount is never told of `sync`, which returns 0.
+#[test]
+fn regression_what_sync_returned_for_survives_a_kill() {
+    const NAME: &str = "mount::regression_what_sync_returned_for_survives_a_kill";
+    let bench = bench!(NAME);
+    if !tells_of_sync() || fs::metadata("/dev/loop-control").is_err() {
+        skip!(NAME, "the kernel tells nobody of sync: it is older than 6.18, or has no loop devices");
+    }
+    for (round, sync) in [&["-f", bench.dir.to_str().unwrap()][..], &[]].into_iter().enumerate() {
+        let mut server = bench.in_foreground_with(&["-o", "commit=300"], &[]);
+        fs::write(bench.dir.join(format!("file-{round}")), "synced").unwrap();
+        fs::create_dir(bench.dir.join(format!("folder-{round}"))).unwrap();
+        assert!(Command::new("sync").args(sync).status().unwrap().success());
+        signal(&server, Signal::KILL);
+        server.wait().unwrap();
+        bench.umount_with("-l");
+        // The kernel recovers it.
+        let mount = match hectare_oracle::KernelMount::new(&bench.image, "") {
+            Ok(mount) => mount,
+            Err(reason) => skip!(NAME, reason),
+        };
+        assert_eq!(fs::read(mount.path().join(format!("file-{round}"))).unwrap(), b"synced");
+        assert!(mount.path().join(format!("folder-{round}")).is_dir());
+        drop(mount);
+        assert_clean(&bench.image).unwrap();
+    }
+}
+
+/// What a mount leaves that nobody serves any more does not keep its image from being used.
+#[test]
+fn an_image_can_be_used_while_its_dead_mount_is_there() {
+    let bench = bench!("mount::an_image_can_be_used_while_its_dead_mount_is_there");
+    let mut server = bench.in_foreground();
+    durable(&bench.dir.join("synced"), "kept");
+    let open = fs::File::open(bench.dir.join("synced")).unwrap();
+    signal(&server, Signal::KILL);
+    server.wait().unwrap();
+    let read = || hectare(&["cat", &format!("{}:/synced", bench.image.display())]).ok();
+    assert_eq!(read().out, b"kept");
+    let over = hectare(&[&["mount"][..], &bench.words(&[])].concat());
+    assert!(over.refused().contains("Transport endpoint is not connected"), "{}", over.err);
+    hectare(&["umount", "--lazy", bench.dir.to_str().unwrap()]).ok();
+    // The loop device is there as long as a program has a file open.
+    bench.wait_closed();
+    hectare(&[&["mount"][..], &bench.words(&[])].concat()).ok();
+    drop(open);
+    assert_eq!(fs::read(bench.dir.join("synced")).unwrap(), b"kept");
+    bench.unmount();
+}
+
+#[test]
+fn a_second_mount_is_told_where_the_image_is() {
+    let bench = bench!("mount::a_second_mount_is_told_where_the_image_is");
+    let other = bench.dir.with_file_name("other");
+    fs::create_dir(&other).unwrap();
+    hectare(&[&["mount"][..], &bench.words(&[])].concat()).ok();
+    let again = hectare(&[&["mount"][..], &bench.words(&[])].concat());
+    assert!(again.refused().ends_with("it is mounted there already"), "{}", again.err);
+    let dir = bench.dir.to_str().unwrap();
+    for option in ["rw", "ro"] {
+        let image = bench.image.to_str().unwrap();
+        let second = hectare(&["mount", "-o", option, image, other.to_str().unwrap()]);
+        let what = format!("it is mounted on {dir} already; `mount --bind {dir} {}`", other.display());
+        assert!(second.refused().contains(&what), "{}", second.err);
+    }
+    until(|| hectare(&["umount", bench.image.to_str().unwrap()]).code == Some(0));
+    assert!(!bench.is_mounted());
+    assert_clean(&bench.image).unwrap();
+}
+
+/// What `/proc` says of each thread of a process.
+fn threads(server: u32) -> Vec<String> {
+    let tasks = fs::read_dir(format!("/proc/{server}/task")).unwrap().flatten();
+    tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok()).collect()
+}
+
+#[test]
+fn who_serves_has_no_privileges() {
+    let bench = bench!("mount::who_serves_has_no_privileges");
+    let mut server = bench.in_foreground();
+    fs::write(bench.dir.join("file"), "text").unwrap();
+    let told = threads(server.id());
+    assert!(told.len() > 4);
+    for status in &told {
+        for line in ["CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1"] {
+            assert!(status.contains(line), "{line}: {status}");
+        }
+    }
+    // And yet it answers, and takes the mount off at the end.
+    let report = hectare(&["stats", "--json", bench.dir.to_str().unwrap()]).ok();
+    assert_eq!(report.json()["pid"], server.id());
+    signal(&server, Signal::TERM);
+    assert!(server.wait().unwrap().success());
+    assert!(!bench.is_mounted());
+    assert_clean(&bench.image).unwrap();
+}
+
 #[test]
 fn what_was_written_to_open_files_is_there_after_a_signal() {
     let bench = bench!("mount::what_was_written_to_open_files_is_there_after_a_signal");

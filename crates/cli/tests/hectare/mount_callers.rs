@@ -147,6 +147,70 @@ fn installed(folder: &Path, script: &str) -> Result<Said, Skip> {
 }
 
 #[test]
+fn regression_umount_waits_whoever_mounted_it() {
+    const NAME: &str = "mount_callers::regression_umount_waits_whoever_mounted_it";
+    let bench = bench!(NAME);
+    let (folder, image, dir) = (bench.image.parent().unwrap(), bench.image.display(), bench.dir.display());
+    // As fuseblk `umount` waits by itself; otherwise by the helper that it calls for users, with the options
+    // that it gives. `e2fsck` and the next mount wait for nothing.
+    let script = format!(
+        "ln -s hectare /usr/local/bin/umount.fuse.hectare
+        nofuseblk() {{ umount.fuse.hectare $1 -n -v -t fuse.hectare; }}
+        fuseblk() {{ umount $1; }}
+        for options in fuseblk nofuseblk; do for round in 1 2 3 4 5 6 7 8 9 10; do
+        hectare mount -o $options {image} {dir}
+        grep ' {dir} fuse' /proc/self/mounts
+        head -c 300000 /dev/urandom > {dir}/$options-$round
+        $options {dir}
+        e2fsck -fn {image}
+        done; done"
+    );
+    match installed(folder, &script) {
+        Ok(said) => {
+            let said = said.expect_success();
+            let kinds = [" fuseblk.hectare ", " fuse.hectare "].map(|kind| said.stdout.matches(kind).count());
+            assert_eq!(kinds, [10, 10], "{}", said.report());
+        }
+        Err(reason) => skip!(NAME, reason),
+    }
+}
+
+/// `mount.fuse` adds `dev,suid` by itself whenever root mounts.
+#[test]
+fn regression_an_images_programs_are_not_run_as_root_by_fstab() {
+    const NAME: &str = "mount_callers::regression_an_images_programs_are_not_run_as_root_by_fstab";
+    let bench = bench!(NAME);
+    if let Err(reason) = need("mount.fuse3") {
+        skip!(NAME, reason);
+    }
+    let (folder, image, dir) = (bench.image.parent().unwrap(), bench.image.display(), bench.dir.display());
+    // The options, and whether the flags are there: by mount.fuse3, by a link of ours, by the command.
+    let script = format!(
+        "flags() {{ grep ' {dir} ' /proc/self/mounts | tee -a {dir}-seen | cut -d ' ' -f 4; umount {dir}; }}
+        off() {{ flags | grep -q '^rw,nosuid,nodev,'; }}
+        on() {{ flags | grep -qv -e nosuid -e nodev; }}
+        wait_closed() {{ hectare rm -f {image}:/none; }}
+        for options in defaults allow_other dev,suid,allow_other; do
+        mount -t fuse.hectare -o $options {image} {dir}; off; wait_closed
+        done
+        mount -t fuse.hectare -o allow_dev,allow_suid {image} {dir}; on; wait_closed
+        mkdir {dir}-sbin; ln -s /usr/local/bin/hectare {dir}-sbin/mount.hectare
+        mount -t overlay -o lowerdir={dir}-sbin:/usr/sbin none /usr/sbin
+        mount -t hectare -o allow_other {image} {dir}; off; wait_closed
+        mount -t hectare -o user {image} {dir}; off; wait_closed
+        mount -t hectare -o allow_dev,allow_suid {image} {dir}; on; wait_closed
+        hectare mount {image} {dir}; off; wait_closed
+        hectare mount -o dev,suid {image} {dir}; on; wait_closed"
+    );
+    match installed(folder, &script) {
+        Ok(said) => drop(said.expect_success()),
+        Err(reason) => skip!(NAME, reason),
+    }
+    let seen = fs::read_to_string(format!("{dir}-seen")).unwrap();
+    assert_eq!(seen.lines().count(), 9, "{seen}");
+}
+
+#[test]
 fn mount_and_fstab_know_it_by_its_type() {
     const NAME: &str = "mount_callers::mount_and_fstab_know_it_by_its_type";
     let bench = bench!(NAME);
@@ -161,7 +225,7 @@ fn mount_and_fstab_know_it_by_its_type() {
             .map(|options| format!("{image} {dir} fuse.hectare {options} 0 0"));
     let script = format!(
         "mount -t fuse.hectare {image} {dir} -o noatime,nosuid
-        grep ' {dir} fuse.hectare rw,nosuid,noatime,' /proc/self/mounts
+        grep ' {dir} fuse[a-z]*.hectare rw,nosuid,nodev,noatime,' /proc/self/mounts
         echo by-type > {dir}/f
         hectare umount {dir}
         from_table() {{ echo \"$1\" > {table}; mount --fstab {table} {dir}; }}
@@ -173,6 +237,8 @@ fn mount_and_fstab_know_it_by_its_type() {
         test $(cat {dir}/f) = by-line
         if touch {dir}/g; then exit 1; fi
         hectare umount {dir}
+        if mount -t fuse.hectare {image} {dir}-missing 2> {dir}-told; then exit 1; fi
+        grep -q \"{dir}-missing: it can't be mounted on: No such file or directory\" {dir}-told
         if from_table '{wrong}' 2> {dir}-told; then exit 1; fi
         grep -q \"mount option 'quickly'\" {dir}-told
         if grep -q ' {dir} ' /proc/self/mounts; then exit 1; fi",
@@ -194,8 +260,15 @@ fn a_mount_that_the_table_of_mounts_does_not_show_is_taken_off_again() {
     let bench = bench!(NAME);
     let (folder, image, dir) = (bench.image.parent().unwrap(), bench.image.display(), bench.dir.display());
     for (proc, said) in [
-        ("mkdir /proc/self; touch /proc/self/mountinfo", "not in the table of mounts; is /proc mounted?"),
-        ("true", "/proc/self/mountinfo: No such file or directory"),
+        (
+            "mkdir /proc/self; touch /proc/self/mountinfo; ln -s /usr/local/bin/hectare /proc/self/exe",
+            "not in the table of mounts; is /proc mounted?",
+        ),
+        (
+            "mkdir /proc/self; ln -s /usr/local/bin/hectare /proc/self/exe",
+            "/proc/self/mountinfo: No such file or directory",
+        ),
+        ("true", "the process that mounts can't be started: No such file or directory"),
     ] {
         let script = format!(
             "mount -t tmpfs none /proc; {proc}

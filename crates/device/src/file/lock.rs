@@ -3,7 +3,8 @@
 //! The lock is `flock`, whole-file and advisory: shared for reading, exclusive for writing, gone when the
 //! last descriptor is closed. It is not waited for, but for a moment. What it cannot see is the kernel
 //! itself: a loop device on the image takes no lock, yet a mounted image that is written behind the kernel's
-//! back is destroyed. So a writer also asks whether a loop device sits on the file.
+//! back is destroyed. So a writer also asks whether a loop device sits on the file. Loop devices of our own
+//! mounts are passed over: nothing goes through them, and whoever serves such a mount has the lock.
 //!
 //! Finding out who is in the way reads `/proc/locks` and `/sys/block`; where those are missing or hidden, the
 //! message is less exact, nothing more.
@@ -11,6 +12,7 @@
 use crate::{Error, Operation, Reason, Result};
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,6 +26,27 @@ const LOCK_PAUSE: Duration = Duration::from_millis(8);
 /// it a moment later.
 const LOOP_TRIES: u32 = 10;
 const LOOP_PAUSE: Duration = Duration::from_millis(20);
+
+/// How the name begins that a loop device remembers if it is nothing but the key of a mount of ours.
+pub const MOUNT_KEY: &str = "hectare mount of ";
+
+/// An open image and its lock. Made by [`FileDevice::claim`](super::FileDevice::claim).
+pub struct Claim(pub(super) File);
+
+impl Claim {
+    /// Lets others have a regular file: for who is done with it and can't close it yet. Nothing may be written
+    /// after that. A block device is let go of with its last descriptor only.
+    pub fn release(&self) {
+        // Where there are no locks, there was none.
+        let _ = self.0.unlock();
+    }
+}
+
+impl AsFd for Claim {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 /// Takes the lock on a regular file, exclusive for a writer.
 pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -> Result<()> {
@@ -45,10 +68,19 @@ pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -
 /// so a lock may outlive its owner by a few milliseconds, or many on a busy machine.
 fn try_lock(file: &File, write: bool) -> std::result::Result<(), TryLockError> {
     let once = || if write { file.try_lock() } else { file.try_lock_shared() };
+    patiently(once, |error| matches!(error, TryLockError::WouldBlock))
+}
+
+/// Tries something for a moment, as long as somebody is in the way: whoever serves a mount that has just been
+/// taken off lets go of a block device a few milliseconds later.
+pub(super) fn patiently<T, E>(
+    once: impl Fn() -> std::result::Result<T, E>,
+    is_in_use: impl Fn(&E) -> bool,
+) -> std::result::Result<T, E> {
     for tries in 1..LOCK_TRIES {
         match once() {
-            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE * (1 << (tries - 1))),
-            taken => return taken,
+            Err(error) if is_in_use(&error) => std::thread::sleep(LOCK_PAUSE * (1 << (tries - 1))),
+            done => return done,
         }
     }
     once()
@@ -82,8 +114,22 @@ fn loop_device(file: &File) -> Option<String> {
         let device = entry.file_name().into_string().ok().filter(|device| device.starts_with("loop"))?;
         let backing = fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
         let theirs = fs::metadata(PathBuf::from(backing.trim_end_matches('\n'))).ok()?;
-        (theirs.dev() == ours.dev() && theirs.ino() == ours.ino()).then_some(device)
+        let is_it = theirs.dev() == ours.dev() && theirs.ino() == ours.ino();
+        (is_it && !is_own_key(&device)).then_some(device)
     })
+}
+
+/// Whether a loop device is the key of a mount that hectare serves, or served until it was killed and that
+/// programs have not left yet. Only root can see that.
+#[allow(unsafe_code)]
+fn is_own_key(device: &str) -> bool {
+    /// `LOOP_GET_STATUS64` fills `struct loop_info64`; the name is 56 bytes into it (loop(4)).
+    const STATUS: rustix::ioctl::Opcode = 0x4c05;
+    const NAME_AT: usize = 56;
+    let Ok(device) = File::open(format!("/dev/{device}")) else { return false };
+    // SAFETY: the request fills the 232 bytes that the argument points to, and touches nothing else.
+    let info = unsafe { rustix::ioctl::ioctl(&device, rustix::ioctl::Getter::<STATUS, [u8; 232]>::new()) };
+    info.is_ok_and(|info| info[NAME_AT..].starts_with(MOUNT_KEY.as_bytes()))
 }
 
 /// The process that holds a lock on the file, as `process 123 (name)`.

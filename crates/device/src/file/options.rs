@@ -79,7 +79,8 @@ impl FileOptions {
             FileType::BlockDevice => flags |= OFlags::EXCL,
             other => return Err(Error::new(&name, Operation::Open, None, not_a_device(other))),
         }
-        let file = File::from(rustix::fs::open(path, flags, Mode::empty()).map_err(fail)?);
+        let opened = lock::patiently(|| rustix::fs::open(path, flags, Mode::empty()), |e| *e == Errno::BUSY);
+        let file = File::from(opened.map_err(fail)?);
         if !self.shared && file_type(&rustix::fs::fstat(&file).map_err(fail)?) == FileType::RegularFile {
             lock::take(&file, &name, Operation::Open, self.write)?;
         }

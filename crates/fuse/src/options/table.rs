@@ -72,7 +72,7 @@ const fn ignored(name: &'static str) -> OptionRow {
 }
 
 /// All options.
-pub static OPTIONS: [OptionRow; 71] = [
+pub static OPTIONS: [OptionRow; 75] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -156,10 +156,18 @@ pub static OPTIONS: [OptionRow; 71] = [
         "what the kernel reads ahead at most (1048576; root only)",
         set_read_ahead,
     ),
-    flag("dev", "device nodes can be used (root only)", |o| o.dev = true),
-    flag("nodev", "they can't (the default)", |o| o.dev = false),
-    flag("suid", "set-user-ID and set-group-ID bits count (root only)", |o| o.suid = true),
-    flag("nosuid", "they don't (the default)", |o| o.suid = false),
+    flag("dev", "device nodes can be used (root only; through mount.fuse say allow_dev)", |o| o.dev = true),
+    flag("allow_dev", "the same, by a name that no program adds by itself", |o| {
+        (o.dev, o.allow_dev) = (true, true);
+    }),
+    flag("nodev", "they can't (the default)", |o| (o.dev, o.allow_dev) = (false, false)),
+    flag("suid", "set-ID bits count (root only; through mount.fuse say allow_suid)", |o| o.suid = true),
+    flag("allow_suid", "the same, by a name that no program adds by itself", |o| {
+        (o.suid, o.allow_suid) = (true, true);
+    }),
+    flag("nosuid", "they don't (the default)", |o| (o.suid, o.allow_suid) = (false, false)),
+    flag("fuseblk", "root mounts as fuseblk where there are loop devices (the default)", |o| o.block = true),
+    flag("nofuseblk", "as plain fuse: nobody tells of sync(1), umount(8) does not wait", |o| o.block = false),
     flag("exec", "programs can be run (the default)", |o| o.exec = true),
     flag("noexec", "they can't", |o| o.exec = false),
     flag("sync", "write through at once", |o| o.sync = true),

@@ -5,7 +5,7 @@
 
 use hectare_device::{Device, FileOptions, StatsDevice};
 use hectare_engine::{OpenOptions, Overwrite, Volume};
-use hectare_fuse::{MountOptions, Operation, Operations, serve};
+use hectare_fuse::{MountOptions, Mounting, Operation, Operations, serve};
 use hectare_mkfs::FormatOptions;
 use hectare_oracle::fsck::Report;
 use hectare_oracle::{KernelMount, Skip, What, assert_same, e2fsck, mke2fs, skip_part, until, walk};
@@ -80,7 +80,8 @@ impl Mount {
         self.server = Some(thread::spawn(move || {
             let volume = Volume::open(device, options.open_options()).unwrap();
             let ready = || sender.send(()).unwrap();
-            serve(volume, "image", &dir, &options, operations, ready).unwrap();
+            let what = Mounting { source: "image", dir: &dir, options: &options };
+            serve(volume, &what, None, operations, ready).unwrap();
         }));
         ready.recv().expect("it is mounted");
     }
