@@ -194,6 +194,9 @@ pub enum Error {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] hectare_device::Error),
+    /// The device holds something else than a volume; the text says what, and what to do.
+    #[error("{0}")]
+    NotAVolume(String),
     /// The volume uses something that can't be read.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),

@@ -108,7 +108,9 @@ impl Scan<'_> {
 /// Checks a volume.
 pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Error> {
     let mut report = Report::default();
-    let Some(sb) = superblock(device, options, &mut report)? else { return Ok(report) };
+    let Some(sb) = superblock(device, options, &mut report)? else {
+        return hectare_probe::instead(device)?.map_or(Ok(report), |what| Err(Error::NotAVolume(what)));
+    };
     let clusters = sb.geometry().clusters_count().get();
     if clusters > CLUSTERS_MAX {
         return Err(Error::TooLarge(clusters));

@@ -11,10 +11,7 @@ use crate::place::{Place, show};
 use crate::writing::{Journal, Writing};
 use hectare_device::{Device, FileDevice, FileOptions};
 use hectare_engine::{Error, OpenOptions, Volume};
-use hectare_ext4::Corrupt;
 use hectare_ext4::feature::Incompat;
-use hectare_ext4::superblock::unfinished;
-use hectare_mkfs::{What, probe};
 use hectare_units::InodeNr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -50,8 +47,7 @@ impl Image {
     fn open(path: &Path, options: OpenOptions) -> Outcome<Self> {
         let device = device(path, !options.read_only)?;
         let failed = |error: Error| Failure::of(shown(path.as_os_str().as_bytes()), error);
-        let volume = Volume::open(Arc::clone(&device), options)
-            .map_err(|error| failed(interrupted(&*device).map_or(error, Error::Corrupt)))?;
+        let volume = Volume::open(device, options).map_err(failed)?;
         Ok(Self { path: path.to_owned(), volume })
     }
 
@@ -98,13 +94,6 @@ impl Image {
         let result = change(&image);
         image.close(result)
     }
-}
-
-/// What is to be said of a device on which a format was interrupted: of any kind, as not all have their
-/// superblock where ext4 looks for it.
-pub(crate) fn interrupted(device: &dyn Device) -> Option<Corrupt> {
-    let found = probe(device).ok().flatten()?;
-    (found.what == What::Unfinished).then(unfinished)
 }
 
 /// The file or block device, or the part of it that holds the volume.

@@ -90,6 +90,9 @@ pub enum Error {
     /// The bytes on the device break the format.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
+    /// The device holds something else than a volume; the text says what, and what to do.
+    #[error("{0}")]
+    NotAVolume(String),
     /// A volume can't be made as asked.
     #[error("{0}")]
     Format(String),
@@ -135,7 +138,7 @@ impl Error {
             Self::OtherProject | Self::OtherVolume => 18,
             Self::NotADirectory => 20,
             Self::IsADirectory => 21,
-            Self::Invalid(_) | Self::Format(_) => 22,
+            Self::Invalid(_) | Self::Format(_) | Self::NotAVolume(_) => 22,
             Self::FileTooLarge => 27,
             Self::NoSpace | Self::NoInodes | Self::DirectoryFull | Self::AttributeTooLarge => 28,
             Self::ReadOnly => 30,

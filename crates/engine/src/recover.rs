@@ -107,6 +107,9 @@ pub(crate) fn read_superblock(device: &Arc<dyn Device>, options: &OpenOptions) -
         Err(error @ Error::Corrupt(_)) => error,
         read => return read,
     };
+    if let Some(instead) = hectare_probe::instead(&**device)? {
+        return Err(Error::NotAVolume(instead));
+    }
     // If there is no copy to be found, what is wrong is the superblock, and not that.
     from_log(device, options).map_err(|_| error)
 }

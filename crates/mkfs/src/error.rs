@@ -1,7 +1,7 @@
 //! Why a volume can't be made, on one line.
 
-use crate::probe::Found;
 use hectare_ext4::FormatError;
+use hectare_probe::Found;
 
 /// The outcome of planning or executing a format.
 pub type Result<T> = std::result::Result<T, Error>;

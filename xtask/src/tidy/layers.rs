@@ -8,13 +8,14 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 17] = [
+const LAYERS: [&str; 18] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
     "hectare-partition",
     "hectare-alloc",
     "hectare-ext4",
+    "hectare-probe",
     "hectare-journal",
     "hectare-xfs",
     "hectare-check",

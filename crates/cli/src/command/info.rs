@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, LeftOut, Outcome};
 use crate::header::{Fields, fields, journal_fields};
-use crate::image::{Image, device, interrupted};
+use crate::image::{Image, device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::writing::Journal;
@@ -96,14 +96,19 @@ fn superblock(path: &Path) -> Outcome<SuperBlock> {
     let device = device(path, false)?;
     let mut bytes = [0; SIZE];
     let name = shown(path.as_os_str().as_bytes());
+    let instead = || hectare_probe::instead(&*device).map_err(|error| Failure::Line(error.to_string()));
     if device.len() < SUPERBLOCK_OFFSET + hectare_units::Bytes::of(SIZE) {
+        if let Some(instead) = instead()? {
+            return Err(Failure::of(name, instead));
+        }
         return Err(Failure::of(name, format!("{} bytes are too few for a superblock", device.len())));
     }
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(|error| Failure::Line(error.to_string()))?;
     let raw = SuperBlock::read_from_bytes(&bytes).map_err(|_| Failure::of(&name, "it is too short"))?;
     if raw.s_magic.get() != MAGIC {
-        let none = || "there is no ext2, ext3 or ext4 volume on it".to_owned();
-        let reason = interrupted(&*device).map_or_else(none, |interrupted| interrupted.to_string());
+        let none =
+            || "there is no ext2, ext3 or ext4 volume on it, nor anything else that is known".to_owned();
+        let reason = instead()?.unwrap_or_else(none);
         return Err(Failure::of(name, reason));
     }
     Ok(raw)

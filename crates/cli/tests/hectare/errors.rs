@@ -248,3 +248,41 @@ fn what_is_found_broken_is_recorded_and_shown() {
     let ran = hectare(&["mkdir", "--errors", "ignore", &bench.at("/y")]);
     assert!(ran.code == Some(2) && ran.err.contains("remount-ro"), "{}", ran.err);
 }
+
+/// Every command that opens a volume says what it was given instead of one.
+#[test]
+fn regression_what_is_no_volume_is_named_by_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("given");
+    let given = image.to_str().unwrap();
+    let inside = format!("{given}:/x");
+    let commands = [
+        vec!["ls", given],
+        vec!["tree", given],
+        vec!["stat", &inside],
+        vec!["cat", &inside],
+        vec!["info", given],
+        vec!["check", given],
+        vec!["freefrag", given],
+        vec!["map", given],
+        vec!["mkdir", &inside],
+        vec!["rm", &inside],
+        vec!["mount", given, folder.path().to_str().unwrap()],
+        vec!["cp", &inside, folder.path().to_str().unwrap()],
+        vec!["age", given, "--fill", "50", "--mean", "64K"],
+    ];
+    for (at, magic, words) in [
+        (0_usize, b"QFI\xfb\0\0\0\x03".as_slice(), ["a qcow2 disk image", "qemu-img convert"]),
+        (0, b"\x1f\x8b\x08\0", ["gzip data", "gunzip"]),
+        (0, b"XFSB", ["an XFS file system", "tools of its own kind"]),
+    ] {
+        let mut bytes = vec![0; 1 << 20];
+        bytes[at..at + magic.len()].copy_from_slice(magic);
+        std::fs::write(&image, bytes).unwrap();
+        for command in &commands {
+            let ran = hectare(command);
+            let line = ran.refused();
+            assert!(words.iter().all(|word| line.contains(word)), "{command:?}: {line}");
+        }
+    }
+}

@@ -7,15 +7,21 @@
 
 #![allow(clippy::unwrap_used)] // a test fails by panicking
 
-mod common;
-
-use common::{create, folder};
-use hectare_device::{Device, FileOptions};
-use hectare_mkfs::{What, probe};
+use hectare_device::{Device, FileDevice, FileOptions, Overwrite};
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{mke2fs, skip, skip_part};
+use hectare_probe::{What, probe};
 use hectare_units::Bytes;
 use std::path::Path;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn create(image: &Path, size: Bytes) -> FileDevice {
+    let _ = std::fs::remove_file(image);
+    FileOptions::new().write(true).create(image, size, Overwrite::Replace).unwrap()
+}
 
 fn found(image: &Path) -> (Option<What>, Option<String>) {
     let found = probe(&FileOptions::new().open(image).unwrap()).unwrap();
@@ -70,5 +76,33 @@ fn blkid_names_the_same_magic_numbers() {
         };
         assert!(said.stdout.starts_with(name), "{what:?}: {}", said.report());
         assert_eq!(found(&image).0, Some(what));
+    }
+}
+
+#[test]
+fn what_is_packed_is_named() {
+    let folder = folder();
+    let content = folder.path().join("content");
+    std::fs::write(&content, vec![b'a'; 100_000]).unwrap();
+    for (tool, args, what) in [
+        ("gzip", ["-c"].as_slice(), What::Gzip),
+        ("bzip2", &["-c"], What::Bzip2),
+        ("xz", &["-c"], What::Xz),
+        ("zstd", &["-qc"], What::Zstd),
+        ("lz4", &["-qc"], What::Lz4),
+        ("tar", &["--create", "--absolute-names"], What::Tar),
+        ("zip", &["-q", "-"], What::Zip),
+    ] {
+        let image = folder.path().join(tool);
+        let made = match need(tool) {
+            Ok(mut command) => command.args(args).arg(&content).output().unwrap(),
+            Err(reason) => {
+                skip_part!(format!("what_is_packed_is_named, {tool}"), reason);
+                continue;
+            }
+        };
+        assert!(made.status.success(), "{tool}");
+        std::fs::write(&image, made.stdout).unwrap();
+        assert_eq!(found(&image).0, Some(what), "{tool}");
     }
 }
