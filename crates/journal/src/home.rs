@@ -107,8 +107,12 @@ impl Pending {
         self.logged.lock().contains_key(&nr)
     }
 
-    /// Logs a transaction and takes over its blocks, and lets go of those it revoked. Room is made first if
-    /// there is not enough.
+    /// Logs a transaction and takes over its blocks, and revokes and lets go of those it freed. Room is made
+    /// first if there is not enough. `blocks` are in ascending order.
+    ///
+    /// A block may be both, freed and then used and logged again: a cluster of several blocks stays with its
+    /// file when some of them are freed. Only this copy of it counts then, and it must not be revoked: a
+    /// recovery would pass over it as over the older ones.
     ///
     /// # Errors
     /// As [`Log::append`] and [`Self::checkpoint`].
@@ -116,9 +120,10 @@ impl Pending {
         &self,
         log: &Mutex<Log>,
         blocks: &[LoggedBlock],
-        revokes: &[BlockNr],
+        freed: &[BlockNr],
         time: Duration,
     ) -> Result<(), LogError> {
+        let revokes: &[BlockNr] = &not_logged(freed, blocks);
         let (need, len) = {
             let log = log.lock();
             (log.needed(blocks.len(), revokes.len()), log.len())
@@ -263,6 +268,12 @@ impl Pending {
         }
         transactions.len() < before
     }
+}
+
+/// The blocks among those that a transaction freed that it does not log.
+fn not_logged(freed: &[BlockNr], blocks: &[LoggedBlock]) -> Vec<BlockNr> {
+    let is_logged = |nr: &BlockNr| blocks.binary_search_by_key(nr, |(logged, _)| *logged).is_ok();
+    freed.iter().filter(|nr| !is_logged(nr)).copied().collect()
 }
 
 /// One block less holds up a transaction.

@@ -15,6 +15,7 @@
 //!   superblock is flushed before the room is used;
 //! - sequence numbers of transactions in the log follow each other without a gap, so a transaction without
 //!   blocks is not written, and takes no number;
+//! - a transaction revokes no block that it logs: a record speaks of copies in its own transaction, too;
 //! - a block that begins with the log's magic number is escaped, else a recovery would take it for the log's
 //!   own.
 //!
@@ -149,8 +150,15 @@ impl Log {
         u32::try_from(blocks + descriptors + revokes + 1).unwrap_or(u32::MAX)
     }
 
-    /// Writes a transaction and returns when it is durable. `time` is since 1970; a recovery takes a
-    /// transaction that is older than the one before it for a leftover.
+    /// Revoked blocks that one block of the log tells of.
+    #[must_use]
+    pub fn revokes_per_block(&self) -> usize {
+        self.format.revokes_per_block()
+    }
+
+    /// Writes a transaction and returns when it is durable. `blocks` are in ascending order, and none of them
+    /// is revoked. `time` is since 1970; a recovery takes a transaction that is older than the one before it
+    /// for a leftover.
     ///
     /// # Errors
     /// [`LogError::TooLarge`] if there is not that much room, before anything is written; a write or flush
@@ -161,6 +169,9 @@ impl Log {
         revokes: &[BlockNr],
         time: Duration,
     ) -> Result<Logged, LogError> {
+        debug_assert!(blocks.is_sorted_by_key(|(nr, _)| *nr), "blocks out of order");
+        let logged = |nr: &BlockNr| blocks.binary_search_by_key(nr, |(logged, _)| *logged).is_ok();
+        debug_assert!(!revokes.iter().any(logged), "a transaction revokes a block that it logs");
         let need = self.needed(blocks.len(), revokes.len());
         if need > self.free() {
             return Err(LogError::TooLarge { need, have: self.free() });

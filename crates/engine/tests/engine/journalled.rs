@@ -2,8 +2,8 @@
 //! not home is what is read, what a crash leaves, and never what comes back over somebody else's data.
 
 use crate::common::{
-    InMemory, assert_clean_bytes, close_clean, format_bytes, in_memory, in_memory_with, journalling_data,
-    pattern, unhurried,
+    InMemory, assert_clean_but_wide_bytes, assert_clean_bytes, close_clean, format_bytes, in_memory,
+    in_memory_with, journalling_data, open_read_only, pattern, save, unhurried,
 };
 use crate::logged::MAGIC;
 use hectare_device::{Device, MemoryDevice};
@@ -37,11 +37,17 @@ macro_rules! held {
 
 /// What another opening after a crash now finds in a file.
 fn after_a_crash(held: &InMemory, path: &str) -> Vec<u8> {
+    let (content, bytes) = recovered(held, path);
+    assert_clean_bytes(&bytes);
+    content
+}
+
+/// The same, and the volume that it left.
+fn recovered(held: &InMemory, path: &str) -> (Vec<u8>, Vec<u8>) {
     let again = in_memory_with(&held.device.to_vec(), options(None)).unwrap();
     let content = again.volume.read(path).unwrap();
     again.volume.close().unwrap();
-    assert_clean_bytes(&again.device.to_vec());
-    content
+    (content, again.device.to_vec())
 }
 
 /// What lies at the place of a file's first block on the device.
@@ -278,9 +284,13 @@ fn allocated_space_can_be_written_when_the_volume_is_full() {
     }
     assert!(volume.read("file").unwrap() == expected);
     volume.sync().unwrap();
-    assert!(after_a_crash(&held, "file") == expected);
-    assert!(after_a_crash(&held, "ballast") == pattern(7, 0, at as usize));
-    close_clean(&held);
+    for (name, expected) in [("file", expected), ("ballast", pattern(7, 0, at as usize))] {
+        let (content, bytes) = recovered(&held, name);
+        assert!(content == expected, "{name}");
+        assert_clean_but_wide_bytes(&bytes);
+    }
+    volume.close().unwrap();
+    assert_clean_but_wide_bytes(&held.device.to_vec());
 }
 
 #[test]
@@ -356,6 +366,50 @@ fn regression_times_that_a_caller_keeps_are_kept_through_the_journal() {
         file.write_all_at(0, b"x").unwrap();
         assert!(file.metadata().unwrap().mtime > told.mtime);
         drop(file);
+        close_clean(&held);
+    }
+}
+
+/// A cluster of four blocks stays with a file when three of them are freed. They were logged, so they are
+/// revoked; used again in the same transaction, they are logged in the transaction that revokes them.
+#[test]
+fn regression_blocks_freed_and_logged_in_one_transaction_are_not_revoked() {
+    let args = ["-t", "ext4", "-b", "4096", "-O", "bigalloc", "-C", "16384", "-J", "size=8"];
+    let Ok(bytes) = format_bytes(&args, "64M") else {
+        skip!("journalled::regression_blocks_freed_and_logged", "there is no mke2fs");
+    };
+    let ways = ["cut", "punch", "twice"];
+    for (mode, how) in
+        [Some(DataMode::Journal), None].into_iter().flat_map(|mode| ways.map(|how| (mode, how)))
+    {
+        let held = in_memory_with(&bytes, options(mode)).unwrap();
+        let file = journalled(&held, "file");
+        file.write_all_at(0, &pattern(1, 0, 16_384)).unwrap();
+        file.sync().unwrap();
+        match how {
+            "cut" => file.set_len(4096).unwrap(),
+            "punch" => file.fallocate(FallocateMode::PunchHole, 4096, 12_288).unwrap(),
+            _ => {
+                file.set_len(4096).unwrap();
+                file.write_all_at(4096, &pattern(2, 0, 8192)).unwrap();
+                file.set_len(4096).unwrap();
+            }
+        }
+        file.write_all_at(4096, &pattern(3, 0, 8192)).unwrap();
+        file.sync().unwrap();
+        let mut expected = [pattern(1, 0, 4096), pattern(3, 0, 8192)].concat();
+        expected.resize(usize::try_from(file.metadata().unwrap().size).unwrap(), 0);
+        assert!(
+            after_a_crash(&held, "file") == expected,
+            "{mode:?}, {how}: the engine replays something else"
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        save(&held.device.to_vec(), &image);
+        let report = hectare_oracle::fsck::e2fsck_with(&image, &["-fy"]).unwrap();
+        assert!(report.questions.is_empty(), "{}", report.output);
+        let again = open_read_only(&image);
+        assert!(again.read("file").unwrap() == expected, "{mode:?}, {how}: e2fsck replays something else");
         close_clean(&held);
     }
 }

@@ -47,7 +47,7 @@ const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 11] = [
+pub const FORMATS: [Format; 14] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -67,6 +67,19 @@ pub const FORMATS: [Format; 11] = [
     },
     external("1k-external", BlockSize::KIB1, 8),
     external("4k-external", BlockSize::KIB4, 16),
+    Format {
+        cluster_size: Some(4096),
+        clusters_per_group: None,
+        journals_data: true,
+        ..format("1k-bigalloc-data", BlockSize::KIB1, 16, "bigalloc,orphan_file")
+    },
+    Format {
+        cluster_size: Some(16384),
+        clusters_per_group: None,
+        journals_data: true,
+        ..format("4k-bigalloc-data", BlockSize::KIB4, 32, "bigalloc")
+    },
+    Format { journals_data: true, ..external("1k-external-data", BlockSize::KIB1, 8) },
 ];
 
 /// Blocks of the smallest journal.
