@@ -15,9 +15,10 @@ use hectare_device::Device;
 use hectare_ext4::superblock::SIZE as SUPERBLOCK_SIZE;
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Log, LogError, LoggedBlock, MetadataView, Pending};
-use hectare_units::{BlockNr, BlockSize, TxnId};
+use hectare_units::{BlockNr, BlockSize, TxnId, u64_of};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The largest share of the log one transaction may take: a third.
@@ -31,6 +32,9 @@ pub(crate) struct VolumeLog {
     pending: Arc<Pending>,
     /// Metadata blocks freed by the running transaction.
     revokes: Mutex<Vec<BlockNr>>,
+    /// As many as `revokes` has; looked at without its lock.
+    revoke_count: AtomicUsize,
+    revokes_per_block: usize,
     capacity: u32,
     superblock_nr: BlockNr,
     /// The superblock's block as it was found: what lies beside the superblock stays.
@@ -57,6 +61,8 @@ impl VolumeLog {
         device.read_at(superblock_nr.offset(block_size), &mut superblock_block)?;
         Ok(Self {
             capacity: log.len() / TRANSACTION_SHARE,
+            revokes_per_block: log.revokes_per_block().max(1),
+            revoke_count: AtomicUsize::new(0),
             log: Mutex::new(log),
             pending: Arc::new(Pending::new(device, block_size)),
             revokes: Mutex::default(),
@@ -103,6 +109,22 @@ impl VolumeLog {
     /// is used for next.
     pub(crate) fn revoke(&self, nr: BlockNr) {
         self.revokes.lock().push(nr);
+        self.revoke_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Blocks of the log that telling of so many freed blocks takes.
+    pub(crate) fn revoke_blocks(&self, freed: u64) -> u32 {
+        u32::try_from(freed.div_ceil(u64_of(self.revokes_per_block))).unwrap_or(u32::MAX)
+    }
+
+    /// Freed blocks that so many blocks of the log tell of.
+    pub(crate) fn revokes_in(&self, blocks: u32) -> u64 {
+        u64_of(self.revokes_per_block).saturating_mul(blocks.into())
+    }
+
+    /// Blocks of the log that the running transaction takes for what it freed.
+    pub(crate) fn gathered_revokes(&self) -> u32 {
+        self.revoke_blocks(u64_of(self.revoke_count.load(Ordering::Relaxed)))
     }
 
     /// Whether a recovery, now or after the next commits, might write a copy of a block home.
@@ -113,6 +135,7 @@ impl VolumeLog {
     /// What was freed since this was last asked, in order, each once. Called with no handle open.
     pub(crate) fn take_revokes(&self) -> Vec<BlockNr> {
         let mut revokes = std::mem::take(&mut *self.revokes.lock());
+        self.revoke_count.store(0, Ordering::Relaxed);
         revokes.sort_unstable();
         revokes.dedup();
         revokes
@@ -142,7 +165,7 @@ impl VolumeLog {
 
     /// Whether blocks should go home soon.
     pub(crate) fn wants_checkpoint(&self) -> bool {
-        let bytes = hectare_units::u64_of(self.pending.len()) << self.block_size.shift();
+        let bytes = u64_of(self.pending.len()) << self.block_size.shift();
         let log = self.log.lock();
         bytes >= PENDING_BYTES_MAX || log.free() < log.len() / 2
     }
@@ -150,7 +173,7 @@ impl VolumeLog {
     /// Brings home what takes up more than a quarter of the log.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         let keep = self.log.lock().len() / 4;
-        let bytes = hectare_units::u64_of(self.pending.len()) << self.block_size.shift();
+        let bytes = u64_of(self.pending.len()) << self.block_size.shift();
         let keep = if bytes >= PENDING_BYTES_MAX { 0 } else { keep };
         Ok(self.pending.checkpoint(&self.log, keep)?)
     }

@@ -12,6 +12,7 @@ use crate::cache::block::Kind;
 use crate::error::{Error, Result};
 use crate::findings::Watched;
 use crate::space::{Piece, cluster_sectors};
+use crate::truncate::STEP_REVOKES;
 use crate::volume::{Shared, Volume};
 use hectare_alloc::Run;
 use hectare_ext4::error::Place;
@@ -177,11 +178,16 @@ impl MapMut<'_, '_> {
 
     fn unmap_some(&mut self, from: LogicalBlock, to_exclusive: u64, limit: usize) -> Result<Progress> {
         let mut runs: Vec<(BlockNr, u32, LogicalBlock)> = Vec::new();
-        let progress = extent::remove(self, from, to_exclusive, limit, &mut |physical, len, logical| {
-            runs.push((physical, len, logical));
-        })?;
         // Blocks of names are in the cache and in the log.
         let names = self.inode.kind() != Some(FileKind::File);
+        let first = if names { self.first_of_names(from, to_exclusive)? } else { from };
+        let mut progress =
+            extent::remove(self, first, to_exclusive, limit, &mut |physical, len, logical| {
+                runs.push((physical, len, logical));
+            })?;
+        if first > from {
+            progress = Progress::More;
+        }
         let journalled = self.volume.journals_data(self.inode);
         for (first, len, _) in &runs {
             if names {
@@ -195,6 +201,18 @@ impl MapMut<'_, '_> {
             self.volume.allocator.free(run, self.handle)?;
         }
         Ok(progress)
+    }
+
+    /// Where to begin to unmap blocks of names, each of which is revoked: a few long extents would be more
+    /// than a transaction holds. Names are unmapped to their end.
+    fn first_of_names(&self, from: LogicalBlock, to_exclusive: u64) -> Result<LogicalBlock> {
+        let Some(log) = &self.volume.log else { return Ok(from) };
+        let end = extent::last(self)?.map_or(0, |last| last.end());
+        if end > to_exclusive {
+            return Ok(from);
+        }
+        let first = low32(end.saturating_sub(log.revokes_in(STEP_REVOKES)));
+        Ok(from.max(LogicalBlock::new(first)))
     }
 
     /// The clusters that no longer hold any mapped block, after `runs` were unmapped.

@@ -7,7 +7,8 @@
 //!
 //! What a transaction may dirty is bounded beforehand. Freeing an extent changes the bitmap of each group it
 //! lies in, and the block that holds the group's descriptor; so does freeing a tree node, and the node above
-//! it changes. A volume has only so many groups, which bounds both on a small one. ([`Step`])
+//! it changes. A volume has only so many groups, which bounds both on a small one. Of what holds names each
+//! block is revoked, and the records of that take room in the log like blocks. ([`Step`])
 //!
 //! Hazard: the rest of a file's last block is cleared before its size says so, as data is always written
 //! before what refers to it. A crash in between leaves a file that is as long as before and has zeros there.
@@ -31,6 +32,8 @@ use std::sync::Arc;
 const STEP_CREDITS: u32 = 180;
 /// Extents of the largest step: it keeps others from committing for as long as it lasts.
 const STEP_EXTENTS: u32 = 256;
+/// Blocks of the log that the records of what one step revokes take at most.
+pub(crate) const STEP_REVOKES: u32 = 16;
 /// Blocks that unmapping all of a file may dirty if it is to be part of another transaction.
 const AT_ONCE_CREDITS: u32 = 100;
 /// Blocks that a change of the inode alone dirties: itself, and slack.
@@ -89,13 +92,15 @@ impl Bounds {
         freed.saturating_add(extents.saturating_mul(depth)).saturating_add(depth + INODE_CREDITS)
     }
 
-    /// The largest step that is small enough, of at least one extent.
-    fn step(&self, depth: u32) -> Step {
+    /// The largest step that is small enough, of at least one extent, beside so many blocks of revoke
+    /// records.
+    fn step(&self, depth: u32, revokes: u32) -> Step {
         let mut extents = STEP_EXTENTS;
-        while extents > 1 && self.extents(extents, depth) > STEP_CREDITS {
+        let credits = |extents| self.extents(extents, depth).saturating_add(revokes);
+        while extents > 1 && credits(extents) > STEP_CREDITS {
             extents -= extents.div_ceil(8);
         }
-        Step { extents, credits: self.extents(extents, depth) }
+        Step { extents, credits: credits(extents) }
     }
 }
 
@@ -214,14 +219,15 @@ impl Volume {
         }
         let Some(from) = self.first_after(size) else { return Ok(Some(0)) };
         let bounds = Bounds::of(self);
-        let (mut groups, mut descs) = (0u32, 0u32);
+        let (mut groups, mut descs, mut blocks) = (0u32, 0u32, 0u64);
         map.for_each(from, &mut |extent: Extent| {
             let (in_groups, in_descs) = bounds.run(extent.len);
             groups = groups.saturating_add(in_groups);
             descs = descs.saturating_add(in_descs);
+            blocks += u64::from(extent.len);
             ControlFlow::Continue(())
         })?;
-        let credits = bounds.touched(groups, descs);
+        let credits = bounds.touched(groups, descs).saturating_add(self.revoke_credits(data, blocks));
         Ok((credits <= AT_ONCE_CREDITS).then_some(credits))
     }
 
@@ -254,12 +260,20 @@ impl Volume {
             }
             // The tree never grows by this.
             let depth = depth(&MapRef { volume: self, nr: inode.nr(), inode: &data })?;
-            Bounds::of(self).step(depth)
+            let revokes = self.revoke_credits(&data, u64::MAX).min(STEP_REVOKES);
+            Bounds::of(self).step(depth, revokes)
         };
         while self.unmap_step(inode, from, step)? == Progress::More {
             self.relieve_frees()?;
         }
         Ok(())
+    }
+
+    /// Blocks of the log that it takes to revoke so many blocks of an inode that are unmapped. Of a file's
+    /// only those are revoked that the log holds, which are few beside it.
+    fn revoke_credits(&self, data: &Inode, blocks: u64) -> u32 {
+        let log = self.log.as_ref().filter(|_| data.kind() != Some(Kind::File));
+        log.map_or(0, |log| log.revoke_blocks(blocks))
     }
 
     fn unmap_step(&self, inode: &Arc<CachedInode>, from: LogicalBlock, step: Step) -> Result<Progress> {

@@ -18,15 +18,15 @@ fn steps_are_small_on_any_usual_volume_and_never_nothing() {
     let fine = Bounds { groups: 1 << 20, group_blocks: 8192, desc_blocks: 1 << 16, descs_per_block: 16 };
     for bounds in [volume_of(1), volume_of(8), volume_of(100), volume_of(1 << 20), fine] {
         for depth in 0..=5 {
-            let step = bounds.step(depth);
+            let step = bounds.step(depth, 0);
             assert!(step.extents >= 7, "{bounds:?} {depth}: {step:?}");
             assert!(step.credits <= STEP_CREDITS, "{bounds:?} {depth}: {step:?}");
         }
     }
     let tiny = Bounds { groups: 1 << 20, group_blocks: 256, desc_blocks: 1 << 14, descs_per_block: 64 };
-    assert_eq!(tiny.step(0).extents, 1);
+    assert_eq!(tiny.step(0, 0).extents, 1);
     let odd = Bounds { groups: u32::MAX, group_blocks: 1, desc_blocks: u32::MAX, descs_per_block: 1 };
-    assert_eq!(odd.step(5).extents, 1);
+    assert_eq!(odd.step(5, 0).extents, 1);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn states_of(format: &[&str], case: Case) -> std::result::Result<(InodeNr, Vec<V
         }
         note();
         let from = volume.first_after(case.size.unwrap_or(0)).unwrap();
-        let step = Step { extents: case.extents, ..Bounds::of(&volume).step(5) };
+        let step = Step { extents: case.extents, ..Bounds::of(&volume).step(5, 0) };
         let step = Step { credits: step.credits.max(2000), ..step };
         while volume.unmap_step(&inode, from, step).unwrap() == Progress::More {
             note();

@@ -7,6 +7,7 @@
 use super::{Inner, Shared, Volume, aborted};
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
+use crate::log::VolumeLog;
 use hectare_units::{InodeNr, TxnId, low32, u64_of};
 use std::sync::atomic::Ordering;
 
@@ -122,7 +123,8 @@ impl Shared {
         // Each group has a bitmap, and a descriptor whose block may be dirty for it alone.
         let bitmaps = self.allocator.dirty_groups().saturating_mul(2);
         let cached = low32(u64_of(self.blocks.dirty_blocks() + self.inodes.dirty_inodes()));
-        bitmaps.saturating_add(self.groups.dirty_blocks()).saturating_add(cached)
+        let revokes = self.log.as_ref().map_or(0, VolumeLog::gathered_revokes);
+        bitmaps.saturating_add(self.groups.dirty_blocks()).saturating_add(cached).saturating_add(revokes)
     }
 }
 

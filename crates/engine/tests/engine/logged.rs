@@ -373,3 +373,95 @@ fn what_the_cache_let_go_of_is_read_as_it_was_committed() {
     volume.close().unwrap();
     assert_clean_bytes(&device.to_vec());
 }
+
+/// A directory of so many blocks without a name in it, on the smallest log: a file whose blocks are those of
+/// an empty directory, called a directory.
+fn emptied(args: &[&str], block: usize, blocks: usize, size: &str) -> Result<Vec<u8>, hectare_oracle::Skip> {
+    let held = in_memory_with(&format_bytes(args, size)?, options()).unwrap();
+    let file = held.volume.create_file("big", Creation::default()).unwrap();
+    let (own, root) = (file.inode().get(), hectare_units::InodeNr::ROOT.get());
+    let group = |inode: u32| (inode - 1) / held.volume.superblock().geometry().inodes_per_group;
+    // The root, lost+found, and this one.
+    let directories = [root, 11, own].into_iter().filter(|inode| group(*inode) == group(own)).count();
+    let count = format!("set_bg {} used_dirs_count {directories}", group(own));
+    let record = |inode: u32, len: usize, name: &[u8]| {
+        let len = u16::try_from(if len == 65_536 { 65_535 } else { len }).unwrap();
+        let head = [&inode.to_le_bytes()[..], &len.to_le_bytes(), &[u8::try_from(name.len()).unwrap(), 2]];
+        let mut bytes = head.concat();
+        bytes.extend_from_slice(name);
+        bytes
+    };
+    let mut first = record(own, 12, b".");
+    first.resize(12, 0);
+    first.extend(record(root, block - 12, b".."));
+    first.resize(block, 0);
+    let mut rest = record(0, block, b"");
+    rest.resize(block, 0);
+    file.write_all_at(0, &first).unwrap();
+    let many: Vec<u8> = rest.repeat((1 << 20) / block);
+    let mut at = block;
+    while at < blocks * block {
+        let len = many.len().min(blocks * block - at);
+        file.write_all_at(at as u64, &many[..len]).unwrap();
+        at += len;
+    }
+    drop(file);
+    held.volume.close().unwrap();
+    let bytes = held.device.to_vec();
+    drop(held);
+    in_folder(&bytes, |image| {
+        let requests = [
+            format!("sif <{own}> mode 040755"),
+            format!("sif <{own}> links_count 2"),
+            format!("sif <{root}> links_count 4"),
+            // The name says what it names, and groups count their directories.
+            "unlink big".into(),
+            format!("link <{own}> big"),
+            count,
+        ];
+        hectare_oracle::debugfs_write(image, &requests.each_ref().map(String::as_str))?;
+        hectare_oracle::assert_clean(image)?;
+        Ok(std::fs::read(image).unwrap())
+    })
+}
+
+/// Each of its blocks is revoked, and the records of that take room in the log.
+#[test]
+fn regression_a_large_emptied_directory_is_removed_on_a_small_log() {
+    let volumes = [
+        (1024, "size=1", 135_000, "170M"),
+        (2048, "size=2", 20_000, "64M"),
+        (4096, "size=4", 20_000, "100M"),
+        (65_536, "size=64", 1200, "200M"),
+    ];
+    for (block, journal, blocks, size) in volumes {
+        let name = block.to_string();
+        let args = [
+            "-t",
+            "ext4",
+            "-b",
+            &name,
+            "-O",
+            "^metadata_csum,large_dir",
+            "-J",
+            journal,
+            "-m",
+            "0",
+            "-N",
+            "64",
+        ];
+        let bytes = match emptied(&args, block, blocks, size) {
+            Ok(bytes) => bytes,
+            Err(reason) => skip!("logged::a_large_emptied_directory", reason),
+        };
+        let held = quiet(&bytes);
+        let commits = held.volume.journal_stats().commits;
+        held.volume.remove_dir("big").unwrap();
+        held.volume.sync().unwrap();
+        held.volume.create_file("after", Creation::default()).unwrap();
+        let steps = held.volume.journal_stats().commits - commits;
+        assert!(block > 1024 || steps > 2, "{block}: {steps} transactions");
+        held.volume.close().unwrap();
+        assert_clean_bytes(&held.device.to_vec());
+    }
+}
