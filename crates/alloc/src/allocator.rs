@@ -93,7 +93,7 @@ impl<S: GroupSource> Allocator<S> {
         if request.only_goal {
             return self.reserve_at(request)?.ok_or(AllocError::NoSpace);
         }
-        let floor = self.space.counters.floor(request.take_root_reserve);
+        let floor = self.space.counters.floor_of(request);
         self.reserve_from(request, Purse::Available { floor })
     }
 
@@ -103,7 +103,7 @@ impl<S: GroupSource> Allocator<S> {
     /// # Errors
     /// Those of loading the goal's group.
     pub fn reserve_at(&self, request: &Request) -> Result<Option<Reservation>, AllocError<S::Error>> {
-        let floor = self.space.counters.floor(request.take_root_reserve);
+        let floor = self.space.counters.floor_of(request);
         let mut purse = Purse::Available { floor };
         let Some(plan) = self.plan(request, &purse) else { return Ok(None) };
         let stages: &[Stage] =
@@ -224,6 +224,11 @@ impl<S: GroupSource> Allocator<S> {
     /// Sets how many clusters only a request with `take_root_reserve` may take.
     pub fn set_root_reserve(&self, n: Clusters) {
         self.space.counters.set_root_reserve(n);
+    }
+
+    /// Sets how many clusters only a [vital](Request::vital) request may take.
+    pub fn keep(&self, n: Clusters) {
+        self.space.counters.keep(n);
     }
 
     /// Hands out the durable bitmap of every group that changed since it was last rendered, in ascending

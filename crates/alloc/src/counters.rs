@@ -10,6 +10,7 @@
 //! the search: so nobody sees "no space" because of what another request has not found yet, and the last
 //! cluster can be had.
 
+use crate::request::Request;
 use crate::sync::{AtomicU64, Ordering};
 use hectare_units::{Clusters, thread_number};
 
@@ -33,6 +34,8 @@ pub(crate) struct Counters {
     available: Padded<AtomicU64>,
     claimed: Padded<AtomicU64>,
     root_reserve: Padded<AtomicU64>,
+    /// Kept for vital requests.
+    kept: Padded<AtomicU64>,
     stripes: [Padded<Stripe>; STRIPES],
 }
 
@@ -75,6 +78,7 @@ impl Counters {
             available: Padded(AtomicU64::new(free)),
             claimed: Padded::default(),
             root_reserve: Padded::default(),
+            kept: Padded::default(),
             stripes: std::array::from_fn(|_| Padded::default()),
         };
         counters.stripes[0].0.durable_free.store(free, Ordering::SeqCst);
@@ -87,11 +91,25 @@ impl Counters {
 
     /// What must be left untouched for a caller who may or may not use the root reserve.
     pub(crate) fn floor(&self, take_root_reserve: bool) -> u64 {
-        if take_root_reserve { 0 } else { self.root_reserve.0.load(Ordering::Relaxed) }
+        let kept = self.kept.0.load(Ordering::Relaxed);
+        if take_root_reserve {
+            kept
+        } else {
+            kept.saturating_add(self.root_reserve.0.load(Ordering::Relaxed))
+        }
+    }
+
+    /// The same for a request.
+    pub(crate) fn floor_of(&self, request: &Request) -> u64 {
+        if request.vital { 0 } else { self.floor(request.take_root_reserve) }
     }
 
     pub(crate) fn set_root_reserve(&self, n: Clusters) {
         self.root_reserve.0.store(n.get(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn keep(&self, n: Clusters) {
+        self.kept.0.store(n.get(), Ordering::Relaxed);
     }
 
     /// What a caller with this floor may take now.

@@ -43,6 +43,8 @@ pub struct Request {
     pub packed: bool,
     /// Whether the clusters set aside for root may be taken.
     pub take_root_reserve: bool,
+    /// Whether every free cluster may be taken, those kept for vital requests among them.
+    pub vital: bool,
 }
 
 impl Request {
@@ -59,6 +61,7 @@ impl Request {
             only_goal: false,
             packed: false,
             take_root_reserve: false,
+            vital: false,
         }
     }
 
@@ -98,5 +101,12 @@ impl Request {
     #[must_use]
     pub const fn with_root_reserve(self, allowed: bool) -> Self {
         Self { take_root_reserve: allowed, ..self }
+    }
+
+    /// The same, and whatever is free may be used: for what must not fail although the volume is full, such
+    /// as the one block without which thousands can't be freed.
+    #[must_use]
+    pub const fn vital(self) -> Self {
+        Self { vital: true, ..self }
     }
 }

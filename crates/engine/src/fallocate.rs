@@ -13,8 +13,9 @@
 //! Blocks that are cleared in part are cleared after the map has changed, in their place, as an overwrite is;
 //! only bytes that were meant to become zeros are ever touched.
 //!
-//! Hazard: a volume without a free block can't split an extent. Zeroing then writes zeros instead; punching
-//! and inserting say that the volume is full, with nothing of that step done.
+//! Hazard: splitting an extent may need a block for the tree. A full volume has some that are kept for that
+//! ([`crate::space`]); when they are used up, zeroing writes zeros instead, and punching and inserting say that
+//! the volume is full, with nothing of that step done.
 
 mod credits;
 mod fill;

@@ -8,6 +8,10 @@
 //! With `bigalloc` the blocks of one cluster of the file must lie in one cluster of the volume, so a hole
 //! beside mapped blocks of its cluster gets the cluster they have ([`Piece::shared`]).
 //!
+//! A full volume must still be able to free: punching a hole makes two extents of one, which may need a node
+//! more, and writing into preallocated blocks splits them likewise. So some clusters are kept for the blocks
+//! of trees ([`kept`], the kernel's `s_resv_clusters`), and are in no number of what is available.
+//!
 //! What it is not: the map ([`crate::map`]), which learns of space when it is published.
 
 use crate::cache::inode::CachedInode;
@@ -18,7 +22,9 @@ use crate::volume::{Shared, Volume};
 use hectare_alloc::{AllocError, Counts, FileRequest, Request, Reservation, Run, Window};
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::{Extent, Mapping};
+use hectare_ext4::feature::Incompat;
 use hectare_ext4::inode::Inode;
+use hectare_ext4::superblock::SuperBlock;
 use hectare_journal::Handle;
 use hectare_units::{BlockNr, Blocks, ClusterNr, Clusters, GroupNr, InodeNr, LogicalBlock, low32};
 use std::sync::Arc;
@@ -32,6 +38,28 @@ impl From<AllocError<Error>> for Error {
                 .into(),
         }
     }
+}
+
+/// The largest number of clusters that is kept.
+const KEPT_MAX: u64 = 4096;
+/// The share of the volume's clusters that is, if that is less: a fiftieth.
+const KEPT_SHARE: u64 = 50;
+
+/// Clusters of a volume that only a vital request gets: as many as the kernel keeps
+/// (`ext4_calculate_resv_clusters`), which does so where files have extents.
+pub(crate) fn kept(sb: &SuperBlock) -> Clusters {
+    let all = sb.geometry().clusters_count().get();
+    let has_extents = sb.features().incompat.contains(Incompat::EXTENTS);
+    Clusters::new(if has_extents { (all / KEPT_SHARE).min(KEPT_MAX) } else { 0 })
+}
+
+/// What free space a block of metadata may come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    /// What anything else could be given as well.
+    Open,
+    /// All there is, what is kept among it.
+    Kept,
 }
 
 /// 512-byte sectors of so many clusters.
@@ -161,7 +189,7 @@ impl Volume {
     fn space_for(&self, hole: &Hole<'_>, purpose: Use<'_>) -> Result<Reservation> {
         let Use::Data { window, explicit } = purpose else {
             let goal = self.continuation(hole)?.map_or_else(|| self.home(hole.map.nr), Ok)?;
-            return self.reserve_metadata(goal, hole.clusters);
+            return self.reserve_metadata(goal, hole.clusters, Room::Open);
         };
         let logical = u64::from(hole.logical.get() - hole.lead) >> self.geometry().cluster_ratio_shift;
         if let Some(space) = window.take(logical, hole.clusters) {
@@ -215,9 +243,14 @@ impl Volume {
         Ok(geometry.cluster_of(geometry.first_block(group)))
     }
 
-    fn reserve_metadata(&self, goal: ClusterNr, want: Clusters) -> Result<Reservation> {
+    fn reserve_metadata(&self, goal: ClusterNr, want: Clusters, room: Room) -> Result<Reservation> {
         let request = Request::new(goal, want).with_root_reserve(self.options.use_reserved_blocks);
-        Ok(self.prealloc.reserve(&self.allocator, &request)?)
+        match self.prealloc.reserve(&self.allocator, &request) {
+            Err(AllocError::NoSpace) if room == Room::Kept => {
+                Ok(self.prealloc.reserve(&self.allocator, &request.vital())?)
+            }
+            reserved => Ok(reserved?),
+        }
     }
 
     /// Where all free clusters stand, after everything the allocator knows was verified; while nothing else
@@ -240,11 +273,16 @@ impl Volume {
     }
 
     /// A block for metadata, used at once, near `goal`; with the sectors it counts for (a cluster's).
-    pub(crate) fn allocate_metadata(&self, handle: &mut Handle<'_>, goal: BlockNr) -> Result<(BlockNr, u64)> {
+    pub(crate) fn allocate_metadata(
+        &self,
+        handle: &mut Handle<'_>,
+        goal: BlockNr,
+        room: Room,
+    ) -> Result<(BlockNr, u64)> {
         let geometry = self.geometry();
         let goal =
             if geometry.group_of(goal).is_some() { goal } else { geometry.first_block(GroupNr::new(0)) };
-        let space = self.reserve_metadata(geometry.cluster_of(goal), Clusters::ONE)?;
+        let space = self.reserve_metadata(geometry.cluster_of(goal), Clusters::ONE, room)?;
         let run = space.publish(handle);
         Ok((geometry.cluster_start(run.start), cluster_sectors(self, run.len)))
     }

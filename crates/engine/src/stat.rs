@@ -148,7 +148,7 @@ pub struct StatFs {
     pub blocks: Blocks,
     /// Free blocks.
     pub free: Blocks,
-    /// Free blocks that not only root may take.
+    /// Free blocks that not only root may take, without those that are kept for the blocks of trees.
     pub available: Blocks,
     /// Free blocks that this volume may be given: those of root, too, if it was opened so
     /// ([`OpenOptions::use_reserved_blocks`](crate::OpenOptions)).
@@ -249,14 +249,15 @@ impl Volume {
         let free = self.allocator.counts().durable_free().saturating_sub(self.delay.promised());
         let free = Blocks::new(free.get() << shift);
         let uuid = self.sb.uuid();
-        let available = free.saturating_sub(self.sb.reserved_blocks());
+        let not_kept = free.saturating_sub(Blocks::new(crate::space::kept(&self.sb).get() << shift));
+        let available = not_kept.saturating_sub(self.sb.reserved_blocks());
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
         Ok(StatFs {
             block_size: geometry.block_size,
             blocks: geometry.blocks_count.saturating_sub(self.overhead()?),
             free,
             available,
-            usable: if self.options.use_reserved_blocks { free } else { available },
+            usable: if self.options.use_reserved_blocks { not_kept } else { available },
             inodes: geometry.inodes_count(),
             free_inodes: self.groups.free_inodes(),
             name_max: 255,

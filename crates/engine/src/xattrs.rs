@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::findings::Watched;
 use crate::map::MAP_CREDITS;
 use crate::permission::{SET_GID, keeps_set_gid};
+use crate::space::Room;
 use crate::volume::Volume;
 use hectare_ext4::acl::{self, Acl};
 use hectare_ext4::error::{Corrupt, Place};
@@ -230,11 +231,14 @@ impl Volume {
         data: &mut Inode,
         attrs: &[Attr],
     ) -> Result<()> {
-        self.refuse_values_elsewhere(nr, &self.attributes(nr, data)?)?;
+        let before = self.attributes(nr, data)?;
+        self.refuse_values_elsewhere(nr, &before)?;
+        // Removing one, or repeating a mode in an ACL, must not want for space.
+        let room = if bytes_of(attrs) <= bytes_of(&before) { Room::Kept } else { Room::Open };
         let size = self.geometry().block_size;
         let placed = xattr::layout(attrs, data.xattr_area().len(), Some(size))
             .map_err(|_| Error::AttributeTooLarge)?;
-        self.store_attribute_block(handle, nr, data, placed.block)?;
+        self.store_attribute_block(handle, nr, data, (placed.block, room))?;
         data.xattr_area_mut().copy_from_slice(&placed.inode_area);
         Ok(())
     }
@@ -255,7 +259,7 @@ impl Volume {
         handle: &mut Handle<'_>,
         nr: InodeNr,
         data: &mut Inode,
-        content: Option<Vec<u8>>,
+        (content, room): (Option<Vec<u8>>, Room),
     ) -> Result<()> {
         let Some(content) = content else { return self.leave_attribute_block(handle, data) };
         let kind = self.xattr_kind();
@@ -267,7 +271,7 @@ impl Volume {
             }
         }
         let goal = self.geometry().first_block(self.groups.slot(nr)?.0);
-        let (new, sectors) = self.allocate_metadata(handle, goal)?;
+        let (new, sectors) = self.allocate_metadata(handle, goal, room)?;
         self.leave_attribute_block(handle, data)?;
         let block = self.blocks.fresh(new, kind);
         self.blocks.edit(handle, &block, kind, |bytes| bytes.copy_from_slice(&content));
@@ -358,6 +362,12 @@ pub(crate) fn check_outside(name: &Name) -> Result<()> {
 fn remove_if_there(attrs: &mut Vec<Attr>, name: &Name) -> Result<()> {
     attrs.retain(|attr| attr.name != *name);
     Ok(())
+}
+
+/// Bytes of names and values.
+fn bytes_of(attrs: &[Attr]) -> usize {
+    let value = |attr: &Attr| if let Value::Inline(bytes) = &attr.value { bytes.len() } else { 0 };
+    attrs.iter().map(|attr| attr.name.suffix().len() + value(attr)).sum()
 }
 
 fn set_error(error: SetError) -> Error {

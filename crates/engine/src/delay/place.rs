@@ -4,7 +4,7 @@ use super::Buffer;
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::file::{LARGE_FILE, Source};
-use crate::space::cluster_sectors;
+use crate::space::{Room, cluster_sectors};
 use crate::volume::Volume;
 use hectare_alloc::{Request, Reservation};
 use hectare_journal::Handle;
@@ -98,15 +98,16 @@ impl Volume {
         Ok(self.allocator.reserve_claimed(claim, request)?)
     }
 
-    /// A block for a node of a file's tree, used at once, near `goal`; with the sectors it counts for. A file
-    /// whose bytes are being placed gets one out of its claim if there is no other.
+    /// A block for a node of a file's tree, used at once, near `goal`; with the sectors it counts for. Such
+    /// blocks are what some clusters are kept for; a file whose bytes are being placed gets one out of its
+    /// claim if there is no other.
     pub(crate) fn allocate_node(
         &self,
         handle: &mut Handle<'_>,
         nr: InodeNr,
         goal: BlockNr,
     ) -> Result<(BlockNr, u64)> {
-        match self.allocate_metadata(handle, goal) {
+        match self.allocate_metadata(handle, goal, Room::Kept) {
             Err(Error::NoSpace) => {
                 let geometry = self.geometry();
                 let first = geometry.first_block(GroupNr::new(0));

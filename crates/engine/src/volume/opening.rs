@@ -22,6 +22,7 @@ use crate::log::VolumeLog;
 use crate::options::OpenOptions;
 use crate::orphan::{Cleaned, Orphans};
 use crate::recover::{self, Recovered};
+use crate::space;
 use hectare_alloc::{Allocator, Config, Layout, Preallocation};
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
@@ -141,6 +142,7 @@ impl Volume {
         };
         let allocator = Allocator::new(Source::new(Arc::clone(&groups)), layout, config);
         allocator.set_root_reserve(Clusters::new(sb.reserved_blocks().get() >> geometry.cluster_ratio_shift));
+        allocator.keep(space::kept(&sb));
         let shared = Arc::new(Shared {
             blocks: BlockCache::new(
                 metadata,

@@ -191,7 +191,7 @@ fn what_was_allocated_can_be_written_when_nothing_else_is_left() {
     file.allocate(0, size, false).unwrap();
     let rest = held.volume.create_file("rest", Creation::default()).unwrap();
     assert!(matches!(rest.allocate(0, 64 << 20, true), Err(Error::NoSpace)));
-    assert_eq!(held.volume.statfs().unwrap().free.get(), 0);
+    assert_eq!(held.volume.statfs().unwrap().available.get(), 0);
     // Each write into the middle wants two extents more than the inode soon has room for.
     let mut content = vec![0; usize::try_from(size).unwrap()];
     let mut random = Random::new("the last blocks");

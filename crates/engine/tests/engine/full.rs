@@ -1,7 +1,9 @@
 //! Volumes at their limits: full of data, full of names, out of inodes, out of links.
 
-use crate::common::{InMemory, close_clean, format_bytes, in_memory, long, pattern};
-use hectare_engine::{Creation, Error, LINKS_MAX, NewNode};
+use crate::common::{
+    InMemory, assert_clean_but_wide_bytes, close_clean, format_bytes, in_memory, long, pattern,
+};
+use hectare_engine::{Caller, Creation, Error, FallocateMode, InodeFlags, LINKS_MAX, NewNode, XattrHow};
 use hectare_oracle::skip;
 use hectare_units::InodeNr;
 
@@ -221,7 +223,8 @@ fn the_reserve_is_for_those_who_may_take_it() {
     let reserved = held.volume.superblock().reserved_blocks().get();
     fill_with_data(&held);
     let statfs = held.volume.statfs().unwrap();
-    assert_eq!((statfs.available.get(), statfs.free.get()), (0, reserved));
+    let kept = held.volume.superblock().geometry().clusters_count().get() / 50;
+    assert_eq!((statfs.available.get(), statfs.free.get()), (0, reserved + kept));
     close_clean(&held);
     let options = hectare_engine::OpenOptions { use_reserved_blocks: true, ..Default::default() };
     let held = crate::common::in_memory_with(&held.device.to_vec(), options).unwrap();
@@ -250,9 +253,97 @@ fn statfs_says_what_the_kernel_says() {
         let ours = volume.statfs().unwrap();
         assert_eq!((ours.blocks.get(), ours.free.get()), (theirs.f_blocks, theirs.f_bfree), "{args:?}");
         assert_eq!((u64::from(ours.inodes), u64::from(ours.free_inodes)), (theirs.f_files, theirs.f_ffree));
-        // The kernel keeps some clusters for itself besides: a fiftieth of the volume, 4096 at most.
-        let geometry = volume.superblock().geometry();
-        let kept = (geometry.clusters_count().get() / 50).min(4096) << geometry.cluster_ratio_shift;
-        assert_eq!(ours.available.get(), theirs.f_bavail + kept, "{args:?}");
+        assert_eq!(ours.available.get(), theirs.f_bavail, "{args:?}");
     }
+}
+
+/// Fills a volume with data, and takes what comes free with each step that frees: nothing but what is kept
+/// is there for the trees.
+#[test]
+fn regression_freeing_needs_no_free_space() {
+    for (args, size) in KINDS {
+        let held = match format_bytes(args, size) {
+            Ok(bytes) => in_memory(&bytes),
+            Err(reason) => skip!("full::freeing_needs_no_free_space", reason),
+        };
+        let volume = &held.volume;
+        let unit = volume.superblock().geometry().cluster_bytes();
+        let made = |name| volume.create_file(name, Creation::default()).unwrap();
+        let (punched, prepared, cut) = (made("punched"), made("prepared"), made("cut"));
+        let len = 300 * unit;
+        punched.write_all_at(0, &pattern(1, 0, usize::try_from(len).unwrap())).unwrap();
+        prepared.fallocate(FallocateMode::Allocate { keep_size: false }, 0, len).unwrap();
+        cut.write_all_at(0, &pattern(2, 0, usize::try_from(len).unwrap())).unwrap();
+        let refill = made("refill");
+        let mut at = 0;
+        let mut fill = || {
+            while let Ok(done) = refill.write_at(at, &[5; 4096]) {
+                at += done as u64;
+            }
+            assert_eq!(volume.statfs().unwrap().available.get(), 0, "{args:?}");
+        };
+        fill_with_data(&held);
+        fill();
+        for step in 0..100 {
+            let place = (3 * step + 1) * unit;
+            punched.fallocate(FallocateMode::PunchHole, place, unit).unwrap_or_else(|error| {
+                panic!("{args:?}: punch {step}: {error}");
+            });
+            fill();
+            prepared.write_all_at(place, b"written").unwrap_or_else(|error| {
+                panic!("{args:?}: write {step}: {error}");
+            });
+            if step % 10 == 0 {
+                cut.fallocate(FallocateMode::CollapseRange, (step % 7 + 1) * unit, unit).unwrap();
+                fill();
+                cut.fallocate(FallocateMode::PunchHole, 40 * unit + 5, 3 * unit).unwrap();
+                fill();
+            }
+        }
+        let (free, nr) = (volume.statfs().unwrap().free.get(), prepared.inode());
+        assert!(free > 0, "{args:?}: some of what is kept is left");
+        volume.set_inode_flags(nr, InodeFlags::EXTENTS | InodeFlags::NOATIME, &Caller::ROOT).unwrap();
+        let mut expected = pattern(1, 0, usize::try_from(len).unwrap());
+        for step in 0..100 {
+            let place = usize::try_from((3 * step + 1) * unit).unwrap();
+            expected[place..place + usize::try_from(unit).unwrap()].fill(0);
+        }
+        assert!(volume.read("punched").unwrap() == expected, "{args:?}");
+        drop((punched, prepared, cut, refill));
+        volume.remove_file("cut").unwrap();
+        assert_eq!(volume.found_errors(), None);
+        volume.close().unwrap();
+        assert_clean_but_wide_bytes(&held.device.to_vec());
+    }
+}
+
+/// Two files share their attributes in one block: who loses one needs a block of its own.
+#[test]
+fn regression_removing_an_attribute_needs_no_free_space() {
+    let Ok(bytes) = format_bytes(&["-t", "ext4", "-b", "1024", "-I", "128", "-m", "0"], "8M") else {
+        skip!("full::removing_an_attribute", "there is no mke2fs");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let image = folder.path().join("image");
+    crate::common::save(&bytes, &image);
+    match hectare_oracle::KernelMount::new(&image, "") {
+        Ok(mount) => {
+            for name in ["one", "two"] {
+                let path = mount.path().join(name);
+                std::fs::write(&path, b"").unwrap();
+                for attribute in ["user.first", "user.second"] {
+                    rustix::fs::setxattr(&path, attribute, b"value", rustix::fs::XattrFlags::empty())
+                        .unwrap();
+                }
+            }
+        }
+        Err(reason) => skip!("full::removing_an_attribute", reason),
+    }
+    let held = in_memory(&std::fs::read(&image).unwrap());
+    fill_with_data(&held);
+    let one = held.volume.resolve("one", true).unwrap();
+    let error = held.volume.set_xattr(one, "user.third", &[7; 50], XattrHow::Either).unwrap_err();
+    assert!(matches!(error, Error::NoSpace), "{error}");
+    held.volume.remove_xattr(one, "user.first").unwrap();
+    close_clean(&held);
 }
