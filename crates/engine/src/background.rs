@@ -9,6 +9,7 @@
 //! Hazard: the thread must not keep the volume open. It holds it only while it works; and if the last other
 //! handle goes meanwhile, it is this thread that closes the volume, and it must then not wait for itself.
 
+use crate::unwinding::Unwinding;
 use crate::volume::{Inner, Volume};
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
@@ -86,6 +87,7 @@ fn run(volume: &Weak<Inner>, signal: &Signal, interval: Duration) {
         due = Instant::now() + interval;
         let Some(inner) = volume.upgrade() else { return };
         let volume = Volume { inner };
+        let _ends = Unwinding::watch(&volume, "a panic ended the thread that commits what has waited");
         // Failures are latched, and told to whoever syncs the file or changes the volume next.
         if volume.check_takes_changes().is_ok() {
             volume.place_aged(interval);

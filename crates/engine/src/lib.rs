@@ -60,6 +60,7 @@ mod stat;
 mod times;
 mod trim;
 mod truncate;
+mod unwinding;
 mod volume;
 mod xattrs;
 

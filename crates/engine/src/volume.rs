@@ -137,6 +137,7 @@ impl Volume {
     }
 
     /// Opens a transaction. Nothing may be waited for while it is open.
+    #[track_caller]
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         self.check_takes_changes()?;
         self.inner.journal.start(Credits::new(credits)).map_err(aborted)

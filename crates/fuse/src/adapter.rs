@@ -286,6 +286,11 @@ impl Server for Adapter {
         }
     }
 
+    /// What the engine has in memory can't be trusted any more: nothing of it may reach the device.
+    fn panicked(&self) {
+        self.volume.end_changes("answering a request has panicked");
+    }
+
     /// With the last who may write, the kernel has written everything back.
     fn gathers(&self, node: NodeId) -> bool {
         self.is_writeback() && self.nodes.has_writers(node)

@@ -7,9 +7,10 @@
 //! queue for one lock.
 //!
 //! Invariants: a request that has an answer gets exactly one, on the descriptor it was read from (the kernel
-//! looks for it there); a thread that panics answers `EIO` first; threads end when the kernel has hung up.
+//! looks for it there); one whose answer panics gets `EIO`, and its thread goes on; threads end when the kernel
+//! has hung up.
 //!
-//! Hazards: a panic leaves the others serving; what the volume says then is the engine's business. Until the
+//! Hazards: after a panic all go on serving; the [`Server`] is told, since its state is in doubt. Until the
 //! kernel has sent what it gathered of a file whose holes are looked for, the process can't be killed: if it
 //! is, nobody takes what is still to be sent, and the mount hangs until root ends it (`umount -f`).
 
@@ -25,7 +26,9 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// The device of all connections.
@@ -40,6 +43,9 @@ pub(crate) trait Server: Send + Sync + 'static {
 
     /// Answers a request: what is put into the reply, or an error.
     fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Answer;
+
+    /// Learns that answering a request has panicked, which was answered with `EIO`.
+    fn panicked(&self) {}
 
     /// Whether the kernel may have gathered bytes of a file that it has not written back.
     fn gathers(&self, _: NodeId) -> bool {
@@ -60,6 +66,8 @@ pub(crate) struct Session<S> {
     agreed: Features,
     transfer_max: u32,
     pace: Arc<Pace>,
+    /// Requests whose answer panicked.
+    panics: AtomicUsize,
 }
 
 impl<S: Server> Session<S> {
@@ -88,7 +96,7 @@ impl<S: Server> Session<S> {
         reply.clear();
         reply.put(&offer.answer(&wanted));
         let (agreed, transfer_max) = (offer.agreed(wanted.features), wanted.transfer_max);
-        let session = Self { server, agreed, transfer_max, pace };
+        let session = Self { server, agreed, transfer_max, pace, panics: AtomicUsize::new(0) };
         (reply.finish(unique, Ok(())).to_vec(), Ok(session))
     }
 
@@ -126,7 +134,7 @@ pub(crate) fn greet<S: Server>(server: S, pace: Arc<Pace>, connection: &OwnedFd)
 /// descriptor of its own.
 ///
 /// # Errors
-/// If the connection breaks, or a thread panicked: told when all threads have ended.
+/// If the connection breaks, or answering panicked: told when all threads have ended.
 pub(crate) fn run<S: Server>(
     session: Session<S>,
     connection: OwnedFd,
@@ -147,8 +155,12 @@ pub(crate) fn run<S: Server>(
     let ended = workers.into_iter().map(|worker| {
         worker.join().unwrap_or_else(|_| Err(io::Error::other("a thread that served it has panicked")))
     });
+
     // Every thread is waited for before the first error is told.
     let ended: Vec<_> = ended.collect();
+    if session.panics.load(Ordering::Relaxed) > 0 {
+        return Err(io::Error::other("answering a request has panicked; the log says where"));
+    }
     ended.into_iter().collect()
 }
 
@@ -167,14 +179,22 @@ fn serve<S: Server>(session: &Arc<Session<S>>, channel: &OwnedFd) -> io::Result<
 }
 
 fn answer<S: Server>(session: &Session<S>, channel: &OwnedFd, message: &[u8], reply: &mut Reply) {
-    let unanswered = Unanswered { channel, message };
-    let answer = session.answer(message, reply);
-    std::mem::forget(unanswered);
-    let Some(Answered { bytes, stale }) = answer else { return };
-    if let Some(node) = stale {
-        send(channel, &drop_attributes(node));
+    let mut unanswered = Some(Unanswered { channel, message });
+    let tried = catch_unwind(AssertUnwindSafe(|| {
+        let answer = session.answer(message, reply);
+        std::mem::forget(unanswered.take());
+        let Some(Answered { bytes, stale }) = answer else { return };
+        if let Some(node) = stale {
+            send(channel, &drop_attributes(node));
+        }
+        send(channel, bytes);
+    }));
+    if tried.is_err() {
+        // Before who asked is told: its next request must find that all changes have ended.
+        session.panics.fetch_add(1, Ordering::Relaxed);
+        session.server.panicked();
+        drop(unanswered);
     }
-    send(channel, bytes);
 }
 
 /// Answers on a thread of its own, which waits until the kernel has sent what it gathered of a file: the
@@ -262,7 +282,8 @@ mod tests {
     use super::*;
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-    struct Panics;
+    #[derive(Default)]
+    struct Panics(Arc<AtomicUsize>);
 
     impl Server for Panics {
         fn greet(&mut self, _: Features) -> Wanted {
@@ -271,6 +292,10 @@ mod tests {
 
         fn answer(&self, _: &Request<'_>, _: &mut Reply) -> Answer {
             panic!("on purpose")
+        }
+
+        fn panicked(&self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
         }
     }
 
@@ -289,12 +314,12 @@ mod tests {
 
     #[test]
     fn a_session_begins_with_a_greeting() {
-        let (answer, session) = Session::greet(Panics, Arc::default(), &greeting());
+        let (answer, session) = Session::greet(Panics::default(), Arc::default(), &greeting());
         assert_eq!((answer.len(), session.is_ok()), (16 + 64, true));
         for (message, answer_len) in
             [(message(3, &[0; 16]), 16), (message(request::INIT, &[7; 8]), 16), (vec![1], 0)]
         {
-            let (answer, session) = Session::greet(Panics, Arc::default(), &message);
+            let (answer, session) = Session::greet(Panics::default(), Arc::default(), &message);
             assert_eq!((answer.len(), session.is_err()), (answer_len, true));
         }
     }
@@ -307,17 +332,22 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_while_a_thread_panics_gets_an_error() {
+    fn regression_the_only_thread_goes_on_serving_after_a_panic() {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
         rustix::io::write(&ours, &greeting()).unwrap();
-        let session = greet(Panics, Arc::default(), &theirs).unwrap();
+        let told = Arc::default();
+        let session = greet(Panics(Arc::clone(&told)), Arc::default(), &theirs).unwrap();
         let worker = thread::spawn(move || run(session, theirs, (1, false)));
         let mut answer = [0; 200];
         assert_eq!(rustix::io::read(&ours, &mut answer).unwrap(), 16 + 64);
-        rustix::io::write(&ours, &message(17, &[])).unwrap();
-        assert_eq!(rustix::io::read(&ours, &mut answer).unwrap(), 16);
-        assert_eq!(answer[4..8], (-5_i32).to_ne_bytes());
-        assert!(worker.join().unwrap().is_err());
+        for panics in 1..4 {
+            rustix::io::write(&ours, &message(17, &[])).unwrap();
+            assert_eq!(rustix::io::read(&ours, &mut answer).unwrap(), 16);
+            assert_eq!(answer[4..8], (-5_i32).to_ne_bytes());
+            assert_eq!(told.load(Ordering::SeqCst), panics, "told before the answer");
+        }
+        drop(ours);
+        assert!(worker.join().unwrap().unwrap_err().to_string().contains("panicked"));
     }
 }

@@ -5,6 +5,8 @@ use crate::credits::Leases;
 use crate::rank::Ranked;
 use hectare_alloc::Transaction;
 use hectare_units::TxnId;
+use std::panic::Location;
+use std::thread;
 
 /// How many metadata blocks an operation may dirty at most; what a log must have room for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -53,40 +55,77 @@ impl std::fmt::Debug for Lease<'_> {
     }
 }
 
+/// Who is told that a handle ended with its operation half done.
+pub(crate) trait Ends {
+    /// A panic left the operation that began at `place` where it was. Nothing may be committed any more.
+    fn unwound(&self, txn: TxnId, place: &'static Location<'static>);
+}
+
+/// Tells if a handle ends by unwinding: what it covers is half a change then.
+pub(crate) struct Whole<'a> {
+    journal: &'a dyn Ends,
+    txn: TxnId,
+    place: &'static Location<'static>,
+    /// Whether the handle was opened while its thread was unwinding already, for another reason.
+    unwinding: bool,
+}
+
+impl<'a> Whole<'a> {
+    pub(crate) fn new(journal: &'a dyn Ends, txn: TxnId, place: &'static Location<'static>) -> Self {
+        Self { journal, txn, place, unwinding: thread::panicking() }
+    }
+}
+
+impl Drop for Whole<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() && !self.unwinding {
+            self.journal.unwound(self.txn, self.place);
+        }
+    }
+}
+
+impl std::fmt::Debug for Whole<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "begun at {}", self.place)
+    }
+}
+
 /// An open handle. While one is open its transaction can't be frozen, so everything done under it is
 /// committed together or not at all.
 ///
 /// [`stop`](Self::stop) closes it; so does dropping it, as `?` does on an error path. Both do the same: what
 /// was changed stays changed and will be committed. An operation that fails halfway and leaves metadata that
-/// must not be committed calls [`Journal::abort`](crate::Journal::abort).
+/// must not be committed calls [`Journal::abort`](crate::Journal::abort). A panic leaves metadata so wherever
+/// it strikes: a handle that is dropped while its thread unwinds aborts the journal, before anyone can commit.
 #[must_use = "a handle that is dropped at once covers nothing"]
 #[derive(Debug)]
 pub struct Handle<'a> {
-    // In this order: the lease and the share are returned before the rank is left.
+    // In this order: half a change is told of while the share still keeps commits out, and the lease and the
+    // share are returned before the rank is left.
+    whole: Whole<'a>,
     _lease: Lease<'a>,
     _share: barrier::Shared<'a>,
     _ranked: Ranked,
-    txn: TxnId,
     credits: Credits,
     dirtied: Credits,
 }
 
 impl<'a> Handle<'a> {
     pub(crate) const fn new(
+        whole: Whole<'a>,
         lease: Lease<'a>,
         share: barrier::Shared<'a>,
         ranked: Ranked,
-        txn: TxnId,
         credits: Credits,
     ) -> Self {
-        Self { _lease: lease, _share: share, _ranked: ranked, txn, credits, dirtied: Credits::ZERO }
+        Self { whole, _lease: lease, _share: share, _ranked: ranked, credits, dirtied: Credits::ZERO }
     }
 
     /// The transaction it belongs to. To wait for what was done under the handle, close it and call
     /// [`commit_through`](crate::Journal::commit_through) with this.
     #[must_use]
     pub const fn txn(&self) -> TxnId {
-        self.txn
+        self.whole.txn
     }
 
     /// Counts one more block that this handle has dirtied; `what` names it should the credits be exceeded.
@@ -116,6 +155,6 @@ impl<'a> Handle<'a> {
 
 impl Transaction for Handle<'_> {
     fn id(&self) -> TxnId {
-        self.txn
+        self.txn()
     }
 }

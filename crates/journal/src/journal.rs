@@ -3,13 +3,14 @@
 use crate::barrier::Barrier;
 use crate::company::Company;
 use crate::credits::Leases;
-use crate::handle::{Credits, Handle, Lease};
+use crate::handle::{Credits, Ends, Handle, Lease, Whole};
 use crate::pauses::JournalStats;
 use crate::rank::{self, LockRank};
 use crate::sync::{Arc, AtomicU32, Condvar, Mutex, OnceLock, Ordering};
 use crate::txn::{Commit, Running};
 use hectare_units::TxnId;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::time::Instant;
 
 /// Nothing can be changed any more, because something failed earlier.
@@ -88,6 +89,7 @@ impl<C: Commit> Journal<C> {
     /// wait for a commit that waits for this thread.
     #[track_caller]
     pub fn start(&self, credits: Credits) -> Result<Handle<'_>, Aborted> {
+        let place = Location::caller();
         loop {
             let ranked = rank::enter(LockRank::Handle);
             let share = self.barrier.share();
@@ -96,7 +98,7 @@ impl<C: Commit> Journal<C> {
             let txn = self.running();
             if let Some(lease) = self.lease(credits) {
                 share.count();
-                return Ok(Handle::new(lease, share, ranked, txn, credits));
+                return Ok(Handle::new(Whole::new(self, txn, place), lease, share, ranked, credits));
             }
             drop(share);
             drop(ranked);
@@ -236,6 +238,14 @@ impl<C: Commit> Journal<C> {
         state.committed = txn;
         state.running = Some(next);
         Ok(())
+    }
+}
+
+impl<C: Commit> Ends for Journal<C> {
+    fn unwound(&self, txn: TxnId, place: &'static Location<'static>) {
+        let reason = format_args!("a panic left a change of transaction {txn} half done, begun at {place}");
+        // The thread unwinds already. That all has ended is known before the volume learns why.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.abort(reason)));
     }
 }
 

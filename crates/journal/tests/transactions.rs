@@ -235,6 +235,50 @@ fn nothing_dirtied_before_an_abort_is_written() {
     assert_eq!(journal.volume().freezes.load(Ordering::SeqCst), 0);
 }
 
+/// The thread panics with a handle open, after it changed something and before all was changed.
+#[test]
+fn regression_half_a_change_that_a_panic_left_is_not_committed() {
+    let journal = journal(7);
+    let txn = change(&journal);
+    journal.commit_through(txn).unwrap();
+    change(&journal);
+    thread::scope(|scope| {
+        let half = scope.spawn(|| {
+            let mut handle = journal.start(Credits::new(2)).unwrap();
+            handle.dirtied("the first of two blocks");
+            *journal.volume().dirty.lock().unwrap().entry(handle.txn().get()).or_default() += 1;
+            panic!("on purpose");
+        });
+        half.join().unwrap_err();
+    });
+    let aborted = journal.start(Credits::new(1)).unwrap_err();
+    let reason = aborted.reason();
+    assert!(reason.contains("transaction 9") && reason.contains("transactions.rs:"), "{reason}");
+    assert_eq!(journal.commit().unwrap_err(), aborted);
+    assert_eq!(journal.volume().written.load(Ordering::SeqCst), 1, "what was safe before");
+}
+
+/// Cleaning up, a thread that unwinds may do whole operations: they end well.
+#[test]
+fn a_whole_change_made_while_unwinding_is_committed() {
+    struct Cleans<'a>(&'a Journal<Recorder>);
+    impl Drop for Cleans<'_> {
+        fn drop(&mut self) {
+            change(self.0);
+        }
+    }
+    let journal = journal(0);
+    thread::scope(|scope| {
+        let cleans = scope.spawn(|| {
+            let _cleans = Cleans(&journal);
+            panic!("on purpose");
+        });
+        cleans.join().unwrap_err();
+    });
+    journal.commit().unwrap();
+    assert_eq!(journal.volume().written.load(Ordering::SeqCst), 1);
+}
+
 #[test]
 fn waiters_are_told_when_the_commit_they_wait_for_fails_or_panics() {
     for panics in [true, false] {

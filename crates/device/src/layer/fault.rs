@@ -48,6 +48,7 @@ type Condition = Box<dyn Fn(&Request) -> bool + Send + Sync>;
 /// Which operations a fault strikes, and what it does to them. As made: every one.
 pub struct Rule {
     outcome: Outcome,
+    panics: bool,
     operations: Vec<Operation>,
     condition: Option<Condition>,
     spared: u64,
@@ -59,7 +60,14 @@ impl Rule {
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {
         let operations = Operation::ON_DEVICE.to_vec();
-        Self { outcome, operations, condition: None, spared: 0, strikes_left: u64::MAX }
+        Self { outcome, panics: false, operations, condition: None, spared: 0, strikes_left: u64::MAX }
+    }
+
+    /// Strikes every operation; nothing of it is done, and who asked for it panics, as if a defect of the
+    /// program had struck there.
+    #[must_use]
+    pub fn panic() -> Self {
+        Self { panics: true, ..Self::new(Outcome::IO) }
     }
 
     /// Applies only to operations of these kinds.
@@ -154,6 +162,10 @@ impl<D: Device> FaultDevice<D> {
         self.state.lock().strikes
     }
 
+    /// What strikes an operation.
+    ///
+    /// # Panics
+    /// If a rule that was made to does.
     fn decide(&self, request: &Request) -> Option<Outcome> {
         let mut state = self.state.lock();
         state.operations += 1;
@@ -161,11 +173,14 @@ impl<D: Device> FaultDevice<D> {
         let mut decided = None;
         for rule in &mut state.rules {
             if rule.strikes(request) {
-                decided = decided.or(Some(rule.outcome));
+                decided = decided.or(Some((rule.outcome, rule.panics)));
             }
         }
         state.strikes += u64::from(decided.is_some());
-        decided
+        drop(state);
+        let (outcome, panics) = decided?;
+        assert!(!panics, "injected: {:?} at byte {}", request.operation, request.span.at);
+        Some(outcome)
     }
 
     fn injected(&self, request: &Request, errno: i32) -> Error {
@@ -324,6 +339,17 @@ mod tests {
         device.write_all_at(Bytes::new(4), &parts).unwrap();
         assert_eq!(device.inner().to_vec(), b"abc\0abc\0");
     }
+
+    #[test]
+    fn a_panic_is_one_of_the_thread_that_asks_and_leaves_the_device() {
+        let device = device();
+        device.add(Rule::panic().on(&[Operation::Write]).times(1));
+        let write = || device.write_at(Bytes::ZERO, b"ab");
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(write)).unwrap_err();
+        assert_eq!((device.inner().to_vec(), device.strikes()), (vec![0; 8], 1));
+        write().unwrap();
+    }
+
     #[test]
     fn a_durable_write_can_fail_as_a_write_and_as_a_flush() {
         let device = device();

@@ -5,6 +5,7 @@ use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::file::{LARGE_FILE, Source};
 use crate::space::{Room, cluster_sectors};
+use crate::unwinding::Unwinding;
 use crate::volume::Volume;
 use hectare_alloc::{Request, Reservation};
 use hectare_journal::Handle;
@@ -25,6 +26,7 @@ impl Volume {
             return Ok(());
         }
         let Some(buffer) = self.take_buffer(inode) else { return Ok(()) };
+        let _lost = Unwinding::watch(self, "a panic lost bytes that had gathered for a file");
         let result = self.write_buffer(inode, &buffer);
         if let Err(error) = &result {
             log::error!(inode = inode.nr().get(), error:%; "bytes that had gathered for a file are lost");

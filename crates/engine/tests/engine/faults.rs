@@ -5,7 +5,9 @@ use crate::common::{assert_clean_bytes, format_bytes, pattern, unhurried};
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Rule};
 use hectare_engine::{Creation, Error, NewNode, OpenOptions, RenameMode, Volume, XattrHow};
 use hectare_oracle::skip;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 type Faulty = FaultDevice<Arc<MemoryDevice>>;
 
@@ -192,6 +194,79 @@ fn with_a_journal_every_failure_leaves_an_image_that_recovers() {
         assert!(questions.is_empty(), "operation {k} ({result:?}): {questions:?}");
     }
     assert!(latched > 10, "only {latched} failures latched");
+}
+
+/// A panic at each request of the device in turn, with caches that keep nothing, so that many come while a
+/// handle is open. Others go on with the volume, and close it.
+#[test]
+fn regression_a_panic_leaves_no_half_change_to_commit() {
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "1024", "-J", "size=1"], "8M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("faults::a_panic_leaves_no_half_change", reason),
+    };
+    let options = OpenOptions { cache_bytes: 0, cache_inodes: 0, ..unhurried() };
+    let (mut latched, mut halves, mut struck) = (0, 0, 0);
+    for k in 0.. {
+        let (device, memory) = device(&bytes);
+        let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, options.clone()).unwrap();
+        device.add(Rule::panic().after(k).times(1));
+        let worked = catch_unwind(AssertUnwindSafe(|| workload(&volume)));
+        if device.strikes() == 0 {
+            worked.unwrap().unwrap();
+            break;
+        }
+        struck += 1;
+        assert!(worked.is_err(), "request {k}: {worked:?}");
+        let again = volume.make("again", NewNode::Fifo, Creation::default());
+        if matches!(again, Err(Error::Aborted(_))) {
+            latched += 1;
+            let error = again.unwrap_err();
+            assert_eq!(error.errno(), 5);
+            halves += usize::from(error.to_string().contains("half done"));
+            volume.read_dir("/").unwrap();
+            volume.sync().unwrap_err();
+        }
+        let _ = volume.close();
+        drop(volume);
+        let questions = mended(&memory.to_vec());
+        assert!(questions.is_empty(), "request {k}: {questions:?}");
+    }
+    assert!(struck > latched && latched > halves && halves > 3, "{struck} panics, {latched}, {halves}");
+}
+
+/// Bytes that had gathered are lost with the panic of who places them, so a sync must not say that they are
+/// safe; and the thread of the volume's own must not end unnoticed.
+#[test]
+fn regression_a_panic_that_loses_gathered_bytes_is_told_by_the_next_sync() {
+    let bytes = match small() {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("faults::a_panic_that_loses_gathered_bytes", reason),
+    };
+    for by_itself in [false, true] {
+        let (device, memory) = device(&bytes);
+        let interval = by_itself.then_some(Duration::from_millis(20));
+        let options = OpenOptions { commit_interval: interval, ..unhurried() };
+        let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, options).unwrap();
+        volume.write_file("before", b"before", Creation::default()).unwrap();
+        volume.sync().unwrap();
+        let file = volume.create_file("file", Creation::default()).unwrap();
+        device.add(Rule::panic().on(&[Operation::Write]).times(1));
+        file.write_all_at(0, b"gathers").unwrap();
+        if by_itself {
+            let begun = Instant::now();
+            while device.strikes() == 0 && begun.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        } else {
+            catch_unwind(AssertUnwindSafe(|| file.sync())).unwrap_err();
+        }
+        assert!(matches!(file.sync(), Err(Error::Aborted(_))), "by itself: {by_itself}");
+        assert!(matches!(volume.sync(), Err(Error::Aborted(_))), "by itself: {by_itself}");
+        drop((file, volume));
+        let read = Volume::open(memory as Arc<dyn Device>, OpenOptions::read_only()).unwrap();
+        assert_eq!(read.read("before").unwrap(), b"before");
+    }
 }
 
 #[test]
