@@ -1,6 +1,7 @@
 //! Devices that wrap another device and see every operation pass. Each is generic over what it wraps, so a
 //! stack can be built of values, of references, or of `Arc<dyn Device>`.
 
+pub(crate) mod elsewhere;
 pub(crate) mod fault;
 pub(crate) mod overlay;
 pub(crate) mod record;

@@ -7,7 +7,7 @@
 //!   only the written part is stored).
 //! - **Layers** wrap any device: [`FaultDevice`] (operations that fail on demand), [`TraceDevice`] (what was
 //!   asked, when), [`StatsDevice`] (how much was asked), [`SliceDevice`] (a window, such as a partition),
-//!   [`OverlayDevice`] (changes that stay in memory), [`RecordDevice`] (a log of all changes, of which
+//!   [`OverlayDevice`] (changes that stay in memory), [`ElsewhereDevice`] (blocks read from another place), [`RecordDevice`] (a log of all changes, of which
 //!   [`CrashStates`] makes what a power cut can leave).
 //!
 //! Hazards that every implementation must answer:
@@ -41,6 +41,7 @@ pub use dax::DaxDevice;
 pub use device::Device;
 pub use error::{Error, Operation, Reason, Result};
 pub use file::{Claim, FileDevice, FileOptions, MOUNT_KEY, Overwrite, PendingFile, Topology};
+pub use layer::elsewhere::{Elsewhere, ElsewhereDevice};
 pub use layer::fault::{FaultDevice, Outcome, Rule};
 pub use layer::overlay::OverlayDevice;
 pub use layer::record::{Event, RecordDevice};

@@ -1,8 +1,8 @@
 //! What the last user of a volume left in its journal is dealt with before the volume is used.
 //!
 //! For writing, the log is replayed into the device, and a new one is begun behind it. For reading only, the
-//! device is not touched: the replayed blocks are laid over it in memory. Only a superblock that says
-//! `needs_recovery` makes the log count; without that, whatever lies there is old.
+//! device is not touched: the blocks of the log are read in place of those that they are copies of. Only a
+//! superblock that says `needs_recovery` makes the log count; without that, whatever lies there is old.
 //!
 //! The superblock itself may be torn: it has two sectors, and a power cut may leave one of them old. Whoever
 //! writes it to its place has a copy in the log before. So where its checksum is wrong and the log holds a
@@ -123,9 +123,8 @@ fn from_log(device: &Arc<dyn Device>, options: &OpenOptions) -> Result<SuperBloc
     if !recovery.needed() {
         return staged(&place, &recovery, &torn);
     }
-    let overlay = OverlayDevice::new(Arc::clone(device));
-    recovery.apply(&*place.device, &overlay)?;
-    let mut sb = superblock_of(&overlay, SuperBlock::parse)?;
+    let view = recovery.laid_over(Arc::clone(device), Arc::clone(&place.device))?;
+    let mut sb = superblock_of(&view, SuperBlock::parse)?;
     // Whether the log is needed or not: it is, for this.
     sb.set_needs_recovery(true);
     Ok(sb)
@@ -171,16 +170,17 @@ fn replayed_in_memory(
     recovery: &Recovery,
     options: &OpenOptions,
 ) -> Result<Recovered> {
-    let overlay: Arc<dyn Device> = Arc::new(OverlayDevice::new(Arc::clone(device)));
-    recovery.apply(&*place.device, &*overlay)?;
-    let mut sb = superblock_of(&*overlay, SuperBlock::parse).unwrap_or_else(|_| found.clone());
+    let view = recovery.laid_over(Arc::clone(device), Arc::clone(&place.device))?;
+    let mut view: Arc<dyn Device> = Arc::new(view);
+    let mut sb = superblock_of(&*view, SuperBlock::parse).unwrap_or_else(|_| found.clone());
     if !recovery.fast_commits().is_empty() {
-        fast::replay(Arc::clone(&overlay), sb, options, recovery.fast_commits())?;
-        sb = superblock_of(&*overlay, SuperBlock::parse)?;
+        view = Arc::new(OverlayDevice::new(view));
+        fast::replay(Arc::clone(&view), sb, options, recovery.fast_commits())?;
+        sb = superblock_of(&*view, SuperBlock::parse)?;
     }
     // The log may know less of errors than the superblock did.
     sb.keep_errors_of(&found);
-    Ok(Recovered { device: overlay, sb, log: None, clean: false })
+    Ok(Recovered { device: view, sb, log: None, clean: false })
 }
 
 /// Makes of the fast commits the transaction that they are a part of, and logs it, in a log that holds

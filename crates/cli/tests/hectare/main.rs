@@ -4,6 +4,7 @@
 
 mod age;
 mod bench;
+mod bombs;
 mod change;
 mod copy;
 mod copy_trust;

@@ -23,6 +23,8 @@ pub(crate) struct Ran {
     pub(crate) line: String,
     /// Whether it had to be stopped.
     pub(crate) hung: bool,
+    /// The most memory it had, in KiB, as seen every few milliseconds; 0 if it was too quick.
+    pub(crate) memory: u64,
 }
 
 impl Ran {
@@ -72,7 +74,9 @@ pub(crate) fn hectare_within<S: AsRef<OsStr>>(arguments: &[S], patience: Duratio
     let mut child = command.spawn().unwrap();
     let started = Instant::now();
     let mut pause = Duration::from_millis(1);
+    let mut memory = 0;
     let (status, hung) = loop {
+        memory = peak_memory(child.id()).unwrap_or(memory);
         if let Some(status) = child.try_wait().unwrap() {
             break (status, false);
         }
@@ -81,11 +85,18 @@ pub(crate) fn hectare_within<S: AsRef<OsStr>>(arguments: &[S], patience: Duratio
             break (child.wait().unwrap(), true);
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
+        pause = (pause * 2).min(Duration::from_millis(8));
     };
     let out = std::fs::read(outputs.0.path()).unwrap();
     let err = String::from_utf8_lossy(&std::fs::read(outputs.1.path()).unwrap()).into_owned();
-    Ran { code: status.code(), out, err, line, hung }
+    Ran { code: status.code(), out, err, line, hung, memory }
+}
+
+/// The most memory that a process has had, in KiB; `None` once it has ended.
+fn peak_memory(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    peak.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 /// A folder that goes when the test ends, and an image in it.

@@ -1,9 +1,9 @@
-//! Using a recovery: one block at a time, or all of them written to their places.
+//! Using a recovery: laid over the volume, one block at a time, or all of them written to their places.
 
 use super::reader::LogReader;
 use super::{LoggedCopy, Recovery, RecoveryError};
 use crate::format::MAGIC;
-use hectare_device::Device;
+use hectare_device::{Device, Elsewhere, ElsewhereDevice};
 use hectare_units::{BlockNr, LogicalBlock};
 
 /// Bytes gathered before they are written, so that neighbours go out in one write.
@@ -29,6 +29,27 @@ impl Recovery {
         LogReader::new(journal, &self.map).read(copy.at, block)?;
         unescape(copy, block);
         Ok(true)
+    }
+
+    /// The volume as it will be once every block is in its place, read from both devices. Of each block only
+    /// its place is held in memory, so that what a journal claims to hold costs nothing until it is read.
+    ///
+    /// # Errors
+    /// If a copy has no place on `journal`.
+    pub fn laid_over<D: Device, S: Device>(
+        &self,
+        volume: D,
+        journal: S,
+    ) -> Result<ElsewhereDevice<D, S>, RecoveryError> {
+        let size = self.map.block_size();
+        let reader = LogReader::new(&journal, &self.map);
+        let place = |(nr, copy): (&BlockNr, &LoggedCopy)| {
+            let (at, _) = reader.locate(copy.at)?;
+            let head = copy.escaped.then(|| MAGIC.to_be_bytes());
+            Ok((*nr, Elsewhere { at: at.offset(size), head }))
+        };
+        let blocks = self.blocks.iter().map(place).collect::<Result<_, RecoveryError>>()?;
+        Ok(ElsewhereDevice::new(volume, journal, size, blocks))
     }
 
     /// Writes every block to its place on `volume`, in ascending order, neighbours together. Nothing is

@@ -83,7 +83,8 @@ impl<'a> LogReader<'a> {
         Ok(())
     }
 
-    fn locate(&self, at: LogicalBlock) -> Result<(BlockNr, u32), RecoveryError> {
+    /// Where a block of the log lies, and how many lie behind it.
+    pub(super) fn locate(&self, at: LogicalBlock) -> Result<(BlockNr, u32), RecoveryError> {
         self.map.locate(at).ok_or_else(|| {
             Corrupt::new("journal file", Place::Volume, format!("log block {at} has no place")).into()
         })
