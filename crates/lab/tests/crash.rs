@@ -102,10 +102,10 @@ fn journals_on_other_disks_survive() {
 fn journalled_data_survives_in_order() {
     use Workload::{Append, Fallocate, Mixed, Overwrite, Truncate};
     let oracle: &hectare_lab::crash::Oracle<'_> = &e2fsck;
-    for name in ["1k-data", "4k-data"] {
+    for name in ["1k-data", "4k-data", "1k-bigalloc-data", "4k-bigalloc-data", "1k-external-data"] {
         let format = Some(Format::by_name(name).expect("a format that there is"));
         let workloads = [Append, Overwrite, Truncate, Fallocate, Mixed];
-        let search = Search { format, oracle: Some((oracle, 200)), ..search(&workloads, 1500) };
+        let search = Search { format, oracle: Some((oracle, 200)), ..search(&workloads, 1000) };
         let (_, failure) = explore(&search, &|_| {}).expect("there are volumes to run on");
         assert!(failure.is_none(), "{}", failure.as_ref().map(told).unwrap_or_default());
     }
