@@ -21,6 +21,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
+use std::panic::PanicHookInfo;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -116,7 +117,25 @@ pub(crate) fn start(level: LevelFilter, place: Place) {
     let writer = thread::Builder::new().name("hectare-log".into()).spawn(move || write(place, &queue, &told));
     if writer.is_ok() && log::set_logger(LOGGER.get_or_init(|| Logger { lines, lost })).is_ok() {
         log::set_max_level(level);
+        log_panics();
     }
+}
+
+/// Has panics logged, with the place of each, before they are told as they were.
+fn log_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        log::error!("{}", panicked(panic));
+        before(panic);
+    }));
+}
+
+/// What a panic says, and where it struck.
+fn panicked(panic: &PanicHookInfo<'_>) -> String {
+    let text = panic.payload().downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.payload().downcast_ref().copied()).unwrap_or("no reason is given");
+    let place = panic.location().map_or_else(|| "an unknown place".to_owned(), ToString::to_string);
+    format!("a panic at {place}: {text}")
 }
 
 /// Waits until everything logged so far is written, for two seconds at most.
@@ -252,6 +271,22 @@ mod tests {
         let expected = format!("<28>hectare[{}]: msg=a", std::process::id());
         assert_eq!(std::str::from_utf8(&message[..len]), Ok(expected.as_str()));
         assert!(Place::file(folder.path()).is_err());
+    }
+
+    #[test]
+    fn a_panic_is_told_with_its_place() {
+        let (told, heard) = std::sync::mpsc::channel();
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| drop(told.send(panicked(panic)))));
+        let number = 7;
+        let _ = thread::spawn(move || assert!(number > 7, "number {number}")).join();
+        let _ = thread::spawn(|| panic!("plain")).join();
+        std::panic::set_hook(before);
+        let told: Vec<String> = heard.try_iter().collect();
+        for text in ["number 7", "plain"] {
+            let has = |line: &String| line.contains("logging.rs:") && line.ends_with(&format!(": {text}"));
+            assert!(told.iter().any(has), "{told:?}");
+        }
     }
 
     #[test]

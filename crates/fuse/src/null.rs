@@ -152,6 +152,8 @@ impl Server for Null {
         wanted(features() | Features::WRITEBACK_CACHE | Features::ATOMIC_O_TRUNC, TRANSFER_MAX)
     }
 
+    fn panicked(&self) {}
+
     fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         let id = request.node;
         match &request.body {

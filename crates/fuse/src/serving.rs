@@ -45,7 +45,7 @@ pub(crate) trait Server: Send + Sync + 'static {
     fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Answer;
 
     /// Learns that answering a request has panicked, which was answered with `EIO`.
-    fn panicked(&self) {}
+    fn panicked(&self);
 
     /// Whether the kernel may have gathered bytes of a file that it has not written back.
     fn gathers(&self, _: NodeId) -> bool {

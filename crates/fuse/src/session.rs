@@ -120,6 +120,10 @@ impl<S: Server, E: Fn() + Send + Sync + 'static> Server for Ending<S, E> {
         self.server.greet(offered)
     }
 
+    fn panicked(&self) {
+        self.server.panicked();
+    }
+
     fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         if matches!(request.body, Body::Destroy) {
             (self.end)();

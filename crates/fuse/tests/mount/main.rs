@@ -8,6 +8,7 @@ mod flags;
 mod handles;
 mod listing;
 mod options;
+mod panics;
 mod programs;
 mod sharing;
 mod space;
