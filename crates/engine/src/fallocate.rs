@@ -14,8 +14,8 @@
 //! only bytes that were meant to become zeros are ever touched.
 //!
 //! Hazard: splitting an extent may need a block for the tree. A full volume has some that are kept for that
-//! ([`crate::space`]); when they are used up, zeroing writes zeros instead, and punching and inserting say that
-//! the volume is full, with nothing of that step done.
+//! ([`crate::space`]); when they are used up, zeroing writes zeros instead, and punching and inserting say
+//! that the volume is full, with nothing of that step done.
 
 mod credits;
 mod fill;

@@ -5,7 +5,8 @@
 //! handle, an [`Unwinding`] does; and whoever serves others and survives the panic of one calls
 //! [`Volume::end_changes`].
 //!
-//! What it is not: a way to go on. The volume is read until it is closed, and recovered when it is opened next.
+//! What it is not: a way to go on. The volume is read until it is closed, and recovered when it is opened
+//! next.
 
 use crate::volume::{Inner, Volume};
 use std::fmt::Display;

@@ -7,10 +7,10 @@
 //! queue for one lock.
 //!
 //! Invariants: a request that has an answer gets exactly one, on the descriptor it was read from (the kernel
-//! looks for it there); one whose answer panics gets `EIO`, and its thread goes on; threads end when the kernel
-//! has hung up.
+//! looks for it there); one whose answer panics gets `EIO`, and its thread goes on; threads end when the
+//! kernel has hung up.
 //!
-//! Hazards: after a panic all go on serving; the [`Server`] is told, since its state is in doubt. Until the
+//! Hazards: after a panic all go on; the [`Server`] is told, since its state is in doubt. Until the
 //! kernel has sent what it gathered of a file whose holes are looked for, the process can't be killed: if it
 //! is, nobody takes what is still to be sent, and the mount hangs until root ends it (`umount -f`).
 

@@ -96,7 +96,7 @@ impl std::fmt::Debug for Whole<'_> {
 /// [`stop`](Self::stop) closes it; so does dropping it, as `?` does on an error path. Both do the same: what
 /// was changed stays changed and will be committed. An operation that fails halfway and leaves metadata that
 /// must not be committed calls [`Journal::abort`](crate::Journal::abort). A panic leaves metadata so wherever
-/// it strikes: a handle that is dropped while its thread unwinds aborts the journal, before anyone can commit.
+/// it strikes: a handle that is dropped while its thread unwinds aborts the journal before anyone commits.
 #[must_use = "a handle that is dropped at once covers nothing"]
 #[derive(Debug)]
 pub struct Handle<'a> {

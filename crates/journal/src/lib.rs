@@ -16,8 +16,8 @@
 //! - no handle is open while [`Commit::freeze`] runs, so no operation is seen half done;
 //! - a handle's [`txn`](Handle::txn) is the transaction that the next freeze after its start freezes;
 //! - transactions are committed one after another, in the order of their ids;
-//! - after the first failure nothing is committed any more, and everything says so ([`Aborted`]); a panic with
-//!   a handle open is one.
+//! - after the first failure nothing is committed any more, and everything says so ([`Aborted`]); a panic
+//!   with a handle open is one.
 //!
 //! Hazards: a handle must be short and must not wait for a commit, or for a lock whose owner waits for one; a
 //! second handle on the same thread would wait for a commit that waits for the first. [`rank`] catches both

@@ -1,5 +1,4 @@
-//! A panic of whoever answers a request: it gets an error, everything else goes on, and nothing is changed any
-//! more.
+//! A panic of whoever answers a request: it gets an error, all else goes on, and nothing changes any more.
 
 use crate::support::MIB;
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Rule};
