@@ -9,7 +9,7 @@ use crate::common::{
     save, unhurried,
 };
 use hectare_device::{Device, MemoryDevice};
-use hectare_engine::{Creation, DataMode, OpenOptions, RenameMode, Volume, XattrHow};
+use hectare_engine::{Creation, DataMode, FallocateMode, OpenOptions, RenameMode, Volume, XattrHow};
 use hectare_oracle::{Entry, KernelMount, skip};
 use std::path::Path;
 use std::sync::Arc;
@@ -463,5 +463,60 @@ fn regression_a_large_emptied_directory_is_removed_on_a_small_log() {
         assert!(block > 1024 || steps > 2, "{block}: {steps} transactions");
         held.volume.close().unwrap();
         assert_clean_bytes(&held.device.to_vec());
+    }
+}
+
+/// Whatever grows with what it works on is done in steps that the smallest log holds.
+#[test]
+fn the_smallest_log_holds_every_operation() {
+    let volumes: [(&[&str], &str); 5] = [
+        (&["-b", "1024", "-g", "256", "-J", "size=1"], "40M"),
+        (&["-b", "1024", "-O", "bigalloc", "-C", "4096", "-J", "size=1"], "40M"),
+        (&["-b", "2048", "-g", "512", "-J", "size=2"], "48M"),
+        (&["-b", "4096", "-J", "size=4"], "64M"),
+        (&["-b", "65536", "-J", "size=64"], "300M"),
+    ];
+    for (args, size) in volumes {
+        let all = [&["-t", "ext4", "-m", "0", "-N", "256"], args].concat();
+        let bytes = match format_bytes(&all, size) {
+            Ok(bytes) => bytes,
+            Err(reason) => skip!("logged::the_smallest_log", reason),
+        };
+        for data_mode in [DataMode::Ordered, DataMode::Journal] {
+            let held =
+                in_memory_with(&bytes, OpenOptions { data_mode: Some(data_mode), ..options() }).unwrap();
+            let volume = &held.volume;
+            let unit = volume.superblock().geometry().cluster_bytes();
+            let count = if unit > 4096 { 400 } else { 1500 };
+            let comb = |name: &str| {
+                let file = volume.create_file(name, Creation::default()).unwrap();
+                for n in 0..count {
+                    file.write_all_at(n * 2 * unit, &[7; 100]).unwrap();
+                }
+                file
+            };
+            let (one, other) = (comb("one"), comb("other"));
+            let all = count * 2 * unit;
+            one.fallocate(FallocateMode::CollapseRange, unit, all / 4 / unit * unit).unwrap();
+            one.fallocate(FallocateMode::InsertRange, unit, 8 * unit).unwrap();
+            one.fallocate(FallocateMode::ZeroRange { keep_size: true }, 100, all / 4).unwrap();
+            one.fallocate(FallocateMode::PunchHole, all / 4, all / 4).unwrap();
+            one.set_len(3 * unit).unwrap();
+            drop((one, other));
+            let dir = volume.create_dir("dir", Creation::default()).unwrap();
+            let file = volume.resolve("one", true).unwrap();
+            for n in 0..600 {
+                volume.link(file, dir, format!("{n:03}{}", "n".repeat(240)).as_bytes()).unwrap();
+            }
+            volume.rename_path("one", "other", RenameMode::Replace).unwrap();
+            volume.set_xattr(file, "user.a", &[1; 600], XattrHow::Either).unwrap();
+            volume.symlink([b't'; 900], "link", Creation::default()).unwrap();
+            volume.remove_file("link").unwrap();
+            volume.remove_dir_all("dir").unwrap();
+            volume.sync().unwrap();
+            assert_eq!(volume.found_errors(), None);
+            volume.close().unwrap();
+            crate::common::assert_clean_but_wide_bytes(&held.device.to_vec());
+        }
     }
 }

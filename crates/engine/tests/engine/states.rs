@@ -125,7 +125,7 @@ fn what_is_no_volume_is_refused() {
     for options in [OpenOptions::default(), OpenOptions::read_only()] {
         refused(&[], options.clone(), &["0 bytes"]);
         refused(&[0; 2047], options.clone(), &["2047 bytes"]);
-        refused(&vec![0; 1 << 20], options.clone(), &["superblock"]);
+        refused(&vec![0; 1 << 20], options.clone(), &["nothing but zeros"]);
         refused(&vec![0xff; 1 << 20], options.clone(), &["superblock"]);
         let random = hectare_oracle::trees::Random::new("no volume").bytes(1 << 20);
         refused(&random, options.clone(), &["superblock"]);
