@@ -22,6 +22,7 @@ pub(crate) mod mv;
 pub(crate) mod rm;
 pub(crate) mod stat;
 pub(crate) mod stats;
+pub(crate) mod sync;
 pub(crate) mod tree;
 pub(crate) mod umount;
 pub(crate) mod xattr;
@@ -55,6 +56,7 @@ pub(crate) enum Command {
     Mount(mount::Arguments),
     Umount(umount::Arguments),
     Stats(stats::Arguments),
+    Sync(sync::Arguments),
     Age(age::Arguments),
     Bench(bench::Arguments),
     Completions(completions::Arguments),
@@ -69,6 +71,7 @@ impl Command {
             Self::Completions(_) => part.refuse("completions")?,
             Self::Umount(_) => part.refuse("umount")?,
             Self::Stats(_) => part.refuse("stats")?,
+            Self::Sync(_) => part.refuse("sync")?,
             _ => {}
         }
         match self {
@@ -94,6 +97,7 @@ impl Command {
             Self::Mount(arguments) => mount::run(&arguments),
             Self::Umount(arguments) => umount::run(&arguments),
             Self::Stats(arguments) => stats::run(&arguments),
+            Self::Sync(arguments) => sync::run(&arguments),
             Self::Age(arguments) => age::run(&arguments),
             Self::Bench(arguments) => bench::run(&arguments),
             Self::Completions(arguments) => completions::run(&arguments),

@@ -36,8 +36,10 @@ mod null;
 mod operations;
 mod options;
 mod protocol;
+mod remount;
 mod serving;
 mod session;
+mod settle;
 mod unmount;
 
 pub use adapter::{Adapter, Behaviour};
@@ -47,5 +49,6 @@ pub use mount::{How, Mounting, is_root};
 pub use mounts::{MountedImage, mounted_image, mounted_on};
 pub use operations::{Counted, Histogram, Operation, Operations, OperationsSnapshot};
 pub use options::{Atime, BadOption, MountOptions, OPTIONS, OptionRow, metrics_address};
+pub use remount::{REMOUNT, remount};
 pub use session::{Image, ServeError, serve, serve_null};
 pub use unmount::unmount;

@@ -193,6 +193,18 @@ impl Mounted {
     /// Sets what can be set only when a session has begun.
     pub(crate) fn tune(&self, options: &MountOptions) {
         self.read_ahead(options.read_ahead);
+        if self.device.0 != 0 {
+            self.show_sync();
+        }
+    }
+
+    /// Syncs, so that whoever serves sees whether the kernel tells of that. Only in another process.
+    fn show_sync(&self) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let synced = open(&self.dir, flags, Mode::empty()).and_then(rustix::fs::syncfs);
+        if let Err(error) = synced {
+            debug!(error:%; "it is not seen whether the kernel tells of sync");
+        }
     }
 
     /// Has the kernel read ahead up to so many bytes: it grants a new mount no more than 128 KiB, and cuts

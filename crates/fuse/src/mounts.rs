@@ -6,6 +6,7 @@
 
 use crate::loops;
 use rustix::io::Errno;
+use rustix::mount::MountFlags;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
@@ -66,6 +67,31 @@ pub fn mounted_on(image: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(ours.filter(same).map(|mounted| mounted.dir).collect())
 }
 
+/// The flags that a mount has for the kernel.
+pub(crate) fn mount_flags(mounted: &MountedImage) -> io::Result<MountFlags> {
+    let table = table()?;
+    let mut lines = table.lines().filter_map(Line::parse);
+    let line = lines.rfind(|line| line.dir == mounted.dir && line.number() == Some(mounted.device));
+    let line = line.ok_or_else(not_ours)?;
+    let given = line.flags.split(',').chain(line.system.last().into_iter().flat_map(|last| last.split(',')));
+    Ok(given.fold(MountFlags::empty(), |flags, name| flags | flag(name)))
+}
+
+fn flag(name: &str) -> MountFlags {
+    match name {
+        "ro" => MountFlags::RDONLY,
+        "nosuid" => MountFlags::NOSUID,
+        "nodev" => MountFlags::NODEV,
+        "noexec" => MountFlags::NOEXEC,
+        "noatime" => MountFlags::NOATIME,
+        "nodiratime" => MountFlags::NODIRATIME,
+        "relatime" => MountFlags::RELATIME,
+        "sync" => MountFlags::SYNCHRONOUS,
+        "dirsync" => MountFlags::DIRSYNC,
+        _ => MountFlags::empty(),
+    }
+}
+
 /// The device number of what a folder shows that has something mounted on it. `dir` is a path without links.
 pub(crate) fn device_on(dir: &Path) -> io::Result<Option<(u32, u32)>> {
     let table = table()?;
@@ -116,6 +142,8 @@ fn is_mount_refusing(error: &io::Error) -> bool {
 struct Line<'a> {
     dir: PathBuf,
     device: &'a str,
+    /// The mount's own options.
+    flags: &'a str,
     /// Type, source and options of the file system.
     system: Vec<&'a str>,
 }
@@ -125,7 +153,13 @@ impl<'a> Line<'a> {
         let (mount, system) = line.split_once(" - ")?;
         let mut mount = mount.split(' ').skip(2);
         let device = mount.next()?;
-        Some(Self { dir: unescaped(mount.nth(1)?), device, system: system.split(' ').collect() })
+        let dir = unescaped(mount.nth(1)?);
+        Some(Self {
+            dir,
+            device,
+            flags: mount.next().unwrap_or_default(),
+            system: system.split(' ').collect(),
+        })
     }
 
     fn number(&self) -> Option<(u32, u32)> {

@@ -223,6 +223,11 @@ impl MountOptions {
         self.suid &= self.allow_suid;
     }
 
+    /// Whether changes are committed soon where the kernel does not tell of `sync`: unless an interval was given.
+    pub(crate) fn settles(&self) -> bool {
+        self.commit == DEFAULT_COMMIT
+    }
+
     /// What the engine is opened with. Asks whether this process is root, whose mounts may fill the blocks
     /// reserved for root unless others are allowed.
     #[must_use]

@@ -23,6 +23,7 @@ use crate::protocol::init::{Features, Wanted};
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Body, Request};
 use crate::serving::{self, DEVICE, Server};
+use crate::settle::Settler;
 use hectare_device::Claim;
 use hectare_engine::Volume;
 use log::{error, info, warn};
@@ -92,8 +93,12 @@ pub fn serve(
         *outcome.lock() = Some(ending.close());
         kept.iter().for_each(Claim::release);
     };
-    let served = adapter(&volume, what.options, operations)
-        .and_then(|adapter| attend(Ending { server: adapter, end }, what, (&claim, keeper), ready));
+    let served = adapter(&volume, what.options, operations).and_then(|server| {
+        let settles = !what.options.read_only && what.options.settles();
+        let settler =
+            settles.then(|| Settler::start(volume.clone())).transpose().map_err(ServeError::Mount)?;
+        attend(Ending { server, settler, end }, what, (&claim, keeper), ready)
+    });
     let last = volume.close();
     let closed = closed.lock().take().unwrap_or(last);
     served?;
@@ -109,9 +114,11 @@ pub fn serve_null(dir: &Path, options: &MountOptions, ready: impl FnOnce()) -> R
     attend(Null::new(), &Mounting { source: "null", dir, options }, (&None, None), ready)
 }
 
-/// A server that does something before the kernel's last request is answered.
+/// A server that does something before the kernel's last request is answered, and commits what was changed
+/// while the kernel does not tell of `sync`.
 struct Ending<S, E> {
     server: S,
+    settler: Option<Settler>,
     end: E,
 }
 
@@ -126,9 +133,12 @@ impl<S: Server, E: Fn() + Send + Sync + 'static> Server for Ending<S, E> {
 
     fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         if matches!(request.body, Body::Destroy) {
+            self.settler.iter().for_each(Settler::stop);
             (self.end)();
         }
-        self.server.answer(request, reply)
+        let answer = self.server.answer(request, reply);
+        self.settler.iter().for_each(|settler| settler.answered(&request.body));
+        answer
     }
 
     fn gathers(&self, node: NodeId) -> bool {

@@ -7,8 +7,10 @@
 //! who mounted, which the table of mounts tells, and trusts none that belongs to another. Root can ask about
 //! every mount.
 //!
-//! There is no request: who connects is sent the [`Report`] as JSON, and that is all. One client at a time is
-//! served, for [`PATIENCE`] at most.
+//! A client says in a line what it wants, and ends what it sends: nothing, and it is sent the [`Report`] as
+//! JSON; `sync`, and what has reached the server is made durable; `remount LIST`, and it hears whether the
+//! options can be changed while it is mounted. An empty answer says that something is done, a text why not.
+//! One client at a time is told figures, for [`PATIENCE`] at most; what may take longer has a thread of its own.
 
 use crate::report::Report;
 use crate::watch::{Shared, json};
@@ -16,7 +18,7 @@ use hectare_fuse::{MountedImage, mounted_image};
 use log::debug;
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -24,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a client, or who serves, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,6 +34,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_millis(100);
 /// The longest report.
 const REPORT_MAX: u64 = 16 << 20;
+/// The longest request: what the kernel takes as options of a mount.
+const REQUEST_MAX: u64 = 4096;
+/// How long a client waits until something is done: what is in memory may have to be written to a slow device.
+const WORK_PATIENCE: Duration = Duration::from_secs(600);
+/// How long nothing is written when all has come that is under way, and how long that is waited for where
+/// programs go on writing.
+const QUIET: Duration = Duration::from_millis(20);
+const QUIET_PATIENCE: Duration = Duration::from_secs(10);
+const SYNC: &str = "sync";
+const REMOUNT: &str = "remount ";
 
 /// Why a mount has not told its figures.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +57,9 @@ pub enum AskError {
     /// There is a socket, and nobody answers.
     #[error("whoever serves it does not answer: {0}")]
     NoAnswer(io::Error),
+    /// It says why something can't be done.
+    #[error("{0}")]
+    Refused(String),
     /// The answer is none.
     #[error("the answer of whoever serves it is of another version: {0}")]
     Odd(serde_json::Error),
@@ -113,7 +128,7 @@ impl Control {
         let work = move || {
             while !ended.load(Ordering::Acquire) {
                 match accepting.accept() {
-                    Ok((client, _)) => tell(client, &shared),
+                    Ok((client, _)) => serve(client, &shared),
                     Err(_) => thread::sleep(REST),
                 }
             }
@@ -140,11 +155,55 @@ impl Drop for Control {
     }
 }
 
-fn tell(mut client: UnixStream, shared: &Shared) {
-    let told =
-        client.set_write_timeout(Some(PATIENCE)).and_then(|()| client.write_all(&json(&shared.report())));
-    if let Err(error) = told {
+fn serve(client: UnixStream, shared: &Arc<Shared>) {
+    let served = request(&client).and_then(|request| {
+        if request.is_empty() {
+            return tell(&client, &json(&shared.report()));
+        }
+        let shared = Arc::clone(shared);
+        let work = move || drop(tell(&client, shared.work(&request).err().unwrap_or_default().as_bytes()));
+        thread::Builder::new().name("hectare-control-work".into()).spawn(work).map(drop)
+    });
+    if let Err(error) = served {
         debug!(error:%; "a client of the control socket went away");
+    }
+}
+
+fn request(client: &UnixStream) -> io::Result<String> {
+    client.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    client.take(REQUEST_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn tell(mut client: &UnixStream, answer: &[u8]) -> io::Result<()> {
+    client.set_write_timeout(Some(PATIENCE))?;
+    client.write_all(answer)
+}
+
+impl Shared {
+    /// Does what a request says, or says why not.
+    fn work(&self, request: &str) -> Result<(), String> {
+        if request == SYNC {
+            return self.sync().map_err(|error| error.to_string());
+        }
+        let list = request.strip_prefix(REMOUNT).ok_or("whoever serves it does not know that request")?;
+        self.watched.options.check_remount(list).map_err(|error| error.to_string())
+    }
+
+    /// Makes durable what has come, until nothing comes any more: there are kernels whose `syncfs` returns
+    /// while they still bring what a plain FUSE mount has gathered.
+    fn sync(&self) -> hectare_engine::Result<()> {
+        let written = || self.watched.operations.snapshot().bytes_written;
+        let until = Instant::now() + QUIET_PATIENCE;
+        loop {
+            let before = written();
+            self.watched.volume.sync()?;
+            thread::sleep(QUIET);
+            if written() == before || Instant::now() > until {
+                return Ok(());
+            }
+        }
     }
 }
 
@@ -154,16 +213,49 @@ fn tell(mut client: UnixStream, shared: &Shared) {
 /// If no image of ours is mounted there, or whoever serves it does not tell.
 pub fn ask(dir: &Path) -> Result<Report, AskError> {
     let mount = mounted_image(dir).map_err(AskError::NotMounted)?;
-    let socket = find(&mount).ok_or(AskError::NoSocket)?;
-    let mut text = Vec::new();
-    let mut read = || -> io::Result<()> {
-        let server = UnixStream::connect(&socket)?;
-        server.set_read_timeout(Some(PATIENCE))?;
-        server.take(REPORT_MAX).read_to_end(&mut text)?;
+    serde_json::from_slice(&answer(&mount, "", PATIENCE)?).map_err(AskError::Odd)
+}
+
+/// Has everything made durable that has reached whoever serves the mount to which a folder belongs: what the
+/// kernel has gathered is first brought there.
+///
+/// # Errors
+/// If no image of ours is mounted there, whoever serves it does not answer, or something can't be written.
+pub fn sync(dir: &Path) -> Result<(), AskError> {
+    let mount = mounted_image(dir).map_err(AskError::NotMounted)?;
+    let brought = File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(dir)?));
+    brought.map_err(|error| AskError::Refused(error.to_string()))?;
+    have_done(&mount, SYNC)
+}
+
+/// Asks whoever serves a mount whether options can be changed while it is there.
+///
+/// # Errors
+/// If nobody answers, or an option can't be changed: why not.
+pub fn may_remount(mount: &MountedImage, list: &str) -> Result<(), AskError> {
+    have_done(mount, &format!("{REMOUNT}{list}"))
+}
+
+fn have_done(mount: &MountedImage, request: &str) -> Result<(), AskError> {
+    match &answer(mount, request, WORK_PATIENCE)?[..] {
+        [] => Ok(()),
+        refusal => Err(AskError::Refused(String::from_utf8_lossy(refusal).into_owned())),
+    }
+}
+
+fn answer(mount: &MountedImage, request: &str, patience: Duration) -> Result<Vec<u8>, AskError> {
+    let socket = find(mount).ok_or(AskError::NoSocket)?;
+    let mut answer = Vec::new();
+    let mut ask = || -> io::Result<()> {
+        let mut server = UnixStream::connect(&socket)?;
+        server.set_read_timeout(Some(patience))?;
+        server.write_all(request.as_bytes())?;
+        rustix::net::shutdown(&server, Shutdown::Write)?;
+        server.take(REPORT_MAX).read_to_end(&mut answer)?;
         Ok(())
     };
-    read().map_err(AskError::NoAnswer)?;
-    serde_json::from_slice(&text).map_err(AskError::Odd)
+    ask().map_err(AskError::NoAnswer)?;
+    Ok(answer)
 }
 
 fn find(mount: &MountedImage) -> Option<PathBuf> {

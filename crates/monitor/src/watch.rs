@@ -8,7 +8,7 @@ use crate::survey::{Survey, Surveyor};
 use crate::{page, prometheus};
 use hectare_device::{Device, StatsDevice};
 use hectare_engine::Volume;
-use hectare_fuse::{Counted, Operations};
+use hectare_fuse::{Counted, MountOptions, Operations};
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
 use std::io;
@@ -33,6 +33,8 @@ pub struct Watched {
     pub image: PathBuf,
     /// The folder it is mounted on.
     pub dir: PathBuf,
+    /// How it was mounted.
+    pub options: MountOptions,
 }
 
 /// What the live page shows.
@@ -71,7 +73,7 @@ impl<'a> Kind<'a> {
 
 /// What everybody who asks shares.
 pub(crate) struct Shared {
-    watched: Watched,
+    pub(crate) watched: Watched,
     began: Instant,
     surveyor: Surveyor,
     history: Mutex<History>,

@@ -33,6 +33,7 @@ impl Served {
             operations: Arc::default(),
             image: "an \"odd\"\nimage".into(),
             dir: "/mnt".into(),
+            options: hectare_fuse::MountOptions::default(),
         })
         .unwrap();
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap();

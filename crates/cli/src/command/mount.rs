@@ -18,10 +18,10 @@ use crate::part;
 use hectare_device::{Device, FileDevice, FileOptions, Reason, StatsDevice};
 use hectare_engine::Volume;
 use hectare_fuse::{
-    Confined, Image, Keeper, MountOptions, Mounting, OPTIONS, Operations, confine, is_root, metrics_address,
-    mounted_on, serve,
+    Confined, Image, Keeper, MountOptions, Mounting, OPTIONS, Operations, REMOUNT, confine, is_root,
+    metrics_address, mounted_image, mounted_on, serve,
 };
-use hectare_monitor::{Monitor, Watched, bind, own_folder};
+use hectare_monitor::{Monitor, Watched, bind, may_remount, own_folder};
 use hectare_units::Bytes;
 use log::LevelFilter;
 use std::ffi::OsString;
@@ -90,8 +90,8 @@ pub(crate) struct Arguments {
     kind: Option<String>,
     /// The image, a file or block device
     image: PathBuf,
-    /// The folder to mount it on
-    dir: PathBuf,
+    /// The folder to mount it on; with -o remount it is enough
+    dir: Option<PathBuf>,
 }
 
 fn after_help() -> String {
@@ -104,6 +104,9 @@ fn after_help() -> String {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    if arguments.remounts() {
+        return remount(arguments);
+    }
     let options = arguments.options()?;
     if options.offset != 0 && !part::is_whole() {
         return Err(Failure::Usage("the part of the image is named twice".into()));
@@ -120,6 +123,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 impl Arguments {
+    /// The folder to mount on.
+    fn dir(&self) -> Outcome<&Path> {
+        let missing = || Failure::Usage("the folder to mount it on is missing".into());
+        self.dir.as_deref().ok_or_else(missing)
+    }
+
+    /// Whether a mount that is there is to change.
+    fn remounts(&self) -> bool {
+        self.options.iter().any(|list| list.split(',').any(|option| option == REMOUNT))
+    }
+
     /// What `-o` says, and the flags that say the same.
     fn options(&self) -> Outcome<MountOptions> {
         let mut options = MountOptions::default();
@@ -157,7 +171,8 @@ impl Arguments {
         if let Some(level) = self.log_level {
             arguments.extend(["--log-level".into(), level.to_string().into()]);
         }
-        arguments.extend(["--".into(), self.image.clone().into(), self.dir.clone().into()]);
+        arguments.extend(["--".into(), self.image.clone().into()]);
+        arguments.extend(self.dir.clone().map(OsString::from));
         arguments
     }
 
@@ -172,10 +187,22 @@ impl Arguments {
     }
 }
 
+/// Changes a mount that is there.
+fn remount(arguments: &Arguments) -> Outcome {
+    let dir = arguments.dir.as_ref().unwrap_or(&arguments.image);
+    let list = arguments.options.join(",");
+    let fail = |error: &dyn std::fmt::Display| Failure::of(shown(dir.as_os_str().as_bytes()), error);
+    let mounted = mounted_image(dir).map_err(|error| fail(&error))?;
+    may_remount(&mounted, &list).map_err(|error| fail(&error))?;
+    hectare_fuse::remount(&mounted, &list, arguments.by_mount_fuse).map_err(|error| fail(&error))?;
+    // Of a mount that takes no change any more nobody expects that something is still to be written.
+    hectare_monitor::sync(dir).map_err(|error| fail(&error))
+}
+
 /// Mounts and unmounts for a process that serves.
 fn keep(arguments: &Arguments, options: &MountOptions) -> Outcome {
     let source = arguments.image.to_string_lossy();
-    hectare_fuse::keep(&Mounting { source: &source, dir: &arguments.dir, options })
+    hectare_fuse::keep(&Mounting { source: &source, dir: arguments.dir()?, options })
         .map_err(|error| Failure::of("the keeper of a mount", error))
 }
 
@@ -223,7 +250,7 @@ impl Prepared {
     fn new(arguments: &Arguments, options: &MountOptions) -> Outcome<Self> {
         let name = shown(arguments.image.as_os_str().as_bytes());
         let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
-        let dir = folder(&arguments.dir)?;
+        let dir = folder(arguments.dir()?)?;
         let listener = options.metrics.map(|address| bind(address, options.metrics_public)).transpose();
         let listener = listener.map_err(|error| fail(&error))?;
         let file = open(&arguments.image, &dir, options)?;
@@ -309,6 +336,7 @@ fn serve_watched(
         operations: Arc::clone(&operations),
         image: image.clone(),
         dir: dir.clone(),
+        options: options.clone(),
     };
     let mut monitor = Monitor::start(watched).map_err(|error| fail(&error))?;
     if let Some(listener) = listener {

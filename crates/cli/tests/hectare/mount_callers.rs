@@ -227,6 +227,12 @@ fn mount_and_fstab_know_it_by_its_type() {
         "mount -t fuse.hectare {image} {dir} -o noatime,nosuid
         grep ' {dir} fuse[a-z]*.hectare rw,nosuid,nodev,noatime,' /proc/self/mounts
         echo by-type > {dir}/f
+        mount -o remount,ro {dir}
+        grep ' {dir} fuse[a-z]*.hectare ro,nosuid,nodev,noatime,' /proc/self/mounts
+        hectare umount {dir}
+        mount -t fuse.hectare -o nofuseblk {image} {dir}
+        mount -o remount,ro {dir}
+        grep ' {dir} fuse.hectare ro,nosuid,nodev,' /proc/self/mounts
         hectare umount {dir}
         from_table() {{ echo \"$1\" > {table}; mount --fstab {table} {dir}; }}
         from_table '{writable}'

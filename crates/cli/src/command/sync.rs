@@ -1,0 +1,23 @@
+//! `hectare sync`.
+
+use crate::failure::{Failure, Outcome};
+use crate::name::shown;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+/// Make everything durable that was written to a mount, and return when it is
+///
+/// `sync` and `sync -f` do the same where root mounted it and the kernel tells whoever serves it (Linux 6.18);
+/// elsewhere they return at once, and everything is durable about a second later. Whoever mounted it can ask,
+/// and root.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  hectare sync /mnt")]
+pub(crate) struct Arguments {
+    /// The folder an image is mounted on, or anything below it
+    dir: PathBuf,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    hectare_monitor::sync(&arguments.dir)
+        .map_err(|error| Failure::of(shown(arguments.dir.as_os_str().as_bytes()), error))
+}
