@@ -7,6 +7,7 @@
 //! | `test` | setup, formatting, lints, tidy and every test, then one line that counts them |
 //! | `demo` | turns a real folder into an image, checks it and looks at it |
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
+//! | `conform` | compares the mount with the kernel's ext4, call by call (see [`conform`]) |
 //! | `crash` | looks at the states that power cuts leave, a hundred thousand of them (see [`crash`]) |
 //! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`mod@bench`]) |
 //! | `killed` | kills the server of a mount in the middle of work, again and again (see [`killed`]) |
@@ -16,6 +17,7 @@
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
 
 mod bench;
+mod conform;
 mod crash;
 mod demo;
 mod fuzz;
@@ -30,7 +32,7 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz|crash|bench|killed|live|soak";
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz|conform|crash|bench|killed|live|soak";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         ["test"] => testing::run(),
         ["demo"] => demo::run(),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
+        ["conform", ref rest @ ..] => conform::run(rest),
         ["crash", ref rest @ ..] => crash::run(rest),
         ["bench", ref rest @ ..] => bench::run(rest),
         ["killed", ref rest @ ..] => killed::run(rest),

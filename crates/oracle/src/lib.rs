@@ -18,6 +18,7 @@
 pub mod browser;
 pub mod combos;
 pub mod compare;
+pub mod conform;
 pub mod corpus;
 pub mod e2fsprogs;
 pub mod entry;

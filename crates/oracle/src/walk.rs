@@ -182,8 +182,9 @@ fn segments(file: &File, size: u64) -> io::Result<Vec<(u64, u64)>> {
     let mut from = 0;
     while from < size {
         let start = match rustix::fs::seek(file, SeekFrom::Data(from)) {
-            Ok(start) => start,
-            Err(Errno::NXIO) => break,
+            // The kernel may answer with a place beyond the end, which holds nothing of the file.
+            Ok(start) if start < size => start,
+            Ok(_) | Err(Errno::NXIO) => break,
             Err(error) => return Err(error.into()),
         };
         let end = rustix::fs::seek(file, SeekFrom::Hole(start))?.min(size);

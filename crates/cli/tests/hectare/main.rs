@@ -6,6 +6,7 @@ mod age;
 mod bench;
 mod bombs;
 mod change;
+mod conform;
 mod copy;
 mod copy_trust;
 mod corpus;

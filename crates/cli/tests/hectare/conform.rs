@@ -1,0 +1,49 @@
+//! The mount against the kernel's ext4, call by call: a little of what `cargo xtask conform` does for long.
+
+use hectare_oracle::conform::{Conform, SETS};
+use hectare_oracle::killed::Ended;
+use hectare_oracle::{scratch, skip, skip_part};
+use std::path::{Path, PathBuf};
+
+/// Calls of a sequence.
+const STEPS: u32 = 400;
+
+fn conform(name: &str) -> Result<(Conform, PathBuf), hectare_oracle::Skip> {
+    let folder = scratch::fresh(name);
+    std::fs::create_dir(&folder).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_hectare"));
+    Ok((Conform::new(program, &folder)?, folder))
+}
+
+#[test]
+fn calls_that_fail_fail_as_with_the_kernel() {
+    const NAME: &str = "conform::calls_that_fail_fail_as_with_the_kernel";
+    let (conform, folder) = match conform("conform-cases") {
+        Ok(conform) => conform,
+        Err(reason) => skip!(NAME, reason),
+    };
+    let (count, differences) = match conform.cases() {
+        Ok(cases) => cases,
+        Err(Ended::Skip(reason)) => skip!(NAME, reason),
+        Err(Ended::Failed(what)) => panic!("{what}"),
+    };
+    assert!(differences.is_empty(), "of {count} cases differ: {differences:#?}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn random_calls_answer_as_with_the_kernel() {
+    const NAME: &str = "conform::random_calls_answer_as_with_the_kernel";
+    let (conform, folder) = match conform("conform-sequence") {
+        Ok(conform) => conform,
+        Err(reason) => skip!(NAME, reason),
+    };
+    for set in SETS {
+        match conform.sequence(set, 1, STEPS) {
+            Ok(done) => assert!(done.refused * 10 < done.calls * 9, "{set:?}: {done:?}"),
+            Err(Ended::Skip(reason)) => skip_part!(&format!("{NAME}, {set:?}"), reason),
+            Err(Ended::Failed(what)) => panic!("{set:?}: {what}"),
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

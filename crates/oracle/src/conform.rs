@@ -1,0 +1,177 @@
+//! The program under test and the kernel's ext4 side by side: the same calls on a mount of each, on volumes
+//! that began as the same bytes, and every answer compared.
+//!
+//! Two kinds of runs. A *sequence* ([`Conform::sequence`]) makes random calls from a seed, and compares what
+//! each returns, then the two trees, then asks `e2fsck -fn` about both. The *cases* ([`Conform::cases`]) are a
+//! table of single calls that should fail, or succeed only just: full, read-only and immutable, over-long and
+//! too deep. What may differ is a list with reasons ([`KNOWN`]); a difference on it that has gone is reported
+//! as well, so that the list stays true.
+//!
+//! Not compared: times that nobody set, sizes of directories, blocks in use, the order of a listing.
+//!
+//! Hazard: mounts belong to the whole machine; [`Pair`] takes its own off when it is dropped.
+
+mod call;
+mod cases;
+mod pair;
+
+use crate::compare::Times;
+use crate::fsck::e2fsck;
+use crate::killed::Ended;
+use crate::trees::random::Random;
+use crate::{Combo, Skip, What, compare, walk};
+use call::{Call, Caller};
+use pair::Pair;
+use std::path::{Path, PathBuf};
+
+/// Feature sets that sequences run on, by the names of [`crate::combos()`], and what they are mounted with.
+pub const SETS: [(&str, &str); 22] = [
+    ("ext4", ""),
+    ("ext4-1k", ""),
+    ("ext4-2k", ""),
+    ("ext4-inode-128", ""),
+    ("ext4-inode-512", ""),
+    ("no-csum", ""),
+    ("uninit-bg-1k", ""),
+    ("csum-seed", ""),
+    ("meta-bg", ""),
+    ("no-flex-bg", ""),
+    ("sparse-super2", ""),
+    ("bigalloc", ""),
+    ("bigalloc-1k", "data=journal"),
+    ("no-64bit", ""),
+    ("no-dir-index", ""),
+    ("large-dir", ""),
+    ("orphan-file", ""),
+    ("no-journal", ""),
+    ("fast-commit", ""),
+    ("ext4", "data=journal"),
+    ("small-groups", "nodelalloc"),
+    ("modern", ""),
+];
+
+/// Differences that are meant, by case (`GROUND: CASE`), and why.
+pub const KNOWN: [(&str, &str); 0] = [];
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// Calls made on each side.
+    pub calls: u64,
+    /// How many of them failed, alike on both sides.
+    pub refused: u64,
+}
+
+/// A case whose answers differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The case.
+    pub case: String,
+    /// What the program under test answered.
+    pub ours: String,
+    /// What the kernel's ext4 answered.
+    pub kernels: String,
+}
+
+/// The program under test, and a folder for what it works on.
+#[derive(Debug)]
+pub struct Conform {
+    program: PathBuf,
+    folder: PathBuf,
+}
+
+impl Conform {
+    /// Has images and mount points made in `folder`.
+    ///
+    /// # Errors
+    /// A [`Skip`] where nothing can be mounted.
+    pub fn new(program: &Path, folder: &Path) -> Result<Self, Skip> {
+        pair::can_run()?;
+        Ok(Self { program: program.into(), folder: folder.into() })
+    }
+
+    /// Makes `steps` random calls on volumes of a feature set, mounted with `options`.
+    ///
+    /// # Errors
+    /// [`Ended::Failed`] with the first difference and the calls that led to it, or what e2fsck said;
+    /// [`Ended::Skip`] if the kernel here can't mount such a volume.
+    pub fn sequence(&self, set: (&str, &str), seed: u64, steps: u32) -> Result<Done, Ended> {
+        let combo = Combo::named(set.0);
+        let pair = Pair::new(&self.program, &self.folder, (combo.args, combo.size), set.1)?;
+        let mut random = Random::new(&format!("conform-{}-{}-{seed}", set.0, set.1));
+        let (mut ours, mut kernels) = (Caller::new(pair.ours()), Caller::new(pair.kernels()));
+        let mut done = Done::default();
+        let mut story: Vec<String> = Vec::new();
+        let mut first = Call::first().into_iter();
+        for step in 0..steps {
+            let call = first.next().unwrap_or_else(|| Call::random(&mut random));
+            let (mine, theirs) = (ours.make(&call), kernels.make(&call));
+            story.push(format!("{call:?} -> {theirs}"));
+            if mine != theirs {
+                let last = story.len().saturating_sub(12);
+                let led = story[last..].join("\n  ");
+                return Err(format!(
+                    "step {step}: {call:?} -> {mine}, but the kernel {theirs}; before:\n  {led}"
+                )
+                .into());
+            }
+            done.calls += 1;
+            done.refused += u64::from(theirs.starts_with("error"));
+        }
+        drop((ours, kernels));
+        self.judge(pair, set)?;
+        Ok(done)
+    }
+
+    /// Compares the trees, unmounts, and asks e2fsck about both.
+    fn judge(&self, pair: Pair, set: (&str, &str)) -> Result<(), Ended> {
+        let what = What { mtimes: Times::Ignored, holes: None, ..What::all() };
+        let same = compare(&walk(pair.ours()), &walk(pair.kernels()), what);
+        same.map_err(|differences| Ended::Failed(format!("{set:?}: the trees differ: {differences}")))?;
+        for image in pair.unmount()? {
+            let report = e2fsck(&image)?;
+            if !report.is_sound() {
+                return Err(format!("{set:?}: {}: {}", image.display(), report.output).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs the table of cases; the differences, but for those that are [`KNOWN`]; and known ones that are
+    /// none. How many cases there were comes with them.
+    ///
+    /// # Errors
+    /// [`Ended`] where a volume can't be made or mounted.
+    pub fn cases(&self) -> Result<(u64, Vec<Difference>), Ended> {
+        let mut count = 0;
+        let mut differences = Vec::new();
+        for ground in &cases::GROUNDS {
+            let pair = Pair::new(&self.program, &self.folder, (ground.args, ground.size), "")?;
+            (ground.prepare)(pair.ours());
+            (ground.prepare)(pair.kernels());
+            let pair = if ground.read_only { pair.again("ro")? } else { pair };
+            for case in ground.cases {
+                let name = format!("{}: {}", ground.name, case.name);
+                let (ours, kernels) = ((case.run)(pair.ours()), (case.run)(pair.kernels()));
+                count += 1;
+                let known = KNOWN.iter().any(|(known, _)| *known == name);
+                if known && ours == kernels {
+                    let ours = format!("{ours}, as the kernel: it is a known difference no more");
+                    differences.push(Difference { case: name, ours, kernels });
+                } else if !known && ours != kernels {
+                    differences.push(Difference { case: name, ours, kernels });
+                }
+            }
+            (ground.clear)(pair.ours());
+            (ground.clear)(pair.kernels());
+            match self.judge(pair, (ground.name, "")) {
+                Err(Ended::Failed(ours)) => {
+                    let case = format!("{}: afterwards", ground.name);
+                    differences.push(Difference { case, ours, kernels: "as it should be".into() });
+                }
+                judged => judged?,
+            }
+        }
+        Ok((count, differences))
+    }
+}
