@@ -16,8 +16,6 @@ use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_units::{BlockNr, InodeNr, u64_of};
 use std::borrow::Cow;
 
-/// The logarithm of the most groups in a flex group.
-const FLEX_SHIFT_MAX: u8 = 31;
 /// The most clusters whose bitmap is kept in memory: 8 GiB of bits.
 const CLUSTERS_MAX: u64 = 1 << 36;
 
@@ -172,44 +170,16 @@ impl Scan<'_> {
     /// What the superblock's own parser leaves open. False if the group descriptors can't be found.
     fn check_superblock(&mut self) -> bool {
         let sb = &self.volume.sb;
-        let features = *sb.features();
-        if sb.reserved_blocks().get() > sb.geometry().blocks_count.get() / 2 {
-            let reason =
-                format!("it reserves {} of {} blocks", sb.reserved_blocks(), sb.geometry().blocks_count);
-            self.tell(What::Superblock, Place::Volume, reason);
+        let (faults, finds_descriptors) = (sb.faults(), sb.finds_descriptors());
+        let needs_recovery = sb.features().incompat.contains(Incompat::RECOVER);
+        for fault in faults {
+            self.tell(What::Superblock, Place::Volume, fault);
         }
-        if features.incompat.contains(Incompat::RECOVER) && !self.volume.options.allow_recovery {
+        if needs_recovery && !self.volume.options.allow_recovery {
             self.tell(What::Journal, Place::Volume, "it must be replayed first (needs_recovery)");
         }
         self.leave_unjudged();
-        let raw = sb.raw();
-        let clusters = features.ro_compat.contains(RoCompat::BIGALLOC);
-        if !clusters
-            && (raw.s_clusters_per_group.get(), raw.s_log_cluster_size.get())
-                != (raw.s_blocks_per_group.get(), raw.s_log_block_size.get())
-        {
-            self.tell(What::Superblock, Place::Volume, "its clusters differ from blocks without bigalloc");
-        }
-        let outside = raw.s_journal_uuid != [0; 16] || raw.s_journal_dev.get() != 0;
-        if sb.journal_inode().is_some() && outside {
-            self.tell(What::Superblock, Place::Volume, "it names a journal inside and one outside");
-        }
-        let journal = features.compat.contains(Compat::HAS_JOURNAL);
-        if journal && sb.journal_inode().is_none() && raw.s_journal_uuid == [0; 16] {
-            self.tell(What::Superblock, Place::Volume, "it names no journal, neither inside nor outside");
-        }
-        if features.incompat.contains(Incompat::FLEX_BG) && raw.s_log_groups_per_flex > FLEX_SHIFT_MAX {
-            let reason = format!("its flex groups have 2^{} groups", raw.s_log_groups_per_flex);
-            self.tell(What::Superblock, Place::Volume, reason);
-        }
-        let geometry = sb.geometry();
-        let found = !features.incompat.contains(Incompat::META_BG)
-            || geometry.first_meta_bg <= geometry.desc_blocks();
-        if !found {
-            let reason = format!("its first meta group is {}", geometry.first_meta_bg);
-            self.tell(What::Superblock, Place::Volume, reason);
-        }
-        found
+        finds_descriptors
     }
 
     /// Names what a volume has that is not looked at.

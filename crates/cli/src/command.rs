@@ -20,6 +20,7 @@ pub(crate) mod mkfs;
 pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod rm;
+pub(crate) mod shutdown;
 pub(crate) mod stat;
 pub(crate) mod stats;
 pub(crate) mod sync;
@@ -55,6 +56,7 @@ pub(crate) enum Command {
     Map(map::Arguments),
     Mount(mount::Arguments),
     Umount(umount::Arguments),
+    Shutdown(shutdown::Arguments),
     Stats(stats::Arguments),
     Sync(sync::Arguments),
     Age(age::Arguments),
@@ -70,6 +72,7 @@ impl Command {
             Self::Bench(_) => part.refuse("bench")?,
             Self::Completions(_) => part.refuse("completions")?,
             Self::Umount(_) => part.refuse("umount")?,
+            Self::Shutdown(_) => part.refuse("shutdown")?,
             Self::Stats(_) => part.refuse("stats")?,
             Self::Sync(_) => part.refuse("sync")?,
             _ => {}
@@ -96,6 +99,7 @@ impl Command {
             Self::Map(arguments) => map::run(&arguments),
             Self::Mount(arguments) => mount::run(&arguments),
             Self::Umount(arguments) => umount::run(&arguments),
+            Self::Shutdown(arguments) => shutdown::run(&arguments),
             Self::Stats(arguments) => stats::run(&arguments),
             Self::Sync(arguments) => sync::run(&arguments),
             Self::Age(arguments) => age::run(&arguments),

@@ -22,6 +22,7 @@ use hectare_journal::{Commit, LoggedBlock, write_sorted};
 use hectare_units::{BlockNr, GroupNr, TxnId};
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Groups whose block bitmaps are kept in memory after a commit, 4 KiB each with blocks of 4 KiB.
 const LOADED_GROUPS_MAX: usize = 2048;
@@ -84,7 +85,8 @@ impl Commit for Committer {
         let revokes = shared.log.as_ref().map(VolumeLog::take_revokes).unwrap_or_default();
         let found = shared.record_findings();
         let (mut superblock, mut errors) = (None, 0);
-        if found || !blocks.is_empty() || !revokes.is_empty() {
+        let changed = shared.superblock_changed.swap(false, Ordering::AcqRel);
+        if found || changed || !blocks.is_empty() || !revokes.is_empty() {
             let live = shared.refresh_superblock();
             errors = live.error_count();
             let rendered = superblock.insert(live.render(GroupNr::new(0)));

@@ -31,6 +31,7 @@ use log::error;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
 
 /// The error number (errno) of a failed device.
 const EIO: i32 = 5;
@@ -241,6 +242,9 @@ impl Shared {
 
     /// Records in the superblock that all changes have ended, and why; as far as the device still takes it.
     pub(crate) fn record_failure(&self, reason: &str) {
+        if self.shut_down.load(Ordering::Acquire) {
+            return;
+        }
         error!(device = self.device.name(), reason; "the volume takes no change any more");
         let mut live = self.live_sb.lock();
         self.findings.record(&mut live);

@@ -10,9 +10,10 @@
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
+use crate::guard::Deed;
 use crate::map::MAP_CREDITS;
 use crate::open::OpenFile;
-use crate::stat::Metadata;
+use crate::stat::{Changes, Metadata};
 use crate::volume::Volume;
 use hectare_ext4::time::Timestamp;
 use hectare_units::InodeNr;
@@ -75,6 +76,35 @@ impl HeldInode {
     /// As [`Volume::open_inode`].
     pub fn open(&self) -> Result<OpenFile> {
         self.volume.open_found(Arc::clone(&self.inode))
+    }
+
+    /// Refuses to open the regular file it is for writing, where no write could be made: before anything takes
+    /// bytes on its behalf, as a kernel's cache does. `appends` says that all writes will be at the end.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for an immutable file and, unless it `appends`, an append-only one;
+    /// [`Error::Unsupported`] for a file of a form that can't be written yet; otherwise as any write.
+    pub fn check_opens_for_writing(&self, appends: bool) -> Result<()> {
+        let _operation = self.inode.lock().read();
+        self.volume.check_takes_changes()?;
+        self.volume.check_content_writable(&self.inode)?;
+        if appends { Ok(()) } else { Deed::Rewrite.check(self.inode.get().flags, self.inode.nr()) }
+    }
+
+    /// Sets the times that writing leaves, for whoever keeps them while a file is open for writing, whatever
+    /// its flags have become meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]...
+    pub fn set_written(&self, mtime: Timestamp, ctime: Timestamp) -> Result<()> {
+        let changes = Changes { mtime: Some(mtime), ctime: Some(ctime), ..Changes::default() };
+        self.volume.retry(|| {
+            let _operation = self.inode.lock().write();
+            self.volume.check_takes_changes()?;
+            self.inode.check_alive()?;
+            self.volume.change_locked(&self.inode, &changes)
+        })?;
+        self.volume.sync_if_asked(&self.inode)
     }
 
     /// Sets the time of last access, and nothing else: an access is no change of the inode.

@@ -17,6 +17,7 @@ use crate::map::{MAP_CREDITS, MapMut};
 use crate::orphan::ORPHAN_CREDITS;
 use crate::space::Use;
 use crate::volume::Volume;
+use crate::volume::opening::UNWRITTEN_FORM;
 use hectare_ext4::dir::{self, Cookie, DirWrite, Entry, FileType, Insert, Name};
 use hectare_ext4::extent;
 use hectare_ext4::feature::{Incompat, RoCompat};
@@ -223,8 +224,7 @@ impl Volume {
         if self.incompat(Incompat::EXTENTS) {
             return Ok(());
         }
-        let what = "the volume has no extents (ext2, ext3): files can't be made on it yet";
-        Err(Error::Unsupported(what.into()))
+        Err(Error::Unsupported(UNWRITTEN_FORM.into()))
     }
 
     fn check_target(&self, target: &[u8]) -> Result<()> {

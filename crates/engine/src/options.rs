@@ -35,6 +35,8 @@ pub enum Synchronous {
 pub struct OpenOptions {
     /// Open for reading only; nothing is written, not even the state.
     pub read_only: bool,
+    /// Leave what the journal holds alone, which only who reads can: the volume is as its blocks are.
+    pub no_replay: bool,
     /// Bytes of metadata blocks to keep in memory (a goal, not a bound while more are in use). Default 64
     /// MiB.
     pub cache_bytes: usize,
@@ -87,6 +89,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             read_only: false,
+            no_replay: false,
             cache_bytes: 64 << 20,
             cache_inodes: 65_536,
             use_reserved_blocks: false,

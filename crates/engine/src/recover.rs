@@ -63,7 +63,7 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
     // Who only reads may do so without a journal that lies elsewhere; it shows in the superblock that it is
     // needed.
     let elsewhere = sb.journal_inode().is_none() && options.journal.is_none();
-    if !has_journal || (options.read_only && (!needed || elsewhere)) {
+    if !has_journal || (options.read_only && (!needed || elsewhere || options.no_replay)) {
         return Ok(Recovered { device: Arc::clone(device), sb, log: None, clean: !needed });
     }
     let place = find(device, &sb, options)?;

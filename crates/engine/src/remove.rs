@@ -111,6 +111,7 @@ impl Volume {
             }
             let victim = self.inode(nr)?;
             let _victim = victim.lock().write();
+            self.check_changeable(&victim)?;
             check(self, &victim)?;
             self.check_removable(&victim)?;
             let at_once = self.unmap_at_once(nr, &victim.get(), 0)?;

@@ -242,6 +242,7 @@ impl Volume {
     }
 
     fn check_replaceable(&self, kind: Kind, target: &CachedInode) -> Result<()> {
+        self.check_changeable(target)?;
         match (kind == Kind::Directory, kind_of(target)? == Kind::Directory) {
             (true, false) => return Err(Error::NotADirectory),
             (false, true) => return Err(Error::IsADirectory),

@@ -72,6 +72,10 @@ pub struct Shared {
     pub(crate) findings: Arc<Findings>,
     /// Whether a failed write of file data is the end of all changes.
     pub(crate) data_errors_abort: bool,
+    /// Set once by whoever shuts the volume down ([`crate::shutdown`]).
+    pub(crate) shut_down: AtomicBool,
+    /// Whether the superblock has changed in the running transaction beside its counts.
+    pub(crate) superblock_changed: AtomicBool,
     /// Set once by whoever closes the volume.
     closed: AtomicBool,
     /// Files that have lost their last name and are still open.

@@ -8,6 +8,7 @@
 
 mod data_mode;
 mod errors;
+mod faults;
 
 use crate::checksum::{Seed, crc32c};
 use crate::error::{Corrupt, FormatError, Place, Unsupported};
@@ -133,6 +134,15 @@ impl SuperBlock {
         let name = &self.raw.s_volume_name;
         let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
         &name[..end]
+    }
+
+    /// Sets the label; false, with nothing set, if it is longer than 16 bytes or has a NUL.
+    pub fn set_label(&mut self, label: &[u8]) -> bool {
+        let mut name = [0; 16];
+        let Some(room) = name.get_mut(..label.len()).filter(|_| !label.contains(&0)) else { return false };
+        room.copy_from_slice(label);
+        self.raw.s_volume_name = name;
+        true
     }
 
     /// The seed of directory hashes.

@@ -59,6 +59,14 @@ pub struct Behaviour {
     pub read_only: bool,
     /// Which reads set the time of last access.
     pub atime: Atime,
+    /// Listing a directory counts as access.
+    pub directory_atime: bool,
+    /// Access ACLs count where the kernel checks permissions.
+    pub acl: bool,
+    /// What is made gets the group of its directory.
+    pub directory_groups: bool,
+    /// Blocks are counted with those that the format takes.
+    pub counts_overhead: bool,
     /// The kernel checks permissions and ACLs; otherwise whoever can reach the mount may do everything.
     pub check_permissions: bool,
     /// The kernel gathers writes.
@@ -90,6 +98,10 @@ impl Default for Behaviour {
         Self {
             read_only: false,
             atime: Atime::default(),
+            directory_atime: true,
+            acl: true,
+            directory_groups: false,
+            counts_overhead: false,
             check_permissions: true,
             writeback: true,
             no_open: false,
@@ -140,16 +152,18 @@ impl Adapter {
         wanted.set(listing, self.behaviour.list_attributes);
         wanted.set(Features::PARALLEL_DIROPS, self.behaviour.parallel_directories);
         wanted.set(Features::WRITEBACK_CACHE, self.is_writeback());
-        wanted.set(Features::POSIX_ACL, self.behaviour.check_permissions);
+        wanted.set(Features::POSIX_ACL, self.behaviour.check_permissions && self.behaviour.acl);
         // Whoever opens without asking can't have the file cut by that.
         wanted.set(Features::ATOMIC_O_TRUNC, !self.opens_unasked());
         wanted
     }
 
-    /// Whether the kernel gathers writes.
+    /// Whether the kernel gathers writes: only to files that it asks to open, since of some no write can be
+    /// made, and it would take all.
     fn is_writeback(&self) -> bool {
         self.behaviour.writeback
             && !self.behaviour.read_only
+            && !self.opens_unasked()
             && self.kernel.contains(Features::WRITEBACK_CACHE)
     }
 
@@ -277,6 +291,10 @@ impl Server for Adapter {
             _ => {}
         }
         let Some(operation) = counted(&request.body) else { return Ok(()) };
+        let gives_back = matches!(operation, Operation::Forget | Operation::Release);
+        if self.volume.is_shut_down() && !gives_back {
+            return Err(Errno::IO.into());
+        }
         match self.operations.timed(operation, || self.ask_engine(request, reply)) {
             Err(Refusal(Errno::NOENT)) if operation == Operation::Lookup => {
                 reply.put(&no_entry(self.behaviour.kept_absent));
@@ -425,7 +443,8 @@ impl Adapter {
     fn statfs(&self) -> Answer<StatfsOut> {
         let fs = self.volume.statfs()?;
         let mut out = StatfsOut::new_zeroed();
-        out.blocks.set(fs.blocks.get());
+        let all = self.volume.superblock().geometry().blocks_count;
+        out.blocks.set(if self.behaviour.counts_overhead { all } else { fs.blocks }.get());
         out.bfree.set(fs.free.get());
         out.bavail.set(fs.available.get());
         out.files.set(fs.inodes.into());

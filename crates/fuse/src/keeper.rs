@@ -14,6 +14,7 @@
 //! it is in no process group of a terminal.
 
 use crate::mount::{Mounted, Mounting, attach, is_root};
+use crate::options::MountOptions;
 use log::warn;
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
@@ -32,6 +33,8 @@ use std::sync::atomic::AtomicBool;
 
 /// What the server says: mount, with the image's descriptor if it is to be `fuseblk`.
 const MOUNT: u8 = b'm';
+/// The same, but read-only, whatever was asked for.
+const MOUNT_READ_ONLY: u8 = b'r';
 /// The session has begun: set what the kernel sets only then.
 const TUNE: u8 = b't';
 /// Have everything written back, and take it off.
@@ -63,9 +66,9 @@ impl Keeper {
         Ok(Self { socket, is_mounted: false })
     }
 
-    /// Has it mount; the connection.
-    pub(crate) fn mount(&mut self, image: Option<BorrowedFd<'_>>) -> io::Result<OwnedFd> {
-        let connection = self.ask(MOUNT, image)?;
+    /// Has it mount, `read_only` if it was not to do so anyway; the connection.
+    pub(crate) fn mount(&mut self, image: Option<BorrowedFd<'_>>, read_only: bool) -> io::Result<OwnedFd> {
+        let connection = self.ask(if read_only { MOUNT_READ_ONLY } else { MOUNT }, image)?;
         self.is_mounted = true;
         connection.ok_or_else(|| io::Error::other("the keeper of the mount gave no connection"))
     }
@@ -129,10 +132,15 @@ pub fn keep(what: &Mounting<'_>) -> io::Result<()> {
     loop {
         let (message, file) = receive(socket)?;
         let done = match message.first() {
-            Some(&MOUNT) => attach(what, file.as_ref().map(AsFd::as_fd)).map(|(connection, attached)| {
-                mounted = Some(attached);
-                Some(connection)
-            }),
+            Some(&how @ (MOUNT | MOUNT_READ_ONLY)) => {
+                let read_only = what.options.read_only || how == MOUNT_READ_ONLY;
+                let options = &MountOptions { read_only, ..what.options.clone() };
+                let what = Mounting { options, ..*what };
+                attach(&what, file.as_ref().map(AsFd::as_fd)).map(|(connection, attached)| {
+                    mounted = Some(attached);
+                    Some(connection)
+                })
+            }
             Some(&TUNE) => {
                 mounted.iter().for_each(|mounted: &Mounted| mounted.tune(what.options));
                 Ok(None)

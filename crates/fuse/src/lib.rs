@@ -40,6 +40,7 @@ mod remount;
 mod serving;
 mod session;
 mod settle;
+mod shutdown;
 mod unmount;
 
 pub use adapter::{Adapter, Behaviour};
@@ -51,4 +52,5 @@ pub use operations::{Counted, Histogram, Operation, Operations, OperationsSnapsh
 pub use options::{Atime, BadOption, MountOptions, OPTIONS, OptionRow, metrics_address};
 pub use remount::{REMOUNT, remount};
 pub use session::{Image, ServeError, serve, serve_null};
+pub use shutdown::shut_down;
 pub use unmount::unmount;

@@ -2,8 +2,10 @@
 //! parser, the help and the tests.
 //!
 //! Options that mean nothing to a file system (`noauto`, `_netdev`, `x-...`) are for those who read `fstab`,
-//! and let through. Anything else that is not in the table is refused by name.
+//! and let through. What the kernel's ext4 takes beside that is taken, too ([`kernel`]). Anything else that is
+//! not in the tables is refused by name.
 
+mod kernel;
 mod table;
 
 pub use table::{OPTIONS, OptionRow, metrics_address};
@@ -40,6 +42,18 @@ pub struct MountOptions {
     pub default_permissions: bool,
     /// Which reads set the time of last access.
     pub atime: Atime,
+    /// Listing a directory sets its time of last access.
+    pub directory_atime: bool,
+    /// Access ACLs count.
+    pub acl: bool,
+    /// What is made gets the group of its directory (`grpid`).
+    pub directory_groups: bool,
+    /// The size of the volume is told with what the format takes (`minixdf`).
+    pub counts_overhead: bool,
+    /// The journal is not replayed, which needs `read_only`: the volume is read as its blocks are.
+    pub no_replay: bool,
+    /// What was asked for and means nothing here, a line each, to be logged.
+    pub notes: Vec<String>,
     /// Small appends gather before they get a place.
     pub delayed_allocation: bool,
     /// What the journal promises of file data; what the volume asks for, if not given.
@@ -122,6 +136,12 @@ impl Default for MountOptions {
             allow_other: false,
             default_permissions: false,
             atime: Atime::default(),
+            directory_atime: true,
+            acl: true,
+            directory_groups: false,
+            counts_overhead: false,
+            no_replay: false,
+            notes: Vec::new(),
             delayed_allocation: true,
             data: None,
             errors: None,
@@ -185,6 +205,19 @@ fn is_for_others(option: &str) -> bool {
     option.starts_with("x-") || option.starts_with("X-") || option.starts_with("comment=")
 }
 
+/// All options, those that only the kernel's ext4 has a use for included.
+fn known() -> impl Iterator<Item = &'static OptionRow> {
+    OPTIONS.iter().chain(kernel::OPTIONS)
+}
+
+/// What to say of an option that is in no table: the name that is most like it, if one is.
+fn unknown(name: &str) -> String {
+    let likeness = |row: &OptionRow| strsim::damerau_levenshtein(row.name, name);
+    let nearest = known().min_by_key(|row| likeness(row)).filter(|row| likeness(row) <= name.len() / 3);
+    let hint = nearest.map_or_else(String::new, |row| format!(", the nearest is '{}'", row.name));
+    format!("there is no such option{hint}; `hectare mount --help` lists them")
+}
+
 impl MountOptions {
     /// Adds a list as `-o` has it, separated by commas; later ones win.
     ///
@@ -202,14 +235,15 @@ impl MountOptions {
             Some((name, value)) => (name, Some(value)),
             None => (option, None),
         };
-        let row = OPTIONS
-            .iter()
-            .find(|row| row.name == name)
-            .ok_or_else(|| bad("there is no such option; `hectare mount --help` lists them".into()))?;
+        let row = known().find(|row| row.name == name).ok_or_else(|| bad(unknown(name)))?;
         match (&row.form, given) {
             (Form::Flag(set), None) => set(self),
             (Form::Value(_, set), Some(value)) => set(self, value).map_err(bad)?,
             (Form::Ignored, _) => {}
+            (Form::Accepted(why), _) => {
+                self.notes.push(format!("mount option '{option}' changes nothing: {why}"))
+            }
+            (Form::Refused(why), _) => return Err(bad((*why).to_owned())),
             (Form::Flag(_), Some(_)) => return Err(bad("it takes no value".into())),
             (Form::Value(..), None) => return Err(bad(format!("it is given as {}", row.usage()))),
         }
@@ -235,6 +269,7 @@ impl MountOptions {
         let defaults = OpenOptions::default();
         OpenOptions {
             read_only: self.read_only,
+            no_replay: self.no_replay,
             policy: self.policy,
             discard: self.discard,
             data_mode: self.data,
@@ -267,7 +302,7 @@ mod tests {
     #[test]
     fn every_option_is_there_once_and_can_be_given() {
         let mut seen = HashSet::new();
-        for row in &OPTIONS {
+        for row in known() {
             assert!(seen.insert(row.name), "{}", row.name);
             let given = match row.form {
                 Form::Value("MODE", _) => "data=ordered".to_owned(),
@@ -279,8 +314,9 @@ mod tests {
                 Form::Value(..) => format!("{}=1", row.name),
                 _ => row.name.to_owned(),
             };
-            assert_eq!(parse(&given).err(), None);
-            assert!(row.help().is_empty() == matches!(row.form, Form::Ignored));
+            assert_eq!(parse(&given).is_err(), matches!(row.form, Form::Refused(_)), "{given}");
+            let does_something = matches!(row.form, Form::Flag(_) | Form::Value(..));
+            assert_eq!(row.help().is_empty(), !does_something);
         }
     }
 
@@ -304,6 +340,23 @@ mod tests {
         ] {
             assert_eq!(parse(given).unwrap().open_options().synchronous, expected, "{given}");
         }
+    }
+
+    /// A line of `fstab` that the kernel's ext4 takes.
+    #[test]
+    fn regression_what_the_kernel_takes_is_taken() {
+        let options = parse(
+            "nodiratime,noacl,user_xattr,dioread_nolock,minixdf,noblock_validity,barrier=1,nobarrier,grpid,\
+             journal_checksum,auto_da_alloc,i_version,init_itable=10,inode_readahead_blks=32,stripe=128,\
+             max_batch_time=0,mb_optimize_scan=0,nombcache,prjquota,resuid=0,relatime,mand,iversion,_netdev",
+        )
+        .unwrap();
+        assert!(!options.directory_atime && !options.acl && options.counts_overhead);
+        assert!(options.directory_groups);
+        let note = "mount option 'stripe=128' changes nothing: space is found by policy=";
+        assert!(options.notes.iter().any(|found| found == note), "{:?}", options.notes);
+        assert_eq!(options.notes.len(), 18, "all but those that do something, and relatime and _netdev");
+        assert!(parse("ro,norecovery").unwrap().open_options().no_replay);
     }
 
     #[test]
@@ -358,6 +411,19 @@ mod tests {
     fn what_is_not_known_is_refused_by_name() {
         for (given, text) in [
             ("rw,fast", "mount option 'fast': there is no such option; `hectare mount --help` lists them"),
+            (
+                "nobarier",
+                "mount option 'nobarier': there is no such option, the nearest is 'nobarrier'; `hectare mount \
+                 --help` lists them",
+            ),
+            (
+                "test_dummy_encryption=v2",
+                "mount option 'test_dummy_encryption=v2': there is no encryption here",
+            ),
+            (
+                "dax=always",
+                "mount option 'dax=always': files can't be mapped past the page cache through FUSE",
+            ),
             ("ro=1", "mount option 'ro=1': it takes no value"),
             ("threads", "mount option 'threads': it is given as threads=N"),
             ("threads=0", "mount option 'threads=0': it takes a number from 1 to 256"),

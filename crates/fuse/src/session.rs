@@ -85,6 +85,12 @@ pub fn serve(
     operations: Arc<Operations>,
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
+    let options =
+        &MountOptions { read_only: what.options.read_only || volume.is_read_only(), ..what.options.clone() };
+    let what = &Mounting { options, ..*what };
+    for note in &options.notes {
+        info!("{note}");
+    }
     let (claim, keeper) = image.map_or((None, None), |image| (Some(image.claim), Some(image.keeper)));
     let claim = Arc::new(claim);
     let closed = Arc::<Mutex<Option<hectare_engine::Result<()>>>>::default();
@@ -192,7 +198,7 @@ fn attach(
         let (connection, mounted) = mount::attach(what, None)?;
         return Ok((connection, Attached::Here(mounted)));
     };
-    let connection = keeper.mount(claim.as_ref().map(AsFd::as_fd))?;
+    let connection = keeper.mount(claim.as_ref().map(AsFd::as_fd), what.options.read_only)?;
     Ok((connection, Attached::Kept(keeper)))
 }
 
@@ -204,6 +210,10 @@ fn adapter(
     let behaviour = Behaviour {
         read_only: options.read_only,
         atime: options.atime,
+        directory_atime: options.directory_atime,
+        acl: options.acl,
+        directory_groups: options.directory_groups,
+        counts_overhead: options.counts_overhead,
         check_permissions: mount::checks_permissions(options),
         writeback: options.writeback,
         no_open: options.no_open,

@@ -11,7 +11,7 @@
 //! and unmounting is started ([`keeper_command`]), and all others are given up before the first byte of the
 //! image is read, and before the first thread is started.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, tell};
 use crate::logging::{self, Place};
 use crate::name::shown;
 use crate::part;
@@ -328,7 +328,11 @@ fn serve_watched(
     };
     let device = Arc::new(StatsDevice::new(device));
     let below: Arc<dyn Device> = Arc::clone(&device) as _;
-    let volume = Volume::open(below, options.open_options()).map_err(|error| fail(&error))?;
+    let opened = Volume::open_as_usable(below, options.open_options());
+    let (volume, restriction) = opened.map_err(|error| fail(&error))?;
+    if let Some(reason) = restriction {
+        warn_of_read_only(arguments, options, &name, reason);
+    }
     let operations = Arc::<Operations>::default();
     let watched = Watched {
         volume: volume.clone(),
@@ -351,6 +355,14 @@ fn serve_watched(
     let what = Mounting { source: &image.to_string_lossy(), dir: &dir, options };
     serve(volume, &what, Some(Image { claim, keeper }), operations, ready)
         .map_err(|error| Failure::of(format_args!("{name} on {}", shown(dir.as_os_str().as_bytes())), error))
+}
+
+/// Says that a volume is mounted for reading only, which was not asked for: to who mounts, and in the log.
+fn warn_of_read_only(arguments: &Arguments, options: &MountOptions, name: &str, reason: &str) {
+    tell(format_args!("{name}: note: mounted read-only: {reason}"));
+    if arguments.background || options.log_file.is_some() {
+        log::warn!(image = name; "mounted read-only: {reason}");
+    }
 }
 
 /// Starts the process in the background and waits until it can be used.

@@ -75,7 +75,7 @@ fn every_tree_comes_out_as_the_kernel_saw_it() {
 
 /// What is refused by name until the full matrix of writes is there.
 const READ_ONLY: [&str; 4] =
-    ["is not supported", "can't be made on it yet", "but not changed yet", "ignores case"];
+    ["is not supported", "can't be written yet", "but not changed yet", "ignores case"];
 
 #[test]
 fn every_combination_takes_a_tree_or_refuses_by_name() {

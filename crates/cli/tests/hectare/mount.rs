@@ -593,3 +593,62 @@ fn idle_processors_poll_while_many_requests_come_and_only_then() {
     bench.unmount();
     assert!(server.wait().unwrap().success());
 }
+
+/// It was mounted for writing, where no file could be made.
+#[test]
+fn regression_what_can_not_be_written_is_mounted_read_only_with_a_word() {
+    let bench = bench!("cli mount::what_can_not_be_written");
+    for kind in ["ext2", "ext3"] {
+        let image = bench.image.to_str().unwrap();
+        hectare(&["mkfs", "--force", "-t", kind, image]).ok();
+        let ran = hectare(&[&["mount"], bench.words(&[]).as_slice()].concat());
+        let word = "note: mounted read-only: the volume has no extents (ext2, ext3), and its files can't be \
+                    written yet";
+        assert!(ran.err.contains(word), "{}", ran.err);
+        assert_eq!(ran.code, Some(0));
+        let refused = fs::write(bench.dir.join("f"), "text").unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::ROFS.raw_os_error()));
+        bench.unmount();
+        let ran = hectare(&["cp", "/etc/hostname", &format!("{image}:/hostname")]);
+        assert!(ran.refused().contains("the volume has no extents"), "{}", ran.err);
+        assert_clean(&bench.image).unwrap();
+    }
+}
+
+#[test]
+fn options_of_the_kernel_are_taken_and_logged() {
+    let bench = bench!("cli mount::options_of_the_kernel");
+    let log = bench.image.with_extension("log");
+    let options = "nodiratime,barrier=1,journal_checksum,noacl,lazytime";
+    let words = bench.words(&["-o", options, "--log", log.to_str().unwrap()]);
+    hectare(&[&["mount"], words.as_slice()].concat()).ok();
+    fs::write(bench.dir.join("f"), "text").unwrap();
+    bench.unmount();
+    let said = fs::read_to_string(&log).unwrap();
+    for option in ["barrier=1", "journal_checksum"] {
+        assert!(said.contains(&format!("mount option '{option}' changes nothing: ")), "{said}");
+    }
+    let ran = hectare(&[&["mount"], bench.words(&["-o", "norecovery"]).as_slice()].concat());
+    assert!(ran.err.contains("can only be read: open it so (ro)"), "{}", ran.err);
+    assert_ne!(ran.code, Some(0));
+    hectare(&[&["mount"], bench.words(&["-o", "ro,noload"]).as_slice()].concat()).ok();
+    assert_eq!(fs::read(bench.dir.join("f")).unwrap(), b"text");
+    bench.unmount();
+    assert_clean(&bench.image).unwrap();
+}
+
+#[test]
+fn a_mount_is_shut_down() {
+    let bench = bench!("cli mount::a_mount_is_shut_down");
+    for option in [&[][..], &["--flush-log"], &["--cut"]] {
+        hectare(&[&["mount"], bench.words(&[]).as_slice()].concat()).ok();
+        let dir = bench.dir.to_str().unwrap();
+        hectare(&[&["shutdown"], option, &[dir]].concat()).ok();
+        let refused = fs::write(bench.dir.join("late"), "text").unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+        bench.unmount();
+    }
+    hectare(&["ls", &format!("{}:/", bench.image.to_str().unwrap())]).ok();
+    let ran = hectare(&["shutdown", "/"]);
+    assert!(ran.refused().contains("Inappropriate ioctl"), "{}", ran.err);
+}

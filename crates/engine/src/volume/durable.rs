@@ -137,7 +137,7 @@ impl Inner {
         }
     }
 
-    pub(super) fn commit(&self) -> Result<()> {
+    pub(crate) fn commit(&self) -> Result<()> {
         self.react()?;
         self.journal.commit().map_err(aborted)?;
         self.shared.discard_freed();

@@ -23,6 +23,9 @@ impl Volume {
     /// # Errors
     /// The first write that failed; the volume then stays marked as not clean.
     pub fn close(&self) -> Result<()> {
+        if self.is_shut_down() {
+            return self.inner.close();
+        }
         let placed = if self.read_only { Ok(()) } else { self.end_delay() };
         self.free_nameless()?;
         self.inner.close()?;
@@ -78,6 +81,9 @@ impl Shared {
 
 impl Inner {
     fn close(&self) -> Result<()> {
+        if self.shared.shut_down.load(Ordering::Acquire) {
+            self.abandon();
+        }
         if self.shared.closed.swap(true, Ordering::AcqRel) || self.shared.read_only {
             return Ok(());
         }
@@ -103,6 +109,14 @@ impl Inner {
         }
         self.shared.device.flush()?;
         Ok(())
+    }
+
+    /// Ends all changes: none is committed any more, and the volume's thread ends.
+    pub(crate) fn end_changes(&self, reason: &str) {
+        self.journal.abort(reason);
+        if let Some(background) = self.background.get() {
+            background.stop();
+        }
     }
 
     /// Lets go of a volume without writing to it.

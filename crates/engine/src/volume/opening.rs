@@ -37,6 +37,10 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
+/// What keeps files of a whole volume from being written.
+pub(crate) const UNWRITTEN_FORM: &str =
+    "the volume has no extents (ext2, ext3), and its files can't be written yet";
+
 impl Volume {
     /// Opens the volume on a device.
     ///
@@ -46,7 +50,16 @@ impl Volume {
     pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Self> {
         let sb = recover::read_superblock(&device, &options)?;
         let read_only = options.read_only;
+        if !sb.finds_descriptors() {
+            let reason = format!("its first meta group is {}", sb.geometry().first_meta_bg);
+            return Err(Corrupt::new("the superblock", Place::Volume, reason).into());
+        }
         if !read_only {
+            if options.no_replay {
+                return Err(Error::Invalid(
+                    "without replaying the journal it can only be read: open it so (ro)",
+                ));
+            }
             if device.is_read_only() {
                 return Err(Error::ReadOnly);
             }
@@ -90,6 +103,22 @@ impl Volume {
         }
         volume.log_opened();
         Ok(volume)
+    }
+
+    /// Opens a volume as far as its files can be used: as [`Self::open`], but for reading only where none of
+    /// them can be written; then with the reason.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_as_usable(
+        device: Arc<dyn Device>,
+        options: OpenOptions,
+    ) -> Result<(Self, Option<&'static str>)> {
+        let sb = recover::read_superblock(&device, &options)?;
+        if options.read_only || sb.features().incompat.contains(Incompat::EXTENTS) {
+            return Ok((Self::open(device, options)?, None));
+        }
+        Ok((Self::open(device, OpenOptions { read_only: true, ..options })?, Some(UNWRITTEN_FORM)))
     }
 
     fn log_opened(&self) {
@@ -163,6 +192,8 @@ impl Volume {
             log,
             flushes: Flushes::default(),
             delay: Delay::new(options.delayed_bytes),
+            shut_down: AtomicBool::new(false),
+            superblock_changed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             nameless: Mutex::default(),
             orphans: Orphans::new(geometry.features.compat.contains(Compat::HAS_JOURNAL)),
@@ -191,6 +222,9 @@ pub(crate) fn check_writable(sb: &SuperBlock) -> Result<()> {
     let refuse = |what: &str| Err(Unsupported(format!("{what}: run e2fsck -fy on it before writing")).into());
     if sb.state() & STATE_ERROR != 0 {
         return refuse("the volume is marked as having errors");
+    }
+    if let Some(fault) = sb.faults().first() {
+        return refuse(&format!("the superblock is broken, {fault}"));
     }
     // Without a journal, "not clean" means that an earlier writer was cut off. With one it says nothing.
     if sb.state() & STATE_VALID == 0 && !sb.features().compat.contains(Compat::HAS_JOURNAL) {

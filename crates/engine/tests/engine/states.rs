@@ -3,7 +3,8 @@
 use crate::common::{entries_of, format_bytes, in_memory, in_memory_with, save};
 use hectare_device::{FileOptions, MemoryDevice};
 use hectare_engine::{Creation, Error, OpenOptions, Volume};
-use hectare_oracle::{KernelMount, skip};
+use hectare_oracle::mount::Access;
+use hectare_oracle::{KernelMount, MountError, skip};
 use hectare_units::Bytes;
 use std::sync::Arc;
 
@@ -38,11 +39,16 @@ macro_rules! bytes {
 #[test]
 fn volumes_in_a_doubtful_state_are_read_but_not_written() {
     let bytes = bytes!("states::volumes_in_a_doubtful_state");
-    let cases: [(&[&str], &[&str]); 4] = [
+    let cases: [(&[&str], &[&str]); 8] = [
         (&["feature ^has_journal", "set_super_value state 0"], &["not cleanly closed"]),
         (&["set_super_value state 3"], &["errors"]),
         (&["set_super_value last_orphan 12"], &["orphan"]),
         (&["feature shared_blocks"], &["shared_blocks"]),
+        // What check rejects of a superblock.
+        (&["set_super_value r_blocks_count 12000"], &["reserves 12000", "e2fsck"]),
+        (&["set_super_value log_groups_per_flex 32"], &["flex groups", "e2fsck"]),
+        (&["set_super_value journal_dev 0x801"], &["a journal inside and one outside", "e2fsck"]),
+        (&["set_super_value journal_inum 0"], &["no journal, neither inside nor outside", "e2fsck"]),
     ];
     for (requests, words) in cases {
         let broken = with_fields(&bytes, requests);
@@ -51,6 +57,43 @@ fn volumes_in_a_doubtful_state_are_read_but_not_written() {
         assert_eq!(entries_of(&held.volume).len(), 2, "{requests:?}");
         held.volume.close().unwrap();
         assert!(held.device.to_vec() == broken, "bytes changed");
+    }
+}
+
+/// What the journal holds is not there then, and stays in the journal.
+#[test]
+fn a_volume_is_read_without_its_journal_where_that_is_asked() {
+    let bytes = bytes!("states::a_volume_is_read_without_its_journal");
+    let held = in_memory(&bytes);
+    held.volume.write_file("f", b"text", Creation::default()).unwrap();
+    held.volume.sync().unwrap();
+    let torn = held.device.to_vec();
+    held.volume.close().unwrap();
+    let no_replay = OpenOptions { no_replay: true, ..OpenOptions::read_only() };
+    for (options, there) in [(OpenOptions::read_only(), true), (no_replay.clone(), false)] {
+        let held = in_memory_with(&torn, options).unwrap();
+        assert_eq!(held.volume.read("f").is_ok(), there);
+        held.volume.close().unwrap();
+        assert!(held.device.to_vec() == torn, "bytes changed");
+    }
+    refused(&torn, OpenOptions { read_only: false, ..no_replay }, &["only be read"]);
+}
+
+/// It was mounted for writing, and descriptors were looked for where there are none; the kernel refuses it.
+#[test]
+fn regression_a_damaged_first_meta_group_is_not_opened() {
+    const NAME: &str = "states::regression_a_damaged_first_meta_group_is_not_opened";
+    let bytes = bytes!("states::regression_a_damaged_first_meta_group", "-O", "meta_bg,^resize_inode");
+    let broken = with_fields(&bytes, &["set_super_value first_meta_bg 842150400"]);
+    for options in [OpenOptions::default(), OpenOptions::read_only()] {
+        refused(&broken, options, &["first meta group is 842150400"]);
+    }
+    let image = hectare_oracle::scratch::fresh("first-meta-group");
+    save(&broken, &image);
+    match KernelMount::attempt(&image, Access::ReadOnly, "") {
+        Ok(_) => panic!("the kernel mounts it"),
+        Err(MountError::Refused { .. }) => {}
+        Err(MountError::Skip(reason)) => hectare_oracle::skip_part!(NAME, reason),
     }
 }
 
@@ -102,10 +145,10 @@ fn the_kernel_does_not_mount_what_we_use() {
     save(&bytes, &image);
     let device = FileOptions::new().write(true).exclusive(false).open(&image).unwrap();
     let volume = Volume::open(Arc::new(device), OpenOptions::default()).unwrap();
-    match KernelMount::attempt(&image, hectare_oracle::mount::Access::ReadWrite, "") {
+    match KernelMount::attempt(&image, Access::ReadWrite, "") {
         Ok(_) => panic!("the kernel mounted a volume in use"),
-        Err(hectare_oracle::MountError::Skip(reason)) => skip!("states::the_kernel_does_not_mount", reason),
-        Err(hectare_oracle::MountError::Refused { .. }) => {}
+        Err(MountError::Skip(reason)) => skip!("states::the_kernel_does_not_mount", reason),
+        Err(MountError::Refused { .. }) => {}
     }
     volume.close().unwrap();
     hectare_oracle::assert_clean(&image).unwrap();

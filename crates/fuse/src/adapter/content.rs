@@ -10,7 +10,7 @@ use crate::nodes::{Node, node_id};
 use crate::protocol::NodeId;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Copying, Opening};
-use hectare_engine::{Caller, Capabilities, FallocateMode, InodeFlags, Kind, OpenFile};
+use hectare_engine::{Caller, Capabilities, FallocateMode, Kind, OpenFile};
 use hectare_units::usize_of;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -34,15 +34,8 @@ impl Adapter {
         let (truncates, may_write) = (flags.contains(OFlags::TRUNC), may_write(opening.flags));
         let node = self.node(id)?;
         if may_write || truncates {
-            let found = node.metadata()?;
-            let append_only =
-                found.flags.contains(InodeFlags::APPEND) && (truncates || !flags.contains(OFlags::APPEND));
-            if found.flags.contains(InodeFlags::IMMUTABLE) || append_only {
-                return Err(Errno::PERM.into());
-            }
-            if self.behaviour.read_only {
-                return Err(Errno::ROFS.into());
-            }
+            // The kernel's cache takes what is written to an open file, and nobody hears that it can't be kept.
+            node.held().check_opens_for_writing(flags.contains(OFlags::APPEND) && !truncates)?;
         }
         self.nodes.open(id, may_write)?;
         if truncates {
@@ -209,11 +202,6 @@ impl Adapter {
     /// Looks for data or a hole. What the kernel has gathered of the file it has written back before
     /// ([`Server::gathers`](crate::serving::Server::gathers)).
     pub(super) fn seek(&self, id: NodeId, at: i64, whence: u32) -> Answer<u64> {
-        if self.is_writeback() && self.opens_unasked() {
-            // Nobody knows then what it has gathered, which would look like a hole and be left out of copies.
-            // It goes on as if all were data, and does not ask again.
-            return Err(Errno::NOSYS.into());
-        }
         let at = u64::try_from(at).map_err(|_| Errno::NXIO)?;
         let file = self.node(id)?.file()?;
         let found = match whence {

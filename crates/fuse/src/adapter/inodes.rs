@@ -8,7 +8,7 @@ use crate::options::Atime;
 use crate::protocol::NodeId;
 use crate::protocol::init::Features;
 use crate::protocol::reply::Reply;
-use crate::protocol::request::Setattr;
+use crate::protocol::request::{Setattr, Times};
 use hectare_engine::{Caller, Changes, Error, InodeFlags, Metadata, Timestamp, XattrHow};
 use rustix::io::Errno;
 
@@ -35,8 +35,8 @@ impl Adapter {
             crtime: None,
         };
         let node = self.node(id)?;
-        if set.is_touch() {
-            unless_written(&changes, self.volume.touch(node.nr(), &changes))?;
+        if let Some(times) = set.times() {
+            self.set_times(&node, &changes, times)?;
             return node.metadata();
         }
         if let (None, Some(size)) = (changes.permissions, changes.size)
@@ -48,8 +48,21 @@ impl Adapter {
         if changes.permissions.is_none() && (changes.uid.is_some() || changes.gid.is_some()) {
             changes.permissions = self.volume.permissions_given_away(node.nr(), caller)?;
         }
-        unless_written(&changes, self.volume.change(node.nr(), &changes))?;
+        self.volume.change(node.nr(), &changes)?;
         node.metadata()
+    }
+
+    fn set_times(&self, node: &Node, changes: &Changes, times: Times) -> Answer {
+        match (times, changes.mtime, changes.ctime) {
+            (Times::Touch, ..) => Ok(self.volume.touch(node.nr(), changes)?),
+            // Who has a file open for writing may have written before it became immutable.
+            (Times::Written, Some(mtime), Some(ctime)) => Ok(node.held().set_written(mtime, ctime)?),
+            _ => match self.volume.change(node.nr(), changes) {
+                // To refuse the kernel what it keeps by itself would fail a close or a sync later.
+                Err(Error::NotPermitted(_)) if changes.mtime == Some(node.metadata()?.mtime) => Ok(()),
+                changed => Ok(changed?),
+            },
+        }
     }
 
     /// Who takes set-ID bits away by changing content, if that is so: the kernel says it, or, if it can't, he
@@ -112,20 +125,4 @@ impl Adapter {
             let _ = node.held().set_accessed(now);
         }
     }
-}
-
-/// What came of a change. The kernel brings the times of what it has written also to a file that may not be
-/// changed any more; writing set them.
-fn unless_written(changes: &Changes, changed: hectare_engine::Result<()>) -> Answer {
-    match changed {
-        Err(Error::NotPermitted(_)) if only_written(changes) => Ok(()),
-        changed => Ok(changed?),
-    }
-}
-
-/// Whether a change is what the kernel sends after it has written to a file: these two times and nothing
-/// else.
-fn only_written(changes: &Changes) -> bool {
-    let times = Changes { mtime: changes.mtime, ctime: changes.ctime, ..Changes::default() };
-    changes.mtime.is_some() && changes.ctime.is_some() && *changes == times
 }

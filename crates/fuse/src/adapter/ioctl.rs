@@ -1,4 +1,10 @@
-//! `ioctl`: inode flags, project, generation, and discarding free space.
+//! `ioctl`: inode flags, project, generation, label, discarding free space, and shutting the volume down.
+//!
+//! Of a command whose number says that it only reads, the kernel's FUSE passes no argument on. That of
+//! ext4's shutdown is one, although it takes the mode as an argument. So what [`SHUTDOWN`] asks for is not
+//! known, and it does what loses least: everything that has come here is written first. [`SHUTDOWN_BY`] is our
+//! own number for the same with the mode (`hectare shutdown`). What the kernel still has in its cache is lost
+//! with either, unless whoever asks has synced before.
 //!
 //! The kernel turns `FS_IOC_GETFLAGS` and its like into requests of its own form, with the sizes of what they
 //! carry and not those of the command's number. Answers are little-endian as the machine is.
@@ -7,7 +13,7 @@ use super::Adapter;
 use crate::errno::Answer;
 use crate::nodes::Node;
 use crate::protocol::NodeId;
-use hectare_engine::{Caller, InodeFlags, to_xflags, with_xflags};
+use hectare_engine::{Caller, InodeFlags, Shutdown, to_xflags, with_xflags};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -17,6 +23,14 @@ const FS_IOC_GETVERSION: u32 = 0x8008_7601;
 const FS_IOC_FSGETXATTR: u32 = 0x801c_581f;
 const FS_IOC_FSSETXATTR: u32 = 0x401c_5820;
 const FITRIM: u32 = 0xc018_5879;
+const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
+const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
+/// `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`.
+const SHUTDOWN: u32 = 0x8004_587d;
+/// `_IOW('X', 125, __u32)`, which carries the mode: 0 writes everything first, 1 the log, 2 nothing.
+const SHUTDOWN_BY: u32 = 0x4004_587d;
+/// Bytes of a label as programs have it (`FSLABEL_MAX`).
+const LABEL_SIZE: usize = 256;
 
 /// Bytes of `struct fsxattr`, and where the project is in it.
 const FSXATTR_SIZE: usize = 28;
@@ -54,6 +68,15 @@ impl Adapter {
                 Vec::new()
             }
             FITRIM => self.trim(caller, input)?,
+            FS_IOC_GETFSLABEL => self.label(),
+            FS_IOC_SETFSLABEL => self.set_label(caller, input)?,
+            SHUTDOWN => self.shut_down(caller, Shutdown::Flush)?,
+            SHUTDOWN_BY => match word(input, 0)? {
+                0 => self.shut_down(caller, Shutdown::Flush)?,
+                1 => self.shut_down(caller, Shutdown::FlushLog)?,
+                2 => self.shut_down(caller, Shutdown::Cut)?,
+                _ => return Err(Errno::INVAL.into()),
+            },
             _ => return Err(Errno::NOTTY.into()),
         };
         output.truncate(usize::try_from(room).unwrap_or(usize::MAX));
@@ -66,6 +89,28 @@ impl Adapter {
         let project = self.volume.project(node.nr())?;
         bytes[FSXATTR_PROJECT..FSXATTR_PROJECT + 4].copy_from_slice(&project.to_le_bytes());
         Ok(bytes)
+    }
+
+    fn label(&self) -> Vec<u8> {
+        let mut label = self.volume.label();
+        label.resize(LABEL_SIZE, 0);
+        label
+    }
+
+    fn set_label(&self, caller: &Caller<'_>, input: &[u8]) -> Answer<Vec<u8>> {
+        only_root(caller)?;
+        if self.behaviour.read_only {
+            return Err(Errno::ROFS.into());
+        }
+        let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
+        self.volume.set_label(&input[..end])?;
+        Ok(Vec::new())
+    }
+
+    fn shut_down(&self, caller: &Caller<'_>, how: Shutdown) -> Answer<Vec<u8>> {
+        only_root(caller)?;
+        self.volume.shut_down(how)?;
+        Ok(Vec::new())
     }
 
     /// `struct fstrim_range`: start, length, smallest run; answered with the bytes discarded as the length.
@@ -85,7 +130,42 @@ impl Adapter {
     }
 }
 
+fn only_root(caller: &Caller<'_>) -> Answer {
+    if caller.uid == 0 { Ok(()) } else { Err(Errno::PERM.into()) }
+}
+
 fn word(input: &[u8], at: usize) -> Answer<u32> {
     let bytes = input.get(at..).and_then(<[u8]>::first_chunk).ok_or(Errno::INVAL)?;
     Ok(u32::from_le_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::Behaviour;
+    use hectare_device::MemoryDevice;
+    use hectare_engine::{OpenOptions, Overwrite, Volume};
+    use hectare_mkfs::FormatOptions;
+    use hectare_units::Bytes;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_volume_as_a_whole_is_for_root() {
+        let device = Arc::new(MemoryDevice::new(Bytes::mib(16)));
+        let (format, open) = (FormatOptions::default(), OpenOptions::default());
+        let volume = Volume::format(device, &format, Overwrite::Refuse, open).unwrap();
+        let adapter = Adapter::new(volume, Behaviour::default(), Arc::default()).unwrap();
+        let ask = |caller: &Caller<'_>, command, input: &[u8]| {
+            adapter.control(caller, NodeId::ROOT, command, input, 0).map(drop)
+        };
+        let commands = [(SHUTDOWN, &[][..]), (SHUTDOWN_BY, &[0; 4]), (FS_IOC_SETFSLABEL, &[0; 256])];
+        for (command, input) in commands {
+            let refused = ask(&Caller::user(1000, 0, &[]), command, input);
+            assert_eq!(refused, Err(Errno::PERM.into()), "{command:#x}");
+        }
+        assert!(!adapter.volume.is_shut_down());
+        assert_eq!(ask(&Caller::ROOT, SHUTDOWN_BY, &[3, 0, 0, 0]), Err(Errno::INVAL.into()));
+        assert_eq!(ask(&Caller::ROOT, SHUTDOWN, &[]), Ok(()));
+        assert!(adapter.volume.is_shut_down());
+    }
 }

@@ -74,7 +74,12 @@ impl Adapter {
     ) -> Answer<Creation> {
         let permissions =
             attr::permissions(mode) & !self.volume.umask_in(parent, attr::permissions(umask))?;
-        Ok(Creation { permissions, uid: request.uid, gid: request.gid })
+        let gid = if self.behaviour.directory_groups {
+            self.node(request.node)?.metadata()?.gid
+        } else {
+            request.gid
+        };
+        Ok(Creation { permissions, uid: request.uid, gid })
     }
 
     /// Makes a file without a name and opens it; without `O_EXCL` it may be given a name later.
@@ -156,7 +161,9 @@ impl Adapter {
     fn entries(&self, id: NodeId, from: u64) -> Answer<Vec<DirEntry>> {
         let node = self.node(id)?;
         let entries = self.volume.read_dir_at(node.nr(), Cookie::new(from), LIST_STEP)?;
-        self.note_access(&node);
+        if self.behaviour.directory_atime {
+            self.note_access(&node);
+        }
         Ok(entries)
     }
 

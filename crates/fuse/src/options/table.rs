@@ -3,6 +3,7 @@
 use super::{Atime, DEFAULT_COMMIT, MountOptions};
 use crate::adapter::TRANSFER_MAX;
 use hectare_engine::{DataMode, OnError};
+use log::LevelFilter;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -28,6 +29,10 @@ pub(super) enum Form {
     Value(&'static str, fn(&mut MountOptions, &str) -> Result<(), String>),
     /// By name, for others.
     Ignored,
+    /// By name or `name=value`: it would change nothing here, and this says why.
+    Accepted(&'static str),
+    /// By name or `name=value`: it can't be done, and to go on without it would be wrong.
+    Refused(&'static str),
 }
 
 /// An option, how it is given and what it means.
@@ -43,7 +48,7 @@ impl OptionRow {
     pub fn usage(&self) -> String {
         match self.form {
             Form::Value(value, _) => format!("{}={value}", self.name),
-            Form::Flag(_) | Form::Ignored => self.name.to_owned(),
+            Form::Flag(_) | Form::Ignored | Form::Accepted(_) | Form::Refused(_) => self.name.to_owned(),
         }
     }
 
@@ -71,8 +76,16 @@ const fn ignored(name: &'static str) -> OptionRow {
     OptionRow { name, form: Form::Ignored, help: "" }
 }
 
-/// All options.
-pub static OPTIONS: [OptionRow; 75] = [
+pub(super) const fn accepted(name: &'static str, why: &'static str) -> OptionRow {
+    OptionRow { name, form: Form::Accepted(why), help: "" }
+}
+
+pub(super) const fn refused(name: &'static str, why: &'static str) -> OptionRow {
+    OptionRow { name, form: Form::Refused(why), help: "" }
+}
+
+/// All options that mean something here, or to those who mount.
+pub static OPTIONS: [OptionRow; 92] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -83,6 +96,23 @@ pub static OPTIONS: [OptionRow; 75] = [
     flag("relatime", "set them after a change and once a day (the default)", |o| o.atime = Atime::Relative),
     flag("strictatime", "set them on every read that is not served from memory", |o| o.atime = Atime::Always),
     flag("atime", "as relatime", |o| o.atime = Atime::Relative),
+    flag("norelatime", "as strictatime", |o| o.atime = Atime::Always),
+    flag("nostrictatime", "as relatime", |o| o.atime = Atime::Relative),
+    flag("nodiratime", "never set times of access of directories", |o| o.directory_atime = false),
+    flag("diratime", "set them as those of files (the default)", |o| o.directory_atime = true),
+    flag("norecovery", "don't replay the journal (needs ro): files may be torn", |o| o.no_replay = true),
+    flag("noload", "as norecovery", |o| o.no_replay = true),
+    flag("acl", "access ACLs count (the default)", |o| o.acl = true),
+    flag("noacl", "they don't", |o| o.acl = false),
+    flag("grpid", "what is made gets the group of its directory", |o| o.directory_groups = true),
+    flag("bsdgroups", "as grpid", |o| o.directory_groups = true),
+    flag("nogrpid", "of who makes it, or of a directory with set-group-ID (the default)", |o| {
+        o.directory_groups = false;
+    }),
+    flag("sysvgroups", "as nogrpid", |o| o.directory_groups = false),
+    flag("minixdf", "count what the format takes into the size of the volume", |o| o.counts_overhead = true),
+    flag("bsddf", "don't (the default)", |o| o.counts_overhead = false),
+    flag("debug", "log more: as log=debug", |o| o.log = Some(LevelFilter::Debug)),
     flag("lazytime", "times wait for the next commit, as they always do here", |_| {}),
     flag("nolazytime", "as lazytime: nothing changes", |_| {}),
     flag("delalloc", "gather small appends before they get a place (the default)", |o| {
@@ -118,7 +148,7 @@ pub static OPTIONS: [OptionRow; 75] = [
     flag("foreground", "stay in the foreground", |o| o.foreground = true),
     flag("writeback", "let the kernel gather writes (the default)", |o| o.writeback = true),
     flag("nowriteback", "send every write on at once", |o| o.writeback = false),
-    flag("noopen", "open files without asking: immutable files refuse late", |o| o.no_open = true),
+    flag("noopen", "open files without asking, and write each write through", |o| o.no_open = true),
     flag(
         "btime",
         "tell times of creation: programs that ask for them wait for one more request a file",
@@ -195,7 +225,9 @@ pub static OPTIONS: [OptionRow; 75] = [
     ignored("loop"),
     ignored("nonempty"),
     ignored("auto_cache"),
-    ignored("acl"),
+    ignored("silent"),
+    ignored("loud"),
+    ignored("noiversion"),
 ];
 
 fn set_data(options: &mut MountOptions, name: &str) -> Result<(), String> {

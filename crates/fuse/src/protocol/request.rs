@@ -26,6 +26,8 @@ const SET_GID: u32 = 1 << 2;
 const SET_SIZE: u32 = 1 << 3;
 const SET_ATIME: u32 = 1 << 4;
 const SET_MTIME: u32 = 1 << 5;
+/// A file is named that whoever asks has open; of times alone, by nobody but the kernel itself.
+const OF_FILE: u32 = 1 << 6;
 const SET_ATIME_NOW: u32 = 1 << 7;
 const SET_MTIME_NOW: u32 = 1 << 8;
 const SET_CTIME: u32 = 1 << 10;
@@ -116,6 +118,21 @@ pub(crate) struct Setattr {
     /// The times of access and of modification are the present.
     accessed_now: bool,
     modified_now: bool,
+    /// A file that is open for writing goes with it.
+    of_writer: bool,
+}
+
+/// What a change of times alone is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Times {
+    /// Both to the present: for whoever may write to the file.
+    Touch,
+    /// What a kernel that gathers writes has stamped a file with that somebody has open for writing.
+    Written,
+    /// The same times of a file that nobody writes to. A kernel that gathers writes has brought the
+    /// modification's when the last writer closed the file, so that only the change's is its own; a program
+    /// that sets the modification's looks the same, but for the value.
+    WrittenOrSet,
 }
 
 /// Bytes of one file to be copied into another.
@@ -381,17 +398,22 @@ impl Setattr {
             kills_privileges: has(SETATTR_KILL_PRIVILEGES),
             accessed_now: has(SET_ATIME_NOW),
             modified_now: has(SET_MTIME_NOW),
+            of_writer: has(OF_FILE),
         })
     }
 
-    /// Whether times alone change, to the present, as `touch` has it. A kernel whose own these times are says
-    /// when that is: the modification is then at the moment of the change.
-    pub(crate) fn is_touch(&self) -> bool {
+    /// What a change of times alone is, unless a program sets them.
+    pub(crate) fn times(&self) -> Option<Times> {
         let Self { mode, uid, gid, size, atime, mtime, ctime, .. } = *self;
-        let only_times = mode.or(uid).or(gid).is_none() && size.is_none();
-        let is_now = (atime.is_none() || self.accessed_now)
-            && (mtime.is_none() || self.modified_now || mtime == ctime);
-        only_times && is_now && (atime.is_some() || mtime.is_some())
+        if mode.or(uid).or(gid).is_some() || size.is_some() {
+            return None;
+        }
+        // A kernel whose own these times are says when the present is: at the moment of the change.
+        if self.accessed_now && (self.modified_now || mtime.is_some() && mtime == ctime) {
+            return Some(Times::Touch);
+        }
+        let is_kernels = atime.is_none() && mtime.is_some() && ctime.is_some();
+        is_kernels.then_some(if self.of_writer { Times::Written } else { Times::WrittenOrSet })
     }
 }
 

@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
+mod control;
 mod everyday;
 mod flags;
+mod forbidden;
 mod handles;
 mod listing;
 mod options;
@@ -13,3 +15,4 @@ mod programs;
 mod sharing;
 mod space;
 mod support;
+mod unwritable;

@@ -56,6 +56,14 @@ impl Mount {
         Ok(mount)
     }
 
+    /// A copy of an image, mounted.
+    pub(crate) fn of(image: &Path, options: &str) -> Result<Self, Skip> {
+        let mut mount = Self::unmounted()?;
+        fs::copy(image, &mount.image).unwrap();
+        mount.attach(options);
+        Ok(mount)
+    }
+
     fn unmounted() -> Result<Self, Skip> {
         if !hectare_oracle::is_root() || fs::File::options().read(true).open("/dev/fuse").is_err() {
             return Err(Skip::new("mounting needs root and /dev/fuse"));
@@ -78,7 +86,7 @@ impl Mount {
         let (dir, operations) = (self.dir.clone(), Arc::clone(&self.operations));
         let (sender, ready) = channel();
         self.server = Some(thread::spawn(move || {
-            let volume = Volume::open(device, options.open_options()).unwrap();
+            let (volume, _) = Volume::open_as_usable(device, options.open_options()).unwrap();
             let ready = || sender.send(()).unwrap();
             let what = Mounting { source: "image", dir: &dir, options: &options };
             serve(volume, &what, None, operations, ready).unwrap();

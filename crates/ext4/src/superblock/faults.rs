@@ -1,0 +1,60 @@
+//! What is wrong with a superblock that can be parsed: fields that contradict each other, by which reading is
+//! not misled, or not at once, but which nobody should build on who writes.
+//!
+//! Who checks a volume tells all of them; who opens it for writing refuses it for the first. Without
+//! descriptors ([`SuperBlock::finds_descriptors`]) there is nothing to be read either.
+//!
+//! What it is not: features that can't be written, or a state of the volume, which are no faults.
+
+use super::SuperBlock;
+use crate::feature::{Compat, Incompat, RoCompat};
+
+/// Flex groups have at most as many groups as a volume can have.
+const FLEX_SHIFT_MAX: u8 = 31;
+
+impl SuperBlock {
+    /// The faults, each as what is to be said of the superblock.
+    #[must_use]
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let (features, blocks) = (self.features(), self.geometry().blocks_count);
+        if self.reserved_blocks().get() > blocks.get() / 2 {
+            faults.push(format!("it reserves {} of {blocks} blocks", self.reserved_blocks()));
+        }
+        if !features.ro_compat.contains(RoCompat::BIGALLOC) && !self.has_equal_clusters() {
+            faults.push("its clusters differ from blocks without bigalloc".to_owned());
+        }
+        let named_outside = self.raw().s_journal_uuid != [0; 16];
+        let outside = named_outside || self.raw().s_journal_dev.get() != 0;
+        if self.journal_inode().is_some() && outside {
+            faults.push("it names a journal inside and one outside".to_owned());
+        }
+        let has_journal = features.compat.contains(Compat::HAS_JOURNAL);
+        if has_journal && self.journal_inode().is_none() && !named_outside {
+            faults.push("it names no journal, neither inside nor outside".to_owned());
+        }
+        let flex_shift = self.raw().s_log_groups_per_flex;
+        if features.incompat.contains(Incompat::FLEX_BG) && flex_shift > FLEX_SHIFT_MAX {
+            faults.push(format!("its flex groups have 2^{flex_shift} groups"));
+        }
+        if !self.finds_descriptors() {
+            faults.push(format!("its first meta group is {}", self.geometry().first_meta_bg));
+        }
+        faults
+    }
+
+    /// Whether it says where the group descriptors lie.
+    #[must_use]
+    pub fn finds_descriptors(&self) -> bool {
+        let geometry = self.geometry();
+        !self.features().incompat.contains(Incompat::META_BG)
+            || geometry.first_meta_bg <= geometry.desc_blocks()
+    }
+
+    /// Whether clusters are blocks.
+    fn has_equal_clusters(&self) -> bool {
+        let raw = self.raw();
+        raw.s_clusters_per_group.get() == raw.s_blocks_per_group.get()
+            && raw.s_log_cluster_size.get() == raw.s_log_block_size.get()
+    }
+}
