@@ -34,8 +34,6 @@ bitflags! {
         const DO_READDIRPLUS = 1 << 13;
         /// But only where that seems of use.
         const READDIRPLUS_AUTO = 1 << 14;
-        /// Direct reads and writes send more than one request at a time.
-        const ASYNC_DIO = 1 << 15;
         /// Writes are gathered.
         const WRITEBACK_CACHE = 1 << 16;
         /// Files need not be opened (the kernel only tells).

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
 mod control;
+mod direct;
 mod everyday;
 mod flags;
 mod forbidden;
