@@ -43,6 +43,7 @@ impl Volume {
         warn!(device = self.device.name(), how:?; "the volume is shut down");
         self.shut_down.store(true, Ordering::Release);
         self.inner.end_changes("the volume was shut down");
+        self.inner.stop_background();
         flushed
     }
 

@@ -48,7 +48,8 @@ impl Volume {
 }
 
 impl Inner {
-    fn end_changes(&self, reason: impl Display) {
+    /// Ends all changes, as [`Volume::end_changes`].
+    pub(crate) fn end_changes(&self, reason: impl Display) {
         if self.shared.read_only {
             return;
         }

@@ -69,7 +69,8 @@ pub struct Behaviour {
     pub counts_overhead: bool,
     /// The kernel checks permissions and ACLs; otherwise whoever can reach the mount may do everything.
     pub check_permissions: bool,
-    /// The kernel gathers writes.
+    /// The kernel gathers writes, and tells whoever writes that all is well before we hear of it. Otherwise
+    /// it sends each at once; only what is written through shared mappings it brings later in any case.
     pub writeback: bool,
     /// Files are opened without a request: then the flags of immutable and append-only files show only when
     /// data is written.
@@ -103,7 +104,7 @@ impl Default for Behaviour {
             directory_groups: false,
             counts_overhead: false,
             check_permissions: true,
-            writeback: true,
+            writeback: false,
             no_open: false,
             creation_times: false,
             list_attributes: true,
@@ -311,9 +312,10 @@ impl Server for Adapter {
         self.volume.end_changes("answering a request has panicked");
     }
 
-    /// With the last who may write, the kernel has written everything back.
+    /// With the last who may write, the kernel has written everything back, also what came through shared
+    /// mappings.
     fn gathers(&self, node: NodeId) -> bool {
-        self.is_writeback() && self.nodes.has_writers(node)
+        self.nodes.has_writers(node)
     }
 }
 

@@ -4,7 +4,7 @@
 //! from bytes ([`client`] is such a driver). [`serve`] mounts it, on many threads,
 //! until it is unmounted or told to end. [`MountOptions`] are what `mount -o` knows.
 //!
-//! Who owns what: with the kernel's writeback cache, size, modification and change time of open files are the
+//! Who owns what: with the kernel's writeback cache (`-o writeback`), size, modification and change time of open files are the
 //! kernel's until it writes them back; we are the only other writer, so that names, negative names and
 //! attributes may be kept by the kernel for as long as it likes. What changes without it asking for that
 //! (set-ID bits that writing takes) it is told before it gets its answer.
@@ -12,10 +12,11 @@
 //! Durability: `fsync` is the engine's, and so is `sync_interval`; what the kernel's cache holds is lost with
 //! a crash, as with any file system.
 //!
-//! What the kernel has gathered comes in nobody's name and with no space promised. So data takes the blocks
-//! reserved for root only where nobody but root can come, flags of a file that forbid writing are looked at
-//! when it is opened and not when the kernel brings bytes, and a program that has written to a full volume,
-//! or beyond the largest size of a file, hears of it when it syncs or closes.
+//! What the kernel has gathered comes in nobody's name and with no space promised. So it does not gather unless
+//! asked to: then `write` hears at once that the volume is full or a file too large. What still comes late is
+//! what was written through a shared mapping, of which `msync`, `fsync` and `close` tell. Data takes the blocks
+//! reserved for root only where nobody but root can come, and flags of a file that forbid writing are looked at
+//! when it is opened and not when the kernel's writeback cache brings bytes.
 //!
 //! Hazards: an inode that the kernel knows must live ([`nodes`]); numbers that the kernel does not know are
 //! refused, since some of them belong to the format. Nothing that a request says is taken for granted

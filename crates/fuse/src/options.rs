@@ -154,7 +154,7 @@ impl Default for MountOptions {
             idle_poll: true,
             busy_poll: true,
             foreground: false,
-            writeback: true,
+            writeback: false,
             no_open: false,
             creation_times: false,
             list_attributes: true,

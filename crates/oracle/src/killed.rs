@@ -26,7 +26,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Mount options; chance takes one.
-const OPTIONS: [&str; 5] = ["rw", "nowriteback", "data=journal", "nodelalloc", "commit=1,discard"];
+const OPTIONS: [&str; 5] = ["rw", "writeback", "data=journal", "nodelalloc", "commit=1,discard"];
 /// The programs that make noise, each a script in a folder of its own. `$0` is a folder to copy from. All
 /// their processes must stay in the group of the first, which is killed in the end: so fio works with
 /// threads.

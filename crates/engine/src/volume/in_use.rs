@@ -87,9 +87,7 @@ impl Inner {
         if self.shared.closed.swap(true, Ordering::AcqRel) || self.shared.read_only {
             return Ok(());
         }
-        if let Some(background) = self.background.get() {
-            background.stop();
-        }
+        self.stop_background();
         let ended = self.end();
         let device = self.shared.device.name();
         match &ended {
@@ -111,9 +109,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Ends all changes: none is committed any more, and the volume's thread ends.
-    pub(crate) fn end_changes(&self, reason: &str) {
-        self.journal.abort(reason);
+    /// Ends the volume's thread, for whoever has ended all changes.
+    pub(crate) fn stop_background(&self) {
         if let Some(background) = self.background.get() {
             background.stop();
         }

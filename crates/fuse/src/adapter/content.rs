@@ -83,6 +83,7 @@ impl Adapter {
     ) -> Answer<u32> {
         let node = self.node(id)?;
         let file = node.file()?;
+        let data = self.within_size(at, data);
         if kills_privileges {
             // The kernel has seen that whoever writes may not keep them: not even of what is written in part.
             self.drop_privileges(caller, &node, reply)?;
@@ -102,6 +103,12 @@ impl Adapter {
         }
         self.operations.add_written(hectare_units::u64_of(written));
         Ok(u32::try_from(written).unwrap_or(u32::MAX))
+    }
+
+    /// What of the data lies before the largest size of a file; all, if nothing does.
+    fn within_size<'d>(&self, at: u64, data: &'d [u8]) -> &'d [u8] {
+        let room = usize::try_from(self.volume.file_size_max().saturating_sub(at)).unwrap_or(usize::MAX);
+        if room == 0 { data } else { &data[..data.len().min(room)] }
     }
 
     /// Takes set-ID bits and file capabilities from a file that somebody changes who may not keep them. The
@@ -202,6 +209,11 @@ impl Adapter {
     /// Looks for data or a hole. What the kernel has gathered of the file it has written back before
     /// ([`Server::gathers`](crate::serving::Server::gathers)).
     pub(super) fn seek(&self, id: NodeId, at: i64, whence: u32) -> Answer<u64> {
+        if self.opens_unasked() && !self.behaviour.read_only {
+            // Nobody knows then what it has gathered, which would look like a hole and be left out of copies.
+            // It goes on as if all were data, and does not ask again.
+            return Err(Errno::NOSYS.into());
+        }
         let at = u64::try_from(at).map_err(|_| Errno::NXIO)?;
         let file = self.node(id)?.file()?;
         let found = match whence {

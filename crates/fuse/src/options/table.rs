@@ -146,8 +146,12 @@ pub static OPTIONS: [OptionRow; 92] = [
     }),
     flag("nobusy_poll", "none does", |o| o.busy_poll = false),
     flag("foreground", "stay in the foreground", |o| o.foreground = true),
-    flag("writeback", "let the kernel gather writes (the default)", |o| o.writeback = true),
-    flag("nowriteback", "send every write on at once", |o| o.writeback = false),
+    flag(
+        "writeback",
+        "let the kernel gather writes: small ones are faster, a full volume is told late",
+        |o| o.writeback = true,
+    ),
+    flag("nowriteback", "send every write on at once (the default)", |o| o.writeback = false),
     flag("noopen", "open files without asking, and write each write through", |o| o.no_open = true),
     flag(
         "btime",

@@ -104,8 +104,7 @@ impl Aio {
         assert_eq!(submitted, 1, "{}", io::Error::last_os_error());
         let (mut event, forever) = (Event::default(), null_mut::<libc::timespec>());
         // SAFETY: there is room for the one event that is asked for; no time is given.
-        let ended =
-            unsafe { libc::syscall(libc::SYS_io_getevents, self.0, 1, 1, &raw mut event, forever) };
+        let ended = unsafe { libc::syscall(libc::SYS_io_getevents, self.0, 1, 1, &raw mut event, forever) };
         assert_eq!(ended, 1, "{}", io::Error::last_os_error());
         usize::try_from(event.result).map_err(|_| Errno::from_raw_os_error(-(event.result as i32)))
     }
@@ -129,7 +128,7 @@ fn regression_buffered_readers_see_what_asynchronous_direct_writes_wrote() {
     const NAME: &str = "direct::regression_buffered_readers_see_what_asynchronous_direct_writes_wrote";
     const LEN: usize = 640 << 10;
     const ROUNDS: usize = 400;
-    for options in ["", "nowriteback"] {
+    for options in ["", "writeback"] {
         let mount = mounted!(NAME, 64 * MIB, options);
         let (file, mut bytes, aio) = (direct(&mount.path("f")), Aligned::new(LEN), Aio::new());
         let (reader, done) = (File::open(mount.path("f")).unwrap(), AtomicBool::new(false));

@@ -49,7 +49,7 @@ fn a_tree_with_all_kinds_of_things() {
 fn regression_times_at_the_ends_of_the_kernels_clock_end_no_thread() {
     const NAME: &str = "everyday::regression_times_at_the_ends_of_the_kernels_clock_end_no_thread";
     // A kernel that gathers writes shows the time it was given until it has forgotten the file.
-    let mount = mounted!(NAME, 32 * MIB, "threads=2,nowriteback");
+    let mount = mounted!(NAME, 32 * MIB, "threads=2");
     fs::write(mount.path("f"), "text").unwrap();
     for seconds in [i64::MIN, i64::MIN + 1, i64::MAX].repeat(4) {
         let time = Timespec { tv_sec: seconds, tv_nsec: 999_999_999 };
@@ -192,7 +192,7 @@ fn regression_the_kernel_hears_of_set_id_bits_that_writing_takes() {
         let user = ["--reuid", "1000", "--regid", "1000", "--clear-groups", "sh", "-c", command];
         run(setpriv.args(user).current_dir(dir)).expect_success().stdout
     };
-    for options in ["allow_other,suid", "allow_other,suid,nowriteback", "allow_other,suid,noopen"] {
+    for options in ["allow_other,suid", "allow_other,suid,writeback", "allow_other,suid,noopen"] {
         let mount = mounted!(NAME, 64 * MIB, options);
         fs::set_permissions(mount.dir.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(mount.path("source"), "another").unwrap();
@@ -351,7 +351,7 @@ fn content_holes_and_unlinked_files() {
 /// A copier that looks for data in a file that was written a moment ago.
 #[test]
 fn regression_data_that_waits_in_the_kernel_is_no_hole() {
-    for options in ["", "nowriteback"] {
+    for options in ["", "writeback"] {
         let mount = mounted!("mount::regression_data_that_waits_in_the_kernel_is_no_hole", 64 * MIB, options);
         let file = fs::File::options().read(true).write(true).create_new(true).open(mount.path("f")).unwrap();
         file.write_all_at(b"data", 0).unwrap();
@@ -366,7 +366,7 @@ fn regression_data_that_waits_in_the_kernel_is_no_hole() {
 
 #[test]
 fn a_full_volume_says_so_and_goes_on() {
-    let mount = mounted!("mount::a_full_volume_says_so_and_goes_on", 16 * MIB, "nowriteback");
+    let mount = mounted!("mount::a_full_volume_says_so_and_goes_on", 16 * MIB, "");
     let full = (0..64).find_map(|n| fs::write(mount.path(&format!("f{n}")), vec![1; 1 << 20]).err());
     assert_eq!(full.and_then(|error| error.raw_os_error()), Some(28));
     fs::remove_file(mount.path("f0")).unwrap();

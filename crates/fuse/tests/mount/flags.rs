@@ -90,7 +90,7 @@ fn immutable_and_append_only_files_refuse_what_they_should() {
 fn regression_what_is_appended_to_an_append_only_file_arrives() {
     const NAME: &str = "flags::regression_what_is_appended_to_an_append_only_file_arrives";
     drop(needed!(NAME, "chattr"));
-    for options in ["", "nowriteback", "nodelalloc", "data=journal"] {
+    for options in ["", "writeback", "nodelalloc", "data=journal"] {
         let mut mount = mounted!(NAME, 64 * MIB, options);
         fs::write(mount.path("log"), "begin\n").unwrap();
         chattr(&mount, &["+a", "log"]);
@@ -229,7 +229,7 @@ fn reading_a_file_marked_so_leaves_its_time_of_access() {
 fn regression_append_only_files_are_touched() {
     const NAME: &str = "flags::regression_append_only_files_are_touched";
     drop(needed!(NAME, "chattr"));
-    for options in ["", "nowriteback"] {
+    for options in ["", "writeback"] {
         let mut mount = mounted!(NAME, 64 * MIB, options);
         for name in ["append", "immutable"] {
             fs::write(mount.path(name), "text").unwrap();
@@ -263,7 +263,7 @@ fn regression_the_kernel_hears_that_flags_change_the_time_of_change() {
     const NAME: &str = "flags::regression_the_kernel_hears_that_flags_change_the_time_of_change";
     drop(needed!(NAME, "chattr"));
     // Of files, a kernel that gathers writes keeps the time by itself.
-    for (options, is_file) in [("", false), ("nowriteback", false), ("nowriteback", true)] {
+    for (options, is_file) in [("writeback", false), ("", false), ("", true)] {
         let mount = mounted!(NAME, 64 * MIB, options);
         let path = mount.path("it");
         if is_file { fs::write(&path, "text") } else { fs::create_dir(&path) }.unwrap();

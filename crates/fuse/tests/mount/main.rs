@@ -8,6 +8,7 @@ mod direct;
 mod everyday;
 mod flags;
 mod forbidden;
+mod full;
 mod handles;
 mod listing;
 mod options;

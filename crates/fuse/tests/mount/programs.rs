@@ -226,7 +226,7 @@ fn fio(mount: &Mount, name: &str, arguments: &str) {
 fn fio_reads_back_what_it_wrote() {
     const NAME: &str = "programs::fio_reads_back_what_it_wrote";
     drop(needed!(NAME, "fio"));
-    for options in ["", "nowriteback,nodelalloc"] {
+    for options in ["", "writeback,nodelalloc"] {
         let mount = mounted!(NAME, 512 * MIB, options);
         fio(&mount, "sequential", "--rw=write --bs=1M --size=64M --ioengine=psync --end_fsync=1");
         fio(&mount, "mixed", "--rw=randrw --bsrange=512-64k --bs_unaligned=1 --size=8M --numjobs=4");

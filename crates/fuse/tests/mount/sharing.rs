@@ -66,7 +66,7 @@ fn ranges_are_locked_between_processes() {
 fn what_is_written_through_a_shared_mapping_is_in_the_file() {
     const NAME: &str = "sharing::what_is_written_through_a_shared_mapping_is_in_the_file";
     drop(needed!(NAME, "xfs_io"));
-    for options in ["", "nowriteback", "data=journal"] {
+    for options in ["", "writeback", "data=journal"] {
         let mut mount = mounted!(NAME, 64 * MIB, options);
         let map = |commands: &[&str]| {
             let mut xfs_io = tool("xfs_io").expect("it was there a moment ago");

@@ -26,7 +26,7 @@ fn fallocate_does_what_a_model_does() {
     const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
     const ZERO: FallocateFlags = FallocateFlags::ZERO_RANGE;
     const ZERO_KEEP: FallocateFlags = FallocateFlags::ZERO_RANGE.union(FallocateFlags::KEEP_SIZE);
-    for options in ["", "nowriteback", "data=journal", "nodelalloc"] {
+    for options in ["", "writeback", "data=journal", "nodelalloc"] {
         let mount = mounted!(NAME, 64 * MIB, options);
         let file = made(&mount, "f");
         let mut model: Vec<u8> = (0..300_000_u32).map(|n| n.to_le_bytes()[0] | 1).collect();
@@ -105,7 +105,7 @@ fn regression_a_file_that_gets_no_space_keeps_its_size() {
 fn gathered_writes_that_find_no_space_are_told_by_fsync() {
     const NAME: &str = "space::gathered_writes_that_find_no_space_are_told_by_fsync";
     const SIZE: u64 = 16 * MIB;
-    for options in ["", "nodelalloc", "data=journal"] {
+    for options in ["writeback", "writeback,nodelalloc", "writeback,data=journal"] {
         let mut mount = mounted!(NAME, SIZE, options);
         let kept = made(&mount, "kept");
         kept.write_all_at(&[1; 1 << 20], 0).unwrap();
@@ -136,7 +136,7 @@ fn gathered_writes_that_find_no_space_are_told_by_fsync() {
 fn many_look_for_holes_in_what_they_write() {
     const NAME: &str = "space::many_look_for_holes_in_what_they_write";
     use rustix::fs::{SeekFrom, seek};
-    let mount = mounted!(NAME, 256 * MIB, "threads=1");
+    let mount = mounted!(NAME, 256 * MIB, "threads=1,writeback");
     std::thread::scope(|scope| {
         for number in 0..16_u8 {
             let file = made(&mount, &format!("f{number}"));
@@ -172,7 +172,7 @@ fn looking_for_holes_in_what_is_closed_drops_nothing() {
 
 #[test]
 fn holes_are_found() {
-    for options in ["", "nowriteback", "threads=1", "data=journal", "nodelalloc"] {
+    for options in ["", "writeback", "threads=1", "data=journal", "nodelalloc"] {
         find_holes(options);
     }
 }
@@ -311,7 +311,7 @@ fn nobody_takes_what_is_reserved_where_others_come() {
     const NAME: &str = "space::nobody_takes_what_is_reserved_where_others_come";
     let mut setpriv = needed!(NAME, "setpriv");
     let format = FormatOptions { reserved_percent: 20.0, ..FormatOptions::default() };
-    let mount = match Mount::formatted(64 * MIB, &format, "allow_other,nowriteback") {
+    let mount = match Mount::formatted(64 * MIB, &format, "allow_other") {
         Ok(mount) => mount,
         Err(reason) => skip!(NAME, reason),
     };

@@ -30,7 +30,12 @@ const MANY_REQUESTS: &[Job] =
     &[Job::Create, Job::Stat, Job::Open, Job::Unlink, Job::SmallFiles1, Job::SmallFiles16, Job::TarX];
 
 const LEVERS: [Lever; 14] = [
-    usual("the kernel gathers writes", "nowriteback", &[Job::Write, Job::SmallFiles1, Job::TarX]),
+    Lever {
+        what: "the kernel gathers writes",
+        with: "writeback",
+        without: "",
+        jobs: &[Job::Write, Job::SmallFiles1, Job::TarX],
+    },
     usual("requests of 1 MiB, not 128 KiB", "max_write=131072", &[Job::Write, Job::Read]),
     usual("reads of 512 KiB, not 1 MiB", "max_read=1048576", &[Job::Read]),
     usual("reading ahead 1 MiB, not 128 KiB", "max_readahead=131072", &[Job::Write, Job::Read]),
