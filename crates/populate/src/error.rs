@@ -104,6 +104,27 @@ pub enum Error {
         /// What is cut off.
         inside: Cow<'static, str>,
     },
+    /// More bytes than were allowed.
+    #[error("{path}: the sources unpack to more than {limit} bytes, which --max-size allows")]
+    TooLarge {
+        /// The entry that was too much.
+        path: ShownPath,
+        /// What was allowed.
+        limit: Bytes,
+    },
+    /// The folder for temporary files has no room for the copy of an archive.
+    #[error(
+        "{folder}: no room for the unpacked copy of {archive}, of which more than {limit} bytes are to be kept \
+         there: set TMPDIR to a folder with more room"
+    )]
+    NoRoom {
+        /// The folder for temporary files.
+        folder: ShownPath,
+        /// The archive.
+        archive: ShownPath,
+        /// What may be taken there.
+        limit: Bytes,
+    },
     /// More of something than a tree can count.
     #[error("the sources hold more than {limit} {what}")]
     TooMany {

@@ -96,6 +96,11 @@ pub struct Options {
     pub threads: NonZeroUsize,
     /// Where to keep the copy of a stream or compressed archive; the system's temporary folder if `None`.
     pub spool_directory: Option<PathBuf>,
+    /// Whether an archive may hold nothing; else that is an error, since the images of disks look so.
+    pub allow_empty: bool,
+    /// The most that the sources may unpack to: bytes of an archive's copy, and bytes of file data and
+    /// directories (4 KiB each) together.
+    pub max_size: Option<Bytes>,
 }
 
 impl Default for Options {
@@ -107,6 +112,8 @@ impl Default for Options {
             excludes: Excludes::default(),
             threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             spool_directory: None,
+            allow_empty: false,
+            max_size: None,
         }
     }
 }
@@ -171,13 +178,13 @@ impl Tree {
                     builder = folder::scan(builder, options.threads)?;
                 }
                 Source::Archive(path) => {
-                    let handle = spool::open(&path, options.spool_directory.as_deref())?;
+                    let handle = spool::open(&path, options)?;
                     builder.begin_layer(handle, true)?;
                     tar::read(&mut builder)?;
                 }
                 Source::Stream { name, reader } => {
                     let name = OsStr::new(&name).as_bytes();
-                    let handle = spool::copy(name, reader, options.spool_directory.as_deref())?;
+                    let handle = spool::copy(name, reader, options)?;
                     builder.begin_layer(handle, true)?;
                     tar::read(&mut builder)?;
                 }

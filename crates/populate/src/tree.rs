@@ -251,6 +251,7 @@ pub struct Tree {
     pub(crate) sources: Vec<SourceHandle>,
     pub(crate) places: Vec<Place>,
     pub(crate) left_out: BTreeMap<Box<[u8]>, u64>,
+    pub(crate) warnings: Vec<String>,
 }
 
 impl Tree {
@@ -407,6 +408,12 @@ impl Tree {
             }
         }
         totals
+    }
+
+    /// What was met in the sources that their user should know, a line each.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Extended attributes that ext4 can't store and that were therefore left out: full name, and on how many

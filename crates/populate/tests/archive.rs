@@ -224,8 +224,11 @@ fn what_can_t_be_taken_is_refused_by_name() {
             |tar| tar.entry(b'5', "d", "", &[]).entry(b'1', "h", "d", &[]),
             "h: it is a hard link to the directory d",
         ),
-        (|tar| tar.file("f", b"").file("f/g", b""), "f: it is not a directory, but entries lie below it"),
-        (|tar| tar.entry(b'2', "l", "t", &[]).file("l/g", b""), "l: it is a symbolic link to t, but"),
+        (|tar| tar.file("f", b"").file("f/g", b""), "f: entries lie below it, but it is not a directory"),
+        (
+            |tar| tar.entry(b'2', "l", "m", &[]).entry(b'2', "m", "l", &[]).file("l/g", b""),
+            "l: entries lie below it, but symbolic links lead in a circle",
+        ),
         (|tar| tar.entry(b'2', "l", "", &[]), "l: a symbolic link to nothing"),
         (|tar| tar.entry(b'M', "m", "", &[]), "m: it continues from another volume"),
         (|tar| tar.entry(b'q', "q", "", &[]), "q: its entry type 'q' is not known"),
@@ -253,7 +256,6 @@ fn truncated_and_foreign_bytes_are_told() {
     for (len, expected) in [
         (300, "it ends at byte 300, inside a header"),
         (1000, "it ends at byte 1000, inside the data of a file"),
-        (whole.len(), "the archive has no end mark"),
     ] {
         let error = fails(vec![stream(whole[..len].to_vec())]);
         assert!(error.contains(expected), "{error}");

@@ -75,22 +75,95 @@ fn the_seed_is_read() {
 }
 
 #[test]
-fn every_truncation_is_an_error() {
+fn every_truncation_is_an_error_or_between_entries_a_warning() {
     let seed = seed();
+    let mut between = 0;
     // Everything but the end mark, of which one block is enough.
     for len in 0..=seed.len() - 1024 {
-        assert!(!read(seed[..len].to_vec()), "{len} of {} bytes", seed.len());
+        if let Ok(tree) = Tree::build(vec![stream(seed[..len].to_vec())], &Options::default()) {
+            assert!(len % 512 == 0 && tree.warnings().len() == 1, "{len}: {:?}", tree.warnings());
+            assert!(tree.warnings()[0].contains("no end mark"), "{:?}", tree.warnings());
+            between += 1;
+        }
     }
+    assert_eq!(between, 11, "as many as there are entries");
 }
 
 #[test]
-fn a_path_of_very_many_names_is_read() {
-    let path = "a/".repeat(300_000);
+fn regression_a_path_of_millions_of_names_is_refused() {
+    let build = |path: &[u8]| {
+        let mut tar = Archive::default();
+        tar.pax('x', &[("path", path)]).entry(b'5', "x", "", &[]);
+        Tree::build(tar.finish(), &Options::default())
+    };
+    let longest = "a/".repeat(2047) + "a";
+    assert_eq!(build(longest.as_bytes()).unwrap().len(), 2049);
+    let error = build("a/".repeat(3_000_000).as_bytes()).unwrap_err().to_string();
+    assert!(error.contains("a path of more than 4095 bytes"), "{error:.200}");
+}
+
+#[test]
+fn regression_directories_that_are_only_implied_have_a_bound() {
     let mut tar = Archive::default();
-    tar.pax('x', &[("path", path.as_bytes())]).entry(b'5', "x", "", &[]);
+    for n in 0..20 {
+        let path = format!("{n}/") + &"a/".repeat(2000) + "f";
+        tar.pax('x', &[("path", path.as_bytes())]).file("x", b"");
+    }
+    let error = fails(tar.finish());
+    assert!(error.contains("too many directories are implied"), "{error:.200}");
+}
+
+#[test]
+fn regression_a_global_header_does_not_weigh_on_every_entry() {
+    let value = vec![b'v'; 1000];
+    let names: Vec<String> = (0..2000).map(|n| format!("SCHILY.xattr.user.{n}")).collect();
+    let records: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &*value)).collect();
+    let mut tar = Archive::default();
+    tar.pax('g', &records).file("f", b"");
+    let error = fails(tar.finish());
+    assert!(error.contains("a global header says more than 16 KiB"), "{error}");
+    // What is taken is cheap for many entries: here as much as is taken, for a hundred thousand.
+    let names: Vec<String> = (0..500).map(|n| format!("SCHILY.xattr.user.{n}")).collect();
+    let records: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &b"0123456789abcdef"[..])).collect();
+    let mut tar = Archive::default();
+    tar.pax('g', &records);
+    for n in 0..20_000 {
+        tar.file(&format!("f{n}"), b"");
+    }
+    let started = std::time::Instant::now();
     let tree = build(tar.finish());
-    assert_eq!(tree.len(), 300_001);
-    assert_eq!(tree.path(tree.ids().last().unwrap()).len(), path.len() - 1);
+    assert_eq!((tree.len(), tree.xattr_sets().len()), (20_001, 1));
+    assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+}
+
+#[test]
+fn attributes_that_no_volume_holds_are_refused() {
+    let long = vec![b'v'; (64 << 10) + 1];
+    let mut tar = Archive::default();
+    tar.pax('x', &[("SCHILY.xattr.user.a", &long)]).file("f", b"");
+    assert!(fails(tar.finish()).contains("longer than 64 KiB"));
+    let names: Vec<String> = (0..300).map(|n| format!("SCHILY.xattr.user.{n}")).collect();
+    let records: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &long[1..])).collect();
+    let mut tar = Archive::default();
+    tar.pax('x', &records).file("f", b"");
+    assert!(fails(tar.finish()).contains("more than 16 MiB"));
+}
+
+#[test]
+fn sources_unpack_to_no_more_than_is_allowed() {
+    let mut tar = Archive::default();
+    tar.file("zeros", &vec![0; 1 << 20]);
+    let bytes = tar.finish().len();
+    assert_eq!(bytes, 1);
+    let allowed = |max| Options { max_size: Some(hectare_units::Bytes::new(max)), ..Options::default() };
+    let whole = || vec![stream(tar.bytes.clone())];
+    assert!(Tree::build(whole(), &allowed(2 << 20)).is_ok());
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path().join("zeros"), vec![0; 1 << 20]);
+    for sources in [whole(), vec![folder(dir.path())]] {
+        let error = Tree::build(sources, &allowed(1 << 19)).unwrap_err().to_string();
+        assert!(error.contains("unpack to more than 524288 bytes"), "{error}");
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -135,3 +135,85 @@ fn the_last_source_describes_the_root() {
     assert_eq!(tree.meta(NodeId::ROOT).mode, 0o2711);
     assert_eq!(describe(&tree)["/x"].mode, 0o700);
 }
+
+/// Layers of entries: a name and its content, or `name -> target`.
+fn layers(layers: &[&[&str]]) -> Tree {
+    let layer = |names: &&[&str]| {
+        let mut tar = Archive::default();
+        for name in *names {
+            match (name.split_once(" -> "), name.split_once(" = "), name.strip_suffix('/')) {
+                (Some((name, target)), _, _) => tar.entry(b'2', name, target, &[]),
+                (_, Some((name, target)), _) => tar.entry(b'1', name, target, &[]),
+                (_, _, Some(dir)) => tar.entry(b'5', dir, "", &[]),
+                _ => tar.file(name, name.as_bytes()),
+            };
+        }
+        tar.finish()
+    };
+    build(layers.iter().flat_map(layer).collect())
+}
+
+#[test]
+fn regression_what_lies_below_a_link_of_a_lower_layer_goes_where_the_link_leads() {
+    let lower: &[&str] =
+        &["usr/lib/old", "lib -> usr/lib", "abs -> /usr/lib", "etc/up -> ../../../usr", "new -> made/later"];
+    let tree = layers(&[
+        lower,
+        &["lib/a", "abs/b", "etc/up/lib/c", "new/d", "lib/sub/e", "lib/.wh.old", "h = lib/a"],
+    ]);
+    let all = describe(&tree);
+    let paths: Vec<&str> = all.keys().map(|path| path.as_str()).skip(1).collect();
+    assert_eq!(
+        paths,
+        [
+            "/abs",
+            "/etc",
+            "/etc/up",
+            "/h",
+            "/lib",
+            "/made",
+            "/made/later",
+            "/made/later/d",
+            "/new",
+            "/usr",
+            "/usr/lib",
+            "/usr/lib/a",
+            "/usr/lib/b",
+            "/usr/lib/c",
+            "/usr/lib/sub",
+            "/usr/lib/sub/e"
+        ]
+    );
+    assert_eq!((&*all["/lib"].kind, all["/h"].names.len()), ("symlink to usr/lib", 2));
+    assert_eq!(all["/usr/lib/c"].content, b"etc/up/lib/c");
+}
+
+#[test]
+fn an_entry_replaces_a_link_and_does_not_follow_it() {
+    let all = describe(&layers(&[&["usr/f", "l -> usr/f", "d -> usr"], &["l", "d/", "d/x"]]));
+    assert_eq!((&*all["/l"].content, &*all["/usr/f"].content), (&b"l"[..], &b"usr/f"[..]));
+    assert!(all["/d"].kind == "Directory" && all.contains_key("/d/x") && !all.contains_key("/usr/x"));
+}
+
+#[test]
+fn links_lead_nowhere_but_into_the_image() {
+    let outside = tempfile::tempdir().unwrap();
+    let target = format!("l -> {}", outside.path().display());
+    let tree = layers(&[&[&target, "r -> ../../../../.."], &["l/in", "r/at-root"]]);
+    let all = describe(&tree);
+    assert!(all.contains_key(&format!("{}/in", outside.path().display())) && all.contains_key("/at-root"));
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn what_is_excluded_is_left_out_where_a_link_leads_too() {
+    let (mut lower, mut upper) = (Archive::default(), Archive::default());
+    lower.entry(b'2', "lib", "usr/lib", &[]).entry(b'2', "share", "usr/share", &[]);
+    upper.file("lib/secret", b"").file("share/kept", b"");
+    let mut excludes = hectare_populate::Excludes::default();
+    excludes.add(b"/usr/lib/").unwrap();
+    let options = hectare_populate::Options { excludes, ..hectare_populate::Options::default() };
+    let sources = [lower.finish(), upper.finish()].into_iter().flatten().collect();
+    let tree = Tree::build(sources, &options).unwrap();
+    assert_eq!(paths(&tree), ["/lib", "/share", "/usr", "/usr/share", "/usr/share/kept"]);
+}

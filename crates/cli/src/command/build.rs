@@ -50,6 +50,12 @@ pub(crate) struct Arguments {
     /// rest
     #[arg(long, value_name = "MODES", value_parser = super::chmod::parse_mode)]
     modes: Option<hectare_populate::ModeChange>,
+    /// Take an archive that holds nothing
+    #[arg(long)]
+    allow_empty: bool,
+    /// Refuse sources that unpack to more than this: bytes with K, M, G, T
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    max_size: Option<u64>,
     #[command(flatten)]
     format: FormatArguments,
     /// Threads (as many as the machine runs at once, if not given)
@@ -99,6 +105,8 @@ impl Arguments {
             source_date_epoch: epoch,
             excludes,
             threads: self.threads(),
+            allow_empty: self.allow_empty,
+            max_size: self.max_size.map(Bytes::new),
             ..Options::default()
         })
     }
@@ -186,6 +194,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let sources = arguments.from.iter().map(|source| Source::from_argument(source)).collect();
     let tree = Tree::build(sources, &arguments.source_options(epoch)?)
         .map_err(|error| Failure::Line(error.to_string()))?;
+    for warning in tree.warnings() {
+        tell(format_args!("warning: {warning}"));
+    }
     for (name, count) in tree.left_out() {
         tell(format_args!(
             "note: attribute {} of {count} files left out: ext4 has none of its kind",

@@ -21,6 +21,15 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
 
+/// Directories that an archive may imply without having them, and how many more for each entry that it has: a
+/// path of some kilobytes can imply thousands, of which each takes a block of the image.
+const IMPLIED_MAX: u64 = 4096;
+const IMPLIED_EACH: u64 = 16;
+/// What a directory counts for in the size of everything: a block.
+const DIRECTORY_SIZE: u64 = 4096;
+/// The most bytes of extended attributes that a tree keeps in memory.
+const XATTRS_MAX: u64 = 1 << 30;
+
 /// The node of an entry that is gone.
 pub(crate) const GONE: u32 = u32::MAX;
 
@@ -78,6 +87,12 @@ pub(crate) struct Builder<'o> {
     pub(crate) places: Vec<Place>,
     place_numbers: HashMap<Place, u16>,
     pub(crate) left_out: BTreeMap<Box<[u8]>, u64>,
+    pub(crate) warnings: Vec<String>,
+    /// Bytes of everything added: data, directories, attributes.
+    size: u64,
+    xattrs_len: u64,
+    /// Directories added because entries lie below them.
+    implied: u64,
     /// Directories whose content from layers before this one is hidden.
     pub(crate) floors: HashMap<NodeId, u16>,
     index: Option<HashTable<u32>>,
@@ -100,6 +115,10 @@ impl<'o> Builder<'o> {
             places: Vec::new(),
             place_numbers: HashMap::new(),
             left_out: BTreeMap::new(),
+            warnings: Vec::new(),
+            size: 0,
+            xattrs_len: 0,
+            implied: 0,
             floors: HashMap::new(),
             index: None,
             hasher: RandomState::new(),
@@ -173,6 +192,26 @@ impl<'o> Builder<'o> {
         self.find_entry(dir, name).is_some_and(|at| self.entries[at].layer < self.layer())
     }
 
+    /// Whether this layer is known to hide what layers below have as `name` in `dir`.
+    pub(crate) fn is_hidden(&self, dir: NodeId, name: &[u8]) -> bool {
+        self.floors.get(&dir) == Some(&self.layer()) && self.is_from_below(dir, name)
+    }
+
+    /// Where in its archive the data of a file of the current layer starts, and its size.
+    pub(crate) fn own_file(&self, dir: NodeId, name: &[u8]) -> Option<(u64, u64)> {
+        let node = self.lookup(dir, name).filter(|_| !self.is_from_below(dir, name))?;
+        let NodeKind::File { size, data } = self.nodes[node.index()].kind else { return None };
+        match self.files[usize_of(data)] {
+            FileData::Archive { at, segments: DENSE, .. } => Some((at, size)),
+            _ => None,
+        }
+    }
+
+    /// Notes something about an entry of the current source that its user should know.
+    pub(crate) fn warn(&mut self, path: &[u8], text: &str) {
+        self.warnings.push(format!("{}: {text}", self.source().shown(path)));
+    }
+
     pub(crate) fn is_directory(&self, node: NodeId) -> bool {
         self.nodes[node.index()].is_directory()
     }
@@ -201,7 +240,7 @@ impl<'o> Builder<'o> {
         if let (DraftKind::Directory, Some(old)) = (&draft.kind, self.lookup(dir, name))
             && self.is_directory(old)
         {
-            self.describe_directory(old, draft);
+            self.describe_directory(old, draft)?;
             self.touch(dir, name);
             return Ok(old);
         }
@@ -235,14 +274,15 @@ impl<'o> Builder<'o> {
     }
 
     /// Gives a directory the metadata of `draft`; the kind of `draft` is not looked at.
-    pub(crate) fn describe_directory(&mut self, dir: NodeId, draft: Draft) {
+    pub(crate) fn describe_directory(&mut self, dir: NodeId, draft: Draft) -> Result<(), Error> {
         let mut meta = draft.meta;
         self.options.adjust(&mut meta, true, false);
-        let xattrs = self.xattr_set(draft.xattrs);
+        let xattrs = self.xattr_set(draft.xattrs)?;
         let old = &self.nodes[dir.index()];
         let mut node = self.node_of(old.kind, meta, xattrs);
         (node.parent, node.name) = (old.parent, old.name);
         self.nodes[dir.index()] = node;
+        Ok(())
     }
 
     /// Adds a directory that the source implies but does not describe.
@@ -252,6 +292,12 @@ impl<'o> Builder<'o> {
         name: &[u8],
         path: &[u8],
     ) -> Result<NodeId, Error> {
+        self.implied += 1;
+        if self.implied > IMPLIED_MAX + IMPLIED_EACH * u64_of(self.entries.len()).saturating_sub(self.implied)
+        {
+            let reason = "too many directories are implied by paths, and not in the archive themselves";
+            return Err(self.refused(path, reason));
+        }
         let draft =
             Draft { kind: DraftKind::Directory, meta: self.options.default_directory(), xattrs: Vec::new() };
         self.put(dir, name, path, draft)
@@ -264,6 +310,7 @@ impl<'o> Builder<'o> {
         let (is_directory, is_symlink) =
             (matches!(draft.kind, DraftKind::Directory), matches!(draft.kind, DraftKind::Symlink(_)));
         self.options.adjust(&mut meta, is_directory, is_symlink);
+        self.count(path, &draft.kind)?;
         let kind = match draft.kind {
             DraftKind::Directory => NodeKind::Directory { first: 0, count: 0 },
             DraftKind::File { size, data, segments } => {
@@ -275,10 +322,29 @@ impl<'o> Builder<'o> {
             DraftKind::Fifo => NodeKind::Fifo,
             DraftKind::Socket => NodeKind::Socket,
         };
-        let xattrs = self.xattr_set(draft.xattrs);
+        let xattrs = self.xattr_set(draft.xattrs)?;
         let node = self.node_of(kind, meta, xattrs);
         self.nodes.push(node);
         Ok(NodeId::new(id))
+    }
+
+    /// Adds to the size of everything, and compares it with the size allowed.
+    fn count(&mut self, path: &[u8], kind: &DraftKind) -> Result<(), Error> {
+        let more = match kind {
+            DraftKind::Directory => DIRECTORY_SIZE,
+            DraftKind::File { segments: Some(segments), .. } => {
+                segments.iter().fold(0, |sum: u64, (_, len)| sum.saturating_add(*len))
+            }
+            DraftKind::File { size, .. } => *size,
+            _ => 0,
+        };
+        self.size = self.size.saturating_add(more);
+        match self.options.max_size {
+            Some(limit) if self.size > limit.get() => {
+                Err(Error::TooLarge { path: self.source().shown(path), limit })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn node_of(&self, kind: NodeKind, meta: Meta, xattrs: u32) -> Node {
@@ -351,7 +417,7 @@ impl<'o> Builder<'o> {
     }
 
     /// The stored form of a set: 0 for an empty one, else one more than its number.
-    fn xattr_set(&mut self, mut xattrs: Vec<Xattr>) -> u32 {
+    fn xattr_set(&mut self, mut xattrs: Vec<Xattr>) -> Result<u32, Error> {
         xattrs.retain(|xattr| {
             let fits = super::xattr::fits_ext4(&xattr.name);
             if !fits {
@@ -360,11 +426,19 @@ impl<'o> Builder<'o> {
             fits
         });
         if xattrs.is_empty() {
-            return 0;
+            return Ok(0);
         }
         xattrs.sort_unstable();
         let next = low32(u64_of(self.xattr_sets.len())) + 1; // no more sets than nodes, which are counted
-        *self.xattr_sets.entry(xattrs.into()).or_insert(next)
+        let len: usize = xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
+        let set = *self.xattr_sets.entry(xattrs.into()).or_insert(next);
+        if set == next {
+            self.xattrs_len += u64_of(len);
+        }
+        match self.xattrs_len > XATTRS_MAX {
+            true => Err(Error::TooMany { what: "bytes of extended attributes", limit: XATTRS_MAX }),
+            false => Ok(set),
+        }
     }
 
     /// Does what `name` in `dir` means if it is a whiteout; false if it is an ordinary name.

@@ -39,6 +39,7 @@ impl Builder<'_> {
             sources: self.sources,
             places: self.places,
             left_out: self.left_out,
+            warnings: self.warnings,
         }
     }
 

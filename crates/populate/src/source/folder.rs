@@ -15,6 +15,7 @@
 
 use super::SourceHandle;
 use super::builder::{Builder, Draft, DraftData, DraftKind};
+use super::tar::foreign::{DESCRIPTION_MAX, container_image, is_container_image};
 use super::xattr::XattrReader;
 use crate::error::{Error, ShownPath};
 use crate::time::{PackedTime, Timestamp};
@@ -26,6 +27,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::ffi::CStr;
+use std::io::Read;
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -51,7 +53,19 @@ pub(crate) fn open(path: &Path) -> Result<SourceHandle, Error> {
     // The folder itself may be named through a symbolic link.
     let root = rustix::fs::open(path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty())
         .map_err(|errno| Error::io(ShownPath::new(bytes), "open the folder", errno))?;
+    if let Some(kind) = container_image(|name| start_of(root.as_fd(), name)) {
+        return Err(is_container_image(ShownPath::new(bytes), kind));
+    }
     Ok(SourceHandle::Folder { root, path: bytes.into() })
+}
+
+/// The start of a regular file, if there is one of that name.
+fn start_of(root: BorrowedFd<'_>, name: &[u8]) -> Option<Vec<u8>> {
+    let file = std::fs::File::from(open_below(root, name, OFlags::RDONLY | OFlags::NONBLOCK).ok()?);
+    file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let mut text = Vec::new();
+    file.take(DESCRIPTION_MAX).read_to_end(&mut text).ok()?;
+    Some(text)
 }
 
 /// Opens without leaving a trace in the access time, as long as the system allows it (to owners and root).
@@ -128,7 +142,8 @@ fn describe_root(builder: &mut Builder<'_>, root: BorrowedFd<'_>) -> Result<Iden
     let stat = stat_open(root).map_err(failed)?;
     let identity = stat.identity;
     let xattrs = XattrReader::default().read_open(root, identity.device).map_err(failed)?;
-    builder.describe_directory(NodeId::ROOT, Draft { kind: DraftKind::Directory, meta: meta(&stat), xattrs });
+    builder
+        .describe_directory(NodeId::ROOT, Draft { kind: DraftKind::Directory, meta: meta(&stat), xattrs })?;
     Ok(identity)
 }
 

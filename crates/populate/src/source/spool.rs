@@ -3,9 +3,13 @@
 //! A plain archive in a regular file is used where it is. Everything else (a pipe, gzip, zstd) is copied
 //! once, decompressed, into an unnamed temporary file. Compression is told by the first bytes; several
 //! compressed pieces one after the other count as one, as `gzip` and `zstd` have it.
+//!
+//! Hazard: some kilobytes unpack to any size. What does not begin as an archive does is not copied further than
+//! its start, and a copy takes neither more than was allowed nor the last of the room in its folder.
 
-use super::SourceHandle;
 use super::folder::timestamp;
+use super::tar::begins_an_archive;
+use super::{Options, SourceHandle};
 use crate::error::{Error, ShownPath};
 use crate::time::PackedTime;
 use flate2::read::MultiGzDecoder;
@@ -22,7 +26,7 @@ use std::path::Path;
 
 const BUFFER_LEN: usize = 256 << 10;
 /// The longest signature that is looked for.
-const SIGNATURE_LEN: usize = 6;
+const SIGNATURE_LEN: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Compression {
@@ -32,7 +36,7 @@ enum Compression {
 }
 
 /// Opens an archive; copies it if it can't be used where it is.
-pub(crate) fn open(path: &Path, spool: Option<&Path>) -> Result<SourceHandle, Error> {
+pub(crate) fn open(path: &Path, options: &Options) -> Result<SourceHandle, Error> {
     let name = path.as_os_str().as_bytes();
     let failed = |doing: &'static str| move |cause| Error::io(ShownPath::new(name), doing, cause);
     let file = File::open(path).map_err(failed("open"))?;
@@ -42,31 +46,33 @@ pub(crate) fn open(path: &Path, spool: Option<&Path>) -> Result<SourceHandle, Er
         return Err(Error::Refused { path: ShownPath::new(name), reason });
     }
     if !metadata.is_file() {
-        return copy(name, file, spool);
+        return copy(name, file, options);
     }
     let mut head = [0; SIGNATURE_LEN];
     let len = read_head(|buffer, at| file.read_at(buffer, at), &mut head).map_err(failed("read"))?;
     match compression(name, &head[..len])? {
         Compression::None => handle(name, file),
-        _ => copy(name, file, spool),
+        _ => copy(name, file, options),
     }
 }
 
 /// Copies a stream, decompressed, into an unnamed temporary file.
-pub(crate) fn copy(name: &[u8], mut from: impl Read, spool: Option<&Path>) -> Result<SourceHandle, Error> {
+pub(crate) fn copy(name: &[u8], mut from: impl Read, options: &Options) -> Result<SourceHandle, Error> {
     let failed = |doing: &'static str| move |cause| Error::io(ShownPath::new(name), doing, cause);
     let mut head = [0; SIGNATURE_LEN];
     let len = read_head(|buffer, _| from.read(buffer), &mut head).map_err(failed("read"))?;
     let compression = compression(name, &head[..len])?;
-    let folder = spool.map_or_else(std::env::temp_dir, Path::to_owned);
+    let folder = options.spool_directory.clone().unwrap_or_else(std::env::temp_dir);
     let mut to = tempfile::tempfile_in(&folder).map_err(|cause| {
         Error::io(ShownPath::new(folder.as_os_str().as_bytes()), "make a temporary file", cause)
     })?;
     let whole = BufReader::with_capacity(BUFFER_LEN, Cursor::new(head[..len].to_vec()).chain(from));
-    let mut spool = Spool { name, folder: &folder, to: &mut to };
+    let room = room(&to);
+    let mut spool =
+        Spool { name, folder: &folder, to: &mut to, len: Bytes::ZERO, room, limit: options.max_size };
     match compression {
-        Compression::None => spool.copy(whole)?,
-        Compression::Gzip => spool.copy(MultiGzDecoder::new(whole))?,
+        Compression::None => spool.copy(whole).map(drop)?,
+        Compression::Gzip => spool.copy(MultiGzDecoder::new(whole)).map(drop)?,
         Compression::Zstd => spool.copy_zstd(whole)?,
     }
     handle(name, to)
@@ -76,17 +82,34 @@ struct Spool<'a> {
     name: &'a [u8],
     folder: &'a Path,
     to: &'a mut File,
+    /// Bytes written.
+    len: Bytes,
+    /// Bytes that may be taken of the folder, and of anything.
+    room: Bytes,
+    limit: Option<Bytes>,
+}
+
+/// What a copy may take of the room where a file lies: all but a sixteenth.
+fn room(file: &File) -> Bytes {
+    let free =
+        rustix::fs::fstatvfs(file).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+    Bytes::new(free - free / 16)
 }
 
 impl Spool<'_> {
-    fn copy(&mut self, mut from: impl Read) -> Result<(), Error> {
+    /// Copies all, or just the start of what is no archive; whether there may be more.
+    fn copy(&mut self, mut from: impl Read) -> Result<bool, Error> {
         let mut buffer = vec![0; BUFFER_LEN];
         loop {
-            match from.read(&mut buffer) {
-                Ok(0) => return Ok(()),
-                Ok(len) => self.write(&buffer[..len])?,
-                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-                Err(cause) => return Err(self.unreadable(cause)),
+            let read = read_head(|buffer, _| from.read(buffer), &mut buffer);
+            let len = read.map_err(|cause| self.unreadable(cause))?;
+            let is_start = self.len == Bytes::ZERO;
+            self.write(&buffer[..len])?;
+            if len < buffer.len() {
+                return Ok(true);
+            }
+            if is_start && !begins_an_archive(&buffer) {
+                return Ok(false);
             }
         }
     }
@@ -105,7 +128,9 @@ impl Spool<'_> {
                 }
                 Err(error) => return Err(self.unreadable(io::Error::other(error))),
             };
-            self.copy(&mut decoder)?;
+            if !self.copy(&mut decoder)? {
+                return Ok(());
+            }
             let frame = decoder.into_frame_decoder();
             let (stored, computed) = (frame.get_checksum_from_data(), frame.get_calculated_checksum());
             if stored.is_some() && stored != computed {
@@ -116,6 +141,17 @@ impl Spool<'_> {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.len += Bytes::of(bytes.len());
+        if let Some(limit) = self.limit.filter(|limit| self.len > *limit) {
+            return Err(Error::TooLarge { path: ShownPath::new(self.name), limit });
+        }
+        if self.len > self.room {
+            return Err(Error::NoRoom {
+                folder: ShownPath::new(self.folder.as_os_str().as_bytes()),
+                archive: ShownPath::new(self.name),
+                limit: self.room,
+            });
+        }
         self.to.write_all(bytes).map_err(|cause| {
             let folder = ShownPath::new(self.folder.as_os_str().as_bytes());
             Error::io(folder, "keep a copy of the archive in a temporary file", cause)
@@ -153,23 +189,18 @@ fn read_head(
     Ok(len)
 }
 
+/// What is unpacked here; the reader of archives tells everything else.
 fn compression(name: &[u8], head: &[u8]) -> Result<Compression, Error> {
-    let tool = match head {
+    Ok(match head {
         [] => {
             let reason = "it is empty, not an archive".into();
             return Err(Error::Refused { path: ShownPath::new(name), reason });
         }
-        [0x1f, 0x8b, ..] => return Ok(Compression::Gzip),
+        [0x1f, 0x8b, ..] => Compression::Gzip,
         // A frame, or a frame to be skipped (0x184D2A50 to 0x184D2A5F, little-endian).
-        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => return Ok(Compression::Zstd),
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => "xz",
-        [b'B', b'Z', b'h', b'1'..=b'9', b'1', b'A', ..] => "bzip2",
-        [0x04, 0x22, 0x4d, 0x18, ..] => "lz4",
-        _ => return Ok(Compression::None),
-    };
-    let reason =
-        format!("it is compressed with {tool}: pipe it through `{tool} -dc` and use `-` as the source");
-    Err(Error::Refused { path: ShownPath::new(name), reason: reason.into() })
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
+        _ => Compression::None,
+    })
 }
 
 fn handle(name: &[u8], file: File) -> Result<SourceHandle, Error> {

@@ -6,18 +6,23 @@
 //! up, because an image's users are not this machine's.
 //!
 //! As in unpacking: leading `/` and `./` are dropped, a later entry replaces an earlier one of its name, a
-//! missing parent becomes a default directory. Refused by name rather than guessed: `..`, a parent that is
-//! not a directory (a symbolic link among the parents is not followed: the layer below may have put it
-//! there), a hard link to nothing, unknown entry types, an archive without its end mark.
+//! missing parent becomes a default directory, and symbolic links among the parents are followed inside the
+//! image ([`place`]). Refused by name rather than guessed: `..`, a parent that is not a directory, a hard link
+//! to nothing, unknown entry types, an archive that ends inside an entry, that holds nothing, or that another
+//! one follows; and what is no archive of files at all ([`foreign`]). An archive that ends where its end mark
+//! should be is taken, with a warning.
 //!
 //! Hazard: everything here is untrusted. Offsets are checked against the length of the archive before they
-//! are kept or read, what is held in memory is bounded by bytes really present, and nothing recurses.
+//! are kept or read, what is held in memory is bounded by bytes really present, and nothing recurses. A global
+//! extension header counts for every entry after it, so it is short and shared.
 
 mod acl;
 mod cursor;
 mod encoding;
+pub(super) mod foreign;
 mod header;
 mod pax;
+mod place;
 mod sparse;
 
 use super::SourceHandle;
@@ -27,9 +32,11 @@ use crate::error::Error;
 use crate::time::Timestamp;
 use crate::tree::{Meta, NodeId, Xattr};
 use cursor::Cursor;
+use foreign::DESCRIPTION_MAX;
 use header::{BLOCK_LEN, Header};
-use hectare_units::{low16, u64_of};
+use hectare_units::{Bytes, low16, u64_of};
 use pax::Pax;
+use place::{Missing, Stop, Way};
 use sparse::SparseMap;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -37,6 +44,16 @@ use std::collections::HashMap;
 /// The longest extension (pax records, GNU long name) that is taken into memory. Sparse maps of a million
 /// segments stay below it.
 const EXTENSION_MAX: u64 = 64 << 20;
+/// The longest path that is taken: Linux's `PATH_MAX` without its final NUL.
+const PATH_MAX: usize = 4095;
+/// How far behind an end mark another archive is looked for; what writes archives fills up to 10 KiB, or to a
+/// tape's record of at most 1 MiB.
+const RECORD_MAX: u64 = 1 << 20;
+
+/// Whether the first bytes of something long are an archive's.
+pub(crate) fn begins_an_archive(bytes: &[u8]) -> bool {
+    bytes.first_chunk().is_some_and(|block| Header::new(block).checksum_matches())
+}
 
 /// Adds everything in the archive of the current layer.
 pub(crate) fn read(builder: &mut Builder<'_>) -> Result<(), Error> {
@@ -44,8 +61,18 @@ pub(crate) fn read(builder: &mut Builder<'_>) -> Result<(), Error> {
         return Ok(());
     };
     let shown = builder.shown(&[]);
+    let name = shown.as_bytes().to_vec();
     let file = file.try_clone().map_err(|cause| Error::io(shown.clone(), "read", cause))?;
-    let cursor = Cursor::new(file, len.get(), shown);
+    let whole = file.try_clone().map_err(|cause| Error::io(shown.clone(), "read", cause))?;
+    let len = *len;
+    let mut cursor = Cursor::new(file, len.get(), shown);
+    if len < Bytes::new(BLOCK_LEN) {
+        foreign::refuse(&name, &whole, true, &cursor)?;
+    }
+    let first = cursor.header(0)?;
+    if !first.checksum_matches() {
+        foreign::refuse(&name, &whole, first.is_end(), &cursor)?;
+    }
     let mut reader = Reader {
         builder,
         cursor,
@@ -56,8 +83,10 @@ pub(crate) fn read(builder: &mut Builder<'_>) -> Result<(), Error> {
         long_target: None,
         last_parent: None,
         excluded: HashMap::new(),
+        entries: 0,
     };
-    reader.run()
+    reader.run()?;
+    reader.refuse_container_image()
 }
 
 struct Reader<'b, 'o> {
@@ -73,6 +102,8 @@ struct Reader<'b, 'o> {
     last_parent: Option<(Vec<u8>, NodeId)>,
     /// Files left out, kept for hard links to them that are not.
     excluded: HashMap<Vec<u8>, NodeId>,
+    /// Entries met, of whatever kind.
+    entries: u64,
 }
 
 /// What an entry is, before its data has been looked at.
@@ -94,16 +125,13 @@ enum Type {
 
 impl Reader<'_, '_> {
     fn run(&mut self) -> Result<(), Error> {
-        loop {
+        while !self.cursor.is_at_end(self.at) {
             let header = self.cursor.header(self.at)?;
             if header.is_end() {
-                return Ok(());
+                return self.end();
             }
             if !header.checksum_matches() {
-                return Err(match self.at {
-                    0 => self.fault("it is not a tar archive: the first header's checksum is wrong"),
-                    _ => self.fault("the checksum of a header is wrong"),
-                });
+                return Err(self.fault("the checksum of a header is wrong"));
             }
             match header.type_flag() {
                 b'x' | b'X' => {
@@ -116,6 +144,7 @@ impl Reader<'_, '_> {
                     let records = self.extension(&header)?;
                     let mut global = std::mem::take(&mut self.global);
                     global.read(&records).map_err(|reason| self.fault(reason))?;
+                    global.check_global().map_err(|reason| self.fault(reason))?;
                     self.global = global;
                 }
                 b'L' => self.long_name = Some(self.long_string(&header)?),
@@ -124,8 +153,63 @@ impl Reader<'_, '_> {
                     let pax = self.local.take().unwrap_or_else(|| self.global.clone());
                     self.entry(&header, pax)?;
                     (self.long_name, self.long_target) = (None, None);
+                    self.entries += 1;
                 }
             }
+        }
+        self.refuse_unfinished()?;
+        let text =
+            "the archive has no end mark; it ends between two entries, and what may have followed is lost";
+        self.builder.warn(&[], text);
+        Ok(())
+    }
+
+    /// What comes at the end mark.
+    fn end(&mut self) -> Result<(), Error> {
+        self.refuse_unfinished()?;
+        let mut at = self.at + BLOCK_LEN;
+        while at < self.at.saturating_add(RECORD_MAX) && self.cursor.require(at + BLOCK_LEN, "").is_ok() {
+            let header = self.cursor.header(at)?;
+            if !header.is_end() {
+                return match header.checksum_matches() {
+                    true => Err(self
+                        .cursor
+                        .fault(at, "another archive follows: give each as a source of its own")),
+                    false => Ok(()),
+                };
+            }
+            at += BLOCK_LEN;
+        }
+        Ok(())
+    }
+
+    /// Refuses to end after an extension header, whose entry must follow, and before there was any entry.
+    fn refuse_unfinished(&self) -> Result<(), Error> {
+        if self.local.is_some() || self.long_name.is_some() || self.long_target.is_some() {
+            return Err(self.cursor.truncated("an entry, of which only the extension header is there"));
+        }
+        if self.entries == 0 && !self.builder.options.allow_empty {
+            return Err(self.fault("the archive holds nothing: if that is right, use --allow-empty"));
+        }
+        Ok(())
+    }
+
+    /// Refuses what is a container image, not a tree of files.
+    fn refuse_container_image(&mut self) -> Result<(), Error> {
+        let read = |builder: &Builder<'_>, name: &[u8]| {
+            let (at, size) = builder.own_file(NodeId::ROOT, name)?;
+            Some((at, size.min(DESCRIPTION_MAX)))
+        };
+        let names: [&[u8]; 4] = [b"oci-layout", b"index.json", b"manifest.json", b"version"];
+        let mut texts = HashMap::new();
+        for name in names {
+            if let Some((at, len)) = read(self.builder, name) {
+                texts.insert(name, self.cursor.bytes(at, len, "a file")?);
+            }
+        }
+        match foreign::container_image(|name| texts.get(name).cloned()) {
+            Some(kind) => Err(foreign::is_container_image(self.builder.shown(&[]), kind)),
+            None => Ok(()),
         }
     }
 
@@ -258,13 +342,12 @@ impl Reader<'_, '_> {
             if !is_directory {
                 return Err(self.builder.refused(b"./", "the root of an archive must be a directory"));
             }
-            self.builder.describe_directory(NodeId::ROOT, draft);
-            return Ok(());
+            return self.builder.describe_directory(NodeId::ROOT, draft);
         }
         if self.whiteout(path) {
             return Ok(());
         }
-        if self.builder.options.excludes.covers(path, is_directory) {
+        if self.is_excluded(path, is_directory) {
             if matches!(draft.kind, DraftKind::File { .. }) {
                 let node = self.builder.add_node(path, draft)?;
                 self.excluded.insert(path.to_vec(), node);
@@ -274,17 +357,16 @@ impl Reader<'_, '_> {
         let (parent, name) = split(path);
         let dir = self.make_parents(parent)?;
         if let Some(old) = self.builder.lookup(dir, name)
-            && self.builder.is_directory(old)
-            && !is_directory
+            && (self.builder.target(old).is_some() || (self.builder.is_directory(old) && !is_directory))
         {
-            self.last_parent = None;
+            self.last_parent = None; // paths may lead elsewhere now
         }
         self.builder.put(dir, name, path, draft)?;
         Ok(())
     }
 
     fn hard_link(&mut self, path: &[u8], target: &[u8]) -> Result<(), Error> {
-        if path.is_empty() || self.whiteout(path) || self.builder.options.excludes.covers(path, false) {
+        if path.is_empty() || self.whiteout(path) || self.is_excluded(path, false) {
             return Ok(());
         }
         let target_path = clean(target).map_err(|reason| self.builder.refused(path, reason))?;
@@ -312,14 +394,28 @@ impl Reader<'_, '_> {
         }
         self.last_parent = None;
         // Without its directory there is nothing to hide.
-        if let Some(dir) = self.find(parent).filter(|dir| self.builder.is_directory(*dir)) {
+        if let Ok((Some(dir), _)) = Way::new(self.builder, Missing::Stop).go(parent) {
             self.builder.whiteout(dir, name);
         }
         true
     }
 
-    fn find(&self, path: &[u8]) -> Option<NodeId> {
-        names(path).try_fold(NodeId::ROOT, |dir, name| self.builder.lookup(dir, name))
+    /// Whether an entry is to be left out, by its path or by where links lead that.
+    fn is_excluded(&mut self, path: &[u8], is_directory: bool) -> bool {
+        let excludes = &self.builder.options.excludes;
+        if excludes.is_empty() || excludes.covers(path, is_directory) {
+            return !excludes.is_empty();
+        }
+        let (parent, name) = split(path);
+        let Ok((_, Some(real))) = Way::new(self.builder, Missing::Pass).go(parent) else { return false };
+        excludes.covers(&[&real, name].join(&b'/'), is_directory)
+    }
+
+    /// What has the path; a link at its end is not followed.
+    fn find(&mut self, path: &[u8]) -> Option<NodeId> {
+        let (parent, name) = split(path);
+        let (dir, _) = Way::new(self.builder, Missing::Stop).go(parent).ok()?;
+        if name.is_empty() { dir } else { self.builder.lookup(dir?, name) }
     }
 
     /// The directory at `path`, made with default metadata where there is none.
@@ -329,37 +425,16 @@ impl Reader<'_, '_> {
         {
             return Ok(*dir);
         }
-        let mut dir = NodeId::ROOT;
-        let mut end = 0;
-        for name in names(path) {
-            end += name.len() + usize::from(end > 0);
-            dir = match self.builder.lookup(dir, name) {
-                None => self.builder.put_default_directory(dir, name, path)?,
-                Some(node) if self.builder.is_directory(node) => {
-                    self.builder.touch(dir, name);
-                    node
-                }
-                // This layer says it is a directory, by having something below it.
-                Some(node)
-                    if self.builder.is_from_below(dir, name) && self.builder.target(node).is_none() =>
-                {
-                    self.builder.put_default_directory(dir, name, path)?
-                }
-                Some(node) => {
-                    let reason = match self.builder.target(node) {
-                        Some(target) => format!(
-                            "it is a symbolic link to {}, but entries lie below it: name \
-                             them by the link's target",
-                            crate::error::ShownPath::new(target)
-                        ),
-                        None => "it is not a directory, but entries lie below it".to_owned(),
-                    };
-                    return Err(self.builder.refused(&path[..end], reason));
-                }
-            };
-        }
-        self.last_parent = Some((path.to_vec(), dir));
-        Ok(dir)
+        let reason = match Way::new(self.builder, Missing::Make).go(path) {
+            Ok((Some(dir), _)) => {
+                self.last_parent = Some((path.to_vec(), dir));
+                return Ok(dir);
+            }
+            Err(Stop::Refused(error)) => return Err(error),
+            Err(Stop::Circle) => "symbolic links lead in a circle there",
+            Ok((None, _)) | Err(Stop::NoWay) => "it is not a directory",
+        };
+        Err(self.builder.refused(path, format!("entries lie below it, but {reason}")))
     }
 }
 
@@ -379,8 +454,11 @@ fn meta(header: &Header, pax: &Pax) -> Result<Meta, &'static str> {
     })
 }
 
-/// A path without `/` at its ends, empty names and `.`; refuses `..` and NUL.
+/// A path without `/` at its ends, empty names and `.`; refuses `..`, NUL, and what is too long.
 fn clean(path: &[u8]) -> Result<Vec<u8>, &'static str> {
+    if path.len() > PATH_MAX {
+        return Err("a path of more than 4095 bytes");
+    }
     let mut clean = Vec::with_capacity(path.len());
     for name in names(path).filter(|name| *name != b".") {
         if name == b".." {
@@ -397,7 +475,7 @@ fn clean(path: &[u8]) -> Result<Vec<u8>, &'static str> {
     Ok(clean)
 }
 
-fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn names(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }
 

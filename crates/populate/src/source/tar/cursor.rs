@@ -37,16 +37,18 @@ impl Cursor {
         if end <= self.len { Ok(()) } else { Err(self.truncated(inside)) }
     }
 
-    fn truncated(&self, inside: &'static str) -> Error {
+    /// The error for an archive that ends too early.
+    pub(super) fn truncated(&self, inside: &'static str) -> Error {
         Error::Truncated { archive: self.shown.clone(), at: Bytes::new(self.len), inside: inside.into() }
+    }
+
+    /// Whether the archive ends just there.
+    pub(super) fn is_at_end(&self, at: u64) -> bool {
+        at == self.len
     }
 
     /// The header at `at`.
     pub(super) fn header(&mut self, at: u64) -> Result<Header, Error> {
-        if at >= self.len {
-            let reason = "the archive has no end mark: it seems to be truncated";
-            return Err(self.fault(self.len, reason));
-        }
         self.block(at, "a header").map(|block| Header::new(&block))
     }
 

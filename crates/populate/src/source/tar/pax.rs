@@ -27,6 +27,13 @@ pub(super) struct Pax {
     pub(super) sparse: SparseRecords,
 }
 
+/// The most bytes that a global header may say of every entry after it.
+const GLOBAL_MAX: usize = 16 << 10;
+/// The longest value of an extended attribute that Linux has (`XATTR_SIZE_MAX`).
+const XATTR_VALUE_MAX: usize = 64 << 10;
+/// The most bytes of attributes that one entry may have; far more than a volume can store.
+const XATTRS_MAX: usize = 16 << 20;
+
 const RECORD: &str = "a pax record is not of the form LENGTH KEY=VALUE";
 const NUMBER: &str = "a pax record's value is not a number in range";
 const TIME: &str = "a pax record's value is not a time";
@@ -43,7 +50,27 @@ impl Pax {
             self.record(&record[..equals], &record[equals + 1..])?;
             records = &records[len..];
         }
+        if self.xattrs.values().any(|value| value.len() > XATTR_VALUE_MAX) {
+            return Err("the value of an extended attribute is longer than 64 KiB");
+        }
+        if self.xattrs_len() > XATTRS_MAX {
+            return Err("the extended attributes of an entry are more than 16 MiB");
+        }
         Ok(())
+    }
+
+    fn xattrs_len(&self) -> usize {
+        self.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum()
+    }
+
+    /// Refuses a global header that would weigh on every entry after it.
+    pub(super) fn check_global(&self) -> Result<(), &'static str> {
+        let texts = [&self.path, &self.linkpath, &self.acl_access, &self.acl_default];
+        let len: usize = texts.into_iter().flatten().map(Vec::len).sum();
+        match len + self.xattrs_len() + self.sparse.len() > GLOBAL_MAX {
+            true => Err("a global header says more than 16 KiB of every entry after it"),
+            false => Ok(()),
+        }
     }
 
     fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), &'static str> {

@@ -40,6 +40,11 @@ const NUMBER: &str = "a sparse map has something that is not a number";
 const LINE_MAX: usize = 21;
 
 impl SparseRecords {
+    /// About how many bytes it takes.
+    pub(super) fn len(&self) -> usize {
+        self.name.as_ref().map_or(0, Vec::len) + self.map.as_ref().map_or(0, |map| map.len() * 16)
+    }
+
     /// Takes in one record; `key` is without its `GNU.sparse.`.
     pub(super) fn record(&mut self, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
         let number = || pax::decimal(value).ok_or(NUMBER);

@@ -1,0 +1,78 @@
+//! What is no archive, or an archive of something else than a tree of files.
+//!
+//! Both are refused by name with what to do, instead of being packed as what they are not: the image of a disk
+//! begins with zeros, as an empty archive does, and the archive of a container image holds its layers as blobs.
+
+use super::cursor::Cursor;
+use crate::error::{Error, ShownPath};
+use hectare_device::FileDevice;
+use hectare_probe::{What, probe};
+use std::fs::File;
+
+/// Bytes that are looked at of a file that may describe a container image.
+pub(crate) const DESCRIPTION_MAX: u64 = 64 << 10;
+
+/// Refuses a file that does not begin with an archive's header; if it `may_be` an archive nevertheless, only
+/// where there is something that is known.
+pub(super) fn refuse(name: &[u8], file: &File, may_be: bool, cursor: &Cursor) -> Result<(), Error> {
+    let found = file.try_clone().ok().and_then(|file| {
+        let device = FileDevice::from_file(file, "source").ok()?;
+        probe(&device).ok().flatten()
+    });
+    // A damaged archive is still best told as such.
+    let Some(found) = found.filter(|found| found.what != What::Tar) else {
+        return match may_be {
+            true => Ok(()),
+            false => Err(cursor.fault(0, "it is not a tar archive: the first header's checksum is wrong")),
+        };
+    };
+    let packed = match found.what {
+        What::Xz => Some("xz"),
+        What::Bzip2 => Some("bzip2"),
+        What::Lz4 => Some("lz4"),
+        What::Lzma => Some("lzma"),
+        What::Lzop => Some("lzop"),
+        _ => None,
+    };
+    if let Some(tool) = packed {
+        let reason = format!("it is {found}: pipe it through `{tool} -dc` and use `-` as the source").into();
+        return Err(Error::Refused { path: ShownPath::new(name), reason });
+    }
+    let advice = match found.what {
+        What::Gzip | What::Zstd => "it is packed twice: unpack it once before",
+        What::Ext2 | What::Ext3 | What::Ext4 => {
+            "copy its files out with `hectare cp -a IMAGE:/ FOLDER`, and use the folder"
+        }
+        _ => "unpack or mount it, and use the folder that has its files",
+    };
+    let reason = format!("it is {found}, not a folder or a tar archive: {advice}").into();
+    Err(Error::Refused { path: ShownPath::new(name), reason })
+}
+
+/// What kind of container image a tree is, by the names at its root and what their files say; `read` gives the
+/// start of a file of that name.
+pub(crate) fn container_image(read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<&'static str> {
+    let says = |name: &[u8], words: &[&str]| {
+        read(name).is_some_and(|text| {
+            words.iter().all(|word| text.windows(word.len()).any(|window| window == word.as_bytes()))
+        })
+    };
+    if says(b"oci-layout", &["imageLayoutVersion"]) && says(b"index.json", &["manifests"]) {
+        return Some("an OCI image layout");
+    }
+    if says(b"manifest.json", &["\"Config\"", "\"Layers\""]) {
+        return Some("a Docker image archive");
+    }
+    (says(b"version", &["Directory Transport Version"]) && says(b"manifest.json", &["\"layers\""]))
+        .then_some("a container image in a directory")
+}
+
+/// The refusal of a container image.
+pub(crate) fn is_container_image(path: ShownPath, kind: &str) -> Error {
+    let reason = format!(
+        "it is {kind}, whose layers are archives of their own: unpack it, and give each layer that its manifest \
+         lists, in that order, as in --from blobs/sha256/FIRST --from blobs/sha256/SECOND (to pack it as it is, \
+         put it into a folder)"
+    );
+    Error::Refused { path, reason: reason.into() }
+}

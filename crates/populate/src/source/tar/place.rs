@@ -1,0 +1,121 @@
+//! Where in the tree an entry's path leads.
+//!
+//! Layers as registries serve them put entries below symbolic links that a layer below has made (`lib` to
+//! `usr/lib`). Such a link is followed as a system would that runs in the image: an absolute target starts at
+//! the image's root, and `..` stops there. Nothing outside of the tree is ever looked at. The last name of a
+//! path is not followed: an entry replaces a link.
+//!
+//! Hazard: links can lead in circles, so that a path follows [`LINKS_MAX`] of them at most, as Linux does.
+
+use super::names;
+use crate::source::builder::Builder;
+use crate::tree::NodeId;
+
+/// Symbolic links that are followed in one path (Linux's `MAXSYMLINKS`).
+const LINKS_MAX: u32 = 40;
+
+/// What to do about directories that are missing on a way.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// Make them.
+    Make,
+    /// There is no such way then.
+    Stop,
+    /// Go on by name: only where the way leads is asked for.
+    Pass,
+}
+
+/// What stops a path from leading to a directory.
+pub(super) enum Stop {
+    /// There is nothing, or no directory, on the way.
+    NoWay,
+    /// Too many links.
+    Circle,
+    /// A directory could not be added.
+    Refused(crate::Error),
+}
+
+/// A way through the tree from its root.
+pub(super) struct Way<'b, 'o> {
+    builder: &'b mut Builder<'o>,
+    missing: Missing,
+    /// The directories reached, the root first; `None` for one that is missing.
+    dirs: Vec<Option<NodeId>>,
+    /// The name of each but the root.
+    path: Vec<Vec<u8>>,
+    links: u32,
+}
+
+impl<'b, 'o> Way<'b, 'o> {
+    pub(super) fn new(builder: &'b mut Builder<'o>, missing: Missing) -> Self {
+        Self { builder, missing, dirs: vec![Some(NodeId::ROOT)], path: Vec::new(), links: 0 }
+    }
+
+    /// Goes to the directory at `path`. Gives it, unless it is missing and that is passed over, and its real
+    /// path if a link was followed.
+    pub(super) fn go(mut self, path: &[u8]) -> Result<(Option<NodeId>, Option<Vec<u8>>), Stop> {
+        let mut rest: Vec<Vec<u8>> = names(path).rev().map(<[u8]>::to_vec).collect();
+        while let Some(name) = rest.pop() {
+            match self.link(&name) {
+                _ if name == b"." => {}
+                _ if name == b".." => {
+                    self.path.pop();
+                    self.dirs.truncate(self.path.len() + 1);
+                }
+                Some(target) => {
+                    self.links += 1;
+                    if self.links > LINKS_MAX {
+                        return Err(Stop::Circle);
+                    }
+                    if target.starts_with(b"/") {
+                        self.path.clear();
+                        self.dirs.truncate(1);
+                    }
+                    rest.extend(names(&target).rev().map(<[u8]>::to_vec));
+                }
+                None => {
+                    let next = self.step(&name)?;
+                    self.dirs.push(next);
+                    self.path.push(name);
+                }
+            }
+        }
+        let followed = (self.links > 0).then(|| self.path.join(&b'/'));
+        Ok((self.here(), followed))
+    }
+
+    fn here(&self) -> Option<NodeId> {
+        self.dirs.last().copied().flatten()
+    }
+
+    /// The target of `name`, if it is a link that shows.
+    fn link(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let dir = self.here()?;
+        let target = self.builder.target(self.builder.lookup(dir, name)?)?;
+        (!self.builder.is_hidden(dir, name)).then(|| target.to_vec())
+    }
+
+    /// The directory `name` in this one.
+    fn step(&mut self, name: &[u8]) -> Result<Option<NodeId>, Stop> {
+        let Some(dir) = self.here() else { return Ok(None) };
+        let known = self.builder.lookup(dir, name);
+        if let Some(node) = known
+            && self.builder.is_directory(node)
+        {
+            if self.missing == Missing::Make {
+                self.builder.touch(dir, name);
+            }
+            return Ok(known);
+        }
+        match self.missing {
+            Missing::Stop => Err(Stop::NoWay),
+            Missing::Pass => Ok(None),
+            // This layer says itself that it is something else; a layer below is overruled.
+            Missing::Make if known.is_some() && !self.builder.is_from_below(dir, name) => Err(Stop::NoWay),
+            Missing::Make => {
+                let shown = self.path.iter().map(Vec::as_slice).chain([name]).collect::<Vec<_>>().join(&b'/');
+                self.builder.put_default_directory(dir, name, &shown).map(Some).map_err(Stop::Refused)
+            }
+        }
+    }
+}
