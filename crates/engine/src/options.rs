@@ -44,6 +44,9 @@ pub struct OpenOptions {
     pub cache_inodes: usize,
     /// Whether the blocks reserved for root may be taken. Default: false.
     pub use_reserved_blocks: bool,
+    /// Whether some clusters are kept so that freeing never wants for one (`s_resv_clusters` of the kernel).
+    /// Default: true; who lays out a whole volume on purpose has the last one.
+    pub keep_clusters: bool,
     /// The time that changes are stamped with, where it should not be the clock's (reproducible images).
     pub fixed_time: Option<hectare_ext4::time::Timestamp>,
     /// The seed of inode generations and other arbitrary choices, where they should be repeatable.
@@ -93,6 +96,7 @@ impl Default for OpenOptions {
             cache_bytes: 64 << 20,
             cache_inodes: 65_536,
             use_reserved_blocks: false,
+            keep_clusters: true,
             fixed_time: None,
             seed: None,
             policy: Policy::default(),

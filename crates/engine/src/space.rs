@@ -18,6 +18,7 @@ use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::findings::Watched;
 use crate::map::MapRef;
+use crate::options::OpenOptions;
 use crate::volume::{Shared, Volume};
 use hectare_alloc::{AllocError, Counts, FileRequest, Request, Reservation, Run, Window};
 use hectare_ext4::error::Place;
@@ -47,10 +48,10 @@ const KEPT_SHARE: u64 = 50;
 
 /// Clusters of a volume that only a vital request gets: as many as the kernel keeps
 /// (`ext4_calculate_resv_clusters`), which does so where files have extents.
-pub(crate) fn kept(sb: &SuperBlock) -> Clusters {
+pub(crate) fn kept(sb: &SuperBlock, options: &OpenOptions) -> Clusters {
     let all = sb.geometry().clusters_count().get();
     let has_extents = sb.features().incompat.contains(Incompat::EXTENTS);
-    Clusters::new(if has_extents { (all / KEPT_SHARE).min(KEPT_MAX) } else { 0 })
+    Clusters::new(if has_extents && options.keep_clusters { (all / KEPT_SHARE).min(KEPT_MAX) } else { 0 })
 }
 
 /// What free space a block of metadata may come from.

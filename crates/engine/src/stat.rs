@@ -249,7 +249,8 @@ impl Volume {
         let free = self.allocator.counts().durable_free().saturating_sub(self.delay.promised());
         let free = Blocks::new(free.get() << shift);
         let uuid = self.sb.uuid();
-        let not_kept = free.saturating_sub(Blocks::new(crate::space::kept(&self.sb).get() << shift));
+        let not_kept =
+            free.saturating_sub(Blocks::new(crate::space::kept(&self.sb, &self.options).get() << shift));
         let available = not_kept.saturating_sub(self.sb.reserved_blocks());
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
         Ok(StatFs {

@@ -220,6 +220,7 @@ impl Target {
     fn fill(&self, device: &Arc<dyn Device>, options: &Options, cut: Plan) -> Result<(u64, u64), Error> {
         let open = OpenOptions {
             use_reserved_blocks: true,
+            keep_clusters: false,
             fixed_time: Some(self.time),
             seed: Some(options.seed),
             ..OpenOptions::default()

@@ -171,7 +171,7 @@ impl Volume {
         };
         let allocator = Allocator::new(Source::new(Arc::clone(&groups)), layout, config);
         allocator.set_root_reserve(Clusters::new(sb.reserved_blocks().get() >> geometry.cluster_ratio_shift));
-        allocator.keep(space::kept(&sb));
+        allocator.keep(space::kept(&sb, &options));
         let shared = Arc::new(Shared {
             blocks: BlockCache::new(
                 metadata,
