@@ -39,6 +39,7 @@ impl MountOptions {
                 allow_dev: all.allow_dev,
                 allow_suid: all.allow_suid,
                 exec: all.exec,
+                notes: all.notes.clone(), // what changes nothing does so now as well
                 ..before
             };
             let bad = |reason: &str| BadOption { option: option.to_owned(), reason: reason.to_owned() };
@@ -98,7 +99,13 @@ mod tests {
         let mounted = options("commit=30,allow_other");
         let table =
             "remount,rw,relatime,user_id=0,group_id=0,default_permissions,allow_other,max_read=524288";
-        for list in ["remount,ro", "remount,ro,nosuid,commit=30", "remount,allow_suid,noexec", table] {
+        for list in [
+            "remount,ro",
+            "remount,ro,nosuid,commit=30",
+            "remount,allow_suid,noexec",
+            "remount,ro,barrier=1",
+            table,
+        ] {
             assert_eq!(mounted.check_remount(list), Ok(()), "{list}");
         }
         for (list, told) in [

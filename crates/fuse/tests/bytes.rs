@@ -137,10 +137,14 @@ fn times_of_what_was_written_before_a_file_became_immutable_are_no_error() {
     let node = create(&mut client, "f");
     add_flag(&volume, node, InodeFlags::IMMUTABLE);
     const TIMES: u32 = 1 << 5 | 1 << 10;
+    const OF_OPEN_FILE: u32 = 1 << 6;
     for ctime in [1000, 2000] {
-        client.ask(SETATTR, node, &setattr_request(TIMES, 0, [1000, ctime])).unwrap();
+        let request = setattr_request(TIMES | OF_OPEN_FILE, 0, [1000, ctime]);
+        client.ask(SETATTR, node, &request).unwrap();
     }
-    assert_ne!(volume.metadata("f").unwrap().mtime.seconds, 1000);
+    // Nobody's open file: a program sets them.
+    assert_eq!(client.ask(SETATTR, node, &setattr_request(TIMES, 0, [3000, 3000])), Err(EPERM));
+    assert_ne!(volume.metadata("f").unwrap().mtime.seconds, 3000);
 }
 
 /// As the kernel's own file system does: what is refused leaves the file as it was, its set-ID bits, too.

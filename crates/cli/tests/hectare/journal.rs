@@ -10,7 +10,9 @@ use std::sync::Arc;
 /// An image, and the journal it keeps elsewhere, that needs to be replayed: `d/f` is in the journal only.
 fn left_by_a_crash(folder: &Path) -> Result<(PathBuf, PathBuf), Skip> {
     let (image, journal) = (folder.join("image"), folder.join("journal"));
-    hectare_oracle::mke2fs(&["-O", "journal_dev", "-b", "4096"], &journal, "8M")?;
+    // e2fsck looks for the journal's device among all by its UUID: no other test's may have the same.
+    let own = ["-O", "journal_dev", "-b", "4096", "-U", "22222222-3333-4444-8555-666666666666"];
+    hectare_oracle::mke2fs(&own, &journal, "8M")?;
     hectare_oracle::mke2fs(&["-t", "ext4", "-b", "4096", "-O", "^has_journal"], &image, "32M")?;
     let uuid = hectare_oracle::dumpe2fs(&journal)?.field("Filesystem UUID").to_owned();
     let uuid = format!("ssv journal_uuid {uuid}");
