@@ -54,12 +54,12 @@ impl Scan<'_> {
         let geometry = volume.geometry();
         let clusters = geometry.clusters_in(nr);
         let start = u64::from(nr.get()) * u64::from(geometry.clusters_per_group);
-        let expected = self.claims.bits.slice(start, u64::from(clusters)).to_vec();
+        let expected = self.claims.bits.slice(start, u64::from(clusters));
         let used = count_ones(&expected, clusters);
         totals.clusters += u64::from(used);
         totals.free_clusters += u64::from(clusters - used);
         if self.group_flag(desc, GroupFlags::BLOCK_UNINIT) {
-            if self.own_metadata(nr, desc).slice(0, u64::from(clusters)) != expected.as_slice() {
+            if self.own_metadata(nr, desc).slice(0, u64::from(clusters)) != expected {
                 let reason = "the group is said to hold nothing but its own metadata, which is not so";
                 self.tell(What::BlockBitmap, Place::Group(nr), reason);
             }

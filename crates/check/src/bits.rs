@@ -1,60 +1,65 @@
 //! A bitmap of clusters, laid out as the bitmaps on disk are, so that both compare byte by byte.
+//!
+//! It is kept in pages, made when a bit of theirs is first set: a volume of exabytes that is next to empty
+//! takes as little memory as a small one.
 
-use hectare_units::index_of;
+use hectare_units::{index_of, u64_of};
 use std::ops::Range;
+
+/// Bytes of a page.
+const PAGE: usize = 4096;
 
 /// A bit for each cluster, the first in the lowest bit of the first byte.
 pub(crate) struct Bits {
-    bytes: Vec<u8>,
+    /// How many bytes there are.
+    len: u64,
+    /// `None` is all zeros.
+    pages: Vec<Option<Box<[u8; PAGE]>>>,
 }
 
 impl Bits {
-    /// `len` clear bits.
+    /// `len` clear bits; takes eight bytes for every 32,768 of them.
     pub(crate) fn new(len: u64) -> Self {
-        Self { bytes: vec![0; index_of(len.div_ceil(8))] }
+        let len = len.div_ceil(8);
+        let count = index_of(len.div_ceil(u64_of(PAGE)));
+        Self { len, pages: (0..count).map(|_| None).collect() }
     }
 
     /// Sets a range and gives the first bit that was set before. Bits beyond the end are ignored.
     pub(crate) fn claim(&mut self, range: Range<u64>) -> Option<u64> {
-        let taken = self.first_set(range.clone());
-        self.each(range, |byte, mask| *byte |= mask);
+        let mut taken = None;
+        if range.is_empty() {
+            return taken;
+        }
+        let (first, last) = (range.start / 8, (range.end - 1) / 8);
+        let head = 0xff << (range.start % 8);
+        let tail = 0xff >> (7 - (range.end - 1) % 8);
+        for at in first..(last + 1).min(self.len) {
+            let mask = if at == first { head } else { 0xff } & if at == last { tail } else { 0xff };
+            let Some(page) = self.pages.get_mut(index_of(at / u64_of(PAGE))) else { break };
+            let byte = &mut page.get_or_insert_with(|| Box::new([0; PAGE]))[index_of(at % u64_of(PAGE))];
+            if taken.is_none() && *byte & mask != 0 {
+                taken = Some(at * 8 + u64::from((*byte & mask).trailing_zeros()));
+            }
+            *byte |= mask;
+        }
         taken
     }
 
-    /// The first bit set in a range.
-    fn first_set(&mut self, range: Range<u64>) -> Option<u64> {
-        let (mut found, start) = (None, index_of(range.start / 8));
-        let mut at = start;
-        self.each(range, |byte, mask| {
-            if found.is_none() && *byte & mask != 0 {
-                found = Some(hectare_units::u64_of(at) * 8 + u64::from((*byte & mask).trailing_zeros()));
-            }
-            at += 1;
-        });
-        found
-    }
-
-    /// The bytes of a range with the bits that belong to it.
-    fn each(&mut self, range: Range<u64>, mut visit: impl FnMut(&mut u8, u8)) {
-        if range.is_empty() {
-            return;
-        }
-        let (first, last) = (index_of(range.start / 8), index_of((range.end - 1) / 8));
-        let head = 0xff << (range.start % 8);
-        let tail = 0xff >> (7 - (range.end - 1) % 8);
-        let Some(bytes) = self.bytes.get_mut(first..) else { return };
-        let count = last - first;
-        for (i, byte) in bytes.iter_mut().take(count + 1).enumerate() {
-            let mask = if i == 0 { head } else { 0xff } & if i == count { tail } else { 0xff };
-            visit(byte, mask);
-        }
-    }
-
     /// The bytes from bit `start`, a multiple of eight, that hold `len` bits.
-    pub(crate) fn slice(&self, start: u64, len: u64) -> &[u8] {
-        let first = index_of(start / 8).min(self.bytes.len());
-        let end = index_of((start + len).div_ceil(8)).min(self.bytes.len());
-        &self.bytes[first..end]
+    pub(crate) fn slice(&self, start: u64, len: u64) -> Vec<u8> {
+        let end = (start + len).div_ceil(8).min(self.len);
+        let (mut at, mut found) = (start / 8, Vec::new());
+        while at < end {
+            let within = index_of(at % u64_of(PAGE));
+            let count = index_of(end - at).min(PAGE - within);
+            match self.pages.get(index_of(at / u64_of(PAGE))) {
+                Some(Some(page)) => found.extend_from_slice(&page[within..within + count]),
+                _ => found.resize(found.len() + count, 0),
+            }
+            at += u64_of(count);
+        }
+        found
     }
 }
 
@@ -93,6 +98,17 @@ mod tests {
         assert_eq!(bits.slice(0, 64), [0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0]);
         assert_eq!(bits.claim(60..70), None);
         assert_eq!(bits.claim(63..64), Some(63));
+    }
+
+    #[test]
+    fn a_page_is_made_when_a_bit_of_it_is_set() {
+        let mut bits = Bits::new(1 << 33);
+        let page = 8 * u64_of(PAGE);
+        assert_eq!(bits.slice(5 * page - 8, 16), [0, 0]);
+        assert_eq!(bits.claim(5 * page - 2..5 * page + 3), None);
+        assert_eq!(bits.slice(5 * page - 8, 16), [0xc0, 0x07]);
+        assert_eq!(bits.pages.iter().flatten().count(), 2);
+        assert_eq!(bits.claim(5 * page + 2..9 * page), Some(5 * page + 2));
     }
 
     #[test]

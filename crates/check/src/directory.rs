@@ -13,6 +13,7 @@ use crate::slot::Slot;
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::{self, Format};
 use hectare_ext4::error::Place;
+use hectare_ext4::extent::Extent;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::inline::Inline;
 use hectare_ext4::inode::{InodeFlags, Kind};
@@ -158,10 +159,13 @@ impl Scan<'_> {
     ) -> Result<(), Error> {
         let runs = self.runs.get(directory.runs.clone()).unwrap_or_default().to_vec();
         let mapped: u64 = runs.iter().map(|run| u64::from(run.len)).sum();
-        let last = runs.last().map_or(0, hectare_ext4::extent::Extent::end);
+        let last = runs.last().map_or(0, Extent::end);
         let dense = mapped == last && mapped >= u64::from(directory.blocks);
         if !dense {
             self.tell(What::Directory, Place::Inode(directory.nr), "it has holes");
+        }
+        if !self.can_be_read(directory, &runs) {
+            return Ok(());
         }
         let plan = if directory.is_indexed() && dense { self.read_index(directory, format)? } else { None };
         let mut block = self.buffer();
@@ -175,6 +179,22 @@ impl Scan<'_> {
         }
         self.give_back(block);
         Ok(())
+    }
+
+    /// Whether a directory's content is looked at: not if a block is in it twice, or if it and those before
+    /// it have more blocks than the volume. That they share blocks was told when their maps were walked.
+    fn can_be_read(&mut self, directory: &Directory, runs: &[Extent]) -> bool {
+        let mut ranges: Vec<(u64, u64)> =
+            runs.iter().map(|run| (run.physical.get(), run.physical.get() + u64::from(run.len))).collect();
+        ranges.sort_unstable();
+        let once = ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0);
+        let mapped: u64 = runs.iter().map(|run| u64::from(run.len)).sum();
+        let left = self.directory_blocks.checked_sub(mapped.min(directory.blocks.into())).filter(|_| once);
+        match left {
+            Some(left) => self.directory_blocks = left,
+            None => self.report.leave("directories with blocks that are in them twice, or in others, too"),
+        }
+        left.is_some()
     }
 
     fn directory_block(

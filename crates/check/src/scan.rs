@@ -16,7 +16,7 @@ use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_units::{BlockNr, InodeNr, u64_of};
 use std::borrow::Cow;
 
-/// The most clusters whose bitmap is kept in memory: 8 GiB of bits.
+/// The most clusters that are looked at: the places of the pages of their bitmap take 16 MiB.
 const CLUSTERS_MAX: u64 = 1 << 36;
 
 /// Features whose structures nobody documents or uses any more.
@@ -67,6 +67,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) claims: Claims,
     pub(crate) inodes: Inodes,
     pub(crate) directories: Vec<Directory>,
+    /// Blocks of directories still to be read at most: all of them together are no more than the volume has.
+    pub(crate) directory_blocks: u64,
     /// The extents of directories, and of files whose content is looked at, one after another.
     pub(crate) runs: Vec<Extent>,
     pub(crate) orphans: Orphans,
@@ -122,6 +124,7 @@ pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Erro
         claims: Claims::new(Bits::new(clusters)),
         inodes: Inodes::new(volume.geometry()),
         directories: Vec::new(),
+        directory_blocks: volume.geometry().blocks_count.get(),
         runs: Vec::new(),
         orphans: Orphans::default(),
         attributes: crate::attributes::Shared::default(),

@@ -1,6 +1,8 @@
 //! The blocks of a directory, as the directory code wants them: read and written through the block cache,
 //! found through the directory's own map.
 
+mod bounds;
+
 use crate::cache::block::{Block, Kind};
 use crate::error::{Error, Result};
 use crate::map::{MapMut, MapRef};

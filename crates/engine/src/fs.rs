@@ -331,6 +331,15 @@ impl Volume {
         self.list_attributes(&*self.inode(nr)?)
     }
 
+    /// The full names and the values of an inode's extended attributes: for who wants all, at the cost of
+    /// reading them once.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`]..., and [`Error::Unsupported`] if the values have more than 64 MiB together.
+    pub fn xattrs(&self, nr: InodeNr) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        self.all_attributes(&*self.inode(nr)?)
+    }
+
     /// Sets an extended attribute.
     ///
     /// # Errors

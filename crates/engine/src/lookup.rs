@@ -55,6 +55,7 @@ impl Volume {
             self.lookup_inline(dir, &data, name)?
         } else {
             let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
+            self.check_bounds(dir, &store)?;
             dir::lookup(&store, &store.format(), name)?.map(|found| found.inode)
         };
         found.map(|nr| self.check_named(dir, nr)).transpose()
@@ -68,10 +69,21 @@ impl Volume {
     pub(crate) fn spot_locked(&self, dir: &CachedInode, name: Name<'_>) -> Result<NameSpot> {
         let data = dir.get();
         let store = DirRef { volume: self, nr: dir.nr(), inode: &data };
+        self.check_bounds(dir, &store).watched(&self.findings)?;
         match dir::search(&store, &self.dir_format, name).watched(&self.findings)? {
             Search::Absent(spot) => Ok(spot),
             Search::Found(found) => self.check_named(dir, found.inode).and(Err(Error::Exists)),
         }
+    }
+
+    /// Looks at a directory's map when its blocks are first read. Nobody frees or adds blocks meanwhile: the
+    /// caller holds the operation lock.
+    fn check_bounds(&self, dir: &CachedInode, store: &DirRef<'_>) -> Result<()> {
+        if !dir.is_bounded() {
+            store.check_bounds()?;
+            dir.set_bounded();
+        }
+        Ok(())
     }
 
     /// The inode that a name in `dir` leads to, if a name may.
@@ -161,6 +173,7 @@ impl Volume {
             listed.watched(&self.findings)?;
         } else {
             let store = DirRef { volume: self, nr, inode: &data };
+            self.check_bounds(&dir, &store).watched(&self.findings)?;
             dir::read_dir(&store, &store.format(), from, &mut take).watched(&self.findings)?;
         }
         Ok(entries)

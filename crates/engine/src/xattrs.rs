@@ -20,11 +20,16 @@ use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
 use hectare_ext4::xattr::{self, Area, Attr, How, Index, Name, NameError, SetError, Value};
 use hectare_journal::Handle;
-use hectare_units::{BlockNr, InodeNr, index_of};
+use hectare_units::{BlockNr, Bytes, InodeNr, index_of, u64_of};
 use std::sync::Arc;
 
 /// The most bytes a value in an inode of its own may have, as the kernel limits it.
 const EA_INODE_MAX: u64 = 64 << 10;
+
+/// The most bytes that the values of one inode may have together where all are asked for: some hundred values
+/// of the largest size, where a block of 4 KiB has room for two hundred small ones. One value of 64 KiB may
+/// stand under each of thousands of names.
+const VALUES_MAX: Bytes = Bytes::mib(64);
 
 impl Volume {
     fn xattr_kind(&self) -> Kind {
@@ -96,6 +101,29 @@ impl Volume {
         let attr = xattr::find(&attrs, &name).ok_or(Error::NoAttribute)?;
         let value = self.value(inode.nr(), attr).watched(&self.findings)?;
         Ok(acl::to_shown(&name, &value, Place::Inode(inode.nr()))?.into_owned())
+    }
+
+    /// The full names and the values of an inode's attributes, which are read and parsed once.
+    pub(crate) fn all_attributes(&self, inode: &CachedInode) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let _operation = inode.lock().read();
+        inode.check_alive()?;
+        let attrs = self.attributes(inode.nr(), &inode.get())?;
+        let hidden = Name::inline_data();
+        let shown = attrs.iter().filter(|attr| attr.name != hidden);
+        // By what they claim, before any is read; a value of another size is refused when it is.
+        let total: u64 = shown.clone().map(|attr| stored_len(&attr.value)).sum();
+        if Bytes::new(total) > VALUES_MAX {
+            let (nr, most) = (inode.nr(), VALUES_MAX.get() >> 20);
+            let what = format!("the attributes of inode {nr} have {total} bytes, and {most} MiB are read");
+            return Err(Error::Unsupported(what));
+        }
+        let mut all = Vec::new();
+        for attr in shown {
+            let Some(full) = attr.name.full() else { continue };
+            let value = self.value(inode.nr(), attr).watched(&self.findings)?;
+            all.push((full, acl::to_shown(&attr.name, &value, Place::Inode(inode.nr()))?.into_owned()));
+        }
+        Ok(all)
     }
 
     /// The full names of an inode's attributes; inline data and names without a known prefix are left out.
@@ -339,6 +367,14 @@ impl Volume {
         acl.chmod(mode);
         attr.value = Value::Inline(acl.to_disk());
         self.store_attributes(handle, nr, data, &attrs)
+    }
+}
+
+/// The bytes that a value says it has.
+fn stored_len(value: &Value) -> u64 {
+    match value {
+        Value::Inline(bytes) => u64_of(bytes.len()),
+        Value::Inode { size, .. } => u64::from(*size),
     }
 }
 

@@ -80,14 +80,7 @@ fn look(image: &Image, nr: InodeNr) -> Result<Seen> {
     let volume = image.volume();
     let meta = volume.stat(nr)?;
     let target = meta.is_symlink().then(|| volume.read_link_at(nr)).transpose()?;
-    let names = volume.list_xattrs(nr)?;
-    let attributes = names
-        .into_iter()
-        .map(|name| {
-            let value = volume.get_xattr(nr, &name)?;
-            Ok((name, value))
-        })
-        .collect::<Result<_>>()?;
+    let attributes = volume.xattrs(nr)?;
     let data = meta.is_file().then(|| volume.open_inode(nr)?.data_ranges()).transpose()?;
     Ok(Seen { meta, target, attributes, data })
 }

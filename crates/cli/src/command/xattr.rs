@@ -144,14 +144,7 @@ fn list(json: bool, target: &Target, journal: &Journal) -> Outcome {
         }
         return out.finish();
     }
-    let mut attributes = target.read(journal, |image, nr| {
-        let names = image.volume().list_xattrs(nr)?.into_iter();
-        let pairs = names.map(|name| {
-            let value = image.volume().get_xattr(nr, &name)?;
-            Ok((name, value))
-        });
-        pairs.collect::<hectare_engine::Result<Vec<_>>>()
-    })?;
+    let mut attributes = target.read(journal, |image, nr| image.volume().xattrs(nr))?;
     attributes.sort();
     let json =
         attributes.into_iter().map(|(name, value)| Json { name: JsonName(name), value_hex: hex(&value) });

@@ -107,12 +107,7 @@ impl Origin for Inside<'_> {
     }
 
     fn xattrs(&self, node: &InodeNr, _follow: bool) -> Result<Xattrs, Reason> {
-        let names = self.volume().list_xattrs(*node).map_err(reason)?;
-        let pair = |name: Vec<u8>| {
-            let value = self.volume().get_xattr(*node, &name).map_err(reason)?;
-            Ok((name, value))
-        };
-        names.into_iter().map(pair).collect()
+        self.volume().xattrs(*node).map_err(reason)
     }
 
     fn inode_in(&self, node: &InodeNr, volume: &Volume) -> Option<InodeNr> {

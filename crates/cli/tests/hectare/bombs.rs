@@ -1,78 +1,244 @@
-//! Small images that claim much: what a command takes of memory and time follows what is there, not what is
-//! claimed.
+//! Images of kilobytes that claim gigabytes: every reading command ends within [`MEMORY_KIB`] and [`PATIENCE`],
+//! whatever it says.
+//!
+//! The bound on memory is the kernel's (`RLIMIT_DATA`): a command that asks for more is aborted, and has no
+//! exit code.
 
-use crate::support::hectare;
-use hectare_oracle::{Skip, debugfs, mke2fs, skip};
-use std::fs::File;
+use crate::support::{Bench, Ran, hectare_bounded};
+use hectare_oracle::{Skip, debugfs, debugfs_write, mke2fs, skip};
+use std::fmt::Write as _;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
-/// What a command that reads may take of memory, in KiB.
-const MEMORY_MAX: u64 = 256 << 10;
+const MEMORY_KIB: u32 = 256 << 10;
+/// On a machine that does much else; what is bounded takes a tenth of a second.
+const PATIENCE: Duration = Duration::from_secs(10);
 const BLOCK: usize = 4096;
 
-/// Where some blocks of the journal lie, as debugfs has it.
-fn journal_blocks(image: &Path, wanted: &[u32]) -> Result<Vec<u64>, Skip> {
-    let requests: Vec<String> = wanted.iter().map(|at| format!("bmap <8> {at}")).collect();
-    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
-    let said = debugfs(image, &requests)?;
-    Ok(said.lines().filter_map(|line| line.trim().parse().ok()).collect())
+/// Runs every command that reads on `path` of the image; none may be ended by a signal.
+fn read_in_every_way(bench: &Bench, path: &str) -> Vec<Ran> {
+    let (image, at) = (bench.image(), bench.at(path));
+    let (out, picture) = (bench.local("out"), bench.local("map.svg"));
+    fs::create_dir(&out).unwrap();
+    let (out, picture) = (out.to_str().unwrap(), picture.to_str().unwrap());
+    let commands: [&[&str]; 14] = [
+        &["ls", &at],
+        &["ls", "-lR", image],
+        &["ls", "--json", &at],
+        &["tree", image],
+        &["tree", "--json", image],
+        &["stat", &at],
+        &["stat", "--json", &at],
+        &["xattr", "list", "--json", &at],
+        &["cp", "-r", &at, out],
+        &["cp", "-a", &at, out],
+        &["check", image],
+        &["freefrag", image],
+        &["map", image, "-o", picture],
+        &["info", "--groups", image],
+    ];
+    let run = |command: &&[&str]| {
+        let ran = hectare_bounded(command, MEMORY_KIB, PATIENCE);
+        assert!(!ran.hung && ran.code.is_some(), "{}: {:?} {}", ran.line, ran.code, ran.err);
+        ran
+    };
+    commands.iter().map(run).collect()
 }
 
-/// A volume whose journal has to be replayed, and holds a copy of each of `copies` blocks. All copies are
-/// holes of the image, so they take no space.
-fn journal_of_holes(copies: u32) -> Result<PathBuf, Skip> {
-    const TAGS: u32 = 500;
-    let image = hectare_oracle::scratch::fresh("journal-of-holes");
-    let features = "^metadata_csum,^64bit,^resize_inode,^orphan_file";
-    let size = format!("size={}", (copies >> 8) + 16);
-    let lazily = "lazy_itable_init=1,lazy_journal_init=1";
-    let args = ["-t", "ext4", "-b", "4096", "-O", features, "-J", &size, "-E", lazily];
-    mke2fs(&args, &image, "8G")?;
-    let file = File::options().read(true).write(true).open(&image).unwrap();
-    let transactions = copies / TAGS;
-    let descriptors: Vec<u32> = (0..=transactions).map(|n| 1 + n * (TAGS + 1)).collect();
-    let places = journal_blocks(&image, &[&[0], &descriptors[..]].concat())?;
-    let put = |at: u64, bytes: &[u8]| file.write_all_at(bytes, at * BLOCK as u64).unwrap();
-    // The superblock: the log begins at block 1 with transaction 1.
-    let mut start = [0; 8];
-    start[3] = 1;
-    start[7] = 1;
-    file.write_all_at(&start, places[0] * BLOCK as u64 + 0x18).unwrap();
-    let word = |n: u32| n.to_be_bytes();
-    let header = |kind: u32| [word(0xc03b_3998), word(kind), word(1)].concat();
-    let in_journal = u64::from(transactions + 1) * u64::from(TAGS + 1);
-    let mut target = u32::try_from(places[0] + in_journal + 4096).unwrap();
-    for place in &places[1..=usize::try_from(transactions).unwrap()] {
-        let mut block = header(1);
-        for n in 0..TAGS {
-            let (same_uuid, last) = (u16::from(n > 0) * 2, u16::from(n + 1 == TAGS) * 8);
-            block.extend(word(target));
-            block.extend([0, 0]);
-            block.extend((same_uuid | last).to_be_bytes());
-            block.extend(if n == 0 { &[0; 16][..] } else { &[] });
-            target += 1;
-        }
-        put(*place, &block);
+/// The blocks of a file, those of its map included.
+fn blocks(image: &Path, file: &str) -> Result<Vec<u64>, Skip> {
+    let said = debugfs(image, &[&format!("blocks {file}")])?;
+    Ok(said.split_whitespace().filter_map(|word| word.parse().ok()).collect())
+}
+
+/// A volume with a directory `d`, a file `f` and one of `len` bytes, and the blocks of the latter.
+fn volume(bench: &Bench, args: &[&str], size: &str, len: usize) -> Result<Vec<u64>, Skip> {
+    let source = bench.local("source");
+    fs::create_dir_all(source.join("d")).unwrap();
+    fs::write(source.join("f"), "x").unwrap();
+    fs::write(source.join("data"), vec![b'D'; len]).unwrap();
+    let args = [args, &["-b", "4096", "-m", "0", "-d", source.to_str().unwrap()]].concat();
+    mke2fs(&args, &bench.image, size)?;
+    blocks(&bench.image, "/data")
+}
+
+/// A block full of names of inode 12, whose first two letters are those of `n`.
+fn names(n: usize) -> Vec<u8> {
+    let mut block = Vec::new();
+    for entry in 0..341_usize {
+        let len: u16 = if entry < 340 { 12 } else { 16 };
+        block.extend(12_u32.to_le_bytes());
+        block.extend(len.to_le_bytes());
+        block.extend([4, 1]);
+        let letter = |value: usize| b'a' + u8::try_from(value % 26).unwrap();
+        block.extend([letter(n / 26), letter(n), letter(entry / 26), letter(entry)]);
     }
-    put(places[places.len() - 1], &header(2));
-    let mut incompat = [0; 4];
-    file.read_exact_at(&mut incompat, 1024 + 0x60).unwrap();
-    incompat[0] |= 4; // needs_recovery
-    file.write_all_at(&incompat, 1024 + 0x60).unwrap();
-    Ok(image)
+    block.resize(BLOCK, 0);
+    block
+}
+
+fn put(image: &File, block: u64, bytes: &[u8]) {
+    image.write_all_at(bytes, block * BLOCK as u64).unwrap();
+}
+
+fn set_fields(image: &Path, file: &str, fields: &[(&str, u64)]) -> Result<(), Skip> {
+    let requests: Vec<String> =
+        fields.iter().map(|(field, value)| format!("set_inode_field {file} {field} {value}")).collect();
+    debugfs_write(image, &requests.iter().map(String::as_str).collect::<Vec<_>>()).map(drop)
+}
+
+/// One table of tables, one table and one block of names, each named 1024 times by the one above.
+fn tables(bench: &Bench) -> Result<(), Skip> {
+    let of_data = volume(bench, &["-t", "ext2", "-O", "none,filetype"], "2M", 3 * BLOCK)?;
+    let image = File::options().write(true).open(&bench.image).unwrap();
+    let numbers = |block: u64| u32::try_from(block).unwrap().to_le_bytes().repeat(1024);
+    put(&image, of_data[0], &numbers(of_data[1]));
+    put(&image, of_data[1], &numbers(of_data[2]));
+    put(&image, of_data[2], &names(0));
+    let size = (12 + 1024 + 1000 * 1024) * BLOCK as u64;
+    let mut fields = vec![("size", size), ("block[IND]", of_data[1]), ("block[DIND]", of_data[0])];
+    let direct: Vec<String> = (1..12).map(|n| format!("block[{n}]")).collect();
+    fields.extend(direct.iter().map(|name| (name.as_str(), of_data[2])));
+    set_fields(&bench.image, "/d", &fields)
 }
 
 #[test]
-fn regression_a_journal_of_holes_was_held_in_memory() {
-    let name = "bombs::regression_a_journal_of_holes_was_held_in_memory";
-    let image = match journal_of_holes(130_000) {
-        Ok(image) => image,
-        Err(reason) => skip!(name, reason),
+fn regression_a_block_map_that_names_one_block_a_million_times() {
+    let bench = Bench::empty();
+    if let Err(reason) = tables(&bench) {
+        skip!("bombs::regression_a_block_map_that_names_one_block_a_million_times", reason);
+    }
+    let ran = read_in_every_way(&bench, "/d");
+    assert!(ran[0].refused().contains("is in it twice"), "{}", ran[0].err);
+    assert_eq!(ran[10].code, Some(1), "{}", ran[10].line);
+}
+
+/// A leaf of 340 extents that all lead to the same thousand blocks of names.
+fn extents(bench: &Bench) -> Result<(), Skip> {
+    let features = ["-t", "ext4", "-O", "^metadata_csum,^has_journal,^dir_index"];
+    let of_data = volume(bench, &features, "32M", 3000 * BLOCK)?;
+    let together = |run: &[u64]| run[999] - run[0] == 999;
+    let start = of_data.windows(1000).find(|run| together(run)).unwrap()[0];
+    let spare = of_data.iter().copied().find(|block| !(start..start + 1000).contains(block)).unwrap();
+    let image = File::options().write(true).open(&bench.image).unwrap();
+    for n in 0..1000 {
+        put(&image, start + n as u64, &names(n));
+    }
+    let header = |entries: u16, max: u16, depth: u16| {
+        [0xf30a, entries, max, depth, 0, 0].into_iter().flat_map(u16::to_le_bytes).collect::<Vec<u8>>()
     };
-    let path = image.to_str().unwrap();
-    for command in ["ls", "tree", "freefrag", "info"] {
-        let ran = hectare(&[command, path]).ok();
-        assert!(ran.memory < MEMORY_MAX, "{command} took {} KiB", ran.memory);
+    let mut leaf = header(340, 340, 0);
+    for n in 0..340_u32 {
+        leaf.extend((n * 1000).to_le_bytes());
+        leaf.extend(1000_u16.to_le_bytes());
+        leaf.extend(0_u16.to_le_bytes());
+        leaf.extend(u32::try_from(start).unwrap().to_le_bytes());
+    }
+    put(&image, spare, &leaf);
+    let spare = u32::try_from(spare).unwrap().to_le_bytes();
+    let root = [&header(1, 4, 1)[..], &[0; 4], &spare, &[0; 4]].concat();
+    let names: Vec<String> = (0..6).map(|n| format!("block[{n}]")).collect();
+    let words = root.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().unwrap()).into());
+    let mut fields: Vec<(&str, u64)> = names.iter().map(String::as_str).zip(words).collect();
+    fields.push(("size", 340_000 * BLOCK as u64));
+    set_fields(&bench.image, "/d", &fields)
+}
+
+#[test]
+fn regression_a_directory_whose_extents_lead_to_the_same_blocks() {
+    let bench = Bench::empty();
+    if let Err(reason) = extents(&bench) {
+        skip!("bombs::regression_a_directory_whose_extents_lead_to_the_same_blocks", reason);
+    }
+    let ran = read_in_every_way(&bench, "/d");
+    assert!(ran[0].refused().contains("is in it twice"), "{}", ran[0].err);
+    assert_eq!(ran[10].code, Some(1), "{}", ran[10].line);
+}
+
+/// An attribute block of 2000 entries, each with a value of 64 KiB in one and the same inode.
+fn attributes(bench: &Bench) -> Result<(), Skip> {
+    let source = bench.local("source");
+    fs::create_dir_all(&source).unwrap();
+    fs::write(source.join("f"), "x").unwrap();
+    fs::write(source.join("block"), vec![b'B'; 65536]).unwrap();
+    fs::write(source.join("value"), vec![b'V'; 65536]).unwrap();
+    let features = "^metadata_csum,^has_journal,^resize_inode,ea_inode";
+    let args = ["-t", "ext4", "-b", "65536", "-O", features, "-d", source.to_str().unwrap()];
+    mke2fs(&args, &bench.image, "16M")?;
+    let said = debugfs(&bench.image, &["stat /value"])?;
+    let holder = said.split("Inode:").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
+    let (holder, at) = (holder.parse::<u32>().unwrap(), blocks(&bench.image, "/block")?[0]);
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+    let mut block = words(&[0xea02_0000, 1, 1, 0, 0, 0, 0, 0]);
+    for n in 0..2000 {
+        block.extend([5, 1, 0, 0]);
+        block.extend(words(&[holder, 65536, 0]));
+        block.extend(format!("{n:05}").bytes().chain([0; 3]));
+    }
+    block.resize(65536, 0);
+    File::options().write(true).open(&bench.image).unwrap().write_all_at(&block, at * 65536).unwrap();
+    set_fields(&bench.image, "/value", &[("flags", 0x0028_0000)])?;
+    set_fields(&bench.image, "/f", &[("file_acl", at)])
+}
+
+#[test]
+fn regression_one_value_under_thousands_of_names() {
+    let bench = Bench::empty();
+    if let Err(reason) = attributes(&bench) {
+        skip!("bombs::regression_one_value_under_thousands_of_names", reason);
+    }
+    let ran = read_in_every_way(&bench, "/f");
+    assert!(ran[5].refused().contains("have 131072000 bytes, and 64 MiB are read"), "{}", ran[5].err);
+}
+
+/// A journal of 512 MiB with one transaction of as many blocks, all of them holes of the image but the
+/// descriptors.
+fn journal(bench: &Bench) -> Result<(), Skip> {
+    let features = "^metadata_csum,^64bit,^resize_inode,^orphan_file";
+    let extended = "lazy_itable_init=1,lazy_journal_init=1";
+    let args = ["-t", "ext4", "-b", "4096", "-O", features, "-J", "size=512", "-E", extended];
+    mke2fs(&args, &bench.image, "8G")?;
+    let log = blocks(&bench.image, "<8>")?;
+    let image = File::options().read(true).write(true).open(&bench.image).unwrap();
+    let mut log = log.into_iter();
+    let mut superblock = [0; 1024];
+    let first = log.next().unwrap();
+    image.read_exact_at(&mut superblock, first * BLOCK as u64).unwrap();
+    // The first transaction expected, and where the log starts.
+    superblock[0x18..0x20].copy_from_slice(&[0, 0, 0, 1, 0, 0, 0, 1]);
+    put(&image, first, &superblock);
+    let head = |kind: u32| [0xc03b_3998, kind, 1].into_iter().flat_map(u32::to_be_bytes).collect::<Vec<u8>>();
+    let mut target = 300_000_u32; // no metadata lies there
+    for _ in 0..250 {
+        let mut descriptor = head(1);
+        for n in 0..500 {
+            let flags = if n == 0 { 0 } else { 2 } | if n == 499 { 8_u16 } else { 0 };
+            descriptor.extend(target.to_be_bytes());
+            descriptor.extend([0, 0]);
+            descriptor.extend(flags.to_be_bytes());
+            if n == 0 {
+                descriptor.extend([0; 16]);
+            }
+            target += 1;
+        }
+        put(&image, log.next().unwrap(), &descriptor);
+        log.nth(499).unwrap();
+    }
+    put(&image, log.next().unwrap(), &head(2));
+    debugfs_write(&bench.image, &["feature needs_recovery"]).map(drop)
+}
+
+#[test]
+fn regression_a_dirty_journal_of_holes() {
+    let bench = Bench::empty();
+    if let Err(reason) = journal(&bench) {
+        skip!("bombs::regression_a_dirty_journal_of_holes", reason);
+    }
+    let mut told = String::new();
+    for ran in read_in_every_way(&bench, "/") {
+        writeln!(told, "{}", ran.line).unwrap();
+        assert!(ran.line.contains("\"check\"") || ran.code == Some(0), "{told}{}", ran.err);
     }
 }

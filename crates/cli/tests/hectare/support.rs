@@ -11,6 +11,8 @@ use tempfile::TempDir;
 /// Longer than any command on a test's volume may take, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+const BINARY: &str = env!("CARGO_BIN_EXE_hectare");
+
 /// What a run of the binary ended with.
 pub(crate) struct Ran {
     /// The exit code; `None` if a signal or the test's patience ended it.
@@ -23,8 +25,6 @@ pub(crate) struct Ran {
     pub(crate) line: String,
     /// Whether it had to be stopped.
     pub(crate) hung: bool,
-    /// The most memory it had, in KiB, as seen every few milliseconds; 0 if it was too quick.
-    pub(crate) memory: u64,
 }
 
 impl Ran {
@@ -66,17 +66,26 @@ pub(crate) fn hectare<S: AsRef<OsStr>>(arguments: &[S]) -> Ran {
 /// Runs the binary, and stops it after a time.
 #[track_caller]
 pub(crate) fn hectare_within<S: AsRef<OsStr>>(arguments: &[S], patience: Duration) -> Ran {
+    run_within(Command::new(BINARY).args(arguments), patience)
+}
+
+/// Runs the binary with at most so many KiB of memory of its own (`RLIMIT_DATA`), and stops it after a time.
+#[track_caller]
+pub(crate) fn hectare_bounded(arguments: &[&str], kib: u32, patience: Duration) -> Ran {
+    let script = format!("ulimit -d {kib} && exec \"$0\" \"$@\"");
+    run_within(Command::new("sh").args(["-c", &script, BINARY]).args(arguments), patience)
+}
+
+#[track_caller]
+fn run_within(command: &mut Command, patience: Duration) -> Ran {
     let outputs = (tempfile::NamedTempFile::new().unwrap(), tempfile::NamedTempFile::new().unwrap());
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hectare"));
-    command.args(arguments).env("TZ", "UTC").stdin(Stdio::null());
+    command.env("TZ", "UTC").stdin(Stdio::null());
     command.stdout(outputs.0.reopen().unwrap()).stderr(outputs.1.reopen().unwrap());
     let line = format!("{command:?}");
     let mut child = command.spawn().unwrap();
     let started = Instant::now();
     let mut pause = Duration::from_millis(1);
-    let mut memory = 0;
     let (status, hung) = loop {
-        memory = peak_memory(child.id()).unwrap_or(memory);
         if let Some(status) = child.try_wait().unwrap() {
             break (status, false);
         }
@@ -85,18 +94,11 @@ pub(crate) fn hectare_within<S: AsRef<OsStr>>(arguments: &[S], patience: Duratio
             break (child.wait().unwrap(), true);
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(8));
+        pause = (pause * 2).min(Duration::from_millis(20));
     };
     let out = std::fs::read(outputs.0.path()).unwrap();
     let err = String::from_utf8_lossy(&std::fs::read(outputs.1.path()).unwrap()).into_owned();
-    Ran { code: status.code(), out, err, line, hung, memory }
-}
-
-/// The most memory that a process has had, in KiB; `None` once it has ended.
-fn peak_memory(process: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    peak.trim().strip_suffix(" kB")?.parse().ok()
+    Ran { code: status.code(), out, err, line, hung }
 }
 
 /// A folder that goes when the test ends, and an image in it.

@@ -54,6 +54,8 @@ pub(crate) struct CachedInode {
     changed_in: AtomicU32,
     /// Whether it may get its first name, having been made without.
     linkable: AtomicBool,
+    /// Whether it is a directory whose map was found to be one that can be.
+    bounded: AtomicBool,
     /// Open files; an inode without links lives as long as it has any.
     opens: AtomicU32,
     /// How often it is held without being open; it lives as long as it is.
@@ -73,6 +75,16 @@ pub(crate) struct CachedInode {
 impl CachedInode {
     pub(crate) fn nr(&self) -> InodeNr {
         self.nr
+    }
+
+    /// Whether the map of this directory was found to be bounded. What we change keeps it so.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.bounded.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that the map of this directory is bounded.
+    pub(crate) fn set_bounded(&self) {
+        self.bounded.store(true, Ordering::Relaxed);
     }
 
     /// The operation lock.
@@ -363,6 +375,7 @@ fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): Home) -> Arc<Cached
         recent: AtomicBool::new(true),
         changed_in: AtomicU32::new(0),
         linkable: AtomicBool::new(false),
+        bounded: AtomicBool::new(false),
         opens: AtomicU32::new(0),
         holds: AtomicU32::new(0),
         window: OnceLock::new(),

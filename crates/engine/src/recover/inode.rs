@@ -20,14 +20,23 @@ pub(super) fn log_map(device: &dyn Device, sb: &SuperBlock, nr: InodeNr) -> Resu
     let inode = read_inode(device, sb, nr)?;
     let blocks = inode.size >> sb.geometry().block_size.shift();
     let mut runs = Vec::new();
+    let mut left = Some(sb.geometry().blocks_count.get());
     let tree = Tree { device, sb, nr, inode: &inode };
     tree.for_each(&mut |extent| {
+        left = left.and_then(|left| left.checked_sub(extent.len.into()));
+        if left.is_none() {
+            return ControlFlow::Break(());
+        }
         if !extent.unwritten {
             let len = Blocks::new(extent.len.into());
             runs.push(LogRun { first: extent.logical, start: extent.physical, len });
         }
         ControlFlow::Continue(())
     })?;
+    if left.is_none() {
+        let what = "it has more blocks than the volume";
+        return Err(Corrupt::new("the journal", Place::Inode(nr), what).into());
+    }
     let mapped = runs.last().map_or(0, |run| u64::from(run.first.get()) + run.len.get());
     if mapped == 0 || mapped < blocks {
         let what = format!("block {mapped} of it has no place on the volume: e2fsck -fy makes a new one");
