@@ -56,6 +56,7 @@ pub(crate) enum Place {
 impl Place {
     /// A file, made if it is not there.
     pub(crate) fn file(path: &Path) -> Outcome<Self> {
+        hectare_device::check_output_place(path).map_err(|error| Failure::Line(error.to_string()))?;
         let file = File::options().append(true).create(true).open(path);
         file.map(Self::File).map_err(|error| {
             let name = shown(path.as_os_str().as_bytes());

@@ -2,9 +2,12 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;
+use hectare_device::check_output_place;
 use serde::Serialize;
 use std::fmt;
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Standard output. To be finished with [`Output::finish`], or what is still buffered may be lost unnoticed.
 pub(crate) struct Output {
@@ -54,6 +57,13 @@ fn failed(error: std::io::Error) -> Failure {
         return Failure::ReaderGone;
     }
     Failure::of("standard output", reason(&error))
+}
+
+/// Writes a file of output that was asked for by its name.
+pub(crate) fn write_file(path: &Path, content: &[u8]) -> Outcome {
+    check_output_place(path).map_err(|error| Failure::Line(error.to_string()))?;
+    std::fs::write(path, content)
+        .map_err(|error| Failure::of(shown(path.as_os_str().as_bytes()), reason(&error)))
 }
 
 /// What the system says, without the error's number.

@@ -23,11 +23,13 @@ mod hole;
 mod lock;
 mod options;
 mod pending;
+mod place;
 mod topology;
 
 pub use lock::{Claim, MOUNT_KEY};
 pub use options::{FileOptions, Overwrite};
 pub use pending::PendingFile;
+pub use place::check as check_output_place;
 pub use topology::Topology;
 
 use crate::device::{check_change, check_range, copy_through_memory, total_len};

@@ -40,7 +40,9 @@ pub use crash::{CrashStates, Discarded};
 pub use dax::DaxDevice;
 pub use device::Device;
 pub use error::{Error, Operation, Reason, Result};
-pub use file::{Claim, FileDevice, FileOptions, MOUNT_KEY, Overwrite, PendingFile, Topology};
+pub use file::{
+    Claim, FileDevice, FileOptions, MOUNT_KEY, Overwrite, PendingFile, Topology, check_output_place,
+};
 pub use layer::elsewhere::{Elsewhere, ElsewhereDevice};
 pub use layer::fault::{FaultDevice, Outcome, Rule};
 pub use layer::overlay::OverlayDevice;

@@ -241,7 +241,7 @@ impl MountOptions {
             (Form::Value(_, set), Some(value)) => set(self, value).map_err(bad)?,
             (Form::Ignored, _) => {}
             (Form::Accepted(why), _) => {
-                self.notes.push(format!("mount option '{option}' changes nothing: {why}"))
+                self.notes.push(format!("mount option '{option}' changes nothing: {why}"));
             }
             (Form::Refused(why), _) => return Err(bad((*why).to_owned())),
             (Form::Flag(_), Some(_)) => return Err(bad("it takes no value".into())),

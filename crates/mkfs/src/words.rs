@@ -40,13 +40,15 @@ pub fn parse_uuid(option: &str, text: &str) -> Result<[u8; 16]> {
         .map_err(|_| Error::option(format!("{option} {text}"), "it is not a UUID (32 hexadecimal digits)"))
 }
 
-/// Reads a size: a number, and after it `s` (512 bytes), `k`, `m`, `g`, `t`, `p` or `e`; without a suffix it
-/// counts units of `plain` bytes. Where a volume's block and sector are given in `units`, `b` counts blocks
-/// and `s` sectors.
+/// Reads a size: a number, and after it `s` (512 bytes), `k`, `m`, `g`, `t`, `p` or `e`, which are powers of
+/// 1024 and may be written `KiB`, `MiB` and so on; without a suffix it counts units of `plain` bytes. `KB` and
+/// `MB` are refused, since some mean powers of 1000. Where a volume's block and sector are given in `units`,
+/// `b` counts blocks and `s` sectors.
 ///
 /// # Errors
 /// If it is anything else, or more than 64 bits hold; the text says so.
 pub fn parse_size(text: &str, plain: u64, units: Option<(u64, u64)>) -> std::result::Result<u64, String> {
+    let text = binary_suffix(text)?;
     let (digits, unit) = match text.char_indices().next_back() {
         Some((at, suffix)) if !suffix.is_ascii_digit() => (
             &text[..at],
@@ -67,6 +69,20 @@ pub fn parse_size(text: &str, plain: u64, units: Option<(u64, u64)>) -> std::res
     };
     let number: u64 = digits.parse().map_err(|_| format!("{text} is no size"))?;
     number.checked_mul(unit).ok_or_else(|| format!("{text} is more than 64 bits hold"))
+}
+
+/// The size without `iB`, where that follows one of the letters for powers of 1024.
+fn binary_suffix(text: &str) -> std::result::Result<&str, String> {
+    let is_power = |text: &str| text.ends_with(|last: char| "kmgtpe".contains(last.to_ascii_lowercase()));
+    if let Some(short) = text.strip_suffix("iB").filter(|short| is_power(short)) {
+        return Ok(short);
+    }
+    match text.strip_suffix(['b', 'B']).filter(|short| is_power(short)) {
+        Some(short) => Err(format!(
+            "{text} means different sizes to different people: write {short}iB or {short} (powers of 1024)"
+        )),
+        None => Ok(text),
+    }
 }
 
 /// Applies a list of extended options.

@@ -122,7 +122,7 @@ pub(crate) fn with_suffix(text: &str, plain: u64) -> Result<u64, String> {
 
 fn journal_mib(text: &str) -> Result<u64, String> {
     let size = text.strip_prefix("size=").ok_or_else(|| format!("-J {text}: give size=MIB"))?;
-    let size = size.strip_suffix(['M', 'm']).unwrap_or(size);
+    let size = size.strip_suffix("MiB").or_else(|| size.strip_suffix(['M', 'm'])).unwrap_or(size);
     size.parse().map_err(|_| format!("-J {text}: the size is a number of MiB"))
 }
 
@@ -137,6 +137,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn regression_sizes_are_taken_as_people_write_them() {
+        assert_eq!(with_suffix("10MiB", 1024), Ok(10 << 20));
+        assert_eq!(with_suffix("10KiB", 4096), Ok(10 << 10));
+        assert_eq!(with_suffix("1GiB", 1), Ok(1 << 30));
+        let refused = with_suffix("10MB", 1024).unwrap_err();
+        assert!(refused.contains("write 10MiB or 10M"), "{refused}");
+        assert!(with_suffix("10iB", 1).is_err() && with_suffix("iB", 1).is_err());
+    }
+
+    #[test]
     fn sizes_are_as_in_mke2fs() {
         assert_eq!(with_suffix("64M", 1024), Ok(64 << 20));
         assert_eq!(with_suffix("100", 1024), Ok(102_400));
@@ -146,6 +156,7 @@ mod tests {
             with_suffix("", 1).is_err() && with_suffix("1X", 1).is_err() && with_suffix("99E", 1).is_err()
         );
         assert_eq!(journal_mib("size=4"), Ok(4));
+        assert_eq!(journal_mib("size=4MiB"), Ok(4));
         assert!(journal_mib("device=x").is_err());
     }
 }

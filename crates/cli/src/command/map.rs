@@ -3,7 +3,7 @@
 use crate::failure::{Failure, LeftOut, Outcome};
 use crate::image::Image;
 use crate::name::shown;
-use crate::output::{Output, reason};
+use crate::output::{Output, write_file};
 use crate::picture::layout::{Facts, layout};
 use crate::picture::survey::{Survey, survey};
 use crate::picture::{raster, svg};
@@ -69,8 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         Format::Png => raster::draw(&scene).map_err(|error| Failure::of("the picture", error))?,
     };
     match &arguments.output {
-        Some(path) => std::fs::write(path, drawn)
-            .map_err(|error| Failure::of(shown(path.as_os_str().as_bytes()), reason(&error)))?,
+        Some(path) => write_file(path, &drawn)?,
         None => {
             let mut out = Output::new();
             out.bytes(&drawn)?;

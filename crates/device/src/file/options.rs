@@ -6,7 +6,7 @@
 
 use super::direct::Direct;
 use super::pending::PendingFile;
-use super::{FileDevice, Kind, file_type, lock, not_a_device, too_large};
+use super::{FileDevice, Kind, file_type, lock, not_a_device, place, too_large};
 use crate::device::Device;
 use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
@@ -97,6 +97,7 @@ impl FileOptions {
     pub fn create(&self, path: impl AsRef<Path>, len: Bytes, overwrite: Overwrite) -> Result<FileDevice> {
         let path = path.as_ref();
         let name = path.to_string_lossy();
+        place::check(path)?;
         let flags = Self { write: true, ..self.clone() }.flags();
         let fresh = rustix::fs::open(path, flags | OFlags::CREATE | OFlags::EXCL, new_mode());
         match fresh {

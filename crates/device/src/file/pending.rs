@@ -9,7 +9,7 @@
 //! `RENAME_NOREPLACE` refuse that in one step.
 
 use super::options::{check_replaceable, new_mode, open_error, parent_dir, parent_of};
-use super::{FileDevice, FileOptions, Overwrite};
+use super::{FileDevice, FileOptions, Overwrite, place};
 use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags};
@@ -37,6 +37,7 @@ impl PendingFile {
         overwrite: Overwrite,
     ) -> Result<Self> {
         let name = path.to_string_lossy();
+        place::check(path)?;
         check_replaceable(path, &name, overwrite)?;
         if path.file_name().is_none() {
             let reason = Reason::NotADevice("that is no name for a file");

@@ -106,7 +106,8 @@ impl Aio {
         // SAFETY: there is room for the one event that is asked for; no time is given.
         let ended = unsafe { libc::syscall(libc::SYS_io_getevents, self.0, 1, 1, &raw mut event, forever) };
         assert_eq!(ended, 1, "{}", io::Error::last_os_error());
-        usize::try_from(event.result).map_err(|_| Errno::from_raw_os_error(-(event.result as i32)))
+        usize::try_from(event.result)
+            .map_err(|_| Errno::from_raw_os_error(i32::try_from(-event.result).unwrap()))
     }
 }
 

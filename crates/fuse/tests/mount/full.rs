@@ -77,7 +77,7 @@ fn regression_a_writer_hears_at_once_that_the_volume_is_full() {
         assert_eq!(file.metadata().unwrap().len(), taken, "{options}: the size that it has");
         match taken_by_kernel(&mount, "64M") {
             Ok(kernel) => {
-                assert!(taken.abs_diff(kernel) < 2 * MIB, "{taken}, the kernel {kernel} ({options})")
+                assert!(taken.abs_diff(kernel) < 2 * MIB, "{taken}, the kernel {kernel} ({options})");
             }
             Err(reason) => skip_part!(NAME, reason),
         }

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
-use crate::output::{Output, reason};
+use crate::output::{Output, write_file};
 use crate::writing::{data_mode_parser, policy_parser};
 use hectare_engine::{DataMode, Timestamp};
 use hectare_lab::{After, Bench, On, Policy, Report, Run, Through, Workload, bench};
@@ -216,6 +216,5 @@ pub(super) fn check_html(path: Option<&Path>) -> Outcome {
 /// Writes the page if one was asked for.
 pub(super) fn write_html(path: Option<&Path>, report: &Report) -> Outcome {
     let Some(path) = path else { return Ok(()) };
-    std::fs::write(path, report.page())
-        .map_err(|error| Failure::of(shown(path.as_os_str().as_bytes()), reason(&error)))
+    write_file(path, report.page().as_bytes())
 }
