@@ -7,7 +7,8 @@
 //!   only the written part is stored).
 //! - **Layers** wrap any device: [`FaultDevice`] (operations that fail on demand), [`TraceDevice`] (what was
 //!   asked, when), [`StatsDevice`] (how much was asked), [`SliceDevice`] (a window, such as a partition),
-//!   [`OverlayDevice`] (changes that stay in memory), [`ElsewhereDevice`] (blocks read from another place), [`RecordDevice`] (a log of all changes, of which
+//!   [`OverlayDevice`] (changes that stay in memory), [`ElsewhereDevice`] (blocks read from
+//!   another place), [`RecordDevice`] (a log of all changes, of which
 //!   [`CrashStates`] makes what a power cut can leave).
 //!
 //! Hazards that every implementation must answer:

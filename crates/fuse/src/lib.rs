@@ -4,7 +4,8 @@
 //! from bytes ([`client`] is such a driver). [`serve`] mounts it, on many threads,
 //! until it is unmounted or told to end. [`MountOptions`] are what `mount -o` knows.
 //!
-//! Who owns what: with the kernel's writeback cache (`-o writeback`), size, modification and change time of open files are the
+//! Who owns what: with the kernel's writeback cache (`-o writeback`), size, modification and
+//! change time of open files are the
 //! kernel's until it writes them back; we are the only other writer, so that names, negative names and
 //! attributes may be kept by the kernel for as long as it likes. What changes without it asking for that
 //! (set-ID bits that writing takes) it is told before it gets its answer.

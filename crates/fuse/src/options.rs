@@ -413,7 +413,8 @@ mod tests {
             ("rw,fast", "mount option 'fast': there is no such option; `hectare mount --help` lists them"),
             (
                 "nobarier",
-                "mount option 'nobarier': there is no such option, the nearest is 'nobarrier'; `hectare mount \
+                "mount option 'nobarier': there is no such option, the nearest is 'nobarrier'; \
+                 `hectare mount \
                  --help` lists them",
             ),
             (

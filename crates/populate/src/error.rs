@@ -114,7 +114,8 @@ pub enum Error {
     },
     /// The folder for temporary files has no room for the copy of an archive.
     #[error(
-        "{folder}: no room for the unpacked copy of {archive}, of which more than {limit} bytes are to be kept \
+        "{folder}: no room for the unpacked copy of {archive}, of which more than {limit} bytes are \
+         to be kept \
          there: set TMPDIR to a folder with more room"
     )]
     NoRoom {

@@ -1,7 +1,5 @@
 //! The table of cases: calls that must fail, or succeed only just, on grounds that are prepared for them.
 
-#![allow(clippy::unwrap_used)] // a ground that can't be prepared ends the run
-
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, IFlags, Mode, OFlags, RenameFlags, SeekFrom, Timestamps,
     XattrFlags,
@@ -10,6 +8,9 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::path::Path;
+
+/// A ground that can't be prepared ends the run.
+const PREPARED: &str = "the volume was made a moment ago";
 
 /// A single call, and what came of it as text.
 pub(super) struct Case {
@@ -121,37 +122,38 @@ fn nothing(_: &Path) {}
 
 /// `f` with two blocks and an attribute, `d` with `d/x`, the link `l` to `f`, and the loop `loop`.
 fn tree(dir: &Path) {
-    fs::write(dir.join("f"), vec![7; 8192]).unwrap();
-    rustix::fs::setxattr(dir.join("f"), "user.a", b"1", XattrFlags::empty()).unwrap();
-    fs::create_dir(dir.join("d")).unwrap();
-    fs::write(dir.join("d/x"), b"x").unwrap();
-    std::os::unix::fs::symlink("f", dir.join("l")).unwrap();
-    std::os::unix::fs::symlink("loop", dir.join("loop")).unwrap();
+    fs::write(dir.join("f"), vec![7; 8192]).expect(PREPARED);
+    rustix::fs::setxattr(dir.join("f"), "user.a", b"1", XattrFlags::empty()).expect(PREPARED);
+    fs::create_dir(dir.join("d")).expect(PREPARED);
+    fs::write(dir.join("d/x"), b"x").expect(PREPARED);
+    std::os::unix::fs::symlink("f", dir.join("l")).expect(PREPARED);
+    std::os::unix::fs::symlink("loop", dir.join("loop")).expect(PREPARED);
 }
 
 /// The tree, and a file that takes all the rest.
 fn fill(dir: &Path) {
     tree(dir);
-    let file = File::create(dir.join("fill")).unwrap();
+    let file = File::create(dir.join("fill")).expect(PREPARED);
     let mut at = 0;
     for step in [1 << 20, 64 << 10, 4096] {
         while rustix::fs::fallocate(&file, FallocateFlags::empty(), at, step).is_ok() {
             at += step;
         }
     }
-    file.sync_all().unwrap();
+    file.sync_all().expect(PREPARED);
 }
 
 fn drain(dir: &Path) {
-    fs::remove_file(dir.join("fill")).unwrap();
+    fs::remove_file(dir.join("fill")).expect(PREPARED);
 }
 
 fn flag(dir: &Path, flag: IFlags) {
     for name in ["f", "d"] {
-        let file = File::open(dir.join(name)).unwrap();
-        let flags =
-            (rustix::fs::ioctl_getflags(&file).unwrap() - (IFlags::IMMUTABLE | IFlags::APPEND)) | flag;
-        rustix::fs::ioctl_setflags(&file, flags).unwrap();
+        let file = File::open(dir.join(name)).expect(PREPARED);
+        let flags = (rustix::fs::ioctl_getflags(&file).expect(PREPARED)
+            - (IFlags::IMMUTABLE | IFlags::APPEND))
+            | flag;
+        rustix::fs::ioctl_setflags(&file, flags).expect(PREPARED);
     }
 }
 
@@ -251,13 +253,14 @@ static NAMES: [Case; 38] = cases! {
 
 static SIZES: [Case; 17] = cases! {
     "write to the last byte" => |d: &Path| write_at(d, (1 << 44) - 4096 - 4),
-    "the size then" => |d: &Path| Ok::<_, Errno>(fs::metadata(d.join("f")).unwrap().len()),
+    "the size then" => |d: &Path| Ok::<_, Errno>(fs::metadata(d.join("f")).expect(PREPARED).len()),
     "truncate back" => |d: &Path| rustix::fs::ftruncate(open(d, "f", OFlags::WRONLY)?, 8192),
-    "truncate to the largest" => |d: &Path| rustix::fs::ftruncate(open(d, "f", OFlags::WRONLY)?, (1 << 44) - 4096),
+    "truncate to the largest" => |d: &Path|
+        rustix::fs::ftruncate(open(d, "f", OFlags::WRONLY)?, (1 << 44) - 4096),
     "truncate beyond the largest" => |d: &Path| rustix::fs::ftruncate(open(d, "f", OFlags::WRONLY)?, 1 << 44),
     "truncate back again" => |d: &Path| rustix::fs::ftruncate(open(d, "f", OFlags::WRONLY)?, 8192),
     "write beyond the largest" => |d: &Path| write_at(d, 1 << 45),
-    "the size stays" => |d: &Path| Ok::<_, Errno>(fs::metadata(d.join("f")).unwrap().len()),
+    "the size stays" => |d: &Path| Ok::<_, Errno>(fs::metadata(d.join("f")).expect(PREPARED).len()),
     "fallocate nothing" => |d: &Path| fallocate(d, FallocateFlags::empty(), 0, 0),
     "fallocate beyond the largest" => |d: &Path| fallocate(d, FallocateFlags::empty(), 1 << 44, 4096),
     "punch without keeping the size" => |d: &Path| fallocate(d, FallocateFlags::PUNCH_HOLE, 0, 4096),

@@ -70,8 +70,10 @@ pub(crate) fn container_image(read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option
 /// The refusal of a container image.
 pub(crate) fn is_container_image(path: ShownPath, kind: &str) -> Error {
     let reason = format!(
-        "it is {kind}, whose layers are archives of their own: unpack it, and give each layer that its manifest \
-         lists, in that order, as in --from blobs/sha256/FIRST --from blobs/sha256/SECOND (to pack it as it is, \
+        "it is {kind}, whose layers are archives of their own: unpack it, and give each layer that its \
+         manifest \
+         lists, in that order, as in --from blobs/sha256/FIRST --from blobs/sha256/SECOND (to pack it as \
+         it is, \
          put it into a folder)"
     );
     Error::Refused { path, reason: reason.into() }
