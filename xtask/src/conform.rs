@@ -1,12 +1,12 @@
-//! The mount against the kernel's ext4, call by call: `cargo xtask conform [--minutes N] [--seed N] [--steps N]
-//! [--features NAME] [--keep]`.
+//! The mount against the kernel's ext4, call by call: `cargo xtask conform [--minutes N] [--seed N] [--steps
+//! N] [--features NAME] [--keep]`.
 //!
 //! First the table of cases that fail, then sequences of random calls on each feature set in turn, with the
 //! next seed each round, until the time is over (see `hectare_oracle::conform`). The first difference ends
 //! the run, with the seed and the calls that led to it; `--keep` leaves both images.
 
 use crate::scratch::{Scratch, leave_nothing, told};
-use crate::steps::{cargo, shown, target_folder, understood, went_well};
+use crate::steps::{cargo, minutes, parsed, shown, target_folder, understood, went_well};
 use hectare_oracle::conform::{Conform, Done, SETS};
 use hectare_oracle::killed::Ended;
 use std::path::Path;
@@ -31,21 +31,10 @@ impl Options {
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().copied().ok_or(format!("{word} needs a value"));
-            let wrong = |text: &str| format!("{word}: {text} is no number of that kind");
             match *word {
-                "--minutes" => {
-                    let text = value()?;
-                    let minutes: f64 = text.parse().map_err(|_| wrong(text))?;
-                    options.time = Duration::try_from_secs_f64(minutes * 60.0).map_err(|_| wrong(text))?;
-                }
-                "--seed" => {
-                    let text = value()?;
-                    options.seed = text.parse().map_err(|_| wrong(text))?;
-                }
-                "--steps" => {
-                    let text = value()?;
-                    options.steps = text.parse().map_err(|_| wrong(text))?;
-                }
+                "--minutes" => options.time = minutes(word, value()?)?,
+                "--seed" => options.seed = parsed(word, value()?)?,
+                "--steps" => options.steps = parsed(word, value()?)?,
                 "--features" => options.features = Some(known(value()?)?.to_owned()),
                 "--keep" => options.keep = true,
                 other => return Err(format!("{other} is no option")),

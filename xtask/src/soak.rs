@@ -18,7 +18,7 @@ mod owned;
 mod worker;
 
 use crate::scratch::{Scratch, leave_nothing, told};
-use crate::steps::{understood, went_well};
+use crate::steps::{minutes, parsed, understood, went_well};
 use hectare_device::FileOptions;
 use hectare_engine::{Creation, OpenOptions, Volume};
 use hectare_oracle::{e2fsck, mke2fs};
@@ -54,22 +54,15 @@ impl Options {
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().ok_or(format!("{word} needs a value"));
-            let wrong = |text: &str| format!("{word}: {text} is no number of that kind");
             match *word {
-                "--minutes" => {
-                    let text = value()?;
-                    let minutes: f64 = text.parse().map_err(|_| wrong(text))?;
-                    options.time = Duration::try_from_secs_f64(minutes * 60.0).map_err(|_| wrong(text))?;
-                }
+                "--minutes" => options.time = minutes(word, value()?)?,
                 "--threads" => {
                     let text = value()?;
                     let threads = text.parse().ok().filter(|threads| (1..=999).contains(threads));
-                    options.threads = threads.ok_or_else(|| wrong(text))?;
+                    options.threads =
+                        threads.ok_or_else(|| format!("{word}: {text} is not from 1 to 999"))?;
                 }
-                "--seed" => {
-                    let text = value()?;
-                    options.seed = text.parse().map_err(|_| wrong(text))?;
-                }
+                "--seed" => options.seed = parsed(word, value()?)?,
                 "--keep" => options.keep = true,
                 other => return Err(format!("{other} is no option")),
             }

@@ -34,6 +34,17 @@ pub(crate) fn understood<O>(parsed: Result<O, String>, usage: &str) -> Option<O>
     parsed.inspect_err(|message| eprintln!("{message}\n{usage}")).ok()
 }
 
+/// The value of an option, as whatever it is to be.
+pub(crate) fn parsed<T: std::str::FromStr>(option: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{option}: {text} is no number of that kind"))
+}
+
+/// The value of an option that is a number of minutes, with parts.
+pub(crate) fn minutes(option: &str, text: &str) -> Result<std::time::Duration, String> {
+    let wrong = |_| format!("{option}: {text} is no number of minutes");
+    std::time::Duration::try_from_secs_f64(parsed::<f64>(option, text)? * 60.0).map_err(wrong)
+}
+
 /// Whether a job went well; if not, what it is called and what went wrong are told.
 pub(crate) fn went_well(job: &str, result: Result<(), String>) -> bool {
     result.inspect_err(|message| eprintln!("{job} FAILED: {message}")).is_ok()

@@ -27,21 +27,24 @@ impl Bits {
 
     /// Sets a range and gives the first bit that was set before. Bits beyond the end are ignored.
     pub(crate) fn claim(&mut self, range: Range<u64>) -> Option<u64> {
-        let mut taken = None;
         if range.is_empty() {
-            return taken;
+            return None;
         }
         let (first, last) = (range.start / 8, (range.end - 1) / 8);
         let head = 0xff << (range.start % 8);
         let tail = 0xff >> (7 - (range.end - 1) % 8);
-        for at in first..(last + 1).min(self.len) {
-            let mask = if at == first { head } else { 0xff } & if at == last { tail } else { 0xff };
-            let Some(page) = self.pages.get_mut(index_of(at / u64_of(PAGE))) else { break };
-            let byte = &mut page.get_or_insert_with(|| Box::new([0; PAGE]))[index_of(at % u64_of(PAGE))];
-            if taken.is_none() && *byte & mask != 0 {
-                taken = Some(at * 8 + u64::from((*byte & mask).trailing_zeros()));
+        let (mut at, end, mut taken) = (first, (last + 1).min(self.len), None);
+        while at < end {
+            let (within, count) = in_page(at, end);
+            let page = self.pages[index_of(at / u64_of(PAGE))].get_or_insert_with(|| Box::new([0; PAGE]));
+            for byte in &mut page[within..within + count] {
+                let mask = if at == first { head } else { 0xff } & if at == last { tail } else { 0xff };
+                if taken.is_none() && *byte & mask != 0 {
+                    taken = Some(at * 8 + u64::from((*byte & mask).trailing_zeros()));
+                }
+                *byte |= mask;
+                at += 1;
             }
-            *byte |= mask;
         }
         taken
     }
@@ -51,8 +54,7 @@ impl Bits {
         let end = (start + len).div_ceil(8).min(self.len);
         let (mut at, mut found) = (start / 8, Vec::new());
         while at < end {
-            let within = index_of(at % u64_of(PAGE));
-            let count = index_of(end - at).min(PAGE - within);
+            let (within, count) = in_page(at, end);
             match self.pages.get(index_of(at / u64_of(PAGE))) {
                 Some(Some(page)) => found.extend_from_slice(&page[within..within + count]),
                 _ => found.resize(found.len() + count, 0),
@@ -61,6 +63,12 @@ impl Bits {
         }
         found
     }
+}
+
+/// Where byte `at` lies in its page, and how many bytes from there on up to `end` lie in the same.
+fn in_page(at: u64, end: u64) -> (usize, usize) {
+    let within = index_of(at % u64_of(PAGE));
+    (within, index_of((end - at).min(u64_of(PAGE - within))))
 }
 
 /// Set bits among the first `len`.

@@ -182,7 +182,7 @@ impl Scan<'_> {
     }
 
     /// Whether a directory's content is looked at: not if a block is in it twice, or if it and those before
-    /// it have more blocks than the volume. That they share blocks was told when their maps were walked.
+    /// it have more blocks than the volume. Shared blocks were reported when their maps were walked.
     fn can_be_read(&mut self, directory: &Directory, runs: &[Extent]) -> bool {
         let mut ranges: Vec<(u64, u64)> =
             runs.iter().map(|run| (run.physical.get(), run.physical.get() + u64::from(run.len))).collect();

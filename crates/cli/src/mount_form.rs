@@ -1,9 +1,10 @@
-//! How `mount`, `umount` and `fstab` call whoever mounts for them.
+//! How `mount`, `umount` and `fstab` call the program as their helper.
 //!
 //! Type `hectare` makes `mount` run `mount.hectare IMAGE DIR -o OPTIONS`, and type `fuse.hectare`
-//! `mount.fuse.hectare`, if somebody made links of these names (docs/operating.md); otherwise the latter makes
-//! it run `mount.fuse3`, and that `hectare IMAGE DIR -o OPTIONS`. `umount` runs `umount.fuseblk.hectare DIR`
-//! or `umount.fuse.hectare DIR`. None of them says `hectare mount` or `hectare umount`, which is put in here.
+//! `mount.fuse.hectare`, if somebody made links of these names (docs/operating.md); otherwise the latter
+//! makes it run `mount.fuse3`, and that `hectare IMAGE DIR -o OPTIONS`. `umount` runs `umount.fuseblk.hectare
+//! DIR` or `umount.fuse.hectare DIR`. None of them says `hectare mount` or `hectare umount`, which is put in
+//! here.
 //!
 //! Hazard: `mount.fuse3` adds `dev,suid` whenever root mounts, so that what comes that way is marked as such.
 

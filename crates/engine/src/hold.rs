@@ -78,8 +78,9 @@ impl HeldInode {
         self.volume.open_found(Arc::clone(&self.inode))
     }
 
-    /// Refuses to open the regular file it is for writing, where no write could be made: before anything takes
-    /// bytes on its behalf, as a kernel's cache does. `appends` says that all writes will be at the end.
+    /// Refuses to open the regular file it is for writing, where no write could be made: before anything
+    /// takes bytes on its behalf, as a kernel's cache does. `appends` says that all writes will be at the
+    /// end.
     ///
     /// # Errors
     /// [`Error::NotPermitted`] for an immutable file and, unless it `appends`, an append-only one;

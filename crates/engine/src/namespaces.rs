@@ -2,7 +2,8 @@
 //!
 //! | prefix | read by | changed by |
 //! |---|---|---|
-//! | `user.` (files and directories) | who may read the file | who may write to it; of a sticky directory: the owner |
+//! | `user.` (files and directories) | who may read the file | who may write to it; of a sticky directory:
+//! the owner |
 //! | `trusted.` | `CAP_SYS_ADMIN`; for others it is not there | `CAP_SYS_ADMIN` |
 //! | `security.` | everybody | `CAP_SYS_ADMIN`; `security.capability`: `CAP_SETFCAP` |
 //! | `system.posix_acl_` | everybody | the owner |

@@ -18,8 +18,8 @@
 //! lock here.
 //!
 //! A list or file that can't be followed keeps the volume from being written: what is on it may be in use by
-//! nobody, or be named twice, and only a check of everything tells. (The kernel mounts it, notes the error, and
-//! goes on with whatever these inodes hold. Here somebody has to run `e2fsck -fy` first; reading needs no
+//! nobody, or be named twice, and only a check of everything tells. (The kernel mounts it, notes the error,
+//! and goes on with whatever these inodes hold. Here somebody has to run `e2fsck -fy` first; reading needs no
 //! orphans, and works.)
 //!
 //! What it is not: without a journal a crash leaves anything, so nothing is noted there, as the kernel does.

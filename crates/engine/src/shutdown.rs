@@ -1,5 +1,5 @@
-//! Ending the use of a volume at once, as the kernel's `EXT4_IOC_SHUTDOWN` does: what is on the device then is
-//! what a crash would leave, and whoever opens the volume next recovers it.
+//! Ending the use of a volume at once, as the kernel's `EXT4_IOC_SHUTDOWN` does: what is on the device then
+//! is what a crash would leave, and whoever opens the volume next recovers it.
 //!
 //! Changes fail from then on as after a failed write ([`Error::Aborted`], `EIO`), but nothing is recorded in
 //! the superblock, and closing the volume writes nothing. Who mounts a volume has to refuse the rest

@@ -263,6 +263,17 @@ impl Volume {
         self.refuse_values_elsewhere(nr, &before)?;
         // Removing one, or repeating a mode in an ACL, must not want for space.
         let room = if bytes_of(attrs) <= bytes_of(&before) { Room::Kept } else { Room::Open };
+        self.lay_attributes_out(handle, nr, data, (attrs, room))
+    }
+
+    /// Lays out attributes none of whose values lies elsewhere, with a block from `room` if one is needed.
+    fn lay_attributes_out(
+        &self,
+        handle: &mut Handle<'_>,
+        nr: InodeNr,
+        data: &mut Inode,
+        (attrs, room): (&[Attr], Room),
+    ) -> Result<()> {
         let size = self.geometry().block_size;
         let placed = xattr::layout(attrs, data.xattr_area().len(), Some(size))
             .map_err(|_| Error::AttributeTooLarge)?;

@@ -183,8 +183,8 @@ impl Adapter {
 
 /// What the kernel is always to do for us.
 ///
-/// Not `ASYNC_DIO`: with it the kernel drops cached pages before an asynchronous direct write and not after, so
-/// that whoever reads meanwhile keeps old bytes for good, and such a write is told any error as `EIO`.
+/// Not `ASYNC_DIO`: with it the kernel drops cached pages before an asynchronous direct write and not after,
+/// so that whoever reads meanwhile keeps old bytes for good, and such a write is told any error as `EIO`.
 pub(crate) fn features() -> Features {
     Features::DO_READDIRPLUS
         | Features::READDIRPLUS_AUTO

@@ -1,9 +1,10 @@
 //! What a server gives up before it reads an image.
 //!
 //! An image is untrusted, and whoever serves it needs little: the image's descriptor, which is open by then,
-//! the FUSE device, and a folder for its control socket. So it gives up every capability, also root's, and the
-//! way to get one by starting a program (`PR_SET_NO_NEW_PRIVS`); and Landlock, where the kernel has it, closes
-//! all files but those, the network for anything but what is bound already, and starting programs at all.
+//! the FUSE device, and a folder for its control socket. So it gives up every capability, also root's, and
+//! the way to get one by starting a program (`PR_SET_NO_NEW_PRIVS`); and Landlock, where the kernel has it,
+//! closes all files but those, the network for anything but what is bound already, and starting programs at
+//! all.
 //!
 //! What is needed later and can't be done then is the [keeper](crate::keeper)'s.
 //!

@@ -7,8 +7,8 @@
 //! What is mounted where and how it is told by whoever starts it, not by the server, which can only say when:
 //! the messages are single bytes. A server that has been taken over can have its own mount taken off.
 //!
-//! It ends when the server's end of the socket closes, and leaves the mount as it is: if the server was killed,
-//! programs get errors until somebody unmounts, instead of the folder below.
+//! It ends when the server's end of the socket closes, and leaves the mount as it is: if the server was
+//! killed, programs get errors until somebody unmounts, instead of the folder below.
 //!
 //! Hazard: it must outlive the server's last request. So signals that end the server mean nothing to it, and
 //! it is in no process group of a terminal.

@@ -13,11 +13,11 @@
 //! Durability: `fsync` is the engine's, and so is `sync_interval`; what the kernel's cache holds is lost with
 //! a crash, as with any file system.
 //!
-//! What the kernel has gathered comes in nobody's name and with no space promised. So it does not gather unless
-//! asked to: then `write` hears at once that the volume is full or a file too large. What still comes late is
-//! what was written through a shared mapping, of which `msync`, `fsync` and `close` tell. Data takes the blocks
-//! reserved for root only where nobody but root can come, and flags of a file that forbid writing are looked at
-//! when it is opened and not when the kernel's writeback cache brings bytes.
+//! What the kernel has gathered comes in nobody's name and with no space promised. So it does not gather
+//! unless asked to: then `write` hears at once that the volume is full or a file too large. What still comes
+//! late is what was written through a shared mapping, of which `msync`, `fsync` and `close` tell. Data takes
+//! the blocks reserved for root only where nobody but root can come, and flags of a file that forbid writing
+//! are looked at when it is opened and not when the kernel's writeback cache brings bytes.
 //!
 //! Hazards: an inode that the kernel knows must live ([`nodes`]); numbers that the kernel does not know are
 //! refused, since some of them belong to the format. Nothing that a request says is taken for granted

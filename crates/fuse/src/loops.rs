@@ -1,9 +1,9 @@
 //! A loop device as the key of a `fuseblk` mount.
 //!
-//! The kernel mounts `fuseblk` on a block device only, which it keeps for the mount alone. An image gets a loop
-//! device for that ([`attach`]). Nothing is read or written through it: whoever serves the mount goes on with
-//! the image itself. It tells the kernel, and all programs that look, which image is in use: they refuse to
-//! mount, check or format it meanwhile.
+//! The kernel mounts `fuseblk` on a block device only, which it keeps for the mount alone. An image gets a
+//! loop device for that ([`attach`]). Nothing is read or written through it: whoever serves the mount goes on
+//! with the image itself. It tells the kernel, and all programs that look, which image is in use: they refuse
+//! to mount, check or format it meanwhile.
 //!
 //! Invariant: it goes when its last user goes (`LO_FLAGS_AUTOCLEAR`): after the descriptor given here is
 //! closed, that is the mount, in whatever way that ends.
@@ -74,7 +74,8 @@ unsafe impl Ioctl for GetFree {
     }
 }
 
-/// A loop device on an image, which goes when the last descriptor of it is closed and nothing is mounted on it.
+/// A loop device on an image, which goes when the last descriptor of it is closed and nothing is mounted on
+/// it.
 pub(crate) struct LoopDevice {
     pub(crate) path: PathBuf,
     _open: OwnedFd,

@@ -198,12 +198,12 @@ impl Mounted {
         }
     }
 
-    /// Syncs, so that whoever serves sees whether the kernel tells of that. Only in another process.
+    /// Syncs, so that the server sees whether the kernel passes that on. Only in another process.
     fn show_sync(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let synced = open(&self.dir, flags, Mode::empty()).and_then(rustix::fs::syncfs);
         if let Err(error) = synced {
-            debug!(error:%; "it is not seen whether the kernel tells of sync");
+            debug!(error:%; "whether the kernel passes sync on is unknown");
         }
     }
 
@@ -211,7 +211,9 @@ impl Mounted {
     /// large reads up accordingly. Only root may change that.
     fn read_ahead(&self, bytes: u32) {
         let (major, minor) = self.device;
-        let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        // A fuseblk mount has settings of its own, beside those of its block device.
+        let kind = if major == 0 { "" } else { "-fuseblk" };
+        let setting = format!("/sys/class/bdi/{major}:{minor}{kind}/read_ahead_kb");
         if let Err(error) = std::fs::write(&setting, (bytes / 1024).to_string()) {
             debug!(setting, error:%; "reading ahead stays as it is");
         }
@@ -240,8 +242,8 @@ impl Mounted {
         true
     }
 
-    /// The root of the mount, to be unmounted by whoever may do that without a helper. Nothing is asked of who
-    /// serves it.
+    /// The root of the mount, to be unmounted by whoever may do that without a helper. Nothing is asked of
+    /// who serves it.
     fn hold(&self) -> Option<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = open(&self.dir, flags, Mode::empty()).ok().filter(|_| !self.by_helper)?;

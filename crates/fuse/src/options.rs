@@ -2,8 +2,8 @@
 //! parser, the help and the tests.
 //!
 //! Options that mean nothing to a file system (`noauto`, `_netdev`, `x-...`) are for those who read `fstab`,
-//! and let through. What the kernel's ext4 takes beside that is taken, too ([`kernel`]). Anything else that is
-//! not in the tables is refused by name.
+//! and let through. What the kernel's ext4 takes beside that is taken, too ([`kernel`]). Anything else that
+//! is not in the tables is refused by name.
 
 mod kernel;
 mod table;
@@ -257,7 +257,8 @@ impl MountOptions {
         self.suid &= self.allow_suid;
     }
 
-    /// Whether changes are committed soon where the kernel does not tell of `sync`: unless an interval was given.
+    /// Whether changes are committed soon where the kernel does not tell of `sync`: unless an interval was
+    /// given.
     pub(crate) fn settles(&self) -> bool {
         self.commit == DEFAULT_COMMIT
     }

@@ -1,8 +1,9 @@
 //! Changing a mount while it is there: `mount -o remount`.
 //!
 //! Whether it takes changes, and what its programs and device nodes mean, the kernel decides by itself:
-//! [`remount`] tells it. All else was settled with whoever serves when it was mounted: [`MountOptions::check_remount`]
-//! says whether a list asks for something of that to change, which is refused by name.
+//! [`remount`] tells it. All else was settled with whoever serves when it was mounted:
+//! [`MountOptions::check_remount`] says whether a list asks for something of that to change, which is refused
+//! by name.
 //!
 //! Hazard: a list can hold more than the user gave. `mount` adds what the table of mounts and `fstab` say of
 //! the mount, and `mount.fuse` adds `dev,suid`.

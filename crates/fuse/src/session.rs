@@ -91,6 +91,9 @@ pub fn serve(
     for note in &options.notes {
         info!("{note}");
     }
+    if options.writeback && !options.read_only {
+        warn!("-o writeback: a full volume does not stop a writer; fsync and close report what was lost");
+    }
     let (claim, keeper) = image.map_or((None, None), |image| (Some(image.claim), Some(image.keeper)));
     let claim = Arc::new(claim);
     let closed = Arc::<Mutex<Option<hectare_engine::Result<()>>>>::default();

@@ -2,8 +2,8 @@
 //!
 //! A program that calls `sync` on a plain FUSE mount has the kernel write back what it gathered, and gets 0;
 //! whoever serves hears of the writes, but not that somebody relies on them. So a thread of the mount makes
-//! everything durable as soon as nothing has changed for [`REST`], and [`LONGEST`] after the first change where
-//! changes go on.
+//! everything durable as soon as nothing has changed for [`REST`], and [`LONGEST`] after the first change
+//! where changes go on.
 //!
 //! It ends by itself when the kernel does tell (`SYNCFS`): then the volume's own interval is enough.
 

@@ -1,8 +1,9 @@
 //! Opening what lies below a directory, without following a link anywhere on the way.
 //!
-//! `openat2` does it in one call. Where it is missing (before Linux 5.6), or a filter of system calls does not
-//! know it, each name is opened in the directory before it. The same is done under a program that pretends to
-//! be root: some of those have to see every directory being opened, and know nothing of `openat2`.
+//! `openat2` does it in one call. Where it is missing (before Linux 5.6), or a filter of system calls does
+//! not know it, each name is opened in the directory before it. The same is done under a program that
+//! pretends to be root: some of those have to see every directory being opened, and know nothing of
+//! `openat2`.
 
 use crate::pretence::{Pretence, pretence};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,8 +16,8 @@ const PATH_PIECE_MAX: usize = 4000;
 /// A directory on the way.
 const PASSED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens what lies at `path` below `top`; an empty path is `top` itself. The path may be of any length and has
-/// no `.` and no empty names.
+/// Opens what lies at `path` below `top`; an empty path is `top` itself. The path may be of any length and
+/// has no `.` and no empty names.
 ///
 /// # Errors
 /// What the system says; `ELOOP` or `ENOTDIR` if there is a symbolic link in the path, `EXDEV` for a `..`.

@@ -1,8 +1,8 @@
 //! Programs that make an ordinary user look like root: fakeroot and pseudo.
 //!
-//! Both are loaded before the C library and answer its calls on metadata from a record of their own. A program
-//! that is statically linked, or was started without the loader's variable, is not under their hand although
-//! the environment says so: what it reads and sets is then real, and wrong for who asked.
+//! Both are loaded before the C library and answer its calls on metadata from a record of their own. A
+//! program that is statically linked, or was started without the loader's variable, is not under their hand
+//! although the environment says so: what it reads and sets is then real, and wrong for who asked.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

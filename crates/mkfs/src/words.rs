@@ -41,9 +41,9 @@ pub fn parse_uuid(option: &str, text: &str) -> Result<[u8; 16]> {
 }
 
 /// Reads a size: a number, and after it `s` (512 bytes), `k`, `m`, `g`, `t`, `p` or `e`, which are powers of
-/// 1024 and may be written `KiB`, `MiB` and so on; without a suffix it counts units of `plain` bytes. `KB` and
-/// `MB` are refused, since some mean powers of 1000. Where a volume's block and sector are given in `units`,
-/// `b` counts blocks and `s` sectors.
+/// 1024 and may be written `KiB`, `MiB` and so on; without a suffix it counts units of `plain` bytes. `KB`
+/// and `MB` are refused, since some mean powers of 1000. Where a volume's block and sector are given in
+/// `units`, `b` counts blocks and `s` sectors.
 ///
 /// # Errors
 /// If it is anything else, or more than 64 bits hold; the text says so.

@@ -10,7 +10,8 @@
 //! A client says in a line what it wants, and ends what it sends: nothing, and it is sent the [`Report`] as
 //! JSON; `sync`, and what has reached the server is made durable; `remount LIST`, and it hears whether the
 //! options can be changed while it is mounted. An empty answer says that something is done, a text why not.
-//! One client at a time is told figures, for [`PATIENCE`] at most; what may take longer has a thread of its own.
+//! One client at a time is told figures, for [`PATIENCE`] at most; what may take longer has a thread of its
+//! own.
 
 use crate::report::Report;
 use crate::watch::{Shared, json};
@@ -36,7 +37,8 @@ const REST: Duration = Duration::from_millis(100);
 const REPORT_MAX: u64 = 16 << 20;
 /// The longest request: what the kernel takes as options of a mount.
 const REQUEST_MAX: u64 = 4096;
-/// How long a client waits until something is done: what is in memory may have to be written to a slow device.
+/// How long a client waits until something is done: what is in memory may have to be written to a slow
+/// device.
 const WORK_PATIENCE: Duration = Duration::from_secs(600);
 /// How long nothing is written when all has come that is under way, and how long that is waited for where
 /// programs go on writing.
@@ -187,7 +189,7 @@ impl Shared {
         if request == SYNC {
             return self.sync().map_err(|error| error.to_string());
         }
-        let list = request.strip_prefix(REMOUNT).ok_or("whoever serves it does not know that request")?;
+        let list = request.strip_prefix(REMOUNT).ok_or("the server does not know that request")?;
         self.watched.options.check_remount(list).map_err(|error| error.to_string())
     }
 

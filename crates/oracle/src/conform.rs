@@ -2,10 +2,10 @@
 //! that began as the same bytes, and every answer compared.
 //!
 //! Two kinds of runs. A *sequence* ([`Conform::sequence`]) makes random calls from a seed, and compares what
-//! each returns, then the two trees, then asks `e2fsck -fn` about both. The *cases* ([`Conform::cases`]) are a
-//! table of single calls that should fail, or succeed only just: full, read-only and immutable, over-long and
-//! too deep. What may differ is a list with reasons ([`KNOWN`]); a difference on it that has gone is reported
-//! as well, so that the list stays true.
+//! each returns, then the two trees, then asks `e2fsck -fn` about both. The *cases* ([`Conform::cases`]) are
+//! a table of single calls that should fail, or succeed only just: full, read-only and immutable, over-long
+//! and too deep. What may differ is a list with reasons ([`KNOWN`]); a difference on it that has gone is
+//! reported as well, so that the list stays true.
 //!
 //! Not compared: times that nobody set, sizes of directories, blocks in use, the order of a listing.
 //!

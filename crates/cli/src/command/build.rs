@@ -212,6 +212,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         other => Failure::Line(other.to_string()),
     };
     let image = Image::plan(&tree, &format, size, device_size.is_none()).map_err(failed)?;
+    if let (Size::Exactly(asked), None) = (size, device_size)
+        && asked != image.size()
+    {
+        let (name, whole) = (arguments.shown(), image.size());
+        tell(format_args!("{name}: note: {asked} bytes are not whole blocks; the image has {whole} bytes"));
+    }
     let goal = Goal::open(arguments, image.size())?;
     let progress = Progress::new("writing");
     image.write(goal.device(), arguments.threads(), &progress).map_err(failed)?;

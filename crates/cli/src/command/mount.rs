@@ -4,12 +4,12 @@
 //! when the other one says over a pipe that the mount can be used, or has told on standard error why not.
 //! From then on the one in the background has no standard streams: what it has to say, it logs ([`logging`]).
 //!
-//! What may keep it from being mounted comes first (the folder, the log's file, the address for statistics, the
-//! image), what needs the mount last (the control socket, without which it is as good).
+//! What may keep it from being mounted comes first (the folder, the log's file, the address for statistics,
+//! the image), what needs the mount last (the control socket, without which it is as good).
 //!
-//! Privileges end in between ([`Prepared`]): what needs them is opened, a process that keeps them for mounting
-//! and unmounting is started ([`keeper_command`]), and all others are given up before the first byte of the
-//! image is read, and before the first thread is started.
+//! Privileges end in between ([`Prepared`]): what needs them is opened, a process that keeps them for
+//! mounting and unmounting is started ([`keeper_command`]), and all others are given up before the first byte
+//! of the image is read, and before the first thread is started.
 
 use crate::failure::{Failure, Outcome, tell};
 use crate::logging::{self, Place};
@@ -46,9 +46,9 @@ Mounts an image on a folder. Everybody may do that with fusermount3 (package fus
 In /etc/fstab the type is fuse.hectare:
   /srv/disk.img  /mnt/disk  fuse.hectare  noauto,allow_other  0  0
 `mount` looks for the program in /usr/local/bin, /usr/bin and the like only, and calls it directly if there \
-are links to it in /sbin (docs/operating.md). Programs with set-ID bits and device nodes of an image mean \
-nothing, unless root says `suid` and `dev`; through mount.fuse, which adds both by itself, `allow_suid` and \
-`allow_dev`.",
+are links to it in /sbin (docs/operating.md). Set-ID bits and device nodes of an image have no effect unless \
+root asks for them: by `suid` and `dev`, or, through mount.fuse, which adds these two by itself, by \
+`allow_suid` and `allow_dev`.",
     after_help = after_help()
 )]
 pub(crate) struct Arguments {
@@ -90,7 +90,7 @@ pub(crate) struct Arguments {
     kind: Option<String>,
     /// The image, a file or block device
     image: PathBuf,
-    /// The folder to mount it on; with -o remount it is enough
+    /// The directory to mount it on; with -o remount it can be given alone
     dir: Option<PathBuf>,
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 impl Arguments {
     /// The folder to mount on.
     fn dir(&self) -> Outcome<&Path> {
-        let missing = || Failure::Usage("the folder to mount it on is missing".into());
+        let missing = || Failure::Usage("the directory to mount it on is missing".into());
         self.dir.as_deref().ok_or_else(missing)
     }
 
@@ -258,7 +258,7 @@ impl Prepared {
         let keeper = Keeper::start(&mut keeper_command(arguments, &image, &dir)).map_err(|error| {
             fail(&format_args!("the process that mounts can't be started: {error}; is /proc mounted?"))
         })?;
-        // Without the folder it is as good, and that is told when the socket is missing.
+        // A mount works without a control socket; its absence is reported when it is needed.
         let control = own_folder().ok();
         let confined = confine(control.as_deref()).map_err(|error| fail(&error))?;
         Ok(Self { image, dir, file, keeper, listener, confined })
@@ -316,7 +316,7 @@ fn serve_watched(
     let Prepared { image, dir, file, keeper, listener, confined } = prepared;
     confined.log();
     if arguments.by_mount_fuse && is_root() {
-        log::info!("called by mount.fuse, which adds dev and suid by itself: allow_dev and allow_suid count");
+        log::info!("mount.fuse adds dev and suid by itself: only allow_dev and allow_suid have an effect");
     }
     let name = shown(arguments.image.as_os_str().as_bytes());
     let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);

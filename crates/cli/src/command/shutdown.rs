@@ -8,19 +8,20 @@ use std::path::PathBuf;
 
 /// End the use of a mounted image at once, as if the power was cut (root only)
 ///
-/// Every operation on the mount fails from then on, and nothing more is written: `umount` it, and whoever
-/// opens the image next recovers it. To test what survives a crash. `EXT4_IOC_SHUTDOWN` does the same as
-/// without an option, but for what the kernel has not written back yet: its mode does not get through FUSE.
+/// Every operation on the mount fails with EIO from then on, and nothing more is written. Unmount it; the
+/// next to open the image recovers it. For crash tests. The ioctl EXT4_IOC_SHUTDOWN does the same as this
+/// command without an option, whatever its mode (FUSE does not pass the mode on), but does not write back the
+/// kernel's cache first.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hectare shutdown --cut /mnt; umount /mnt; hectare check disk.img")]
 pub(crate) struct Arguments {
-    /// Write only the metadata changed so far, through the journal
+    /// Commit to the journal what has changed so far, and write nothing else
     #[arg(long, conflicts_with = "cut")]
     flush_log: bool,
     /// Write nothing
     #[arg(long)]
     cut: bool,
-    /// The folder it is mounted on
+    /// The directory it is mounted on
     dir: PathBuf,
 }
 

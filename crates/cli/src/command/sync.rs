@@ -7,13 +7,13 @@ use std::path::PathBuf;
 
 /// Make everything durable that was written to a mount, and return when it is
 ///
-/// `sync` and `sync -f` do the same where root mounted it and the kernel tells whoever serves it (Linux 6.18);
-/// elsewhere they return at once, and everything is durable about a second later. Whoever mounted it can ask,
-/// and root.
+/// `sync` and `sync -f` do the same on a mount that root made (fuseblk, Linux 6.18). On other mounts they
+/// return at once, and everything is durable about a second later. Only root and the user who mounted the
+/// image may use this.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hectare sync /mnt")]
 pub(crate) struct Arguments {
-    /// The folder an image is mounted on, or anything below it
+    /// The directory an image is mounted on, or anything below it
     dir: PathBuf,
 }
 

@@ -8,24 +8,23 @@ use std::path::PathBuf;
 
 /// Take a mounted image off a folder, and wait until it is closed
 ///
-/// The image can be copied or opened by others when this returns. What root mounts, `umount` waits for as
-/// well; mounts of others it leaves earlier, as `fusermount3 -u` does, unless it finds this program as
-/// umount.fuse.hectare.
+/// The image is closed when this returns. `umount` waits likewise on mounts that root made; on other mounts
+/// it returns earlier, as `fusermount3 -u` does, unless this program is installed as umount.fuse.hectare.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare umount /mnt\n  hectare umount disk.img")]
 pub(crate) struct Arguments {
-    /// Take it off at once, even if it is in use: it is closed when its last user leaves
+    /// Detach it at once, even if it is in use; the image is closed when the last user has closed his files
     #[arg(short, long)]
     lazy: bool,
-    /// End requests that nobody answers with an error (root only)
+    /// Fail all requests that the server has not answered (root only)
     #[arg(short, long)]
     force: bool,
-    /// What umount(8) passes on to whoever unmounts for it: nothing that matters here
+    /// Options that umount(8) passes to its helpers, ignored
     #[arg(short = 'n', short_alias = 'v', hide = true, action = clap::ArgAction::Count)]
     no_table: u8,
     #[arg(short = 't', hide = true)]
     kind: Option<String>,
-    /// The folder it is mounted on, or the image
+    /// The directory it is mounted on, or the image
     dir: PathBuf,
 }
 

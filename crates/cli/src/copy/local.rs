@@ -1,14 +1,14 @@
 //! A folder of the host as either side of a copy.
 //!
-//! Everything below the top is reached from its parent directory in a [`Walk`], never by a long path and never
-//! through a symbolic link, and what is opened must be what was looked at. Attributes of what can't be opened
-//! (links, devices) are set through `/proc/self/fd`, on the very object that was made. So whoever may change
-//! the folder at the same time can spoil the copy, but not lead it elsewhere.
+//! Everything below the top is reached from its parent directory in a [`Walk`], never by a long path and
+//! never through a symbolic link, and what is opened must be what was looked at. Attributes of what can't be
+//! opened (links, devices) are set through `/proc/self/fd`, on the very object that was made. So a user who
+//! can change the directory meanwhile can spoil the copy, but not lead it elsewhere.
 //!
 //! An image may be hostile, so what gives its files power over the host is kept only where that was asked for
 //! ([`Rights`]). Keeping owners needs root; where that is refused, the owner stays as it is, as with `cp -a`,
 //! and set-ID bits and capabilities go. The same goes for attributes that the host's file system or a right
-//! does not allow. Both are counted and told once.
+//! does not allow. Both are counted, and reported once.
 
 mod origin;
 mod target;

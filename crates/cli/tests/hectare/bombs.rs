@@ -1,5 +1,5 @@
-//! Images of kilobytes that claim gigabytes: every reading command ends within [`MEMORY_KIB`] and [`PATIENCE`],
-//! whatever it says.
+//! Images of kilobytes that claim gigabytes: every reading command ends within [`MEMORY_KIB`] and
+//! [`PATIENCE`], whatever it says.
 //!
 //! The bound on memory is the kernel's (`RLIMIT_DATA`): a command that asks for more is aborted, and has no
 //! exit code.

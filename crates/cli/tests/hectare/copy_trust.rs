@@ -1,5 +1,5 @@
-//! What a copy may do to the host: the content of an image gets no power there, and who changes a folder at the
-//! same time leads neither `cp` nor `build` out of it.
+//! What a copy may do to the host: the content of an image gets no power there, and who changes a folder at
+//! the same time leads neither `cp` nor `build` out of it.
 
 use crate::support::{Bench, Ran, hectare};
 use hectare_oracle::tool::{Said, need, run};
@@ -137,7 +137,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Does `work` so many times while `attack` is done again and again, with pauses that let some rounds through.
+/// Does `work` so many times while `attack` is done again and again, with pauses that let some rounds
+/// through.
 fn while_attacked(attack: impl Fn() + Send + Sync, rounds: u32, mut work: impl FnMut(u32)) {
     let stopped = AtomicBool::new(false);
     std::thread::scope(|scope| {

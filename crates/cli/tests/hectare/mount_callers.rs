@@ -175,6 +175,29 @@ fn regression_umount_waits_whoever_mounted_it() {
     }
 }
 
+/// The setting of its block device, which was changed instead, is of no use to the mount, and stays with the
+/// device for whoever is given it next.
+#[test]
+fn regression_reading_ahead_was_set_for_the_loop_device() {
+    const NAME: &str = "mount_callers::regression_reading_ahead_was_set_for_the_loop_device";
+    let bench = bench!(NAME);
+    let (folder, image, dir) = (bench.image.parent().unwrap(), bench.image.display(), bench.dir.display());
+    let script = format!(
+        "hectare mount -o max_readahead=786432 {image} {dir}
+        of=/sys/class/bdi/$(mountpoint -d {dir})
+        cat $of-fuseblk/read_ahead_kb $of/read_ahead_kb | tr '\\n' ' '
+        umount {dir}"
+    );
+    match installed(folder, &script) {
+        Ok(said) => {
+            let said = said.expect_success();
+            let settings: Vec<&str> = said.stdout.split_whitespace().collect();
+            assert!(settings[0] == "768" && settings[1] != "768", "{}", said.report());
+        }
+        Err(reason) => skip!(NAME, reason),
+    }
+}
+
 /// `mount.fuse` adds `dev,suid` by itself whenever root mounts.
 #[test]
 fn regression_an_images_programs_are_not_run_as_root_by_fstab() {

@@ -34,8 +34,8 @@ pub const MOUNT_KEY: &str = "hectare mount of ";
 pub struct Claim(pub(super) File);
 
 impl Claim {
-    /// Lets others have a regular file: for who is done with it and can't close it yet. Nothing may be written
-    /// after that. A block device is let go of with its last descriptor only.
+    /// Lets others have a regular file: for who is done with it and can't close it yet. Nothing may be
+    /// written after that. A block device is let go of with its last descriptor only.
     pub fn release(&self) {
         // Where there are no locks, there was none.
         let _ = self.0.unlock();

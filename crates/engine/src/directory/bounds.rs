@@ -1,7 +1,7 @@
 //! Whether the map of a directory is one that a directory can have, looked at before its blocks are.
 //!
-//! A block map of a few tables can name one block a billion times, and so can an extent tree that was made to.
-//! Who lists such a directory never ends. So a directory has no more blocks than its volume, and no block
+//! A block map of a few tables can name one block a billion times, and so can an extent tree that was made
+//! to. Who lists such a directory never ends. So a directory has no more blocks than its volume, and no block
 //! twice; then all work on it is bounded by what the volume stores.
 //!
 //! The walk ends at the first block that breaks the rule, and remembers at most [`RANGES_MAX`] ranges: of a

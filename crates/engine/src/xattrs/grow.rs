@@ -10,6 +10,7 @@
 //! (`s_min_extra_isize`), and the change goes on.
 
 use crate::error::{Error, Result};
+use crate::space::Room;
 use crate::volume::Volume;
 use hectare_ext4::inode::Inode;
 use hectare_ext4::xattr::{self, Attr, Value};
@@ -27,7 +28,8 @@ impl Volume {
         }
         let attrs = self.attributes(nr, data)?;
         let Some(mut grown) = self.grown(data, &attrs) else { return Ok(()) };
-        match self.store_attributes(handle, nr, &mut grown, &attrs) {
+        // It can wait: what is kept for freeing is not for this.
+        match self.lay_attributes_out(handle, nr, &mut grown, (&attrs, Room::Open)) {
             Ok(()) => *data = grown,
             Err(Error::NoSpace) => {}
             Err(error) => return Err(error),

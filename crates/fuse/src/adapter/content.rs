@@ -34,7 +34,8 @@ impl Adapter {
         let (truncates, may_write) = (flags.contains(OFlags::TRUNC), may_write(opening.flags));
         let node = self.node(id)?;
         if may_write || truncates {
-            // The kernel's cache takes what is written to an open file, and nobody hears that it can't be kept.
+            // The kernel's cache takes what is written to an open file, and nobody hears that it can't be
+            // kept.
             node.held().check_opens_for_writing(flags.contains(OFlags::APPEND) && !truncates)?;
         }
         self.nodes.open(id, may_write)?;

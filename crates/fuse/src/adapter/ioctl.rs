@@ -2,9 +2,9 @@
 //!
 //! Of a command whose number says that it only reads, the kernel's FUSE passes no argument on. That of
 //! ext4's shutdown is one, although it takes the mode as an argument. So what [`SHUTDOWN`] asks for is not
-//! known, and it does what loses least: everything that has come here is written first. [`SHUTDOWN_BY`] is our
-//! own number for the same with the mode (`hectare shutdown`). What the kernel still has in its cache is lost
-//! with either, unless whoever asks has synced before.
+//! known, and it does what loses least: everything that has come here is written first. [`SHUTDOWN_BY`] is
+//! our own number for the same with the mode (`hectare shutdown`). What the kernel still has in its cache is
+//! lost with either, unless whoever asks has synced before.
 //!
 //! The kernel turns `FS_IOC_GETFLAGS` and its like into requests of its own form, with the sizes of what they
 //! carry and not those of the command's number. Answers are little-endian as the machine is.

@@ -100,18 +100,22 @@ pub static OPTIONS: [OptionRow; 92] = [
     flag("nostrictatime", "as relatime", |o| o.atime = Atime::Relative),
     flag("nodiratime", "never set times of access of directories", |o| o.directory_atime = false),
     flag("diratime", "set them as those of files (the default)", |o| o.directory_atime = true),
-    flag("norecovery", "don't replay the journal (needs ro): files may be torn", |o| o.no_replay = true),
+    flag("norecovery", "don't replay the journal (needs ro); may be inconsistent", |o| o.no_replay = true),
     flag("noload", "as norecovery", |o| o.no_replay = true),
-    flag("acl", "access ACLs count (the default)", |o| o.acl = true),
-    flag("noacl", "they don't", |o| o.acl = false),
-    flag("grpid", "what is made gets the group of its directory", |o| o.directory_groups = true),
+    flag("acl", "access ACLs are enforced (the default)", |o| o.acl = true),
+    flag("noacl", "access ACLs are not enforced", |o| o.acl = false),
+    flag("grpid", "new files get the group of their directory", |o| o.directory_groups = true),
     flag("bsdgroups", "as grpid", |o| o.directory_groups = true),
-    flag("nogrpid", "of who makes it, or of a directory with set-group-ID (the default)", |o| {
-        o.directory_groups = false;
-    }),
+    flag(
+        "nogrpid",
+        "as in System V: group of the creator, or of a set-group-ID directory (the default)",
+        |o| {
+            o.directory_groups = false;
+        },
+    ),
     flag("sysvgroups", "as nogrpid", |o| o.directory_groups = false),
-    flag("minixdf", "count what the format takes into the size of the volume", |o| o.counts_overhead = true),
-    flag("bsddf", "don't (the default)", |o| o.counts_overhead = false),
+    flag("minixdf", "the size that df shows includes metadata", |o| o.counts_overhead = true),
+    flag("bsddf", "it does not (the default)", |o| o.counts_overhead = false),
     flag("debug", "log more: as log=debug", |o| o.log = Some(LevelFilter::Debug)),
     flag("lazytime", "times wait for the next commit, as they always do here", |_| {}),
     flag("nolazytime", "as lazytime: nothing changes", |_| {}),
@@ -148,11 +152,11 @@ pub static OPTIONS: [OptionRow; 92] = [
     flag("foreground", "stay in the foreground", |o| o.foreground = true),
     flag(
         "writeback",
-        "let the kernel gather writes: small ones are faster, a full volume is told late",
+        "let the kernel buffer writes: small ones are faster; ENOSPC is reported by fsync or close only",
         |o| o.writeback = true,
     ),
-    flag("nowriteback", "send every write on at once (the default)", |o| o.writeback = false),
-    flag("noopen", "open files without asking, and write each write through", |o| o.no_open = true),
+    flag("nowriteback", "pass every write on at once (the default)", |o| o.writeback = false),
+    flag("noopen", "open files without a request; implies nowriteback", |o| o.no_open = true),
     flag(
         "btime",
         "tell times of creation: programs that ask for them wait for one more request a file",
@@ -200,8 +204,8 @@ pub static OPTIONS: [OptionRow; 92] = [
         (o.suid, o.allow_suid) = (true, true);
     }),
     flag("nosuid", "they don't (the default)", |o| (o.suid, o.allow_suid) = (false, false)),
-    flag("fuseblk", "root mounts as fuseblk where there are loop devices (the default)", |o| o.block = true),
-    flag("nofuseblk", "as plain fuse: nobody tells of sync(1), umount(8) does not wait", |o| o.block = false),
+    flag("fuseblk", "as fuseblk, if root and with loop devices (the default)", |o| o.block = true),
+    flag("nofuseblk", "plain fuse: sync(1) and umount(8) do not wait for the server", |o| o.block = false),
     flag("exec", "programs can be run (the default)", |o| o.exec = true),
     flag("noexec", "they can't", |o| o.exec = false),
     flag("sync", "write through at once", |o| o.sync = true),

@@ -4,8 +4,8 @@
 //! once, decompressed, into an unnamed temporary file. Compression is told by the first bytes; several
 //! compressed pieces one after the other count as one, as `gzip` and `zstd` have it.
 //!
-//! Hazard: some kilobytes unpack to any size. What does not begin as an archive does is not copied further than
-//! its start, and a copy takes neither more than was allowed nor the last of the room in its folder.
+//! Hazard: some kilobytes unpack to any size. What does not begin as an archive does is not copied further
+//! than its start, and a copy takes neither more than was allowed nor the last of the room in its folder.
 
 use super::folder::timestamp;
 use super::tar::begins_an_archive;

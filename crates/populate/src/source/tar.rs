@@ -7,14 +7,14 @@
 //!
 //! As in unpacking: leading `/` and `./` are dropped, a later entry replaces an earlier one of its name, a
 //! missing parent becomes a default directory, and symbolic links among the parents are followed inside the
-//! image ([`place`]). Refused by name rather than guessed: `..`, a parent that is not a directory, a hard link
-//! to nothing, unknown entry types, an archive that ends inside an entry, that holds nothing, or that another
-//! one follows; and what is no archive of files at all ([`foreign`]). An archive that ends where its end mark
-//! should be is taken, with a warning.
+//! image ([`place`]). Refused by name rather than guessed: `..`, a parent that is not a directory, a hard
+//! link to nothing, unknown entry types, an archive that ends inside an entry, that holds nothing, or that
+//! another one follows; and what is no archive of files at all ([`foreign`]). An archive that ends where its
+//! end mark should be is taken, with a warning.
 //!
 //! Hazard: everything here is untrusted. Offsets are checked against the length of the archive before they
-//! are kept or read, what is held in memory is bounded by bytes really present, and nothing recurses. A global
-//! extension header counts for every entry after it, so it is short and shared.
+//! are kept or read, what is held in memory is bounded by bytes really present, and nothing recurses. A
+//! global extension header counts for every entry after it, so it is short and shared.
 
 mod acl;
 mod cursor;

@@ -54,7 +54,8 @@ enum Handle<'f> {
     Link(PathBuf),
 }
 
-/// Owners and modes are set by std's calls, which go through the C library; rustix has its own for open files.
+/// Owners and modes are set by std's calls, which go through the C library; rustix has its own for open
+/// files.
 impl Handle<'_> {
     fn chown(&self, meta: &Meta) -> std::io::Result<()> {
         let (uid, gid) = (Some(meta.uid), Some(meta.gid));

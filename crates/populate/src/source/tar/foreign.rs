@@ -1,7 +1,8 @@
 //! What is no archive, or an archive of something else than a tree of files.
 //!
-//! Both are refused by name with what to do, instead of being packed as what they are not: the image of a disk
-//! begins with zeros, as an empty archive does, and the archive of a container image holds its layers as blobs.
+//! Both are refused by name with what to do, instead of being packed as what they are not: the image of a
+//! disk begins with zeros, as an empty archive does, and the archive of a container image holds its layers as
+//! blobs.
 
 use super::cursor::Cursor;
 use crate::error::{Error, ShownPath};
@@ -41,16 +42,16 @@ pub(super) fn refuse(name: &[u8], file: &File, may_be: bool, cursor: &Cursor) ->
     let advice = match found.what {
         What::Gzip | What::Zstd => "it is packed twice: unpack it once before",
         What::Ext2 | What::Ext3 | What::Ext4 => {
-            "copy its files out with `hectare cp -a IMAGE:/ FOLDER`, and use the folder"
+            "copy its files out with `hectare cp -a IMAGE:/ DIR`, and use the directory"
         }
-        _ => "unpack or mount it, and use the folder that has its files",
+        _ => "unpack or mount it, and use the directory with its files",
     };
-    let reason = format!("it is {found}, not a folder or a tar archive: {advice}").into();
+    let reason = format!("it is {found}, not a directory or a tar archive: {advice}").into();
     Err(Error::Refused { path: ShownPath::new(name), reason })
 }
 
-/// What kind of container image a tree is, by the names at its root and what their files say; `read` gives the
-/// start of a file of that name.
+/// What kind of container image a tree is, by the names at its root and what their files say; `read` gives
+/// the start of a file of that name.
 pub(crate) fn container_image(read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<&'static str> {
     let says = |name: &[u8], words: &[&str]| {
         read(name).is_some_and(|text| {
@@ -70,11 +71,9 @@ pub(crate) fn container_image(read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option
 /// The refusal of a container image.
 pub(crate) fn is_container_image(path: ShownPath, kind: &str) -> Error {
     let reason = format!(
-        "it is {kind}, whose layers are archives of their own: unpack it, and give each layer that its \
-         manifest \
-         lists, in that order, as in --from blobs/sha256/FIRST --from blobs/sha256/SECOND (to pack it as \
-         it is, \
-         put it into a folder)"
+        "it is {kind}, whose layers are archives of their own: unpack it, and give the layers in the order \
+         of its manifest, as in --from blobs/sha256/FIRST --from blobs/sha256/SECOND (to pack the archive \
+         itself, put it into a directory)"
     );
     Error::Refused { path, reason: reason.into() }
 }
