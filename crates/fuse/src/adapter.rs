@@ -427,7 +427,9 @@ impl Adapter {
             Body::Getxattr { name, room } => {
                 put_value(reply, &self.volume.get_xattr(self.node(node)?.nr(), name)?, *room)?;
             }
-            Body::Listxattr { room } => put_value(reply, &self.list_attributes(node)?, *room)?,
+            Body::Listxattr { room } => {
+                put_value(reply, &self.list_attributes(&caller(request), node)?, *room)?;
+            }
             Body::Removexattr { name } => self.volume.remove_xattr(self.node(node)?.nr(), name)?,
             Body::Ioctl { command, input, room } => {
                 let output = self.control(&caller(request), node, *command, input, *room)?;

@@ -96,10 +96,10 @@ impl Adapter {
         Ok(())
     }
 
-    /// The names of the attributes, each with a NUL after it.
-    pub(super) fn list_attributes(&self, id: NodeId) -> Answer<Vec<u8>> {
+    /// The names of the attributes that the caller may know of, each with a NUL behind it.
+    pub(super) fn list_attributes(&self, caller: &Caller<'_>, id: NodeId) -> Answer<Vec<u8>> {
         let mut list = Vec::new();
-        for name in self.volume.list_xattrs(self.node(id)?.nr())? {
+        for name in self.volume.list_xattrs_as(self.node(id)?.nr(), caller)? {
             list.extend_from_slice(&name);
             list.push(0);
         }

@@ -432,3 +432,26 @@ fn direct_io_and_synchronous_writes() {
     assert!(read.len() == 1 << 20 && read.iter().all(|byte| *byte == 9));
     mount.judge("mount::direct_io_and_synchronous_writes");
 }
+
+/// As with the kernel's own file systems: `trusted.` is for root alone, its names too.
+#[test]
+fn regression_trusted_attributes_are_not_listed_for_others() {
+    const NAME: &str = "everyday::regression_trusted_attributes_are_not_listed_for_others";
+    let (mut listed, getfattr) = (needed!(NAME, "setpriv"), needed!(NAME, "getfattr"));
+    let mount = mounted!(NAME, 32 * MIB, "allow_other");
+    fs::set_permissions(mount.dir.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = mount.path("f");
+    fs::write(&path, "text").unwrap();
+    for name in ["trusted.hidden", "security.shown"] {
+        rustix::fs::setxattr(&path, name, b"1", XattrFlags::empty()).unwrap();
+    }
+    let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
+    let others = run(listed.args(user).arg(getfattr.get_program()).args(["-m", "-"]).arg(&path))
+        .expect_success()
+        .stdout;
+    assert!(others.contains("security.shown") && !others.contains("trusted."), "{others}");
+    let mut all = vec![0; 256];
+    let len = rustix::fs::listxattr(&path, &mut all).unwrap();
+    assert!(String::from_utf8_lossy(&all[..len]).contains("trusted.hidden"));
+    mount.judge(NAME);
+}
