@@ -25,6 +25,9 @@ const MODES: [FallocateFlags; 5] = [
     FallocateFlags::ZERO_RANGE,
     FallocateFlags::ZERO_RANGE.union(FallocateFlags::KEEP_SIZE),
 ];
+/// Values are shorter: then all attributes of a file fit a block of 1 KiB. Where they fit no single way the
+/// kernel refuses what the engine finds a place for.
+const VALUE_MAX: usize = 180;
 const ATTRIBUTES: [&str; 4] = ["user.a", "user.longer-name", "trusted.b", "security.c"];
 
 /// A path of one to three names.
@@ -131,7 +134,7 @@ impl Call {
             34 => Self::Mode(name(r), mode(r)),
             35 => Self::Owner(name(r), r.below32(3), r.below32(3)),
             36 => Self::Times(name(r), i64::from(r.below32(2_000_000_000))),
-            37 => Self::SetAttribute(name(r), index(r, 4), len(r) % 1500, byte(r) % 3),
+            37 => Self::SetAttribute(name(r), index(r, 4), len(r) % VALUE_MAX, byte(r) % 3),
             38 => Self::GetAttribute(name(r), index(r, 4)),
             39 => Self::RemoveAttribute(name(r), index(r, 4)),
             40 => Self::ListAttributes(name(r)),
