@@ -1,8 +1,9 @@
 //! FUSE requests answered by the engine.
 //!
 //! One method a request, each of which asks the engine and sends one answer; what they share by subject lies
-//! in the modules below: names ([`names`]), inodes ([`inodes`]), content ([`content`]), `ioctl` ([`ioctl`]).
-//! Nothing is kept for an open file but that it is open ([`crate::nodes`]): handles are all 0.
+//! in the modules below: names ([`names`]), inodes ([`inodes`]), content ([`content`]), writes that the kernel
+//! buffers ([`buffering`]), `ioctl` ([`ioctl`]). Nothing is kept for an open file but that it is open
+//! ([`crate::nodes`]): handles say no more than whether they may write.
 //!
 //! What the kernel is asked to do itself, because it can and that saves round trips: locks, permissions
 //! (where they are checked at all), the umask's and ACLs' part in `access`, flushing on `close` (the engine
@@ -11,6 +12,7 @@
 //! Set-user-ID and set-group-ID bits are ours to clear on writing, truncating and changing owners
 //! (`HANDLE_KILLPRIV_V2`): otherwise the kernel would ask for `security.capability` before every write.
 
+mod buffering;
 mod content;
 mod inodes;
 mod ioctl;
@@ -18,16 +20,17 @@ mod names;
 
 use crate::attr;
 use crate::errno::{Answer, Refusal};
-use crate::nodes::{Node, Nodes};
+use crate::nodes::{Node, Nodes, node_id};
 use crate::operations::{Operation, Operations};
 use crate::options::Atime;
 use crate::protocol::NodeId;
 use crate::protocol::init::{Features, Wanted};
 use crate::protocol::reply::{Reply, no_entry};
-use crate::protocol::request::{Body, Request};
+use crate::protocol::request::{Body, Request, WRITER_HANDLE, Wait};
 use crate::protocol::wire::{IoctlOut, OpenOut, SizeOut, StatfsOut};
 use crate::serving::Server;
 use hectare_engine::{Caller, Metadata, NewNode, Volume};
+use hectare_units::Bytes;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,6 +128,8 @@ pub struct Adapter {
     behaviour: Behaviour,
     /// What the kernel can do.
     kernel: Features,
+    /// The room below which writes must ask before the kernel buffers them.
+    reserve: Bytes,
     operations: Arc<Operations>,
 }
 
@@ -139,7 +144,7 @@ impl Adapter {
         operations: Arc<Operations>,
     ) -> hectare_engine::Result<Self> {
         let (nodes, kernel) = (Nodes::new(&volume)?, Features::empty());
-        Ok(Self { nodes, volume, behaviour, kernel, operations })
+        Ok(Self { nodes, volume, behaviour, kernel, reserve: buffering::reserve(), operations })
     }
 
     fn node(&self, id: NodeId) -> Answer<Arc<Node>> {
@@ -209,6 +214,13 @@ pub(crate) fn open_out(is_directory: bool) -> OpenOut {
     out
 }
 
+/// The answer to opening a file so, with a handle that says whether it may write.
+fn open_file_out(flags: u32) -> OpenOut {
+    let mut out = open_out(false);
+    out.fh.set(if content::may_write(flags) { WRITER_HANDLE } else { 0 });
+    out
+}
+
 /// The answer that is a size.
 pub(crate) fn size_out(size: u32) -> SizeOut {
     let mut out = SizeOut::new_zeroed();
@@ -239,7 +251,7 @@ fn counted(body: &Body<'_>) -> Option<Operation> {
     Some(match body {
         Body::Lookup { .. } => Operation::Lookup,
         Body::Forget { .. } | Body::BatchForget { .. } => Operation::Forget,
-        Body::Getattr => Operation::Getattr,
+        Body::Getattr { .. } => Operation::Getattr,
         Body::Statx => Operation::Statx,
         Body::Setattr(_) => Operation::Setattr,
         Body::Readlink => Operation::Readlink,
@@ -298,7 +310,9 @@ impl Server for Adapter {
         if self.volume.is_shut_down() && !gives_back {
             return Err(Errno::IO.into());
         }
-        match self.operations.timed(operation, || self.ask_engine(request, reply)) {
+        let answer = self.operations.timed(operation, || self.ask_engine(request, reply));
+        self.guard(request.node, reply);
+        match answer {
             Err(Refusal(Errno::NOENT)) if operation == Operation::Lookup => {
                 reply.put(&no_entry(self.behaviour.kept_absent));
                 Ok(())
@@ -314,8 +328,8 @@ impl Server for Adapter {
 
     /// With the last who may write, the kernel has written everything back, also what came through shared
     /// mappings.
-    fn gathers(&self, node: NodeId) -> bool {
-        self.nodes.has_writers(node)
+    fn waits(&self, node: NodeId, why: Wait) -> bool {
+        self.nodes.has_writers(node) && (why == Wait::Seek || self.is_guarded())
     }
 }
 
@@ -342,10 +356,19 @@ impl Adapter {
             Body::Tmpfile { flags, mode, umask } => self.create_nameless(request, *flags, (*mode, *umask))?,
             _ => return self.ask_about_directory(request, reply),
         };
-        reply.put(&attr::entry_out(self.behaviour.kept, &named));
-        if matches!(request.body, Body::Create { .. } | Body::Tmpfile { .. }) {
-            reply.put(&open_out(false));
+        let made_open = match request.body {
+            Body::Create { flags, .. } | Body::Tmpfile { flags, .. } => Some(flags),
+            _ => None,
+        };
+        let id = node_id(named.inode);
+        // The kernel has no attributes of a new file that could be dropped.
+        let expires = made_open.is_some() && self.needs_guard(id);
+        let kept = if expires { Duration::ZERO } else { self.behaviour.kept };
+        reply.put(&attr::entry_out(kept, &named));
+        if let Some(flags) = made_open {
+            reply.put(&open_file_out(flags));
         }
+        self.guard(id, reply);
         Ok(())
     }
 
@@ -381,7 +404,7 @@ impl Adapter {
         match &request.body {
             Body::Open(opening) => {
                 self.open_file(&caller(request), node, *opening, reply)?;
-                reply.put(&open_out(false));
+                reply.put(&open_file_out(opening.flags));
             }
             Body::Read { at, size, flags } => self.read_file(node, *at, *size, *flags, reply)?,
             Body::Write { at, data, from_cache, kills_privileges } => {
@@ -412,7 +435,13 @@ impl Adapter {
         let (node, kept) = (request.node, self.behaviour.kept);
         let attributes = |found: &Metadata| attr::attr_out(kept, attr::attributes(found));
         match &request.body {
-            Body::Getattr => reply.put(&attributes(&self.node(node)?.metadata()?)),
+            Body::Getattr { by_writer } => {
+                let node = self.node(node)?;
+                if *by_writer {
+                    self.check_buffers(&node)?;
+                }
+                reply.put(&attributes(&node.metadata()?));
+            }
             Body::Statx => reply.put(&attr::statx_out(kept, &self.node(node)?.metadata()?)),
             Body::Setattr(set) => {
                 let left = self.set_attributes(&caller(request), node, set, reply)?;

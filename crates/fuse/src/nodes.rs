@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 const SHARDS: u64 = 64;
 
@@ -32,11 +33,14 @@ pub(crate) struct Node {
     held: HeldInode,
     /// Open for as long as somebody has it open.
     file: Mutex<Option<Arc<OpenFile>>>,
+    /// The error that the kernel got when it last wrote back what it buffers; 0 for none, or if it has been
+    /// reported.
+    failure: AtomicI32,
 }
 
 impl Node {
     fn new(held: HeldInode) -> Self {
-        Self { held, file: Mutex::default() }
+        Self { held, file: Mutex::default(), failure: AtomicI32::default() }
     }
 
     pub(crate) fn nr(&self) -> InodeNr {
@@ -49,6 +53,19 @@ impl Node {
 
     pub(crate) fn metadata(&self) -> Answer<Metadata> {
         Ok(self.held.metadata()?)
+    }
+
+    /// Notes that what the kernel buffered could not be written back.
+    pub(crate) fn note_failure(&self, errno: Errno) {
+        self.failure.store(errno.raw_os_error(), Ordering::Relaxed);
+    }
+
+    /// The error of the last failure that nobody has taken.
+    pub(crate) fn take_failure(&self) -> Option<Errno> {
+        match self.failure.swap(0, Ordering::Relaxed) {
+            0 => None,
+            raw => Some(Errno::from_raw_os_error(raw)),
+        }
     }
 
     /// The file it is: the one that is kept open, or one opened for this request.

@@ -160,7 +160,7 @@ impl Server for Null {
             Body::Lookup { name } => {
                 reply.put(&self.find(id, name)?.unwrap_or_else(|| no_entry(KEPT)));
             }
-            Body::Getattr => reply.put(&attr_out(KEPT, self.node(id)?.entry(id).attr)),
+            Body::Getattr { .. } => reply.put(&attr_out(KEPT, self.node(id)?.entry(id).attr)),
             Body::Setattr(set) => {
                 let node = self.node(id)?;
                 if let Some(size) = set.size {

@@ -19,7 +19,7 @@ use crate::errno::Answer;
 use crate::protocol::NodeId;
 use crate::protocol::init::{Features, NoSession, Offer, Wanted};
 use crate::protocol::reply::{Reply, drop_attributes, drop_content};
-use crate::protocol::request::{self, Request};
+use crate::protocol::request::{self, Request, Wait};
 use hectare_units::usize_of;
 use log::{debug, error};
 use rustix::fs::{Mode, OFlags, open};
@@ -47,8 +47,8 @@ pub(crate) trait Server: Send + Sync + 'static {
     /// Learns that answering a request has panicked, which was answered with `EIO`.
     fn panicked(&self);
 
-    /// Whether the kernel may have gathered bytes of a file that it has not written back.
-    fn gathers(&self, _: NodeId) -> bool {
+    /// Whether the kernel must write back what it buffers of a file before such a request is answered.
+    fn waits(&self, _: NodeId, _: Wait) -> bool {
         false
     }
 }
@@ -100,10 +100,11 @@ impl<S: Server> Session<S> {
         (reply.finish(unique, Ok(())).to_vec(), Ok(session))
     }
 
-    /// The file of which the kernel must write back what it has gathered before a message can be answered.
-    fn needs_gathered(&self, message: &[u8]) -> Option<NodeId> {
-        let node = request::looks_for_holes(request::header(message)?.0)?;
-        self.server.gathers(node).then_some(node)
+    /// The file of which the kernel must write back what it buffers before a message can be answered.
+    fn waits_for(&self, message: &[u8]) -> Option<NodeId> {
+        let (header, body) = request::header(message)?;
+        let (node, why) = (NodeId(header.nodeid.get()), request::may_wait(header, body)?);
+        self.server.waits(node, why).then_some(node)
     }
 
     /// The answer to a message; `None` if it has none.
@@ -170,7 +171,7 @@ fn serve<S: Server>(session: &Arc<Session<S>>, channel: &OwnedFd) -> io::Result<
     let mut reply = Reply::default();
     while let Some(len) = next(channel, &mut buffer)? {
         let message = &buffer[..len];
-        match session.needs_gathered(message) {
+        match session.waits_for(message) {
             Some(node) => answer_after_writing_back(session, channel, message, node),
             None => answer(session, channel, message, &mut reply),
         }

@@ -21,7 +21,7 @@ use crate::options::MountOptions;
 use crate::protocol::NodeId;
 use crate::protocol::init::{Features, Wanted};
 use crate::protocol::reply::Reply;
-use crate::protocol::request::{Body, Request};
+use crate::protocol::request::{Body, Request, Wait};
 use crate::serving::{self, DEVICE, Server};
 use crate::settle::Settler;
 use hectare_device::Claim;
@@ -92,7 +92,9 @@ pub fn serve(
         info!("{note}");
     }
     if options.writeback && !options.read_only {
-        warn!("-o writeback: a full volume does not stop a writer; fsync and close report what was lost");
+        warn!(
+            "-o writeback: on a full volume the last write may be lost; the next, fsync or close report it"
+        );
     }
     let (claim, keeper) = image.map_or((None, None), |image| (Some(image.claim), Some(image.keeper)));
     let claim = Arc::new(claim);
@@ -150,8 +152,8 @@ impl<S: Server, E: Fn() + Send + Sync + 'static> Server for Ending<S, E> {
         answer
     }
 
-    fn gathers(&self, node: NodeId) -> bool {
-        self.server.gathers(node)
+    fn waits(&self, node: NodeId, why: Wait) -> bool {
+        self.server.waits(node, why)
     }
 }
 

@@ -84,26 +84,41 @@ impl Adapter {
     ) -> Answer<u32> {
         let node = self.node(id)?;
         let file = node.file()?;
-        let data = self.within_size(at, data);
         if kills_privileges {
-            // The kernel has seen that whoever writes may not keep them: not even of what is written in part.
+            // The kernel has seen that the writer may not keep them: not even of what is written in part.
             self.drop_privileges(caller, &node, reply)?;
         }
-        // A kernel that gathers writes stamps the file for all of them, and sends the times by themselves.
-        let written = if self.is_writeback() && from_cache {
-            // Of an append-only file it brings whole pages; of one that is immutable by now, what was before.
-            file.write_from_cache(at, data)?
+        let written = if from_cache {
+            self.write_back(&file, (at, data)).inspect_err(|refusal| {
+                if self.is_writeback() {
+                    node.note_failure(refusal.0);
+                    reply.make_stale(id); // so that the next writer asks, and is refused
+                }
+            })?
         } else if self.is_writeback() {
-            file.write_keeping_times(at, data)?
+            file.write_keeping_times(at, self.within_size(at, data))?
         } else {
-            file.write_at(at, data)?
+            file.write_at(at, self.within_size(at, data))?
         };
-        // Whoever gave the kernel's cache these bytes is long gone: all or an error to keep for them.
-        if written < data.len() && from_cache {
-            return Err(Errno::NOSPC.into());
-        }
         self.operations.add_written(hectare_units::u64_of(written));
         Ok(u32::try_from(written).unwrap_or(u32::MAX))
+    }
+
+    /// Writes what comes from the page cache: all of it or an error, since its writer is gone. A kernel that
+    /// buffers writes stamps the file for all of them, and sends the times by themselves.
+    fn write_back(&self, file: &OpenFile, (at, data): (u64, &[u8])) -> Answer<usize> {
+        let fits = self.within_size(at, data);
+        let written = if self.is_writeback() {
+            // Of an append-only file it brings whole pages; of one that is immutable by now, what was before.
+            file.write_from_cache(at, fits)?
+        } else {
+            file.write_at(at, fits)?
+        };
+        match (written < fits.len(), fits.len() < data.len()) {
+            (true, _) => Err(Errno::NOSPC.into()),
+            (_, true) => Err(Errno::FBIG.into()),
+            _ => Ok(written),
+        }
     }
 
     /// What of the data lies before the largest size of a file; all, if nothing does.

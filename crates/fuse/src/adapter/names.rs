@@ -202,6 +202,8 @@ impl Adapter {
                 add_bare(Kind::Directory)
             } else {
                 match self.volume.hold_inode(listed.inode).and_then(|held| Ok((held.metadata()?, held))) {
+                    // Attributes that come with a list can't be dropped with it.
+                    Ok((found, _)) if self.needs_guard(node_id(found.inode)) => add_bare(found.kind),
                     Ok((found, held)) => {
                         let entry = attr::entry_out(kept, &found);
                         let added = list.add_with(&entry, next, found.kind, &listed.name);

@@ -152,7 +152,7 @@ pub static OPTIONS: [OptionRow; 92] = [
     flag("foreground", "stay in the foreground", |o| o.foreground = true),
     flag(
         "writeback",
-        "let the kernel buffer writes: small ones are faster; ENOSPC is reported by fsync or close only",
+        "let the kernel buffer writes: small ones are faster; ENOSPC may come one write late",
         |o| o.writeback = true,
     ),
     flag("nowriteback", "pass every write on at once (the default)", |o| o.writeback = false),

@@ -5,9 +5,9 @@
 
 use super::NodeId;
 use super::wire::{
-    BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetOne, FsyncIn, GetxattrIn, InHeader, IoctlIn,
-    LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, ReleaseIn, Rename2In, SetattrIn, SetxattrExt, SetxattrIn,
-    WriteIn,
+    BatchForgetIn, CopyFileRangeIn, CreateIn, FallocateIn, ForgetOne, FsyncIn, GetattrIn, GetxattrIn,
+    InHeader, IoctlIn, LseekIn, MkdirIn, MknodIn, OpenIn, ReadIn, ReleaseIn, Rename2In, SetattrIn,
+    SetxattrExt, SetxattrIn, WriteIn,
 };
 use crate::errno::Answer;
 use hectare_engine::Timestamp;
@@ -39,6 +39,8 @@ const WRITE_KILL_PRIVILEGES: u32 = 1 << 2;
 const WRITE_FROM_CACHE: u32 = 1 << 0;
 /// The set-group-ID bit is to be taken away with an ACL.
 const SETXATTR_KILL_GROUP: u32 = 1 << 0;
+/// A handle goes with the request.
+const GETATTR_OF_HANDLE: u32 = 1 << 0;
 /// Only data is to be synced.
 const SYNC_DATA_ONLY: u32 = 1 << 0;
 
@@ -59,7 +61,7 @@ pub(crate) enum Body<'a> {
     Lookup { name: &'a [u8] },
     Forget { lookups: u64 },
     BatchForget { forgets: &'a [ForgetOne] },
-    Getattr,
+    Getattr { by_writer: bool },
     Statx,
     Setattr(Setattr),
     Readlink,
@@ -146,6 +148,9 @@ pub(crate) struct Copying {
     pub(crate) is_wide: bool,
 }
 
+/// The handle of files that were opened for writing; all others have 0.
+pub(crate) const WRITER_HANDLE: u64 = 1;
+
 /// The header of a message, if it is long enough for one.
 pub(crate) fn header(message: &[u8]) -> Option<(&InHeader, &[u8])> {
     InHeader::ref_from_prefix(message).ok()
@@ -156,9 +161,28 @@ pub(crate) fn is_answered(operation: u32) -> bool {
     !matches!(operation, operation::FORGET | operation::BATCH_FORGET)
 }
 
-/// The file in which a request looks for data or for a hole, if it does.
-pub(crate) fn looks_for_holes(header: &InHeader) -> Option<NodeId> {
-    (header.opcode.get() == operation::LSEEK).then(|| NodeId(header.nodeid.get()))
+/// Why a request may have to wait until the kernel has written back what it buffers of its file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// It looks for data or for a hole.
+    Seek,
+    /// It comes before a write that goes to the page cache.
+    Write,
+}
+
+/// Whether a request may have to wait, and why.
+pub(crate) fn may_wait(header: &InHeader, body: &[u8]) -> Option<Wait> {
+    match header.opcode.get() {
+        operation::LSEEK => Some(Wait::Seek),
+        operation::GETATTR => GetattrIn::ref_from_bytes(body).is_ok_and(is_by_writer).then_some(Wait::Write),
+        _ => None,
+    }
+}
+
+/// Whether attributes are asked for by a handle that may write. Of a file handle the kernel asks only to
+/// read or write, never for `stat`.
+fn is_by_writer(getattr: &GetattrIn) -> bool {
+    getattr.getattr_flags.get() & GETATTR_OF_HANDLE != 0 && getattr.fh.get() == WRITER_HANDLE
 }
 
 mod operation {
@@ -251,7 +275,7 @@ impl<'a> Body<'a> {
             operation::LOOKUP => Self::Lookup { name: fields.name()? },
             operation::FORGET => Self::Forget { lookups: fields.quad()? },
             operation::BATCH_FORGET => Self::batch_forget(fields)?,
-            operation::GETATTR => Self::Getattr,
+            operation::GETATTR => Self::getattr(fields)?,
             operation::STATX => Self::Statx,
             operation::SETATTR => Self::Setattr(Setattr::parse(fields.record()?)?),
             operation::READLINK => Self::Readlink,
@@ -340,6 +364,11 @@ impl<'a> Body<'a> {
         let (forgets, _) = <[ForgetOne]>::ref_from_prefix_with_elems(fields.0, usize_of(count.get()))
             .map_err(|_| Errno::INVAL)?;
         Ok(Self::BatchForget { forgets })
+    }
+
+    fn getattr(mut fields: Fields<'a>) -> Answer<Self> {
+        let getattr: &GetattrIn = fields.record()?;
+        Ok(Self::Getattr { by_writer: is_by_writer(getattr) })
     }
 
     fn write(mut fields: Fields<'a>) -> Answer<Self> {

@@ -237,6 +237,15 @@ disk_record! {
 }
 
 disk_record! {
+    /// `fuse_getattr_in`.
+    GetattrIn, 16 bytes {
+        0x00 getattr_flags: U32,
+        0x04 padding: U32,
+        0x08 fh: U64,
+    }
+}
+
+disk_record! {
     /// `fuse_read_in`; of directories, too.
     ReadIn, 40 bytes {
         0x00 fh: U64,

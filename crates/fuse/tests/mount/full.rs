@@ -17,12 +17,12 @@ use std::thread;
 
 const STEP: usize = 1 << 20;
 
-fn made(dir: &Path, name: &str) -> File {
+pub(crate) fn made(dir: &Path, name: &str) -> File {
     File::options().read(true).write(true).create_new(true).open(dir.join(name)).unwrap()
 }
 
 /// Writes to a file, from its first byte on, until that fails; how many bytes were taken, and why no more.
-fn fill(file: &File, step: usize) -> (u64, Errno) {
+pub(crate) fn fill(file: &File, step: usize) -> (u64, Errno) {
     let (piece, mut at) = (vec![0xf1; step], 0);
     while at < 1 << 40 {
         match file.write_at(&piece, at) {

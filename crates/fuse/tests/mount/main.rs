@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on fails
 
+mod buffered;
 mod control;
 mod direct;
 mod everyday;
