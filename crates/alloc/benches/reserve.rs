@@ -86,7 +86,7 @@ fn timed(
 }
 
 fn requests(c: &mut Criterion) {
-    for policy in [Policy::Mballoc, Policy::Hybrid, Policy::SizeClass, Policy::FirstFit] {
+    for policy in [Policy::MBALLOC, Policy::HYBRID, Policy::SIZE_CLASS, Policy::FIRST_FIT] {
         for aged in [false, true] {
             let allocator = allocator(policy, aged);
             let age = if aged { "aged" } else { "fresh" };
@@ -108,7 +108,7 @@ fn requests(c: &mut Criterion) {
 }
 
 fn windows(c: &mut Criterion) {
-    let allocator = allocator(Policy::Mballoc, false);
+    let allocator = allocator(Policy::MBALLOC, false);
     let window = || -> Reservation {
         let want = Clusters::new(512);
         allocator.reserve(&Request::new(ClusterNr::new(0), want).for_data(want)).expect("there is space")

@@ -7,7 +7,7 @@ use crate::error::AllocError;
 use crate::group::Home;
 use crate::layout::{Layout, Run};
 use crate::pages::{self, Slots};
-use crate::passes::{self, GOAL, Length, Pass, Step};
+use crate::passes::{GOAL, Length, Pass, Step};
 use crate::policy::Policy;
 use crate::purse::Purse;
 use crate::request::{Purpose, Request, Transaction};
@@ -154,11 +154,12 @@ impl<S: GroupSource> Allocator<S> {
         Plan::new(request, purse.holds(&self.space.counters), &self.space)
     }
 
-    fn table(&self, request: &Request) -> &'static [Step] {
+    fn table(&self, request: &Request) -> &[Step] {
+        let tables = &self.space.tables;
         match request.purpose {
-            Purpose::Metadata => passes::metadata(),
-            Purpose::Data if request.packed => passes::packed(self.policy(), self.space.indexed),
-            Purpose::Data => passes::table(self.policy(), self.space.indexed),
+            Purpose::Metadata => &tables.metadata,
+            Purpose::Data if request.packed => &tables.packed,
+            Purpose::Data => &tables.data,
         }
     }
 

@@ -24,7 +24,8 @@
 //!   free clusters of the durable bitmaps;
 //! - a group with reservations, pending frees or unwritten changes stays in memory.
 //!
-//! Where a request goes is the business of the [`Policy`]: a table of passes over the groups (`passes`), gone
+//! Where a request goes is the business of the [`Policy`], which is put together from [mechanisms](Mechanism)
+//! and becomes a table of passes over the groups (`passes`), gone
 //! through by one driver (`search`), which finds its candidates in an index of all groups (`index`) and
 //! within one group in a buddy system (`buddy`). Size classes (`class`) can set parts of the volume apart.
 //!
@@ -54,6 +55,7 @@ mod group;
 mod held;
 mod index;
 mod layout;
+mod mechanism;
 mod moves;
 mod normalize;
 mod pages;
@@ -77,6 +79,7 @@ pub use counters::Counts;
 pub use discard::DiscardRun;
 pub use error::AllocError;
 pub use layout::{Layout, Run};
+pub use mechanism::{About, Mechanism, Mechanisms};
 pub use policy::{Policy, UnknownPolicy};
 pub use prealloc::{FileRequest, Preallocation, Window};
 pub use request::{Purpose, Request, Transaction};

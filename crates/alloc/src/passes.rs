@@ -3,35 +3,38 @@
 //! A pass says which groups are candidates and in which order, what makes one worth its lock, how it is
 //! scanned, how long a run must be, and what to do about a busy one. A table is a row of *steps*: some passes
 //! over some of the size classes. The search (`search`) goes through them from top to bottom and ends with
-//! the first run it takes.
+//! the first run it takes. Tables are made of a policy's mechanisms once, when a volume is opened
+//! ([`Tables::new`]).
 //!
 //! | pass | candidates | scan | busy group |
 //! |---|---|---|---|
 //! | [`GOAL`] | the goal's group | at the goal, full length | wait |
 //! | [`NEAR`] | the goal's group | the first run from the goal on | skip |
-//! | [`POWER2`] | index by largest chunk | an aligned chunk | skip |
-//! | [`FAST`] | index by average run | the first run of the full length; shorter ones cost nothing | skip |
-//! | [`BEST_AVAIL`] | the same, trimmed step by step, not below what is asked | as above | skip |
+//! | [`POWER2_ALIGNED`] | index by largest chunk | an aligned chunk | skip |
+//! | [`GOAL_LEN_FAST`] | index by average run | the first run of the full length; shorter ones cost nothing | skip |
+//! | [`BEST_AVAIL_LEN`] | the same, trimmed step by step, not below what is asked | as above | skip |
 //! | [`CHUNK`] | index by largest chunk | the first run of what is asked | skip |
 //! | [`SPLIT`] | the highest average there is | the first run as long as that average | skip |
-//! | [`SLOW`] | every group | the best of a limited number of runs | skip |
+//! | [`GOAL_LEN_SLOW`] | every group | the best of a limited number of runs | skip |
 //! | [`FIRST`], [`FIRST_ASKED`] | index: may have such a run | the first run, from the goal on | skip |
 //! | [`SHORTEST`] | index: may have such a run | the shortest of all that will do | skip |
-//! | [`ANY`] | every group | the longest run of all | wait |
+//! | [`ANY_FREE`] | every group | the longest run of all | wait |
 //!
-//! [`CHUNK`] and [`SPLIT`] are not in the kernel's table. Where the average says that no group is good enough
-//! but some has a chunk of the length asked for, the first finds it without a slow pass. The second is for a
-//! request longer than any free run: it gets the longest piece that the index promises, at the cost of one
-//! run scanned, where the kernel scans up to 200 to the same end.
+//! [`POWER2_ALIGNED`] to [`ANY_FREE`] without [`CHUNK`] and [`SPLIT`] are the kernel's criteria (6.18) under
+//! their names (`CR_POWER2_ALIGNED` ...), and `mballoc` is just these. Where the average says that no group
+//! is good enough but some has a chunk of the length asked for, [`CHUNK`] finds it without a slow pass.
+//! [`SPLIT`] is for a request longer than any free run: it gets the longest piece that the index promises, at
+//! the cost of one run scanned, where the kernel scans up to 200 to the same end.
 //!
-//! Every table ends with [`ANY`], which is exact: it is the only pass that may say there is no space. No pass
-//! is made twice over the same groups with the same demands; so `mballoc-linear` has no trimmed pass, which
-//! without an index is the fast pass once more.
+//! Every table ends with [`ANY_FREE`], which is exact: it is the only pass that may say there is no space. No
+//! pass is made twice over the same groups with the same demands; so without the index there is no trimmed
+//! pass, which would be the fast pass once more, and none by chunks or highest averages.
 //!
 //! What it is not: code. What the words mean is in `search`.
 
 use crate::class::Stage;
-use crate::policy::Policy;
+use crate::mechanism::Mechanism;
+use crate::policy::{Order, Policy};
 use crate::stats::Pass as Counted;
 
 /// Which groups, in which order.
@@ -113,7 +116,7 @@ pub(crate) struct Pass {
 }
 
 /// Some passes over the groups of some classes.
-pub(crate) type Step = (Stage, &'static [Pass]);
+pub(crate) type Step = (Stage, Box<[Pass]>);
 
 const fn pass(counted: Counted, candidates: Candidates, test: Test, scan: Scan, length: Length) -> Pass {
     Pass { counted, candidates, test, scan, length, busy: Busy::Skip }
@@ -128,146 +131,247 @@ pub(crate) const GOAL: Pass = Pass {
 pub(crate) const NEAR: Pass =
     pass(Counted::GoalFast, Candidates::Goal, Test::Fits, Scan::FromGoal, Length::Want);
 /// A power of two, aligned.
-pub(crate) const POWER2: Pass =
+pub(crate) const POWER2_ALIGNED: Pass =
     pass(Counted::P2Aligned, Candidates::Indexed, Test::Chunk, Scan::Chunk, Length::Want);
 /// The full length where the average run has it.
-pub(crate) const FAST: Pass =
+pub(crate) const GOAL_LEN_FAST: Pass =
     pass(Counted::GoalFast, Candidates::Indexed, Test::Average, Scan::First, Length::Want);
+/// The same as it was before runs shorter than the goal were skipped: each is counted, and when
+/// `mb_max_to_scan` have been, the best of them is taken.
+pub(crate) const GOAL_LEN_FAST_COUNTING: Pass = Pass { scan: Scan::Best, ..GOAL_LEN_FAST };
 /// A trimmed length where the average run has it.
-pub(crate) const BEST_AVAIL: Pass =
+pub(crate) const BEST_AVAIL_LEN: Pass =
     pass(Counted::BestAvail, Candidates::Trimmed, Test::Average, Scan::First, Length::Asked);
 /// What is asked where some chunk has it.
 pub(crate) const CHUNK: Pass =
-    pass(Counted::BestAvail, Candidates::Indexed, Test::Chunk, Scan::First, Length::Asked);
+    pass(Counted::Chunk, Candidates::Indexed, Test::Chunk, Scan::First, Length::Asked);
 /// The longest average there is.
 pub(crate) const SPLIT: Pass =
-    pass(Counted::BestAvail, Candidates::Highest, Test::Average, Scan::First, Length::Average);
+    pass(Counted::Split, Candidates::Highest, Test::Average, Scan::First, Length::Average);
 /// The best of a limited number of runs.
-pub(crate) const SLOW: Pass =
+pub(crate) const GOAL_LEN_SLOW: Pass =
     pass(Counted::GoalSlow, Candidates::Linear, Test::Free, Scan::Best, Length::Want);
 /// The first run of the full length.
 pub(crate) const FIRST: Pass =
-    pass(Counted::GoalFast, Candidates::Indexed, Test::Fits, Scan::FromGoal, Length::Want);
+    pass(Counted::FirstFit, Candidates::Indexed, Test::Fits, Scan::FromGoal, Length::Want);
 /// The first run of what is asked.
 pub(crate) const FIRST_ASKED: Pass =
-    pass(Counted::GoalSlow, Candidates::Indexed, Test::Fits, Scan::FromGoal, Length::Asked);
+    pass(Counted::FirstFit, Candidates::Indexed, Test::Fits, Scan::FromGoal, Length::Asked);
 /// The shortest run that will do.
 pub(crate) const SHORTEST: Pass =
-    pass(Counted::GoalSlow, Candidates::Indexed, Test::Fits, Scan::Shortest, Length::Want);
+    pass(Counted::BestFit, Candidates::Indexed, Test::Fits, Scan::Shortest, Length::Want);
 /// Whatever there is.
-pub(crate) const ANY: Pass = Pass {
+pub(crate) const ANY_FREE: Pass = Pass {
     busy: Busy::Wait,
     ..pass(Counted::AnyFree, Candidates::Linear, Test::Fits, Scan::Longest, Length::Least)
 };
-const POWER2_LINEAR: Pass = Pass { candidates: Candidates::Linear, ..POWER2 };
-const FAST_LINEAR: Pass = Pass { candidates: Candidates::Linear, ..FAST };
 
-/// Single clusters of metadata: as near as can be, whatever the policy.
-const METADATA: &[Step] = &[(Stage::Any, &[GOAL, NEAR, FAST, ANY])];
+/// The same over all groups in order.
+const fn linear(pass: Pass) -> Pass {
+    Pass { candidates: Candidates::Linear, ..pass }
+}
 
-const MBALLOC: &[Step] = &[(Stage::Any, &[GOAL, POWER2, FAST, BEST_AVAIL, CHUNK, SPLIT, SLOW, ANY])];
+/// The passes of a policy, by what they demand.
+struct Rows {
+    /// For the full length.
+    full: Vec<Pass>,
+    /// For what is asked.
+    asked: Vec<Pass>,
+    /// For what there is, over all groups.
+    last: Vec<Pass>,
+}
 
-const MBALLOC_LINEAR: &[Step] = &[(Stage::Any, &[GOAL, POWER2_LINEAR, FAST_LINEAR, SLOW, ANY])];
+impl Rows {
+    /// `indexed` says whether there is an index to ask.
+    fn new(policy: Policy, indexed: bool) -> Self {
+        let has = |mechanism| policy.has(mechanism);
+        let (mut asked, mut last) = (Vec::new(), Vec::new());
+        let full = match policy.order {
+            Order::Criteria => {
+                let fast = if has(Mechanism::SkipSmaller) { GOAL_LEN_FAST } else { GOAL_LEN_FAST_COUNTING };
+                if indexed && has(Mechanism::BestAvail) {
+                    asked.push(BEST_AVAIL_LEN);
+                }
+                if indexed && has(Mechanism::Chunk) {
+                    asked.push(CHUNK);
+                }
+                last.push(GOAL_LEN_SLOW);
+                vec![GOAL, POWER2_ALIGNED, fast]
+            }
+            Order::FirstFit => {
+                if has(Mechanism::Classes) {
+                    asked.push(FIRST_ASKED);
+                }
+                vec![GOAL, FIRST]
+            }
+            Order::BestFit => vec![SHORTEST],
+        };
+        if indexed && has(Mechanism::Split) {
+            last.insert(0, SPLIT);
+        }
+        last.push(ANY_FREE);
+        let shaped =
+            |passes: Vec<Pass>| passes.into_iter().map(|pass| shaped(pass, policy, indexed)).collect();
+        Self { full: shaped(full), asked: shaped(asked), last: shaped(last) }
+    }
 
-const FIRST_FIT: &[Step] = &[(Stage::Any, &[GOAL, FIRST, ANY])];
-
-const BEST_FIT: &[Step] = &[(Stage::Any, &[SHORTEST, ANY])];
-
-/// A unit of another class only when what is asked can't be had otherwise.
-const SIZE_CLASS: &[Step] = &[
-    (Stage::Matching, &[GOAL, FIRST]),
-    (Stage::Unset, &[GOAL, FIRST]),
-    (Stage::Matching, &[FIRST_ASKED]),
-    (Stage::Unset, &[FIRST_ASKED]),
-    (Stage::Any, &[GOAL, FIRST, FIRST_ASKED, SPLIT, ANY]),
-];
-
-const HYBRID: &[Step] = &[
-    (Stage::Matching, &[GOAL, POWER2, FAST]),
-    (Stage::Unset, &[GOAL, POWER2, FAST]),
-    (Stage::Matching, &[BEST_AVAIL, CHUNK]),
-    (Stage::Unset, &[BEST_AVAIL, CHUNK]),
-    (Stage::Any, &[GOAL, POWER2, FAST, BEST_AVAIL, CHUNK, SPLIT, SLOW, ANY]),
-];
-
-const HYBRID_LINEAR: &[Step] = &[
-    (Stage::Matching, &[GOAL, POWER2_LINEAR, FAST_LINEAR, SLOW]),
-    (Stage::Unset, &[GOAL, POWER2_LINEAR, FAST_LINEAR, SLOW]),
-    (Stage::Any, &[GOAL, POWER2_LINEAR, FAST_LINEAR, SLOW, ANY]),
-];
-
-/// The table of a policy, with or without the index.
-pub(crate) const fn table(policy: Policy, indexed: bool) -> &'static [Step] {
-    match (policy, indexed) {
-        (Policy::Mballoc, true) => MBALLOC,
-        (Policy::Mballoc, false) | (Policy::MballocLinear, _) => MBALLOC_LINEAR,
-        (Policy::SizeClass, _) => SIZE_CLASS,
-        (Policy::Hybrid, true) => HYBRID,
-        (Policy::Hybrid, false) => HYBRID_LINEAR,
-        (Policy::BestFit, _) => BEST_FIT,
-        (Policy::FirstFit, _) => FIRST_FIT,
+    /// A unit of another class only when what is asked can't be had otherwise.
+    fn table(self, has_classes: bool) -> Box<[Step]> {
+        let Self { full, asked, last } = self;
+        let mut table: Vec<Step> = Vec::new();
+        if has_classes {
+            for passes in [&full, &asked] {
+                table.push((Stage::Matching, passes.as_slice().into()));
+                table.push((Stage::Unset, passes.as_slice().into()));
+            }
+        }
+        table.push((Stage::Any, [full, asked, last].concat().into()));
+        table.retain(|(_, passes)| !passes.is_empty());
+        table.into()
     }
 }
 
-/// The table of a policy for requests that are to lie close behind their goal.
-pub(crate) const fn packed(policy: Policy, indexed: bool) -> &'static [Step] {
-    if has_classes(policy) { SIZE_CLASS } else { table(policy, indexed) }
+/// A pass as a policy's mechanisms have it.
+fn shaped(pass: Pass, policy: Policy, indexed: bool) -> Pass {
+    let pass = if pass.candidates == Candidates::Indexed && !indexed { linear(pass) } else { pass };
+    let skips = if pass.candidates == Candidates::Goal {
+        policy.has(Mechanism::GoalTryLock)
+    } else {
+        pass.busy == Busy::Skip && policy.has(Mechanism::TryLock)
+    };
+    Pass { busy: if skips { Busy::Skip } else { Busy::Wait }, ..pass }
 }
 
-/// The table of requests for metadata.
-pub(crate) const fn metadata() -> &'static [Step] {
-    METADATA
+/// The tables of a policy.
+pub(crate) struct Tables {
+    /// For contents of files.
+    pub(crate) data: Box<[Step]>,
+    /// For those that are to lie close behind their goal.
+    pub(crate) packed: Box<[Step]>,
+    /// For single clusters of metadata: as near as can be, whatever the policy.
+    pub(crate) metadata: Box<[Step]>,
 }
 
-/// Whether a policy sets parts of the volume apart.
-pub(crate) const fn has_classes(policy: Policy) -> bool {
-    matches!(policy, Policy::SizeClass | Policy::Hybrid)
+impl Tables {
+    /// The tables of a policy; `indexed` says whether the volume is large enough to ask the index first.
+    pub(crate) fn new(policy: Policy, indexed: bool) -> Self {
+        let has_classes = policy.has(Mechanism::Classes);
+        let table = |policy: Policy| {
+            // First fit and best fit are for all volumes what they are for large ones.
+            let indexed = policy.has(Mechanism::Index) && (indexed || policy.order != Order::Criteria);
+            Rows::new(policy, indexed).table(has_classes)
+        };
+        let packed = if policy.has(Mechanism::Room) { policy.first_fit() } else { policy };
+        Self {
+            data: table(policy),
+            packed: table(packed),
+            metadata: [(Stage::Any, [GOAL, NEAR, GOAL_LEN_FAST, ANY_FREE].into())].into(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn tables() -> impl Iterator<Item = &'static [Step]> {
-        let of = |policy| [true, false].map(|indexed| table(policy, indexed));
-        Policy::ALL.into_iter().flat_map(of).chain([metadata()])
+    /// Every policy with a name, and each of them with every mechanism switched.
+    fn policies() -> impl Iterator<Item = Policy> {
+        let switched = |policy: Policy| {
+            Mechanism::LIST.iter().map(move |about| {
+                let mechanism = about.mechanism;
+                if policy.has(mechanism) { policy.without(mechanism) } else { policy.with(mechanism) }
+            })
+        };
+        Policy::ALL.into_iter().chain(Policy::ALL.into_iter().flat_map(switched))
+    }
+
+    fn tables() -> impl Iterator<Item = (Policy, Box<[Step]>)> {
+        let of = |policy| {
+            [true, false].into_iter().flat_map(move |indexed| {
+                let Tables { data, packed, metadata } = Tables::new(policy, indexed);
+                [data, packed, metadata].map(|table| (policy, table))
+            })
+        };
+        policies().flat_map(of)
+    }
+
+    fn names(table: &[Step]) -> Vec<(Stage, Vec<&'static str>)> {
+        table
+            .iter()
+            .map(|(stage, passes)| (*stage, passes.iter().map(|pass| pass.counted.criterion()).collect()))
+            .collect()
     }
 
     #[test]
     fn every_table_ends_with_the_exact_pass_over_all_groups() {
-        for table in tables() {
+        for (policy, table) in tables() {
             let (stage, passes) = table.last().unwrap();
-            assert_eq!((*stage, *passes.last().unwrap()), (Stage::Any, ANY));
+            assert_eq!((*stage, *passes.last().unwrap()), (Stage::Any, ANY_FREE), "{policy}");
         }
     }
 
     #[test]
-    fn only_the_first_and_the_last_pass_of_a_step_wait_for_busy_groups() {
-        for (_, passes) in tables().flatten() {
-            for pass in *passes {
-                assert_eq!(pass.busy == Busy::Wait, *pass == GOAL || *pass == ANY, "{pass:?}");
+    fn mballoc_is_the_kernels_table() {
+        let expected = [
+            "goal",
+            "CR_POWER2_ALIGNED",
+            "CR_GOAL_LEN_FAST",
+            "CR_BEST_AVAIL_LEN",
+            "CR_GOAL_LEN_SLOW",
+            "CR_ANY_FREE",
+        ];
+        let indexed = Tables::new(Policy::MBALLOC, true).data;
+        assert_eq!(names(&indexed), [(Stage::Any, expected.to_vec())]);
+        let linear = Tables::new(Policy::MBALLOC, false).data;
+        assert_eq!(linear, Tables::new(Policy::MBALLOC_LINEAR, true).data);
+        let without = expected.into_iter().filter(|name| *name != "CR_BEST_AVAIL_LEN").collect();
+        assert_eq!(names(&linear), [(Stage::Any, without)]);
+    }
+
+    #[test]
+    fn busy_groups_are_skipped_by_try_lock_and_waited_for_at_the_goal_and_in_the_end() {
+        for policy in policies() {
+            let Tables { data, packed, .. } = Tables::new(policy, true);
+            for pass in [data, packed].iter().flatten().flat_map(|step| &step.1) {
+                let skips = match pass.counted {
+                    Counted::AnyFree => false,
+                    Counted::Goal => policy.has(Mechanism::GoalTryLock),
+                    _ => policy.has(Mechanism::TryLock),
+                };
+                assert_eq!(pass.busy, if skips { Busy::Skip } else { Busy::Wait }, "{policy}: {pass:?}");
             }
         }
     }
 
     #[test]
     fn no_pass_is_made_twice_over_the_same_classes() {
-        for table in tables() {
+        for (policy, table) in tables() {
             for stage in [Stage::Matching, Stage::Unset, Stage::Any] {
                 let steps = table.iter().filter(|step| step.0 == stage);
-                let passes: Vec<Pass> = steps.flat_map(|step| step.1).copied().collect();
+                let passes: Vec<Pass> = steps.flat_map(|step| step.1.iter()).copied().collect();
                 for (at, pass) in passes.iter().enumerate() {
-                    assert!(!passes[..at].contains(pass), "{pass:?} twice at {stage:?}");
+                    assert!(!passes[..at].contains(pass), "{policy}: {pass:?} twice at {stage:?}");
                 }
             }
         }
     }
 
     #[test]
-    fn classes_are_a_matter_of_policies_with_more_than_one_stage() {
-        for policy in Policy::ALL {
-            let staged = table(policy, true).iter().any(|step| step.0 != Stage::Any);
-            assert_eq!(staged, has_classes(policy));
+    fn every_mechanism_of_the_search_changes_the_table() {
+        let before = |policy: Policy| Tables::new(policy, true);
+        for (policy, mechanism) in [
+            (Policy::MBALLOC, Mechanism::Index),
+            (Policy::MBALLOC, Mechanism::BestAvail),
+            (Policy::MBALLOC, Mechanism::SkipSmaller),
+            (Policy::MBALLOC, Mechanism::TryLock),
+            (Policy::HYBRID, Mechanism::Chunk),
+            (Policy::HYBRID, Mechanism::Split),
+            (Policy::HYBRID, Mechanism::Classes),
+            (Policy::FIRST_FIT, Mechanism::Index),
+            (Policy::BEST_FIT, Mechanism::TryLock),
+        ] {
+            let without = policy.without(mechanism);
+            assert!(policy.has(mechanism) && before(policy).data != before(without).data, "{without}");
         }
     }
 }

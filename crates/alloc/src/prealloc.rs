@@ -36,9 +36,9 @@
 use crate::allocator::Allocator;
 use crate::class::Class;
 use crate::error::AllocError;
+use crate::mechanism::Mechanism;
 use crate::moves::Moves;
 use crate::normalize;
-use crate::policy::Policy;
 use crate::request::Request;
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
@@ -177,6 +177,8 @@ impl Slot {
 /// How much is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Growth {
+    /// Nothing for files that have grown out of the slots.
+    Nothing,
     /// The kernel's windows.
     Normalized,
     /// Up to a group, by size class.
@@ -209,11 +211,12 @@ impl Preallocation {
     /// Nothing is kept yet.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let (growth, slots) = match config.policy {
-            Policy::SizeClass | Policy::Hybrid => (Growth::Roomy, SLOTS),
-            Policy::Mballoc | Policy::MballocLinear | Policy::BestFit | Policy::FirstFit => {
-                (Growth::Normalized, std::thread::available_parallelism().map_or(1, usize::from).min(SLOTS))
-            }
+        let has = |mechanism| config.policy.has(mechanism);
+        let (growth, slots) = if has(Mechanism::Room) {
+            (Growth::Roomy, SLOTS)
+        } else {
+            let growth = if has(Mechanism::Windows) { Growth::Normalized } else { Growth::Nothing };
+            (growth, std::thread::available_parallelism().map_or(1, usize::from).min(SLOTS))
         };
         Self {
             config,
@@ -270,12 +273,14 @@ impl Preallocation {
         let result = match self.growth {
             Growth::Normalized if request.explicit => self.plain(allocator, request),
             _ if self.is_small(request) => self.slot_piece(allocator, request),
-            growth => {
+            Growth::Nothing => self.plain(allocator, request),
+            Growth::Normalized => {
                 let _moving = self.moves.moving();
-                match growth {
-                    Growth::Normalized => self.normalized(allocator, window, request),
-                    Growth::Roomy => self.roomy(allocator, window, request),
-                }
+                self.normalized(allocator, window, request)
+            }
+            Growth::Roomy => {
+                let _moving = self.moves.moving();
+                self.roomy(allocator, window, request)
             }
         };
         match result {
@@ -292,7 +297,9 @@ impl Preallocation {
     /// Small files share slots.
     fn is_small(&self, request: &FileRequest) -> bool {
         let blocks = request.size.saturating_mul(self.config.cluster_blocks.into());
-        self.config.tunables.mb_group_prealloc > 0 && blocks <= self.config.tunables.mb_stream_req.into()
+        self.config.policy.has(Mechanism::Locality)
+            && self.config.tunables.mb_group_prealloc > 0
+            && blocks <= self.config.tunables.mb_stream_req.into()
     }
 
     /// What a locality slot is filled with, in the kernel's way.
@@ -371,7 +378,7 @@ impl Preallocation {
         drop(slot);
         let _moving = self.moves.moving();
         let space = match self.growth {
-            Growth::Normalized => {
+            Growth::Nothing | Growth::Normalized => {
                 let want = self.group_prealloc().max(request.len);
                 vec![allocator.reserve(&self.ask(request, request.goal(), want))?]
             }

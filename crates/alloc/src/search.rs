@@ -314,7 +314,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
 
     /// Whether a pass may read from the device; if so, that it does.
     fn may_read(&mut self, pass: &Pass) -> bool {
-        if pass.busy == Busy::Wait || pass.counted == Counted::GoalSlow {
+        if matches!(pass.counted, Counted::Goal | Counted::GoalSlow | Counted::AnyFree) {
             return true;
         }
         let may = self.reads_left > 0;

@@ -14,9 +14,10 @@ use crate::counters::Counters;
 use crate::held::Held;
 use crate::index::{GroupIndex, Orders};
 use crate::layout::{Layout, Run};
+use crate::mechanism::Mechanism;
 use crate::moves::Moves;
 use crate::pages::Slots;
-use crate::passes;
+use crate::passes::Tables;
 use crate::slot::Slot;
 use crate::stats::Stats;
 use crate::sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering};
@@ -59,6 +60,8 @@ pub(crate) struct Space {
     pub(crate) evict_from: AtomicU32,
     /// Whether searches use the index.
     pub(crate) indexed: bool,
+    /// What the policy makes of it.
+    pub(crate) tables: Tables,
     streams: Box<[AtomicU32]>,
 }
 
@@ -102,13 +105,15 @@ impl Space {
     /// Space of groups that are all untouched; `free` clusters are free in all.
     pub(crate) fn new(layout: Layout, config: Config, slots: Slots, free: u64) -> Self {
         let (groups, orders) = (layout.groups(), config.orders());
+        let indexed = config.policy.has(Mechanism::Index) && config.tunables.optimize_scan(groups);
+        let has_classes = config.policy.has(Mechanism::Classes);
         Self {
             layout,
             config,
             slots,
             index: GroupIndex::new(groups, orders),
             untouched: GroupIndex::new(groups, orders),
-            classes: passes::has_classes(config.policy).then(|| Classes::new(groups, config.flex_groups)),
+            classes: has_classes.then(|| Classes::new(groups, config.flex_groups)),
             counters: Counters::new(free),
             stats: Stats::default(),
             dirty: Mutex::new(Vec::new()),
@@ -119,8 +124,9 @@ impl Space {
             moves: Moves::default(),
             loaded: AtomicU32::new(0),
             evict_from: AtomicU32::new(0),
-            indexed: config.tunables.optimize_scan(groups),
-            streams: streams(groups, passes::has_classes(config.policy)),
+            indexed,
+            tables: Tables::new(config.policy, indexed),
+            streams: streams(groups, has_classes),
         }
     }
 

@@ -34,6 +34,14 @@ pub(crate) enum Pass {
     GoalSlow,
     /// Every group, for anything.
     AnyFree,
+    /// By the largest chunk, for what is asked; not one of the kernel's.
+    Chunk,
+    /// The longest average run, for a request longer than all; not one of the kernel's.
+    Split,
+    /// The first run that will do.
+    FirstFit,
+    /// The shortest run that will do.
+    BestFit,
 }
 
 /// What one pass counts: `u32` within a request, `u64` in total.
@@ -64,6 +72,18 @@ pub struct PassesStats<N> {
     pub goal_slow: PassStats<N>,
     /// Every group, for anything.
     pub any_free: PassStats<N>,
+    /// By the largest chunk, for what is asked. The kernel has no such block, nor those that follow.
+    #[serde(default)]
+    pub chunk: PassStats<N>,
+    /// The longest average run, for a request longer than all.
+    #[serde(default)]
+    pub split: PassStats<N>,
+    /// The first run that will do.
+    #[serde(default)]
+    pub first_fit: PassStats<N>,
+    /// The shortest run that will do.
+    #[serde(default)]
+    pub best_fit: PassStats<N>,
 }
 
 impl<N> Index<Pass> for PassesStats<N> {
@@ -77,6 +97,10 @@ impl<N> Index<Pass> for PassesStats<N> {
             Pass::BestAvail => &self.best_avail,
             Pass::GoalSlow => &self.goal_slow,
             Pass::AnyFree => &self.any_free,
+            Pass::Chunk => &self.chunk,
+            Pass::Split => &self.split,
+            Pass::FirstFit => &self.first_fit,
+            Pass::BestFit => &self.best_fit,
         }
     }
 }
@@ -90,6 +114,10 @@ impl<N> IndexMut<Pass> for PassesStats<N> {
             Pass::BestAvail => &mut self.best_avail,
             Pass::GoalSlow => &mut self.goal_slow,
             Pass::AnyFree => &mut self.any_free,
+            Pass::Chunk => &mut self.chunk,
+            Pass::Split => &mut self.split,
+            Pass::FirstFit => &mut self.first_fit,
+            Pass::BestFit => &mut self.best_fit,
         }
     }
 }
@@ -122,6 +150,10 @@ macro_rules! each_pass {
             best_avail: $f(&$a.best_avail, &$b.best_avail),
             goal_slow: $f(&$a.goal_slow, &$b.goal_slow),
             any_free: $f(&$a.any_free, &$b.any_free),
+            chunk: $f(&$a.chunk, &$b.chunk),
+            split: $f(&$a.split, &$b.split),
+            first_fit: $f(&$a.first_fit, &$b.first_fit),
+            best_fit: $f(&$a.best_fit, &$b.best_fit),
         }
     };
 }
@@ -148,7 +180,7 @@ macro_rules! counters {
 
         impl StatsSnapshot {
             fn add(&mut self, by: &RequestStats) {
-                for pass in Pass::ALL {
+                for pass in Pass::all() {
                     self.passes[pass].add(&by.passes[pass]);
                 }
                 $(self.$name = self.$name.wrapping_add(u64::from(by.$name));)*
@@ -216,11 +248,19 @@ counters! {
 }
 
 impl Pass {
-    /// All of them, in their order.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Goal, Self::P2Aligned, Self::GoalFast, Self::BestAvail, Self::GoalSlow, Self::AnyFree];
+    /// The kernel's criteria, in their order.
+    const CRITERIA: [Self; 5] =
+        [Self::P2Aligned, Self::GoalFast, Self::BestAvail, Self::GoalSlow, Self::AnyFree];
 
-    /// Its name in the kernel's listing; the goal's is our own, in the same form.
+    /// Those that the kernel does not count.
+    const OWN: [Self; 5] = [Self::Goal, Self::Chunk, Self::Split, Self::FirstFit, Self::BestFit];
+
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Self::CRITERIA.into_iter().chain(Self::OWN)
+    }
+
+    /// Its name in the kernel's listing; of those that are not the kernel's, one in the same form.
     const fn name(self) -> &'static str {
         match self {
             Self::Goal => "cr_goal_stats",
@@ -229,6 +269,27 @@ impl Pass {
             Self::BestAvail => "cr_best_avail_stats",
             Self::GoalSlow => "cr_goal_slow_stats",
             Self::AnyFree => "cr_any_free_stats",
+            Self::Chunk => "chunk_stats",
+            Self::Split => "split_stats",
+            Self::FirstFit => "first_fit_stats",
+            Self::BestFit => "best_fit_stats",
+        }
+    }
+
+    /// Its name in the kernel's code; of those that are not the kernel's, their own.
+    #[cfg(test)]
+    pub(crate) const fn criterion(self) -> &'static str {
+        match self {
+            Self::Goal => "goal",
+            Self::P2Aligned => "CR_POWER2_ALIGNED",
+            Self::GoalFast => "CR_GOAL_LEN_FAST",
+            Self::BestAvail => "CR_BEST_AVAIL_LEN",
+            Self::GoalSlow => "CR_GOAL_LEN_SLOW",
+            Self::AnyFree => "CR_ANY_FREE",
+            Self::Chunk => "chunk",
+            Self::Split => "split",
+            Self::FirstFit => "first fit",
+            Self::BestFit => "best fit",
         }
     }
 }
@@ -275,7 +336,7 @@ impl StatsSnapshot {
         out.line(1, "reqs", self.reqs);
         out.line(1, "success", self.success);
         out.line(1, "groups_scanned", self.groups_scanned);
-        for pass in Pass::ALL.into_iter().skip(1) {
+        for pass in Pass::CRITERIA {
             out.pass(pass, &self.passes[pass]);
         }
         out.line(1, "extents_scanned", self.extents_scanned);
@@ -295,7 +356,9 @@ impl StatsSnapshot {
 
     /// What the kernel does not count.
     fn own_lines(&self, out: &mut Listing) {
-        out.pass(Pass::Goal, &self.passes.goal);
+        for pass in Pass::OWN {
+            out.pass(pass, &self.passes[pass]);
+        }
         out.line(1, "busy_skips", self.busy_skips);
         out.line(1, "busy_waits", self.busy_waits);
         out.heading(1, "class_hits");

@@ -6,14 +6,15 @@
 mod common;
 
 use common::{Disk, Txn};
-use hectare_alloc::{Allocator, Config, Layout, Policy, Request, Reservation, Run, Tunables};
+use hectare_alloc::{Allocator, Config, Layout, Mechanism, Policy, Request, Reservation, Run, Tunables};
 use hectare_units::{ClusterNr, Clusters, TxnId};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
 const PER_GROUP: u32 = 1024;
 const GROUPS: u32 = 8;
-const POLICIES: [Policy; 2] = [Policy::SizeClass, Policy::Hybrid];
+const POLICIES: [Policy; 3] =
+    [Policy::SIZE_CLASS, Policy::HYBRID, Policy::SIZE_CLASS.without(Mechanism::ClassIndex)];
 
 /// Clusters of 64 KiB: 2 are small, 128 medium. Units of two groups.
 fn config(policy: Policy) -> Config {
@@ -108,7 +109,7 @@ fn a_unit_is_unset_again_when_what_was_freed_is_committed() {
 
 #[test]
 fn metadata_has_no_class_and_keeps_a_unit_from_being_unset() {
-    let allocator = allocator(Policy::Hybrid);
+    let allocator = allocator(Policy::HYBRID);
     let metadata = allocator.reserve(&Request::new(ClusterNr::new(600), Clusters::ONE)).unwrap();
     assert_eq!(allocator.class_counts(), Some([4, 0, 0, 0]));
     let held = allocator.reserve(&data(0, 2)).unwrap();
@@ -128,7 +129,7 @@ fn a_unit_in_use_gets_its_class_from_samples() {
         _ => false,
     };
     let disk = || Disk::patterned(layout(), |group, at| used(group.get(), at));
-    let allocator = Allocator::new(disk(), layout(), config(Policy::Hybrid));
+    let allocator = Allocator::new(disk(), layout(), config(Policy::HYBRID));
     for group in 0..u64::from(GROUPS) {
         // Metadata makes the group loaded, and nothing else.
         drop(allocator.reserve(&Request::new(ClusterNr::new(group * 1024 + 290), Clusters::ONE)).unwrap());
@@ -140,7 +141,7 @@ fn a_unit_in_use_gets_its_class_from_samples() {
 
 #[test]
 fn reserving_at_the_goal_respects_classes() {
-    let allocator = allocator(Policy::SizeClass);
+    let allocator = allocator(Policy::SIZE_CLASS);
     let small = allocator.reserve(&data(0, 2)).unwrap();
     let after = small.run().start.get() + 2;
     assert!(allocator.reserve_at(&data(after, 100)).unwrap().is_none(), "medium, in a unit of small ones");

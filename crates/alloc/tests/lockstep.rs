@@ -203,26 +203,26 @@ impl Pair {
     fn check_choice(&self, request: &Request, run: Run, most: u64) {
         let (goal, stream) = (request.goal, request.stream.is_some());
         let data = request.purpose == Purpose::Data;
-        let policy = if data { self.config.policy } else { Policy::FirstFit };
+        let policy = if data { self.config.policy } else { Policy::FIRST_FIT };
         let goes_to_goal =
-            matches!(policy, Policy::Mballoc | Policy::MballocLinear | Policy::FirstFit) && !stream;
+            matches!(policy, Policy::MBALLOC | Policy::MBALLOC_LINEAR | Policy::FIRST_FIT) && !stream;
         if goes_to_goal && self.goal_run(goal) >= most {
             assert_eq!((run.start, run.len.get()), (goal, most), "the goal is free for {request:?}");
         }
         let full: Vec<u64> =
             self.free_runs().iter().map(|run| u64_of(run.len())).filter(|len| *len >= most).collect();
         match policy {
-            Policy::BestFit if !full.is_empty() => {
+            Policy::BEST_FIT if !full.is_empty() => {
                 let around =
                     self.free_runs().into_iter().find(|free| free.contains(&index_of(run.start.get())));
                 let around = u64_of(around.unwrap().len());
                 assert_eq!(Some(around), full.into_iter().min(), "the shortest for {request:?}");
                 assert_eq!(run.len.get(), most);
             }
-            Policy::FirstFit if data && !full.is_empty() => {
+            Policy::FIRST_FIT if data && !full.is_empty() => {
                 assert_eq!(run.len.get(), most, "a full run for {request:?}");
             }
-            Policy::Mballoc | Policy::Hybrid if self.config.tunables.mb_optimize_scan == Some(true) => {
+            Policy::MBALLOC | Policy::HYBRID if self.config.tunables.mb_optimize_scan == Some(true) => {
                 let asked = request.asked.get().clamp(request.min.get(), most);
                 let chunk = asked.next_power_of_two();
                 let has_chunk = self.free_runs().iter().any(|free| {
@@ -239,7 +239,7 @@ impl Pair {
         let request = Request { stream: None, ..self.request() };
         let most = request.want.get().min(self.purse(false, request.take_root_reserve));
         let length = most.min(self.goal_run(request.goal));
-        let classes = matches!(self.config.policy, Policy::SizeClass | Policy::Hybrid);
+        let classes = matches!(self.config.policy, Policy::SIZE_CLASS | Policy::HYBRID);
         match self.allocator.reserve_at(&request).unwrap() {
             Some(reservation) => {
                 assert_eq!(reservation.run(), Run::new(request.goal, Clusters::new(length)));

@@ -118,7 +118,7 @@ fn data(goal: u64, want: u64) -> Request {
 #[test]
 fn a_hundred_million_groups_are_opened_and_used_by_touching_a_few() {
     // Best fit goes over all groups by nature.
-    for policy in Policy::ALL.into_iter().filter(|policy| *policy != Policy::BestFit) {
+    for policy in Policy::ALL.into_iter().filter(|policy| *policy != Policy::BEST_FIT) {
         let allocator = Vast::new(MANY, |_| false).allocator(policy);
         assert_eq!(allocator.source().asked(), (0, 0, 0), "{policy}: making an allocator asks nothing");
         assert_eq!(allocator.free_clusters(), allocator.layout().total());
@@ -176,7 +176,7 @@ fn a_total_that_is_wrong_refuses_nobody() {
     for (total, least) in [(0, 1), (7, 100), (free - 1, free), (free + 5000, free + 1)] {
         let mut source = Vast::new(1000, full);
         source.total = total;
-        let allocator = source.allocator(Policy::Hybrid);
+        let allocator = source.allocator(Policy::HYBRID);
         assert_eq!(allocator.free_clusters().get(), total);
         let claim = allocator.claim(Clusters::new(least), false);
         assert_eq!(claim.is_ok(), least <= total.max(free), "{least} of {total}, said to be, {free}");
@@ -235,7 +235,7 @@ fn a_search_without_reads_left_goes_on_with_what_it_knows() {
     let tunables = Tunables { mb_optimize_scan: Some(true), ..Tunables::default() };
     let source = Vast::new(64 * 1000, |group| group.get() % 64 != 32);
     let layout = source.layout;
-    let config = Config { policy: Policy::Mballoc, tunables, flex_groups: 16, ..Config::default() };
+    let config = Config { policy: Policy::MBALLOC, tunables, flex_groups: 16, ..Config::default() };
     let allocator = Allocator::new(source, layout, config);
     let got = allocator.reserve(&data(cluster(33), 512)).unwrap();
     assert_eq!(layout.locate(got.run().start).unwrap().0.get(), 64 + 32);

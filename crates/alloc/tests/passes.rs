@@ -7,8 +7,8 @@ mod common;
 
 use common::{Disk, Txn};
 use hectare_alloc::{
-    AllocError, Allocator, Config, Layout, PassStats, PassesStats, Policy, Request, Reservation, Run,
-    Tunables,
+    AllocError, Allocator, Config, Layout, Mechanism, PassStats, PassesStats, Policy, Request, Reservation,
+    Run, Tunables,
 };
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId};
 
@@ -65,7 +65,7 @@ fn runs_of_16(_: u32, at: u32) -> bool {
 
 #[test]
 fn the_goal_is_taken_if_all_of_it_is_free() {
-    let allocator = patterned(indexed(Policy::Mballoc), 4, runs_of_16);
+    let allocator = patterned(indexed(Policy::MBALLOC), 4, runs_of_16);
     let got = served(&allocator, data(1024 + 32, 16, 16), |passes| &passes.goal, 1);
     assert_eq!((start(&got), len(&got)), (1024 + 32, 16));
     assert_eq!(allocator.stats().goal_hits, 1);
@@ -75,7 +75,7 @@ fn the_goal_is_taken_if_all_of_it_is_free() {
 
 #[test]
 fn a_power_of_two_comes_aligned_and_not_from_the_directories_group() {
-    let config = Config { flex_groups: 4, ..indexed(Policy::Mballoc) };
+    let config = Config { flex_groups: 4, ..indexed(Policy::MBALLOC) };
     let allocator = patterned(config, 8, |_, at| at == 0);
     let got = served(&allocator, data(0, 64, 64), |passes| &passes.p2_aligned, 1);
     assert_eq!(start(&got) % 64, 0, "aligned in the group");
@@ -89,7 +89,7 @@ fn a_power_of_two_comes_aligned_and_not_from_the_directories_group() {
 fn the_average_decides_where_the_full_length_is_looked_for() {
     // Group 2 has runs of 48, the others of 16.
     let used = |group, at| if group == 2 { at % 64 >= 48 } else { runs_of_16(group, at) };
-    let allocator = patterned(indexed(Policy::Mballoc), 4, used);
+    let allocator = patterned(indexed(Policy::MBALLOC), 4, used);
     let got = served(&allocator, data(8, 40, 40), |passes| &passes.goal_fast, 1);
     assert_eq!((start(&got), len(&got)), (2048, 40));
     assert_eq!(allocator.stats().len_goal_hits, 1);
@@ -97,31 +97,61 @@ fn the_average_decides_where_the_full_length_is_looked_for() {
 
 #[test]
 fn a_goal_too_long_is_trimmed_but_not_below_what_is_asked() {
-    let allocator = patterned(indexed(Policy::Mballoc), 4, runs_of_16);
+    let allocator = patterned(indexed(Policy::MBALLOC), 4, runs_of_16);
     let got = served(&allocator, data(8, 64, 10), |passes| &passes.best_avail, 1);
     assert_eq!(len(&got), 16, "all of the run, and a trim of two orders");
     assert_eq!((allocator.stats().trims, allocator.stats().splits), (2, 0));
-    // Three orders are the limit.
-    let got = served(&allocator, data(8, 256, 10), |passes| &passes.best_avail, 1);
+    // Three orders are the limit: the kernel goes on to the slow criterion, a chunk is found by the index.
+    let got = served(&allocator, data(8, 256, 10), |passes| &passes.goal_slow, 127);
+    assert_eq!(len(&got), 16);
+    let with_chunk = patterned(indexed(Policy::MBALLOC.with(Mechanism::Chunk)), 4, runs_of_16);
+    let got = served(&with_chunk, data(8, 256, 10), |passes| &passes.chunk, 1);
     assert_eq!(len(&got), 16, "by its chunk");
+}
+
+/// 200 runs and one more, where the criterion is left out; without it nothing else changes.
+#[test]
+fn without_best_avail_the_slow_criterion_looks_at_200_runs() {
+    let policy = Policy::MBALLOC.without(Mechanism::BestAvail);
+    let allocator = patterned(indexed(policy), 20, runs_of_16);
+    let got = served(&allocator, data(8, 64, 10), |passes| &passes.goal_slow, 201);
+    assert_eq!((len(&got), allocator.stats().trims), (16, 0));
+}
+
+/// Groups 1 and 2 have 40 runs of 2 before one of 512: the average is longer than what is asked for.
+#[test]
+fn shorter_runs_are_counted_only_where_they_are_not_skipped() {
+    let used = |group, at: u32| group == 0 || (at < 160 && at % 4 >= 2) || (160..500).contains(&at);
+    let skipping = patterned(indexed(Policy::MBALLOC), 3, used);
+    drop(served(&skipping, data(0, 12, 12), |passes| &passes.goal_fast, 1));
+    let counting = patterned(indexed(Policy::MBALLOC.without(Mechanism::SkipSmaller)), 3, used);
+    let got = served(&counting, data(0, 12, 12), |passes| &passes.goal_fast, 41);
+    assert_eq!((start(&got), len(&got)), (1024 + 500, 12));
+    // When so many have been looked at, the best is taken, as long as it may be.
+    let tunables = Tunables { mb_max_to_scan: 20, mb_optimize_scan: Some(true), ..Tunables::default() };
+    let policy = Policy::MBALLOC.without(Mechanism::SkipSmaller);
+    let limited = patterned(Config { policy, tunables, ..Config::default() }, 3, used);
+    let got = served(&limited, data(0, 12, 2), |passes| &passes.goal_fast, 21);
+    assert_eq!((len(&got), limited.stats().breaks), (2, 1));
 }
 
 #[test]
 fn a_chunk_serves_what_the_averages_hide() {
     // Group 1 has one run of 128 and many of 2: its average is 4.
     let used = |group, at| if group == 1 { at >= 128 && at % 4 >= 2 } else { runs_of_16(group, at) };
-    let allocator = patterned(indexed(Policy::Mballoc), 4, used);
-    let got = served(&allocator, data(8, 100, 100), |passes| &passes.best_avail, 1);
+    let allocator = patterned(indexed(Policy::MBALLOC.with(Mechanism::Chunk)), 4, used);
+    let got = served(&allocator, data(8, 100, 100), |passes| &passes.chunk, 1);
     assert_eq!((start(&got), len(&got)), (1024, 100));
     assert_eq!(allocator.stats().splits, 0);
 }
 
 #[test]
 fn a_request_longer_than_every_run_is_split_at_one_run_scanned_each() {
-    let allocator = patterned(indexed(Policy::Mballoc), 20, runs_of_16);
+    let policy = Policy::MBALLOC.with(Mechanism::Split);
+    let allocator = patterned(indexed(policy), 20, runs_of_16);
     let mut kept = Vec::new();
     for _ in 0..20 {
-        kept.push(served(&allocator, data(8, 500, 500), |passes| &passes.best_avail, 1));
+        kept.push(served(&allocator, data(8, 500, 500), |passes| &passes.split, 1));
         assert_eq!(len(kept.last().unwrap()), 16);
     }
     let stats = allocator.stats();
@@ -131,14 +161,17 @@ fn a_request_longer_than_every_run_is_split_at_one_run_scanned_each() {
         7 => !(at % 64 < 2 || (20..50).contains(&(at % 64))),
         _ => runs_of_16(group, at) || at % 16 >= 13,
     };
-    let allocator = patterned(indexed(Policy::Mballoc), 20, used);
-    let got = served(&allocator, data(8, 500, 500), |passes| &passes.best_avail, 1);
+    let allocator = patterned(indexed(policy), 20, used);
+    let got = served(&allocator, data(8, 500, 500), |passes| &passes.split, 1);
     assert_eq!((start(&got), len(&got)), (7 * 1024 + 20, 30));
+    // The kernel's way to the same end.
+    let kernels = patterned(indexed(Policy::MBALLOC), 20, runs_of_16);
+    drop(served(&kernels, data(8, 500, 500), |passes| &passes.goal_slow, 201));
 }
 
 #[test]
 fn the_first_request_of_a_volume_that_is_cut_up_does_not_look_at_every_run() {
-    for policy in [Policy::SizeClass, Policy::Hybrid] {
+    for policy in [Policy::SIZE_CLASS.with(Mechanism::Split), Policy::HYBRID] {
         let config = Config { flex_groups: 16, ..indexed(policy) };
         let allocator = patterned(config, 256, runs_of_16);
         let got = allocator.reserve(&data(0, 512, 512).packed()).unwrap();
@@ -152,7 +185,7 @@ fn the_first_request_of_a_volume_that_is_cut_up_does_not_look_at_every_run() {
 #[test]
 fn the_slow_pass_looks_at_a_limited_number_of_runs() {
     // Without an index, a request longer than every run scans as many as the kernel does.
-    let allocator = patterned(Config { policy: Policy::MballocLinear, ..Config::default() }, 20, runs_of_16);
+    let allocator = patterned(Config { policy: Policy::MBALLOC_LINEAR, ..Config::default() }, 20, runs_of_16);
     let got = served(&allocator, data(8, 500, 500), |passes| &passes.goal_slow, 201);
     assert_eq!(len(&got), 16);
     assert_eq!(allocator.stats().breaks, 1);
@@ -168,7 +201,7 @@ fn the_slow_pass_prefers_the_run_that_fits_best() {
         0..24 | 40..60 => false,
         _ => at % 4 >= 2 || at < 64,
     };
-    let config = Config { policy: Policy::MballocLinear, ..Config::default() };
+    let config = Config { policy: Policy::MBALLOC_LINEAR, ..Config::default() };
     let allocator = patterned(config, 1, used);
     let got = served(&allocator, data(500, 18, 18), |passes| &passes.goal_slow, 11);
     assert_eq!((start(&got), len(&got)), (40, 18));
@@ -189,7 +222,7 @@ fn the_last_pass_finds_the_longest_run_there_is() {
 
 #[test]
 fn any_free_is_what_is_left_without_an_index() {
-    let allocator = patterned(indexed(Policy::FirstFit), 4, runs_of_16);
+    let allocator = patterned(indexed(Policy::FIRST_FIT), 4, runs_of_16);
     let got = served(&allocator, data(8, 100, 100), |passes| &passes.any_free, 4 * 32);
     assert_eq!(len(&got), 16);
 }
@@ -200,26 +233,26 @@ fn best_fit_takes_the_shortest_run_that_will_do() {
         2 => at % 32 >= 12,
         _ => at % 64 >= 30,
     };
-    let allocator = patterned(indexed(Policy::BestFit), 4, used);
-    let got = served(&allocator, data(8, 11, 11), |passes| &passes.goal_slow, 3 * 16 + 32);
+    let allocator = patterned(indexed(Policy::BEST_FIT), 4, used);
+    let got = served(&allocator, data(8, 11, 11), |passes| &passes.best_fit, 3 * 16 + 32);
     assert_eq!((start(&got), len(&got)), (2048, 11));
     // An exact one ends the search.
-    drop(served(&allocator, data(2048, 12, 12), |passes| &passes.goal_slow, 1));
+    drop(served(&allocator, data(2048, 12, 12), |passes| &passes.best_fit, 1));
 }
 
 #[test]
 fn first_fit_goes_on_from_the_goal() {
-    let allocator = patterned(indexed(Policy::FirstFit), 4, runs_of_16);
-    let got = served(&allocator, data(1024 + 100, 14, 14), |passes| &passes.goal_fast, 1);
+    let allocator = patterned(indexed(Policy::FIRST_FIT), 4, runs_of_16);
+    let got = served(&allocator, data(1024 + 100, 14, 14), |passes| &passes.first_fit, 1);
     assert_eq!(start(&got), 1024 + 128);
-    let got = served(&allocator, data(4 * 1024 - 10, 16, 16), |passes| &passes.goal_fast, 1);
+    let got = served(&allocator, data(4 * 1024 - 10, 16, 16), |passes| &passes.first_fit, 1);
     assert_eq!(start(&got), 3 * 1024, "the same group from its start, before others");
 }
 
 #[test]
 fn a_stripe_aligns_what_is_as_long() {
     let tunables = Tunables { stripe: 48, mb_optimize_scan: Some(true), ..Tunables::default() };
-    let config = Config { tunables, ..indexed(Policy::Mballoc) };
+    let config = Config { tunables, ..indexed(Policy::MBALLOC) };
     let allocator = patterned(config, 4, |_, at| at < 5);
     let got = served(&allocator, data(0, 96, 96), |passes| &passes.goal_fast, 1);
     assert_eq!((start(&got), len(&got)), (48, 96));
@@ -239,7 +272,7 @@ fn metadata_goes_next_to_its_goal_whatever_the_policy() {
 
 #[test]
 fn a_stream_goes_on_in_its_last_group() {
-    let allocator = patterned(indexed(Policy::Mballoc), 16, |group, _| group < 3);
+    let allocator = patterned(indexed(Policy::MBALLOC), 16, |group, _| group < 3);
     let request = data(0, 40, 40);
     let first = allocator.reserve(&request.on_stream(2)).unwrap();
     assert_eq!(start(&first) / 1024, 3);
@@ -260,14 +293,14 @@ fn some_groups_are_looked_at_in_order_before_the_index_is_asked() {
     // The index would pass over group 0, whose average is short.
     let used = |group, at: u32| group == 0 && at >= 512 && at % 2 == 1;
     let request = data(1, 300, 300);
-    let jump = patterned(indexed(Policy::Mballoc), 4, used);
+    let jump = patterned(indexed(Policy::MBALLOC), 4, used);
     jump.reserve(&Request::new(ClusterNr::new(0), Clusters::ONE)).unwrap().publish(&mut Txn(TxnId::new(1)));
     let considered = |allocator: &Allocator<Disk>| allocator.stats().passes.goal_fast.groups_considered;
     let before = considered(&jump);
     drop(jump.reserve(&Request { goal: ClusterNr::new(600), ..request }).unwrap());
     assert_eq!(considered(&jump) - before, 1, "the index names a group that will do");
     let tunables = Tunables { mb_max_linear_groups: 2, mb_optimize_scan: Some(true), ..Tunables::default() };
-    let linear = patterned(Config { tunables, ..indexed(Policy::Mballoc) }, 4, used);
+    let linear = patterned(Config { tunables, ..indexed(Policy::MBALLOC) }, 4, used);
     linear.reserve(&Request::new(ClusterNr::new(0), Clusters::ONE)).unwrap().publish(&mut Txn(TxnId::new(1)));
     let before = considered(&linear);
     drop(linear.reserve(&Request { goal: ClusterNr::new(600), ..request }).unwrap());
@@ -276,7 +309,7 @@ fn some_groups_are_looked_at_in_order_before_the_index_is_asked() {
 
 #[test]
 fn only_what_is_free_at_the_very_goal_is_given_there() {
-    let allocator = patterned(indexed(Policy::Mballoc), 4, runs_of_16);
+    let allocator = patterned(indexed(Policy::MBALLOC), 4, runs_of_16);
     let at = |goal, want, min: u64| data(goal, want, want).at_least(Clusters::new(min));
     let got = allocator.reserve_at(&at(4, 40, 5)).unwrap().unwrap();
     assert_eq!(got.run(), Run::new(ClusterNr::new(4), Clusters::new(12)));
@@ -289,7 +322,7 @@ fn only_what_is_free_at_the_very_goal_is_given_there() {
 
 #[test]
 fn groups_of_a_flex_group_are_loaded_together_and_unwritten_ones_for_nothing() {
-    let config = Config { flex_groups: 4, ..indexed(Policy::Mballoc) };
+    let config = Config { flex_groups: 4, ..indexed(Policy::MBALLOC) };
     let allocator = patterned(config, 12, runs_of_16);
     drop(allocator.reserve(&data(5 * 1024, 16, 16)).unwrap());
     assert_eq!(allocator.loaded_groups(), 4);
@@ -305,7 +338,7 @@ fn groups_of_a_flex_group_are_loaded_together_and_unwritten_ones_for_nothing() {
 
 #[test]
 fn an_evicted_group_is_found_again() {
-    let allocator = patterned(indexed(Policy::Mballoc), 4, |group, at| group != 2 || runs_of_16(group, at));
+    let allocator = patterned(indexed(Policy::MBALLOC), 4, |group, at| group != 2 || runs_of_16(group, at));
     drop(allocator.reserve(&data(0, 16, 16)).unwrap());
     assert_eq!((allocator.evict(9), allocator.loaded_groups()), (1, 0));
     allocator.check().unwrap();
@@ -336,7 +369,7 @@ fn the_offer_is_what_some_group_has() {
             drop(allocator.reserve(&Request::new(ClusterNr::new(group * 1024), Clusters::ONE)).unwrap());
         }
     };
-    let allocator = patterned(indexed(Policy::Mballoc), 4, runs_of_16);
+    let allocator = patterned(indexed(Policy::MBALLOC), 4, runs_of_16);
     assert_eq!(offer(&allocator), 1024, "of groups nobody has looked at the best is believed");
     drop(allocator.reserve(&Request::new(ClusterNr::new(0), Clusters::ONE)).unwrap());
     assert_eq!(offer(&allocator), 1024, "two are known now, and two are not");
@@ -347,7 +380,7 @@ fn the_offer_is_what_some_group_has() {
     let summary = allocator.group_summary(GroupNr::new(3)).unwrap().unwrap();
     assert_eq!((summary.free, summary.fragments, summary.first_free, summary.chunks[4]), (512, 32, 0, 32));
     assert_eq!(allocator.group_summary(GroupNr::new(4)).unwrap(), None);
-    let full = patterned(indexed(Policy::Mballoc), 4, |_, _| true);
+    let full = patterned(indexed(Policy::MBALLOC), 4, |_, _| true);
     for group in 0..4 {
         full.group_summary(GroupNr::new(group)).unwrap();
     }

@@ -6,7 +6,8 @@ mod common;
 
 use common::{Disk, Txn};
 use hectare_alloc::{
-    AllocError, Allocator, Config, FileRequest, Layout, Policy, Preallocation, Request, Run, Window,
+    AllocError, Allocator, Config, FileRequest, Layout, Mechanism, Policy, Preallocation, Request, Run,
+    Window,
 };
 use hectare_units::{ClusterNr, Clusters, TxnId};
 use proptest::prelude::*;
@@ -106,7 +107,8 @@ fn free_runs(volume: &Volume) -> Vec<Run> {
 
 #[test]
 fn files_that_grow_side_by_side_are_whole_and_leave_no_gaps() {
-    for policy in [Policy::SizeClass, Policy::Hybrid] {
+    for policy in [Policy::SIZE_CLASS, Policy::FIRST_FIT, Policy::MBALLOC, Policy::HYBRID] {
+        let policy = policy.with(Mechanism::Room);
         for step in [16, 32] {
             let volume = Volume::new(policy, 256, GROUP);
             // A thread a file: what small files share is a thread's.
@@ -134,7 +136,7 @@ fn files_that_grow_side_by_side_are_whole_and_leave_no_gaps() {
 
 #[test]
 fn the_kernels_windows_grow_with_the_file() {
-    let volume = Volume::new(Policy::Mballoc, 64, GROUP);
+    let volume = Volume::new(Policy::MBALLOC, 64, GROUP);
     let mut files: Vec<_> = (0..4).map(File::new).collect();
     for _ in 0..4096 {
         for file in &mut files {
@@ -165,7 +167,7 @@ fn a_threads_small_files_lie_side_by_side() {
 
 #[test]
 fn explicit_space_is_no_more_than_asked_for_in_the_kernels_way() {
-    let volume = Volume::new(Policy::Mballoc, 64, GROUP);
+    let volume = Volume::new(Policy::MBALLOC, 64, GROUP);
     let mut file = File { explicit: true, ..File::new(1) };
     for _ in 0..128 {
         file.append(&volume, 2).unwrap();
@@ -195,7 +197,7 @@ fn what_is_kept_comes_back_when_it_is_needed() {
 
 #[test]
 fn a_window_of_which_the_first_piece_is_used_whole_can_be_given_back() {
-    for policy in [Policy::SizeClass, Policy::Hybrid] {
+    for policy in [Policy::SIZE_CLASS, Policy::HYBRID] {
         let volume = Volume::new(policy, 64, 4096);
         let window = Arc::default();
         // The file's last cluster lies 20 before the end of its group, so the window goes on in the next.

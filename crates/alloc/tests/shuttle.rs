@@ -78,7 +78,7 @@ fn never_refused(policy: Policy) {
 
 #[test]
 fn a_request_that_fits_is_never_refused_while_space_moves() {
-    for policy in [Policy::Mballoc, Policy::FirstFit, Policy::Hybrid] {
+    for policy in [Policy::MBALLOC, Policy::FIRST_FIT, Policy::HYBRID] {
         explore(1500, move || never_refused(policy));
     }
 }
@@ -160,7 +160,7 @@ fn commits_beside_use(policy: Policy) {
 
 #[test]
 fn nothing_is_lost_or_given_twice_while_commits_discards_and_evictions_go_on() {
-    for policy in [Policy::Mballoc, Policy::Hybrid, Policy::BestFit] {
+    for policy in [Policy::MBALLOC, Policy::HYBRID, Policy::BEST_FIT] {
         explore(700, move || commits_beside_use(policy));
     }
 }
@@ -168,7 +168,7 @@ fn nothing_is_lost_or_given_twice_while_commits_discards_and_evictions_go_on() {
 /// One group of a unit becomes empty while another thread enters the other group: at the end the unit's class
 /// must be that of what is in it.
 fn unset_beside_enter() {
-    let allocator = allocator(Policy::SizeClass, 4, 4, 2);
+    let allocator = allocator(Policy::SIZE_CLASS, 4, 4, 2);
     let small = allocator.reserve(&one(0)).unwrap();
     // Loaded, so that the threads have few steps to go.
     drop(allocator.reserve(&one(4)).unwrap());
@@ -245,7 +245,7 @@ fn refused_for_good(policy: Policy) {
 
 #[test]
 fn space_on_its_way_to_be_kept_is_no_reason_to_refuse() {
-    for policy in [Policy::Mballoc, Policy::Hybrid] {
+    for policy in [Policy::MBALLOC, Policy::HYBRID] {
         explore(500, move || refused_for_good(policy));
     }
 }

@@ -353,7 +353,7 @@ fn a_failed_rendering_leaves_its_groups_dirty() {
 
 #[test]
 fn groups_leave_memory_when_the_device_refuses_to_discard() {
-    let allocator = with(Policy::Mballoc, 64, 4 * 64);
+    let allocator = with(Policy::MBALLOC, 64, 4 * 64);
     let mut txn = Txn(TxnId::new(1));
     let use_and_free = |txn: &mut Txn| {
         let run = allocator.reserve(&Request::new(ClusterNr::new(0), Clusters::new(8))).unwrap().publish(txn);

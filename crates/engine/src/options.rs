@@ -51,7 +51,7 @@ pub struct OpenOptions {
     pub fixed_time: Option<hectare_ext4::time::Timestamp>,
     /// The seed of inode generations and other arbitrary choices, where they should be repeatable.
     pub seed: Option<u64>,
-    /// How space is chosen for what is written. Default: [`Policy::Hybrid`].
+    /// How space is chosen for what is written. Default: [`Policy::HYBRID`].
     pub policy: Policy,
     /// The knobs of the search for space.
     pub tunables: Tunables,

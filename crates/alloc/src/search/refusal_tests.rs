@@ -44,7 +44,7 @@ fn last_pass(allocator: &Allocator<Free>) -> Result<Reservation, AllocError<Infa
 /// two taken when it looks there, though one is free at every moment.
 fn to_and_fro() {
     let layout = Layout::new(1, Clusters::new(2)).expect("a possible layout");
-    let config = Config { policy: Policy::FirstFit, ..Config::default() };
+    let config = Config { policy: Policy::FIRST_FIT, ..Config::default() };
     let allocator = Arc::new(Allocator::new(Free, layout, config));
     let [mine, other] = [0, 1].map(|at| allocator.reserve(&one(at)).expect("it is free"));
     // Both groups are known to be full, so that they are passed over without their locks.

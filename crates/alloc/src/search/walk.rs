@@ -4,7 +4,7 @@
 //! whatever it asks of the index: near the goal and after it comes before "better". Under a class filter it
 //! leaps by turns: the next unit of the class, the next group of the index from there, the next unit from
 //! there, until both name the same place. So its cost is that of a few tree walks, however many groups there
-//! are.
+//! are. Without an index of classes (`-class-index`) it looks at the class of each group instead.
 //!
 //! A walk of the index has *patience*: after so many candidates that came to nothing it gives up, and the
 //! request goes on to the next pass. Without that, averages just below a length, which share an order with
@@ -13,6 +13,7 @@
 
 use super::Plan;
 use crate::class::{Class, Stage};
+use crate::mechanism::Mechanism;
 use crate::passes::{Candidates, Pass, Scan};
 use crate::space::{Space, average_order};
 use hectare_units::GroupNr;
@@ -180,6 +181,16 @@ impl Walk {
             return lookup.next(space, groups, untouched);
         };
         let mut from = groups.start;
+        if !space.config.policy.has(Mechanism::ClassIndex) {
+            // As btrfs does it: groups of other classes are passed over one by one.
+            while let Some(group) = lookup.next(space, from..groups.end, untouched) {
+                if classes.admits(group, class, stage) {
+                    return Some(group);
+                }
+                from = group.get() + 1;
+            }
+            return None;
+        }
         for _ in 0..LEAPS_MAX {
             let unit = classes.next(class, stage, from..groups.end)?;
             let group = lookup.next(space, unit.start..groups.end, untouched)?;

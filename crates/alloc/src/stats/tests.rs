@@ -98,7 +98,7 @@ fn counters_of(snapshot: &StatsSnapshot) -> Vec<(String, u64)> {
 /// A request that counts something different everywhere.
 fn request() -> RequestStats {
     let mut passes = PassesStats::default();
-    for (pass, n) in Pass::ALL.into_iter().zip([1, 5, 9, 13, 17, 21]) {
+    for (pass, n) in Pass::all().zip([5, 9, 13, 17, 21, 1, 46, 50, 54, 58]) {
         passes[pass] =
             PassStats { hits: n, groups_considered: n + 1, extents_scanned: n + 2, useless_loops: n + 3 };
     }
@@ -140,7 +140,7 @@ fn stats() -> Stats {
 fn every_counter_arrives_in_the_snapshot_under_its_own_name() {
     let mut values: Vec<u64> = counters_of(&stats().snapshot()).into_iter().map(|(_, n)| n).collect();
     values.sort_unstable();
-    assert_eq!(values, (1..=45).collect::<Vec<u64>>());
+    assert_eq!(values, (1..=61).collect::<Vec<u64>>());
     let snapshot = stats().snapshot();
     assert_eq!((snapshot.passes.best_avail.extents_scanned, snapshot.class_hits_any), (15, 39));
     assert_eq!((snapshot.buddies_generated, snapshot.buddies_time_used, snapshot.discarded), (42, 43, 45));
@@ -166,7 +166,7 @@ fn every_counter_is_in_the_text_once() {
         .map(|(_, value)| value.split('/').next().unwrap().parse().unwrap())
         .collect();
     values.sort_unstable();
-    assert_eq!(values, (1..=45).collect::<Vec<u64>>());
+    assert_eq!(values, (1..=61).collect::<Vec<u64>>());
 }
 
 #[test]

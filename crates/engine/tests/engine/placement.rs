@@ -109,7 +109,7 @@ fn every_policy_fills_a_volume_to_the_last_block_with_64_threads() {
 
 #[test]
 fn reserved_blocks_are_for_those_who_may_take_them() {
-    let held = volume!("placement::reserved_blocks", Policy::Hybrid, "32M", "-b", "4096", "-m", "10");
+    let held = volume!("placement::reserved_blocks", Policy::HYBRID, "32M", "-b", "4096", "-m", "10");
     let v = &held.volume;
     let reserved = v.superblock().reserved_blocks().get();
     let kept = v.superblock().geometry().clusters_count().get() / 50;
