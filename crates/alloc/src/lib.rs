@@ -86,4 +86,4 @@ pub use request::{Purpose, Request, Transaction};
 pub use reservation::{Claim, Reservation};
 pub use source::{GroupSource, Loaded};
 pub use stats::{OrderCounts, PassStats, PassesStats, StatsSnapshot, structs_summary};
-pub use tunables::{Config, Tunables};
+pub use tunables::{BadTunable, Config, Tunables};

@@ -159,8 +159,10 @@ impl FromStr for Policy {
         let policy = Self::ALL[named.ok_or_else(|| UnknownPolicy::Policy(name.to_owned()))?];
         words.try_fold(policy, |policy, word| {
             let known = |name: &str| {
-                Mechanism::named(name)
-                    .ok_or_else(|| UnknownPolicy::Mechanism { name: name.to_owned(), nearest: nearest(name) })
+                Mechanism::named(name).ok_or_else(|| UnknownPolicy::Mechanism {
+                    name: name.to_owned(),
+                    nearest: nearest(Mechanism::LIST.iter().map(|about| about.name), name),
+                })
             };
             match (word.strip_prefix('+'), word.strip_prefix('-')) {
                 (Some(name), _) => Ok(policy.with(known(name)?)),
@@ -171,9 +173,8 @@ impl FromStr for Policy {
     }
 }
 
-/// The mechanism whose name is most like one that is none.
-fn nearest(name: &str) -> &'static str {
-    let names = Mechanism::LIST.iter().map(|about| about.name);
+/// The name that is most like one that is none.
+pub(crate) fn nearest(names: impl Iterator<Item = &'static str>, name: &str) -> &'static str {
     names.min_by_key(|known| strsim::damerau_levenshtein(known, name)).unwrap_or_default()
 }
 

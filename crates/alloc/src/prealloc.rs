@@ -305,7 +305,7 @@ impl Preallocation {
     /// What a locality slot is filled with, in the kernel's way.
     fn group_prealloc(&self) -> Clusters {
         let tunables = &self.config.tunables;
-        let blocks = tunables.mb_group_prealloc.next_multiple_of(tunables.stripe.max(1));
+        let blocks = tunables.mb_group_prealloc.next_multiple_of(tunables.stripe.unwrap_or(0).max(1));
         Clusters::new(u64::from(blocks.div_ceil(self.config.cluster_blocks)))
     }
 

@@ -178,7 +178,8 @@ impl Space {
 
     /// Clusters of a stripe, if large requests are to be aligned to stripes.
     pub(crate) fn stripe(&self) -> Option<u32> {
-        let (stripe, cluster) = (self.config.tunables.stripe, self.config.cluster_blocks.max(1));
+        let stripe = self.config.tunables.stripe.unwrap_or(0);
+        let cluster = self.config.cluster_blocks.max(1);
         let clusters = stripe / cluster;
         (clusters > 1 && stripe.is_multiple_of(cluster) && clusters <= self.layout.clusters_per_group())
             .then_some(clusters)

@@ -24,8 +24,9 @@ pub struct Tunables {
     pub mb_max_linear_groups: u32,
     /// Whether the index is used at all; `None` uses it on volumes of at least 16 groups.
     pub mb_optimize_scan: Option<bool>,
-    /// Blocks of a stripe, to which large requests are aligned; 0 or 1 means none. Default 0.
-    pub stripe: u32,
+    /// Blocks of a stripe, to which large requests are aligned; 0 or 1 means none. `None`, the default, is
+    /// what the volume says of itself; an allocator alone takes it for none.
+    pub stripe: Option<u32>,
 }
 
 impl Default for Tunables {
@@ -39,8 +40,102 @@ impl Default for Tunables {
             mb_best_avail_max_trim_order: 3,
             mb_max_linear_groups: 0,
             mb_optimize_scan: None,
-            stripe: 0,
+            stripe: None,
         }
+    }
+}
+
+/// A tunable by its name.
+struct Row {
+    name: &'static str,
+    most: u32,
+    set: fn(&mut Tunables, u32),
+    get: fn(&Tunables) -> Option<u32>,
+}
+
+macro_rules! rows {
+    ($($name:ident up to $most:expr;)*) => {
+        &[$(Row {
+            name: stringify!($name),
+            most: $most,
+            set: |tunables, value| tunables.$name = value,
+            get: |tunables| Some(tunables.$name),
+        },)*
+        Row {
+            name: "mb_optimize_scan",
+            most: 1,
+            set: |tunables, value| tunables.mb_optimize_scan = Some(value == 1),
+            get: |tunables| tunables.mb_optimize_scan.map(u32::from),
+        },
+        Row {
+            name: "stripe",
+            most: i32::MAX as u32,
+            set: |tunables, value| tunables.stripe = Some(value),
+            get: |tunables| tunables.stripe,
+        }]
+    };
+}
+
+/// The bounds are those of the kernel's attributes (`fs/ext4/sysfs.c`): any number of the type, orders up to
+/// 64. What is longer than a group counts as a group.
+const ROWS: &[Row] = rows! {
+    mb_max_to_scan up to u32::MAX;
+    mb_min_to_scan up to u32::MAX;
+    mb_order2_req up to 64;
+    mb_stream_req up to u32::MAX;
+    mb_group_prealloc up to u32::MAX;
+    mb_best_avail_max_trim_order up to 64;
+    mb_max_linear_groups up to u32::MAX;
+};
+
+/// A tunable can't be set so.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BadTunable {
+    /// It is no NAME=VALUE.
+    #[error("'{0}': a tunable is given as NAME=VALUE")]
+    Form(String),
+    /// There is none of that name.
+    #[error("there is no tunable '{name}' ('{nearest}' is the nearest)")]
+    Name {
+        /// The name.
+        name: String,
+        /// The tunable whose name is most like it.
+        nearest: &'static str,
+    },
+    /// The value is no number, or out of bounds.
+    #[error("{name}={value}: a number from 0 to {most} is meant")]
+    Value {
+        /// The tunable.
+        name: &'static str,
+        /// What was given.
+        value: String,
+        /// The largest value.
+        most: u32,
+    },
+}
+
+impl Tunables {
+    /// Sets one by its name, given as `NAME=VALUE`.
+    ///
+    /// # Errors
+    /// If there is none of that name, or the value is no number or out of bounds; nothing is set then.
+    pub fn set(&mut self, text: &str) -> Result<(), BadTunable> {
+        let (name, value) = text.split_once('=').ok_or_else(|| BadTunable::Form(text.to_owned()))?;
+        let row = ROWS.iter().find(|row| row.name == name).ok_or_else(|| BadTunable::Name {
+            name: name.to_owned(),
+            nearest: crate::policy::nearest(ROWS.iter().map(|row| row.name), name),
+        })?;
+        let parsed = value.parse().ok().filter(|value| *value <= row.most);
+        let bad = || BadTunable::Value { name: row.name, value: value.to_owned(), most: row.most };
+        (row.set)(self, parsed.ok_or_else(bad)?);
+        Ok(())
+    }
+
+    /// Those that are not as they are by default, as they would be given to [`Self::set`].
+    pub fn changed(&self) -> impl Iterator<Item = String> {
+        let default = Self::default();
+        let changed = ROWS.iter().filter(move |row| (row.get)(self) != (row.get)(&default));
+        changed.map(|row| format!("{}={}", row.name, (row.get)(self).unwrap_or_default()))
     }
 }
 
@@ -99,5 +194,38 @@ impl Config {
     #[must_use]
     pub fn orders(&self) -> u32 {
         self.block_bytes.ilog2() + 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tunables_are_set_by_their_names_within_bounds() {
+        let mut tunables = Tunables::default();
+        assert_eq!(tunables.changed().count(), 0);
+        for given in ["mb_max_to_scan=50", "mb_optimize_scan=0", "stripe=48", "mb_order2_req=64"] {
+            tunables.set(given).unwrap();
+        }
+        assert_eq!(
+            (tunables.mb_max_to_scan, tunables.mb_optimize_scan, tunables.stripe),
+            (50, Some(false), Some(48))
+        );
+        let changed: Vec<_> = tunables.changed().collect();
+        assert_eq!(changed, ["mb_max_to_scan=50", "mb_order2_req=64", "mb_optimize_scan=0", "stripe=48"]);
+        let before = tunables;
+        for (given, part) in [
+            ("mb_max_to_scan", "NAME=VALUE"),
+            ("mb_max_scan=1", "'mb_max_to_scan' is the nearest"),
+            ("mb_order2_req=65", "a number from 0 to 64"),
+            ("mb_optimize_scan=2", "from 0 to 1"),
+            ("stripe=-1", "stripe=-1: a number"),
+            ("mb_min_to_scan=", "a number"),
+        ] {
+            let error = tunables.set(given).unwrap_err().to_string();
+            assert!(error.contains(part), "{given}: {error}");
+        }
+        assert_eq!(tunables, before);
     }
 }

@@ -66,7 +66,8 @@ fn config(seed: u64, rng: &mut Rng) -> Config {
     let mb_optimize_scan = [None, Some(true), Some(true)][index_of(rng.below(3))];
     let stripe = [0, 0, 16][index_of(rng.below(3))];
     let mb_max_linear_groups = [0, 0, 3][index_of(rng.below(3))];
-    let tunables = Tunables { mb_optimize_scan, stripe, mb_max_linear_groups, ..Tunables::default() };
+    let tunables =
+        Tunables { mb_optimize_scan, stripe: Some(stripe), mb_max_linear_groups, ..Tunables::default() };
     Config {
         policy,
         tunables,

@@ -251,7 +251,7 @@ fn first_fit_goes_on_from_the_goal() {
 
 #[test]
 fn a_stripe_aligns_what_is_as_long() {
-    let tunables = Tunables { stripe: 48, mb_optimize_scan: Some(true), ..Tunables::default() };
+    let tunables = Tunables { stripe: Some(48), mb_optimize_scan: Some(true), ..Tunables::default() };
     let config = Config { tunables, ..indexed(Policy::MBALLOC) };
     let allocator = patterned(config, 4, |_, at| at < 5);
     let got = served(&allocator, data(0, 96, 96), |passes| &passes.goal_fast, 1);

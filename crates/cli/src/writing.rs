@@ -1,8 +1,8 @@
 //! What commands that open an image take: all of them, and those that write into it.
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use hectare_engine::{DataMode, JournalDevice, OnError, OpenOptions, Policy};
+use hectare_engine::{DataMode, JournalDevice, OnError, OpenOptions, Policy, Tunables};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,9 +35,13 @@ impl Journal {
 /// How an image is written.
 #[derive(clap::Args)]
 pub(crate) struct Writing {
-    /// How space is chosen for what is written
-    #[arg(long, value_name = "POLICY", default_value_t, value_parser = policy_parser())]
+    /// How space is chosen for what is written: mballoc, mballoc-linear, size-class, hybrid, best-fit or
+    /// first-fit; mechanisms are put in and left out behind it (mballoc,-best-avail,+room: 'hectare bench
+    /// mechanisms' lists them)
+    #[arg(long, value_name = "POLICY", default_value_t)]
     policy: Policy,
+    #[command(flatten)]
+    tuning: Tuning,
     /// What the journal promises of file data, instead of what the image asks for
     #[arg(long, value_name = "MODE", value_parser = data_mode_parser())]
     data: Option<DataMode>,
@@ -52,20 +56,40 @@ pub(crate) struct Writing {
 impl Writing {
     /// The options a volume is opened with.
     pub(crate) fn options(&self) -> Outcome<OpenOptions> {
-        let (policy, journal) = (self.policy, self.journal.device(true)?);
+        let (policy, tunables, journal) = (self.policy, self.tuning.tunables()?, self.journal.device(true)?);
         let (data_mode, errors) = (self.data, self.errors);
-        Ok(OpenOptions { policy, data_mode, journal, errors, ..OpenOptions::default() })
+        Ok(OpenOptions { policy, tunables, data_mode, journal, errors, ..OpenOptions::default() })
+    }
+}
+
+/// The numbers of the search for space.
+#[derive(clap::Args)]
+pub(crate) struct Tuning {
+    /// A number of the search for space, under its name in /sys/fs/ext4 (mb_max_to_scan=50), or stripe; may be
+    /// given again [default: the kernel's, and the stripe that the image was made for]
+    #[arg(long = "tunable", value_name = "NAME=VALUE")]
+    given: Vec<String>,
+}
+
+impl Tuning {
+    /// Whether any is given.
+    pub(crate) fn is_given(&self) -> bool {
+        !self.given.is_empty()
+    }
+
+    /// The tunables with those that are given set.
+    pub(crate) fn tunables(&self) -> Outcome<Tunables> {
+        let mut tunables = Tunables::default();
+        for given in &self.given {
+            tunables.set(given).map_err(|error| Failure::Usage(format!("--tunable {error}")))?;
+        }
+        Ok(tunables)
     }
 }
 
 /// Reads a behaviour on errors by its name.
 fn errors_parser() -> impl TypedValueParser<Value = OnError> {
     PossibleValuesParser::new(OnError::ALL.map(OnError::name)).map(|name| name.parse().unwrap_or_default())
-}
-
-/// Reads a policy by its name.
-pub(crate) fn policy_parser() -> impl TypedValueParser<Value = Policy> {
-    PossibleValuesParser::new(Policy::ALL.map(Policy::name)).map(|name| name.parse().unwrap_or_default())
 }
 
 /// Reads a data mode by its name.

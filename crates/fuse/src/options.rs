@@ -12,7 +12,7 @@ pub use table::{OPTIONS, OptionRow, metrics_address};
 
 use crate::adapter::{KEPT, TRANSFER_MAX};
 use crate::mount::is_root;
-use hectare_engine::{DataMode, OnError, OpenOptions, Policy, Synchronous};
+use hectare_engine::{DataMode, OnError, OpenOptions, Policy, Synchronous, Tunables};
 use log::LevelFilter;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -68,6 +68,8 @@ pub struct MountOptions {
     pub discard: bool,
     /// How space is chosen.
     pub policy: Policy,
+    /// The knobs of the search for space.
+    pub tunables: Tunables,
     /// Where the volume begins in the image, in bytes.
     pub offset: u64,
     /// Threads that answer requests; 0: as many as seems right.
@@ -149,6 +151,7 @@ impl Default for MountOptions {
             commit: DEFAULT_COMMIT,
             discard: false,
             policy: Policy::default(),
+            tunables: Tunables::default(),
             offset: 0,
             threads: 0,
             idle_poll: true,
@@ -272,6 +275,7 @@ impl MountOptions {
             read_only: self.read_only,
             no_replay: self.no_replay,
             policy: self.policy,
+            tunables: self.tunables,
             discard: self.discard,
             data_mode: self.data,
             errors: self.errors,
@@ -311,6 +315,7 @@ mod tests {
                 Form::Value("BEHAVIOR", _) if row.name == "data_err" => "data_err=abort".to_owned(),
                 Form::Value("BEHAVIOR", _) => "errors=continue".to_owned(),
                 Form::Value("LEVEL", _) => "log=info".to_owned(),
+                Form::Value("NAME=VALUE", _) => "tunable=mb_max_to_scan=50".to_owned(),
                 Form::Value("BYTES", _) => format!("{}=4096", row.name),
                 Form::Value(..) => format!("{}=1", row.name),
                 _ => row.name.to_owned(),
@@ -354,9 +359,10 @@ mod tests {
         .unwrap();
         assert!(!options.directory_atime && !options.acl && options.counts_overhead);
         assert!(options.directory_groups);
-        let note = "mount option 'stripe=128' changes nothing: space is found by policy=";
+        let note = "mount option 'mand' changes nothing: the kernel has no such option any more either";
         assert!(options.notes.iter().any(|found| found == note), "{:?}", options.notes);
-        assert_eq!(options.notes.len(), 18, "all but those that do something, and relatime and _netdev");
+        assert_eq!((options.tunables.stripe, options.tunables.mb_optimize_scan), (Some(128), Some(false)));
+        assert_eq!(options.notes.len(), 16, "all but those that do something, and relatime and _netdev");
         assert!(parse("ro,norecovery").unwrap().open_options().no_replay);
     }
 
@@ -438,6 +444,10 @@ mod tests {
         ] {
             assert_eq!(parse(given).unwrap_err().to_string(), text);
         }
+        let policy = parse("policy=mballoc:-best-avail,tunable=mb_max_to_scan=50").unwrap();
+        assert_eq!(policy.policy.to_string(), "mballoc,-best-avail");
+        assert_eq!(policy.open_options().tunables.mb_max_to_scan, 50);
+        assert!(parse("tunable=mb_max_to_scan").is_err() && parse("stripe=x").is_err());
         assert!(parse("policy=worst").is_err() && parse("offset=").is_err());
     }
 }

@@ -14,8 +14,8 @@ use crate::target::directory::Directory;
 use crate::target::engine::{Engine, Through};
 use crate::target::raw::Raw;
 use crate::workload::{Ran, Workload};
-use hectare_alloc::Policy;
-use hectare_engine::DataMode;
+use hectare_alloc::{Policy, Tunables};
+use hectare_engine::{DataMode, OpenOptions};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -26,17 +26,53 @@ pub enum On {
     Engine {
         /// The file or block device.
         image: PathBuf,
-        /// How it chooses space.
-        policy: Policy,
         /// How it reaches the image.
         through: Through,
-        /// What the journal promises of data; `None`: what the volume asks for.
-        data_mode: Option<DataMode>,
+        /// How the engine works.
+        settings: Settings,
     },
     /// A folder of the host.
     Directory(PathBuf),
     /// A file of the host, which must not exist; the workload's files are parts of it.
     Raw(PathBuf),
+}
+
+/// How the engine works on an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// How it chooses space.
+    pub policy: Policy,
+    /// The knobs of the search for space.
+    pub tunables: Tunables,
+    /// What the journal promises of data; `None`: what the volume asks for.
+    pub data_mode: Option<DataMode>,
+    /// Whether small appends are buffered before they get a place (delayed allocation).
+    pub delayed_allocation: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let (policy, tunables) = (Policy::default(), Tunables::default());
+        Self { policy, tunables, data_mode: None, delayed_allocation: true }
+    }
+}
+
+impl Settings {
+    /// What a volume is opened with.
+    fn open_options(&self) -> OpenOptions {
+        let Self { policy, tunables, data_mode, delayed_allocation } = *self;
+        let defaults = OpenOptions::default();
+        let delayed_bytes = if delayed_allocation { defaults.delayed_bytes } else { 0 };
+        OpenOptions { policy, tunables, data_mode, delayed_bytes, ..defaults }
+    }
+
+    /// What differs from the default, beside the policy, as a name for the engine so set.
+    fn suffix(&self) -> String {
+        let mode = self.data_mode.map(|mode| format!("data={}", mode.name()));
+        let nodelalloc = (!self.delayed_allocation).then(|| "nodelalloc".to_owned());
+        let all = mode.into_iter().chain(nodelalloc).chain(self.tunables.changed());
+        all.map(|one| format!(" {one}")).collect()
+    }
 }
 
 /// What becomes of the files when a run is over.
@@ -128,8 +164,8 @@ fn with_target<T>(on: &On, act: impl FnOnce(&dyn Target) -> Result<T>) -> Result
     match on {
         On::Directory(base) => act(&Directory::open(base)?),
         On::Raw(file) => act(&Raw::new(file)),
-        On::Engine { image, policy, through, data_mode } => {
-            let engine = Engine::open(image, *policy, *through, *data_mode)?;
+        On::Engine { image, through, settings } => {
+            let engine = Engine::open(image, *through, settings.open_options())?;
             let result = act(&engine);
             let closed = engine.close();
             let result = result?;
@@ -153,9 +189,8 @@ fn once(bench: &Bench, threads: u32) -> Result<Run> {
     let folder = bench.folder();
     let worked = with_target(&bench.on, |target| work(bench, target, &folder, threads))?;
     let (system, policy) = match &bench.on {
-        On::Engine { policy, through, data_mode, .. } => {
-            let mode = data_mode.map(|mode| format!(" data={}", mode.name())).unwrap_or_default();
-            (format!("{}{mode}", through.system()), Some(policy.name().to_owned()))
+        On::Engine { through, settings, .. } => {
+            (format!("{}{}", through.system(), settings.suffix()), Some(settings.policy.to_string()))
         }
         On::Raw(_) => (RAW.to_owned(), None),
         On::Directory(base) => (Directory::open(base)?.file_system().unwrap_or("folder".into()), None),

@@ -28,9 +28,9 @@ pub mod stats;
 pub mod target;
 pub mod workload;
 
-pub use bench::{After, Bench, On, bench};
+pub use bench::{After, Bench, On, Settings, bench};
 pub use error::{Error, Result};
-pub use hectare_alloc::Policy;
+pub use hectare_alloc::{Mechanism, Policy, Tunables};
 pub use report::Report;
 pub use run::Run;
 pub use target::Access;

@@ -3,6 +3,7 @@
 mod build;
 mod common;
 mod inspect;
+mod mechanisms;
 mod report;
 mod workloads;
 
@@ -21,6 +22,7 @@ use crate::failure::Outcome;
     hectare bench fallocate2 --on engine:/dev/shm/disk.img --threads 1,2,64\n  \
     hectare bench small-files --on engine:/dev/shm/disk.img --threads 64 --stats --html out.html\n  \
     hectare bench append-vs-fallocate --on engine:/dev/shm/disk.img --policy mballoc,hybrid\n  \
+    hectare bench small-files --on engine:/dev/shm/disk.img --policy mballoc,-best-avail,mballoc --stats\n  \
     hectare bench fallocate2 --on /mnt/ext4 --json > kernel.json\n  \
     hectare bench random-overwrite --on direct:disk.img --on raw:disk.raw\n  \
     hectare bench report engine.json kernel.json --html both.html\n  \
@@ -48,6 +50,7 @@ enum What {
     Report(report::Arguments),
     Inspect(inspect::Arguments),
     Build(build::Arguments),
+    Mechanisms(mechanisms::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
@@ -67,5 +70,6 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         What::Report(arguments) => report::run(arguments),
         What::Inspect(arguments) => inspect::run(arguments),
         What::Build(arguments) => build::run(arguments),
+        What::Mechanisms(arguments) => mechanisms::run(arguments),
     }
 }

@@ -23,7 +23,7 @@ use crate::options::OpenOptions;
 use crate::orphan::{Cleaned, Orphans};
 use crate::recover::{self, Recovered};
 use crate::space;
-use hectare_alloc::{Allocator, Config, Layout, Preallocation};
+use hectare_alloc::{Allocator, Config, Layout, Preallocation, Tunables};
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
 use hectare_ext4::error::{Corrupt, Place, Unsupported};
@@ -163,7 +163,7 @@ impl Volume {
             .ok_or_else(|| Corrupt::new("the superblock", Place::Volume, "its groups are impossible"))?;
         let config = Config {
             policy: options.policy,
-            tunables: options.tunables,
+            tunables: Tunables { stripe: options.tunables.stripe.or(Some(stripe(&sb))), ..options.tunables },
             block_bytes: geometry.block_size.get(),
             cluster_blocks: geometry.cluster_blocks(),
             flex_groups: flex::flex_groups(geometry),
@@ -236,4 +236,12 @@ pub(crate) fn check_writable(sb: &SuperBlock) -> Result<()> {
 fn arbitrary_seed() -> u64 {
     let now = Timestamp::now();
     now.seconds.cast_unsigned().wrapping_mul(1_000_000_007) ^ u64::from(now.nanoseconds)
+}
+
+/// Blocks of the stripe that the volume was made for, 0 for none: its stripe's width, else its stride, if no
+/// longer than a group. Source: what the kernel makes of both (`ext4_get_stripe_size`).
+fn stripe(sb: &SuperBlock) -> u32 {
+    let (raw, group) = (sb.raw(), sb.geometry().blocks_per_group());
+    let fitting = [raw.s_raid_stripe_width.get(), raw.s_raid_stride.get().into()];
+    fitting.into_iter().find(|blocks| (1..=group).contains(blocks)).unwrap_or(0)
 }

@@ -1,7 +1,7 @@
 //! Where things go: files that grow side by side, space kept for them, the six policies.
 
 use crate::common::{InMemory, assert_clean_bytes, format_bytes, in_memory_with, pattern};
-use hectare_engine::{Creation, Error, OpenOptions, Policy};
+use hectare_engine::{Creation, Error, OpenOptions, Policy, Tunables};
 use hectare_oracle::skip;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -125,4 +125,30 @@ fn reserved_blocks_are_for_those_who_may_take_them() {
     assert_eq!(held.volume.statfs().unwrap().free.get(), kept, "and the reserve to whoever may take it");
     drop(file);
     close(&held);
+}
+
+/// What `mkfs -E stripe_width=` said had no effect.
+#[test]
+fn regression_the_stripe_of_the_superblock_aligns_large_files() {
+    for (policy, stripe, all_aligned) in [
+        (Policy::MBALLOC, None, true),
+        (Policy::MBALLOC_LINEAR, None, true),
+        (Policy::MBALLOC, Some(0), false),
+    ] {
+        let bytes =
+            match format_bytes(&["-t", "ext4", "-b", "4096", "-E", "stride=16,stripe_width=48"], "256M") {
+                Ok(bytes) => bytes,
+                Err(reason) => skip!("placement::regression_the_stripe_of_the_superblock", reason),
+            };
+        let tunables = Tunables { stripe, ..Tunables::default() };
+        let held = in_memory_with(&bytes, OpenOptions { tunables, ..options(policy) }).unwrap();
+        let starts = (0..6).map(|n| {
+            let file = held.volume.create_file(format!("f{n}"), Creation::default()).unwrap();
+            file.allocate(0, 48 * 8 * 4096, false).unwrap();
+            file.extents().unwrap()[0].physical.get()
+        });
+        let starts: Vec<_> = starts.collect();
+        assert_eq!(starts.iter().all(|start| start % 48 == 0), all_aligned, "{policy}: {starts:?}");
+        close(&held);
+    }
 }

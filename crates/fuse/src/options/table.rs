@@ -85,7 +85,7 @@ pub(super) const fn refused(name: &'static str, why: &'static str) -> OptionRow 
 }
 
 /// All options that mean something here, or to those who mount.
-pub static OPTIONS: [OptionRow; 92] = [
+pub static OPTIONS: [OptionRow; 95] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -134,7 +134,25 @@ pub static OPTIONS: [OptionRow; 92] = [
     value("commit", "SECONDS", "commit what is older than this (5; 0 is the default too)", set_commit),
     flag("discard", "discard freed space on the device", |o| o.discard = true),
     flag("nodiscard", "do not (the default)", |o| o.discard = false),
-    value("policy", "NAME", "how space is chosen", set_policy),
+    value(
+        "policy",
+        "NAME",
+        "how space is chosen; NAME:+MECHANISM:-MECHANISM puts in and leaves out",
+        set_policy,
+    ),
+    value(
+        "mb_optimize_scan",
+        "0|1",
+        "whether space is found by the group index (from 16 groups on)",
+        |o, value| set_tunable(o, &format!("mb_optimize_scan={value}")),
+    ),
+    value(
+        "stripe",
+        "BLOCKS",
+        "align large files to stripes of so many blocks (as the volume says)",
+        |o, value| set_tunable(o, &format!("stripe={value}")),
+    ),
+    value("tunable", "NAME=VALUE", "a number of the search for space, as in /sys/fs/ext4", set_tunable),
     value("offset", "BYTES", "where the volume begins in the image", set_offset),
     value("threads", "N", "threads that answer requests", set_threads),
     flag(
@@ -278,6 +296,10 @@ fn set_commit(options: &mut MountOptions, seconds: &str) -> Result<(), String> {
 fn set_policy(options: &mut MountOptions, name: &str) -> Result<(), String> {
     options.policy = name.parse().map_err(|error: hectare_engine::UnknownPolicy| error.to_string())?;
     Ok(())
+}
+
+fn set_tunable(options: &mut MountOptions, given: &str) -> Result<(), String> {
+    options.tunables.set(given).map_err(|error| error.to_string())
 }
 
 fn set_offset(options: &mut MountOptions, bytes: &str) -> Result<(), String> {

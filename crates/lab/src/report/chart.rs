@@ -14,7 +14,18 @@ const WIDTH: f64 = 560.0;
 /// Most bars in a strip; on larger volumes a bar stands for the worst of several regions.
 const BARS: usize = 256;
 /// Passes from the cheapest to the dearest; others come after them.
-const PASSES: [&str; 6] = ["goal", "p2_aligned", "goal_fast", "best_avail", "goal_slow", "any_free"];
+const PASSES: [&str; 10] = [
+    "goal",
+    "p2_aligned",
+    "goal_fast",
+    "chunk",
+    "best_avail",
+    "split",
+    "first_fit",
+    "goal_slow",
+    "best_fit",
+    "any_free",
+];
 /// The height of one system's strip.
 const STRIP: f64 = 108.0;
 /// Colours there are; later series begin again with the first.
@@ -137,7 +148,7 @@ fn hits(group: &Group<'_>) -> Option<Chart> {
     let mut passes: Vec<&str> = Vec::new();
     for stats in runs.iter().filter_map(|(_, run)| run.allocator.as_ref()) {
         for pass in &stats.passes {
-            if !passes.contains(&pass.name.as_str()) {
+            if pass.hits() > 0 && !passes.contains(&pass.name.as_str()) {
                 passes.push(&pass.name);
             }
         }

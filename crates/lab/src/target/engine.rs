@@ -4,9 +4,8 @@ use crate::error::{Error, Result};
 use crate::latency::Latency;
 use crate::stats::AllocatorStats;
 use crate::target::{Access, Target, TargetFile};
-use hectare_alloc::Policy;
 use hectare_device::{DaxDevice, Device, FileOptions};
-use hectare_engine::{Creation, DataMode, OpenFile, OpenOptions, Volume};
+use hectare_engine::{Creation, OpenFile, OpenOptions, Volume};
 use hectare_units::u64_of;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,9 +59,9 @@ impl Engine {
     ///
     /// # Errors
     /// If it holds no ext4 volume, or one that can't be written; it is named.
-    pub fn open(image: &Path, policy: Policy, through: Through, data_mode: Option<DataMode>) -> Result<Self> {
+    pub fn open(image: &Path, through: Through, options: OpenOptions) -> Result<Self> {
         let device = device(image, through)?;
-        let volume = Volume::open(device, OpenOptions { policy, data_mode, ..OpenOptions::default() });
+        let volume = Volume::open(device, options);
         let volume = volume.map_err(|error| Error::at(image.display().to_string(), error))?;
         Ok(Self { image: image.to_owned(), volume })
     }

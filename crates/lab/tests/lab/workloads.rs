@@ -6,7 +6,7 @@ use hectare_lab::workload::fragmentation::{self, Mix};
 use hectare_lab::workload::{
     fallocate2, fsync_append, many_appenders, random_overwrite, small_files, streams,
 };
-use hectare_lab::{Access, After, Bench, How, On, Policy, Run, Streams, Through, Workload, bench};
+use hectare_lab::{Access, After, Bench, How, On, Policy, Run, Settings, Streams, Through, Workload, bench};
 use hectare_oracle::{KernelMount, Skip, assert_clean, assert_clean_but_wide, mke2fs, scratch, skip};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,12 +37,7 @@ impl Scene {
     }
 
     fn engine(&self) -> On {
-        On::Engine {
-            image: self.image.clone(),
-            policy: Policy::default(),
-            through: Through::Cache,
-            data_mode: None,
-        }
+        On::Engine { image: self.image.clone(), through: Through::Cache, settings: Settings::default() }
     }
 }
 
@@ -251,12 +246,8 @@ fn an_image_is_overwritten_past_the_page_cache_too() {
         Ok(scene) => scene,
         Err(reason) => skip!("lab workloads::an_image_past_the_cache", reason),
     };
-    let place = On::Engine {
-        image: scene.image.clone(),
-        policy: Policy::default(),
-        through: Through::Direct,
-        data_mode: None,
-    };
+    let place =
+        On::Engine { image: scene.image.clone(), through: Through::Direct, settings: Settings::default() };
     let only_reads = random_overwrite::Options { reads: 100, access: Access::Cached, ..overwrites() };
     let runs = match bench(&on(Workload::RandomOverwrite(only_reads), place, &[2]), |_| ()) {
         Ok(runs) => runs,
@@ -278,11 +269,11 @@ fn every_policy_leaves_a_clean_volume() {
     let options =
         fragmentation::Options { scale: 1.0 / 256.0, ..fragmentation::Options::new(Mix::FourSizes) };
     for policy in Policy::ALL {
-        let place =
-            On::Engine { image: scene.image.clone(), policy, through: Through::Cache, data_mode: None };
+        let settings = Settings { policy, ..Settings::default() };
+        let place = On::Engine { image: scene.image.clone(), through: Through::Cache, settings };
         let bench_of = Bench { replace: true, ..on(Workload::Fragmentation(options), place, &[]) };
         let runs = bench(&bench_of, |_| ()).unwrap();
-        assert_eq!(runs[0].policy.as_deref(), Some(policy.name()));
+        assert_eq!(runs[0].policy.as_deref(), Some(&*policy.to_string()));
         assert_clean(&scene.image).unwrap();
     }
 }
@@ -323,8 +314,8 @@ fn what_is_no_volume_is_refused() {
     let workload = || Workload::SmallFiles(small_files::Options::default());
     std::fs::write(&image, vec![7; 1 << 20]).unwrap();
     let engine = |image: &Path| {
-        let (policy, through) = (Policy::default(), Through::Cache);
-        On::Engine { image: image.to_owned(), policy, through, data_mode: None }
+        let (through, settings) = (Through::Cache, Settings::default());
+        On::Engine { image: image.to_owned(), through, settings }
     };
     for place in [engine(&image), engine(&folder.path().join("none")), On::Directory(image.clone())] {
         let refused = bench(&on(workload(), place, &[1]), |_| ()).unwrap_err().to_string();

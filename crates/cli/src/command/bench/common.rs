@@ -4,13 +4,14 @@ use crate::clock;
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::output::{Output, write_file};
-use crate::writing::{data_mode_parser, policy_parser};
-use hectare_engine::{DataMode, Timestamp};
-use hectare_lab::{After, Bench, On, Policy, Report, Run, Through, Workload, bench};
+use crate::writing::{Tuning, data_mode_parser};
+use hectare_engine::{DataMode, Timestamp, UnknownPolicy};
+use hectare_lab::{After, Bench, On, Policy, Report, Run, Settings, Through, Workload, bench};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Where a workload runs, and what is told of it.
@@ -21,9 +22,15 @@ pub(super) struct Common {
     /// (only random-overwrite), which is made and must not exist
     #[arg(long, value_name = "engine:IMAGE|DIR|...", required = true, value_parser = parse_on)]
     on: Vec<Place>,
-    /// How the engine chooses space; one run for each of a list
-    #[arg(long, value_name = "POLICY", value_delimiter = ',', value_parser = policy_parser())]
-    policy: Vec<Policy>,
+    /// How the engine chooses space; one run for each of a list. Mechanisms are put in and left out behind a
+    /// name: mballoc,-best-avail,hybrid are two policies ('hectare bench mechanisms' lists them)
+    #[arg(long, value_name = "POLICY,...")]
+    policy: Option<Policies>,
+    #[command(flatten)]
+    tuning: Tuning,
+    /// Have the engine give every write its place at once (no delayed allocation)
+    #[arg(long)]
+    nodelalloc: bool,
     /// What the engine's journal promises of file data, instead of what the image asks for
     #[arg(long, value_name = "MODE", value_parser = data_mode_parser())]
     data: Option<DataMode>,
@@ -58,6 +65,26 @@ pub(super) struct Threads {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1",
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(super) threads: Vec<u32>,
+}
+
+/// Policies, as a list.
+#[derive(Clone, Debug)]
+struct Policies(Vec<Policy>);
+
+impl FromStr for Policies {
+    type Err = UnknownPolicy;
+
+    /// What begins with a sign belongs to the policy before it.
+    fn from_str(list: &str) -> Result<Self, UnknownPolicy> {
+        let mut policies: Vec<String> = Vec::new();
+        for word in list.split(',') {
+            match policies.last_mut() {
+                Some(policy) if word.starts_with(['+', '-']) => *policy += &format!(",{word}"),
+                _ => policies.push(word.to_owned()),
+            }
+        }
+        policies.iter().map(|policy| policy.parse()).collect::<Result<_, _>>().map(Self)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -101,7 +128,7 @@ impl Common {
                 threads: threads.to_vec(),
                 after: self.after(workload),
                 // A second policy on the same image finds what the first has left.
-                replace: self.replace || self.policy.len() > 1,
+                replace: self.replace || self.policies().len() > 1,
                 label: self.label.clone(),
             };
             runs.extend(one(&bench)?);
@@ -113,20 +140,26 @@ impl Common {
         if self.keep || (workload.leaves_files() && !self.remove) { After::Keep } else { After::Remove }
     }
 
+    fn policies(&self) -> &[Policy] {
+        self.policy.as_ref().map_or(&[Policy::HYBRID], |policies| &policies.0)
+    }
+
     fn places(&self) -> Outcome<Vec<On>> {
-        let policies = if self.policy.is_empty() { vec![Policy::default()] } else { self.policy.clone() };
+        let tunables = self.tuning.tunables()?;
+        let settings = |policy: &Policy| Settings {
+            policy: *policy,
+            tunables,
+            data_mode: self.data,
+            delayed_allocation: !self.nodelalloc,
+        };
         let mut places = Vec::new();
         for place in &self.on {
             match place {
                 Place::Image(image, through) => {
                     let (image, through) = (image.clone(), *through);
-                    let on = |policy: &Policy| On::Engine {
-                        image: image.clone(),
-                        policy: *policy,
-                        through,
-                        data_mode: self.data,
-                    };
-                    places.extend(policies.iter().map(on));
+                    let on =
+                        |policy| On::Engine { image: image.clone(), through, settings: settings(policy) };
+                    places.extend(self.policies().iter().map(on));
                 }
                 Place::Folder(folder) => places.push(On::Directory(folder.clone())),
                 Place::Raw(file) => places.push(On::Raw(file.clone())),
@@ -134,7 +167,9 @@ impl Common {
         }
         let by_engine = self.on.iter().any(|place| matches!(place, Place::Image(..)));
         for (given, what) in [
-            (!self.policy.is_empty(), "--policy says how the engine chooses space"),
+            (self.policy.is_some(), "--policy says how the engine chooses space"),
+            (self.tuning.is_given(), "--tunable says how the engine searches for space"),
+            (self.nodelalloc, "--nodelalloc says when the engine chooses space"),
             (self.data.is_some(), "--data says how the engine journals file data"),
         ] {
             if given && !by_engine {
@@ -181,7 +216,9 @@ fn one(bench_of: &Bench) -> Outcome<Vec<Run>> {
         bar
     });
     let place = match &bench_of.on {
-        On::Engine { image, policy, .. } => format!("{} by {policy}", shown(image.as_os_str().as_bytes())),
+        On::Engine { image, settings, .. } => {
+            format!("{} by {}", shown(image.as_os_str().as_bytes()), settings.policy)
+        }
         On::Directory(place) | On::Raw(place) => shown(place.as_os_str().as_bytes()),
     };
     let runs = bench(bench_of, |line| {

@@ -1,0 +1,51 @@
+//! `hectare bench mechanisms`: what policies are put together from.
+
+use crate::failure::Outcome;
+use crate::output::Output;
+use hectare_lab::{Mechanism, Policy};
+use serde::Serialize;
+
+/// List the mechanisms that policies are put together from: what each does, whose idea it is, where it is in
+/// the code
+///
+/// A policy is one of six names; `--policy NAME,+MECHANISM,-MECHANISM` puts mechanisms in and leaves them out,
+/// so that what one is worth can be measured.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  hectare bench mechanisms\n  \
+    hectare bench small-files --on engine:disk.img --policy mballoc,-best-avail,mballoc --stats")]
+pub(super) struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A policy with a name, and the mechanisms it has.
+#[derive(Serialize)]
+struct Named {
+    policy: &'static str,
+    mechanisms: Vec<&'static str>,
+}
+
+fn policies() -> Vec<Named> {
+    let named = |(policy, name): (Policy, &'static str)| {
+        let mechanisms = Mechanism::LIST.iter().filter(|about| policy.has(about.mechanism));
+        Named { policy: name, mechanisms: mechanisms.map(|about| about.name).collect() }
+    };
+    Policy::ALL.into_iter().zip(Policy::NAMES).map(named).collect()
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let mut out = Output::new();
+    if arguments.json {
+        return out.json(&serde_json::json!({ "mechanisms": Mechanism::LIST, "policies": policies() }));
+    }
+    for about in Mechanism::LIST {
+        writeln!(out, "{:<14} {}", about.name, about.does)?;
+        writeln!(out, "{:<14} {}; {}", "", about.source, about.code)?;
+    }
+    writeln!(out)?;
+    for Named { policy, mechanisms } in policies() {
+        writeln!(out, "{policy:<14} {}", mechanisms.join(", "))?;
+    }
+    out.finish()
+}
