@@ -107,7 +107,7 @@ fn stats_says_what_a_mount_does_and_when_there_is_none() {
     signal(&server, Signal::KILL);
     server.wait().unwrap();
     let gone = hectare(&["stats", dir]);
-    assert!(gone.refused().contains("whoever serves it"), "{}", gone.err);
+    assert!(gone.refused().contains("its server"), "{}", gone.err);
     bench.unmount();
 }
 
