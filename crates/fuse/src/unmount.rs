@@ -1,7 +1,8 @@
 //! Ending a mount from outside, and knowing when it has ended.
 //!
-//! `umount2(2)` of a plain FUSE file system returns when it is off the tree; its server may still be writing. So [`unmount`] goes on to wait until the image can be opened again, which is when the volume has
-//! been closed.
+//! `umount2(2)` of a plain FUSE file system returns when it is off the tree; its server may still be writing.
+//! So [`unmount`] goes on to wait until the image can be opened again, which is when the volume has been
+//! closed.
 //!
 //! Hazard: the image of another user's mount is whatever that user named: a pipe, a device, a file that he
 //! keeps locked. So that is not opened, and whoever unmounts is told that nobody has waited. Also an image of
@@ -27,9 +28,9 @@ pub enum Unmounted {
     ServerOf(u32),
 }
 
-/// Takes an image off a directory, and returns when its volume is closed, if the caller mounted it himself and
-/// it can be opened to wait for that. Instead of the directory the image can be named, if it is mounted on
-/// one. Who unmounts lazily does not wait.
+/// Takes an image off a directory, and returns when its volume is closed, if the caller mounted it and it can
+/// be opened to wait for that. Instead of the directory the image can be named, if it is mounted on one. Who
+/// unmounts lazily does not wait.
 ///
 /// # Errors
 /// If no image of ours is mounted there, or it is in use; if it is off the folder, but not closed in time.

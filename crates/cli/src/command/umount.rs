@@ -9,8 +9,9 @@ use std::path::PathBuf;
 /// Take a mounted image off a folder, and wait until it is closed
 ///
 /// The image is closed when this returns. `umount` waits likewise on mounts that root made; on other mounts
-/// it returns earlier, as `fusermount3 -u` does, unless this program is installed as umount.fuse.hectare. When
-/// root ends another user's mount, the image is that user's business: it is not opened, and not waited for.
+/// it returns earlier, as `fusermount3 -u` does, unless this program is installed as umount.fuse.hectare.
+/// When root ends another user's mount, the image is that user's business: it is not opened, and not waited
+/// for.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare umount /mnt\n  hectare umount disk.img")]
 pub(crate) struct Arguments {

@@ -1,8 +1,8 @@
 //! All connections in one thread: whichever can go on does, and none is waited for.
 //!
-//! A connection has one deadline, from its beginning to the last byte of its answer. When there are as many as
-//! may be, a new one takes the place of the oldest whose request is not complete; a client that asks at once
-//! is read at once when it is accepted, so that any number of idle ones can't push it out before.
+//! A connection has one deadline, from its beginning to the last byte of its answer. When there are as many
+//! as may be, a new one takes the place of the oldest whose request is not complete; a client that asks at
+//! once is read at once when it is accepted, so that any number of idle ones can't push it out before.
 //!
 //! What it is not: parallel. Answers are made one after the other, each from figures that are at hand.
 
