@@ -2,18 +2,18 @@
 //!
 //! The lock is a record lock of the open file description (`F_OFD_SETLK`, fcntl(2)) on one byte far behind
 //! what other programs lock ([`BYTE`]; qemu uses those from 100 on): shared for reading, exclusive for
-//! writing, advisory, passed on with the descriptor, gone when the last copy of it is closed. An exclusive one
-//! needs a descriptor that may write, so that nobody who can only read an image can keep its readers out,
-//! as he could by `flock`. A shared one he can hold, and keeps writers from beginning: every advisory
+//! writing, advisory, passed on with the descriptor, gone when the last copy of it is closed. An exclusive
+//! one needs a descriptor that may write, so that nobody who can only read an image can keep its readers
+//! out, as he could by `flock`. A shared one he can hold, and keeps writers from beginning: every advisory
 //! lock of Linux is so, and the message names him where that can be seen.
 //!
-//! It is not waited for, but for a moment. What it cannot see is the kernel itself: a loop device on the image
-//! takes no lock, yet a mounted image that is written behind the kernel's back is destroyed. So a writer also
-//! asks whether a loop device sits on the file. Loop devices of our own mounts are passed over: nothing goes
-//! through them, and the server of such a mount has the lock.
+//! It is not waited for, but for a moment. What it cannot see is the kernel itself: a loop device on the
+//! image takes no lock, yet a mounted image that is written behind the kernel's back is destroyed. So a
+//! writer also asks whether a loop device sits on the file. Loop devices of our own mounts are passed over:
+//! nothing goes through them, and the server of such a mount has the lock.
 //!
-//! Finding out who is in the way reads `/proc/PID/fdinfo` and `/sys/block`; where those are missing or hidden,
-//! as those of other users are, the message is less exact, nothing more.
+//! Finding out who is in the way reads `/proc/PID/fdinfo` and `/sys/block`; where those are missing or
+//! hidden, as those of other users are, the message is less exact, nothing more.
 
 use crate::{Error, Operation, Reason, Result};
 use libc::{F_OFD_SETLK, F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, c_int, c_short};
@@ -33,8 +33,8 @@ const BYTE: i32 = 0x6865_6374;
 const LOCK_TRIES: u32 = 8;
 const LOCK_PAUSE: Duration = Duration::from_millis(8);
 
-/// How often, and how long apart, a loop device is given time to let go: after an unmount the kernel detaches
-/// it a moment later.
+/// How often, and how long apart, a loop device is given time to let go: after an unmount the kernel
+/// detaches it a moment later.
 const LOOP_TRIES: u32 = 10;
 const LOOP_PAUSE: Duration = Duration::from_millis(20);
 
@@ -92,8 +92,8 @@ fn set(file: &File, kind: c_int) -> io::Result<()> {
         l_len: 1,
         l_pid: 0, // as the kernel wants it
     };
-    // SAFETY: the request reads a `struct flock` from where the argument points, which lives until it returns,
-    // and writes nothing.
+    // SAFETY: the request reads a `struct flock` from where the argument points, which lives until it
+    // returns, and writes nothing.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), F_OFD_SETLK, &raw const lock) };
     if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -103,8 +103,8 @@ fn is_taken(error: &io::Error) -> bool {
     [Errno::AGAIN, Errno::ACCESS].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Tries something for a moment, as long as somebody is in the way: whoever serves a mount that has just been
-/// taken off lets go of a block device a few milliseconds later.
+/// Tries something for a moment, as long as somebody is in the way: whoever serves a mount that has just
+/// been taken off lets go of a block device a few milliseconds later.
 pub(super) fn patiently<T, E>(
     once: impl Fn() -> std::result::Result<T, E>,
     is_in_use: impl Fn(&E) -> bool,
@@ -163,8 +163,8 @@ fn is_own_key(device: &str) -> bool {
     info.is_ok_and(|info| info[NAME_AT..].starts_with(MOUNT_KEY.as_bytes()))
 }
 
-/// A process that holds a lock on the file, as `process 123 (name)`. The table of all locks does not say whose
-/// such a lock is, but each process's own list of descriptors shows it.
+/// A process that holds a lock on the file, as `process 123 (name)`. The table of all locks does not say
+/// whose such a lock is, but each process's own list of descriptors shows it.
 fn holder(file: &File) -> Option<String> {
     let meta = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
@@ -189,8 +189,8 @@ fn holds(pid: u32, place: &str) -> bool {
     infos.any(|info| info.lines().any(|line| is_lock(line, place)))
 }
 
-/// Whether a line is of such a lock; it reads `lock: 1: OFDLCK ADVISORY WRITE -1 fe:00:5678 0 EOF`: device and
-/// inode, first and last byte (proc_pid_fdinfo(5), proc_locks(5)).
+/// Whether a line is of such a lock; it reads `lock: 1: OFDLCK ADVISORY WRITE -1 fe:00:5678 0 EOF`: device
+/// and inode, first and last byte (proc_pid_fdinfo(5), proc_locks(5)).
 fn is_lock(line: &str, place: &str) -> bool {
     let mut words = line.split_whitespace();
     let is_record = words.next() == Some("lock:") && words.nth(1).is_some_and(|kind| kind != "FLOCK");
