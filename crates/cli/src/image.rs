@@ -8,7 +8,7 @@ use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::part;
 use crate::place::{Place, show};
-use crate::writing::{Journal, Writing};
+use crate::writing::{Looking, Writing};
 use hectare_device::{Device, FileDevice, FileOptions};
 use hectare_engine::{Error, OpenOptions, Volume};
 use hectare_ext4::feature::Incompat;
@@ -25,10 +25,10 @@ pub(crate) struct Image {
 
 impl Image {
     /// Opens for reading only.
-    pub(crate) fn read(path: &Path, journal: &Journal) -> Outcome<Self> {
-        let image = Self::open(path, journal.options()?)?;
+    pub(crate) fn read(path: &Path, looking: &Looking) -> Outcome<Self> {
+        let image = Self::open(path, looking.hold(), looking.options()?)?;
         let sb = image.volume.superblock();
-        let elsewhere = sb.journal_inode().is_none() && !journal.is_given();
+        let elsewhere = sb.journal_inode().is_none() && !looking.has_journal();
         if elsewhere && sb.features().incompat.contains(Incompat::RECOVER) {
             let name = shown(path.as_os_str().as_bytes());
             tell(format_args!(
@@ -41,11 +41,11 @@ impl Image {
 
     /// Opens for changing.
     pub(crate) fn write(path: &Path, writing: &Writing) -> Outcome<Self> {
-        Self::open(path, writing.options()?)
+        Self::open(path, Hold::Everybody, writing.options()?)
     }
 
-    fn open(path: &Path, options: OpenOptions) -> Outcome<Self> {
-        let device = device(path, !options.read_only)?;
+    fn open(path: &Path, hold: Hold, options: OpenOptions) -> Outcome<Self> {
+        let device = device(path, hold)?;
         let failed = |error: Error| Failure::of(shown(path.as_os_str().as_bytes()), error);
         let volume = Volume::open(device, options).map_err(failed)?;
         Ok(Self { path: path.to_owned(), volume })
@@ -96,14 +96,26 @@ impl Image {
     }
 }
 
+/// Whom a command keeps out of a file or device that it opens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Hold {
+    /// Everybody: it writes.
+    Everybody,
+    /// Writers: it reads.
+    Writers,
+    /// Nobody: it reads, whatever others do meanwhile.
+    Nobody,
+}
+
 /// The file or block device, or the part of it that holds the volume.
-pub(crate) fn device(path: &Path, write: bool) -> Outcome<Arc<dyn Device>> {
-    part::cut(file_device(path, write)?)
+pub(crate) fn device(path: &Path, hold: Hold) -> Outcome<Arc<dyn Device>> {
+    part::cut(file_device(path, hold)?)
 }
 
 /// The file or block device as a whole.
-pub(crate) fn file_device(path: &Path, write: bool) -> Outcome<FileDevice> {
-    FileOptions::new().write(write).open(path).map_err(|error| Failure::Line(error.to_string()))
+pub(crate) fn file_device(path: &Path, hold: Hold) -> Outcome<FileDevice> {
+    let options = FileOptions::new().write(hold == Hold::Everybody).exclusive(hold != Hold::Nobody);
+    options.open(path).map_err(|error| Failure::Line(error.to_string()))
 }
 
 /// Runs a change on every place, opening each image once as long as neighbours share it.
@@ -124,12 +136,12 @@ pub(crate) fn change_each(
 /// Looks at every place, opening each image once as long as neighbours share it.
 pub(crate) fn read_each(
     places: &[Place],
-    journal: &Journal,
+    looking: &Looking,
     mut look: impl FnMut(&Image, &Place) -> Outcome,
 ) -> Outcome {
     for group in places.chunk_by(|a, b| a.image == b.image) {
         let Some(first) = group.first() else { continue };
-        let image = Image::read(&first.image, journal)?;
+        let image = Image::read(&first.image, looking)?;
         group.iter().try_for_each(|place| look(&image, place))?;
     }
     Ok(())

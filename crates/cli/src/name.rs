@@ -6,6 +6,7 @@
 //! "ff61"}`.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// The name as text on one line.
@@ -16,9 +17,32 @@ pub(crate) fn shown(name: &[u8]) -> String {
     }
 }
 
+/// Whether a character moves the cursor, or makes a text look like another one: controls (C0, DEL, C1),
+/// bidirectional controls, separators of lines and paragraphs, and characters without width that no script
+/// needs. The joiners U+200C and U+200D are parts of words.
 fn needs_escape(c: char) -> bool {
-    // Bidirectional controls can make a name look like another one.
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// JSON with the same meaning that shows nothing but what it says: such characters are written as `\uXXXX`.
+/// Lines stay lines.
+pub(crate) fn inert(json: &str) -> Cow<'_, str> {
+    let is_raw = |c: char| needs_escape(c) && c != '\n';
+    if !json.contains(is_raw) {
+        return json.into();
+    }
+    json.chars()
+        .fold(String::with_capacity(json.len()), |mut text, c| {
+            if is_raw(c) {
+                let _ = write!(text, "\\u{:04x}", u32::from(c)); // a string takes everything
+            } else {
+                text.push(c);
+            }
+            text
+        })
+        .into()
 }
 
 fn escaped(name: &[u8]) -> String {
@@ -94,6 +118,30 @@ mod tests {
         assert_eq!(shown(b"a\nb'\x1b[2J"), "$'a\\nb\\'\\033[2J'");
         assert_eq!(shown(b"\xffa"), "$'\\377a'");
         assert_eq!(shown("a\u{202e}b".as_bytes()), "$'a\\342\\200\\256b'");
+    }
+
+    /// What can move the cursor, reorder a line or hide in it.
+    const HIDDEN: &str =
+        "\u{1b}\u{7f}\u{85}\u{9b}\u{61c}\u{200b}\u{200e}\u{2028}\u{2029}\u{202e}\u{2060}\u{2066}\u{feff}";
+
+    #[test]
+    fn regression_characters_that_are_not_seen_are_quoted() {
+        for c in HIDDEN.chars() {
+            let name = format!("a{c}b");
+            let quoted = shown(name.as_bytes());
+            assert!(quoted.is_ascii() && quoted.starts_with("$'a\\"), "{:x}: {quoted}", u32::from(c));
+        }
+        let word = "\u{645}\u{6cc}\u{200c}\u{62e}"; // Persian, with a joiner that belongs to it
+        assert_eq!(shown(word.as_bytes()), word);
+    }
+
+    #[test]
+    fn regression_json_shows_no_hidden_characters() {
+        let json = serde_json::to_string_pretty(&[HIDDEN, "\u{e9}\n"]).unwrap();
+        let shown = inert(&json);
+        assert!(!shown.contains(|c| needs_escape(c) && c != '\n'), "{shown:?}");
+        assert!(shown.contains("\\u009b") && shown.contains('\u{e9}') && shown.lines().count() == 4);
+        assert_eq!(serde_json::from_str::<Vec<String>>(&shown).unwrap(), [HIDDEN, "\u{e9}\n"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Standard output: buffered, quiet about a reader that went away, and careful with names on a terminal.
 
 use crate::failure::{Failure, Outcome};
-use crate::name::shown;
+use crate::name::{inert, shown};
 use hectare_device::check_output_place;
 use serde::Serialize;
 use std::fmt;
@@ -37,10 +37,10 @@ impl Output {
         self.writer.write_fmt(arguments).map_err(failed)
     }
 
-    /// Writes a value as JSON, and ends the output.
+    /// Writes a value as JSON in which no character is hidden, and ends the output.
     pub(crate) fn json(mut self, value: &impl Serialize) -> Outcome {
-        let text = serde_json::to_vec_pretty(value).map_err(|error| Failure::of("JSON", error))?;
-        self.bytes(&text)?;
+        let text = serde_json::to_string_pretty(value).map_err(|error| Failure::of("JSON", error))?;
+        self.bytes(inert(&text).as_bytes())?;
         self.bytes(b"\n")?;
         self.finish()
     }

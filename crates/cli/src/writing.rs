@@ -1,6 +1,7 @@
 //! What commands that open an image take: all of them, and those that write into it.
 
 use crate::failure::{Failure, Outcome};
+use crate::image::{Hold, file_device};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hectare_engine::{DataMode, JournalDevice, OnError, OpenOptions, Policy, Tunables};
 use std::path::PathBuf;
@@ -15,20 +16,43 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Whether one was named.
-    pub(crate) fn is_given(&self) -> bool {
-        self.journal.is_some()
+    fn device(&self, hold: Hold) -> Outcome<Option<JournalDevice>> {
+        let path = self.journal.as_deref();
+        let device = path.map(|path| file_device(path, hold)).transpose()?;
+        Ok(device.map(|device| JournalDevice(Arc::new(device))))
+    }
+}
+
+/// How an image is read.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct Looking {
+    #[command(flatten)]
+    journal: Journal,
+    /// Read even while others write (a mount, a virtual machine), and keep nobody out: what is shown may mix
+    /// several moments, or look broken
+    #[arg(long)]
+    no_lock: bool,
+}
+
+impl Looking {
+    /// As an image is read from which others are written: its journal where it was named, and locked.
+    pub(crate) fn locked(journal: &Journal) -> Self {
+        Self { journal: journal.clone(), no_lock: false }
+    }
+
+    /// Whether a journal was named.
+    pub(crate) fn has_journal(&self) -> bool {
+        self.journal.journal.is_some()
+    }
+
+    /// Whom it keeps out.
+    pub(crate) fn hold(&self) -> Hold {
+        if self.no_lock { Hold::Nobody } else { Hold::Writers }
     }
 
     /// The options an image is opened with to be read: what its journal holds is laid over it in memory.
     pub(crate) fn options(&self) -> Outcome<OpenOptions> {
-        Ok(OpenOptions { journal: self.device(false)?, ..OpenOptions::read_only() })
-    }
-
-    fn device(&self, write: bool) -> Outcome<Option<JournalDevice>> {
-        let path = self.journal.as_deref();
-        let device = path.map(|path| crate::image::file_device(path, write)).transpose()?;
-        Ok(device.map(|device| JournalDevice(Arc::new(device))))
+        Ok(OpenOptions { journal: self.journal.device(self.hold())?, ..OpenOptions::read_only() })
     }
 }
 
@@ -56,7 +80,8 @@ pub(crate) struct Writing {
 impl Writing {
     /// The options a volume is opened with.
     pub(crate) fn options(&self) -> Outcome<OpenOptions> {
-        let (policy, tunables, journal) = (self.policy, self.tuning.tunables()?, self.journal.device(true)?);
+        let (policy, tunables) = (self.policy, self.tuning.tunables()?);
+        let journal = self.journal.device(Hold::Everybody)?;
         let (data_mode, errors) = (self.data, self.errors);
         Ok(OpenOptions { policy, tunables, data_mode, journal, errors, ..OpenOptions::default() })
     }

@@ -6,6 +6,7 @@
 use hectare_device::{Device, Error, FileDevice, FileOptions, Overwrite, Reason};
 use hectare_units::Bytes;
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -50,17 +51,23 @@ fn readers_share_and_a_writer_is_alone() {
     open(&path).unwrap();
 }
 
+/// The variable that names the image which a child of a test is to hold until its input ends.
+const HELD: &str = "HECTARE_TEST_HELD";
+
 #[test]
 fn another_process_with_the_lock_is_named() {
+    const NAME: &str = "another_process_with_the_lock_is_named";
+    if let Some(path) = std::env::var_os(HELD) {
+        let _held = open_to_write(path).unwrap();
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("disk.img");
     File::create(&path).unwrap();
-    // It holds the lock until its input ends.
-    let spawned = Command::new("flock").arg(&path).arg("cat").stdin(Stdio::piped()).spawn();
-    let Ok(mut child) = spawned else {
-        eprintln!("skipped: another_process_with_the_lock_is_named: no flock program");
-        return;
-    };
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", NAME]).env(HELD, &path).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut child = child.spawn().unwrap();
     // Until it has the lock; and a child of another test may have a copy of ours for a moment.
     let began = Instant::now();
     let is_named = || {
@@ -73,6 +80,38 @@ fn another_process_with_the_lock_is_named() {
     }
     drop(child.stdin.take());
     child.wait().unwrap();
+}
+
+#[test]
+fn regression_who_can_only_read_an_image_locks_nobody_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    File::create(&path).unwrap().set_len(4096).unwrap();
+    // As flock(1) does it.
+    let reader = File::open(&path).unwrap();
+    reader.lock().unwrap();
+    drop(open_to_write(&path).unwrap());
+    let readers = [open(&path).unwrap(), open(&path).unwrap()];
+    drop(readers);
+    reader.unlock().unwrap();
+    reader.lock_shared().unwrap();
+    drop(open_to_write(&path).unwrap());
+}
+
+#[test]
+fn a_released_claim_lets_others_in_and_a_copy_keeps_them_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("disk.img");
+    File::create(&path).unwrap().set_len(4096).unwrap();
+    let device = open_to_write(&path).unwrap();
+    let claim = device.claim().unwrap();
+    drop(device);
+    assert!(error_of(open(&path)).is_busy(), "the lock is the open file's, not the descriptor's");
+    // Nor does it go with another descriptor of the file that is closed.
+    drop(File::open(&path).unwrap());
+    assert!(error_of(open_to_write(&path)).is_busy());
+    claim.release();
+    open_to_write(&path).unwrap();
 }
 
 #[test]

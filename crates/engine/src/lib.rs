@@ -94,3 +94,8 @@ pub use seek::{ExtentFlags, FileExtent};
 pub use shutdown::Shutdown;
 pub use stat::{Changes, Metadata, StatFs};
 pub use volume::Volume;
+
+/// The example of the project's page, as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

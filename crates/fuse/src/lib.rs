@@ -55,4 +55,4 @@ pub use options::{Atime, BadOption, MountOptions, OPTIONS, OptionRow, metrics_ad
 pub use remount::{REMOUNT, remount};
 pub use session::{Image, ServeError, serve, serve_null};
 pub use shutdown::shut_down;
-pub use unmount::unmount;
+pub use unmount::{Unmounted, unmount};

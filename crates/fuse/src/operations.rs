@@ -114,7 +114,8 @@ impl Histogram {
     /// How many times there were.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
+        // As another program's answer has them, they may add up to anything.
+        self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
     /// All times together.
@@ -134,15 +135,15 @@ impl Histogram {
     #[must_use]
     pub fn quantile(&self, per_mille: u64) -> Duration {
         let need = self.count().saturating_mul(per_mille).div_ceil(1000).max(1);
-        let (mut seen, mut start) = (0, 0);
+        let (mut seen, mut start) = (0_u64, 0);
         for (bucket, count) in self.counts.iter().copied().enumerate() {
             let end = Self::end(bucket).map_or(start, nanoseconds);
-            if seen + count >= need {
+            if seen.saturating_add(count) >= need {
                 let half_ranks = u128::from(need - seen) * 2 - 1;
                 let part = u128::from(end - start) * half_ranks / (u128::from(count) * 2);
                 return Duration::from_nanos(start + u64::try_from(part).unwrap_or(0));
             }
-            (seen, start) = (seen + count, end);
+            (seen, start) = (seen.saturating_add(count), end);
         }
         Duration::ZERO
     }
@@ -325,6 +326,18 @@ mod tests {
         within(1000, 65_536, 131_072);
         let later = times.clone();
         assert_eq!(later.since(&times), Histogram::default());
+    }
+
+    #[test]
+    fn regression_counts_that_a_server_made_up_are_no_panic() {
+        let mut times = Histogram { counts: [u64::MAX; BUCKETS], nanoseconds: u64::MAX };
+        assert_eq!(times.count(), u64::MAX);
+        for per_mille in [0, 1, 500, 1000] {
+            assert!(times.quantile(per_mille) <= Duration::from_secs(20));
+        }
+        times.counts = [0; BUCKETS];
+        times.counts[BUCKETS - 1] = u64::MAX;
+        assert!(times.quantile(500) > Duration::ZERO && times.mean() > Duration::ZERO);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Ending a mount from outside, and knowing when it has ended.
 //!
-//! `umount2(2)` of a plain FUSE file system returns when it is off the tree; whoever serves it may still be
-//! writing. So [`unmount`] goes on to wait until the image can be opened again, which is when the volume has
-//! been closed.
+//! `umount2(2)` of a plain FUSE file system returns when it is off the tree; its server may still be writing.
+//! So [`unmount`] goes on to wait until the image can be opened again, which is when the volume has been
+//! closed.
 //!
-//! Hazard: the image of another user's mount is whatever that user named, and may be locked for as long as he
-//! likes. So the wait has an end.
+//! Hazard: the image of another user's mount is whatever that user named: a pipe, a device, a file that he
+//! keeps locked. So that is not opened, and whoever unmounts is told that nobody has waited. Also an image of
+//! one's own may be locked by others, so the wait has an end.
 
 use crate::mount::{How, detach, is_root};
 use crate::mounts::{MountedImage, mounted_image, mounted_on, not_ours, resolved};
@@ -14,20 +15,35 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the end of whoever serves is waited for: a close writes what is in memory, which on a slow device
+/// How long the end of the server is waited for: a close writes what is in memory, which on a slow device
 /// takes a while.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Takes an image off a folder, and returns when its volume is closed, if the image can be opened to wait for
-/// that. Instead of the folder the image can be named, if it is mounted on one folder. Who unmounts lazily
-/// does not wait.
+/// What has been waited for when a mount is off its directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unmounted {
+    /// The volume is closed, or the caller did not want to wait.
+    AsAsked,
+    /// Nothing: the server and the image are those of this user, by number.
+    ServerOf(u32),
+}
+
+/// Takes an image off a directory, and returns when its volume is closed, if the caller mounted it and it can
+/// be opened to wait for that. Instead of the directory the image can be named, if it is mounted on one. Who
+/// unmounts lazily does not wait.
 ///
 /// # Errors
 /// If no image of ours is mounted there, or it is in use; if it is off the folder, but not closed in time.
-pub fn unmount(path: &Path, how: How) -> io::Result<()> {
+pub fn unmount(path: &Path, how: How) -> io::Result<Unmounted> {
     let mounted = find(path)?;
     detach(&mounted.dir, !is_root(), how)?;
-    if how.lazy { Ok(()) } else { wait(&mounted.source) }
+    if how.lazy {
+        return Ok(Unmounted::AsAsked);
+    }
+    if mounted.user != rustix::process::geteuid().as_raw() {
+        return Ok(Unmounted::ServerOf(mounted.user));
+    }
+    wait(&mounted.source).map(|()| Unmounted::AsAsked)
 }
 
 fn find(path: &Path) -> io::Result<MountedImage> {

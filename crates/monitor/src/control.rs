@@ -13,12 +13,14 @@
 //! One client at a time is told figures, for [`PATIENCE`] at most; what may take longer has a thread of its
 //! own.
 
+use crate::deadline::{connected, read_within};
 use crate::report::Report;
 use crate::watch::{Shared, json};
 use hectare_fuse::{MountedImage, mounted_image};
 use log::debug;
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
+use rustix::net::sockopt::socket_peercred;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -29,12 +31,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a client, or who serves, may take.
+/// How long a client, or the server, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the socket rests if there is no descriptor left for a client.
 const REST: Duration = Duration::from_millis(100);
-/// The longest report.
-const REPORT_MAX: u64 = 16 << 20;
+/// The longest report, in bytes.
+const REPORT_MAX: usize = 16 << 20;
+/// The longest text that says why something can't be done, in bytes.
+const REFUSAL_MAX: usize = 16 << 10;
 /// The longest request: what the kernel takes as options of a mount.
 const REQUEST_MAX: u64 = 4096;
 /// How long a client waits until something is done: what is in memory may have to be written to a slow
@@ -54,16 +58,16 @@ pub enum AskError {
     #[error(transparent)]
     NotMounted(io::Error),
     /// It is mounted, but there is no socket.
-    #[error("whoever serves it can't be reached: was it killed, or does it belong to another user?")]
+    #[error("its server can't be reached: was it killed, or does it belong to another user?")]
     NoSocket,
-    /// There is a socket, and nobody answers.
-    #[error("whoever serves it does not answer: {0}")]
+    /// There is a socket, and no answer, or not all of it in time.
+    #[error("its server does not answer: {0}")]
     NoAnswer(io::Error),
     /// It says why something can't be done.
     #[error("{0}")]
     Refused(String),
     /// The answer is none.
-    #[error("the answer of whoever serves it is of another version: {0}")]
+    #[error("its server is of another version: {0}")]
     Odd(serde_json::Error),
 }
 
@@ -215,7 +219,7 @@ impl Shared {
 /// If no image of ours is mounted there, or whoever serves it does not tell.
 pub fn ask(dir: &Path) -> Result<Report, AskError> {
     let mount = mounted_image(dir).map_err(AskError::NotMounted)?;
-    serde_json::from_slice(&answer(&mount, "", PATIENCE)?).map_err(AskError::Odd)
+    serde_json::from_slice(&answer(&mount, "", (PATIENCE, REPORT_MAX))?).map_err(AskError::Odd)
 }
 
 /// Has everything made durable that has reached whoever serves the mount to which a folder belongs: what the
@@ -239,25 +243,29 @@ pub fn may_remount(mount: &MountedImage, list: &str) -> Result<(), AskError> {
 }
 
 fn have_done(mount: &MountedImage, request: &str) -> Result<(), AskError> {
-    match &answer(mount, request, WORK_PATIENCE)?[..] {
+    match &answer(mount, request, (WORK_PATIENCE, REFUSAL_MAX))?[..] {
         [] => Ok(()),
         refusal => Err(AskError::Refused(String::from_utf8_lossy(refusal).into_owned())),
     }
 }
 
-fn answer(mount: &MountedImage, request: &str, patience: Duration) -> Result<Vec<u8>, AskError> {
+/// What the server says to a request, within a time and so many bytes. Whoever asks may be root, and the
+/// server another user's program: it is not trusted to end.
+fn answer(mount: &MountedImage, request: &str, limits: (Duration, usize)) -> Result<Vec<u8>, AskError> {
+    let (patience, len_max) = limits;
+    let until = Instant::now() + patience;
     let socket = find(mount).ok_or(AskError::NoSocket)?;
-    let mut answer = Vec::new();
-    let mut ask = || -> io::Result<()> {
-        let mut server = UnixStream::connect(&socket)?;
-        server.set_read_timeout(Some(patience))?;
+    let ask = || {
+        let mut server = connected(&socket, until)?;
+        // The name of the socket is the user's, so it may lead to a socket of somebody else.
+        if socket_peercred(&server)?.uid.as_raw() != mount.user {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the socket is another user's"));
+        }
         server.write_all(request.as_bytes())?;
         rustix::net::shutdown(&server, Shutdown::Write)?;
-        server.take(REPORT_MAX).read_to_end(&mut answer)?;
-        Ok(())
+        read_within(&server, until, len_max)
     };
-    ask().map_err(AskError::NoAnswer)?;
-    Ok(answer)
+    ask().map_err(AskError::NoAnswer)
 }
 
 fn find(mount: &MountedImage) -> Option<PathBuf> {

@@ -4,8 +4,9 @@
 //! what a client can *not* do, which small servers on crates.io leave open (they start a thread per
 //! connection and wait for it as long as it likes):
 //!
-//! - so many connections are served at once as there are workers ([`WORKERS`]), one request each; others
-//!   wait in the kernel's queue, which is bounded;
+//! - one thread serves all connections as they can go on, one request each, so that one that does nothing
+//!   costs a descriptor and holds up nobody ([`connections`]); there are at most [`CONNECTIONS_MAX`], and
+//!   another one takes the place of the oldest that has not asked yet;
 //! - a connection is over after [`PATIENCE`], however slowly its client sends or reads, or at once if it
 //!   sends more than [`REQUEST_MAX`] bytes; a body is never read;
 //! - only `GET` and `HEAD` are answered, and nothing changes anything.
@@ -14,25 +15,27 @@
 //! own name lead to this machine (DNS rebinding) is refused by the `Host` it names; one that asks under our
 //! name gets an answer that its browser does not show it, since we allow no other origin.
 
+mod connections;
+
 use crate::watch::Shared;
-use log::debug;
+use connections::Connections;
 use rustix::net::Shutdown;
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Connections that are served at once.
-const WORKERS: usize = 4;
+/// The most connections at a time.
+const CONNECTIONS_MAX: usize = 64;
 /// How long a connection lasts at most.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest request, its headers included, in bytes.
 const REQUEST_MAX: usize = 8 << 10;
 /// The most headers of a request.
 const HEADERS_MAX: usize = 64;
-/// How long a worker rests if there is no descriptor left for a connection.
+/// How long nothing is accepted if there is no descriptor left for a connection.
 const REST: Duration = Duration::from_millis(100);
 
 /// Said with every document: it stands alone, and is as of now.
@@ -65,8 +68,7 @@ pub fn bind(address: SocketAddr, public: bool) -> Result<TcpListener, BindError>
     TcpListener::bind(address).map_err(|error| BindError::Refused(address, error))
 }
 
-/// The server; dropped, it takes no more connections. Those that are being served end by themselves, within
-/// [`PATIENCE`], and nobody waits for them: a client must not hold up who unmounts.
+/// The server; dropped, it takes no more connections, and those that are being served end.
 pub(crate) struct Server {
     listener: Arc<TcpListener>,
     stop: Arc<AtomicBool>,
@@ -74,21 +76,24 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(listener: TcpListener, shared: Arc<Shared>) -> io::Result<Self> {
+        Self::serving(listener, move |path| shared.document(path))
+    }
+
+    fn serving(
+        listener: TcpListener,
+        document: impl Fn(&str) -> Document + Send + 'static,
+    ) -> io::Result<Self> {
         let local_only = listener.local_addr()?.ip().is_loopback();
+        listener.set_nonblocking(true)?;
         let server = Self { listener: Arc::new(listener), stop: Arc::default() };
-        for _ in 0..WORKERS {
-            let (listener, stop) = (Arc::clone(&server.listener), Arc::clone(&server.stop));
-            let shared = Arc::clone(&shared);
-            let work = move || {
-                while !stop.load(Ordering::Acquire) {
-                    match listener.accept() {
-                        Ok((stream, _)) => serve(stream, local_only, |path| shared.document(path)),
-                        Err(_) => thread::sleep(REST),
-                    }
-                }
-            };
-            thread::Builder::new().name("hectare-http".into()).spawn(work)?;
-        }
+        let (listener, stop) = (Arc::clone(&server.listener), Arc::clone(&server.stop));
+        let work = move || {
+            let mut connections = Connections::default();
+            while !stop.load(Ordering::Acquire) {
+                connections.turn(&listener, |request| answer(request, local_only, &document).bytes());
+            }
+        };
+        thread::Builder::new().name("hectare-http".into()).spawn(work)?;
         Ok(server)
     }
 }
@@ -96,7 +101,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // Whoever waits for a connection gets an error.
+        // The thread that waits for connections finds the listener closed.
         let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
     }
 }
@@ -115,22 +120,20 @@ impl Answer {
         let body = format!("{why}\n").into_bytes();
         Self { status, kind: "text/plain; charset=utf-8", body, with_body: true }
     }
+
+    /// As it is sent.
+    fn bytes(&self) -> Vec<u8> {
+        let Self { status, kind, body, with_body } = self;
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{HEADERS}\r\n",
+            body.len()
+        );
+        [head.as_bytes(), if *with_body { body } else { &[] }].concat()
+    }
 }
 
 /// What lies at a path, and its type.
 type Document = Option<(&'static str, Vec<u8>)>;
-
-/// Serves one connection: one request, one answer.
-fn serve(stream: TcpStream, local_only: bool, document: impl Fn(&str) -> Document) {
-    let mut client = Client { stream, until: Instant::now() + PATIENCE };
-    let served = client.request().and_then(|request| {
-        let answer = answer(&request, local_only, document);
-        client.send(&answer)
-    });
-    if let Err(error) = served {
-        debug!(error:%; "a client of the statistics went away, or was too slow");
-    }
-}
 
 fn answer(request: &[u8], local_only: bool, document: impl Fn(&str) -> Document) -> Answer {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
@@ -163,56 +166,6 @@ fn is_local(host: &[u8]) -> bool {
     name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
-/// A connection, for as long as it may last.
-struct Client {
-    stream: TcpStream,
-    until: Instant,
-}
-
-impl Client {
-    /// The time that is left.
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
-    }
-
-    /// The request up to the end of its headers, or as much as may be.
-    fn request(&mut self) -> io::Result<Vec<u8>> {
-        let (mut request, mut buffer) = (Vec::new(), [0; 1024]);
-        while request.len() < REQUEST_MAX && !has_ended(&request) {
-            self.stream.set_read_timeout(Some(self.left()?))?;
-            match self.stream.read(&mut buffer) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(len) => request.extend_from_slice(&buffer[..len]),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(request)
-    }
-
-    fn send(&mut self, answer: &Answer) -> io::Result<()> {
-        let Answer { status, kind, body, with_body } = answer;
-        let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{HEADERS}\r\n",
-            body.len()
-        );
-        let whole = [head.as_bytes(), if *with_body { body } else { &[] }].concat();
-        let mut rest = &whole[..];
-        while !rest.is_empty() {
-            self.stream.set_write_timeout(Some(self.left()?))?;
-            match self.stream.write(rest) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(len) => rest = &rest[len..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        // What the client still sends is not read; it may see a reset, but after the answer.
-        self.stream.shutdown(std::net::Shutdown::Write)
-    }
-}
-
 /// Whether the headers have ended; lines may end without a carriage return.
 fn has_ended(request: &[u8]) -> bool {
     request.windows(4).any(|end| end == b"\r\n\r\n") || request.windows(2).any(|end| end == b"\n\n")
@@ -221,26 +174,35 @@ fn has_ended(request: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::TcpStream;
+    use std::time::Instant;
 
     fn document(path: &str) -> Document {
         (path == "/").then(|| ("text/plain", b"hello".to_vec()))
     }
 
-    /// What a client that sends some bytes, and then nothing more, gets.
-    fn exchange(request: &[u8]) -> String {
+    /// A server, and where it is.
+    fn served() -> (Server, SocketAddr) {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let server = thread::spawn(move || serve(listener.accept().unwrap().0, true, document));
+        let address = listener.local_addr().unwrap();
+        (Server::serving(listener, document).unwrap(), address)
+    }
+
+    /// What a client that sends some bytes, and then nothing more, gets.
+    fn exchange(address: SocketAddr, request: &[u8]) -> String {
+        let mut client = TcpStream::connect(address).unwrap();
         client.write_all(request).unwrap();
         let mut answer = Vec::new();
         // Who has sent too much may find the connection reset.
         let _ = client.read_to_end(&mut answer);
-        server.join().unwrap();
         String::from_utf8(answer).unwrap()
     }
 
     #[test]
     fn documents_are_served_and_nothing_else() {
+        let (_server, address) = served();
+        let exchange = |request: &[u8]| exchange(address, request);
         let page = exchange(b"GET /?x HTTP/1.1\r\nHost: localhost:9100\r\n\r\n");
         assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.ends_with("\r\n\r\nhello"), "{page}");
         assert!(page.contains("\r\nContent-Length: 5\r\n") && page.contains("default-src 'none'"), "{page}");
@@ -259,6 +221,8 @@ mod tests {
 
     #[test]
     fn too_long_and_too_slow_are_over_soon() {
+        let (_server, address) = served();
+        let exchange = |request: &[u8]| exchange(address, request);
         let long = [&b"GET / HTTP/1.1\r\nA: "[..], &[b'a'; REQUEST_MAX]].concat();
         assert_eq!(exchange(&long).get(9..12), Some("400"));
         let many = [&b"GET / HTTP/1.1\r\n"[..], &b"A: b\r\n".repeat(HEADERS_MAX + 1), b"\r\n"].concat();
@@ -266,6 +230,34 @@ mod tests {
         let began = Instant::now();
         assert_eq!(exchange(b"GET / HT"), "");
         assert!(began.elapsed() >= PATIENCE && began.elapsed() < PATIENCE * 12);
+    }
+
+    #[test]
+    fn regression_idle_clients_hold_up_nobody() {
+        let (_server, address) = served();
+        let connect = || TcpStream::connect(address).unwrap();
+        let idle: Vec<TcpStream> = std::iter::repeat_with(connect).take(CONNECTIONS_MAX * 3).collect();
+        for (nr, mut client) in idle.iter().enumerate().filter(|(nr, _)| nr % 2 == 0) {
+            // Those that have gone by now are no failure.
+            let _ = client.write_all(&b"GET / HTTP/1.1\r\nA: "[..nr % 20]);
+        }
+        let began = Instant::now();
+        for _ in 0..20 {
+            assert!(exchange(address, b"GET / HTTP/1.1\r\n\r\n").ends_with("hello"));
+        }
+        assert!(began.elapsed() < PATIENCE, "no idle client was waited for: {:?}", began.elapsed());
+        let mut newest = &idle[idle.len() - 1];
+        newest.set_nonblocking(true).unwrap();
+        assert_eq!(newest.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_server_that_is_dropped_is_gone() {
+        let (server, address) = served();
+        let mut waiting = TcpStream::connect(address).unwrap();
+        drop(server);
+        let _ = waiting.read(&mut [0]); // an end or a reset, long before its time is over
+        assert!(TcpStream::connect(address).is_err());
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! time ([`http`]).
 
 mod control;
+mod deadline;
 mod history;
 mod http;
 mod page;

@@ -111,12 +111,12 @@ fn the_page_and_what_it_shows_are_served() {
 }
 
 #[test]
-fn clients_that_do_nothing_keep_others_waiting_only_for_a_while() {
+fn clients_that_do_nothing_keep_nobody_waiting() {
     let served = Served::new();
     let idle: Vec<TcpStream> = (0..8).map(|_| TcpStream::connect(served.address).unwrap()).collect();
     let began = Instant::now();
     served.get("/metrics");
-    assert!(began.elapsed() < Duration::from_secs(120));
+    assert!(began.elapsed() < Duration::from_secs(5), "the time that an idle client has");
     drop(idle);
     // One that asks and never takes its answer.
     let mut deaf = TcpStream::connect(served.address).unwrap();

@@ -2,6 +2,7 @@
 
 use super::format_options::with_suffix;
 use crate::failure::{Failure, Outcome};
+use crate::image::{Hold, device};
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use hectare_lab::age::{self, Figures, Options, Report};
@@ -49,7 +50,7 @@ struct Json {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let name = shown(arguments.image.as_os_str().as_bytes());
-    let device = crate::image::device(&arguments.image, true)?;
+    let device = device(&arguments.image, Hold::Everybody)?;
     let options = Options {
         fill: arguments.fill,
         mean: Bytes::new(arguments.mean),

@@ -2,6 +2,7 @@
 
 use super::format_options::{FormatArguments, parse_size};
 use crate::failure::{Failure, Outcome, tell};
+use crate::image::{Hold, device};
 use crate::name::{hex, shown};
 use crate::output::Output;
 use crate::progress::Progress;
@@ -185,7 +186,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let epoch = epoch(&format);
     let size = arguments.size()?;
     let device_size = is_block_device(&arguments.image)
-        .then(|| crate::image::device(&arguments.image, false).map(|device| device.len()))
+        .then(|| device(&arguments.image, Hold::Writers).map(|device| device.len()))
         .transpose()?;
     let size = match (size, device_size) {
         (Size::Default, Some(whole)) => Size::Exactly(whole_pages(whole)),

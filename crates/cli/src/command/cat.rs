@@ -4,7 +4,7 @@ use crate::failure::Outcome;
 use crate::image::read_each;
 use crate::output::Output;
 use crate::place::Place;
-use crate::writing::Journal;
+use crate::writing::Looking;
 use hectare_units::u64_of;
 
 /// Bytes read at a time.
@@ -18,13 +18,13 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
     #[command(flatten)]
-    journal: Journal,
+    looking: Looking,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut out = Output::new();
     let mut buffer = vec![0; STEP];
-    read_each(&arguments.places, &arguments.journal, |image, place| {
+    read_each(&arguments.places, &arguments.looking, |image, place| {
         let fail = |error| image.fail(&place.path, &error);
         let file = image.volume().open_file(&place.path).map_err(fail)?;
         let mut at = 0;

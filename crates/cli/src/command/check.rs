@@ -4,7 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::image::{Image, device};
 use crate::name::{JsonName, shown};
 use crate::output::Output;
-use crate::writing::Journal;
+use crate::writing::Looking;
 use hectare_check::{Options, Problem, Report};
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::feature::Incompat;
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     /// The image or block device
     image: PathBuf,
     #[command(flatten)]
-    journal: Journal,
+    looking: Looking,
 }
 
 #[derive(Serialize)]
@@ -87,10 +87,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 /// The volume as it is to be judged: as it lies, or with a journal that was named replayed over it in memory.
 fn judged(arguments: &Arguments) -> Outcome<Arc<dyn Device>> {
-    if !arguments.journal.is_given() {
-        return device(&arguments.image, false);
+    if !arguments.looking.has_journal() {
+        return device(&arguments.image, arguments.looking.hold());
     }
-    let image = Image::read(&arguments.image, &arguments.journal)?;
+    let image = Image::read(&arguments.image, &arguments.looking)?;
     let mut sb = image.volume().superblock().clone();
     let replayed = OverlayDevice::new(Arc::clone(image.volume().device()));
     if sb.features().incompat.contains(Incompat::RECOVER) {

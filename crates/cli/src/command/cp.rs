@@ -9,7 +9,7 @@ use crate::name::shown;
 use crate::output::reason;
 use crate::place::{Operand, Place, same_file, split};
 use crate::progress::Progress;
-use crate::writing::{Journal, Writing};
+use crate::writing::{Looking, Writing};
 use hectare_engine::Error;
 use hectare_units::InodeNr;
 use std::num::NonZeroUsize;
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                     between(arguments, image, source, image, place, several, &progress)
                 }
                 Operand::Inside(source) => {
-                    let other = Image::read(&source.image, &Journal::default())?;
+                    let other = Image::read(&source.image, &Looking::default())?;
                     between(arguments, &other, source, image, place, several, &progress)
                 }
             })
@@ -205,7 +205,7 @@ fn goal_inside(
 /// Copies one source out of an image.
 fn out(arguments: &Arguments, source: &Operand, to: &Path, several: bool, progress: &Progress) -> Outcome {
     let Operand::Inside(source) = source else { return Ok(()) };
-    let image = Image::read(&source.image, &arguments.writing.journal)?;
+    let image = Image::read(&source.image, &Looking::locked(&arguments.writing.journal))?;
     let nr = image.resolve(&source.path, arguments.options().follow)?;
     let fail = |path: &Path, why: String| Failure::of(shown(path.as_os_str().as_bytes()), why);
     let (folder, name) = match std::fs::metadata(to) {

@@ -5,7 +5,7 @@ use crate::free::{FreeSpace, Reading, is_last};
 use crate::image::Image;
 use crate::name::JsonName;
 use crate::output::Output;
-use crate::writing::Journal;
+use crate::writing::Looking;
 use hectare_ext4::geometry::Geometry;
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     /// The image or block device
     image: PathBuf,
     #[command(flatten)]
-    journal: Journal,
+    looking: Looking,
 }
 
 #[derive(Serialize)]
@@ -74,7 +74,7 @@ struct Report<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let image = Image::read(&arguments.image, &arguments.journal)?;
+    let image = Image::read(&arguments.image, &arguments.looking)?;
     let geometry = image.volume().superblock().geometry();
     let block = geometry.block_size.bytes().get();
     let chunk = match arguments.chunk.map(|kib| kib.saturating_mul(1024)) {

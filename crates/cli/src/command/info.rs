@@ -2,10 +2,10 @@
 
 use crate::failure::{Failure, LeftOut, Outcome};
 use crate::header::{Fields, fields, journal_fields};
-use crate::image::{Image, device};
+use crate::image::{Hold, Image, device};
 use crate::name::shown;
 use crate::output::Output;
-use crate::writing::Journal;
+use crate::writing::Looking;
 use hectare_device::Device;
 use hectare_engine::{GroupReport, StatFs, zero_runs};
 use hectare_ext4::feature::Incompat;
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// The image or block device
     image: PathBuf,
     #[command(flatten)]
-    journal: Journal,
+    looking: Looking,
 }
 
 #[derive(Serialize)]
@@ -79,8 +79,8 @@ struct Group {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let raw = superblock(&arguments.image)?;
-    let opened = Image::read(&arguments.image, &arguments.journal);
+    let raw = superblock(&arguments.image, arguments.looking.hold())?;
+    let opened = Image::read(&arguments.image, &arguments.looking);
     let left_out = LeftOut::default();
     if arguments.json {
         json(arguments, &raw, opened.as_ref().ok(), &left_out)?;
@@ -92,8 +92,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 /// The superblock's record, whatever state the rest is in.
-fn superblock(path: &Path) -> Outcome<SuperBlock> {
-    let device = device(path, false)?;
+fn superblock(path: &Path, hold: Hold) -> Outcome<SuperBlock> {
+    let device = device(path, hold)?;
     let mut bytes = [0; SIZE];
     let name = shown(path.as_os_str().as_bytes());
     let instead = || hectare_probe::instead(&*device).map_err(|error| Failure::Line(error.to_string()));

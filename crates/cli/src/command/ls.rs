@@ -8,7 +8,7 @@ use crate::name::{JsonName, join};
 use crate::output::Output;
 use crate::place::{Place, split};
 use crate::walk::{Entered, MET_TWICE, sorted};
-use crate::writing::Journal;
+use crate::writing::Looking;
 use hectare_engine::{Kind, Metadata, Result};
 use hectare_units::InodeNr;
 
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
     #[command(flatten)]
-    journal: Journal,
+    looking: Looking,
 }
 
 /// A line of the list.
@@ -72,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         blocks: 0,
         headings: arguments.recursive || arguments.places.len() > 1,
     };
-    read_each(&arguments.places, &arguments.journal, |image, place| lister.place(image, place))?;
+    read_each(&arguments.places, &arguments.looking, |image, place| lister.place(image, place))?;
     if arguments.json {
         lister.out.json(&lister.json)?;
     } else {

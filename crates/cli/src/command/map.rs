@@ -7,7 +7,7 @@ use crate::output::{Output, write_file};
 use crate::picture::layout::{Facts, layout};
 use crate::picture::survey::{Survey, survey};
 use crate::picture::{raster, svg};
-use crate::writing::Journal;
+use crate::writing::Looking;
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// The image or block device
     image: PathBuf,
     #[command(flatten)]
-    journal: Journal,
+    looking: Looking,
 }
 
 #[derive(Serialize)]
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             _ => return Err(Failure::Usage("the output's name ends in .svg or .png".to_owned())),
         },
     };
-    let image = Image::read(&arguments.image, &arguments.journal)?;
+    let image = Image::read(&arguments.image, &arguments.looking)?;
     let left_out = LeftOut::default();
     let survey = survey(&image, &left_out);
     if arguments.json {

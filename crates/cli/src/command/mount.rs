@@ -193,10 +193,10 @@ fn remount(arguments: &Arguments) -> Outcome {
     let list = arguments.options.join(",");
     let fail = |error: &dyn std::fmt::Display| Failure::of(shown(dir.as_os_str().as_bytes()), error);
     let mounted = mounted_image(dir).map_err(|error| fail(&error))?;
-    may_remount(&mounted, &list).map_err(|error| fail(&error))?;
+    may_remount(&mounted, &list).map_err(|error| fail(&shown(error.to_string().as_bytes())))?;
     hectare_fuse::remount(&mounted, &list, arguments.by_mount_fuse).map_err(|error| fail(&error))?;
     // Of a mount that takes no change any more nobody expects that something is still to be written.
-    hectare_monitor::sync(dir).map_err(|error| fail(&error))
+    hectare_monitor::sync(dir).map_err(|error| fail(&shown(error.to_string().as_bytes())))
 }
 
 /// Mounts and unmounts for a process that serves.

@@ -7,7 +7,7 @@ use crate::image::{Image, read_each};
 use crate::name::{JsonName, hex, shown};
 use crate::output::Output;
 use crate::place::{Place, split};
-use crate::writing::Journal;
+use crate::writing::Looking;
 use hectare_engine::{Kind, Metadata, Result};
 use hectare_units::InodeNr;
 use serde::Serialize;
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
     #[command(flatten)]
-    journal: Journal,
+    looking: Looking,
 }
 
 #[derive(Serialize)]
@@ -64,7 +64,7 @@ struct Seen {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let mut out = Output::new();
     let mut json = Vec::new();
-    read_each(&arguments.places, &arguments.journal, |image, place| {
+    read_each(&arguments.places, &arguments.looking, |image, place| {
         let nr = image.resolve(&place.path, false)?;
         let seen = look(image, nr).map_err(|error| image.fail(&place.path, &error))?;
         if arguments.json {

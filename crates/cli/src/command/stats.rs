@@ -1,4 +1,7 @@
 //! `hectare stats`.
+//!
+//! The report comes from the server, which may be another user's program: every text of it is shown as a name
+//! is ([`text`]), and no number may be too large.
 
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;
@@ -26,8 +29,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let report = ask(&arguments.dir)
-        .map_err(|error| Failure::of(shown(arguments.dir.as_os_str().as_bytes()), error))?;
+    let report = ask(&arguments.dir).map_err(|error| {
+        Failure::of(shown(arguments.dir.as_os_str().as_bytes()), text(&error.to_string()))
+    })?;
     let mut out = Output::new();
     if arguments.json {
         return out.json(&report);
@@ -43,16 +47,15 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 fn head(out: &mut Output, report: &Report) -> Outcome {
     let up = Duration::from_secs_f64(report.uptime_seconds.clamp(0.0, 1e15));
-    let (image, dir) = (shown(report.image.as_bytes()), shown(report.dir.as_bytes()));
-    writeln!(out, "{image} on {dir}")?;
+    writeln!(out, "{} on {}", text(&report.image), text(&report.dir))?;
     writeln!(out, "state:    {}, up {}", report.state(), indicatif::HumanDuration(up))?;
     if let Some(reason) = &report.stopped {
-        writeln!(out, "reason:   {}", shown(reason.as_bytes()))?;
+        writeln!(out, "reason:   {}", text(reason))?;
     }
     if report.broken_places > 0 {
         writeln!(out, "broken:   {} places", report.broken_places)?;
     }
-    writeln!(out, "volume:   {} {}", report.uuid, shown(report.label.as_bytes()))?;
+    writeln!(out, "volume:   {} {}", text(&report.uuid), text(&report.label))?;
     if let Some(space) = &report.space {
         let used = space.size.saturating_sub(space.free);
         writeln!(
@@ -65,9 +68,9 @@ fn head(out: &mut Output, report: &Report) -> Outcome {
             HumanCount(space.inodes)
         )?;
     }
-    writeln!(out, "policy:   {}", report.policy)?;
+    writeln!(out, "policy:   {}", text(&report.policy))?;
     writeln!(out, "process:  {}", report.pid)?;
-    writeln!(out, "metrics:  {}", report.metrics.as_deref().unwrap_or("not served (--metrics)"))
+    writeln!(out, "metrics:  {}", text(report.metrics.as_deref().unwrap_or("not served (--metrics)")))
 }
 
 fn operations(out: &mut Output, report: &Report) -> Outcome {
@@ -84,10 +87,11 @@ fn operations(out: &mut Output, report: &Report) -> Outcome {
     writeln!(out, "  {:<16}{:>12}{:>11}{:>11}{:>11}  errors", "kind", "count", "mean", "median", "99 %")?;
     for kind in kinds {
         let times = &kind.times;
-        let errors: Vec<_> = kind.errors.iter().map(|(errno, count)| format!("{errno} {count}")).collect();
+        let errors: Vec<_> =
+            kind.errors.iter().map(|(errno, count)| format!("{} {count}", text(errno))).collect();
         let row = format!(
             "  {:<16}{:>12}{:>11}{:>11}{:>11}  {}",
-            kind.name,
+            text(&kind.name),
             HumanCount(times.count()).to_string(),
             short(times.mean()),
             short(times.quantile(500)),
@@ -101,10 +105,10 @@ fn operations(out: &mut Output, report: &Report) -> Outcome {
 
 fn device(out: &mut Output, report: &Report) -> Outcome {
     writeln!(out, "\nimage:")?;
-    for moved in report.device.iter().filter(|moved| moved.done + moved.failed > 0) {
+    for moved in report.device.iter().filter(|moved| moved.done > 0 || moved.failed > 0) {
         let failed = if moved.failed > 0 { format!("  {} failed", moved.failed) } else { String::new() };
         let (done, bytes) = (HumanCount(moved.done).to_string(), BinaryBytes(moved.bytes).to_string());
-        writeln!(out, "  {:<16}{done:>12}{bytes:>14}{failed}", moved.name)?;
+        writeln!(out, "  {:<16}{done:>12}{bytes:>14}{failed}", text(&moved.name))?;
     }
     Ok(())
 }
@@ -143,6 +147,11 @@ fn memory(out: &mut Output, report: &Report) -> Outcome {
         BinaryBytes(caches.reserved_bytes),
         BinaryBytes(caches.pending_bytes)
     )
+}
+
+/// A text of the report on one line, harmless to a terminal.
+fn text(told: &str) -> String {
+    shown(told.as_bytes())
 }
 
 /// A time with three digits or so; none for zero.

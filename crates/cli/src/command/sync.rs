@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;
+use hectare_monitor::AskError;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -18,6 +19,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    // What the error says may be another user's text.
+    let said = |error: AskError| shown(error.to_string().as_bytes());
     hectare_monitor::sync(&arguments.dir)
-        .map_err(|error| Failure::of(shown(arguments.dir.as_os_str().as_bytes()), error))
+        .map_err(|error| Failure::of(shown(arguments.dir.as_os_str().as_bytes()), said(error)))
 }

@@ -7,7 +7,7 @@ use crate::name::{JsonName, join};
 use crate::output::Output;
 use crate::place::Place;
 use crate::walk::{Entered, MET_TWICE, is_directory, sorted};
-use crate::writing::Journal;
+use crate::writing::Looking;
 use hectare_engine::{DirEntry, Kind};
 use hectare_units::InodeNr;
 use serde::Serialize;
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
     #[command(flatten)]
-    journal: Journal,
+    looking: Looking,
 }
 
 #[derive(Serialize)]
@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         directories: 0,
         files: 0,
     };
-    read_each(&arguments.places, &arguments.journal, |image, place| grower.place(image, place))?;
+    read_each(&arguments.places, &arguments.looking, |image, place| grower.place(image, place))?;
     if arguments.json {
         grower.out.json(&grower.leaves)?;
     } else {

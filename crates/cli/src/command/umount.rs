@@ -1,8 +1,8 @@
 //! `hectare umount`, which `umount` runs as `umount.fuseblk.hectare` and `umount.fuse.hectare`.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
-use hectare_fuse::How;
+use hectare_fuse::{How, Unmounted};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -10,6 +10,8 @@ use std::path::PathBuf;
 ///
 /// The image is closed when this returns. `umount` waits likewise on mounts that root made; on other mounts
 /// it returns earlier, as `fusermount3 -u` does, unless this program is installed as umount.fuse.hectare.
+/// When root ends another user's mount, the image is that user's business: it is not opened, and not waited
+/// for.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare umount /mnt\n  hectare umount disk.img")]
 pub(crate) struct Arguments {
@@ -29,6 +31,14 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    hectare_fuse::unmount(&arguments.dir, How { lazy: arguments.lazy, force: arguments.force })
-        .map_err(|error| Failure::of(shown(arguments.dir.as_os_str().as_bytes()), error))
+    let dir = shown(arguments.dir.as_os_str().as_bytes());
+    let how = How { lazy: arguments.lazy, force: arguments.force };
+    match hectare_fuse::unmount(&arguments.dir, how) {
+        Ok(Unmounted::AsAsked) => {}
+        Ok(Unmounted::ServerOf(user)) => tell(format_args!(
+            "{dir}: unmounted; the server of user {user} may still be writing to the image, not waited for"
+        )),
+        Err(error) => return Err(Failure::of(dir, error)),
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use crate::image::Image;
 use crate::name::{JsonName, hex};
 use crate::output::Output;
 use crate::place::Place;
-use crate::writing::{Journal, Writing};
+use crate::writing::{Looking, Writing};
 use hectare_engine::XattrHow;
 use hectare_units::InodeNr;
 use serde::Serialize;
@@ -34,7 +34,7 @@ enum Action {
         #[command(flatten)]
         target: Target,
         #[command(flatten)]
-        journal: Journal,
+        looking: Looking,
     },
     /// Set an attribute
     Set {
@@ -56,7 +56,7 @@ enum Action {
         #[command(flatten)]
         target: Target,
         #[command(flatten)]
-        journal: Journal,
+        looking: Looking,
     },
     /// Remove an attribute
     Rm {
@@ -88,10 +88,10 @@ struct Json {
 impl Target {
     fn read<T>(
         &self,
-        journal: &Journal,
+        looking: &Looking,
         look: impl FnOnce(&Image, InodeNr) -> hectare_engine::Result<T>,
     ) -> Outcome<T> {
-        let image = Image::read(&self.place.image, journal)?;
+        let image = Image::read(&self.place.image, looking)?;
         let nr = image.resolve(&self.place.path, !self.no_dereference)?;
         look(&image, nr).map_err(|error| image.fail(&self.place.path, &error))
     }
@@ -110,8 +110,8 @@ impl Target {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     match &arguments.action {
-        Action::Get { name, hex: digits, target, journal } => {
-            let value = target.read(journal, |image, nr| image.volume().get_xattr(nr, name.as_bytes()))?;
+        Action::Get { name, hex: digits, target, looking } => {
+            let value = target.read(looking, |image, nr| image.volume().get_xattr(nr, name.as_bytes()))?;
             let mut out = Output::new();
             if *digits {
                 writeln!(out, "0x{}", hex(&value))?;
@@ -126,17 +126,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                 image.volume().set_xattr(nr, name.as_bytes(), &value, XattrHow::default())
             })
         }
-        Action::List { json, target, journal } => list(*json, target, journal),
+        Action::List { json, target, looking } => list(*json, target, looking),
         Action::Rm { name, target, writing } => {
             target.change(writing, |image, nr| image.volume().remove_xattr(nr, name.as_bytes()))
         }
     }
 }
 
-fn list(json: bool, target: &Target, journal: &Journal) -> Outcome {
+fn list(json: bool, target: &Target, looking: &Looking) -> Outcome {
     let mut out = Output::new();
     if !json {
-        let mut names = target.read(journal, |image, nr| image.volume().list_xattrs(nr))?;
+        let mut names = target.read(looking, |image, nr| image.volume().list_xattrs(nr))?;
         names.sort();
         for name in names {
             out.name(&name)?;
@@ -144,7 +144,7 @@ fn list(json: bool, target: &Target, journal: &Journal) -> Outcome {
         }
         return out.finish();
     }
-    let mut attributes = target.read(journal, |image, nr| image.volume().xattrs(nr))?;
+    let mut attributes = target.read(looking, |image, nr| image.volume().xattrs(nr))?;
     attributes.sort();
     let json =
         attributes.into_iter().map(|(name, value)| Json { name: JsonName(name), value_hex: hex(&value) });

@@ -200,11 +200,21 @@ fn an_image_in_use_is_refused() {
         Ok(bench) => bench,
         Err(reason) => skip!("cli errors::an_image_in_use", reason),
     };
-    let locked = std::fs::File::open(&bench.image).unwrap();
-    locked.lock().unwrap();
-    let ran = hectare(&["ls", &bench.at("/")]);
-    assert!(ran.refused().contains("is using it"), "{}", ran.err);
-    drop(locked);
+    // Anybody who can read it can have this lock.
+    let reader = std::fs::File::open(&bench.image).unwrap();
+    reader.lock().unwrap();
+    hectare(&["ls", &bench.at("/")]).ok();
+    hectare(&["mkdir", &bench.at("/made")]).ok();
+    let writer = hectare_device::FileOptions::new().write(true).open(&bench.image).unwrap();
+    let named = format!("process {} (", std::process::id());
+    for words in [&["ls"][..], &["mkdir"]] {
+        let ran = hectare(&[words, &[&bench.at("/x")]].concat());
+        assert!(ran.refused().contains(&named) && ran.err.contains("is using it"), "{}", ran.err);
+    }
+    hectare(&["ls", "--no-lock", &bench.at("/")]).ok();
+    hectare(&["check", "--no-lock", bench.image.to_str().unwrap()]).ok();
+    assert_eq!(hectare(&["mkdir", "--no-lock", &bench.at("/x")]).code, Some(2));
+    drop(writer);
     let mount = match KernelMount::attempt(&bench.image, Access::ReadWrite, "") {
         Ok(mount) => mount,
         Err(reason) => skip!("cli errors::an_image_in_use, mounted", reason),

@@ -9,6 +9,8 @@ use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
@@ -107,7 +109,64 @@ fn stats_says_what_a_mount_does_and_when_there_is_none() {
     signal(&server, Signal::KILL);
     server.wait().unwrap();
     let gone = hectare(&["stats", dir]);
-    assert!(gone.refused().contains("whoever serves it"), "{}", gone.err);
+    assert!(gone.refused().contains("its server"), "{}", gone.err);
+    bench.unmount();
+}
+
+/// A report in which every text is hostile and every number as large as it may be.
+fn hostile(report: &mut Value) {
+    const NARROW: [&str; 3] = ["pid", "broken_places", "groups"];
+    match report {
+        Value::String(text) => text.push_str(HOSTILE),
+        Value::Number(number) => *number = if number.is_u64() { u64::MAX.into() } else { number.clone() },
+        Value::Array(items) => items.iter_mut().for_each(hostile),
+        Value::Object(fields) => {
+            fields.iter_mut().for_each(|(_, value)| hostile(value));
+            let narrow = fields.iter_mut().filter(|(name, _)| NARROW.contains(&name.as_str()));
+            narrow.for_each(|(_, value)| *value = u32::MAX.into());
+            if let Some(Value::Object(errors)) = fields.get_mut("errors") {
+                errors.insert(format!("E{HOSTILE}"), 1.into());
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+const HOSTILE: &str = "\u{1b}]0;x\u{7}\u{9b}2J\u{202e}\u{61c}\u{200b}\r\n";
+
+#[test]
+fn regression_the_answer_of_a_foreign_server_is_shown_and_not_obeyed() {
+    let bench = bench!("monitor::regression_the_answer_of_a_foreign_server_is_shown_and_not_obeyed");
+    bench.mount(&["--metrics", "0"]);
+    let mut report = bench.stats();
+    hostile(&mut report);
+    let device = fs::metadata(&bench.dir).unwrap().dev();
+    let name = format!("{}-{}.sock", rustix::fs::major(device), rustix::fs::minor(device));
+    let socket = hectare_monitor::own_folder().unwrap().join(name);
+    fs::remove_file(&socket).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
+    let answers = [report.to_string(), report.to_string(), HOSTILE.to_owned(), format!("\"{HOSTILE}\"")];
+    let server = std::thread::spawn(move || {
+        for answer in answers {
+            let (mut client, _) = listener.accept().unwrap();
+            client.read_to_end(&mut Vec::new()).unwrap();
+            client.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    let dir = bench.dir.to_str().unwrap();
+    let is_hidden = |c: char| HOSTILE.contains(c) && !c.is_ascii_graphic() && c != '\n';
+    let is_harmless = |text: &str| !text.contains(is_hidden);
+    let said = hectare(&["stats", dir]).ok();
+    assert!(is_harmless(said.text()) && said.text().contains("mballoc:"), "{:?}", said.text());
+    let json = hectare(&["stats", "--json", dir]).ok();
+    assert!(is_harmless(json.text()), "{:?}", json.text());
+    assert_eq!(json.json()["image"], report["image"]);
+    let refusal = hectare(&["sync", dir]);
+    assert!(is_harmless(refusal.refused()), "{:?}", refusal.err);
+    let odd = hectare(&["stats", dir]);
+    assert!(odd.refused().contains("another version") && is_harmless(&odd.err), "{:?}", odd.err);
+    server.join().unwrap();
+    fs::remove_file(&socket).unwrap();
     bench.unmount();
 }
 

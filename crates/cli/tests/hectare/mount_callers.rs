@@ -100,6 +100,31 @@ fn a_user_without_root_mounts_an_image_of_his_own() {
 }
 
 #[test]
+fn regression_root_does_not_open_the_image_of_another_users_mount() {
+    const NAME: &str = "mount_callers::regression_root_does_not_open_the_image_of_another_users_mount";
+    let bench = bench!(NAME);
+    let user = match User::of(&bench) {
+        Ok(user) => user,
+        Err(reason) => skip!(NAME, reason),
+    };
+    match ran_with_open_device(NAME, &bench) {
+        Ok(false) => {}
+        Ok(true) => return,
+        Err(reason) => skip!(NAME, reason),
+    }
+    drop(user.hectare(&[&["mount"][..], &bench.words(&[])].concat()).expect_success());
+    // Whoever opens it to wait finds it in use for two minutes.
+    fs::rename(&bench.image, bench.image.with_extension("moved")).unwrap();
+    hectare(&["mkfs", bench.image.to_str().unwrap(), "32M"]).ok();
+    let _held = hectare_device::FileOptions::new().write(true).open(&bench.image).unwrap();
+    let ended = hectare(&["umount", bench.dir.to_str().unwrap()]).ok();
+    assert!(!bench.is_mounted());
+    assert!(ended.err.contains(&format!("the server of user {USER} may still be writing")), "{}", ended.err);
+    fs::rename(bench.image.with_extension("moved"), &bench.image).unwrap();
+    bench.wait_closed();
+}
+
+#[test]
 fn what_a_user_without_root_may_not_is_refused_on_one_line() {
     const NAME: &str = "mount_callers::what_a_user_without_root_may_not_is_refused_on_one_line";
     let bench = bench!(NAME);

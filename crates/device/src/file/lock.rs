@@ -1,29 +1,40 @@
 //! Locks on regular files, and who holds them.
 //!
-//! The lock is `flock`, whole-file and advisory: shared for reading, exclusive for writing, gone when the
-//! last descriptor is closed. It is not waited for, but for a moment. What it cannot see is the kernel
-//! itself: a loop device on the image takes no lock, yet a mounted image that is written behind the kernel's
-//! back is destroyed. So a writer also asks whether a loop device sits on the file. Loop devices of our own
-//! mounts are passed over: nothing goes through them, and whoever serves such a mount has the lock.
+//! The lock is a record lock of the open file description (`F_OFD_SETLK`, fcntl(2)) on one byte far behind
+//! what other programs lock ([`BYTE`]; qemu uses those from 100 on): shared for reading, exclusive for
+//! writing, advisory, passed on with the descriptor, gone when the last copy of it is closed. An exclusive
+//! one needs a descriptor that may write, so that nobody who can only read an image can keep its readers
+//! out, as he could by `flock`. A shared one he can hold, and keeps writers from beginning: every advisory
+//! lock of Linux is so, and the message names him where that can be seen.
 //!
-//! Finding out who is in the way reads `/proc/locks` and `/sys/block`; where those are missing or hidden, the
-//! message is less exact, nothing more.
+//! It is not waited for, but for a moment. What it cannot see is the kernel itself: a loop device on the
+//! image takes no lock, yet a mounted image that is written behind the kernel's back is destroyed. So a
+//! writer also asks whether a loop device sits on the file. Loop devices of our own mounts are passed over:
+//! nothing goes through them, and the server of such a mount has the lock.
+//!
+//! Finding out who is in the way reads `/proc/PID/fdinfo` and `/sys/block`; where those are missing or
+//! hidden, as those of other users are, the message is less exact, nothing more.
 
 use crate::{Error, Operation, Reason, Result};
-use std::fs::{self, File, TryLockError};
+use libc::{F_OFD_SETLK, F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, c_int, c_short};
+use rustix::io::Errno;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// The byte that is locked; whether the file is so long does not matter. The digits spell "hect".
+const BYTE: i32 = 0x6865_6374;
 
 /// How often a lock is tried for, and the first pause between; each other is twice the one before, so that
 /// all take a second.
 const LOCK_TRIES: u32 = 8;
 const LOCK_PAUSE: Duration = Duration::from_millis(8);
 
-/// How often, and how long apart, a loop device is given time to let go: after an unmount the kernel detaches
-/// it a moment later.
+/// How often, and how long apart, a loop device is given time to let go: after an unmount the kernel
+/// detaches it a moment later.
 const LOOP_TRIES: u32 = 10;
 const LOOP_PAUSE: Duration = Duration::from_millis(20);
 
@@ -38,7 +49,7 @@ impl Claim {
     /// written after that. A block device is let go of with its last descriptor only.
     pub fn release(&self) {
         // Where there are no locks, there was none.
-        let _ = self.0.unlock();
+        let _ = set(&self.0, F_UNLCK);
     }
 }
 
@@ -52,27 +63,48 @@ impl AsFd for Claim {
 pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -> Result<()> {
     match try_lock(file, write) {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
+        Err(error) if is_taken(&error) => {
             let who = holder(file).unwrap_or_else(|| "another program".to_owned());
             let busy = format!("{who} is using it; wait until that is done, or stop it");
             return Err(Error::new(name, operation, None, Reason::Busy(busy)));
         }
         // A file system without locks (some network ones) is used without.
-        Err(TryLockError::Error(e)) if is_unsupported(&e) => {}
-        Err(TryLockError::Error(e)) => return Err(Error::io(name, operation, None, &e)),
+        Err(error) if is_unsupported(&error) => {}
+        Err(error) => return Err(Error::io(name, operation, None, &error)),
     }
     if write { refuse_loop(file, name, operation) } else { Ok(()) }
 }
 
 /// Tries for a moment: a program that is just starting another one shares its locks with it until that runs,
 /// so a lock may outlive its owner by a few milliseconds, or many on a busy machine.
-fn try_lock(file: &File, write: bool) -> std::result::Result<(), TryLockError> {
-    let once = || if write { file.try_lock() } else { file.try_lock_shared() };
-    patiently(once, |error| matches!(error, TryLockError::WouldBlock))
+fn try_lock(file: &File, write: bool) -> io::Result<()> {
+    patiently(|| set(file, if write { F_WRLCK } else { F_RDLCK }), is_taken)
 }
 
-/// Tries something for a moment, as long as somebody is in the way: whoever serves a mount that has just been
-/// taken off lets go of a block device a few milliseconds later.
+/// Sets or removes the lock of this open file description.
+#[allow(unsafe_code)]
+fn set(file: &File, kind: c_int) -> io::Result<()> {
+    let short = |value: c_int| c_short::try_from(value).map_err(|_| io::Error::from(Errno::INVAL));
+    let lock = libc::flock {
+        l_type: short(kind)?,
+        l_whence: short(SEEK_SET)?,
+        l_start: BYTE.into(),
+        l_len: 1,
+        l_pid: 0, // as the kernel wants it
+    };
+    // SAFETY: the request reads a `struct flock` from where the argument points, which lives until it
+    // returns, and writes nothing.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), F_OFD_SETLK, &raw const lock) };
+    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether another lock is in the way (fcntl(2) has both numbers for that).
+fn is_taken(error: &io::Error) -> bool {
+    [Errno::AGAIN, Errno::ACCESS].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// Tries something for a moment, as long as somebody is in the way: whoever serves a mount that has just
+/// been taken off lets go of a block device a few milliseconds later.
 pub(super) fn patiently<T, E>(
     once: impl Fn() -> std::result::Result<T, E>,
     is_in_use: impl Fn(&E) -> bool,
@@ -87,7 +119,6 @@ pub(super) fn patiently<T, E>(
 }
 
 fn is_unsupported(error: &io::Error) -> bool {
-    use rustix::io::Errno;
     let known = [Errno::OPNOTSUPP, Errno::NOSYS, Errno::NOLCK].map(|errno| Some(errno.raw_os_error()));
     known.contains(&error.raw_os_error())
 }
@@ -132,15 +163,15 @@ fn is_own_key(device: &str) -> bool {
     info.is_ok_and(|info| info[NAME_AT..].starts_with(MOUNT_KEY.as_bytes()))
 }
 
-/// The process that holds a lock on the file, as `process 123 (name)`.
+/// A process that holds a lock on the file, as `process 123 (name)`. The table of all locks does not say
+/// whose such a lock is, but each process's own list of descriptors shows it.
 fn holder(file: &File) -> Option<String> {
     let meta = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
     let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
-    // A line reads: 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF (see proc_locks(5)).
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    let line = locks.lines().find(|line| line.split_whitespace().any(|word| word == place))?;
-    let pid: u32 = line.split_whitespace().nth(4)?.parse().ok()?;
+    let processes = fs::read_dir("/proc").ok()?.filter_map(std::result::Result::ok);
+    let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let pid = numbers.find(|pid| holds(*pid, &place))?;
     if pid == std::process::id() {
         return Some("this program itself".to_owned());
     }
@@ -148,5 +179,45 @@ fn holder(file: &File) -> Option<String> {
     match command.trim() {
         "" => Some(format!("process {pid}")),
         command => Some(format!("process {pid} ({command})")),
+    }
+}
+
+/// Whether a process has a descriptor with a lock on our byte of the file at this place.
+fn holds(pid: u32, place: &str) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
+    let mut infos = descriptors.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok());
+    infos.any(|info| info.lines().any(|line| is_lock(line, place)))
+}
+
+/// Whether a line is of such a lock; it reads `lock: 1: OFDLCK ADVISORY WRITE -1 fe:00:5678 0 EOF`: device
+/// and inode, first and last byte (proc_pid_fdinfo(5), proc_locks(5)).
+fn is_lock(line: &str, place: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let is_record = words.next() == Some("lock:") && words.nth(1).is_some_and(|kind| kind != "FLOCK");
+    if !is_record || !words.any(|word| word == place) {
+        return false;
+    }
+    let mut byte = || words.next().map(|word| word.parse().unwrap_or(i64::MAX));
+    let (first, last) = (byte(), byte());
+    first.is_some_and(|first| first <= BYTE.into()) && last.is_some_and(|last| last >= BYTE.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_lock;
+
+    #[test]
+    fn a_lock_is_known_by_its_place_and_range() {
+        for (line, is_it) in [
+            ("lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:12 1751475060 1751475060", true),
+            ("lock:\t2: POSIX  ADVISORY  READ 77 fe:00:12 0 EOF", true),
+            ("lock:\t1: OFDLCK ADVISORY  READ -1 fe:00:12 100 101", false),
+            ("lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:13 0 EOF", false),
+            ("lock:\t1: FLOCK  ADVISORY  WRITE 5 fe:00:12 0 EOF", false),
+            ("pos:\t0", false),
+            ("", false),
+        ] {
+            assert_eq!(is_lock(line, "fe:00:12"), is_it, "{line}");
+        }
     }
 }

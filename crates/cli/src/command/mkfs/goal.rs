@@ -1,6 +1,7 @@
 //! Where a new volume goes: a file that is made for it, or a file or device that is there.
 
 use crate::failure::{Failure, Outcome};
+use crate::image::{Hold, file_device};
 use crate::part;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile, Topology};
 use hectare_mkfs::refuse_occupied;
@@ -27,7 +28,7 @@ impl Goal {
         if std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             return Self::new_file(path, shown, size);
         }
-        let file = crate::image::file_device(path, true)?;
+        let file = file_device(path, Hold::Everybody)?;
         let topology = topology(&file);
         let device = part::cut(file)?;
         if !force {

@@ -4,6 +4,7 @@
 use super::failed;
 use super::goal::topology;
 use crate::failure::Outcome;
+use crate::image::{Hold, file_device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::part;
@@ -43,7 +44,7 @@ impl ImageArguments {
         match asked {
             Some(size) if !self.image.exists() => Ok((size, Topology::default())),
             _ => {
-                let file = crate::image::file_device(&self.image, false)?;
+                let file = file_device(&self.image, Hold::Writers)?;
                 let topology = topology(&file);
                 Ok((asked.map_or_else(|| Ok(part::cut(file)?.len()), Ok)?, topology))
             }
