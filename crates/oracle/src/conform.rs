@@ -12,7 +12,9 @@
 //! Hazard: mounts belong to the whole machine; [`Pair`] takes its own off when it is dropped.
 
 mod call;
+mod caller;
 mod cases;
+mod choose;
 mod pair;
 
 use crate::compare::Times;
@@ -20,7 +22,8 @@ use crate::fsck::e2fsck;
 use crate::killed::Ended;
 use crate::trees::random::Random;
 use crate::{Combo, Skip, What, compare, walk};
-use call::{Call, Caller};
+use call::Call;
+use caller::Caller;
 use pair::Pair;
 use std::path::{Path, PathBuf};
 
@@ -104,7 +107,7 @@ impl Conform {
         let mut story: Vec<String> = Vec::new();
         let mut first = Call::first().into_iter();
         for step in 0..steps {
-            let call = first.next().unwrap_or_else(|| Call::random(&mut random));
+            let call = first.next().unwrap_or_else(|| kernels.ground().call(&mut random));
             let (mine, theirs) = (ours.make(&call), kernels.make(&call));
             story.push(format!("{call:?} -> {theirs}"));
             if mine != theirs {

@@ -40,7 +40,8 @@ fn random_calls_answer_as_with_the_kernel() {
     };
     for set in SETS {
         match conform.sequence(set, 1, STEPS) {
-            Ok(done) => assert!(done.refused * 10 < done.calls * 9, "{set:?}: {done:?}"),
+            // Too many refused calls would compare little, none at all would leave errors out.
+            Ok(done) => assert!((5..=35).contains(&(done.refused * 100 / done.calls)), "{set:?}: {done:?}"),
             Err(Ended::Skip(reason)) => skip_part!(&format!("{NAME}, {set:?}"), reason),
             Err(Ended::Failed(what)) => panic!("{set:?}: {what}"),
         }
