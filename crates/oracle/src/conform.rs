@@ -15,6 +15,7 @@ mod call;
 mod caller;
 mod cases;
 mod choose;
+mod exercise;
 mod pair;
 
 use crate::compare::Times;
@@ -52,6 +53,41 @@ pub const SETS: [(&str, &str); 22] = [
     ("small-groups", "nodelalloc"),
     ("modern", ""),
 ];
+
+/// What one file is exercised on: feature sets, and what is mounted with; the program, the kernel.
+pub const EXERCISES: [(&str, Mounted); 16] = {
+    const DEFAULT: Mounted = Mounted { ours: "", kernels: "" };
+    const WRITEBACK: Mounted = Mounted { ours: "writeback", kernels: "" };
+    const PLAIN: Mounted = Mounted { ours: "nofuseblk", kernels: "" };
+    const JOURNAL: Mounted = Mounted { ours: "data=journal", kernels: "data=journal" };
+    [
+        ("ext4", DEFAULT),
+        ("ext4", WRITEBACK),
+        ("ext4", PLAIN),
+        ("ext4", JOURNAL),
+        ("ext4-1k", DEFAULT),
+        ("ext4-1k", WRITEBACK),
+        ("ext4-1k", PLAIN),
+        ("ext4-1k", JOURNAL),
+        ("bigalloc", DEFAULT),
+        ("bigalloc", WRITEBACK),
+        ("bigalloc", PLAIN),
+        ("bigalloc", JOURNAL),
+        ("bigalloc-1k", DEFAULT),
+        ("bigalloc-1k", WRITEBACK),
+        ("bigalloc-1k", PLAIN),
+        ("bigalloc-1k", JOURNAL),
+    ]
+};
+
+/// Options that the two sides are mounted with.
+#[derive(Clone, Copy, Debug)]
+pub struct Mounted {
+    /// The program's.
+    pub ours: &'static str,
+    /// The kernel's.
+    pub kernels: &'static str,
+}
 
 /// Differences that are meant, by case (`GROUND: CASE`), and why.
 pub const KNOWN: [(&str, &str); 0] = [];
@@ -100,7 +136,7 @@ impl Conform {
     /// [`Ended::Skip`] if the kernel here can't mount such a volume.
     pub fn sequence(&self, set: (&str, &str), seed: u64, steps: u32) -> Result<Done, Ended> {
         let combo = Combo::named(set.0);
-        let pair = Pair::new(&self.program, &self.folder, (combo.args, combo.size), set.1)?;
+        let pair = Pair::new(&self.program, &self.folder, (combo.args, combo.size), [set.1; 2])?;
         let mut random = Random::new(&format!("conform-{}-{}-{seed}", set.0, set.1));
         let (mut ours, mut kernels) = (Caller::new(pair.ours()), Caller::new(pair.kernels()));
         let mut done = Done::default();
@@ -126,6 +162,28 @@ impl Conform {
         Ok(done)
     }
 
+    /// Exercises one file, on a feature set of [`EXERCISES`], with `steps` reads and changes.
+    ///
+    /// # Errors
+    /// [`Ended::Failed`] with the first step after which a side differs from the model, and the shortest story
+    /// that ends so; or as [`Conform::sequence`].
+    pub fn exercise(&self, set: (&str, Mounted), seed: u64, steps: u32) -> Result<(), Ended> {
+        let (name, Mounted { ours, kernels }) = set;
+        let combo = Combo::named(name);
+        let pair = Pair::new(&self.program, &self.folder, (combo.args, combo.size), [ours, kernels])?;
+        let story = exercise::story(&mut Random::new(&format!("exercise-{name}-{ours}-{seed}")), steps);
+        let play = |name: &str, story: &[_]| exercise::play(name, pair.ours(), pair.kernels(), story);
+        if let Err(wrong) = play("exercised", &story) {
+            let mut files = 0;
+            return Err(exercise::shortened(story, wrong, |story| {
+                files += 1;
+                play(&format!("exercised-{files}"), story).err()
+            })
+            .into());
+        }
+        self.judge(pair, (name, ours))
+    }
+
     /// Compares the trees, unmounts, and asks e2fsck about both.
     fn judge(&self, pair: Pair, set: (&str, &str)) -> Result<(), Ended> {
         let what = What { mtimes: Times::Ignored, holes: None, ..What::all() };
@@ -149,10 +207,10 @@ impl Conform {
         let mut count = 0;
         let mut differences = Vec::new();
         for ground in &cases::GROUNDS {
-            let pair = Pair::new(&self.program, &self.folder, (ground.args, ground.size), "")?;
+            let pair = Pair::new(&self.program, &self.folder, (ground.args, ground.size), [""; 2])?;
             (ground.prepare)(pair.ours());
             (ground.prepare)(pair.kernels());
-            let pair = if ground.read_only { pair.again("ro")? } else { pair };
+            let pair = if ground.read_only { pair.again(["ro"; 2])? } else { pair };
             for case in ground.cases {
                 let name = format!("{}: {}", ground.name, case.name);
                 let (ours, kernels) = ((case.run)(pair.ours()), (case.run)(pair.kernels()));

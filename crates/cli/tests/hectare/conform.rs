@@ -1,12 +1,14 @@
 //! The mount against the kernel's ext4, call by call: a little of what `cargo xtask conform` does for long.
 
-use hectare_oracle::conform::{Conform, SETS};
+use hectare_oracle::conform::{Conform, EXERCISES, SETS};
 use hectare_oracle::killed::Ended;
 use hectare_oracle::{scratch, skip, skip_part};
 use std::path::{Path, PathBuf};
 
 /// Calls of a sequence.
-const STEPS: u32 = 400;
+const STEPS: u32 = 300;
+/// Steps of an exercise.
+const EXERCISE: u32 = 120;
 
 fn conform(name: &str) -> Result<(Conform, PathBuf), hectare_oracle::Skip> {
     let folder = scratch::fresh(name);
@@ -42,6 +44,23 @@ fn random_calls_answer_as_with_the_kernel() {
         match conform.sequence(set, 1, STEPS) {
             // Too many refused calls would compare little, none at all would leave errors out.
             Ok(done) => assert!((5..=35).contains(&(done.refused * 100 / done.calls)), "{set:?}: {done:?}"),
+            Err(Ended::Skip(reason)) => skip_part!(&format!("{NAME}, {set:?}"), reason),
+            Err(Ended::Failed(what)) => panic!("{set:?}: {what}"),
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_file_holds_what_a_model_and_the_kernel_hold() {
+    const NAME: &str = "conform::a_file_holds_what_a_model_and_the_kernel_hold";
+    let (conform, folder) = match conform("conform-exercise") {
+        Ok(conform) => conform,
+        Err(reason) => skip!(NAME, reason),
+    };
+    for set in EXERCISES {
+        match conform.exercise(set, 1, EXERCISE) {
+            Ok(()) => {}
             Err(Ended::Skip(reason)) => skip_part!(&format!("{NAME}, {set:?}"), reason),
             Err(Ended::Failed(what)) => panic!("{set:?}: {what}"),
         }

@@ -25,12 +25,12 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Makes a volume twice and mounts it, with the same options on both sides.
+    /// Makes a volume twice and mounts it, with options for the program and for the kernel.
     pub(super) fn new(
         program: &Path,
         folder: &Path,
         (args, size): (&[&str], &str),
-        options: &str,
+        options: [&str; 2],
     ) -> Result<Self, Ended> {
         let images = ["ours", "kernels"].map(|name| folder.join(name).with_extension("img"));
         let told = |error: std::io::Error| Ended::Failed(format!("{}: {error}", folder.display()));
@@ -44,9 +44,9 @@ impl Pair {
         Ok(pair)
     }
 
-    fn mount(&mut self, options: &str) -> Result<(), Ended> {
-        self.kernel = Some(KernelMount::new(&self.images[1], options)?);
-        let ours = ["allow_other,noatime,suid,dev", options].join(",");
+    fn mount(&mut self, [ours, kernels]: [&str; 2]) -> Result<(), Ended> {
+        self.kernel = Some(KernelMount::new(&self.images[1], kernels)?);
+        let ours = ["allow_other,noatime,suid,dev", ours].join(",");
         let ours = ours.trim_end_matches(',');
         self.run(&[
             "mount".as_ref(),
@@ -63,7 +63,7 @@ impl Pair {
     }
 
     /// Unmounts both, and mounts them with other options.
-    pub(super) fn again(mut self, options: &str) -> Result<Self, Ended> {
+    pub(super) fn again(mut self, options: [&str; 2]) -> Result<Self, Ended> {
         self.detach()?;
         self.mount(options)?;
         Ok(self)
