@@ -1,20 +1,21 @@
-//! The mount against the kernel's ext4, call by call: `cargo xtask conform [--minutes N] [--seed N] [--steps N] [--features NAME]
-//! [--only PART] [--keep]`.
+//! The mount against the kernel's ext4, call by call: `cargo xtask conform [--minutes N] [--seed N]
+//! [--steps N] [--features NAME] [--only PART] [--keep]`.
 //!
-//! First the table of cases that fail, then in turn, with the next seed each round, sequences of random calls
-//! and one file exercised, on each feature set, until the time is over (see `hectare_oracle::conform`). The first difference ends
-//! the run, with the seed and the calls that led to it; `--keep` leaves both images.
+//! First the table of cases that fail, then in turn, with the next seed each round, sequences of random
+//! calls, one file exercised, and several at work at once, on each feature set, until the time is over (see
+//! `hectare_oracle::conform`). The first difference ends the run, with the seed and what led to it; `--keep`
+//! leaves both images.
 
 use crate::scratch::{Scratch, leave_nothing, told};
 use crate::steps::{cargo, minutes, parsed, shown, target_folder, understood, went_well};
-use hectare_oracle::conform::{Conform, Done, EXERCISES, SETS};
+use hectare_oracle::conform::{CREWS, Conform, Done, EXERCISES, SETS};
 use hectare_oracle::killed::Ended;
 use std::fmt::Debug;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 const USAGE: &str = "usage: cargo xtask conform [--minutes N] [--seed N] [--steps N] [--features NAME] \
-     [--only cases|calls|file] [--keep]";
+     [--only cases|calls|file|crew] [--keep]";
 
 #[derive(Clone, PartialEq, Debug)]
 struct Options {
@@ -67,6 +68,7 @@ enum Part {
     Cases,
     Calls,
     File,
+    Crew,
 }
 
 impl Part {
@@ -75,7 +77,8 @@ impl Part {
             "cases" => Ok(Self::Cases),
             "calls" => Ok(Self::Calls),
             "file" => Ok(Self::File),
-            other => Err(format!("--only: there is no {other}, but cases, calls and file")),
+            "crew" => Ok(Self::Crew),
+            other => Err(format!("--only: there is no {other}, but cases, calls, file and crew")),
         }
     }
 }
@@ -134,6 +137,9 @@ fn rounds(conform: &Conform, options: &Options) -> Result<(), String> {
         }
         for set in EXERCISES.iter().filter(|set| options.has(Part::File) && options.takes(set.0)) {
             told_of(set, seed, conform.exercise(*set, seed, options.steps))?;
+        }
+        for set in CREWS.iter().filter(|set| options.has(Part::Crew) && options.takes(set.0)) {
+            told_of(set, seed, conform.crew(*set, seed, options.steps))?;
         }
         println!("seed {seed}: {} calls on each side so far, {} of them refused", all.calls, all.refused);
         if started.elapsed() >= options.time {

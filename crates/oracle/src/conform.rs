@@ -15,6 +15,7 @@ mod call;
 mod caller;
 mod cases;
 mod choose;
+mod crew;
 mod exercise;
 mod pair;
 
@@ -79,6 +80,18 @@ pub const EXERCISES: [(&str, Mounted); 16] = {
         ("bigalloc-1k", JOURNAL),
     ]
 };
+
+/// What several work on at once: feature sets, and what is mounted with.
+pub const CREWS: [(&str, Mounted); 6] = [
+    ("ext4", Mounted { ours: "", kernels: "" }),
+    ("ext4-1k", Mounted { ours: "writeback", kernels: "" }),
+    ("no-dir-index", Mounted { ours: "nofuseblk", kernels: "" }),
+    ("bigalloc", Mounted { ours: "data=journal", kernels: "data=journal" }),
+    ("no-journal", Mounted { ours: "", kernels: "" }),
+    ("modern", Mounted { ours: "nodelalloc", kernels: "nodelalloc" }),
+];
+/// The size of a volume for several.
+const CREW_SIZE: &str = "512M";
 
 /// Options that the two sides are mounted with.
 #[derive(Clone, Copy, Debug)]
@@ -180,6 +193,25 @@ impl Conform {
                 play(&format!("exercised-{files}"), story).err()
             })
             .into());
+        }
+        self.judge(pair, (name, ours))
+    }
+
+    /// Has several work at once on a feature set of [`CREWS`], each for `steps` steps.
+    ///
+    /// # Errors
+    /// [`Ended::Failed`] with what did not hold, or where the sides differ; or as [`Conform::sequence`].
+    pub fn crew(&self, set: (&str, Mounted), seed: u64, steps: u32) -> Result<(), Ended> {
+        let (name, Mounted { ours, kernels }) = set;
+        let pair =
+            Pair::new(&self.program, &self.folder, (Combo::named(name).args, CREW_SIZE), [ours, kernels])?;
+        let mine = crew::work(pair.ours(), seed, steps).map_err(|what| format!("the program: {what}"))?;
+        let theirs = crew::work(pair.kernels(), seed, steps).map_err(|what| format!("the kernel: {what}"))?;
+        for (mine, theirs) in mine.iter().zip(&theirs) {
+            if let Some(at) = mine.iter().zip(theirs).position(|(mine, theirs)| mine != theirs) {
+                let led = theirs[at.saturating_sub(12)..=at].join("\n  ");
+                return Err(format!("step {at}: {}, but the kernel:\n  {led}", mine[at]).into());
+            }
         }
         self.judge(pair, (name, ours))
     }

@@ -1,6 +1,6 @@
 //! The mount against the kernel's ext4, call by call: a little of what `cargo xtask conform` does for long.
 
-use hectare_oracle::conform::{Conform, EXERCISES, SETS};
+use hectare_oracle::conform::{CREWS, Conform, EXERCISES, SETS};
 use hectare_oracle::killed::Ended;
 use hectare_oracle::{scratch, skip, skip_part};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 const STEPS: u32 = 300;
 /// Steps of an exercise.
 const EXERCISE: u32 = 120;
+/// Steps of each who works with others.
+const TOGETHER: u32 = 150;
 
 fn conform(name: &str) -> Result<(Conform, PathBuf), hectare_oracle::Skip> {
     let folder = scratch::fresh(name);
@@ -60,6 +62,23 @@ fn a_file_holds_what_a_model_and_the_kernel_hold() {
     };
     for set in EXERCISES {
         match conform.exercise(set, 1, EXERCISE) {
+            Ok(()) => {}
+            Err(Ended::Skip(reason)) => skip_part!(&format!("{NAME}, {set:?}"), reason),
+            Err(Ended::Failed(what)) => panic!("{set:?}: {what}"),
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn several_at_once_find_what_they_would_in_the_kernel() {
+    const NAME: &str = "conform::several_at_once_find_what_they_would_in_the_kernel";
+    let (conform, folder) = match conform("conform-crew") {
+        Ok(conform) => conform,
+        Err(reason) => skip!(NAME, reason),
+    };
+    for set in CREWS {
+        match conform.crew(set, 1, TOGETHER) {
             Ok(()) => {}
             Err(Ended::Skip(reason)) => skip_part!(&format!("{NAME}, {set:?}"), reason),
             Err(Ended::Failed(what)) => panic!("{set:?}: {what}"),

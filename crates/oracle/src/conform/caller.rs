@@ -1,5 +1,5 @@
-//! Makes calls below a directory, and says what they returned as text that two file systems can be expected to
-//! share.
+//! Makes calls below a directory, and says what they returned as text that two file systems can be expected
+//! to share.
 
 use super::call::{ATTRIBUTES, Call, FILE_MAX, MODES, SLOTS};
 use super::choose::Ground;

@@ -57,6 +57,11 @@ impl Ground {
         ground
     }
 
+    /// The same where room is no concern, and who fills it may be somebody else.
+    pub(super) fn with_room(self) -> Self {
+        Self { crowded: false, ..self }
+    }
+
     fn enter(&mut self, directory: Name) {
         let entries = fs::read_dir(self.root.join(&directory)).into_iter().flatten().flatten();
         let mut found: Vec<_> =

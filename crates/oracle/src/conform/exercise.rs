@@ -1,7 +1,7 @@
 //! One file, exercised: every way to read and to change its bytes, against a model in memory.
 //!
-//! Places and lengths are drawn without a look at the file and fitted to its length when they are used; so any
-//! part of a story is a story, and one that fails is shortened by leaving pieces out ([`shortened`]).
+//! Places and lengths are drawn without a look at the file and fitted to its length when they are used; so
+//! any part of a story is a story, and one that fails is shortened by leaving pieces out ([`shortened`]).
 //!
 //! Collapsing and inserting ranges are not here: the kernel does not pass them to a FUSE mount.
 //!
