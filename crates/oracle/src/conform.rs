@@ -18,6 +18,7 @@ mod choose;
 mod crew;
 mod exercise;
 mod pair;
+mod user;
 
 use crate::compare::Times;
 use crate::fsck::e2fsck;
@@ -28,6 +29,7 @@ use call::Call;
 use caller::Caller;
 use pair::Pair;
 use std::path::{Path, PathBuf};
+use user::User;
 
 /// Feature sets that sequences run on, by the names of [`crate::combos()`], and what they are mounted with.
 pub const SETS: [(&str, &str); 22] = [
@@ -130,6 +132,18 @@ pub struct Difference {
 pub struct Conform {
     program: PathBuf,
     folder: PathBuf,
+    alone: bool,
+}
+
+/// The process's `umask` as it mostly is, when a sequence that changes it is over.
+struct Umask(bool);
+
+impl Drop for Umask {
+    fn drop(&mut self) {
+        if self.0 {
+            rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
+        }
+    }
 }
 
 impl Conform {
@@ -139,7 +153,13 @@ impl Conform {
     /// A [`Skip`] where nothing can be mounted.
     pub fn new(program: &Path, folder: &Path) -> Result<Self, Skip> {
         pair::can_run()?;
-        Ok(Self { program: program.into(), folder: folder.into() })
+        Ok(Self { program: program.into(), folder: folder.into(), alone: false })
+    }
+
+    /// The same in a process that does nothing else: sequences may change its `umask`.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self { alone: true, ..self }
     }
 
     /// Makes `steps` random calls on volumes of a feature set, mounted with `options`.
@@ -155,17 +175,19 @@ impl Conform {
         let mut done = Done::default();
         let mut story: Vec<String> = Vec::new();
         let mut first = Call::first().into_iter();
+        let _umask = Umask(self.alone);
         for step in 0..steps {
-            let call = first.next().unwrap_or_else(|| kernels.ground().call(&mut random));
-            let (mine, theirs) = (ours.make(&call), kernels.make(&call));
-            story.push(format!("{call:?} -> {theirs}"));
+            let (who, call) = match first.next() {
+                Some(call) => (User::Root, call),
+                None => {
+                    (User::random(&mut random), kernels.ground().with_umask(self.alone).call(&mut random))
+                }
+            };
+            let (mine, theirs) = (ours.make(who, &call), kernels.make(who, &call));
+            story.push(format!("{who:?}: {call:?} -> {theirs}"));
             if mine != theirs {
-                let last = story.len().saturating_sub(12);
-                let led = story[last..].join("\n  ");
-                return Err(format!(
-                    "step {step}: {call:?} -> {mine}, but the kernel {theirs}; before:\n  {led}"
-                )
-                .into());
+                let led = story[story.len().saturating_sub(12)..].join("\n  ");
+                return Err(format!("step {step}: {mine}, but the kernel, in the end:\n  {led}").into());
             }
             done.calls += 1;
             done.refused += u64::from(theirs.starts_with("error"));
@@ -178,8 +200,8 @@ impl Conform {
     /// Exercises one file, on a feature set of [`EXERCISES`], with `steps` reads and changes.
     ///
     /// # Errors
-    /// [`Ended::Failed`] with the first step after which a side differs from the model, and the shortest story
-    /// that ends so; or as [`Conform::sequence`].
+    /// [`Ended::Failed`] with the first step after which a side differs from the model, and the shortest
+    /// story that ends so; or as [`Conform::sequence`].
     pub fn exercise(&self, set: (&str, Mounted), seed: u64, steps: u32) -> Result<(), Ended> {
         let (name, Mounted { ours, kernels }) = set;
         let combo = Combo::named(name);

@@ -14,10 +14,18 @@ pub(super) const MODES: [FallocateFlags; 5] = [
     FallocateFlags::ZERO_RANGE,
     FallocateFlags::ZERO_RANGE.union(FallocateFlags::KEEP_SIZE),
 ];
-/// Values are shorter: then all attributes of a file fit a block of 1 KiB. Where they fit no single way the
-/// kernel refuses what the engine finds a place for.
-pub(super) const VALUE_MAX: usize = 180;
-pub(super) const ATTRIBUTES: [&str; 4] = ["user.a", "user.longer-name", "trusted.b", "security.c"];
+/// Values are shorter: then all attributes of a file fit a block of 1 KiB, with access control lists. Where
+/// they fit no single way the kernel refuses what the engine finds a place for.
+pub(super) const VALUE_MAX: usize = 140;
+/// Those of the system are access control lists.
+pub(super) const ATTRIBUTES: [&str; 6] = [
+    "user.a",
+    "user.longer-name",
+    "trusted.b",
+    "security.c",
+    "system.posix_acl_access",
+    "system.posix_acl_default",
+];
 
 /// A path of one to three names.
 pub(super) type Name = String;
@@ -52,6 +60,8 @@ pub(super) enum Call {
     GetAttribute(Name, usize),
     RemoveAttribute(Name, usize),
     ListAttributes(Name),
+    /// What the process takes away from modes.
+    Umask(u16),
     Stat(Name),
     List(Name),
     ReadLink(Name),
@@ -60,8 +70,12 @@ pub(super) enum Call {
 impl Call {
     /// What a sequence begins with, so that calls find something.
     pub(super) fn first() -> Vec<Self> {
-        let directories = ["a", "b", "a/b", "b/a"].map(|name| Self::MakeDirectory(name.into(), 0o755));
+        let directories = [("a", 0o1777), ("b", 0o2775), ("a/b", 0o777), ("b/a", 0o755)];
+        let directories = directories.into_iter().flat_map(|(name, mode)| {
+            let chmod = Self::Mode(name.into(), mode);
+            [Self::MakeDirectory(name.into(), mode), Self::Owner(name.into(), 0, 2000), chmod]
+        });
         let files = ["c", "a/c", "b/d", "a/b/e"].into_iter().enumerate();
-        directories.into_iter().chain(files.map(|(slot, name)| Self::Open(slot, name.into(), 0))).collect()
+        directories.chain(files.map(|(slot, name)| Self::Open(slot, name.into(), 0))).collect()
     }
 }

@@ -3,6 +3,7 @@
 
 use super::call::{ATTRIBUTES, Call, FILE_MAX, MODES, SLOTS};
 use super::choose::Ground;
+use super::user::{User, acl};
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, Timespec, Timestamps, XattrFlags,
 };
@@ -45,9 +46,9 @@ impl Caller {
         Ground::look(&self.root, &self.open)
     }
 
-    /// Makes a call; what it returned.
-    pub(super) fn make(&mut self, call: &Call) -> String {
-        match self.answer(call) {
+    /// Makes a call as somebody; what it returned.
+    pub(super) fn make(&mut self, who: User, call: &Call) -> String {
+        match who.call(|| self.answer(call)) {
             Ok(said) => said,
             Err(errno) => format!("error {} ({errno})", errno.raw_os_error()),
         }
@@ -77,6 +78,7 @@ impl Caller {
             | Call::Stat(_)
             | Call::List(_)
             | Call::ReadLink(_)
+            | Call::Umask(_)
             | Call::TruncateName(..) => self.inodes(call),
             Call::SetAttribute(..)
             | Call::GetAttribute(..)
@@ -226,6 +228,10 @@ impl Caller {
                 rustix::fs::ftruncate(&file, *len)?;
                 "done".into()
             }
+            Call::Umask(mask) => {
+                rustix::process::umask(Mode::from_raw_mode((*mask).into()));
+                "done".into()
+            }
             Call::Stat(name) => {
                 let stat = rustix::fs::lstat(self.at(name))?;
                 let kind = FileType::from_raw_mode(stat.st_mode);
@@ -253,8 +259,9 @@ impl Caller {
         Ok(match call {
             Call::SetAttribute(name, attribute, len, how) => {
                 let how = [XattrFlags::empty(), XattrFlags::CREATE, XattrFlags::REPLACE][usize::from(*how)];
-                let value = content(*len, 7);
-                rustix::fs::lsetxattr(self.at(name), ATTRIBUTES[*attribute], &value, how)?;
+                let attribute = ATTRIBUTES[*attribute];
+                let value = if attribute.starts_with("system.") { acl(*len) } else { content(*len, 7) };
+                rustix::fs::lsetxattr(self.at(name), attribute, &value, how)?;
                 "done".into()
             }
             Call::GetAttribute(name, attribute) => {

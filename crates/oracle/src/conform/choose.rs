@@ -5,6 +5,7 @@
 //! mostly fails.
 
 use super::call::{ATTRIBUTES, Call, FILE_MAX, MODES, Name, SLOTS, VALUE_MAX};
+use super::user::IDS;
 use crate::trees::random::Random;
 use rustix::fs::{FileType, OFlags};
 use std::fs;
@@ -39,6 +40,8 @@ pub(super) struct Ground {
     others: Vec<Name>,
     slots: Vec<Slot>,
     crowded: bool,
+    /// Nobody else in the process makes files.
+    alone: bool,
 }
 
 impl Ground {
@@ -51,6 +54,7 @@ impl Ground {
             links: Vec::new(),
             others: Vec::new(),
             slots: open.iter().enumerate().filter_map(|(nr, file)| slot(nr, file.as_ref()?)).collect(),
+            alone: false,
             crowded: rustix::fs::statvfs(root).is_ok_and(|free| free.f_bavail < free.f_blocks / 3),
         };
         ground.enter(String::new());
@@ -60,6 +64,11 @@ impl Ground {
     /// The same where room is no concern, and who fills it may be somebody else.
     pub(super) fn with_room(self) -> Self {
         Self { crowded: false, ..self }
+    }
+
+    /// The same where the process does nothing else meanwhile, and may change its `umask`.
+    pub(super) fn with_umask(self, alone: bool) -> Self {
+        Self { alone, ..self }
     }
 
     fn enter(&mut self, directory: Name) {
@@ -144,7 +153,7 @@ impl Ground {
             return self.freeing(r);
         }
         let writable = |slot: &Slot| slot.writes;
-        match r.below(46) {
+        match r.below(48) {
             0 | 1 => Call::MakeDirectory(self.fresh(r), mode(r)),
             2 => Call::MakeNode(self.fresh(r), byte(r) % 4, mode(r)),
             3 => Call::Symlink(NAMES[index(r, 3)].into(), self.fresh(r)),
@@ -172,7 +181,7 @@ impl Ground {
             }
             34 => Call::Sync(self.slot(r, |_| true).nr, r.below(2) == 0),
             35 => Call::Mode(self.anything(r), mode(r)),
-            36 => Call::Owner(self.anything(r), r.below32(3), r.below32(3)),
+            36 => Call::Owner(self.anything(r), id(r), id(r)),
             37 => Call::Times(self.anything(r), i64::from(r.below32(2_000_000_000))),
             38 | 39 => self.set_attribute(r),
             40 => self.attributed(r, Call::GetAttribute),
@@ -180,6 +189,8 @@ impl Ground {
             42 => Call::ListAttributes(self.anything(r)),
             43 => Call::Stat(self.anything(r)),
             44 => Call::List(self.directory(r)),
+            45 if self.alone => Call::Umask([0o022, 0, 0o077, 0o027][index(r, 4)]),
+            45 | 46 => Call::Mode(self.anything(r), mode(r)),
             _ => Call::ReadLink(pick(r, &self.links).cloned().unwrap_or_else(|| any_name(r))),
         }
     }
@@ -223,11 +234,12 @@ impl Ground {
 
     fn set_attribute(&self, r: &mut Random) -> Call {
         let attribute = index(r, ATTRIBUTES.len());
-        let users = ATTRIBUTES[attribute].starts_with("user.");
-        let name = match users {
-            true if r.below(2) == 0 => self.directory(r),
-            true => self.file(r),
-            false => self.anything(r),
+        let kind = ATTRIBUTES[attribute].split('.').next();
+        let name = match kind {
+            _ if ATTRIBUTES[attribute].ends_with("default") => self.directory(r),
+            Some("user" | "system") if r.below(2) == 0 => self.directory(r),
+            Some("user" | "system") => self.file(r),
+            _ => self.anything(r),
         };
         let how = match r.below(3) {
             0 => 0,
@@ -324,8 +336,15 @@ fn len(r: &mut Random) -> usize {
     index(r, most)
 }
 
+/// Mostly one that others can do something with.
 fn mode(r: &mut Random) -> u16 {
-    u16::try_from(r.below(0o1000)).unwrap_or(0) | 0o600
+    const USUAL: [u16; 8] = [0o755, 0o777, 0o775, 0o644, 0o700, 0o1777, 0o2775, 0o4755];
+    let any = u16::try_from(r.below(0o10000)).unwrap_or(0) | 0o600;
+    if r.below(4) == 0 { any } else { USUAL[index(r, USUAL.len())] }
+}
+
+fn id(r: &mut Random) -> u32 {
+    IDS[index(r, IDS.len())]
 }
 
 fn byte(r: &mut Random) -> u8 {

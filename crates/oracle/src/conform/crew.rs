@@ -11,6 +11,7 @@
 //! Both sides are asked, so that what is believed here is shown to hold for the kernel's ext4.
 
 use super::caller::Caller;
+use super::user::User;
 use crate::trees::random::Random;
 use mmap_io::MemoryMappedFile;
 use rustix::fs::{CWD, RenameFlags};
@@ -83,7 +84,7 @@ fn alone(root: &Path, seed: &str, steps: u32) -> Result<Vec<String>, String> {
     let mut caller = Caller::new(root);
     let mut step = || {
         let call = caller.ground().with_room().call(&mut random);
-        format!("{call:?} -> {}", caller.make(&call))
+        format!("{call:?} -> {}", caller.make(User::Root, &call))
     };
     Ok((0..steps).map(|_| step()).collect())
 }
