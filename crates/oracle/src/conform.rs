@@ -162,14 +162,16 @@ impl Conform {
         Self { alone: true, ..self }
     }
 
-    /// Makes `steps` random calls on volumes of a feature set, mounted with `options`.
+    /// Makes `steps` random calls on volumes of a feature set, mounted with `options`; after a third of them
+    /// both are mounted again, after another third the program is killed, once all is synced, and what it left
+    /// recovered by the kernel.
     ///
     /// # Errors
     /// [`Ended::Failed`] with the first difference and the calls that led to it, or what e2fsck said;
     /// [`Ended::Skip`] if the kernel here can't mount such a volume.
     pub fn sequence(&self, set: (&str, &str), seed: u64, steps: u32) -> Result<Done, Ended> {
         let combo = Combo::named(set.0);
-        let pair = Pair::new(&self.program, &self.folder, (combo.args, combo.size), [set.1; 2])?;
+        let mut pair = Pair::new(&self.program, &self.folder, (combo.args, combo.size), [set.1; 2])?;
         let mut random = Random::new(&format!("conform-{}-{}-{seed}", set.0, set.1));
         let (mut ours, mut kernels) = (Caller::new(pair.ours()), Caller::new(pair.kernels()));
         let mut done = Done::default();
@@ -177,6 +179,16 @@ impl Conform {
         let mut first = Call::first().into_iter();
         let _umask = Umask(self.alone);
         for step in 0..steps {
+            if step == steps / 3 {
+                drop((ours, kernels));
+                pair.again()?;
+                (ours, kernels) = (Caller::new(pair.ours()), Caller::new(pair.kernels()));
+            } else if step == steps / 3 * 2 && combo.name != "no-journal" {
+                // Whatever is open or without a name then is no more.
+                pair.sync()?;
+                pair.kill()?;
+                (ours, kernels) = (Caller::new(pair.ours()), Caller::new(pair.kernels()));
+            }
             let (who, call) = match first.next() {
                 Some(call) => (User::Root, call),
                 None => {
@@ -264,7 +276,7 @@ impl Conform {
             let pair = Pair::new(&self.program, &self.folder, (ground.args, ground.size), [""; 2])?;
             (ground.prepare)(pair.ours());
             (ground.prepare)(pair.kernels());
-            let pair = if ground.read_only { pair.again(["ro"; 2])? } else { pair };
+            let pair = if ground.read_only { pair.read_only()? } else { pair };
             for case in ground.cases {
                 let name = format!("{}: {}", ground.name, case.name);
                 let (ours, kernels) = ((case.run)(pair.ours()), (case.run)(pair.kernels()));

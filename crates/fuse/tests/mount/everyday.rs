@@ -198,7 +198,7 @@ fn regression_a_default_acl_leaves_the_set_group_id_bit() {
     assert!(run(setpriv.args(user).current_dir(&mount.dir)).succeeded());
     assert_eq!(fs::metadata(mount.path("d")).unwrap().permissions().mode() & 0o7777, 0o2775);
     fs::create_dir(mount.path("d/below")).unwrap();
-    assert_eq!(std::os::unix::fs::MetadataExt::gid(&fs::metadata(mount.path("d/below")).unwrap()), 2000);
+    assert_eq!(MetadataExt::gid(&fs::metadata(mount.path("d/below")).unwrap()), 2000);
     mount.judge(NAME);
 }
 
