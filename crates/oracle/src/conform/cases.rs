@@ -1,5 +1,6 @@
 //! The table of cases: calls that must fail, or succeed only just, on grounds that are prepared for them.
 
+use super::scenes::SCENES;
 use super::user::User;
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FileType, Gid, IFlags, Mode, OFlags, RenameFlags, SeekFrom, Timestamps,
@@ -11,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// A ground that can't be prepared ends the run.
-const PREPARED: &str = "the volume was made a moment ago";
+pub(super) const PREPARED: &str = "the volume was made a moment ago";
 
 /// A single call, and what came of it as text.
 pub(super) struct Case {
@@ -32,7 +33,7 @@ pub(super) struct Ground {
 }
 
 /// All grounds.
-pub(super) static GROUNDS: [Ground; 7] = [
+pub(super) static GROUNDS: [Ground; 9] = [
     Ground {
         name: "names",
         args: &["-t", "ext4"],
@@ -96,25 +97,48 @@ pub(super) static GROUNDS: [Ground; 7] = [
         cases: &OTHERS,
         clear: nothing,
     },
+    Ground {
+        name: "scenes",
+        args: &["-t", "ext4", "-b", "4096"],
+        size: "48M",
+        read_only: false,
+        prepare: nothing,
+        cases: &SCENES,
+        clear: nothing,
+    },
+    Ground {
+        name: "scenes, 1 KiB",
+        args: &["-t", "ext4", "-b", "1024"],
+        size: "48M",
+        read_only: false,
+        prepare: nothing,
+        cases: &SCENES,
+        clear: nothing,
+    },
 ];
 
 macro_rules! cases {
     ($($name:literal => $run:expr),* $(,)?) => { [$(Case { name: $name, run: |dir| said($run(dir)) }),*] };
 }
 
-fn said<T: Shown>(result: Result<T, Errno>) -> String {
+pub(super) fn said<T: Shown>(result: Result<T, Errno>) -> String {
     match result {
         Ok(value) => value.shown(),
         Err(errno) => format!("{errno} ({})", errno.raw_os_error()),
     }
 }
 
-trait Shown {
+pub(super) trait Shown {
     fn shown(self) -> String;
 }
 impl Shown for () {
     fn shown(self) -> String {
         "done".into()
+    }
+}
+impl Shown for String {
+    fn shown(self) -> String {
+        self
     }
 }
 impl Shown for usize {
@@ -210,11 +234,11 @@ fn mutable(dir: &Path) {
     flag(dir, IFlags::empty());
 }
 
-fn open(dir: &Path, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(super) fn open(dir: &Path, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::open(dir.join(name), flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o644))
 }
 
-fn make(dir: &Path, name: &str) -> Result<(), Errno> {
+pub(super) fn make(dir: &Path, name: &str) -> Result<(), Errno> {
     open(dir, name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL).map(drop)
 }
 
@@ -222,7 +246,7 @@ fn rename(dir: &Path, from: &str, to: &str, flags: RenameFlags) -> Result<(), Er
     rustix::fs::renameat_with(CWD, dir.join(from), CWD, dir.join(to), flags)
 }
 
-fn mkdir(dir: &Path, name: &str) -> Result<(), Errno> {
+pub(super) fn mkdir(dir: &Path, name: &str) -> Result<(), Errno> {
     rustix::fs::mkdir(dir.join(name), Mode::from_raw_mode(0o755))
 }
 
