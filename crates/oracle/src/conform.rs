@@ -108,8 +108,8 @@ pub struct Mounted {
 /// Differences that are meant, by case (`GROUND: CASE`), and why.
 pub const KNOWN: [(&str, &str); 2] =
     [("scenes: more than there is", KEEPS_SIZE), ("scenes, 1 KiB: more than there is", KEEPS_SIZE)];
-const KEEPS_SIZE: &str = "FUSE tells the kernel of no size that comes with an error: a file that gets less than it \
-                          asked for keeps its size";
+const KEEPS_SIZE: &str = "FUSE tells the kernel of no size that comes with an error: \
+                          a file that gets less than it asked for keeps its size";
 
 /// What a run came to.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,6 +1,6 @@
 //! The mount against the kernel's ext4, call by call: a little of what `cargo xtask conform` does for long.
 
-use hectare_oracle::conform::{CREWS, Conform, EXERCISES, SETS};
+use hectare_oracle::conform::{CREWS, Conform, Done, EXERCISES, SETS};
 use hectare_oracle::killed::Ended;
 use hectare_oracle::{scratch, skip, skip_part};
 use std::path::{Path, PathBuf};
@@ -42,14 +42,16 @@ fn random_calls_answer_as_with_the_kernel() {
         Ok(conform) => conform,
         Err(reason) => skip!(NAME, reason),
     };
+    let mut all = Done::default();
     for set in SETS {
         match conform.sequence(set, 1, STEPS) {
-            // Too many refused calls would compare little, none at all would leave errors out.
-            Ok(done) => assert!((5..=35).contains(&(done.refused * 100 / done.calls)), "{set:?}: {done:?}"),
+            Ok(done) => all = Done { calls: all.calls + done.calls, refused: all.refused + done.refused },
             Err(Ended::Skip(reason)) => skip_part!(&format!("{NAME}, {set:?}"), reason),
             Err(Ended::Failed(what)) => panic!("{set:?}: {what}"),
         }
     }
+    // Too many refused calls would compare little, none at all would leave errors out.
+    assert!(all.calls == 0 || (10..=35).contains(&(all.refused * 100 / all.calls)), "{all:?}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -392,7 +392,7 @@ static CHANGES: [Case; 27] = cases! {
     "rmdir" => |d: &Path| rustix::fs::rmdir(d.join("d")),
 };
 
-/// Calls of user 1000, who is of groups 1000 and 2000, and of 1001.
+/// Calls of user 1000, who is of groups 2000 and 1000, and of 1001.
 static OTHERS: [Case; 22] = cases! {
     "create where only root may" => |d: &Path| User::One.call(|| make(d, "new")),
     "chmod of root's" => |d: &Path| User::One.call(|| chmod(d, "f", 0o666)),

@@ -5,7 +5,7 @@
 //! mostly fails.
 
 use super::call::{ATTRIBUTES, Call, FILE_MAX, MODES, Name, SLOTS, VALUE_MAX};
-use super::user::IDS;
+use super::user::{GIDS, UIDS};
 use crate::trees::random::Random;
 use rustix::fs::{FileType, OFlags};
 use std::fs;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Names that everything is about; few, so that calls meet.
 const NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "dir", "a name that is a little longer than the others"];
 /// One call in so many looks at nothing before.
-const ODD: u64 = 5;
+const ODD: u64 = 7;
 /// What is cut to make room is left with less than this.
 const SHORT: u64 = 16_384;
 
@@ -181,7 +181,7 @@ impl Ground {
             }
             34 => Call::Sync(self.slot(r, |_| true).nr, r.below(2) == 0),
             35 => Call::Mode(self.anything(r), mode(r)),
-            36 => Call::Owner(self.anything(r), id(r), id(r)),
+            36 => Call::Owner(self.anything(r), UIDS[index(r, 3)], GIDS[index(r, 3)]),
             37 => Call::Times(self.anything(r), i64::from(r.below32(2_000_000_000))),
             38 | 39 => self.set_attribute(r),
             40 => self.attributed(r, Call::GetAttribute),
@@ -341,10 +341,6 @@ fn mode(r: &mut Random) -> u16 {
     const USUAL: [u16; 8] = [0o755, 0o777, 0o775, 0o644, 0o700, 0o1777, 0o2775, 0o4755];
     let any = u16::try_from(r.below(0o10000)).unwrap_or(0) | 0o600;
     if r.below(4) == 0 { any } else { USUAL[index(r, USUAL.len())] }
-}
-
-fn id(r: &mut Random) -> u32 {
-    IDS[index(r, IDS.len())]
 }
 
 fn byte(r: &mut Random) -> u8 {

@@ -12,14 +12,17 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 pub(super) enum User {
     /// With all capabilities.
     Root,
-    /// User and group 1000, in group 2000 as well.
+    /// User 1000 of group 2000, in group 1000 as well.
     One,
     /// User and group 1001, in no other group.
     Other,
 }
 
-/// Users and groups that files are given to.
-pub(super) const IDS: [u32; 4] = [0, 1000, 1001, 2000];
+/// Users that files are given to.
+pub(super) const UIDS: [u32; 3] = [0, 1000, 1001];
+/// Groups that files are given to; not the one that a user is in besides his own, which FUSE does not tell the
+/// server of (`docs/operating.md`).
+pub(super) const GIDS: [u32; 3] = [0, 1001, 2000];
 /// Of so many calls one is somebody else's than root's.
 const OTHERS: u64 = 5;
 
@@ -37,12 +40,12 @@ impl User {
     /// # Panics
     /// If the thread is not root's, or can't become so again.
     pub(super) fn call<T>(self, call: impl FnOnce() -> T) -> T {
-        let (id, groups): (u32, &[Gid]) = match self {
+        let (uid, gid, groups): (u32, u32, &[Gid]) = match self {
             Self::Root => return call(),
-            Self::One => (1000, &[Gid::from_raw(2000)]),
-            Self::Other => (1001, &[]),
+            Self::One => (1000, 2000, &[Gid::from_raw(1000)]),
+            Self::Other => (1001, 1001, &[]),
         };
-        let _back = Taken::new(Uid::from_raw(id), Gid::from_raw(id), groups);
+        let _back = Taken::new(Uid::from_raw(uid), Gid::from_raw(gid), groups);
         call()
     }
 }
