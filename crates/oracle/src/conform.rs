@@ -59,7 +59,7 @@ pub const SETS: [(&str, &str); 22] = [
 ];
 
 /// What one file is exercised on: feature sets, and what is mounted with; the program, the kernel.
-pub const EXERCISES: [(&str, Mounted); 16] = {
+pub const EXERCISES: [(&str, Mounted); 18] = {
     const DEFAULT: Mounted = Mounted { ours: "", kernels: "" };
     const WRITEBACK: Mounted = Mounted { ours: "writeback", kernels: "" };
     const PLAIN: Mounted = Mounted { ours: "nofuseblk", kernels: "" };
@@ -81,6 +81,8 @@ pub const EXERCISES: [(&str, Mounted); 16] = {
         ("bigalloc-1k", WRITEBACK),
         ("bigalloc-1k", PLAIN),
         ("bigalloc-1k", JOURNAL),
+        ("fast-commit", Mounted { ours: "noopen", kernels: "" }),
+        ("small-groups", Mounted { ours: "nodelalloc", kernels: "nodelalloc" }),
     ]
 };
 

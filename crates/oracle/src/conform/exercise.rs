@@ -217,7 +217,8 @@ impl Said {
 struct Side {
     path: PathBuf,
     file: OwnedFd,
-    direct: OwnedFd,
+    /// Opened when it is first used: not every file system has it.
+    direct: Option<OwnedFd>,
     append: OwnedFd,
     mapped: Option<MemoryMappedFile>,
 }
@@ -229,9 +230,8 @@ fn opened(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
 impl Side {
     fn new(path: PathBuf) -> Result<Self, Errno> {
         let file = opened(&path, OFlags::RDWR)?;
-        let direct = opened(&path, OFlags::RDWR | OFlags::DIRECT)?;
         let append = opened(&path, OFlags::WRONLY | OFlags::APPEND)?;
-        Ok(Self { path, file, direct, append, mapped: None })
+        Ok(Self { path, file, direct: None, append, mapped: None })
     }
 
     fn make(&mut self, op: Op, model: &Model) -> Said {
@@ -244,7 +244,7 @@ impl Side {
             Op::Read(at, len) => return read(&self.file, &mut vec![0; index(len)], at).map_err(told),
             Op::DirectRead(at, len) => {
                 let mut memory = Aligned::new(index(len));
-                return read(&self.direct, memory.bytes(), at).map_err(told);
+                return self.direct().and_then(|file| read(file, memory.bytes(), at)).map_err(told);
             }
             Op::MapRead(at, len) => {
                 let Some((at, len)) = model.inside(at, len) else { return Ok(Said::Len(0)) };
@@ -272,7 +272,7 @@ impl Side {
             Op::DirectWrite(at, len, salt) => {
                 let mut memory = Aligned::new(index(len));
                 memory.bytes().copy_from_slice(&content(at, len, salt));
-                write(&self.direct, memory.bytes(), at)?;
+                write(self.direct()?, memory.bytes(), at)?;
             }
             Op::Append(len, salt) => {
                 rustix::io::write(&self.append, &content(model.len(), len, salt)).map(drop)?;
@@ -301,6 +301,14 @@ impl Side {
             Op::Read(..) | Op::DirectRead(..) | Op::MapRead(..) | Op::MapWrite(..) => {}
         }
         Ok(())
+    }
+
+    fn direct(&mut self) -> Result<&OwnedFd, Errno> {
+        let file = match self.direct.take() {
+            Some(file) => file,
+            None => opened(&self.path, OFlags::RDWR | OFlags::DIRECT)?,
+        };
+        Ok(self.direct.insert(file))
     }
 
     /// A mapping that has this many bytes of the file.

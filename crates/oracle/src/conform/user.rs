@@ -20,8 +20,8 @@ pub(super) enum User {
 
 /// Users that files are given to.
 pub(super) const UIDS: [u32; 3] = [0, 1000, 1001];
-/// Groups that files are given to; not the one that a user is in besides his own, which FUSE does not tell the
-/// server of (`docs/operating.md`).
+/// Groups that files are given to; not the one that a user is in besides his own, which FUSE does not tell
+/// the server of (`docs/operating.md`).
 pub(super) const GIDS: [u32; 3] = [0, 1001, 2000];
 /// Of so many calls one is somebody else's than root's.
 const OTHERS: u64 = 5;
