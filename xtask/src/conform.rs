@@ -133,18 +133,21 @@ fn rounds(conform: &Conform, options: &Options) -> Result<(), String> {
     }
     let started = Instant::now();
     let mut all = Done::default();
+    // Of one file, and of several who work at once.
+    let (mut steps, each) = (0, u64::from(options.steps));
     for seed in options.seed.. {
         for set in SETS.iter().filter(|set| options.has(Part::Calls) && options.takes(set.0)) {
             let done = told_of(set, seed, conform.sequence(*set, seed, options.steps))?.unwrap_or_default();
             all = Done { calls: all.calls + done.calls, refused: all.refused + done.refused };
         }
         for set in EXERCISES.iter().filter(|set| options.has(Part::File) && options.takes(set.0)) {
-            told_of(set, seed, conform.exercise(*set, seed, options.steps))?;
+            steps += told_of(set, seed, conform.exercise(*set, seed, options.steps))?.map_or(0, |()| each);
         }
         for set in CREWS.iter().filter(|set| options.has(Part::Crew) && options.takes(set.0)) {
-            told_of(set, seed, conform.crew(*set, seed, options.steps))?;
+            steps += told_of(set, seed, conform.crew(*set, seed, options.steps))?.map_or(0, |()| each);
         }
-        println!("seed {seed}: {} calls on each side so far, {} of them refused", all.calls, all.refused);
+        let Done { calls, refused } = all;
+        println!("up to seed {seed}: {calls} calls ({refused} refused) and {steps} steps on each side");
         if started.elapsed() >= options.time {
             break;
         }

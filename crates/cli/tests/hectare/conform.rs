@@ -6,7 +6,7 @@ use hectare_oracle::{scratch, skip, skip_part};
 use std::path::{Path, PathBuf};
 
 /// Calls of a sequence.
-const STEPS: u32 = 300;
+const STEPS: u32 = 240;
 /// Steps of an exercise.
 const EXERCISE: u32 = 120;
 /// Steps of each who works with others.
