@@ -1,19 +1,21 @@
-//! The mount against the kernel's ext4, call by call: `cargo xtask conform [--minutes N] [--seed N] [--steps
-//! N] [--features NAME] [--keep]`.
+//! The mount against the kernel's ext4, call by call: `cargo xtask conform [--minutes N] [--seed N]
+//! [--steps N] [--features NAME] [--only PART] [--keep]`.
 //!
-//! First the table of cases that fail, then sequences of random calls on each feature set in turn, with the
-//! next seed each round, until the time is over (see `hectare_oracle::conform`). The first difference ends
-//! the run, with the seed and the calls that led to it; `--keep` leaves both images.
+//! First the table of cases that fail, then in turn, with the next seed each round, sequences of random
+//! calls, one file exercised, and several at work at once, on each feature set, until the time is over (see
+//! `hectare_oracle::conform`). The first difference ends the run, with the seed and what led to it; `--keep`
+//! leaves both images.
 
 use crate::scratch::{Scratch, leave_nothing, told};
 use crate::steps::{cargo, minutes, parsed, shown, target_folder, understood, went_well};
-use hectare_oracle::conform::{Conform, Done, SETS};
+use hectare_oracle::conform::{CREWS, Conform, Done, EXERCISES, SETS};
 use hectare_oracle::killed::Ended;
+use std::fmt::Debug;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-const USAGE: &str =
-    "usage: cargo xtask conform [--minutes N] [--seed N] [--steps N] [--features NAME] [--keep]";
+const USAGE: &str = "usage: cargo xtask conform [--minutes N] [--seed N] [--steps N] [--features NAME] \
+     [--only cases|calls|file|crew] [--keep]";
 
 #[derive(Clone, PartialEq, Debug)]
 struct Options {
@@ -21,13 +23,20 @@ struct Options {
     seed: u64,
     steps: u32,
     features: Option<String>,
+    only: Option<Part>,
     keep: bool,
 }
 
 impl Options {
     fn parse(words: &[&str]) -> Result<Self, String> {
-        let mut options =
-            Self { time: Duration::from_secs(600), seed: 1, steps: 5000, features: None, keep: false };
+        let mut options = Self {
+            time: Duration::from_secs(600),
+            seed: 1,
+            steps: 5000,
+            features: None,
+            only: None,
+            keep: false,
+        };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().copied().ok_or(format!("{word} needs a value"));
@@ -36,11 +45,41 @@ impl Options {
                 "--seed" => options.seed = parsed(word, value()?)?,
                 "--steps" => options.steps = parsed(word, value()?)?,
                 "--features" => options.features = Some(known(value()?)?.to_owned()),
+                "--only" => options.only = Some(Part::named(value()?)?),
                 "--keep" => options.keep = true,
                 other => return Err(format!("{other} is no option")),
             }
         }
         Ok(options)
+    }
+
+    fn has(&self, part: Part) -> bool {
+        self.only.is_none_or(|only| only == part)
+    }
+
+    fn takes(&self, set: &str) -> bool {
+        self.features.as_deref().is_none_or(|name| name == set)
+    }
+}
+
+/// What a run is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Cases,
+    Calls,
+    File,
+    Crew,
+}
+
+impl Part {
+    fn named(name: &str) -> Result<Self, String> {
+        match name {
+            "cases" => Ok(Self::Cases),
+            "calls" => Ok(Self::Calls),
+            "file" => Ok(Self::File),
+            "crew" => Ok(Self::Crew),
+            other => Err(format!("--only: there is no {other}, but cases, calls, file and crew")),
+        }
     }
 }
 
@@ -65,10 +104,10 @@ pub(crate) fn run(words: &[&str]) -> bool {
 
 fn compared(options: &Options, program: &Path) -> Result<(), String> {
     let folder = Scratch::new(Path::new("/dev/shm"), "hectare-conform")?;
-    let conform = Conform::new(program, folder.path()).map_err(|skip| skip.to_string())?;
+    let conform = Conform::new(program, folder.path()).map_err(|skip| skip.to_string())?.alone();
     // Both, whatever the first says.
-    let differ = cases(&conform);
-    let result = sequences(&conform, options).and(differ);
+    let differ = if options.has(Part::Cases) { cases(&conform) } else { Ok(()) };
+    let result = rounds(&conform, options).and(differ);
     if result.is_err() && options.keep {
         for name in ["ours.img", "kernels.img"] {
             let kept = Path::new("/dev/shm").join(format!("hectare-conform-{name}"));
@@ -88,27 +127,45 @@ fn cases(conform: &Conform) -> Result<(), String> {
     if differences.is_empty() { Ok(()) } else { Err("cases differ".into()) }
 }
 
-fn sequences(conform: &Conform, options: &Options) -> Result<(), String> {
+fn rounds(conform: &Conform, options: &Options) -> Result<(), String> {
+    if options.only == Some(Part::Cases) {
+        return Ok(());
+    }
     let started = Instant::now();
     let mut all = Done::default();
+    // Of one file, and of several who work at once.
+    let (mut steps, each) = (0, u64::from(options.steps));
     for seed in options.seed.. {
-        for set in SETS {
-            if options.features.as_deref().is_some_and(|name| name != set.0) {
-                continue;
-            }
-            if seed > options.seed && started.elapsed() >= options.time {
-                println!("{} calls on each side, {} of them refused, all alike", all.calls, all.refused);
-                return Ok(());
-            }
-            match conform.sequence(set, seed, options.steps) {
-                Ok(done) => all = Done { calls: all.calls + done.calls, refused: all.refused + done.refused },
-                Err(Ended::Skip(skip)) => println!("{set:?} is left out: {skip}"),
-                Err(Ended::Failed(what)) => return Err(format!("{set:?}, seed {seed}: {what}")),
-            }
+        for set in SETS.iter().filter(|set| options.has(Part::Calls) && options.takes(set.0)) {
+            let done = told_of(set, seed, conform.sequence(*set, seed, options.steps))?.unwrap_or_default();
+            all = Done { calls: all.calls + done.calls, refused: all.refused + done.refused };
         }
-        println!("seed {seed}: {} calls so far", all.calls);
+        for set in EXERCISES.iter().filter(|set| options.has(Part::File) && options.takes(set.0)) {
+            steps += told_of(set, seed, conform.exercise(*set, seed, options.steps))?.map_or(0, |()| each);
+        }
+        for set in CREWS.iter().filter(|set| options.has(Part::Crew) && options.takes(set.0)) {
+            steps += told_of(set, seed, conform.crew(*set, seed, options.steps))?.map_or(0, |()| each);
+        }
+        let Done { calls, refused } = all;
+        println!("up to seed {seed}: {calls} calls ({refused} refused) and {steps} steps on each side");
+        if started.elapsed() >= options.time {
+            break;
+        }
     }
+    println!("all alike");
     Ok(())
+}
+
+/// What came of one job of a round; none where it can't be done here.
+fn told_of<T>(set: &impl Debug, seed: u64, result: Result<T, Ended>) -> Result<Option<T>, String> {
+    match result {
+        Ok(done) => Ok(Some(done)),
+        Err(Ended::Skip(skip)) => {
+            println!("{set:?} is left out: {skip}");
+            Ok(None)
+        }
+        Err(Ended::Failed(what)) => Err(format!("{set:?}, seed {seed}: {what}")),
+    }
 }
 
 #[cfg(test)]
@@ -120,7 +177,9 @@ mod tests {
         let options = Options::parse(&["--minutes", "0.5", "--seed", "7", "--features", "bigalloc"]).unwrap();
         assert_eq!((options.time, options.seed), (Duration::from_secs(30), 7));
         assert_eq!(options.features.as_deref(), Some("bigalloc"));
-        for words in [&["--seed"][..], &["--features", "none"], &["--steps", "x"], &["loud"]] {
+        for words in
+            [&["--seed"][..], &["--features", "none"], &["--steps", "x"], &["--only", "none"], &["loud"]]
+        {
             assert!(Options::parse(words).is_err(), "{words:?}");
         }
     }

@@ -194,29 +194,8 @@ impl Killed {
         done
     }
 
-    /// Has the program serve the volume, and waits until it is mounted.
     fn serve(&self, options: &str) -> Result<Server, Ended> {
-        let log = self.image.with_extension("log");
-        let failed = |error: std::io::Error| Ended::Failed(format!("{}: {error}", self.program.display()));
-        let process = Command::new(&self.program)
-            .args(["mount", "--foreground", "-o", options])
-            .arg(&self.image)
-            .arg(&self.dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(fs::File::create(&log).map_err(failed)?)
-            .spawn()
-            .map_err(failed)?;
-        let mut server = Server { process, log };
-        let started = Instant::now();
-        while !is_mounted(&self.dir) {
-            if started.elapsed() > PATIENCE || server.process.try_wait().map_err(failed)?.is_some() {
-                let _ = server.process.kill();
-                return Err(format!("it is not mounted: {}", server.said()).into());
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-        Ok(server)
+        Server::new(&self.program, &self.image, &self.dir, options)
     }
 
     /// Removes what the round before has left.
@@ -234,12 +213,10 @@ impl Killed {
     fn recover(&self, recovery: Recovery, work: &Work) -> Result<Checked, Ended> {
         match recovery {
             Recovery::Program => {
-                let mut server = self.serve("rw")?;
+                let server = self.serve("rw")?;
                 let checked = work.verify(&self.dir, &self.image.with_extension("db"));
                 detach(&self.dir)?;
-                if !server.wait()?.success() {
-                    return Err(format!("it did not end well: {}", server.said()).into());
-                }
+                server.ended()?;
                 checked
             }
             Recovery::Kernel => self.through_kernel(KernelMount::new(&self.image, "")?, work),
@@ -272,12 +249,52 @@ fn sound(report: &Report) -> Result<(), Ended> {
 }
 
 /// The process that serves a volume; dropped, it is killed.
-struct Server {
+pub(crate) struct Server {
     process: Child,
     log: PathBuf,
 }
 
 impl Server {
+    /// Has the program serve a volume in the foreground, and waits until it is mounted.
+    pub(crate) fn new(program: &Path, image: &Path, dir: &Path, options: &str) -> Result<Self, Ended> {
+        let log = image.with_extension("log");
+        let failed = |error: std::io::Error| Ended::Failed(format!("{}: {error}", program.display()));
+        let process = Command::new(program)
+            .args(["mount", "--foreground", "-o", options])
+            .arg(image)
+            .arg(dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&log).map_err(failed)?)
+            .spawn()
+            .map_err(failed)?;
+        let mut server = Self { process, log };
+        let started = Instant::now();
+        while !is_mounted(dir) {
+            if started.elapsed() > PATIENCE || server.process.try_wait().map_err(failed)?.is_some() {
+                let _ = server.process.kill();
+                return Err(format!("it is not mounted: {}", server.said()).into());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+        Ok(server)
+    }
+
+    /// Kills it, and takes its mount off.
+    pub(crate) fn kill(mut self, dir: &Path) -> Result<(), Ended> {
+        let _ = self.process.kill(); // it may be dead
+        self.wait()?;
+        Ok(detach(dir)?)
+    }
+
+    /// Waits until it has ended, which it should do well.
+    pub(crate) fn ended(mut self) -> Result<(), Ended> {
+        if self.wait()?.success() {
+            return Ok(());
+        }
+        Err(format!("it did not end well: {}", self.said()).into())
+    }
+
     fn wait(&mut self) -> Result<ExitStatus, Ended> {
         Ok(self.process.wait().map_err(|error| format!("waiting for the server: {error}"))?)
     }

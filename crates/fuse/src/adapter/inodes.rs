@@ -13,6 +13,8 @@ use hectare_engine::{Caller, Changes, Error, InodeFlags, Metadata, Timestamp, Xa
 use rustix::io::Errno;
 
 const SET_GROUP_ID: u16 = 0o2000;
+/// The attribute that sets the permissions of a file with it.
+const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 /// How old a time of access gets before a read renews it although nothing has changed (`relatime`).
 const RELATIVE_SECONDS: i64 = 24 * 3600;
 
@@ -89,7 +91,8 @@ impl Adapter {
         };
         let node = self.node(id)?;
         self.volume.set_xattr(node.nr(), name, value, how)?;
-        if kills_group {
+        // The kernel says so of default ACLs as well, which leave the mode alone.
+        if kills_group && name == ACL_ACCESS {
             let permissions = Some(node.metadata()?.permissions & !SET_GROUP_ID);
             self.volume.change(node.nr(), &Changes { permissions, ..Changes::default() })?;
         }

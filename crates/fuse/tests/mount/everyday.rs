@@ -182,6 +182,26 @@ fn cutting_and_acls_of_others_take_set_id_bits() {
     mount.judge(NAME);
 }
 
+/// Whoever was not of a directory's group took its set-group-ID bit away by giving it a default ACL.
+#[test]
+fn regression_a_default_acl_leaves_the_set_group_id_bit() {
+    const NAME: &str = "everyday::regression_a_default_acl_leaves_the_set_group_id_bit";
+    drop((needed!(NAME, "setpriv"), needed!(NAME, "setfacl")));
+    let mount = mounted!(NAME, 64 * MIB, "allow_other");
+    fs::set_permissions(mount.dir.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(mount.path("d")).unwrap();
+    std::os::unix::fs::chown(mount.path("d"), Some(1000), Some(2000)).unwrap();
+    fs::set_permissions(mount.path("d"), fs::Permissions::from_mode(0o2775)).unwrap();
+    let mut setpriv = tool("setpriv").unwrap();
+    let user =
+        ["--reuid", "1000", "--regid", "1000", "--clear-groups", "setfacl", "-d", "-m", "u:1001:r", "d"];
+    assert!(run(setpriv.args(user).current_dir(&mount.dir)).succeeded());
+    assert_eq!(fs::metadata(mount.path("d")).unwrap().permissions().mode() & 0o7777, 0o2775);
+    fs::create_dir(mount.path("d/below")).unwrap();
+    assert_eq!(MetadataExt::gid(&fs::metadata(mount.path("d/below")).unwrap()), 2000);
+    mount.judge(NAME);
+}
+
 /// The kernel went on with the mode it had kept, and ran as root what somebody else had changed.
 #[test]
 fn regression_the_kernel_hears_of_set_id_bits_that_writing_takes() {

@@ -1,8 +1,10 @@
 //! The table of cases: calls that must fail, or succeed only just, on grounds that are prepared for them.
 
+use super::scenes::SCENES;
+use super::user::User;
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, IFlags, Mode, OFlags, RenameFlags, SeekFrom, Timestamps,
-    XattrFlags,
+    AtFlags, CWD, FallocateFlags, FileType, Gid, IFlags, Mode, OFlags, RenameFlags, SeekFrom, Timestamps,
+    Uid, XattrFlags,
 };
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -10,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// A ground that can't be prepared ends the run.
-const PREPARED: &str = "the volume was made a moment ago";
+pub(super) const PREPARED: &str = "the volume was made a moment ago";
 
 /// A single call, and what came of it as text.
 pub(super) struct Case {
@@ -31,7 +33,7 @@ pub(super) struct Ground {
 }
 
 /// All grounds.
-pub(super) static GROUNDS: [Ground; 6] = [
+pub(super) static GROUNDS: [Ground; 9] = [
     Ground {
         name: "names",
         args: &["-t", "ext4"],
@@ -86,25 +88,57 @@ pub(super) static GROUNDS: [Ground; 6] = [
         cases: &CHANGES,
         clear: mutable,
     },
+    Ground {
+        name: "others",
+        args: &["-t", "ext4"],
+        size: "32M",
+        read_only: false,
+        prepare: shared,
+        cases: &OTHERS,
+        clear: nothing,
+    },
+    Ground {
+        name: "scenes",
+        args: &["-t", "ext4", "-b", "4096"],
+        size: "48M",
+        read_only: false,
+        prepare: nothing,
+        cases: &SCENES,
+        clear: nothing,
+    },
+    Ground {
+        name: "scenes, 1 KiB",
+        args: &["-t", "ext4", "-b", "1024"],
+        size: "48M",
+        read_only: false,
+        prepare: nothing,
+        cases: &SCENES,
+        clear: nothing,
+    },
 ];
 
 macro_rules! cases {
     ($($name:literal => $run:expr),* $(,)?) => { [$(Case { name: $name, run: |dir| said($run(dir)) }),*] };
 }
 
-fn said<T: Shown>(result: Result<T, Errno>) -> String {
+pub(super) fn said<T: Shown>(result: Result<T, Errno>) -> String {
     match result {
         Ok(value) => value.shown(),
         Err(errno) => format!("{errno} ({})", errno.raw_os_error()),
     }
 }
 
-trait Shown {
+pub(super) trait Shown {
     fn shown(self) -> String;
 }
 impl Shown for () {
     fn shown(self) -> String {
         "done".into()
+    }
+}
+impl Shown for String {
+    fn shown(self) -> String {
+        self
     }
 }
 impl Shown for usize {
@@ -157,6 +191,35 @@ fn flag(dir: &Path, flag: IFlags) {
     }
 }
 
+/// The tree with a sticky directory and one of a group, and a file of user 1000 in either.
+fn shared(dir: &Path) {
+    tree(dir);
+    for (name, mode) in [("sticky", 0o1777), ("group", 0o2775)] {
+        mkdir(dir, name).expect(PREPARED);
+        give(dir, name, 0, 2000).expect(PREPARED);
+        chmod(dir, name, mode).expect(PREPARED);
+        for (file, owner) in [("roots", 0), ("ones", 1000)] {
+            let name = format!("{name}/{file}");
+            make(dir, &name).expect(PREPARED);
+            give(dir, &name, owner, 2000).expect(PREPARED);
+        }
+    }
+}
+
+fn give(dir: &Path, name: &str, uid: u32, gid: u32) -> Result<(), Errno> {
+    rustix::fs::chown(dir.join(name), Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
+}
+
+fn chmod(dir: &Path, name: &str, mode: u16) -> Result<(), Errno> {
+    rustix::fs::chmod(dir.join(name), Mode::from_raw_mode(mode.into()))
+}
+
+/// What the mode of a file is after a call.
+fn mode_after(dir: &Path, name: &str, done: Result<(), Errno>) -> Result<u64, Errno> {
+    done?;
+    Ok(u64::from(rustix::fs::stat(dir.join(name))?.st_mode))
+}
+
 fn immutable(dir: &Path) {
     tree(dir);
     flag(dir, IFlags::IMMUTABLE);
@@ -171,11 +234,11 @@ fn mutable(dir: &Path) {
     flag(dir, IFlags::empty());
 }
 
-fn open(dir: &Path, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(super) fn open(dir: &Path, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     rustix::fs::open(dir.join(name), flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o644))
 }
 
-fn make(dir: &Path, name: &str) -> Result<(), Errno> {
+pub(super) fn make(dir: &Path, name: &str) -> Result<(), Errno> {
     open(dir, name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL).map(drop)
 }
 
@@ -183,7 +246,7 @@ fn rename(dir: &Path, from: &str, to: &str, flags: RenameFlags) -> Result<(), Er
     rustix::fs::renameat_with(CWD, dir.join(from), CWD, dir.join(to), flags)
 }
 
-fn mkdir(dir: &Path, name: &str) -> Result<(), Errno> {
+pub(super) fn mkdir(dir: &Path, name: &str) -> Result<(), Errno> {
     rustix::fs::mkdir(dir.join(name), Mode::from_raw_mode(0o755))
 }
 
@@ -319,7 +382,7 @@ static CHANGES: [Case; 27] = cases! {
     "rename out" => |d: &Path| rename(d, "d/x", "x", RenameFlags::empty()),
     "rename the directory" => |d: &Path| rename(d, "d", "e", RenameFlags::empty()),
     "chmod" => |d: &Path| rustix::fs::chmod(d.join("f"), Mode::from_raw_mode(0o600)),
-    "chown" => |d: &Path| rustix::fs::chown(d.join("f"), Some(rustix::fs::Uid::from_raw(5)), None),
+    "chown" => |d: &Path| rustix::fs::chown(d.join("f"), Some(Uid::from_raw(5)), None),
     "set times" => |d: &Path| touch(d, "f", 12_345),
     "touch" => |d: &Path| touch(d, "f", 0),
     "set times of the directory" => |d: &Path| touch(d, "d", 12_345),
@@ -327,4 +390,40 @@ static CHANGES: [Case; 27] = cases! {
     "remove an attribute" => |d: &Path| rustix::fs::removexattr(d.join("f"), "user.a"),
     "truncate by name" => |d: &Path| open(d, "f", OFlags::WRONLY).and_then(|f| rustix::fs::ftruncate(f, 1)),
     "rmdir" => |d: &Path| rustix::fs::rmdir(d.join("d")),
+};
+
+/// Calls of user 1000, who is of groups 2000 and 1000, and of 1001.
+static OTHERS: [Case; 22] = cases! {
+    "create where only root may" => |d: &Path| User::One.call(|| make(d, "new")),
+    "chmod of root's" => |d: &Path| User::One.call(|| chmod(d, "f", 0o666)),
+    "chown of root's" => |d: &Path| User::One.call(|| give(d, "f", 1000, 1000)),
+    "write root's" => |d: &Path| User::One.call(|| write_at(d, 0)),
+    "set times of root's" => |d: &Path| User::One.call(|| touch(d, "f", 12_345)),
+    "touch root's" => |d: &Path| User::One.call(|| touch(d, "f", 0)),
+    "attribute of root's" => |d: &Path| User::One.call(|| set(d, "user.b", 5, XattrFlags::empty())),
+    "trusted attribute" => |d: &Path| User::One.call(|| set(d, "trusted.b", 5, XattrFlags::empty())),
+    "unlink root's in sticky" => |d: &Path| User::One.call(|| rustix::fs::unlink(d.join("sticky/roots"))),
+    "rename root's in sticky" => |d: &Path|
+        User::One.call(|| rename(d, "sticky/roots", "sticky/mine", RenameFlags::empty())),
+    "rename over root's in sticky" => |d: &Path|
+        User::One.call(|| rename(d, "sticky/ones", "sticky/roots", RenameFlags::empty())),
+    "exchange with root's in sticky" => |d: &Path|
+        User::One.call(|| rename(d, "sticky/ones", "sticky/roots", RenameFlags::EXCHANGE)),
+    "unlink another's in sticky" => |d: &Path| User::Other.call(|| rustix::fs::unlink(d.join("sticky/ones"))),
+    "give away" => |d: &Path| User::One.call(|| give(d, "sticky/ones", 1001, 2000)),
+    "pass to a group of his" => |d: &Path| User::One.call(|| give(d, "sticky/ones", 1000, 1000)),
+    "pass to a group of others" => |d: &Path| User::One.call(|| give(d, "sticky/ones", 1000, 1001)),
+    "set-group-ID of his group" => |d: &Path|
+        mode_after(d, "group/ones", User::One.call(|| chmod(d, "group/ones", 0o2755))),
+    "set-group-ID of a group of others" => |d: &Path| {
+        give(d, "sticky/ones", 1000, 1001)?;
+        mode_after(d, "sticky/ones", User::One.call(|| chmod(d, "sticky/ones", 0o2755)))
+    },
+    "a directory of the group's" => |d: &Path|
+        mode_after(d, "group/below", User::One.call(|| mkdir(d, "group/below"))),
+    "by whom is not of the group" => |d: &Path| User::Other.call(|| make(d, "group/new")),
+    "unlink in the group's" => |d: &Path| User::One.call(|| rustix::fs::unlink(d.join("group/roots"))),
+    "a device" => |d: &Path| User::One.call(|| rustix::fs::mknodat(
+        CWD, d.join("sticky/null"), FileType::CharacterDevice, Mode::from_raw_mode(0o666),
+        rustix::fs::makedev(1, 3))),
 };

@@ -1,6 +1,7 @@
 //! Two mounts of volumes that began as the same bytes: the program's and the kernel's.
 
-use crate::killed::Ended;
+use crate::fsck::e2fsck;
+use crate::killed::{Ended, Server};
 use crate::mount::can_mount;
 use crate::{KernelMount, Skip, is_root, mke2fs, tool};
 use std::fs;
@@ -22,15 +23,17 @@ pub(super) struct Pair {
     images: [PathBuf; 2],
     dir: PathBuf,
     kernel: Option<KernelMount>,
+    server: Option<Server>,
+    options: [String; 2],
 }
 
 impl Pair {
-    /// Makes a volume twice and mounts it, with the same options on both sides.
+    /// Makes a volume twice and mounts it, with options for the program and for the kernel.
     pub(super) fn new(
         program: &Path,
         folder: &Path,
         (args, size): (&[&str], &str),
-        options: &str,
+        options: [&str; 2],
     ) -> Result<Self, Ended> {
         let images = ["ours", "kernels"].map(|name| folder.join(name).with_extension("img"));
         let told = |error: std::io::Error| Ended::Failed(format!("{}: {error}", folder.display()));
@@ -39,22 +42,28 @@ impl Pair {
         fs::copy(&images[0], &images[1]).map_err(told)?;
         let dir = folder.join("dir");
         fs::create_dir_all(&dir).map_err(told)?;
-        let mut pair = Self { program: program.into(), images, dir, kernel: None };
-        pair.mount(options)?;
+        let mut pair = Self {
+            program: program.into(),
+            images,
+            dir,
+            kernel: None,
+            server: None,
+            options: options.map(Into::into),
+        };
+        pair.mount()?;
         Ok(pair)
     }
 
-    fn mount(&mut self, options: &str) -> Result<(), Ended> {
-        self.kernel = Some(KernelMount::new(&self.images[1], options)?);
-        let ours = ["allow_other,noatime,suid,dev", options].join(",");
-        let ours = ours.trim_end_matches(',');
-        self.run(&[
-            "mount".as_ref(),
-            "-o".as_ref(),
-            ours.as_ref(),
-            self.images[0].as_ref(),
-            self.dir.as_ref(),
-        ])
+    fn mount(&mut self) -> Result<(), Ended> {
+        self.kernel = Some(KernelMount::new(&self.images[1], &self.options[1])?);
+        self.serve()
+    }
+
+    fn serve(&mut self) -> Result<(), Ended> {
+        let options = ["allow_other,noatime,suid,dev", &self.options[0]].join(",");
+        let options = options.trim_end_matches(',');
+        self.server = Some(Server::new(&self.program, &self.images[0], &self.dir, options)?);
+        Ok(())
     }
 
     fn run(&self, words: &[&std::ffi::OsStr]) -> Result<(), Ended> {
@@ -62,17 +71,44 @@ impl Pair {
         if said.succeeded() { Ok(()) } else { Err(said.report().into()) }
     }
 
-    /// Unmounts both, and mounts them with other options.
-    pub(super) fn again(mut self, options: &str) -> Result<Self, Ended> {
-        self.detach()?;
-        self.mount(options)?;
+    /// Unmounts both, and mounts them for reading only.
+    pub(super) fn read_only(mut self) -> Result<Self, Ended> {
+        self.options = ["ro"; 2].map(Into::into);
+        self.again()?;
         Ok(self)
+    }
+
+    /// Unmounts both, and mounts them once more.
+    pub(super) fn again(&mut self) -> Result<(), Ended> {
+        self.detach()?;
+        self.mount()
+    }
+
+    /// Makes all durable.
+    pub(super) fn sync(&self) -> Result<(), Ended> {
+        self.run(&["sync".as_ref(), self.dir.as_ref()])
+    }
+
+    /// Kills the program, has the kernel recover its volume, and mounts that again.
+    pub(super) fn kill(&mut self) -> Result<(), Ended> {
+        if let Some(server) = self.server.take() {
+            server.kill(&self.dir)?;
+        }
+        KernelMount::new(&self.images[0], "")?.unmount();
+        let report = e2fsck(&self.images[0])?;
+        if !report.is_sound() {
+            return Err(format!("after it was killed: {}", report.output).into());
+        }
+        self.serve()
     }
 
     fn detach(&mut self) -> Result<(), Ended> {
         if let Some(kernel) = self.kernel.take() {
             kernel.unmount();
+        }
+        if let Some(server) = self.server.take() {
             self.run(&["umount".as_ref(), self.dir.as_ref()])?;
+            server.ended()?;
         }
         Ok(())
     }
