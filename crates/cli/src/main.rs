@@ -18,6 +18,7 @@ mod image;
 mod logging;
 mod mount_form;
 mod name;
+mod names;
 mod output;
 mod part;
 mod people;
