@@ -52,8 +52,8 @@ impl Cost {
     }
 }
 
-/// Runs the body of a target on an input of `len` bytes, in a program with [`count_heap!`]. One at a time: what
-/// other threads take counts, too.
+/// Runs the body of a target on an input of `len` bytes, in a program with [`count_heap!`]. One at a time:
+/// what other threads take counts, too.
 ///
 /// # Panics
 /// If that takes more heap or time than an input of this length may.

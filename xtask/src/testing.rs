@@ -4,9 +4,9 @@
 //! although the harness calls it passed; a part that a test left out, and an ignored test, count as skipped
 //! too. Skips are listed by name, failures last.
 //!
-//! The fuzz targets run for seconds each, as tests of their package. Beside the workspace's tests run those of
-//! the schedule explorers, which need the crate built with an explorer's locks in the place of the real ones
-//! ([`EXPLORERS`]).
+//! The fuzz targets run for seconds each, as tests of their package. Beside the workspace's tests run those
+//! of the schedule explorers, which need the crate built with an explorer's locks in the place of the real
+//! ones ([`EXPLORERS`]).
 
 use crate::steps::{cargo, quiet, shown, target_folder};
 use crate::{setup, tidy};

@@ -1,10 +1,10 @@
 //! `--max-memory`: the most memory that the process, and any it starts, may have.
 //!
-//! The limit is the kernel's (`RLIMIT_DATA`): heap, private mappings that can be written, and stacks of threads.
+//! The limit is the kernel's (`RLIMIT_DATA`): heap, private mappings that can be written, stacks of threads.
 //! Not counted are the program's own text, mapped image files, and the kernel's page cache. What an image
 //! decides the size of is asked for, so that a refusal is an error like any other
-//! ([`hectare_units::memory`]). Whatever else is refused, the standard library says on standard error in words
-//! of its own, and aborts; an abort under a limit ends with exit code 1 here, as other failures do.
+//! ([`hectare_units::memory`]). Whatever else is refused, the standard library says on standard error in its
+//! own words, and aborts; an abort under a limit ends with exit code 1 here, as other failures do.
 //!
 //! What this is not: a promise that a command works within the limit.
 

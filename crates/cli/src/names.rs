@@ -37,7 +37,7 @@ struct Place {
 }
 
 impl Names {
-    /// Those that `wanted` lets pass, sorted by the bytes of their names; `.` and `..`, if it does, come first.
+    /// Those that `wanted` lets pass, sorted by the bytes of their names; `.` and `..`, if among them, first.
     pub(crate) fn sorted(image: &Image, nr: InodeNr, wanted: impl Fn(Entry<'_>) -> bool) -> Result<Self> {
         let mut names = Self::default();
         let mut at = Cookie::START;

@@ -75,8 +75,8 @@ impl JsonArray {
         out.bytes(text.replace('\n', "\n  ").as_bytes())
     }
 
-    /// Ends the array, and hands everything over. If something went `wrong` before its first entry, there is no
-    /// array.
+    /// Ends the array, and hands everything over. If something went `wrong` before its first entry, there is
+    /// no array.
     pub(crate) fn finish(self, mut out: Output, wrong: bool) -> Outcome {
         match (self.begun, wrong) {
             (true, _) => out.bytes(b"\n]\n")?,

@@ -31,8 +31,8 @@ impl Entered {
     }
 }
 
-/// The entries of a directory without `.` and `..`, [`BATCH`] at a time, each batch sorted by the bytes of its
-/// names: what is held does not grow with the directory.
+/// The entries of a directory without `.` and `..`, [`BATCH`] at a time, each batch sorted by the bytes of
+/// its names: what is held does not grow with the directory.
 pub(crate) struct Entries {
     nr: InodeNr,
     /// Where to go on; `None` at the end.
