@@ -9,7 +9,7 @@ demo:
 # All is built at once: xtask alone would be built with fewer features, and half of it again for the tests.
 test: export CARGO_TARGET_DIR ?= $(CURDIR)/target
 test:
-	cargo build --bin xtask --tests
+	cargo build --workspace --bin xtask --tests
 	"$$CARGO_TARGET_DIR/debug/xtask" test
 
 build:

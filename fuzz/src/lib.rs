@@ -7,35 +7,54 @@
 //! can do, and [`script`] everything that writing can.
 //!
 //! The targets themselves are the programs in `src/bin`, one each. None of them needs a sanitizer: what is
-//! looked for are panics (assertions and overflow checks are on), hangs, and memory without bound. `cargo
-//! xtask fuzz` builds and runs them. Without the feature `libfuzzer`, which that sets, a target runs the
-//! files it is given and searches for nothing ([`target`]).
+//! looked for are panics (assertions and overflow checks are on), hangs, and amplification: memory and time
+//! out of proportion to the input ([`measure`]). `cargo xtask fuzz` builds and runs them with libFuzzer.
+//! Without the feature `libfuzzer`, which that sets, a target runs the files it is given, or for some seconds
+//! changes to its kept inputs ([`smoke`], [`kept`]); the tests of this package do the latter.
 
 pub mod bases;
 pub mod input;
+pub mod kept;
+pub mod measure;
 pub mod patch;
 pub mod repair;
 pub mod requests;
 pub mod script;
+pub mod smoke;
 pub mod tree;
 pub mod walk;
 
-/// The body of a target: what it does with the bytes of one input.
 #[cfg(feature = "libfuzzer")]
-pub use libfuzzer_sys::fuzz_target as target;
+#[doc(hidden)]
+pub use libfuzzer_sys;
 
-/// The body of a target: what it does with the bytes of one input. The program does it with each file that
-/// its command line names.
+/// The body of a target: what it does with the bytes of one input, within the limits of [`measure`].
+#[cfg(feature = "libfuzzer")]
+#[macro_export]
+macro_rules! target {
+    (|$bytes:ident: &[u8]| $body:expr) => {
+        $crate::count_heap!();
+
+        $crate::libfuzzer_sys::fuzz_target!(|$bytes: &[u8]| {
+            $crate::measure::bounded($bytes.len(), || $body);
+        });
+    };
+}
+
+/// The body of a target: what it does with the bytes of one input, within the limits of [`measure`]. The
+/// program does it as its command line says ([`smoke::main`]).
 #[cfg(not(feature = "libfuzzer"))]
 #[macro_export]
 macro_rules! target {
     (|$bytes:ident: &[u8]| $body:expr) => {
+        $crate::count_heap!();
+
         fn target($bytes: &[u8]) {
             $body
         }
 
-        fn main() -> std::io::Result<()> {
-            std::env::args_os().skip(1).try_for_each(|file| Ok(target(&std::fs::read(file)?)))
+        fn main() -> std::process::ExitCode {
+            $crate::smoke::main(target)
         }
     };
 }

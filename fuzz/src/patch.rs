@@ -9,7 +9,7 @@ use crate::input::Input;
 use crate::repair;
 
 /// Values that lie at the edge of something.
-const EDGES: [u32; 24] = [
+pub(crate) const EDGES: [u32; 24] = [
     0,
     1,
     2,

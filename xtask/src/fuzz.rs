@@ -4,15 +4,16 @@
 //! The targets are the programs of the package in `fuzz/`, linked with libFuzzer (crate `libfuzzer-sys`,
 //! which compiles it: a C++ compiler is needed). Coverage comes from flags that the stable compiler takes, so
 //! neither a nightly toolchain nor a tool to install is needed, and no sanitizer: what is looked for are
-//! panics, hangs (10 s) and memory without bound (2 GiB), see `docs/fuzzing.md`.
+//! panics, hangs (10 s) and amplification (`fuzz/src/measure.rs`), see `docs/fuzzing.md`.
 //!
 //! After `write` has run, e2fsck judges what the undamaged volumes among its inputs became (see [`kept`]).
 //! `cargo xtask fuzz bases` makes the volumes anew that inputs are changes to (see [`bases`]). Inputs that
-//! were found interesting are kept in `fuzz/corpus`, those that failed in `fuzz/artifacts`; git ignores both.
+//! were found interesting are in `fuzz/corpus`, those that failed in `fuzz/artifacts`; git ignores both.
+//! `cargo xtask fuzz keep` adds some of the former to those of `fuzz/kept` (see [`keep`]).
 
 mod bases;
+mod keep;
 mod kept;
-mod seeds;
 
 use crate::steps::{cargo, quiet, root, target_folder};
 use hectare_oracle::tool;
@@ -67,10 +68,13 @@ pub(crate) fn run(words: &[&str]) -> bool {
     if words == ["bases"] {
         return bases::make();
     }
+    if words == ["keep"] {
+        return build().is_some_and(|folder| keep::add(&folder, &TARGETS));
+    }
     let (targets, seconds) = match parse(words) {
         Ok(parsed) => parsed,
         Err(message) => {
-            eprintln!("{message}\nusage: cargo xtask fuzz [TARGET ...|all|bases] [--seconds N]");
+            eprintln!("{message}\nusage: cargo xtask fuzz [TARGET ...|all|bases|keep] [--seconds N]");
             return false;
         }
     };
@@ -150,7 +154,7 @@ fn fuzz(folder: &Path, target: &str, seconds: u64) -> std::io::Result<Outcome> {
         (root().join("fuzz/corpus").join(target), root().join("fuzz/artifacts").join(target));
     fs::create_dir_all(&corpus)?;
     fs::create_dir_all(&artifacts)?;
-    seeds::plant(target, &corpus)?;
+    keep::plant(target, &corpus)?;
     let before = files(&artifacts);
     let log_path = artifacts.with_extension("log");
     let log = fs::File::create(&log_path)?;
@@ -239,9 +243,12 @@ mod tests {
     }
 
     #[test]
-    fn every_target_has_its_program() {
+    fn every_target_has_its_program_its_kept_inputs_and_its_test() {
+        let smoke = fs::read_to_string(root().join("fuzz/tests/smoke.rs")).unwrap();
         for target in TARGETS {
             assert!(root().join("fuzz/src/bin").join(target).with_extension("rs").is_file(), "{target}");
+            assert!(keep::file_of(target).is_file(), "{target}");
+            assert!(smoke.contains(&format!("\n    {target},\n")), "{target}");
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | `test` | setup, formatting, lints, tidy and every test, then one line that counts them |
 //! | `demo` | turns a real folder into an image, checks it and looks at it |
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
+//! | `corpus` | runs every reading command on every image of a folder, within limits (see [`corpus`]) |
 //! | `conform` | compares the mount with the kernel's ext4, call by call (see [`conform`]) |
 //! | `crash` | looks at the states that power cuts leave, a hundred thousand of them (see [`crash`]) |
 //! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`mod@bench`]) |
@@ -18,6 +19,7 @@
 
 mod bench;
 mod conform;
+mod corpus;
 mod crash;
 mod demo;
 mod fuzz;
@@ -32,7 +34,8 @@ mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|fuzz|conform|crash|bench|killed|live|soak";
+const USAGE: &str =
+    "usage: cargo xtask tidy|setup|test|demo|fuzz|corpus|conform|crash|bench|killed|live|soak";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         ["test"] => testing::run(),
         ["demo"] => demo::run(),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
+        ["corpus", ref rest @ ..] => corpus::run(rest),
         ["conform", ref rest @ ..] => conform::run(rest),
         ["crash", ref rest @ ..] => crash::run(rest),
         ["bench", ref rest @ ..] => bench::run(rest),

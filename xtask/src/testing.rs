@@ -4,8 +4,9 @@
 //! although the harness calls it passed; a part that a test left out, and an ignored test, count as skipped
 //! too. Skips are listed by name, failures last.
 //!
-//! Beside the workspace's tests run those of the schedule explorers, which need the crate built with an
-//! explorer's locks in the place of the real ones ([`EXPLORERS`]).
+//! The fuzz targets run for seconds each, as tests of their package. Beside the workspace's tests run those
+//! of the schedule explorers, which need the crate built with an explorer's locks in the place of the real
+//! ones ([`EXPLORERS`]).
 
 use crate::steps::{cargo, quiet, shown, target_folder};
 use crate::{setup, tidy};
@@ -49,7 +50,7 @@ pub(crate) fn run() -> bool {
     }
     let log = target_folder().join("skips.log");
     let _ = std::fs::remove_file(&log); // absent at first; a test that can't append to it fails by itself
-    tests(&mut tally, &["--no-fail-fast"], &log);
+    tests(&mut tally, &["--workspace", "--no-fail-fast"], &log);
     for explorer in EXPLORERS {
         tests(&mut tally, explorer, &log);
     }

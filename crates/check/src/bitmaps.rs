@@ -59,7 +59,7 @@ impl Scan<'_> {
         totals.clusters += u64::from(used);
         totals.free_clusters += u64::from(clusters - used);
         if self.group_flag(desc, GroupFlags::BLOCK_UNINIT) {
-            if self.own_metadata(nr, desc).slice(0, u64::from(clusters)) != expected {
+            if self.own_metadata(nr, desc)?.slice(0, u64::from(clusters)) != expected {
                 let reason = "the group is said to hold nothing but its own metadata, which is not so";
                 self.tell(What::BlockBitmap, Place::Group(nr), reason);
             }
@@ -82,9 +82,9 @@ impl Scan<'_> {
     }
 
     /// The bitmap of a group that was never initialised: what it keeps for itself.
-    fn own_metadata(&self, nr: GroupNr, desc: &GroupDesc) -> Bits {
+    fn own_metadata(&self, nr: GroupNr, desc: &GroupDesc) -> Result<Bits, Error> {
         let geometry = self.volume.geometry();
-        let mut bits = Bits::new(u64::from(geometry.clusters_in(nr)));
+        let mut bits = Bits::new(u64::from(geometry.clusters_in(nr)))?;
         let first = geometry.first_block(nr).get();
         let end = first + u64::from(geometry.blocks_in(nr));
         let shift = geometry.cluster_ratio_shift;
@@ -104,7 +104,7 @@ impl Scan<'_> {
         ] {
             add(from, to);
         }
-        bits
+        Ok(bits)
     }
 
     fn check_inode_bitmap(

@@ -3,7 +3,7 @@
 //! It is kept in pages, made when a bit of theirs is first set: a volume of exabytes that is next to empty
 //! takes as little memory as a small one.
 
-use hectare_units::{index_of, u64_of};
+use hectare_units::{OutOfMemory, index_of, memory, u64_of};
 use std::ops::Range;
 
 /// Bytes of a page.
@@ -19,10 +19,10 @@ pub(crate) struct Bits {
 
 impl Bits {
     /// `len` clear bits; takes eight bytes for every 32,768 of them.
-    pub(crate) fn new(len: u64) -> Self {
+    pub(crate) fn new(len: u64) -> Result<Self, OutOfMemory> {
         let len = len.div_ceil(8);
         let count = index_of(len.div_ceil(u64_of(PAGE)));
-        Self { len, pages: (0..count).map(|_| None).collect() }
+        Ok(Self { len, pages: memory::filled(None, count)? })
     }
 
     /// Sets a range and gives the first bit that was set before. Bits beyond the end are ignored.
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn ranges_are_claimed_once() {
-        let mut bits = Bits::new(64);
+        let mut bits = Bits::new(64).unwrap();
         assert_eq!(bits.claim(3..20), None);
         assert_eq!(bits.claim(20..21), None);
         assert_eq!(bits.claim(0..3), None);
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_page_is_made_when_a_bit_of_it_is_set() {
-        let mut bits = Bits::new(1 << 33);
+        let mut bits = Bits::new(1 << 33).unwrap();
         let page = 8 * u64_of(PAGE);
         assert_eq!(bits.slice(5 * page - 8, 16), [0, 0]);
         assert_eq!(bits.claim(5 * page - 2..5 * page + 3), None);

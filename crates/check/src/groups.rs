@@ -6,7 +6,7 @@ use hectare_ext4::error::Place;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::mmp::{Mmp, Status};
-use hectare_units::{BlockNr, GroupNr, usize_of};
+use hectare_units::{BlockNr, GroupNr, memory, usize_of};
 
 /// A stretch of metadata: first block, blocks, whose.
 type Stretch = (u64, u64, Option<GroupNr>);
@@ -30,7 +30,10 @@ impl Scan<'_> {
             let numbers = index * per..groups.min((index + 1) * per);
             for (nr, slot) in numbers.zip(block.chunks_exact(usize_of(geometry.desc_size))) {
                 match GroupDesc::parse(slot, GroupNr::new(nr), &volume.sb) {
-                    Ok(desc) => self.groups.push(desc),
+                    Ok(desc) => {
+                        memory::reserve(&mut self.groups, 1)?;
+                        self.groups.push(desc);
+                    }
                     Err(corrupt) => {
                         self.tell_corrupt(What::GroupDescriptor, corrupt);
                         sound = false;
@@ -44,7 +47,7 @@ impl Scan<'_> {
 
     /// Claims superblocks, descriptors, bitmaps, inode tables and the mount protection.
     pub(crate) fn claim_group_metadata(&mut self) -> Result<(), Error> {
-        let mut stretches = self.group_stretches();
+        let mut stretches = self.group_stretches()?;
         if let Some(block) = self.check_mmp()? {
             stretches.push((block.get(), 1, None));
         }
@@ -65,11 +68,12 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn group_stretches(&mut self) -> Vec<Stretch> {
+    fn group_stretches(&mut self) -> Result<Vec<Stretch>, Error> {
         let geometry = self.volume.geometry();
         let itable = u64::from(geometry.itable_blocks());
         let flex = geometry.features.incompat.contains(Incompat::FLEX_BG);
-        let mut stretches = Vec::with_capacity(self.groups.len() * 4);
+        let mut stretches = Vec::new();
+        memory::reserve(&mut stretches, self.groups.len() * 4)?;
         let mut astray = Vec::new();
         for (nr, desc) in (0..geometry.groups()).map(GroupNr::new).zip(&self.groups) {
             let base = u64::from(geometry.base_meta_blocks(nr));
@@ -90,7 +94,7 @@ impl Scan<'_> {
             let reason = format!("its metadata at block {start} lies outside the group");
             self.tell(What::GroupDescriptor, Place::Group(nr), reason);
         }
-        stretches
+        Ok(stretches)
     }
 
     /// Checks the block of the mount protection, and gives its number.

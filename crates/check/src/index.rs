@@ -9,7 +9,7 @@ use crate::scan::Scan;
 use hectare_ext4::dir::{Format, HashVersion, Hasher};
 use hectare_ext4::error::Place;
 use hectare_ext4::inode::InodeFlags;
-use hectare_units::{LogicalBlock, usize_of};
+use hectare_units::{LogicalBlock, memory, usize_of};
 
 /// Where the root's own fields and its table start, and a node's table.
 const INFO: usize = 24;
@@ -106,7 +106,7 @@ impl Scan<'_> {
             Err(_) if hash == siphash && directory.flags.contains(InodeFlags::CASEFOLD) => None,
             Err(what) => return Ok(Err((zero, what.0))),
         };
-        let roles = vec![Role::Unknown; usize_of(directory.blocks)];
+        let roles = memory::filled(Role::Unknown, usize_of(directory.blocks))?;
         let mut walk = Walk { directory, roles, checksums: format.checksums };
         if let Some(role) = walk.roles.first_mut() {
             *role = Role::Root;

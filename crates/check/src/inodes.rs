@@ -9,7 +9,7 @@ use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{InodeFlags, Kind};
-use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, index_of, usize_of};
+use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, OutOfMemory, index_of, memory, usize_of};
 
 /// Bytes of an inode table read at once.
 const CHUNK: u32 = 1 << 16;
@@ -44,8 +44,9 @@ pub(crate) struct Inodes {
 }
 
 impl Inodes {
-    pub(crate) fn new(geometry: &Geometry) -> Self {
-        Self { per_group: geometry.inodes_per_group, groups: vec![Vec::new(); usize_of(geometry.groups())] }
+    pub(crate) fn new(geometry: &Geometry) -> Result<Self, OutOfMemory> {
+        let groups = memory::filled(Vec::new(), usize_of(geometry.groups()))?;
+        Ok(Self { per_group: geometry.inodes_per_group, groups })
     }
 
     fn at(&self, nr: u32) -> Option<(usize, usize)> {
@@ -100,7 +101,7 @@ impl Scan<'_> {
             let count = per_group - if lazy { desc.itable_unused.min(per_group) } else { 0 };
             let start = desc.inode_table.offset(geometry.block_size);
             if let Some(infos) = self.inodes.groups.get_mut(nr.index()) {
-                infos.resize(usize_of(count), Info::default());
+                *infos = memory::filled(Info::default(), usize_of(count))?;
             }
             let mut index = 0;
             while index < count {

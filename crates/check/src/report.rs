@@ -1,6 +1,7 @@
 //! What a check has found, as data.
 
 use hectare_ext4::error::{Corrupt, Place, Unsupported};
+use hectare_units::OutOfMemory;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -200,6 +201,9 @@ pub enum Error {
     /// The volume uses something that can't be read.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
+    /// The system refused memory.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
     /// Its map would not fit the memory.
     #[error("a volume of {0} clusters is too large to be checked in memory")]
     TooLarge(u64),

@@ -92,10 +92,14 @@ pub(crate) trait Origin: Sync {
     type Node;
     /// An open file.
     type File: Content;
+    /// The entries of a directory that is being listed.
+    type Children;
     /// What it is; a symbolic link is followed if `follow` says so.
     fn meta(&self, node: &Self::Node, follow: bool) -> Result<Meta, Reason>;
-    /// The entries of a directory, which must be the one that `meta` is of.
-    fn children(&self, node: &Self::Node, meta: &Meta) -> Result<Vec<Named<Self::Node>>, Reason>;
+    /// Begins to list a directory, which must be the one that `meta` is of.
+    fn children(&self, node: &Self::Node, meta: &Meta) -> Result<Self::Children, Reason>;
+    /// The next entry; after an error there are no more.
+    fn next_child(&self, children: &mut Self::Children) -> Option<Result<Named<Self::Node>, Reason>>;
     /// Opens a regular file, which must be the one that `meta` is of.
     fn open(&self, node: &Self::Node, follow: bool, meta: &Meta) -> Result<Self::File, Reason>;
     /// The target of a symbolic link.
@@ -165,9 +169,20 @@ pub(crate) struct Goal<D> {
     pub(crate) path: Vec<u8>,
 }
 
-enum Step<N, D> {
-    Visit { node: N, from: Vec<u8>, dir: D, name: Vec<u8>, to: Vec<u8>, follow: bool },
-    Leave { dir: D, to: Vec<u8>, mode: u16, kept: Option<(Meta, Xattrs)> },
+/// A directory that is being copied.
+struct Level<C, D> {
+    /// `None` if it can't be listed.
+    children: Option<C>,
+    from: Vec<u8>,
+    dir: D,
+    to: Vec<u8>,
+    /// Its attributes are set when all that it holds has been copied.
+    leave: Option<Leave>,
+}
+
+struct Leave {
+    mode: u16,
+    kept: Option<(Meta, Xattrs)>,
 }
 
 struct Copier<'a, O: Origin, T: Target> {
@@ -176,7 +191,8 @@ struct Copier<'a, O: Origin, T: Target> {
     options: Options,
     left_out: &'a LeftOut,
     pool: &'a Pool<'a, O::File, T>,
-    stack: Vec<Step<O::Node, T::Dir>>,
+    /// The directories on the way to what is copied.
+    levels: Vec<Level<O::Children, T::Dir>>,
     first_names: HashMap<Identity, T::First>,
     entered: HashSet<Identity>,
     /// Directories the copy made: it must not copy them again.
@@ -202,7 +218,7 @@ pub(crate) fn copy<O: Origin, T: Target>(
             options,
             left_out: &left_out,
             pool: &pool,
-            stack: Vec::new(),
+            levels: Vec::new(),
             first_names: HashMap::new(),
             entered: HashSet::new(),
             made: HashSet::new(),
@@ -222,8 +238,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         let Goal { dir, name, path } = goal;
         if let Some(name) = name {
             let to = join(&path, &name);
-            self.stack.push(Step::Visit { node, from, dir, name, to, follow });
-            return Ok(());
+            return self.visit(&node, &from, &dir, &name, to, follow);
         }
         let meta = self.origin.meta(&node, follow).map_err(|e| Failure::of(self.origin.show(&from), e))?;
         self.enter(&node, &from, meta, dir, path, false);
@@ -231,21 +246,34 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
     }
 
     fn run(&mut self) -> Outcome {
-        while let Some(step) = self.stack.pop() {
+        while let Some(level) = self.levels.last_mut() {
             if self.pool.has_failed() {
                 break; // its outcome says why
             }
-            match step {
-                Step::Visit { node, from, dir, name, to, follow } => {
-                    self.visit(&node, &from, &dir, &name, to, follow)?;
+            match level.children.as_mut().and_then(|children| self.origin.next_child(children)) {
+                Some(Ok((name, node))) => {
+                    let (from, to, dir) =
+                        (join(&level.from, &name), join(&level.to, &name), level.dir.clone());
+                    if is_possible(&name) {
+                        self.visit(&node, &from, &dir, &name, to, false)?;
+                    } else {
+                        self.leave_out(&from, "the directory is corrupt: no file can have that name")?;
+                    }
                 }
-                Step::Leave { dir, to, mode, kept } => {
-                    let done = self.target.finish_dir(&dir, mode, kept.as_ref());
-                    done.map_err(|reason| self.target_failed(&to, reason))?;
-                }
+                Some(Err(reason)) => self.left_out.tell(self.origin.show(&level.from), reason),
+                None => self.leave()?,
             }
         }
         Ok(())
+    }
+
+    /// Ends the innermost directory.
+    fn leave(&mut self) -> Outcome {
+        let Some(Level { dir, to, leave: Some(Leave { mode, kept }), .. }) = self.levels.pop() else {
+            return Ok(());
+        };
+        let done = self.target.finish_dir(&dir, mode, kept.as_ref());
+        done.map_err(|reason| self.target_failed(&to, reason))
     }
 
     fn target_failed(&self, to: &[u8], reason: Reason) -> Failure {
@@ -323,7 +351,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         Ok(())
     }
 
-    /// Queues what a directory holds, and its own attributes after that.
+    /// Makes a directory the innermost, what it holds to be copied next, and its own attributes after that.
     fn enter(&mut self, node: &O::Node, from: &[u8], meta: Meta, dir: T::Dir, to: Vec<u8>, new: bool) {
         let target = self.target.dir_inode(&dir);
         let itself = target.and_then(|(volume, _)| self.origin.inode_in(node, volume));
@@ -339,29 +367,16 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             return;
         }
         let children = match self.origin.children(node, &meta) {
-            Ok(children) => children,
+            Ok(children) => Some(children),
             Err(reason) => {
                 self.left_out.tell(self.origin.show(from), reason);
-                Vec::new()
+                None
             }
         };
-        if self.options.preserve || new {
-            let kept = self.kept(node, from, meta, false);
-            let mode = self.mode(&meta);
-            self.stack.push(Step::Leave { dir: dir.clone(), to: to.clone(), mode, kept });
-        }
-        for (name, node) in children.into_iter().rev() {
-            let from = join(from, &name);
-            if !is_possible(&name) {
-                self.left_out.tell(
-                    self.origin.show(from.as_slice()),
-                    "the directory is corrupt: no file can have that name",
-                );
-                continue;
-            }
-            let to = join(&to, &name);
-            self.stack.push(Step::Visit { node, from, dir: dir.clone(), name, to, follow: false });
-        }
+        let leave = (self.options.preserve || new)
+            .then(|| Leave { mode: self.mode(&meta), kept: self.kept(node, from, meta, false) });
+        let from = from.to_vec();
+        self.levels.push(Level { children, from, dir, to, leave });
     }
 
     /// The attributes to keep, if any; attributes that can't be read are left out.

@@ -5,6 +5,7 @@
 //! last write is told.
 
 use crate::failure::{Failure, Outcome, tell};
+use crate::memory;
 use crate::name::shown;
 use crate::part;
 use crate::place::{Place, show};
@@ -45,6 +46,7 @@ impl Image {
     }
 
     fn open(path: &Path, hold: Hold, options: OpenOptions) -> Outcome<Self> {
+        let options = memory::bounded(options);
         let device = device(path, hold)?;
         let failed = |error: Error| Failure::of(shown(path.as_os_str().as_bytes()), error);
         let volume = Volume::open(device, options).map_err(failed)?;

@@ -16,8 +16,10 @@ mod free;
 mod header;
 mod image;
 mod logging;
+mod memory;
 mod mount_form;
 mod name;
+mod names;
 mod output;
 mod part;
 mod people;
@@ -60,6 +62,8 @@ Exit codes: 0 done, 1 failed (one line on standard error says what and why), 2 w
 struct Cli {
     #[command(flatten)]
     part: part::Part,
+    #[command(flatten)]
+    max_memory: memory::MaxMemory,
     #[command(subcommand)]
     command: command::Command,
 }
@@ -72,7 +76,7 @@ fn main() -> ExitCode {
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
     let formats = command::mkfs::is_named(&arguments);
-    let Cli { part, command } = match Cli::try_parse_from(arguments) {
+    let Cli { part, max_memory, command } = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if formats && error.use_stderr() => {
             tell(one_line(&misuse(&error)));
@@ -81,7 +85,7 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     part.note();
-    match command.run(part) {
+    match max_memory.apply().and_then(|()| command.run(part)) {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
         Err(Failure::Told) => ExitCode::FAILURE,
         Err(Failure::Line(line)) => {

@@ -59,6 +59,34 @@ fn failed(error: std::io::Error) -> Failure {
     Failure::of("standard output", reason(&error))
 }
 
+/// An array in JSON that is written entry by entry, as [`Output::json`] would write it as a whole.
+#[derive(Default)]
+pub(crate) struct JsonArray {
+    begun: bool,
+}
+
+impl JsonArray {
+    /// Writes one entry.
+    pub(crate) fn push(&mut self, out: &mut Output, value: &impl Serialize) -> Outcome {
+        let text = serde_json::to_string_pretty(value).map_err(|error| Failure::of("JSON", error))?;
+        out.bytes(if self.begun { b",\n  " } else { b"[\n  " })?;
+        self.begun = true;
+        // No string of JSON has a line feed in it, so that all of them are between its parts.
+        out.bytes(inert(&text).replace('\n', "\n  ").as_bytes())
+    }
+
+    /// Ends the array, and hands everything over. If something went `wrong` before its first entry, there is
+    /// no array.
+    pub(crate) fn finish(self, mut out: Output, wrong: bool) -> Outcome {
+        match (self.begun, wrong) {
+            (true, _) => out.bytes(b"\n]\n")?,
+            (false, false) => out.bytes(b"[]\n")?,
+            (false, true) => {}
+        }
+        out.finish()
+    }
+}
+
 /// Writes a file of output that was asked for by its name.
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> Outcome {
     check_output_place(path).map_err(|error| Failure::Line(error.to_string()))?;

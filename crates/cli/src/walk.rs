@@ -2,13 +2,20 @@
 //!
 //! A broken directory is named and left out, and the walk goes on. A directory has one parent; one that is
 //! met twice is broken too (it could hold itself), and is not entered again, so that every walk ends.
+//!
+//! A walk holds some entries of each directory that it is in ([`Entries`]), however large that is. What is to
+//! be shown in order holds its names ([`Names`](crate::names::Names)).
 
 use crate::failure::LeftOut;
 use crate::image::Image;
 use crate::name::join;
-use hectare_engine::{DirEntry, Error, Kind, Result};
+use hectare_engine::{Cookie, DirEntry, Error, Result, Volume};
 use hectare_units::InodeNr;
 use std::collections::HashSet;
+use std::vec::IntoIter;
+
+/// Entries of a directory that a walk holds.
+const BATCH: usize = 256;
 
 /// What is said of a directory that is met twice.
 pub(crate) const MET_TWICE: &str = "the directory is corrupt: it was met before on another path";
@@ -24,18 +31,36 @@ impl Entered {
     }
 }
 
-/// The entries of a directory without `.` and `..`, sorted by the bytes of their names.
-pub(crate) fn sorted(image: &Image, nr: InodeNr) -> Result<Vec<DirEntry>> {
-    let mut entries = image.volume().list(nr)?;
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(entries)
+/// The entries of a directory without `.` and `..`, [`BATCH`] at a time, each batch sorted by the bytes of
+/// its names: what is held does not grow with the directory.
+pub(crate) struct Entries {
+    nr: InodeNr,
+    /// Where to go on; `None` at the end.
+    at: Option<Cookie>,
+    batch: IntoIter<DirEntry>,
 }
 
-/// Whether an entry is a directory; the inode is asked where the directory does not say.
-pub(crate) fn is_directory(image: &Image, entry: &DirEntry) -> Result<bool> {
-    match entry.kind {
-        Some(kind) => Ok(kind == Kind::Directory),
-        None => Ok(image.volume().stat(entry.inode)?.is_dir()),
+impl Entries {
+    /// All entries of a directory.
+    pub(crate) fn of(nr: InodeNr) -> Self {
+        Self { nr, at: Some(Cookie::START), batch: Vec::new().into_iter() }
+    }
+
+    /// The next entry; after an error there are no more.
+    pub(crate) fn next(&mut self, volume: &Volume) -> Option<Result<DirEntry>> {
+        loop {
+            if let Some(entry) = self.batch.next() {
+                return Some(Ok(entry));
+            }
+            let batch = match volume.read_dir_at(self.nr, self.at.take()?, BATCH) {
+                Ok(batch) => batch,
+                Err(error) => return Some(Err(error)),
+            };
+            self.at = batch.last().map(|last| last.next);
+            let mut batch: Vec<_> = batch.into_iter().filter(|e| e.name != b"." && e.name != b"..").collect();
+            batch.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+            self.batch = batch.into_iter();
+        }
     }
 }
 
@@ -49,25 +74,31 @@ pub(crate) fn each(
     mut visit: impl FnMut(InodeNr) -> Result<()>,
 ) {
     let mut entered = Entered::default();
-    let mut stack = vec![(root, path.to_vec())];
-    while let Some((nr, path)) = stack.pop() {
-        let mut step = || -> Result<Vec<DirEntry>> {
-            visit(nr)?;
-            if !image.volume().stat(nr)?.is_dir() {
-                return Ok(Vec::new());
+    let mut step = |nr: InodeNr, path: &[u8]| -> Result<Option<Entries>> {
+        visit(nr)?;
+        if !image.volume().stat(nr)?.is_dir() {
+            return Ok(None);
+        }
+        if !entered.enter(nr) {
+            left_out.tell(image.show(path), MET_TWICE);
+            return Ok(None);
+        }
+        Ok(Some(Entries::of(nr)))
+    };
+    let mut levels = Vec::new();
+    let mut next = Some((root, path.to_vec()));
+    loop {
+        if let Some((nr, path)) = next.take() {
+            match step(nr, &path) {
+                Ok(entries) => levels.extend(entries.map(|entries| (path, entries))),
+                Err(error) => left_out.tell(image.show(&path), error),
             }
-            if !entered.enter(nr) {
-                left_out.tell(image.show(&path), MET_TWICE);
-                return Ok(Vec::new());
-            }
-            sorted(image, nr)
-        };
-        match step() {
-            Ok(entries) => {
-                let below = entries.into_iter().rev();
-                stack.extend(below.map(|entry| (entry.inode, join(&path, &entry.name))));
-            }
-            Err(error) => left_out.tell(image.show(&path), error),
+        }
+        let Some((path, entries)) = levels.last_mut() else { return };
+        match entries.next(image.volume()) {
+            Some(Ok(entry)) => next = Some((entry.inode, join(path, &entry.name))),
+            Some(Err(error)) => left_out.tell(image.show(path), error),
+            None => drop(levels.pop()),
         }
     }
 }
@@ -76,33 +107,50 @@ pub(crate) fn each(
 pub(crate) fn remove(image: &Image, parent: InodeNr, name: &[u8], path: &[u8], left_out: &LeftOut) {
     let volume = image.volume();
     let mut entered = Entered::default();
-    let mut stack = vec![(parent, name.to_vec(), path.to_vec(), false)];
-    while let Some((parent, name, path, emptied)) = stack.pop() {
-        if emptied {
-            match volume.rmdir(parent, &name) {
-                // Whatever stayed in it was told.
-                Err(Error::NotEmpty) if left_out.outcome().is_err() => {}
+    let mut levels: Vec<Emptied> = Vec::new();
+    let mut next = Some((parent, name.to_vec(), path.to_vec()));
+    loop {
+        if let Some((parent, name, path)) = next.take() {
+            let below = match volume.unlink(parent, &name) {
+                Err(Error::IsADirectory) => volume.lookup(parent, &name).map(Some),
+                done => done.map(|()| None),
+            };
+            match below {
+                Ok(Some(nr)) if entered.enter(nr) => {
+                    levels.push(Emptied { parent, name, path, entries: Entries::of(nr) });
+                }
+                Ok(Some(_)) => left_out.tell(image.show(&path), MET_TWICE),
+                Ok(None) => {}
                 Err(error) => left_out.tell(image.show(&path), error),
-                Ok(()) => {}
             }
-            continue;
         }
-        let below = match volume.unlink(parent, &name) {
-            Ok(()) => continue,
-            Err(Error::IsADirectory) => {
-                volume.lookup(parent, &name).and_then(|nr| Ok((entered.enter(nr), nr, volume.list(nr)?)))
+        let Some(level) = levels.last_mut() else { return };
+        match level.entries.next(volume) {
+            Some(Ok(entry)) => {
+                let path = join(&level.path, &entry.name);
+                next = Some((level.entries.nr, entry.name, path));
             }
-            Err(error) => Err(error),
-        };
-        match below {
-            Ok((true, nr, entries)) => {
-                let below: Vec<_> =
-                    entries.into_iter().map(|e| (nr, e.name.clone(), join(&path, &e.name), false)).collect();
-                stack.push((parent, name, path, true));
-                stack.extend(below);
+            Some(Err(error)) => {
+                left_out.tell(image.show(&level.path), error);
+                levels.pop();
             }
-            Ok((false, ..)) => left_out.tell(image.show(&path), MET_TWICE),
-            Err(error) => left_out.tell(image.show(&path), error),
+            None => {
+                match volume.rmdir(level.parent, &level.name) {
+                    // Whatever stayed in it was told.
+                    Err(Error::NotEmpty) if left_out.outcome().is_err() => {}
+                    Err(error) => left_out.tell(image.show(&level.path), error),
+                    Ok(()) => {}
+                }
+                levels.pop();
+            }
         }
     }
+}
+
+/// A directory that is being emptied, to be removed then.
+struct Emptied {
+    parent: InodeNr,
+    name: Vec<u8>,
+    path: Vec<u8>,
+    entries: Entries,
 }

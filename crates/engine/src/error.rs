@@ -6,7 +6,7 @@
 //! path-level API.
 
 use hectare_ext4::error::{Corrupt, FormatError, Unsupported};
-use hectare_units::{Bytes, InodeNr};
+use hectare_units::{Bytes, InodeNr, OutOfMemory};
 
 /// The engine's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -110,6 +110,9 @@ pub enum Error {
     /// ([`OnError`](crate::OnError)), so that nothing more is written.
     #[error("nothing more is written, since something went wrong earlier: {0}")]
     Aborted(String),
+    /// The system refused memory.
+    #[error(transparent)]
+    OutOfMemory(#[from] OutOfMemory),
     /// The volume was closed.
     #[error("the volume is closed")]
     Closed,
@@ -133,6 +136,7 @@ impl Error {
             Self::Device { errno, .. } => *errno,
             Self::Short { .. } | Self::Aborted(_) => 5,
             Self::Closed => 9,
+            Self::OutOfMemory(_) => 12,
             Self::PermissionDenied => 13,
             Self::Exists => 17,
             Self::OtherProject | Self::OtherVolume => 18,

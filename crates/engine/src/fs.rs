@@ -15,7 +15,7 @@ use hectare_ext4::dir::Cookie;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::inode::Kind;
 use hectare_ext4::xattr::How;
-use hectare_units::{InodeNr, index_of, u64_of};
+use hectare_units::{InodeNr, index_of, memory, u64_of};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
@@ -216,9 +216,7 @@ impl Volume {
     pub fn read(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>> {
         let file = self.open_file(path)?;
         let size = file.metadata()?.size;
-        let mut content = Vec::new();
-        content.try_reserve_exact(index_of(size)).map_err(|_| Error::FileTooLarge)?;
-        content.resize(index_of(size), 0);
+        let mut content = memory::filled(0, index_of(size))?;
         let mut done = 0;
         while done < content.len() {
             match file.read_at(u64_of(done), &mut content[done..])? {

@@ -20,7 +20,7 @@ use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
 use hectare_ext4::xattr::{self, Area, Attr, How, Index, Name, NameError, SetError, Value};
 use hectare_journal::Handle;
-use hectare_units::{BlockNr, Bytes, InodeNr, index_of, u64_of};
+use hectare_units::{BlockNr, Bytes, InodeNr, index_of, memory, u64_of};
 use std::sync::Arc;
 
 /// The most bytes a value in an inode of its own may have, as the kernel limits it.
@@ -85,7 +85,7 @@ impl Volume {
                     return Err(bad("the inode that should hold its value is of another size or kind").into());
                 }
                 drop(data);
-                let mut bytes = vec![0; index_of(size)];
+                let mut bytes = memory::filled(0, index_of(size))?;
                 self.read_locked(&holder, 0, &mut bytes)?;
                 Ok(bytes)
             }

@@ -13,6 +13,7 @@
 mod block;
 mod bytes;
 mod ids;
+pub mod memory;
 pub mod record;
 mod table;
 mod thread;
@@ -20,6 +21,7 @@ mod thread;
 pub use block::{BlockNr, BlockSize, Blocks, ClusterNr, Clusters, LogicalBlock};
 pub use bytes::Bytes;
 pub use ids::{GroupNr, InodeNr, TxnId};
+pub use memory::OutOfMemory;
 pub use table::OnceTable;
 pub use thread::thread_number;
 

@@ -25,7 +25,9 @@ hectare_fuzz::target!(|bytes: &[u8]| {
         Ok(volume) => volume,
         Err(error) => {
             assert!(!error.to_string().contains('\n'), "{error}");
-            assert!(device.to_vec() == patched.image, "a refused volume was changed");
+            // The block of the mount protection says who had the volume last, also for a moment.
+            let same = name == "mmp" || device.to_vec() == patched.image;
+            assert!(same, "a refused volume was changed");
             return;
         }
     };

@@ -5,9 +5,10 @@ use crate::entry::{JsonEntry, arrow, mode_text};
 use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, read_each};
 use crate::name::{JsonName, join};
-use crate::output::Output;
+use crate::names::Names;
+use crate::output::{JsonArray, Output};
 use crate::place::{Place, split};
-use crate::walk::{Entered, MET_TWICE, sorted};
+use crate::walk::{Entered, MET_TWICE};
 use crate::writing::Looking;
 use hectare_engine::{Kind, Metadata, Result};
 use hectare_units::InodeNr;
@@ -46,6 +47,10 @@ pub(crate) struct Arguments {
     looking: Looking,
 }
 
+/// Lines whose columns are as wide as the widest of them needs: a longer list begins anew, so that it need
+/// not be held.
+const ALIGNED: usize = 10_000;
+
 /// A line of the list.
 struct Row {
     name: Vec<u8>,
@@ -58,7 +63,7 @@ struct Lister<'a> {
     arguments: &'a Arguments,
     out: Output,
     left_out: LeftOut,
-    json: Vec<JsonEntry>,
+    json: JsonArray,
     blocks: usize,
     headings: bool,
 }
@@ -68,17 +73,17 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         arguments,
         out: Output::new(),
         left_out: LeftOut::default(),
-        json: Vec::new(),
+        json: JsonArray::default(),
         blocks: 0,
         headings: arguments.recursive || arguments.places.len() > 1,
     };
-    read_each(&arguments.places, &arguments.looking, |image, place| lister.place(image, place))?;
+    let listed = read_each(&arguments.places, &arguments.looking, |image, place| lister.place(image, place));
     if arguments.json {
-        lister.out.json(&lister.json)?;
+        lister.json.finish(lister.out, listed.is_err())?;
     } else {
         lister.out.finish()?;
     }
-    lister.left_out.outcome()
+    listed.and_then(|()| lister.left_out.outcome())
 }
 
 impl Lister<'_> {
@@ -94,48 +99,66 @@ impl Lister<'_> {
 
     fn directories(&mut self, image: &Image, root: InodeNr, path: &[u8]) -> Outcome {
         let mut entered = Entered::default();
+        entered.enter(root);
         let mut stack = vec![(root, path.to_vec())];
         while let Some((nr, path)) = stack.pop() {
-            if !entered.enter(nr) {
-                self.left_out.tell(image.show(&path), MET_TWICE);
-                continue;
-            }
-            let rows = match self.directory(image, nr, &path) {
-                Ok(rows) => rows,
+            let names = match self.names(image, nr) {
+                Ok(names) => names,
                 Err(error) => {
                     self.left_out.tell(image.show(&path), error);
                     continue;
                 }
             };
-            if self.arguments.recursive {
-                let below = rows.iter().rev().filter(|row| row.name != b"." && row.name != b"..");
-                let below = below.filter(|row| row.meta.as_ref().is_some_and(Metadata::is_dir));
-                stack.extend(below.map(|row| (row.inode, join(&path, &row.name))));
-            }
             if self.headings && !self.arguments.json {
                 let blank = if self.blocks > 0 { "\n" } else { "" };
                 writeln!(self.out, "{blank}{}:", image.show(&path))?;
                 self.blocks += 1;
             }
-            self.rows(&path, rows)?;
+            let mut below = self.directory(image, &path, names, &mut entered)?;
+            below.reverse();
+            stack.append(&mut below);
         }
         Ok(())
     }
 
-    fn directory(&self, image: &Image, nr: InodeNr, path: &[u8]) -> Result<Vec<Row>> {
-        let mut names = Vec::new();
-        if self.arguments.all && !self.arguments.json {
-            names.push((b".".to_vec(), nr, Some(Kind::Directory)));
-            names.push((b"..".to_vec(), image.volume().lookup(nr, b"..")?, Some(Kind::Directory)));
+    /// The names that are shown of a directory.
+    fn names(&self, image: &Image, nr: InodeNr) -> Result<Names> {
+        let (all, dots) = (self.arguments.all, self.arguments.all && !self.arguments.json);
+        Names::sorted(image, nr, |entry| match entry.name {
+            b"." | b".." => dots,
+            name => all || !name.starts_with(b"."),
+        })
+    }
+
+    /// Shows a directory; the directories in it that are to be listed then.
+    fn directory(
+        &mut self,
+        image: &Image,
+        path: &[u8],
+        mut names: Names,
+        entered: &mut Entered,
+    ) -> Outcome<Vec<(InodeNr, Vec<u8>)>> {
+        let mut below = Vec::new();
+        while names.left() > 0 {
+            let mut rows = Vec::new();
+            while rows.len() < ALIGNED
+                && let Some(entry) = names.next()
+            {
+                let (nr, full) = (entry.inode, join(path, entry.name));
+                let row = self.row(image, &full, entry.name.to_vec(), nr);
+                let is_dir = row.meta.as_ref().is_some_and(Metadata::is_dir);
+                if self.arguments.recursive && is_dir && entry.name != b"." && entry.name != b".." {
+                    if entered.enter(nr) {
+                        below.push((nr, full));
+                    } else {
+                        self.left_out.tell(image.show(&full), MET_TWICE);
+                    }
+                }
+                rows.push(row);
+            }
+            self.rows(path, rows)?;
         }
-        let entries = sorted(image, nr)?.into_iter();
-        let shown = entries.filter(|entry| self.arguments.all || !entry.name.starts_with(b"."));
-        names.extend(shown.map(|entry| (entry.name, entry.inode, entry.kind)));
-        let rows = names.into_iter().map(|(name, inode, _)| {
-            let full = join(path, &name);
-            self.row(image, &full, name, inode)
-        });
-        Ok(rows.collect())
+        Ok(below)
     }
 
     /// A row, with what was asked for; a broken inode leaves its fields empty and is told.
@@ -163,7 +186,7 @@ impl Lister<'_> {
                 let Some(meta) = &row.meta else { continue };
                 let mut entry = JsonEntry::new(split(&row.name).1, meta, row.target);
                 entry.path = Some(JsonName(absolute(&join(path, split(&row.name).1))));
-                self.json.push(entry);
+                self.json.push(&mut self.out, &entry)?;
             }
             return Ok(());
         }

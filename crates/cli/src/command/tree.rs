@@ -4,14 +4,20 @@ use crate::entry::{JsonEntry, arrow};
 use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, read_each};
 use crate::name::{JsonName, join};
-use crate::output::Output;
+use crate::names::{Entry, Names};
+use crate::output::{JsonArray, Output};
 use crate::place::Place;
-use crate::walk::{Entered, MET_TWICE, is_directory, sorted};
+use crate::walk::{Entered, MET_TWICE};
 use crate::writing::Looking;
-use hectare_engine::{DirEntry, Kind};
-use hectare_units::InodeNr;
+use hectare_engine::{Kind, Result};
+use hectare_units::{InodeNr, u64_of};
 use serde::Serialize;
-use std::vec::IntoIter;
+
+/// Bytes of a directory that a name takes at least.
+const RECORD_MIN: u64 = 12;
+/// What is said of a directory that can't be sound with those it is in.
+const TOO_MANY: &str =
+    "the directory is corrupt: it and those it is in have more names than the volume has room for";
 
 /// Show a directory inside an image as a tree
 ///
@@ -45,14 +51,14 @@ struct Leaf {
 /// A directory being shown: what is left of its entries.
 struct Level {
     path: Vec<u8>,
-    rest: IntoIter<DirEntry>,
+    rest: Names,
 }
 
 struct Grower<'a> {
     arguments: &'a Arguments,
     out: Output,
     left_out: LeftOut,
-    leaves: Vec<Leaf>,
+    leaves: JsonArray,
     directories: u64,
     files: u64,
 }
@@ -62,14 +68,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         arguments,
         out: Output::new(),
         left_out: LeftOut::default(),
-        leaves: Vec::new(),
+        leaves: JsonArray::default(),
         directories: 0,
         files: 0,
     };
-    read_each(&arguments.places, &arguments.looking, |image, place| grower.place(image, place))?;
+    let shown = read_each(&arguments.places, &arguments.looking, |image, place| grower.place(image, place));
     if arguments.json {
-        grower.out.json(&grower.leaves)?;
+        grower.leaves.finish(grower.out, shown.is_err())?;
+        shown?;
     } else {
+        shown?;
         let (directories, files) = (grower.directories, grower.files);
         writeln!(grower.out, "\n{directories} directories, {files} files")?;
         grower.out.finish()?;
@@ -83,29 +91,31 @@ impl Grower<'_> {
         if !self.arguments.json {
             writeln!(self.out, "{}", place.show())?;
         }
-        let entries = self.entries(image, root).map_err(|error| image.fail(&place.path, &error))?;
+        let rest = self.entries(image, root).map_err(|error| image.fail(&place.path, &error))?;
         let mut entered = Entered::default();
         entered.enter(root);
-        let mut levels = vec![Level { path: place.path.clone(), rest: entries.into_iter() }];
+        let mut levels = vec![Level { path: place.path.clone(), rest }];
         while let Some(level) = levels.last_mut() {
             let Some(entry) = level.rest.next() else {
                 levels.pop();
                 continue;
             };
-            let path = join(&level.path, &entry.name);
-            self.show(image, &path, &entry, &levels)?;
+            let (path, name) = (join(&level.path, entry.name), entry.name.to_vec());
+            let entry = Entry { name: &name, ..entry };
+            self.show(image, &path, entry, &levels)?;
             if self.arguments.levels.is_none_or(|most| levels.len() < hectare_units::usize_of(most)) {
-                let below = self.below(image, &path, &entry, &mut entered);
+                let below = self.below(image, &path, entry, &mut entered, &levels);
                 levels.extend(below.map(|rest| Level { path, rest }));
             }
         }
         Ok(())
     }
 
-    fn entries(&self, image: &Image, nr: InodeNr) -> hectare_engine::Result<Vec<DirEntry>> {
-        let mut entries = sorted(image, nr)?;
-        entries.retain(|entry| self.arguments.all || !entry.name.starts_with(b"."));
-        Ok(entries)
+    fn entries(&self, image: &Image, nr: InodeNr) -> Result<Names> {
+        Names::sorted(image, nr, |entry| match entry.name {
+            b"." | b".." => false,
+            name => self.arguments.all || !name.starts_with(b"."),
+        })
     }
 
     /// What is below an entry, if it is a directory that can be entered.
@@ -113,22 +123,25 @@ impl Grower<'_> {
         &self,
         image: &Image,
         path: &[u8],
-        entry: &DirEntry,
+        entry: Entry<'_>,
         entered: &mut Entered,
-    ) -> Option<IntoIter<DirEntry>> {
-        match is_directory(image, entry) {
+        levels: &[Level],
+    ) -> Option<Names> {
+        let reason = match is_directory(image, entry) {
             Ok(false) => return None,
-            Ok(true) if !entered.enter(entry.inode) => self.left_out.tell(image.show(path), MET_TWICE),
+            Ok(true) if !entered.enter(entry.inode) => MET_TWICE.to_owned(),
             Ok(true) => match self.entries(image, entry.inode) {
-                Ok(entries) => return Some(entries.into_iter()),
-                Err(error) => self.left_out.tell(image.show(path), error),
+                Ok(names) if is_room(image, &names, levels) => return Some(names),
+                Ok(_) => TOO_MANY.to_owned(),
+                Err(error) => error.to_string(),
             },
-            Err(error) => self.left_out.tell(image.show(path), error),
-        }
+            Err(error) => error.to_string(),
+        };
+        self.left_out.tell(image.show(path), reason);
         None
     }
 
-    fn show(&mut self, image: &Image, path: &[u8], entry: &DirEntry, levels: &[Level]) -> Outcome {
+    fn show(&mut self, image: &Image, path: &[u8], entry: Entry<'_>, levels: &[Level]) -> Outcome {
         let meta = image.volume().stat(entry.inode);
         let kind = meta.as_ref().map(|meta| meta.kind).ok().or(entry.kind);
         if kind == Some(Kind::Directory) {
@@ -141,9 +154,9 @@ impl Grower<'_> {
         if self.arguments.json {
             match meta {
                 Ok(meta) => {
-                    let mut json = JsonEntry::new(&entry.name, &meta, target);
+                    let mut json = JsonEntry::new(entry.name, &meta, target);
                     json.path = Some(JsonName(join(b"/", path.strip_prefix(b"/").unwrap_or(path))));
-                    self.leaves.push(Leaf { depth: levels.len(), entry: json });
+                    self.leaves.push(&mut self.out, &Leaf { depth: levels.len(), entry: json })?;
                 }
                 Err(error) => self.left_out.tell(image.show(path), error),
             }
@@ -151,14 +164,30 @@ impl Grower<'_> {
         }
         let Some((innermost, outer)) = levels.split_last() else { return Ok(()) };
         for level in outer {
-            let more = !level.rest.as_slice().is_empty();
+            let more = level.rest.left() > 0;
             self.out.bytes(if more { "\u{2502}   " } else { "    " }.as_bytes())?;
         }
-        let more = !innermost.rest.as_slice().is_empty();
+        let more = innermost.rest.left() > 0;
         let branch = if more { "\u{251c}\u{2500}\u{2500} " } else { "\u{2514}\u{2500}\u{2500} " };
         self.out.bytes(branch.as_bytes())?;
-        self.out.name(&entry.name)?;
+        self.out.name(entry.name)?;
         let arrow = arrow(target.as_deref());
         writeln!(self.out, "{arrow}")
     }
+}
+
+/// Whether an entry is a directory; the inode is asked where the directory does not say.
+fn is_directory(image: &Image, entry: Entry<'_>) -> Result<bool> {
+    match entry.kind {
+        Some(kind) => Ok(kind == Kind::Directory),
+        None => Ok(image.volume().stat(entry.inode)?.is_dir()),
+    }
+}
+
+/// Whether a volume has room for the names of a directory and those left of the directories it is in, all of
+/// which are held at once. Directories that share blocks would make a few blocks any number of names.
+fn is_room(image: &Image, names: &Names, levels: &[Level]) -> bool {
+    let held = names.left() + levels.iter().map(|level| level.rest.left()).sum::<usize>();
+    let room = image.volume().statfs().map_or(0, |stat| stat.blocks.bytes(stat.block_size).get());
+    u64_of(held).saturating_mul(RECORD_MIN) <= room
 }

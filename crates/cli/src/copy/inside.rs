@@ -1,8 +1,9 @@
 //! A volume as either side of a copy.
 
-use super::{Content, Meta, Origin, Reason, Special, Target, Xattrs};
+use super::{Content, Meta, Named, Origin, Reason, Special, Target, Xattrs};
 use crate::image::Image;
 use crate::umask;
+use crate::walk::Entries;
 use hectare_engine::{Changes, Creation, Error, Kind, NewNode, OpenFile, Volume, XattrHow};
 use hectare_host::Identity;
 use hectare_units::InodeNr;
@@ -77,6 +78,7 @@ impl Content for OpenFile {
 impl Origin for Inside<'_> {
     type Node = InodeNr;
     type File = OpenFile;
+    type Children = Entries;
 
     fn meta(&self, node: &InodeNr, _follow: bool) -> Result<Meta, Reason> {
         let meta = self.volume().stat(*node).map_err(reason)?;
@@ -93,9 +95,13 @@ impl Origin for Inside<'_> {
         })
     }
 
-    fn children(&self, node: &InodeNr, _meta: &Meta) -> Result<Vec<(Vec<u8>, InodeNr)>, Reason> {
-        let entries = crate::walk::sorted(self.image, *node).map_err(reason)?;
-        Ok(entries.into_iter().map(|entry| (entry.name, entry.inode)).collect())
+    fn children(&self, node: &InodeNr, _meta: &Meta) -> Result<Entries, Reason> {
+        Ok(Entries::of(*node))
+    }
+
+    fn next_child(&self, children: &mut Entries) -> Option<Result<Named<InodeNr>, Reason>> {
+        let entry = children.next(self.volume())?;
+        Some(entry.map(|entry| (entry.name, entry.inode)).map_err(reason))
     }
 
     fn open(&self, node: &InodeNr, _follow: bool, _meta: &Meta) -> Result<OpenFile, Reason> {

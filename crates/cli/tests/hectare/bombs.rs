@@ -4,7 +4,7 @@
 //! The bound on memory is the kernel's (`RLIMIT_DATA`): a command that asks for more is aborted, and has no
 //! exit code.
 
-use crate::support::{Bench, Ran, hectare_bounded};
+use crate::support::{Bench, Ran, hectare, hectare_bounded, hectare_within};
 use hectare_oracle::{Skip, debugfs, debugfs_write, mke2fs, skip};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -191,6 +191,52 @@ fn regression_one_value_under_thousands_of_names() {
     }
     let ran = read_in_every_way(&bench, "/f");
     assert!(ran[5].refused().contains("have 131072000 bytes, and 64 MiB are read"), "{}", ran[5].err);
+}
+
+#[test]
+fn a_limit_of_memory_ends_with_a_line() {
+    let bench = Bench::empty();
+    hectare(&["mkfs", "-q", bench.image(), "15T"]).ok();
+    for command in [&["check", bench.image()][..], &["ls", "-lR", bench.image()], &["info", bench.image()]] {
+        for limit in ["32MiB", "64MiB", "1G"] {
+            let ran = hectare_within(&[&["--max-memory", limit], command].concat(), PATIENCE * 6);
+            let refused = ran.err.contains("memory at once") || ran.err.contains("memory allocation of");
+            assert!(ran.code == Some(0) || (ran.code == Some(1) && refused), "{} {}", ran.line, ran.err);
+        }
+    }
+    let refused = hectare(&["--max-memory", "1k", "check", bench.image()]);
+    assert_eq!(refused.code, Some(2), "{}", refused.err);
+    assert!(refused.err.contains("at least 32 MiB"), "{}", refused.err);
+}
+
+#[test]
+fn names_that_do_not_fit_a_limit_of_memory_are_an_error() {
+    let bench = Bench::empty();
+    let source = bench.local("source");
+    let folder = source.join("d");
+    fs::create_dir_all(&folder).unwrap();
+    // Long names, to need few of them, and no more links of a file than there can be.
+    for file in ["e", "f"] {
+        let first = folder.join(file);
+        fs::write(&first, "x").unwrap();
+        for n in 0..50_000 {
+            fs::hard_link(&first, folder.join(format!("{file}{n:0>240}"))).unwrap();
+        }
+    }
+    hectare(&["build", "--from", source.to_str().unwrap(), bench.image()]).ok();
+    let bounded = |limit: &str, command: &[&str]| {
+        hectare_within(&[&["--max-memory", limit], command].concat(), PATIENCE * 6)
+    };
+    let at = bench.at("/d");
+    assert!(
+        bounded("32M", &["ls", &at]).refused().ends_with("MiB of memory at once, which the system refuses")
+    );
+    assert_eq!(bounded("128M", &["ls", &at]).ok().text().lines().count(), 100_002);
+    bounded("32M", &["cp", "-r", &at, bench.local("out").to_str().unwrap()]).ok();
+    // What is not asked for is no error of ours, but no signal either.
+    let ended =
+        bounded("32M", &["build", "--from", source.to_str().unwrap(), bench.local("b").to_str().unwrap()]);
+    assert!(matches!(ended.code, Some(0 | 1)), "{:?} {}", ended.code, ended.err);
 }
 
 /// A journal of 512 MiB with one transaction of as many blocks, all of them holes of the image but the

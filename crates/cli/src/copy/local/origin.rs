@@ -5,7 +5,7 @@
 //! copied as far as it had been when it was opened.
 
 use super::{c_name, errno, io, kind_of, place};
-use crate::copy::{Content, Meta, Origin, Reason, Xattrs};
+use crate::copy::{Content, Meta, Named, Origin, Reason, Xattrs};
 use crate::name::shown;
 use hectare_engine::{DeviceNumber, Timestamp, Volume};
 use hectare_host::{Dir, Stat, Walk, replaced, stat, stat_open};
@@ -19,6 +19,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::vec::IntoIter;
 
 /// The host as an origin: messages name paths as they were given.
 #[derive(Default)]
@@ -135,6 +136,7 @@ impl LocalOrigin {
 impl Origin for LocalOrigin {
     type Node = Node;
     type File = OpenedFile;
+    type Children = IntoIter<Named<Node>>;
 
     fn meta(&self, node: &Node, follow: bool) -> Result<Meta, Reason> {
         let stat = self.at(node)?.stat(follow)?;
@@ -153,9 +155,9 @@ impl Origin for LocalOrigin {
         })
     }
 
-    fn children(&self, node: &Node, meta: &Meta) -> Result<Vec<(Vec<u8>, Node)>, Reason> {
+    fn children(&self, node: &Node, meta: &Meta) -> Result<IntoIter<Named<Node>>, Reason> {
         let (dir, list) = self.enter(node, meta)?;
-        let mut children = Vec::new();
+        let mut children: Vec<Named<Node>> = Vec::new();
         for entry in sys::Dir::read_from(&list).map_err(errno)? {
             let name = entry.map_err(errno)?.file_name().to_bytes().to_vec();
             if name != b"." && name != b".." {
@@ -164,7 +166,11 @@ impl Origin for LocalOrigin {
             }
         }
         children.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(children)
+        Ok(children.into_iter())
+    }
+
+    fn next_child(&self, children: &mut IntoIter<Named<Node>>) -> Option<Result<Named<Node>, Reason>> {
+        children.next().map(Ok)
     }
 
     fn open(&self, node: &Node, follow: bool, meta: &Meta) -> Result<OpenedFile, Reason> {
