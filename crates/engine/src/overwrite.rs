@@ -3,10 +3,11 @@
 //! A write inside the size and inside written blocks changes no map. It shares the operation lock with reads
 //! and other such writes, and its time stamp waits for the next commit ([`crate::times`]).
 //!
-//! What is promised: two writes of one file that overlap end as one or the other, whole, across extents and on
-//! every device, since each enters its range ([`crate::cache::writers`]) for as long as it writes. Writes that
-//! do not overlap run at the same time. All other changes of content exclude these by the operation lock.
-//! A read is not kept out: one that overlaps a write may see parts of it, as with direct I/O in the kernel.
+//! What is promised: two writes of one file that overlap end as one or the other, whole, across extents and
+//! on every device, since each enters its range ([`crate::cache::writers`]) for as long as it writes. Writes
+//! that do not overlap run at the same time. All other changes of content exclude these by the operation
+//! lock. A read is not kept out: one that overlaps a write may see parts of it, as with direct I/O in the
+//! kernel.
 
 use crate::cache::inode::CachedInode;
 use crate::error::Result;

@@ -1,3 +1,5 @@
+//! Who may write and who waits, by hand and under load.
+
 use super::*;
 use proptest::prelude::*;
 use std::sync::atomic::AtomicU32;
