@@ -73,6 +73,7 @@ impl Default for Writers {
 impl Writers {
     /// Waits for those who write over bytes of the range, which is not empty, and keeps others out of it.
     /// The caller holds the operation lock.
+    #[inline]
     #[track_caller]
     pub(crate) fn enter(&self, range: Range<u64>) -> Writing<'_> {
         let ranked = rank::enter(LockRank::Range);
@@ -83,6 +84,7 @@ impl Writers {
     }
 
     /// Puts another word in the place of `now`, if that is what is there and the other can be said.
+    #[inline]
     fn replace(&self, now: u64, then: Option<u64>, order: Ordering) -> bool {
         then.is_some_and(|then| self.word.compare_exchange(now, then, order, Ordering::Relaxed).is_ok())
     }
@@ -103,6 +105,7 @@ impl Writers {
         }
     }
 
+    #[inline]
     fn leave(&self, range: &Range<u64>) {
         let is_lone = as_word(range).is_some_and(|word| self.replace(word, Some(NOBODY), Ordering::Release));
         if !is_lone {
@@ -148,12 +151,14 @@ impl List {
 }
 
 impl Drop for Writing<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.writers.leave(&self.range);
     }
 }
 
 /// A range as a word; `None` if it is too long, or begins too far out, for that.
+#[inline]
 fn as_word(range: &Range<u64>) -> Option<u64> {
     let more = range.end.checked_sub(range.start)?.checked_sub(1)?;
     let word = range.start << LEN_BITS | u64::from(low16(more));
