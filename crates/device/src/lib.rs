@@ -19,7 +19,8 @@
 //!   of
 //!   the range is undefined, outside the range it is untouched.
 //! - *Order.* Nothing but [`Device::flush`] orders writes towards durable storage. Overlapping operations of
-//!   several threads are the caller's affair; disjoint ones never disturb each other, even inside a sector.
+//!   several threads are the caller's affair (the engine has writes of a file that overlap wait for each
+//!   other); disjoint ones never disturb each other, even inside a sector.
 //! - *Failed flushes.* After a failed flush nobody knows what became durable, and asking again proves
 //!   nothing.
 //!   The device reports; remembering that it happened is the volume's business.

@@ -5,3 +5,4 @@ mod held;
 pub(crate) mod inode;
 pub(crate) mod runs;
 mod shard;
+pub(crate) mod writers;

@@ -30,7 +30,8 @@ enum Found {
 
 impl OpenFile {
     /// Copies up to `len` bytes from byte `at` of this file to byte `target_at` of another one of the same
-    /// volume, and says how many: fewer at the end of this file, or if the volume becomes full.
+    /// volume, and says how many: fewer at the end of this file, or if the volume becomes full. Other changes
+    /// of either file may come between the pieces, of 4 MiB at most, in which it goes.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the ranges overlap in one file, [`Error::OtherVolume`]; [`Error::NoSpace`] if

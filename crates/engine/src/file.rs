@@ -3,13 +3,12 @@
 //! Data goes straight between the caller's buffer and the device; there is no page cache here. A write into a
 //! hole reserves space, writes the data to its final place, and only then maps it, in a short transaction; so
 //! metadata never points at blocks whose data is not written. A write inside blocks that are mapped and
-//! written changes no map at all: it takes no handle, and its time stamp waits ([`crate::times`]). Small
-//! writes at the end of a file gather before they get here ([`crate::delay`]). Files whose data is journalled
-//! are written otherwise ([`crate::journalled`]).
+//! written changes no map at all ([`crate::overwrite`]). Small writes at the end of a file gather before they
+//! get here ([`crate::delay`]). Files whose data is journalled are written otherwise ([`crate::journalled`]).
 //!
 //! | write              | inside written blocks | unwritten blocks or holes           | beyond the size |
 //! |--------------------|-----------------------|-------------------------------------|-----------------|
-//! | operation lock     | shared                | exclusive                           | exclusive       |
+//! | operation lock     | shared, and a range   | exclusive                           | exclusive       |
 //! | handle             | none                  | after the data is written, to map it | the same        |
 //!
 //! Invariants: bytes between the end of a file and the end of its last block are zero on the device, so that
@@ -24,7 +23,7 @@ use crate::map::{MAP_CREDITS, MapMut, MapRef};
 use crate::opaque::check_not_ciphertext;
 use crate::space::{Piece, Use};
 use crate::volume::Volume;
-use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::error::Place;
 use hectare_ext4::extent::{self, Extent, Mapping};
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inline::Inline;
@@ -304,65 +303,6 @@ impl Volume {
         let gathered = inode.delayed().end().unwrap_or(0);
         let data = inode.get();
         if at < data.size.max(gathered) { Deed::Rewrite.check(data.flags, inode.nr()) } else { Ok(()) }
-    }
-
-    /// Writes over blocks that are mapped and written, inside the size, under the shared lock; whether that
-    /// was possible. No handle is needed: nothing changes but the times, which wait for the next commit.
-    fn overwrite(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8], source: Source) -> Result<bool> {
-        let (listed, looked_up) = {
-            let _operation = inode.lock().read();
-            let run = inode.runs().find(at, data.len());
-            let looked_up = !matches!(run, Some((_, true)));
-            match run {
-                Some((place, true)) => self.write_data(place, data)?,
-                _ => {
-                    if !self.is_written(inode, at, data.len(), source)? {
-                        return Ok(false);
-                    }
-                    self.overwrite_runs(inode, at, data)?;
-                }
-            }
-            self.count_written(data.len());
-            (source == Source::Caller && inode.touch(self.now(), &self.inodes), looked_up)
-        };
-        if listed {
-            self.relieve()?;
-        }
-        if looked_up {
-            self.sync_if_asked(inode)?; // a run that is remembered as writable is of a file that doesn't ask
-        }
-        Ok(true)
-    }
-
-    /// Whether the bytes all lie inside the size and in written blocks, and may be written over in place.
-    fn is_written(&self, inode: &CachedInode, mut at: u64, len: usize, source: Source) -> Result<bool> {
-        let end = at + u64_of(len);
-        if end > inode.get().size || self.journals_data(&inode.get()) {
-            return Ok(false);
-        }
-        self.check_write(inode, at, source)?;
-        while at < end {
-            let (Some(_), len) = self.run_at(inode, at)? else { return Ok(false) };
-            at += len.min(end - at);
-        }
-        Ok(true)
-    }
-
-    fn overwrite_runs(&self, inode: &CachedInode, mut at: u64, data: &[u8]) -> Result<()> {
-        let mut rest = data;
-        while !rest.is_empty() {
-            if let Some((place, true)) = inode.runs().find(at, rest.len()) {
-                return self.write_data(place, rest);
-            }
-            let (Some(place), len) = self.run_at(inode, at)? else {
-                return Err(Corrupt::new("the map", Place::Inode(inode.nr()), "it changes by itself").into());
-            };
-            let (now, after) = rest.split_at(index_of(len.min(u64_of(rest.len()))));
-            self.write_data(place, now)?;
-            at += u64_of(now.len());
-            rest = after;
-        }
-        Ok(())
     }
 
     /// Writes as much of `data` as one mapping step takes.

@@ -3,7 +3,8 @@
 //! [`Volume`] opens a volume on any device and offers it twice: by inode numbers, for a mount
 //! ([`Volume::lookup`], [`Volume::create`], [`Volume::rename`]...), and by paths in the shape of `std::fs`
 //! ([`Volume::metadata`], [`Volume::open_file`], [`Volume::remove_dir_all`]...). Every operation may be
-//! called from any number of threads.
+//! called from any number of threads. Writes of one file that overlap end as one or the other, whole
+//! ([`OpenFile::write_at`]).
 //!
 //! How it works: typed state in memory (inodes, groups, the allocator) is rendered to blocks once per commit;
 //! tree, directory and attribute blocks are edited in place in a block cache, and sealed with their checksums
@@ -11,7 +12,8 @@
 //! at it.
 //!
 //! The order of locks: rename lock -> operation locks of inodes (parent before child, else the lower number)
-//! -> handle -> data lock of an inode -> group -> block. Nobody waits for a commit while holding a handle.
+//! -> a range of a file that is written over -> handle -> data lock of an inode -> group -> block. Nobody
+//! waits for a commit while holding a handle.
 
 mod background;
 mod cache;
@@ -50,6 +52,7 @@ mod opaque;
 mod open;
 mod options;
 mod orphan;
+mod overwrite;
 mod permission;
 mod recover;
 mod remove;

@@ -65,6 +65,9 @@ impl OpenFile {
 
     /// Reads from byte `at` on; fewer bytes than asked for, or none, only at the end of the file.
     ///
+    /// A write that has returned is seen whole. One that runs meanwhile, over bytes that are there, may be
+    /// seen in part, as with direct I/O in the kernel.
+    ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Device`], or [`Error::Unsupported`] for content that can't be read.
     pub fn read_at(&self, at: u64, out: &mut [u8]) -> Result<usize> {
@@ -75,6 +78,12 @@ impl OpenFile {
     /// Writes at byte `at`, which may lie beyond the end; fewer bytes than asked for only if the volume is
     /// full. Bytes at the end of the file may gather in memory, with their space counted, until the file is
     /// synced or closed.
+    ///
+    /// Writes that overlap go one after the other, on every device and across extents: of two, the bytes that
+    /// both write are in the end all of the same one. The same holds for a write and any other call that
+    /// changes the content, but for [`Self::copy_range`], which goes by pieces. Writes over bytes that are
+    /// there run at the same time if they do not overlap; those that need space or make the file longer run
+    /// alone.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if not even the first byte found room, [`Error::FileTooLarge`],

@@ -17,6 +17,8 @@ use std::marker::PhantomData;
 pub enum LockRank {
     /// A whole operation on a name or an inode. Several at once: parent before child, lower inode first.
     Operation,
+    /// Bytes of a file that are written over in place. One range at a time, under its operation lock.
+    Range,
     /// An open handle, or the commit's exclusive step. One at a time.
     Handle,
     /// The data of an inode: its map and fields. Several at once: lower inode first.
@@ -38,6 +40,7 @@ impl fmt::Display for LockRank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Operation => "an operation lock",
+            Self::Range => "a range of a file",
             Self::Handle => "a handle",
             Self::InodeData => "an inode's data lock",
             Self::Group => "a group lock",

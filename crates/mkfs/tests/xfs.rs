@@ -59,6 +59,15 @@ const CASES: &[(&str, &str)] = &[
     ("1g", "-b size=65536 -i size=2048"),
     ("1g", "-b size=65536 -m rmapbt=1,reflink=0"),
     ("300m", "-b size=65536 -m rmapbt=1,reflink=0"),
+    // The last group's trees could never be two blocks high, those of the others can; its list is as long.
+    ("1g", "-b size=65536 -m rmapbt=1,reflink=0 -d agsize=330m"),
+    ("1g", "-b size=32768 -m rmapbt=1,reflink=0 -d agsize=300m"),
+    ("1g", "-b size=16384 -m rmapbt=1 -d agsize=200m"),
+    ("300m", "-b size=65536 -m rmapbt=1,reflink=0 -d agsize=250m"),
+    // The last group has the log, too.
+    ("400m", "-b size=65536 -m rmapbt=1,reflink=0 -d agsize=300m"),
+    ("1100m", "-b size=65536 -m reflink=0 -d agsize=1000m"),
+    ("1g", "-m rmapbt=1 -d agsize=350m"),
     ("1g", "-b size=32768 -m reflink=0"),
     ("1g", "-b size=32768 -i nrext64=1"),
     ("300m", "-b size=32768"),

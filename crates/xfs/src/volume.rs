@@ -208,7 +208,8 @@ impl Volume {
     }
 
     /// Blocks on the free list of a group whose trees are all one block high: for each tree that grows while
-    /// space is given out, its height and one more, but not more than it can ever have.
+    /// space is given out, its height and one more, but not more than it can ever have. That is worked out
+    /// from `sb_agblocks` once for the volume: readers expect as many in the last group, be it shorter.
     #[must_use]
     pub fn free_list_blocks(&self) -> u32 {
         // A tree can be two blocks high if its records can be more than half a leaf. Free runs are at most

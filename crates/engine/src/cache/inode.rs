@@ -23,6 +23,7 @@ use crate::cache::block::{Block, BlockCache};
 use crate::cache::held::{Held, RankedLock};
 use crate::cache::runs::Runs;
 use crate::cache::shard::{self, Cached};
+use crate::cache::writers::Writers;
 use crate::delay::Delayed;
 use crate::error::{Error, Result};
 use crate::times::Mark;
@@ -66,6 +67,8 @@ pub(crate) struct CachedInode {
     touched: Mark,
     /// Where the content lies, remembered.
     runs: Runs,
+    /// Who writes over the content.
+    writers: Writers,
     /// What was appended and has no place yet.
     delayed: Delayed,
     table_block: Arc<Block>,
@@ -142,6 +145,11 @@ impl CachedInode {
     /// Where the content lies, as far as that is remembered.
     pub(crate) fn runs(&self) -> &Runs {
         &self.runs
+    }
+
+    /// Who writes over the content.
+    pub(crate) fn writers(&self) -> &Writers {
+        &self.writers
     }
 
     /// The last transaction that changed it; `None` if that was before it came into memory.
@@ -381,6 +389,7 @@ fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): Home) -> Arc<Cached
         window: OnceLock::new(),
         touched: Mark::default(),
         runs: Runs::default(),
+        writers: Writers::default(),
         delayed: Delayed::default(),
         table_block,
         slot,

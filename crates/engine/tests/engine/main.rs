@@ -32,6 +32,7 @@ mod model;
 mod nameless;
 mod namespace;
 mod orphans;
+mod overlap;
 mod overwrite;
 mod permissions;
 mod placement;

@@ -2,7 +2,11 @@
 //!
 //! The order of taking space is that of `mkfs.xfs`: headers and roots, the log if it is this group's, then
 //! the free list from the shortest free run that holds it, last the first inodes.
+//!
+//! The free list has the same length in all groups, a shorter last one included. That each has room for it is
+//! known with the plan ([`FreeLists`]), before anything is written.
 
+use crate::error::{Error, Result};
 use hectare_units::{GroupNr, usize_of};
 use hectare_xfs::btree::{self, Owner, Tree, chunk_record, free_record, owner_record};
 use hectare_xfs::group::{Inodes, render_agf, render_agfl, render_agi};
@@ -22,17 +26,68 @@ pub(super) struct Group {
     log: Option<Run>,
 }
 
-impl Group {
-    pub(super) fn new(volume: &Volume, group: GroupNr) -> Self {
-        let mut free = vec![Run::between(volume.roots().end, volume.group_len(group))];
-        let log = (group == volume.log.group).then_some(volume.log.run);
-        if let Some(log) = log {
-            take(&mut free, log);
+/// Where the free lists lie, which all groups have: in the log's group, in the last one, which may be
+/// shorter, and in any other.
+#[derive(Clone, Debug)]
+pub(super) struct FreeLists {
+    with_log: Run,
+    last: Run,
+    other: Run,
+}
+
+impl FreeLists {
+    /// # Errors
+    /// If a group has no free run that is long enough.
+    pub(super) fn new(volume: &Volume) -> Result<Self> {
+        let at = |group| free_list(volume, group);
+        Ok(Self {
+            with_log: at(volume.log.group)?,
+            last: at(last_group(volume))?,
+            // The first inodes come after it, so the first group is as any other.
+            other: at(GroupNr::new(0))?,
+        })
+    }
+
+    fn of(&self, volume: &Volume, group: GroupNr) -> Run {
+        match group {
+            group if group == volume.log.group => self.with_log,
+            group if group == last_group(volume) => self.last,
+            _ => self.other,
         }
-        let wanted = volume.free_list_blocks();
-        let shortest = free.iter().filter(|run| run.len >= wanted).min_by_key(|run| (run.len, run.start));
-        // The geometry sees to it that there is one.
-        let free_list = Run { start: shortest.map_or(0, |run| run.start), len: wanted };
+    }
+}
+
+fn last_group(volume: &Volume) -> GroupNr {
+    GroupNr::new(volume.groups.saturating_sub(1))
+}
+
+/// What is free in a group before its free list is taken, by place.
+fn free_runs(volume: &Volume, group: GroupNr) -> Vec<Run> {
+    let mut free = vec![Run::between(volume.roots().end, volume.group_len(group))];
+    if group == volume.log.group {
+        take(&mut free, volume.log.run);
+    }
+    free
+}
+
+/// The start of the shortest free run of a group that is long enough for its free list.
+fn free_list(volume: &Volume, group: GroupNr) -> Result<Run> {
+    let len = volume.free_list_blocks();
+    let runs = free_runs(volume, group).into_iter().filter(|run| run.len >= len);
+    let shortest = runs.min_by_key(|run| (run.len, run.start)).ok_or_else(|| {
+        let of = volume.group_len(group);
+        let reason =
+            format!("group {group}, of {of} blocks, has no {len} free ones in a row; lengthen groups");
+        Error::option("allocation groups", reason)
+    })?;
+    Ok(Run { start: shortest.start, len })
+}
+
+impl Group {
+    pub(super) fn new(volume: &Volume, group: GroupNr, free_lists: &FreeLists) -> Self {
+        let mut free = free_runs(volume, group);
+        let log = (group == volume.log.group).then_some(volume.log.run);
+        let free_list = free_lists.of(volume, group);
         take(&mut free, free_list);
         let first = Run { start: volume.root_block(), len: volume.chunk_blocks() };
         let chunk = (group.get() == 0).then_some(first);
@@ -128,4 +183,55 @@ fn take(free: &mut Vec<Run>, taken: Run) {
     let whole = free[at];
     let parts = [Run::between(whole.start, taken.start), Run::between(taken.end(), whole.end())];
     free.splice(at..=at, parts.into_iter().filter(|run| run.len > 0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::geometry::shape;
+    use super::super::options::FormatOptions;
+    use super::*;
+    use hectare_units::{Blocks, Bytes};
+
+    const MIB: u64 = 1 << 20;
+
+    fn volume() -> Volume {
+        let options = FormatOptions { rmapbt: true, ..FormatOptions::default() };
+        shape(&options, Bytes::new(1024 * MIB)).unwrap().0
+    }
+
+    /// The same with a last group of so many blocks.
+    fn with_last(blocks: u32) -> Volume {
+        let volume = volume();
+        let before = u64::from(volume.groups - 1) * u64::from(volume.group_blocks);
+        Volume { blocks: Blocks::new(before + u64::from(blocks)), ..volume }
+    }
+
+    #[test]
+    fn regression_a_group_without_room_for_its_free_list_is_an_error() {
+        let (roots, list) = (volume().roots().end, volume().free_list_blocks());
+        let fits = with_last(roots + list);
+        let last = FreeLists::new(&fits).unwrap().of(&fits, last_group(&fits));
+        assert_eq!(last, Run { start: roots, len: list });
+        for blocks in [1, roots, roots + list - 1] {
+            let error = FreeLists::new(&with_last(blocks)).unwrap_err().to_string();
+            let expected = format!("allocation groups: group 3, of {blocks} blocks, has no {list} free");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+        // So is one that the log fills.
+        let mut full = volume();
+        full.log.run = Run::between(roots, full.group_blocks - list + 1);
+        assert!(FreeLists::new(&full).is_err());
+    }
+
+    #[test]
+    fn each_free_list_is_in_a_free_run_of_its_group() {
+        let volume = with_last(100);
+        let lists = FreeLists::new(&volume).unwrap();
+        for group in (0..volume.groups).map(GroupNr::new) {
+            let list = lists.of(&volume, group);
+            let holds = |run: &Run| run.start <= list.start && list.end() <= run.end();
+            assert!(free_runs(&volume, group).iter().any(holds), "{group}");
+            assert_eq!(list.len, volume.free_list_blocks());
+        }
+    }
 }

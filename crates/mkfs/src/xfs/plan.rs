@@ -8,7 +8,7 @@
 //! anything.
 
 use super::geometry::{Note, shape};
-use super::group::Group;
+use super::group::{FreeLists, Group};
 use super::options::FormatOptions;
 use crate::error::Result;
 use crate::plan::{Payload, Write};
@@ -23,6 +23,7 @@ use std::ops::Range;
 #[derive(Clone, Debug)]
 pub struct Plan {
     volume: Volume,
+    free_lists: FreeLists,
     notes: Vec<Note>,
     now: Moment,
     zeroed: bool,
@@ -37,8 +38,9 @@ impl Plan {
     /// If options are impossible, alone or together or for the size.
     pub fn new(options: &FormatOptions, device_len: Bytes, zeroed: bool) -> Result<Self> {
         let (volume, notes) = shape(options, device_len)?;
+        let free_lists = FreeLists::new(&volume)?;
         let now = Moment { seconds: options.now.seconds, nanoseconds: options.now.nanoseconds };
-        Ok(Self { volume, notes, now, zeroed, discard: options.discard })
+        Ok(Self { volume, free_lists, notes, now, zeroed, discard: options.discard })
     }
 
     /// What the superblock will say.
@@ -83,7 +85,7 @@ impl Plan {
     }
 
     fn group(&self, group: GroupNr) -> impl Iterator<Item = Write> {
-        let mut start = Group::new(&self.volume, group).render(&self.volume);
+        let mut start = Group::new(&self.volume, group, &self.free_lists).render(&self.volume);
         let mut at = self.volume.offset(group, 0);
         let first = group.get() == 0;
         if first {
