@@ -70,7 +70,7 @@ impl Mechanism {
     /// All of them, with what they do.
     pub const LIST: &'static [About] = about! {
         Index, "index",
-            "finds groups by their largest free chunk and average free run instead of asking one after the other",
+            "finds groups by their largest free chunk and average free run, not one after the other",
             "ext4 mb_optimize_scan", "crates/alloc/src/index.rs";
         BestAvail, "best-avail",
             "trims a goal that no group has on average by powers of two, not below what is asked",
@@ -88,7 +88,7 @@ impl Mechanism {
             "finds what is asked by the largest free chunk of a group where its average is too short",
             "Hectare", "crates/alloc/src/passes.rs";
         Split, "split",
-            "gives a request longer than every free run the longest average run, at the cost of one run scanned",
+            "gives a request longer than every free run the longest average run, for one run scanned",
             "Hectare", "crates/alloc/src/passes.rs";
         Classes, "classes",
             "sets flex groups apart for requests of up to 128 KiB, up to 8 MiB, and more",

@@ -5,7 +5,7 @@
 
 use super::{Plan, Search};
 use crate::class::Stage;
-use crate::passes::ANY;
+use crate::passes::ANY_FREE;
 use crate::purse::Purse;
 use crate::{AllocError, Allocator, Config, GroupSource, Layout, Policy, Request, Reservation};
 use hectare_units::{ClusterNr, Clusters, GroupNr};
@@ -37,7 +37,7 @@ fn one(at: u64) -> Request {
 fn last_pass(allocator: &Allocator<Free>) -> Result<Reservation, AllocError<Infallible>> {
     let mut purse = Purse::Available { floor: 0 };
     let plan = Plan::new(&one(0), 2, allocator.space()).expect("a request that can be met");
-    Search::new(allocator, &plan, &mut purse).run(&[(Stage::Any, &[ANY])])
+    Search::new(allocator, &plan, &mut purse).run(&[(Stage::Any, [ANY_FREE].into())])
 }
 
 /// One thread has a cluster, gives it back and takes the other one. Who looks meanwhile may find each of the
