@@ -3,10 +3,13 @@
 use crate::fsck::e2fsck;
 use crate::killed::{Ended, Server};
 use crate::mount::can_mount;
+use crate::patience::{PATIENCE, PAUSE};
 use crate::{KernelMount, Skip, is_root, mke2fs, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Instant;
 
 /// Whether both can be mounted here.
 pub(super) fn can_run() -> Result<(), Skip> {
@@ -107,10 +110,23 @@ impl Pair {
             kernel.unmount();
         }
         if let Some(server) = self.server.take() {
-            self.run(&["umount".as_ref(), self.dir.as_ref()])?;
+            self.unmount_ours()?;
             server.ended()?;
         }
         Ok(())
+    }
+
+    /// Unmounts the program's volume; for a while it may be busy with descriptors that a process being started
+    /// by another test has copies of.
+    fn unmount_ours(&self) -> Result<(), Ended> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let unmounted = self.run(&["umount".as_ref(), self.dir.as_ref()]);
+            if unmounted.is_ok() || Instant::now() > deadline {
+                return unmounted;
+            }
+            sleep(PAUSE);
+        }
     }
 
     /// The images, unmounted.
