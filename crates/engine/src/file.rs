@@ -23,12 +23,12 @@ use crate::map::{MAP_CREDITS, MapMut, MapRef};
 use crate::opaque::check_not_ciphertext;
 use crate::space::{Piece, Use};
 use crate::volume::Volume;
-use hectare_ext4::error::Place;
+use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::{self, Extent, Mapping};
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inline::Inline;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
-use hectare_units::{Blocks, Bytes, LogicalBlock, index_of, low32, u64_of};
+use hectare_units::{Blocks, Bytes, LogicalBlock, index_of, low32, memory, u64_of};
 use std::io::IoSlice;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -484,6 +484,8 @@ impl Volume {
         }
         let size = self.geometry().block_size;
         let mut ranges: Vec<(u64, u64)> = Vec::new();
+        let mut left = self.geometry().blocks_count.get();
+        let mut broken = None;
         let map = MapRef { volume: self, nr: inode.nr(), inode: &held };
         map.for_each(LogicalBlock::ZERO, &mut |extent| {
             let start = extent.logical.offset(size).get();
@@ -491,14 +493,27 @@ impl Volume {
             if start >= held.size {
                 return ControlFlow::Break(());
             }
+            // Tables that name each other again and again make ranges without end of a few blocks.
+            let Some(rest) = left.checked_sub(extent.len.into()) else {
+                let what = "it has more blocks than the volume";
+                broken = Some(Corrupt::new("the map", Place::Inode(inode.nr()), what).into());
+                return ControlFlow::Break(());
+            };
+            left = rest;
             if !extent.unwritten {
                 match ranges.last_mut() {
                     Some((at, len)) if *at + *len == start => *len = end - *at,
-                    _ => ranges.push((start, end - start)),
+                    _ => match memory::reserve(&mut ranges, 1) {
+                        Ok(()) => ranges.push((start, end - start)),
+                        Err(refused) => {
+                            broken = Some(refused.into());
+                            return ControlFlow::Break(());
+                        }
+                    },
                 }
             }
             ControlFlow::Continue(())
         })?;
-        Ok(ranges)
+        broken.map_or(Ok(ranges), Err)
     }
 }

@@ -115,6 +115,38 @@ fn regression_a_block_map_that_names_one_block_a_million_times() {
     assert_eq!(ran[10].code, Some(1), "{}", ran[10].line);
 }
 
+/// A file whose block map has half a thousand million single blocks between holes, made of three tables and
+/// one block.
+fn holes(bench: &Bench) -> Result<(), Skip> {
+    let of_data = volume(bench, &["-t", "ext2", "-O", "none,filetype"], "2M", 4 * BLOCK)?;
+    let image = File::options().write(true).open(&bench.image).unwrap();
+    let numbers = |block: u64| u32::try_from(block).unwrap().to_le_bytes();
+    put(&image, of_data[0], &numbers(of_data[1]).repeat(1024));
+    put(&image, of_data[1], &numbers(of_data[2]).repeat(1024));
+    put(&image, of_data[2], &[numbers(of_data[3]), [0; 4]].concat().repeat(512));
+    let size = (12 + 1024 + 1024 * 1024 + 1000 * 1024 * 1024) * BLOCK as u64;
+    set_fields(&bench.image, "/f", &[("size", size), ("block[TIND]", of_data[0])])
+}
+
+/// Each of the ranges between the holes was kept in memory.
+#[test]
+fn regression_a_file_with_more_blocks_than_the_volume_is_corrupt() {
+    let bench = Bench::empty();
+    if let Err(reason) = holes(&bench) {
+        skip!("bombs::regression_a_file_with_more_blocks_than_the_volume_is_corrupt", reason);
+    }
+    let ran = read_in_every_way(&bench, "/f");
+    for refused in [&ran[5], &ran[6], &ran[8], &ran[9]] {
+        assert!(
+            refused.refused().contains("it has more blocks than the volume"),
+            "{}: {}",
+            refused.line,
+            refused.err
+        );
+    }
+    assert_eq!(ran[10].code, Some(1), "{}", ran[10].line);
+}
+
 /// A leaf of 340 extents that all lead to the same thousand blocks of names.
 fn extents(bench: &Bench) -> Result<(), Skip> {
     let features = ["-t", "ext4", "-O", "^metadata_csum,^has_journal,^dir_index"];
