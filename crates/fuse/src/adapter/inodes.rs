@@ -60,8 +60,12 @@ impl Adapter {
             // Who has a file open for writing may have written before it became immutable.
             (Times::Written, Some(mtime), Some(ctime)) => Ok(node.held().set_written(mtime, ctime)?),
             _ => match self.volume.change(node.nr(), changes) {
-                // To refuse the kernel what it keeps by itself would fail a close or a sync later.
-                Err(Error::NotPermitted(_)) if changes.mtime == Some(node.metadata()?.mtime) => Ok(()),
+                // To refuse a kernel that buffers what it keeps by itself would fail a close or a sync later.
+                Err(Error::NotPermitted(_))
+                    if self.is_writeback() && changes.mtime == Some(node.metadata()?.mtime) =>
+                {
+                    Ok(())
+                }
                 changed => Ok(changed?),
             },
         }
