@@ -195,7 +195,9 @@ impl Rows {
                 if indexed && has(Mechanism::Chunk) {
                     asked.push(CHUNK);
                 }
-                last.push(GOAL_LEN_SLOW);
+                // Without the index only the slow criterion finds what is asked in a unit of the class.
+                let slow = if has(Mechanism::Classes) && !indexed { &mut asked } else { &mut last };
+                slow.push(GOAL_LEN_SLOW);
                 vec![GOAL, POWER2_ALIGNED, fast]
             }
             Order::FirstFit => {
@@ -353,6 +355,16 @@ mod tests {
                     assert!(!passes[..at].contains(pass), "{policy}: {pass:?} twice at {stage:?}");
                 }
             }
+        }
+    }
+
+    /// Small volumes have no index, and went straight to units of other classes.
+    #[test]
+    fn regression_classes_are_tried_for_what_is_asked_without_an_index_too() {
+        let table = Tables::new(Policy::HYBRID, false).data;
+        for stage in [Stage::Matching, Stage::Unset] {
+            let mut passes = table.iter().filter(|step| step.0 == stage).flat_map(|step| step.1.iter());
+            assert!(passes.any(|pass| pass.counted == Counted::GoalSlow), "{stage:?}");
         }
     }
 
