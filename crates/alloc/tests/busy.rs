@@ -23,7 +23,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// Long enough to be sure that a request waits.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A disk that keeps whoever loads one group waiting, and with it the lock of that group.
+/// A disk on which loading one group blocks, with the lock of that group held.
 struct Gated {
     disk: Disk,
     /// Whether the gate is open, and whether somebody stands before it.

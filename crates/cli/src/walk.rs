@@ -136,7 +136,7 @@ pub(crate) fn remove(image: &Image, parent: InodeNr, name: &[u8], path: &[u8], l
             }
             None => {
                 match volume.rmdir(level.parent, &level.name) {
-                    // Whatever stayed in it was told.
+                    // What stayed in it has been reported.
                     Err(Error::NotEmpty) if left_out.outcome().is_err() => {}
                     Err(error) => left_out.tell(image.show(&level.path), error),
                     Ok(()) => {}

@@ -5,7 +5,7 @@
 //! closed.
 //!
 //! Hazard: the image of another user's mount is whatever that user named: a pipe, a device, a file that he
-//! keeps locked. So that is not opened, and whoever unmounts is told that nobody has waited. Also an image of
+//! keeps locked. So that is not opened, and the result says that nobody has waited. Also an image of
 //! one's own may be locked by others, so the wait has an end.
 
 use crate::mount::{How, detach, is_root};

@@ -103,8 +103,8 @@ fn is_taken(error: &io::Error) -> bool {
     [Errno::AGAIN, Errno::ACCESS].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// Tries something for a moment, as long as somebody is in the way: whoever serves a mount that has just
-/// been taken off lets go of a block device a few milliseconds later.
+/// Tries something for a moment, as long as it is in use: the server of a mount that has just been taken off
+/// closes a block device a few milliseconds later.
 pub(super) fn patiently<T, E>(
     once: impl Fn() -> std::result::Result<T, E>,
     is_in_use: impl Fn(&E) -> bool,

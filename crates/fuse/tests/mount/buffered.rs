@@ -1,5 +1,5 @@
 //! Writes that the kernel buffers (`-o writeback`) on a volume that fills up: no writer goes on for ever, and
-//! what it was not told at once it is told with the next write.
+//! an error that comes too late for a write is returned by the next.
 
 use crate::full::{fill, made};
 use crate::support::{MIB, mounted};
@@ -46,7 +46,7 @@ fn regression_a_buffered_writer_is_stopped_by_a_full_volume() {
     mount.judge(NAME);
 }
 
-/// Many writers, each of which stops; what each was told is there is there.
+/// Many writers, each of which stops; what was synced without an error is there.
 #[test]
 fn buffered_writers_are_stopped_and_keep_what_was_synced() {
     const NAME: &str = "buffered::buffered_writers_are_stopped_and_keep_what_was_synced";
@@ -78,7 +78,7 @@ fn buffered_writers_are_stopped_and_keep_what_was_synced() {
     mount.judge_scattered(NAME);
 }
 
-/// Nobody was told before `fsync`.
+/// No error was returned before `fsync`.
 #[test]
 fn regression_a_buffered_write_beyond_the_largest_size_fails_the_next() {
     const NAME: &str = "buffered::regression_a_buffered_write_beyond_the_largest_size_fails_the_next";

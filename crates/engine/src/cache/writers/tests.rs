@@ -12,7 +12,7 @@ const WATCHED: Duration = Duration::from_millis(30);
 /// How long something that must happen may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Enters a range on another thread, says so, and stays until told to leave.
+/// Enters a range on another thread, reports that, and stays until the sender is dropped or sends.
 fn writer<'a>(
     scope: &'a thread::Scope<'a, '_>,
     writers: &'a Writers,
