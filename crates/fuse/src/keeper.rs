@@ -7,8 +7,9 @@
 //! What is mounted where and how it is told by whoever starts it, not by the server, which can only say when:
 //! the messages are single bytes. A server that has been taken over can have its own mount taken off.
 //!
-//! It ends when the server's end of the socket closes, and leaves the mount as it is: if the server was
-//! killed, programs get errors until somebody unmounts, instead of the folder below.
+//! It ends when the server's end of the socket closes, in whatever way the socket says so, and leaves the
+//! mount as it is: if the server was killed, programs get errors until somebody unmounts, instead of the
+//! directory below.
 //!
 //! Hazard: it must outlive the server's last request. So signals that end the server mean nothing to it, and
 //! it is in no process group of a terminal.
@@ -127,8 +128,23 @@ pub fn keep(what: &Mounting<'_>) -> io::Result<()> {
         let none = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: needed, permitted: needed, inheritable: none })?;
     }
-    let (stdin, mut mounted) = (io::stdin(), None);
-    let socket = stdin.as_fd();
+    let mut mounted = None;
+    let ended = obey(io::stdin().as_fd(), what, &mut mounted);
+    // Whether the server has left or was killed: the mount is not the keeper's to take off unasked.
+    mounted.iter_mut().for_each(Mounted::forget);
+    match ended {
+        // A server that is killed before it has read an answer.
+        Err(Errno::CONNRESET | Errno::PIPE) => Ok(()),
+        ended => Ok(ended?),
+    }
+}
+
+/// Does what the server says, until it is gone.
+fn obey(
+    socket: BorrowedFd<'_>,
+    what: &Mounting<'_>,
+    mounted: &mut Option<Mounted>,
+) -> rustix::io::Result<()> {
     loop {
         let (message, file) = receive(socket)?;
         let done = match message.first() {
@@ -137,7 +153,7 @@ pub fn keep(what: &Mounting<'_>) -> io::Result<()> {
                 let options = &MountOptions { read_only, ..what.options.clone() };
                 let what = Mounting { options, ..*what };
                 attach(&what, file.as_ref().map(AsFd::as_fd)).map(|(connection, attached)| {
-                    mounted = Some(attached);
+                    *mounted = Some(attached);
                     Some(connection)
                 })
             }
@@ -155,7 +171,7 @@ pub fn keep(what: &Mounting<'_>) -> io::Result<()> {
                 Ok(None)
             }
             Some(_) => Err(io::Error::other("nothing that a keeper does")),
-            None => break,
+            None => return Ok(()),
         };
         match done {
             Ok(file) => send(socket, &[DONE], file.as_ref().map(AsFd::as_fd))?,
@@ -166,8 +182,6 @@ pub fn keep(what: &Mounting<'_>) -> io::Result<()> {
             }
         }
     }
-    mounted.iter_mut().for_each(Mounted::forget);
-    Ok(())
 }
 
 fn send(socket: impl AsFd, message: &[u8], file: Option<BorrowedFd<'_>>) -> rustix::io::Result<()> {

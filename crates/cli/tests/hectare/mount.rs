@@ -92,15 +92,19 @@ impl Bench {
     }
 
     fn in_foreground_with(&self, options: &[&str], environment: &[(&str, &str)]) -> Child {
-        let server = Command::new(env!("CARGO_BIN_EXE_hectare"))
+        let server = self.server(options, environment);
+        until(|| self.is_mounted());
+        server
+    }
+
+    fn server(&self, options: &[&str], environment: &[(&str, &str)]) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_hectare"))
             .envs(environment.iter().copied())
             .args(["mount", "--foreground"])
             .args(self.words(options))
             .stderr(Stdio::null())
             .spawn()
-            .unwrap();
-        until(|| self.is_mounted());
-        server
+            .unwrap()
     }
 }
 
@@ -651,4 +655,28 @@ fn a_mount_is_shut_down() {
     hectare(&["ls", &format!("{}:/", bench.image.to_str().unwrap())]).ok();
     let ran = hectare(&["shutdown", "/"]);
     assert!(ran.refused().contains("Inappropriate ioctl"), "{}", ran.err);
+}
+
+/// The keeper of a mount took it off when the server was gone before it read an answer: then the connection
+/// of the two ends with an error. So what a program wrote next went into the directory below.
+#[test]
+fn regression_a_mount_stays_when_its_server_is_killed_while_it_begins() {
+    let bench = bench!("mount::regression_a_mount_stays_when_its_server_is_killed_while_it_begins");
+    for step in 0..20 {
+        let mut server = bench.server(&[], &[]);
+        while !bench.is_mounted() {
+            sleep(Duration::from_micros(20));
+        }
+        sleep(Duration::from_micros(step * 50));
+        // What the keeper answers now is not read.
+        signal(&server, Signal::STOP);
+        sleep(Duration::from_millis(10));
+        signal(&server, Signal::KILL);
+        server.wait().unwrap();
+        // The keeper sees it a little later.
+        sleep(Duration::from_millis(30));
+        assert!(bench.is_mounted(), "step {step}: programs must get errors, not the directory below");
+        bench.umount_with("-l");
+        bench.wait_closed();
+    }
 }
