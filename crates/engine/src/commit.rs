@@ -23,6 +23,7 @@ use hectare_units::{BlockNr, GroupNr, TxnId};
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// Groups whose block bitmaps are kept in memory after a commit, 4 KiB each with blocks of 4 KiB.
 const LOADED_GROUPS_MAX: usize = 2048;
@@ -42,6 +43,8 @@ pub(crate) struct Frozen {
     superblock: Option<[u8; hectare_ext4::superblock::SIZE]>,
     /// Errors that it has recorded.
     errors: u32,
+    /// When the freeze began, if somebody measures.
+    began: Option<Instant>,
     /// Keeps cached blocks from eviction until they are written.
     _held: Box<dyn Any + Send>,
 }
@@ -73,6 +76,7 @@ impl Commit for Committer {
 
     fn freeze(&self, txn: TxnId) -> Result<Frozen> {
         let shared = &*self.shared;
+        let began = shared.options.observer.is_some().then(Instant::now);
         shared.inodes.render(&shared.blocks, &shared.sb, txn);
         let mut blocks: Vec<LoggedBlock> = Vec::new();
         shared.allocator.render_dirty(txn, |group, words, free| {
@@ -97,13 +101,13 @@ impl Commit for Committer {
             let what = "two structures claim it";
             return Err(Corrupt::new("a metadata block", Place::Block(pair[0].0), what).into());
         }
-        Ok(Frozen { blocks, revokes, superblock, errors, _held: Box::new(cached) })
+        Ok(Frozen { blocks, revokes, superblock, errors, began, _held: Box::new(cached) })
     }
 
     fn write(&self, frozen: Frozen, _txn: TxnId) -> Result<()> {
         let shared = &*self.shared;
         shared.count_written(frozen.blocks.len() * shared.geometry().block_size.len());
-        let flush = shared.flushes.begin();
+        let (flush, began) = (shared.flushes.begin(), frozen.began);
         match &shared.log {
             Some(log) => frozen.log(log, shared.exact_now())?,
             None => frozen.bring_home(shared)?,
@@ -112,6 +116,7 @@ impl Commit for Committer {
         if shared.log.is_none() || !frozen.blocks.is_empty() {
             shared.flushes.end(flush);
         }
+        shared.observe_commit(began);
         Ok(())
     }
 

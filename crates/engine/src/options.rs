@@ -1,5 +1,6 @@
 //! How a volume is opened.
 
+use crate::observer::Observed;
 use hectare_alloc::{Policy, Tunables};
 use hectare_device::Device;
 use hectare_ext4::superblock::{DataMode, OnError};
@@ -86,6 +87,11 @@ pub struct OpenOptions {
     pub data_errors_abort: Option<bool>,
     /// Which changes are durable when they return.
     pub synchronous: Synchronous,
+    /// Whether every write over bytes that are there starts a handle, as ext4 did before its direct
+    /// overwrites went without: what that costs can be measured. Default: false.
+    pub overwrite_handles: bool,
+    /// Who is called with the times that requests for space and commits took. Default: nobody.
+    pub observer: Option<Observed>,
 }
 
 impl Default for OpenOptions {
@@ -109,6 +115,8 @@ impl Default for OpenOptions {
             errors: None,
             data_errors_abort: None,
             synchronous: Synchronous::default(),
+            overwrite_handles: false,
+            observer: None,
         }
     }
 }

@@ -12,6 +12,7 @@
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
 use crate::file::Source;
+use crate::map::MAP_CREDITS;
 use crate::volume::Volume;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_units::{Bytes, index_of, u64_of};
@@ -34,6 +35,9 @@ impl Volume {
                 _ if self.is_written(inode, at, data.len(), source)? => None,
                 _ => return Ok(false),
             };
+            if self.options.overwrite_handles {
+                drop(self.start(MAP_CREDITS)?); // as around the mapping that ext4 looked up in a transaction
+            }
             self.overwrite_range(inode, at, data, place)?;
             self.count_written(data.len());
             (source == Source::Caller && inode.touch(self.now(), &self.inodes), place.is_none())

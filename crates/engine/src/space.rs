@@ -197,7 +197,7 @@ impl Volume {
             return Ok(space);
         }
         let request = self.file_request(hole, logical, explicit)?;
-        match self.prealloc.take(&self.allocator, window, &request) {
+        match self.reserving(|| self.prealloc.take(&self.allocator, window, &request)) {
             Err(AllocError::NoSpace) => {
                 let goal = request.continuation.unwrap_or(request.home);
                 self.claimed_space(hole.map.nr, &Request::new(goal, hole.clusters).for_data(hole.clusters))
@@ -246,7 +246,7 @@ impl Volume {
 
     fn reserve_metadata(&self, goal: ClusterNr, want: Clusters, room: Room) -> Result<Reservation> {
         let request = Request::new(goal, want).with_root_reserve(self.options.use_reserved_blocks);
-        match self.prealloc.reserve(&self.allocator, &request) {
+        match self.reserving(|| self.prealloc.reserve(&self.allocator, &request)) {
             Err(AllocError::NoSpace) if room == Room::Kept => {
                 Ok(self.prealloc.reserve(&self.allocator, &request.vital())?)
             }

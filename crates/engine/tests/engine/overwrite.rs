@@ -3,10 +3,14 @@
 use crate::common::{
     InMemory, assert_clean_bytes, close_clean, format_bytes, in_memory, in_memory_with, pattern,
 };
-use hectare_engine::{Changes, Creation, Error, OpenFile, OpenOptions, Timestamp, XattrHow};
+use hectare_engine::{
+    Changes, Creation, Error, Observed, Observer, OpenFile, OpenOptions, Timestamp, XattrHow,
+};
 use hectare_oracle::skip;
 use hectare_oracle::trees::Random;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 macro_rules! volume {
     ($test:literal) => {
@@ -59,6 +63,69 @@ fn ten_thousand_overwrites_start_no_handle() {
     close_clean(&held);
     let again = in_memory_with(&held.device.to_vec(), OpenOptions::read_only()).unwrap();
     assert!(again.volume.read("file").unwrap() == content);
+}
+
+#[test]
+fn with_overwrite_handles_each_overwrite_starts_one() {
+    const NAME: &str = "overwrite::with_overwrite_handles";
+    let bytes = match format_bytes(&["-t", "ext4", "-b", "1024"], "32M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!(NAME, reason),
+    };
+    for overwrite_handles in [false, true] {
+        let options = OpenOptions { overwrite_handles, commit_interval: None, ..OpenOptions::default() };
+        let held = in_memory_with(&bytes, options).unwrap();
+        let (file, _) = in_pieces(&held, 4);
+        let before = handles(&held);
+        (0..100).for_each(|n| file.write_all_at(n * 700, &pattern(n, n * 700, 700)).unwrap());
+        assert_eq!(handles(&held) - before, if overwrite_handles { 100 } else { 0 });
+        let mut read = vec![0; 70_000];
+        file.read_at(0, &mut read).unwrap();
+        assert!((0..100).all(|n| read[n * 700..][..700] == pattern(n as u64, n as u64 * 700, 700)));
+        drop(file);
+        close_clean(&held);
+    }
+}
+
+/// Counts what it is called with.
+#[derive(Default)]
+struct Counting {
+    reserved: AtomicU64,
+    committed: AtomicU64,
+}
+
+impl Observer for Counting {
+    fn reserved(&self, _took: Duration) {
+        self.reserved.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn committed(&self, took: Duration) {
+        assert!(took > Duration::ZERO);
+        self.committed.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn an_observer_hears_of_requests_for_space_and_of_commits() {
+    let bytes = match format_bytes(&["-t", "ext4"], "32M") {
+        Ok(bytes) => bytes,
+        Err(reason) => skip!("overwrite::an_observer", reason),
+    };
+    let observer = Arc::new(Counting::default());
+    let observed = Some(Observed(Arc::clone(&observer) as _));
+    let options = OpenOptions { observer: observed, commit_interval: None, ..OpenOptions::default() };
+    let held = in_memory_with(&bytes, options).unwrap();
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let commits = |held: &InMemory| held.volume.journal_stats().commits;
+    let (asked, before, committed) = (count(&observer.reserved), count(&observer.committed), commits(&held));
+    let file = held.volume.create_file("file", Creation::default()).unwrap();
+    file.allocate(0, 1 << 20, false).unwrap();
+    assert!(count(&observer.reserved) > asked);
+    held.volume.sync().unwrap();
+    assert!(commits(&held) > committed);
+    assert_eq!(count(&observer.committed) - before, commits(&held) - committed);
+    drop(file);
+    close_clean(&held);
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! What somebody who measures hears of a volume at work.
+//!
+//! An observer is called by the threads that do the work, once the work is done and with no lock held that
+//! another observer's call could wait for. It is part of what it measures: it should do as little as to count
+//! into memory of the thread's own. Without one, nothing is timed.
+//!
+//! What it is not: the metrics that are always there ([`Volume::journal_stats`](crate::Volume::journal_stats),
+//! [`Volume::allocator_stats`](crate::Volume::allocator_stats)), nor a place to act from: an observer that
+//! calls the volume may wait for itself.
+
+use crate::volume::Shared;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Is called with the time that parts of the work took.
+pub trait Observer: Send + Sync {
+    /// A request for space was answered, whether there was space or not.
+    fn reserved(&self, _took: Duration) {}
+
+    /// A transaction was committed: the time from its freeze until it was durable.
+    fn committed(&self, _took: Duration) {}
+}
+
+/// An observer, in [`OpenOptions`](crate::OpenOptions).
+#[derive(Clone)]
+pub struct Observed(pub Arc<dyn Observer>);
+
+impl fmt::Debug for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an observer")
+    }
+}
+
+impl Shared {
+    /// Asks the allocator for space, under the eyes of the observer, if there is one.
+    pub(crate) fn reserving<T>(&self, ask: impl FnOnce() -> T) -> T {
+        let Some(Observed(observer)) = &self.options.observer else { return ask() };
+        let began = Instant::now();
+        let answer = ask();
+        observer.reserved(began.elapsed());
+        answer
+    }
+
+    /// A transaction whose freeze began then is durable.
+    pub(crate) fn observe_commit(&self, began: Option<Instant>) {
+        if let (Some(began), Some(Observed(observer))) = (began, &self.options.observer) {
+            observer.committed(began.elapsed());
+        }
+    }
+}
