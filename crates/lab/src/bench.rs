@@ -13,11 +13,12 @@ use crate::target::Target;
 use crate::target::directory::Directory;
 use crate::target::engine::{Engine, Through};
 use crate::target::raw::Raw;
+use crate::timing::{self, Timing, timed};
 use crate::workload::{Ran, Workload};
 use hectare_alloc::{Policy, Tunables};
 use hectare_engine::{DataMode, OpenOptions};
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::Arc;
 
 /// What to run on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,29 +49,41 @@ pub struct Settings {
     pub data_mode: Option<DataMode>,
     /// Whether small appends are buffered before they get a place (delayed allocation).
     pub delayed_allocation: bool,
+    /// Whether each write over bytes that are there starts a handle, as ext4 once did.
+    pub overwrite_handles: bool,
+    /// Whether requests for space and commits are timed, which costs two looks at the clock each.
+    pub timed: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let (policy, tunables) = (Policy::default(), Tunables::default());
-        Self { policy, tunables, data_mode: None, delayed_allocation: true }
+        Self {
+            policy,
+            tunables,
+            data_mode: None,
+            delayed_allocation: true,
+            overwrite_handles: false,
+            timed: false,
+        }
     }
 }
 
 impl Settings {
     /// What a volume is opened with.
     fn open_options(&self) -> OpenOptions {
-        let Self { policy, tunables, data_mode, delayed_allocation } = *self;
+        let Self { policy, tunables, data_mode, delayed_allocation, overwrite_handles, .. } = *self;
         let defaults = OpenOptions::default();
         let delayed_bytes = if delayed_allocation { defaults.delayed_bytes } else { 0 };
-        OpenOptions { policy, tunables, data_mode, delayed_bytes, ..defaults }
+        OpenOptions { policy, tunables, data_mode, delayed_bytes, overwrite_handles, ..defaults }
     }
 
     /// What differs from the default, beside the policy, as a name for the engine so set.
     fn suffix(&self) -> String {
         let mode = self.data_mode.map(|mode| format!("data={}", mode.name()));
         let nodelalloc = (!self.delayed_allocation).then(|| "nodelalloc".to_owned());
-        let all = mode.into_iter().chain(nodelalloc).chain(self.tunables.changed());
+        let handles = self.overwrite_handles.then(|| "overwrite handles".to_owned());
+        let all = mode.into_iter().chain(nodelalloc).chain(handles).chain(self.tunables.changed());
         all.map(|one| format!(" {one}")).collect()
     }
 }
@@ -157,20 +170,24 @@ fn clear(bench: &Bench, may_remove: bool) -> Result<()> {
         target.remove_dir_all(&folder)?;
         target.sync()
     })
+    .map(|(cleared, _)| cleared)
 }
 
-/// Opens the target, uses it, closes it.
-fn with_target<T>(on: &On, act: impl FnOnce(&dyn Target) -> Result<T>) -> Result<T> {
+/// Opens the target, uses it, closes it; with how many seconds opening and closing took, of an image.
+fn with_target<T>(on: &On, act: impl FnOnce(&dyn Target) -> Result<T>) -> Result<(T, Option<[f64; 2]>)> {
     match on {
-        On::Directory(base) => act(&Directory::open(base)?),
-        On::Raw(file) => act(&Raw::new(file)),
+        On::Directory(base) => Ok((act(&Directory::open(base)?)?, None)),
+        On::Raw(file) => Ok((act(&Raw::new(file))?, None)),
         On::Engine { image, through, settings } => {
-            let engine = Engine::open(image, *through, settings.open_options())?;
+            let times = settings.timed.then(Arc::default);
+            let (engine, open) =
+                timed(|| Engine::open_watched(image, *through, settings.open_options(), times));
+            let engine = engine?;
             let result = act(&engine);
-            let closed = engine.close();
+            let (closed, close) = timed(|| engine.close());
             let result = result?;
             closed?;
-            Ok(result)
+            Ok((result, Some([open, close])))
         }
     }
 }
@@ -181,13 +198,15 @@ struct Worked {
     sync_seconds: f64,
     allocator: Option<AllocatorStats>,
     pauses: Option<Latency>,
+    timing: Timing,
     remarks: Vec<String>,
     name: String,
 }
 
 fn once(bench: &Bench, threads: u32) -> Result<Run> {
     let folder = bench.folder();
-    let worked = with_target(&bench.on, |target| work(bench, target, &folder, threads))?;
+    let (mut worked, ends) = with_target(&bench.on, |target| work(bench, target, &folder, threads))?;
+    [worked.timing.open_seconds, worked.timing.close_seconds] = ends.map_or([None; 2], |ends| ends.map(Some));
     let (system, policy) = match &bench.on {
         On::Engine { through, settings, .. } => {
             (format!("{}{}", through.system(), settings.suffix()), Some(settings.policy.to_string()))
@@ -211,6 +230,7 @@ fn once(bench: &Bench, threads: u32) -> Result<Run> {
         system,
         allocator: worked.allocator,
         pauses: worked.pauses,
+        timing: worked.timing,
         remarks: worked.remarks,
     })
 }
@@ -219,13 +239,25 @@ fn work(bench: &Bench, target: &dyn Target, folder: &str, threads: u32) -> Resul
     target.create_dir(folder)?;
     target.sync()?;
     let before = target.allocator_stats();
+    let _ = target.take_times(); // of making the folder
+    let processor = timing::processor();
     let ran = bench.workload.run(target, folder, threads)?;
-    let started = Instant::now();
-    target.sync()?;
-    let sync_seconds = started.elapsed().as_secs_f64();
+    let (synced, sync_seconds) = timed(|| target.sync());
+    synced?;
+    let spent = timing::processor()
+        .zip(processor)
+        .map(|(after, before)| [after[0] - before[0], after[1] - before[1]]);
+    let [reservations, commits] = target.take_times();
+    let timing = Timing {
+        user_seconds: spent.map(|spent| spent[0]),
+        system_seconds: spent.map(|spent| spent[1]),
+        reservations,
+        commits,
+        ..Timing::default()
+    };
     let allocator = target.allocator_stats().map(|after| after.since(&before.unwrap_or_default()));
     let (pauses, remarks) = (target.commit_pauses(), target.remarks());
-    Ok(Worked { ran, sync_seconds, allocator, pauses, remarks, name: target.name() })
+    Ok(Worked { ran, sync_seconds, allocator, pauses, timing, remarks, name: target.name() })
 }
 
 /// Only a closed image can be looked at: of a folder somebody else unmounts the image first.

@@ -16,12 +16,13 @@ pub struct Histogram {
     counts: Vec<u64>,
     total: u64,
     sum: u64,
+    min: u64,
     max: u64,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: vec![0; CLASSES], total: 0, sum: 0, max: 0 }
+        Self { counts: vec![0; CLASSES], total: 0, sum: 0, min: u64::MAX, max: 0 }
     }
 }
 
@@ -32,6 +33,7 @@ impl Histogram {
         self.counts[class(ns)] += 1;
         self.total += 1;
         self.sum = self.sum.saturating_add(ns);
+        self.min = self.min.min(ns);
         self.max = self.max.max(ns);
     }
 
@@ -42,6 +44,7 @@ impl Histogram {
         }
         self.total += other.total;
         self.sum = self.sum.saturating_add(other.sum);
+        self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
     }
 
@@ -49,8 +52,11 @@ impl Histogram {
     #[must_use]
     pub fn figures(&self) -> Option<Latency> {
         (self.total > 0).then(|| Latency {
+            count: self.total,
             mean_ns: self.sum / self.total,
+            min_ns: self.min,
             p50_ns: self.percentile(50),
+            p95_ns: self.percentile(95),
             p99_ns: self.percentile(99),
             max_ns: self.max,
         })
@@ -88,10 +94,19 @@ fn upper(index: usize) -> u64 {
 /// What is told of many durations, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Latency {
+    /// How many.
+    #[serde(default)]
+    pub count: u64,
     /// The mean.
     pub mean_ns: u64,
+    /// The shortest; 0 where that is not measured.
+    #[serde(default)]
+    pub min_ns: u64,
     /// Half took no longer.
     pub p50_ns: u64,
+    /// 95 of 100 took no longer; 0 where that is not measured.
+    #[serde(default)]
+    pub p95_ns: u64,
     /// 99 of 100 took no longer.
     pub p99_ns: u64,
     /// The longest.
@@ -112,8 +127,10 @@ mod tests {
         let mut twice = Histogram::default();
         twice.merge(&histogram);
         let figures = twice.figures().unwrap();
-        assert_eq!((figures.max_ns, figures.mean_ns), (100_000, 50_050));
+        assert_eq!((figures.min_ns, figures.max_ns, figures.mean_ns), (100, 100_000, 50_050));
+        assert_eq!(figures.count, 2000);
         assert!((50_000..=56_250).contains(&figures.p50_ns), "{figures:?}");
+        assert!((95_000..=106_875).contains(&figures.p95_ns), "{figures:?}");
         assert!((99_000..=100_000).contains(&figures.p99_ns), "{figures:?}");
     }
 

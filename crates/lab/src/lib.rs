@@ -26,6 +26,7 @@ pub mod report;
 pub mod run;
 pub mod stats;
 pub mod target;
+pub mod timing;
 pub mod workload;
 
 pub use bench::{After, Bench, On, Settings, bench};

@@ -88,6 +88,11 @@ pub trait Target: Send + Sync {
         None
     }
 
+    /// How long requests for space and commits took since this was last asked; `None` where nobody counts.
+    fn take_times(&self) -> [Option<Latency>; 2] {
+        [None; 2]
+    }
+
     /// What whoever reads the figures must know: that something was not done as asked.
     fn remarks(&self) -> Vec<String> {
         Vec::new()

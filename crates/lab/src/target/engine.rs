@@ -4,8 +4,9 @@ use crate::error::{Error, Result};
 use crate::latency::Latency;
 use crate::stats::AllocatorStats;
 use crate::target::{Access, Target, TargetFile};
+use crate::timing::Times;
 use hectare_device::{DaxDevice, Device, FileOptions};
-use hectare_engine::{Creation, OpenFile, OpenOptions, Volume};
+use hectare_engine::{Creation, Observed, OpenFile, OpenOptions, Volume};
 use hectare_units::u64_of;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,6 +53,7 @@ impl Through {
 pub struct Engine {
     image: PathBuf,
     volume: Volume,
+    times: Option<Arc<Times>>,
 }
 
 impl Engine {
@@ -60,10 +62,22 @@ impl Engine {
     /// # Errors
     /// If it holds no ext4 volume, or one that can't be written; it is named.
     pub fn open(image: &Path, through: Through, options: OpenOptions) -> Result<Self> {
+        Self::open_watched(image, through, options, None)
+    }
+
+    /// The same, with requests for space and commits timed if there is somebody to count them.
+    pub(crate) fn open_watched(
+        image: &Path,
+        through: Through,
+        options: OpenOptions,
+        times: Option<Arc<Times>>,
+    ) -> Result<Self> {
         let device = device(image, through)?;
+        let observer = times.as_ref().map(|times| Observed(Arc::clone(times) as _));
+        let options = OpenOptions { observer, ..options };
         let volume = Volume::open(device, options);
         let volume = volume.map_err(|error| Error::at(image.display().to_string(), error))?;
-        Ok(Self { image: image.to_owned(), volume })
+        Ok(Self { image: image.to_owned(), volume, times })
     }
 
     /// Writes what is left and closes.
@@ -146,6 +160,10 @@ impl Target for Engine {
     fn commit_pauses(&self) -> Option<Latency> {
         pauses(&self.volume)
     }
+
+    fn take_times(&self) -> [Option<Latency>; 2] {
+        self.times.as_ref().map_or([None; 2], |times| times.take())
+    }
 }
 
 struct EngineFile {
@@ -205,8 +223,11 @@ fn pauses(volume: &Volume) -> Option<Latency> {
     let stats = volume.journal_stats();
     let ns = |pause: Duration| u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
     Some(Latency {
+        count: stats.commits,
         mean_ns: ns(stats.paused).checked_div(stats.commits)?,
+        min_ns: 0,
         p50_ns: ns(stats.pause_quantile(500)),
+        p95_ns: ns(stats.pause_quantile(950)),
         p99_ns: ns(stats.pause_quantile(990)),
         max_ns: ns(stats.longest_pause),
     })

@@ -7,6 +7,7 @@ use hectare_lab::latency::Latency;
 use hectare_lab::report::Machine;
 use hectare_lab::run::Measure;
 use hectare_lab::stats::AllocatorStats;
+use hectare_lab::timing::Timing;
 use hectare_lab::{Report, Run};
 
 const STATS: &str = "mballoc:\n\treqs: 100\n\tsuccess: 100\n\tgroups_scanned: 9\n\tcr_p2_aligned_stats:\n\
@@ -37,6 +38,7 @@ fn run(workload: &str, policy: Option<&str>, threads: u32, operations: u64) -> R
         folder: None,
         allocator: AllocatorStats::parse(STATS),
         pauses: None,
+        timing: Timing::default(),
         inspection: None,
         remarks: Vec::new(),
     }
@@ -72,7 +74,15 @@ fn the_tables_shape() {
     let mut kernel = run("fallocate2", None, 2, 120_000);
     kernel.allocator = None;
     let mut mixed = run("four-sizes", Some("hybrid"), 1, 10);
-    let latency = Latency { mean_ns: 900, p50_ns: 800, p99_ns: 1_500, max_ns: 3_000_000 };
+    let latency = Latency {
+        count: 10,
+        mean_ns: 900,
+        min_ns: 700,
+        p50_ns: 800,
+        p95_ns: 1_200,
+        p99_ns: 1_500,
+        max_ns: 3_000_000,
+    };
     mixed.measure.latency = Some(latency);
     mixed.inspection = Some(inspection());
     let engine = [1, 2].map(|threads| run("fallocate2", Some("hybrid"), threads, 2_400_000));
