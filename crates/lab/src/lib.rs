@@ -18,6 +18,7 @@ pub mod build;
 pub mod crash;
 pub mod error;
 pub mod fragmentation;
+pub mod fresh;
 pub mod inspect;
 pub mod latency;
 pub mod paired;
@@ -31,6 +32,7 @@ pub mod workload;
 
 pub use bench::{After, Bench, On, Settings, bench};
 pub use error::{Error, Result};
+pub use fresh::{FreshCopy, fresh_copy};
 pub use hectare_alloc::{Mechanism, Policy, Tunables};
 pub use report::Report;
 pub use run::Run;

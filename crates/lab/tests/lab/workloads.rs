@@ -1,5 +1,7 @@
 //! Every workload, small, on the engine and on a folder: figures add up, files are there, volumes are clean.
 
+use hectare_device::FileOptions;
+use hectare_lab::age;
 use hectare_lab::fragmentation::FileExtents;
 use hectare_lab::inspect::inspect;
 use hectare_lab::workload::fragmentation::{self, Mix};
@@ -8,8 +10,9 @@ use hectare_lab::workload::{
 };
 use hectare_lab::{Access, After, Bench, How, On, Policy, Run, Settings, Streams, Through, Workload, bench};
 use hectare_oracle::{KernelMount, Skip, assert_clean, assert_clean_but_wide, mke2fs, scratch, skip};
+use hectare_units::Bytes;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -65,6 +68,7 @@ fn small() -> Vec<Expected> {
     };
     let files = small_files::Options { files: 50, size: 40 * KIB, ..small_files::Options::default() };
     let synced = small_files::Options { fsync_each: true, ..files };
+    let presized = small_files::Options { presize: 16 * MIB, ..files };
     let appenders = many_appenders::Options { size: 256 * KIB, ..many_appenders::Options::default() };
     let writers = many_appenders::Options { how: How::Write, ..appenders };
     let stream = streams::Options { total: 10 * MIB, piece: 4 * MIB, ..streams::Options::default() };
@@ -72,6 +76,7 @@ fn small() -> Vec<Expected> {
     let mut all = vec![
         expect(Workload::SmallFiles(files), 3, 50, 40 * KIB, 50),
         expect(Workload::SmallFiles(synced), 3, 50, 40 * KIB, 50),
+        expect(Workload::SmallFiles(presized), 3, 50, 40 * KIB, 50),
         expect(Workload::ManyAppenders(appenders), 5, 5, 256 * KIB, 5 * 64),
         expect(Workload::ManyAppenders(writers), 5, 5, 256 * KIB, 5 * 64),
         expect(Workload::Streams(stream), 1, 1, 10 * MIB, 3),
@@ -275,6 +280,31 @@ fn every_policy_leaves_a_clean_volume() {
         let runs = bench(&bench_of, |_| ()).unwrap();
         assert_eq!(runs[0].policy.as_deref(), Some(&*policy.to_string()));
         assert_clean(&scene.image).unwrap();
+    }
+}
+
+#[test]
+fn a_presized_file_is_one_request_for_eight_mebibytes() {
+    let scene = match Scene::new("4G") {
+        Ok(scene) => scene,
+        Err(reason) => skip!("lab workloads::a_presized_file", reason),
+    };
+    // Free extents of just under 4 MiB: a trimmed goal finds one at once, a full one looks at 200 and takes less.
+    let aging = age::Options { fill: 60.0, mean: Bytes::mib(2), longest: Some(Bytes::kib(4000)), seed: 1 };
+    age::age(&(Arc::new(FileOptions::new().write(true).open(&scene.image).unwrap()) as Arc<_>), &aging)
+        .unwrap();
+    let files = small_files::Options { files: 200, presize: 16 * MIB, ..small_files::Options::default() };
+    for (policy, pass, scanned) in [("mballoc,-best-avail", "goal_slow", 201), ("mballoc", "best_avail", 1)] {
+        let settings = Settings { policy: policy.parse().unwrap(), ..Settings::default() };
+        let place = On::Engine { image: scene.image.clone(), through: Through::Cache, settings };
+        let bench_of = Bench { after: After::Remove, ..on(Workload::SmallFiles(files), place, &[3]) };
+        let counted = bench(&bench_of, |_| ()).unwrap().remove(0).allocator.unwrap();
+        let hits = counted.passes.iter().find(|one| one.name == pass).unwrap().hits();
+        assert_eq!(hits, 200, "{policy}: {}", counted.shown());
+        // The directory's blocks are the other requests, and found at their goals.
+        let (requests, all) = (counted.count("reqs"), counted.count("extents_scanned"));
+        assert!((200..220).contains(&requests), "{policy}: {}", counted.shown());
+        assert!((200 * scanned..200 * scanned + 20).contains(&all), "{policy}: {}", counted.shown());
     }
 }
 

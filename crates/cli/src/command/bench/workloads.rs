@@ -35,7 +35,9 @@ impl Fallocate2 {
 /// Many small files in one directory, as fs_mark makes them
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  \
-    hectare bench small-files --on engine:disk.img --threads 64 --files 40000")]
+    hectare bench small-files --on engine:disk.img --threads 64 --files 40000\n  \
+    hectare bench small-files --presize 16M --nodelalloc --threads 64 --stats --on engine:disk.img \\\n      \
+    --policy mballoc,-best-avail,mballoc")]
 pub(super) struct SmallFiles {
     #[command(flatten)]
     common: Common,
@@ -54,12 +56,18 @@ pub(super) struct SmallFiles {
     /// Make each file durable before it is closed
     #[arg(long)]
     fsync: bool,
+    /// Make each file this long, as a hole, before it is written, and cut it to its size afterwards: ext4 then
+    /// preallocates as for a large file. With more than 8M each file is one allocator call with a goal of 8 MiB
+    /// for one block, as in the tests of the best-available series
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
+    presize: u64,
 }
 
 impl SmallFiles {
     pub(super) fn run(&self) -> Outcome {
         let (files, size, write) = (self.files, self.size, self.write);
-        let options = small_files::Options { files, size, write, fsync_each: self.fsync };
+        let options =
+            small_files::Options { files, size, write, fsync_each: self.fsync, presize: self.presize };
         self.common.run(&Workload::SmallFiles(options), &self.threads.threads)
     }
 }
