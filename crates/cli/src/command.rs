@@ -19,6 +19,7 @@ pub(crate) mod mkdir;
 pub(crate) mod mkfs;
 pub(crate) mod mount;
 pub(crate) mod mv;
+pub(crate) mod reproduce;
 pub(crate) mod rm;
 pub(crate) mod shutdown;
 pub(crate) mod stat;
@@ -61,6 +62,7 @@ pub(crate) enum Command {
     Sync(sync::Arguments),
     Age(age::Arguments),
     Bench(bench::Arguments),
+    Reproduce(reproduce::Arguments),
     Completions(completions::Arguments),
 }
 
@@ -70,6 +72,7 @@ impl Command {
         match &self {
             Self::Build(_) => part.refuse("build")?,
             Self::Bench(_) => part.refuse("bench")?,
+            Self::Reproduce(_) => part.refuse("reproduce")?,
             Self::Completions(_) => part.refuse("completions")?,
             Self::Umount(_) => part.refuse("umount")?,
             Self::Shutdown(_) => part.refuse("shutdown")?,
@@ -104,6 +107,7 @@ impl Command {
             Self::Sync(arguments) => sync::run(&arguments),
             Self::Age(arguments) => age::run(&arguments),
             Self::Bench(arguments) => bench::run(&arguments),
+            Self::Reproduce(arguments) => reproduce::run(&arguments),
             Self::Completions(arguments) => completions::run(&arguments),
         }
     }

@@ -26,6 +26,7 @@ mod people;
 mod picture;
 mod place;
 mod progress;
+mod spinner;
 mod umask;
 mod walk;
 mod writing;

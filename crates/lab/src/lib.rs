@@ -24,6 +24,7 @@ pub mod latency;
 pub mod paired;
 pub mod random;
 pub mod report;
+pub mod reproduce;
 pub mod run;
 pub mod stats;
 pub mod target;

@@ -6,11 +6,11 @@
 //! different variants are never put into one chart.
 
 mod chart;
-mod page;
+pub(crate) mod page;
 mod series;
-mod svg;
+pub(crate) mod svg;
 mod table;
-mod words;
+pub(crate) mod words;
 
 pub use svg::escaped;
 

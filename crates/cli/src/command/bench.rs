@@ -7,6 +7,8 @@ mod mechanisms;
 mod report;
 mod workloads;
 
+pub(super) use common::{check_html, write_page};
+
 use crate::failure::Outcome;
 
 /// Measure: workloads on the engine and on folders, and building images

@@ -60,6 +60,8 @@ pub struct Summary {
     pub p50: f64,
     /// 95 % of them are no more fragmented.
     pub p95: f64,
+    /// 99 % of them are no more fragmented.
+    pub p99: f64,
     /// The most fragmented.
     pub max: f64,
 }
@@ -78,6 +80,7 @@ impl Summary {
             min: set.first().copied().unwrap_or(0.0),
             p50: percentile(&set, 50),
             p95: percentile(&set, 95),
+            p99: percentile(&set, 99),
             max: set.last().copied().unwrap_or(0.0),
         }
     }

@@ -9,7 +9,8 @@ use super::svg::escaped;
 use super::table::cells;
 use std::fmt::Write;
 
-const STYLE: &str = include_str!("page.css");
+/// The style of all pages.
+pub(crate) const STYLE: &str = include_str!("page.css");
 
 /// Draws the report.
 pub(super) fn draw(report: &Report) -> String {

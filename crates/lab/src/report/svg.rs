@@ -4,14 +4,14 @@
 use std::fmt::Write;
 
 /// A drawing under way.
-pub(super) struct Svg {
+pub(crate) struct Svg {
     text: String,
     open: u32,
 }
 
 /// Where a text stands at its point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Anchor {
+pub(crate) enum Anchor {
     Start,
     Middle,
     End,
@@ -19,15 +19,15 @@ pub(super) enum Anchor {
 
 /// A rectangle.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Box {
-    pub(super) x: f64,
-    pub(super) y: f64,
-    pub(super) width: f64,
-    pub(super) height: f64,
+pub(crate) struct Box {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) width: f64,
+    pub(crate) height: f64,
 }
 
 impl Svg {
-    pub(super) fn new(width: f64, height: f64, label: &str) -> Self {
+    pub(crate) fn new(width: f64, height: f64, label: &str) -> Self {
         let text = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" role=\"img\" \
              aria-label=\"{}\">\n",
@@ -36,7 +36,7 @@ impl Svg {
         Self { text, open: 0 }
     }
 
-    pub(super) fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
+    pub(crate) fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
@@ -49,14 +49,14 @@ impl Svg {
         );
     }
 
-    pub(super) fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), class: &str) {
+    pub(crate) fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), class: &str) {
         let _ = writeln!(
             self.text,
             "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" class=\"{class}\"/>"
         );
     }
 
-    pub(super) fn rect(&mut self, shape: Box, class: &str) {
+    pub(crate) fn rect(&mut self, shape: Box, class: &str) {
         let Box { x, y, width, height } = shape;
         let _ = writeln!(
             self.text,
@@ -67,7 +67,7 @@ impl Svg {
     }
 
     /// A bar that stands on `base` or hangs from the left edge, its far end rounded.
-    pub(super) fn column(&mut self, shape: Box, class: &str) {
+    pub(crate) fn column(&mut self, shape: Box, class: &str) {
         let Box { x, y, width, height } = shape;
         let r = (width / 2.0).min(height).min(3.0);
         let _ = writeln!(
@@ -84,7 +84,7 @@ impl Svg {
     }
 
     /// A bar that lies, its right end rounded.
-    pub(super) fn bar(&mut self, shape: Box, class: &str) {
+    pub(crate) fn bar(&mut self, shape: Box, class: &str) {
         let Box { x, y, width, height } = shape;
         let r = (height / 2.0).min(width).min(3.0);
         let _ = writeln!(
@@ -98,32 +98,32 @@ impl Svg {
         );
     }
 
-    pub(super) fn polyline(&mut self, points: &[(f64, f64)], class: &str) {
+    pub(crate) fn polyline(&mut self, points: &[(f64, f64)], class: &str) {
         let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(self.text, "<polyline points=\"{}\" class=\"{class}\"/>", points.join(" "));
     }
 
-    pub(super) fn dot(&mut self, (x, y): (f64, f64), r: f64, class: &str) {
+    pub(crate) fn dot(&mut self, (x, y): (f64, f64), r: f64, class: &str) {
         let _ = writeln!(self.text, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{r:.1}\" class=\"{class}\"/>");
     }
 
     /// What an axis from `left` to `right` shows, below its middle.
-    pub(super) fn axis_label(&mut self, left: f64, right: f64, y: f64, text: &str) {
+    pub(crate) fn axis_label(&mut self, left: f64, right: f64, y: f64, text: &str) {
         self.text(f64::midpoint(left, right), y, Anchor::Middle, "label", text);
     }
 
     /// What is drawn until [`Self::end`] shows this text under the pointer.
-    pub(super) fn tip(&mut self, text: &str) {
+    pub(crate) fn tip(&mut self, text: &str) {
         let _ = write!(self.text, "<g><title>{}</title>", escaped(text));
         self.open += 1;
     }
 
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.text.push_str("</g>\n");
         self.open -= 1;
     }
 
-    pub(super) fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         debug_assert_eq!(self.open, 0, "every tip is ended");
         self.text.push_str("</svg>\n");
         self.text
@@ -149,7 +149,7 @@ pub fn escaped(text: &str) -> String {
 }
 
 /// Ticks from zero to at least `max`, at steps of 1, 2 or 5 times a power of ten.
-pub(super) fn ticks(max: f64) -> Vec<f64> {
+pub(crate) fn ticks(max: f64) -> Vec<f64> {
     if max.is_nan() || max <= 0.0 {
         return vec![0.0, 1.0];
     }

@@ -1,7 +1,7 @@
 //! Figures in words: thousands, rates, durations.
 
 /// `1,234,567`.
-pub(super) fn whole(figure: f64) -> String {
+pub(crate) fn whole(figure: f64) -> String {
     let digits = format!("{:.0}", figure.max(0.0));
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -14,7 +14,7 @@ pub(super) fn whole(figure: f64) -> String {
 }
 
 /// Three digits that say something: `1,234`, `56.7`, `8.90`, `0.01`.
-pub(super) fn short(figure: f64) -> String {
+pub(crate) fn short(figure: f64) -> String {
     match figure {
         f if f >= 100.0 => whole(f),
         f if f >= 10.0 => format!("{f:.1}"),
@@ -23,7 +23,7 @@ pub(super) fn short(figure: f64) -> String {
 }
 
 /// For an axis: `0`, `500`, `20k`, `1.5M`.
-pub(super) fn axis(figure: f64) -> String {
+pub(crate) fn axis(figure: f64) -> String {
     let (scaled, unit) = match figure {
         f if f >= 1e9 => (f / 1e9, "G"),
         f if f >= 1e6 => (f / 1e6, "M"),
@@ -36,7 +36,7 @@ pub(super) fn axis(figure: f64) -> String {
 }
 
 /// A duration in the unit that fits.
-pub(super) fn duration(ns: u64) -> String {
+pub(crate) fn duration(ns: u64) -> String {
     let ns = crate::run::float(ns);
     match ns {
         n if n >= 1e9 => format!("{} s", short(n / 1e9)),
@@ -47,14 +47,14 @@ pub(super) fn duration(ns: u64) -> String {
 }
 
 /// `4K`, `512M`, `1G`: the shortest form of a size.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let units = [("T", 40), ("G", 30), ("M", 20), ("K", 10)];
     let unit = units.into_iter().find(|(_, shift)| bytes >= 1 << shift);
     unit.map_or(bytes.to_string(), |(unit, shift)| format!("{}{unit}", bytes >> shift))
 }
 
 /// With the first letter in upper case.
-pub(super) fn capital(text: &str) -> String {
+pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -4,15 +4,13 @@ use crate::clock;
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::output::{Output, write_file};
+use crate::spinner::Spinner;
 use crate::writing::{Tuning, data_mode_parser};
 use hectare_engine::{DataMode, Timestamp, UnknownPolicy};
 use hectare_lab::{After, Bench, On, Policy, Report, Run, Settings, Through, Workload, bench};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
 
 /// Where a workload runs, and what is told of it.
 #[derive(clap::Args)]
@@ -151,6 +149,7 @@ impl Common {
             tunables,
             data_mode: self.data,
             delayed_allocation: !self.nodelalloc,
+            ..Settings::default()
         };
         let mut places = Vec::new();
         for place in &self.on {
@@ -207,28 +206,15 @@ impl Common {
 
 /// One place, with a line that moves on a terminal.
 fn one(bench_of: &Bench) -> Outcome<Vec<Run>> {
-    let bar = std::io::stderr().is_terminal().then(|| {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
-            bar.set_style(style);
-        }
-        bar.enable_steady_tick(Duration::from_millis(250));
-        bar
-    });
+    let spinner = Spinner::new();
     let place = match &bench_of.on {
         On::Engine { image, settings, .. } => {
             format!("{} by {}", shown(image.as_os_str().as_bytes()), settings.policy)
         }
         On::Directory(place) | On::Raw(place) => shown(place.as_os_str().as_bytes()),
     };
-    let runs = bench(bench_of, |line| {
-        if let Some(bar) = &bar {
-            bar.set_message(format!("{line} on {place}"));
-        }
-    });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
+    let runs = bench(bench_of, |line| spinner.say(format!("{line} on {place}")));
+    drop(spinner);
     runs.map_err(|error| Failure::Line(error.to_string()))
 }
 
@@ -242,7 +228,7 @@ fn stats(out: &mut Output, run: &Run) -> Outcome {
 }
 
 /// Refuses before anything is run: a name that ends otherwise may be an image's.
-pub(super) fn check_html(path: Option<&Path>) -> Outcome {
+pub(in crate::command) fn check_html(path: Option<&Path>) -> Outcome {
     let ends = |path: &Path| path.extension().is_some_and(|end| end == "html" || end == "htm");
     match path {
         Some(path) if !ends(path) => Err(Failure::Usage("the page's name ends in .html".to_owned())),
@@ -253,5 +239,10 @@ pub(super) fn check_html(path: Option<&Path>) -> Outcome {
 /// Writes the page if one was asked for.
 pub(super) fn write_html(path: Option<&Path>, report: &Report) -> Outcome {
     let Some(path) = path else { return Ok(()) };
-    write_file(path, report.page().as_bytes())
+    write_page(path, &report.page())
+}
+
+/// Writes a page.
+pub(in crate::command) fn write_page(path: &Path, page: &str) -> Outcome {
+    write_file(path, page.as_bytes())
 }

@@ -1,0 +1,111 @@
+//! `hectare reproduce`: published experiments, made again.
+
+use super::bench::{check_html, write_page};
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+use crate::spinner::Spinner;
+use clap::builder::PossibleValuesParser;
+use hectare_lab::reproduce::{self, EXPERIMENTS, Experiment, Options};
+use std::path::{Path, PathBuf};
+
+/// Make the published experiments again that Hectare's mechanisms come from
+///
+/// Prints the published table with our figures before and after beside it: before is Hectare with the mechanism
+/// left out, after is Hectare with it. Every side of every round works on a fresh copy of one volume, the order
+/// alternates, and what is printed is the median, the difference and the standard deviation. As root, the
+/// kernel's ext4, XFS and btrfs run beside where that makes sense. Without a name, lists the experiments.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hectare reproduce\n  hectare reproduce overwrite --quick\n  \
+    hectare reproduce best-available --rounds 5 --html out.html\n  \
+    hectare reproduce busy-groups --cpus 1,2,4,8,16,32,64\n  \
+    hectare reproduce all --json > all.json")]
+pub(crate) struct Arguments {
+    /// The experiment, or all
+    #[arg(value_parser = PossibleValuesParser::new(
+        EXPERIMENTS.iter().map(|experiment| experiment.name).chain(["all"])
+    ))]
+    name: Option<String>,
+    /// How often each side runs
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Small volumes, few files, two rounds: to see that it works; the figures say little
+    #[arg(long, conflicts_with = "rounds")]
+    quick: bool,
+    /// Leave the kernel's file systems out
+    #[arg(long)]
+    no_kernel: bool,
+    /// The numbers of virtual processors of busy-groups
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128,256",
+        value_parser = clap::value_parser!(u32).range(1..=256))]
+    cpus: Vec<u32>,
+    /// The directory for the volumes, which are sparse files of up to 500 GiB and take up to 8 GiB; without it
+    /// /dev/shm, which is in memory, or else the directory for temporary files
+    #[arg(long, value_name = "DIR")]
+    work: Option<PathBuf>,
+    /// Print JSON, with the figures of every round
+    #[arg(long)]
+    json: bool,
+    /// Write a page with charts; the name ends in .html
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Rounds of a quick run.
+const QUICK_ROUNDS: u32 = 2;
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    check_html(arguments.html.as_deref())?;
+    let chosen: Vec<&Experiment> = match arguments.name.as_deref() {
+        None => return list(arguments),
+        Some("all") => EXPERIMENTS.iter().collect(),
+        Some(name) => Experiment::named(name).into_iter().collect(),
+    };
+    let options = Options {
+        rounds: if arguments.quick { QUICK_ROUNDS } else { arguments.rounds },
+        quick: arguments.quick,
+        kernel: !arguments.no_kernel,
+        cpus: arguments.cpus.clone(),
+        work: arguments.work.clone().unwrap_or_else(in_memory),
+    };
+    let mut reproductions = Vec::new();
+    for experiment in chosen {
+        let spinner = Spinner::new();
+        let reproduction =
+            experiment.run(&options, |line| spinner.say(format!("{}: {line}", experiment.name)));
+        drop(spinner);
+        let reproduction = reproduction.map_err(|error| Failure::Line(error.to_string()))?;
+        if !arguments.json {
+            let mut out = Output::new();
+            let between = if reproductions.is_empty() { "" } else { "\n" };
+            write!(out, "{between}{}", reproduction.text())?;
+            out.finish()?;
+        }
+        reproductions.push(reproduction);
+    }
+    if let Some(path) = arguments.html.as_deref() {
+        write_page(path, &reproduce::page(&reproductions))?;
+    }
+    if arguments.json { Output::new().json(&reproductions) } else { Ok(()) }
+}
+
+fn list(arguments: &Arguments) -> Outcome {
+    if arguments.html.is_some() {
+        return Err(Failure::Usage("a page is made of an experiment: name one, or all".to_owned()));
+    }
+    let mut out = Output::new();
+    if arguments.json {
+        let listed = EXPERIMENTS.iter().map(|experiment| {
+            let Experiment { name, title, source, differs, .. } = experiment;
+            serde_json::json!({ "name": name, "title": title, "source": source, "differs": differs })
+        });
+        return out.json(&listed.collect::<Vec<_>>());
+    }
+    write!(out, "{}", reproduce::listed())?;
+    out.finish()
+}
+
+/// Where volumes lie that nobody gave a place.
+fn in_memory() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }
+}
