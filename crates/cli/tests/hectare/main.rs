@@ -22,4 +22,5 @@ mod mount_callers;
 mod partition;
 mod pretended;
 mod report;
+mod reproduce;
 mod support;

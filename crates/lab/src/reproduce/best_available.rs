@@ -7,7 +7,7 @@ use super::{Experiment, Options, Part, Role, sections};
 use crate::bench::Settings;
 use crate::error::Result;
 use crate::target::engine::Through;
-use crate::workload::{Streams, Workload, small_files, streams};
+use crate::workload::{Streams, Workload, size, small_files, streams};
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "best-available",
@@ -29,6 +29,7 @@ struct Published {
 }
 
 const FILES: u64 = 40_000;
+const QUICK_FILES: u64 = 2000;
 const THREADS: u32 = 64;
 /// What a file is long before it is written: ext4's table then gives each block a goal of 8 MiB.
 const PRESIZE: u64 = 16 << 20;
@@ -57,14 +58,16 @@ const TEST_2_4K: Published = Published {
 };
 
 fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
+    let files = if options.quick { QUICK_FILES } else { FILES };
+    let total = if options.quick { 64 << 20 } else { 5 << 30 };
     let small = |title: &str, block, through, published: &Published| Section {
         title: title.to_owned(),
         about: format!(
-            "{THREADS} threads write {FILES} files of 64 KiB in one directory, no delayed allocation"
+            "{THREADS} threads write {files} files of 64 KiB in one directory, no delayed allocation"
         ),
         volume: volume(options, block),
         workload: Workload::SmallFiles(small_files::Options {
-            files: if options.quick { 2000 } else { FILES },
+            files,
             presize: PRESIZE,
             ..small_files::Options::default()
         }),
@@ -75,13 +78,9 @@ fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
     };
     let stream = |title: &str, block, pattern, before, after| Section {
         title: title.to_owned(),
-        about: "5 GiB, no delayed allocation".to_owned(),
+        about: format!("{}, no delayed allocation", size(total)),
         volume: volume(options, block),
-        workload: Workload::Streams(streams::Options {
-            pattern,
-            total: if options.quick { 64 << 20 } else { 5 << 30 },
-            ..streams::Options::default()
-        }),
+        workload: Workload::Streams(streams::Options { pattern, total, ..streams::Options::default() }),
         threads: 2,
         sides: sides(Through::Cache),
         figures: stream_figures(before, after),

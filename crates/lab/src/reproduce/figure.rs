@@ -40,8 +40,10 @@ pub(super) enum Figure {
     RatePerThread,
     /// The slowest thread, as a share of the mean.
     Slowest,
-    /// Bytes written or given space per second.
+    /// Bytes written or given space per second, in megabytes.
     Bandwidth,
+    /// The same in bytes.
+    BytesPerSecond,
     /// The same with the final sync.
     SyncedBandwidth,
     /// KiB written.
@@ -60,7 +62,7 @@ pub(super) enum Figure {
     Open,
     /// Seconds to close it.
     Close,
-    /// Time of processors in the kernel, in percent of the elapsed time of one.
+    /// Time of processors in the kernel, in percent of the elapsed time of all threads.
     SystemTime,
     /// The same in user mode.
     UserTime,
@@ -116,6 +118,7 @@ impl Figure {
     pub(super) const fn unit(self) -> Unit {
         match self {
             Self::Rate | Self::SyncedRate | Self::RatePerThread => Unit::PerSecond,
+            Self::BytesPerSecond => Unit::Bytes,
             Self::Bandwidth | Self::SyncedBandwidth => Unit::MegabytesPerSecond,
             Self::Elapsed => Unit::Seconds,
             Self::Latency(Of::Number)
@@ -150,6 +153,7 @@ impl Figure {
             Self::RatePerThread => Some(run.measure.rate() / f64::from(run.threads.max(1))),
             Self::Slowest => run.measure.fairness().map(|fairness| fairness.slowest),
             Self::Bandwidth => Some(run.bandwidth() / 1e6),
+            Self::BytesPerSecond => Some(run.bandwidth()),
             Self::SyncedBandwidth => Some(run.synced_bandwidth() / 1e6),
             Self::Kibibytes => Some(float(run.measure.bytes / 1024)),
             Self::Elapsed => Some(run.wall_seconds),
@@ -230,5 +234,6 @@ fn calls(run: &Run) -> Option<f64> {
 }
 
 fn share_of(run: &Run, seconds: f64) -> Option<f64> {
-    (run.wall_seconds > 0.0).then(|| 100.0 * seconds / (run.wall_seconds + run.sync_seconds))
+    let elapsed = f64::from(run.threads) * (run.wall_seconds + run.sync_seconds);
+    (elapsed > 0.0).then(|| 100.0 * seconds / elapsed)
 }

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::fresh::fresh_copy;
 use crate::inspect::inspect;
 use crate::run::Run;
-use hectare_device::{Device, FileOptions};
+use crate::target::engine::Through;
+use hectare_device::{DaxDevice, Device, FileOptions};
 use hectare_engine::{OpenOptions, Overwrite, Volume as Opened};
 use hectare_mkfs::FormatOptions;
 use hectare_units::BlockSize;
@@ -68,6 +69,9 @@ impl Ground {
             How::Raw => workload(section, On::Raw(other.0.clone())),
             How::Engine(through, settings) => {
                 let copy = fresh_copy(base)?;
+                if *through == Through::Dax {
+                    check_dax(copy.path())?;
+                }
                 let (image, through, settings) = (copy.path().to_owned(), *through, *settings);
                 workload(section, On::Engine { image, through, settings })
             }
@@ -113,6 +117,12 @@ fn workload(section: &Section, on: On) -> std::result::Result<Run, Failed> {
     };
     let runs = bench(&what, |_| ())?;
     runs.into_iter().next().ok_or_else(|| Failed::Broken(Error::Invalid("nothing was run".into())))
+}
+
+/// Leaves the side out where the volume does not lie in memory.
+fn check_dax(image: &Path) -> std::result::Result<(), Failed> {
+    let mapped = FileOptions::new().write(true).open(image).and_then(DaxDevice::new);
+    mapped.map(drop).map_err(|error| Failed::LeftOut(error.to_string()))
 }
 
 /// A file that goes with the value.

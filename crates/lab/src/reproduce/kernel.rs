@@ -35,7 +35,13 @@ impl Mount {
         let mut mount = Command::new("mount");
         mount.args(["-t", file_system.name(), "-o", &options]).arg(image).arg(dir.path());
         let (mounted, seconds) = timed(|| run(&mut mount));
-        mounted?;
+        mounted.map_err(|failed| match failed {
+            Failed::LeftOut(reason) => {
+                let place = format!("{}: ", dir.path().display());
+                Failed::LeftOut(reason.replace(&place, "").replace("mount: mount: ", "mount: "))
+            }
+            broken => broken,
+        })?;
         let mount = Self { dir, mounted: true, seconds };
         mount.count();
         Ok(mount)

@@ -9,13 +9,16 @@ use crate::report::page::STYLE;
 use crate::report::svg::escaped;
 use std::fmt::Write;
 
+/// Bars are wide enough to be read on a narrow screen as well.
+const FITTING: &str = "@media (max-width: 560px) { .card svg { min-width: 0; } }\n";
+
 pub(super) fn draw(reproductions: &[Reproduction]) -> String {
     let names: Vec<&str> = reproductions.iter().map(|reproduction| reproduction.name).collect();
     let title = format!("Hectare reproduce: {}", names.join(", "));
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>{}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>Published experiments, made again</h1>\n",
+         <style>\n{STYLE}{FITTING}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>Published experiments, made again</h1>\n",
         escaped(&title)
     );
     if let Some(first) = reproductions.first() {

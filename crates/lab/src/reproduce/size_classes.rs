@@ -82,7 +82,7 @@ fn all(is_published: bool) -> Vec<Shown> {
         published("fragmented_bg_count", Figure::Fragmented, 6.10, 0.0).drawn(),
         published("max_commit_ms", Figure::Commit(Of::Max), 49.80, 46.0),
         published("sys_cpu", Figure::SystemTime, 2.59, 2.62),
-        published("write_bw_bytes", Figure::Bandwidth, 162.0, 168.0).drawn(),
+        published("write_bw_bytes", Figure::BytesPerSecond, 1.62e8, 1.68e8).drawn(),
         published("write_clat_ns_mean", Figure::Latency(Of::Mean), 57_426.39, 54_475.95),
         published("write_clat_ns_p50", Figure::Latency(Of::P50), 46_950.40, 42_905.60),
         published("write_clat_ns_p99", Figure::Latency(Of::P99), 148_070.40, 143_769.60),
