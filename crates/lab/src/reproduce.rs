@@ -47,10 +47,28 @@ pub struct Options {
     /// Whether the kernel's file systems run beside ours. That needs root, loop devices and the tools that
     /// make the file systems; a side that can't run is left out with the reason.
     pub kernel: bool,
+    /// Only tables whose title has this in it.
+    pub part: Option<String>,
     /// The numbers of virtual processors of `busy-groups`.
     pub cpus: Vec<u32>,
     /// An existing directory for the volumes. They are sparse files; all are removed.
     pub work: PathBuf,
+}
+
+impl Options {
+    /// Those whose titles are asked for.
+    fn wanted<T>(&self, all: Vec<T>, title: impl Fn(&T) -> &str) -> Result<Vec<T>> {
+        let Some(part) = &self.part else { return Ok(all) };
+        let titles: Vec<String> = all.iter().map(|one| title(one).to_owned()).collect();
+        let wanted: Vec<T> = all.into_iter().filter(|one| title(one).contains(part.as_str())).collect();
+        if wanted.is_empty() {
+            return Err(Error::Invalid(format!(
+                "no table is called '{part}': there are {}",
+                titles.join("; ")
+            )));
+        }
+        Ok(wanted)
+    }
 }
 
 /// An experiment that was published.
@@ -240,8 +258,9 @@ pub(crate) fn percent(before: f64, after: f64) -> Option<f64> {
 
 /// Runs the sections of an experiment.
 fn sections(sections: Vec<Section>, options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
+    let wanted = options.wanted(sections, |section| &section.title)?;
     let ground = Ground::prepare(options)?;
-    sections.into_iter().map(|section| one(&ground, section, options, say)).collect()
+    wanted.into_iter().map(|section| one(&ground, section, options, say)).collect()
 }
 
 /// Runs one section: all rounds of all sides.
@@ -298,11 +317,15 @@ mod tests {
 
     #[test]
     fn options_out_of_bounds_are_refused_before_anything_is_made() {
-        let options =
-            Options { rounds: 0, quick: true, kernel: false, cpus: vec![1], work: "/nonexistent".into() };
+        let work = "/nonexistent".into();
+        let options = Options { rounds: 0, quick: true, kernel: false, part: None, cpus: vec![1], work };
         let refused = |options: &Options| EXPERIMENTS[0].run(options, |_| ()).unwrap_err().to_string();
         assert!(refused(&options).contains("rounds"));
         assert!(refused(&Options { rounds: 1, cpus: vec![257], ..options.clone() }).contains("256"));
+        let part = Some("Test 9".to_owned());
+        assert!(
+            refused(&Options { rounds: 1, part, ..options.clone() }).contains("Test 1, blocks of 64 KiB;")
+        );
         assert!(refused(&Options { rounds: 1, ..options }).contains("/nonexistent"));
     }
 }

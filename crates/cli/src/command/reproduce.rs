@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:\n  hectare reproduce\n  hectare reproduce overwrite --quick\n  \
     hectare reproduce best-available --rounds 5 --html out.html\n  \
     hectare reproduce busy-groups --cpus 1,2,4,8,16,32,64\n  \
+    hectare reproduce size-classes --part append-vs-fallocate\n  \
     hectare reproduce all --json > all.json")]
 pub(crate) struct Arguments {
     /// The experiment, or all
@@ -31,6 +32,9 @@ pub(crate) struct Arguments {
     /// Small volumes, few files, two rounds: to see that it works; the figures say little
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
+    /// Only the tables whose title has this in it ("4 KiB", "four-sizes")
+    #[arg(long, value_name = "TEXT", requires = "name")]
+    part: Option<String>,
     /// Leave the kernel's file systems out
     #[arg(long)]
     no_kernel: bool,
@@ -64,6 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         rounds: if arguments.quick { QUICK_ROUNDS } else { arguments.rounds },
         quick: arguments.quick,
         kernel: !arguments.no_kernel,
+        part: arguments.part.clone(),
         cpus: arguments.cpus.clone(),
         work: arguments.work.clone().unwrap_or_else(in_memory),
     };

@@ -53,7 +53,8 @@ const AGF: u32 = 1;
 const AGFL: u32 = 3;
 
 fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
-    SIZES.iter().map(|size| one(size, options, say)).collect()
+    let wanted = options.wanted(SIZES.iter().collect(), |size| size.title)?;
+    wanted.into_iter().map(|size| one(size, options, say)).collect()
 }
 
 fn one(size: &Size, options: &Options, say: &mut dyn FnMut(&str)) -> Result<Part> {
