@@ -1,4 +1,5 @@
-//! Aging: a volume is brought to a given fill and a given mean length of its free extents, from a seed.
+//! Aging: a volume is brought to a given fill, and to free extents of a given mean length or histogram, from a
+//! seed.
 //!
 //! The kernel and the engine, and every policy, can then work on the very same image. Which clusters stay
 //! free is drawn by [`plan`]; all others are put into files in the directory `/aged` as unwritten extents: no
@@ -14,37 +15,57 @@
 //! The same seed gives the same image, byte for byte, on the same image: times and generations follow from
 //! the volume and the seed.
 
+mod histogram;
+mod lengths;
 mod plan;
 
-use crate::fragmentation::FreeExtents;
+use crate::fragmentation::{self, FreeExtents};
+use crate::random::Random;
+use crate::run::float;
 use hectare_device::Device;
 use hectare_engine::{Creation, Error as EngineError, HeldSpace, OpenFile, OpenOptions, Timestamp, Volume};
 use hectare_units::{BlockNr, Bytes, GroupNr, index_of, join32, u64_of};
-use plan::{Plan, Wanted};
+use lengths::Class;
+use plan::Plan;
 use serde::Serialize;
 use std::ops::Range;
 use std::sync::Arc;
+
+pub use histogram::{Histogram, Row, Share, Told, short};
 
 /// The directory of the filler files.
 pub const DIRECTORY: &str = "/aged";
 /// Files that take what is left of the pool; four runs each need no block for their extent tree.
 const REST_FILES: usize = 8;
 const RUNS_WITHOUT_TREE: usize = 4;
-/// How far from what was asked the result may be.
+/// How far from what was asked fill and mean may be.
 const TOLERANCE: f64 = 0.02;
+/// How far from what was asked the share of a range may be, in percent of the free blocks.
+const SHARE_TOLERANCE: f64 = 1.0;
 
 /// What to bring a volume to.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// Used blocks in percent of all blocks of the volume: above 0, below 100.
     pub fill: f64,
-    /// The mean length of a free extent.
-    pub mean: Bytes,
-    /// The greatest length of a free extent; lengths are exponentially distributed up to it. None means as
-    /// chance has it.
-    pub longest: Option<Bytes>,
+    /// How the free space is cut up.
+    pub shape: Shape,
     /// The seed.
     pub seed: u64,
+}
+
+/// How long free extents are.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Shape {
+    /// Exponentially distributed.
+    Exponential {
+        /// The mean length.
+        mean: Bytes,
+        /// The greatest length. None means as chance has it.
+        longest: Option<Bytes>,
+    },
+    /// By ranges of lengths.
+    Histogram(Histogram),
 }
 
 /// How full a volume is and how its free space is cut up.
@@ -58,8 +79,31 @@ pub struct Figures {
     pub extents: u64,
 }
 
-/// What was done.
+/// The free extents of one range of lengths that was asked for.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Reached {
+    /// The shortest, in bytes.
+    pub from: u64,
+    /// The first length in bytes that is too long.
+    pub to: u64,
+    /// The share of the free blocks asked for, in percent; all of them together are 100.
+    pub wanted: f64,
+    /// The share found after.
+    pub reached: f64,
+    /// Extents found after.
+    pub extents: u64,
+}
+
+impl Reached {
+    /// Whether the share is what was asked for, to 1 % of the free blocks.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        (self.reached - self.wanted).abs() <= SHARE_TOLERANCE
+    }
+}
+
+/// What was done.
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
@@ -73,16 +117,21 @@ pub struct Report {
     pub files: u64,
     /// Extents put into them.
     pub runs: u64,
+    /// By ranges, if a histogram was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranges: Vec<Reached>,
 }
 
 impl Report {
-    /// Whether fill and mean are what was asked for, to 2 %.
+    /// Whether fill and mean are what was asked for, to 2 %, and the shares of all ranges, to 1 % of the free
+    /// blocks.
     #[must_use]
     pub fn is_reached(&self) -> bool {
         let near = |reached: f64, wanted: f64| (reached - wanted).abs() <= TOLERANCE * wanted;
         near(self.reached.fill, self.wanted.fill)
             && near(100.0 - self.reached.fill, 100.0 - self.wanted.fill)
             && near(self.reached.mean, self.wanted.mean)
+            && self.ranges.iter().all(Reached::is_near)
     }
 }
 
@@ -100,21 +149,59 @@ pub enum Error {
 /// Ages the volume on a device, which nobody else may have open.
 ///
 /// # Errors
-/// [`Error::Impossible`] if the fill and the mean can't be reached on this volume (nothing is changed then),
-/// or the volume was aged before; [`Error::Volume`] for whatever keeps it from being read or written.
+/// [`Error::Impossible`] if what is asked for can't be reached on this volume (nothing is changed then), or the volume was aged before; [`Error::Volume`] for whatever keeps it from being read or written.
 pub fn age(device: &Arc<dyn Device>, options: &Options) -> Result<Report, Error> {
     let target = Target::of(device, options)?;
-    let cut = target.plan(options)?;
-    let files = target.fill(device, options, cut)?;
-    let reached = Target::figures(&Volume::open(Arc::clone(device), OpenOptions::read_only())?)?;
-    let Target { before, wanted, .. } = target;
-    Ok(Report { seed: options.seed, before, wanted, reached, files: files.0, runs: files.1 })
+    let (cut, wanted) = target.plan(options)?;
+    let (files, runs) = target.fill(device, options, cut)?;
+    let volume = Volume::open(Arc::clone(device), OpenOptions::read_only())?;
+    let reached = Target::figures(&volume)?;
+    let ranges = match &options.shape {
+        Shape::Histogram(histogram) => ranges(&volume, histogram)?,
+        Shape::Exponential { .. } => Vec::new(),
+    };
+    Ok(Report { seed: options.seed, before: target.before, wanted, reached, files, runs, ranges })
+}
+
+/// The free extents of a volume and how full it is, to be asked of another.
+///
+/// # Errors
+/// [`Error::Impossible`] if nothing is free; [`Error::Volume`] for whatever keeps it from being read.
+pub fn like(device: &Arc<dyn Device>) -> Result<Told, Error> {
+    let volume = Volume::open(Arc::clone(device), OpenOptions::read_only())?;
+    let row = |bucket: &fragmentation::Bucket| Row {
+        from: bucket.from_bytes,
+        to: bucket.from_bytes.saturating_mul(2),
+        extents: bucket.runs,
+        bytes: bucket.bytes,
+    };
+    let histogram = Histogram::counted(FreeExtents::of(&volume)?.histogram.iter().map(row));
+    let fill = Some(Target::figures(&volume)?.fill);
+    Ok(Told { histogram: histogram.map_err(Error::Impossible)?, fill })
+}
+
+/// What there is of each range of a histogram.
+fn ranges(volume: &Volume, histogram: &Histogram) -> Result<Vec<Reached>, EngineError> {
+    let block = volume.superblock().geometry().block_size.bytes().get();
+    let lengths: Vec<u64> =
+        fragmentation::free_runs(volume)?.iter().map(|run| (run.end - run.start) * block).collect();
+    let all = float(lengths.iter().sum());
+    let reached = |share: &Share| {
+        let inside = || lengths.iter().filter(|len| (share.from..share.to).contains(len));
+        Reached {
+            from: share.from,
+            to: share.to,
+            wanted: 100.0 * share.percent / histogram.sum(),
+            reached: 100.0 * float(inside().sum()) / all,
+            extents: u64_of(inside().count()),
+        }
+    };
+    Ok(histogram.shares().iter().map(reached).collect())
 }
 
 /// A volume as it was found, and what it is to become.
 struct Target {
     before: Figures,
-    wanted: Figures,
     /// Free runs, in whole clusters, each inside one group. Clusters count from the first group's start.
     stretches: Vec<Range<u64>>,
     /// Clusters to stay free.
@@ -135,7 +222,8 @@ impl Target {
         if !(options.fill > 0.0 && options.fill < 100.0) {
             return impossible("a fill is above 0 and below 100 percent");
         }
-        if options.mean.get() < block_bytes * cluster_blocks {
+        if matches!(options.shape, Shape::Exponential { mean, .. } if mean.get() < block_bytes * cluster_blocks)
+        {
             return impossible("the mean free extent is shorter than a cluster");
         }
         if volume.resolve(DIRECTORY, false).is_ok() {
@@ -157,11 +245,8 @@ impl Target {
         let free = rounded(float(all) * (100.0 - options.fill) / 100.0);
         let raw = volume.superblock().raw();
         let time = join32(raw.s_wtime.get(), raw.s_wtime_hi.into());
-        let extents = rounded(float(free * cluster_blocks * block_bytes) / float(options.mean.get())).max(1);
-        let mean = float(options.mean.get());
         Ok(Self {
             before: Self::figures(&volume)?,
-            wanted: Figures { fill: options.fill, mean, extents },
             stretches,
             free,
             first_block,
@@ -182,28 +267,63 @@ impl Target {
         })
     }
 
-    fn plan(&self, options: &Options) -> Result<Plan, Error> {
+    /// What stays free and what is filled, and the figures that are meant by it.
+    fn plan(&self, options: &Options) -> Result<(Plan, Figures), Error> {
         let available: u64 = self.stretches.iter().map(|run| run.end - run.start).sum();
         if available < self.free {
             let fill = self.before.fill;
             let what = format!("the volume is fuller than {} % already: {fill:.2} %", options.fill);
             return Err(Error::Impossible(what));
         }
-        let mean = float(self.free * self.cluster_blocks * self.block_bytes) / float(self.wanted.extents);
-        if (mean - self.wanted.mean).abs() > TOLERANCE * self.wanted.mean {
+        let mut random = Random::new(options.seed);
+        let (lengths, mean) = match &options.shape {
+            Shape::Exponential { mean, longest } => {
+                (self.exponential(*mean, *longest, &mut random)?, float(mean.get()))
+            }
+            Shape::Histogram(histogram) => self.by_class(histogram, &mut random)?,
+        };
+        let extents = u64_of(lengths.len());
+        let mut plan =
+            plan::cut(&self.stretches, &lengths, &mut random).ok_or_else(|| self.no_room(extents))?;
+        // The pool is taken from the end: the longest runs, so that it is few of them.
+        plan.used.sort_by_key(|run| (run.end - run.start, run.start));
+        Ok((plan, Figures { fill: options.fill, mean, extents }))
+    }
+
+    fn exponential(
+        &self,
+        mean: Bytes,
+        longest: Option<Bytes>,
+        random: &mut Random,
+    ) -> Result<Vec<u64>, Error> {
+        let (cluster, asked) = (self.cluster(), float(mean.get()));
+        let extents = rounded(float(self.free * cluster) / asked).max(1);
+        if (float(self.free * cluster) / float(extents) - asked).abs() > TOLERANCE * asked {
             let what = "what stays free can't be cut into a whole number of extents of that mean";
             return Err(Error::Impossible(what.to_owned()));
         }
-        let cluster = self.cluster_blocks * self.block_bytes;
-        let longest = options.longest.map_or(u64::MAX, |longest| longest.get() / cluster);
-        let wanted = Wanted { free: self.free, count: self.wanted.extents, longest };
-        let mut plan = plan::cut(&self.stretches, wanted, options.seed).ok_or_else(|| {
-            let (free, extents) = (self.free * cluster, self.wanted.extents);
-            Error::Impossible(format!("{extents} free extents of {free} bytes together don't fit here"))
-        })?;
-        // The pool is taken from the end: the longest runs, so that it is few of them.
-        plan.used.sort_by_key(|run| (run.end - run.start, run.start));
-        Ok(plan)
+        let most = longest.map_or(u64::MAX, |longest| longest.get() / cluster);
+        let most = most.min(plan::longest(&self.stretches));
+        lengths::exponential(self.free, extents, most, random).ok_or_else(|| self.no_room(extents))
+    }
+
+    /// Lengths by a histogram, and their mean in bytes.
+    fn by_class(&self, histogram: &Histogram, random: &mut Random) -> Result<(Vec<u64>, f64), Error> {
+        let cluster = self.cluster();
+        let classes = lengths::classes(histogram, self.free, cluster, plan::longest(&self.stretches))?;
+        let extents: u64 = classes.iter().map(|class: &Class| class.count).sum();
+        let mean = float(self.free * cluster) / float(extents.max(1));
+        Ok((lengths::by_class(&classes, random), mean))
+    }
+
+    /// Bytes of a cluster.
+    fn cluster(&self) -> u64 {
+        self.cluster_blocks * self.block_bytes
+    }
+
+    fn no_room(&self, extents: u64) -> Error {
+        let free = self.free * self.cluster();
+        Error::Impossible(format!("{extents} free extents of {free} bytes together don't fit here"))
     }
 
     fn blocks(&self, clusters: &Range<u64>) -> Range<BlockNr> {
@@ -323,11 +443,6 @@ fn create(volume: &Volume, path: &str) -> Result<OpenFile, EngineError> {
 
 fn rest_name(nr: usize) -> String {
     format!("{DIRECTORY}/rest-{nr}")
-}
-
-#[allow(clippy::cast_precision_loss)] // figures to be told, and shares of volumes far below 2^52 clusters
-fn float(n: u64) -> f64 {
-    n as f64
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // never negative, far below 2^52

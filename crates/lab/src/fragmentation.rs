@@ -85,7 +85,7 @@ impl Fragmentation {
 }
 
 /// The free runs of a volume in blocks, joined over the borders of groups.
-fn free_runs(volume: &Volume) -> Result<Vec<Range<u64>>> {
+pub(crate) fn free_runs(volume: &Volume) -> Result<Vec<Range<u64>>> {
     let mut runs: Vec<Range<u64>> = Vec::new();
     for group in 0..volume.group_count() {
         for run in volume.free_runs(GroupNr::new(group))? {

@@ -264,9 +264,10 @@ fn sections(sections: Vec<Section>, options: &Options, say: &mut dyn FnMut(&str)
 }
 
 /// Runs one section: all rounds of all sides.
-fn one(ground: &Ground, section: Section, options: &Options, say: &mut dyn FnMut(&str)) -> Result<Part> {
+fn one(ground: &Ground, mut section: Section, options: &Options, say: &mut dyn FnMut(&str)) -> Result<Part> {
     say(&format!("{}: making the volume", section.title));
-    let base = ground.volume(&section.volume)?;
+    let (base, state) = ground.volume(&section.volume)?;
+    section.notes.extend(state.map(|state| format!("the volume to start from: {state}")));
     let mut sides = Sides::new(&section, options.kernel);
     for round in 0..options.rounds {
         for nr in sides.order(round) {

@@ -4,7 +4,7 @@
 
 use hectare_device::{Device, FileOptions};
 use hectare_engine::{Creation, OpenOptions, Volume};
-use hectare_lab::age::{Error, Options, age};
+use hectare_lab::age::{Error, Options, Shape, Told, age, like};
 use hectare_lab::fragmentation::{FileExtents, Fragmentation};
 use hectare_oracle::{KernelMount, assert_clean, e2freefrag, mke2fs, skip, skip_part};
 use hectare_units::Bytes;
@@ -25,6 +25,11 @@ fn device(image: &Path) -> Arc<dyn Device> {
     }
 }
 
+/// Exponentially distributed free extents.
+fn options(fill: f64, mean: u64, seed: u64) -> Options {
+    Options { fill, shape: Shape::Exponential { mean: Bytes::new(mean), longest: None }, seed }
+}
+
 fn volume(image: &Path, options: OpenOptions) -> Volume {
     Volume::open(device(image), options).unwrap()
 }
@@ -36,7 +41,7 @@ fn number(text: &str, heading: &str) -> u64 {
 }
 
 /// Its histogram: extents and blocks by class.
-fn histogram(text: &str) -> Vec<(u64, u64)> {
+fn histogram_rows(text: &str) -> Vec<(u64, u64)> {
     let lines = text.lines().skip_while(|line| !line.starts_with("Extent Size Range"));
     let row = |line: &str| {
         let mut words = line.split(':').nth(1)?.split_whitespace();
@@ -66,7 +71,7 @@ fn an_aged_volume_is_as_full_and_as_cut_up_as_asked() {
         if let Err(reason) = mke2fs(ARGUMENTS[arguments], &image, "4G") {
             skip!("age::an_aged_volume", reason);
         }
-        let options = Options { fill, mean: Bytes::new(mean), longest: None, seed: 11 };
+        let options = options(fill, mean, 11);
         let report = age(&device(&image), &options).unwrap();
         assert!(report.is_reached(), "{report:?}");
         assert_clean(&image).unwrap();
@@ -93,6 +98,60 @@ fn an_aged_volume_is_as_full_and_as_cut_up_as_asked() {
 }
 
 #[test]
+fn free_extents_follow_a_histogram_as_e2freefrag_sees_them() {
+    for (arguments, histogram) in [
+        (0, "2M-4M:85:3887K,4M-8M:10:7980K"),
+        (1, "4K-8K:5,64K-256K:60,1M-2M:35"),
+        (3, "8K-16K:0.01,3M-5M:50,20M-70M:49.99"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let image = folder.path().join("image");
+        if let Err(reason) = mke2fs(ARGUMENTS[arguments], &image, "4G") {
+            skip!("age::free_extents_follow_a_histogram", reason);
+        }
+        let asked = Options { fill: 60.0, shape: Shape::Histogram(histogram.parse().unwrap()), seed: 5 };
+        let report = age(&device(&image), &asked).unwrap();
+        assert!(report.is_reached() && !report.ranges.is_empty(), "{report:?}");
+        assert_clean(&image).unwrap();
+        let said = e2freefrag(&image).unwrap();
+        assert_eq!(number(&said, "Num. free extent:"), report.reached.extents);
+        let in_ranges: u64 = report.ranges.iter().map(|range| range.extents).sum();
+        assert_eq!(in_ranges, report.reached.extents, "none outside: {said}");
+        if arguments == 0 {
+            // Both ranges are rows of its table.
+            let rows = histogram_rows(&said);
+            let (short, long) = (rows[rows.len() - 2], rows[rows.len() - 1]);
+            let share = 100.0 * long.1 as f64 / (short.1 + long.1) as f64;
+            assert!((share - 10.53).abs() < 0.2 && rows.len() == 2, "{said}");
+            let mean = (short.1 * 4096) as f64 / short.0 as f64;
+            assert!((mean / 1024.0 - 3887.0).abs() < 40.0, "{mean}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_volume_becomes_like_another_and_like_what_was_printed_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two, three] = ["one", "two", "three"].map(|name| folder.path().join(name));
+    for (image, size) in [(&one, "2G"), (&two, "3G"), (&three, "3G")] {
+        if let Err(reason) = mke2fs(ARGUMENTS[0], image, size) {
+            skip!("age::a_volume_becomes_like_another", reason);
+        }
+    }
+    age(&device(&one), &options(70.0, 300 << 10, 5)).unwrap();
+    let said = e2freefrag(&one).unwrap();
+    let (told, printed) = (like(&device(&one)).unwrap(), said.parse::<Told>().unwrap());
+    assert_eq!(told, printed, "{said}");
+    for (image, told) in [(&two, told), (&three, printed)] {
+        let asked = Options { fill: told.fill.unwrap(), shape: Shape::Histogram(told.histogram), seed: 1 };
+        let report = age(&device(image), &asked).unwrap();
+        assert!(report.is_reached() && (report.reached.fill - 70.0).abs() < 0.2, "{report:?}");
+        assert!((report.reached.mean / 1024.0 - 300.0).abs() < 6.0, "{report:?}");
+        assert_clean(image).unwrap();
+    }
+}
+
+#[test]
 fn one_seed_makes_one_image() {
     let folder = tempfile::tempdir().unwrap();
     let images = [1, 1, 2].map(|seed| {
@@ -104,8 +163,7 @@ fn one_seed_makes_one_image() {
                 std::fs::copy(&image, &bytes).unwrap();
             }
             std::fs::copy(&bytes, &image).unwrap();
-            age(&device(&image), &Options { fill: 70.0, mean: Bytes::kib(256), longest: None, seed })
-                .unwrap();
+            age(&device(&image), &options(70.0, 256 << 10, seed)).unwrap();
             std::fs::read(&image).unwrap()
         })
     });
@@ -127,11 +185,17 @@ fn what_cannot_be_reached_is_refused_and_changes_nothing() {
     for (fill, mean) in
         [(50.0, 4095), (0.0, 65_536), (100.0, 65_536), (f64::NAN, 65_536), (2.0, 65_536), (30.0, 1 << 40)]
     {
-        let refused = age(&device(&image), &Options { fill, mean: Bytes::new(mean), longest: None, seed: 1 });
+        let refused = age(&device(&image), &options(fill, mean, 1));
         assert!(matches!(refused, Err(Error::Impossible(_))), "{fill} {mean}: {refused:?}");
     }
+    for histogram in ["2M-4M:100", "1K-2K:1,1M-2M:99", "128M-256M:100", "60M-100M:100", "4K-8K:100"] {
+        let shape = Shape::Histogram(histogram.parse().unwrap());
+        let fill = if histogram == "4K-8K:100" { 40.0 } else { 99.9 };
+        let refused = age(&device(&image), &Options { fill, shape, seed: 1 });
+        assert!(matches!(refused, Err(Error::Impossible(_))), "{histogram}: {refused:?}");
+    }
     assert!(std::fs::read(&image).unwrap() == before);
-    let options = Options { fill: 60.0, mean: Bytes::kib(64), longest: None, seed: 1 };
+    let options = options(60.0, 64 << 10, 1);
     age(&device(&image), &options).unwrap();
     assert!(matches!(age(&device(&image), &options), Err(Error::Impossible(_))), "twice");
 }
@@ -145,13 +209,17 @@ fn free_extents_are_counted_as_e2freefrag_counts_them() {
     }
     age(
         &device(&image),
-        &Options { fill: 75.0, mean: Bytes::kib(300), longest: Some(Bytes::mib(1)), seed: 5 },
+        &Options {
+            fill: 75.0,
+            shape: Shape::Exponential { mean: Bytes::kib(300), longest: Some(Bytes::mib(1)) },
+            seed: 5,
+        },
     )
     .unwrap();
     let found = Fragmentation::of(&volume(&image, OpenOptions::read_only())).unwrap();
     let said = e2freefrag(&image).unwrap();
     let ours: Vec<_> = found.histogram.iter().map(|bucket| (bucket.runs, bucket.bytes / 4096)).collect();
-    assert_eq!(ours, histogram(&said), "{said}");
+    assert_eq!(ours, histogram_rows(&said), "{said}");
     assert_eq!(found.free_extents, number(&said, "Num. free extent:"));
     assert!(found.histogram.iter().all(|bucket| bucket.from_bytes <= 1 << 20), "none is longer than 1 MiB");
     assert_eq!(found.regions.len(), 3);

@@ -1,17 +1,14 @@
 //! Which clusters stay free and which are filled: pure arithmetic over the free stretches of a volume.
 //!
-//! A stretch is a run of free clusters inside one group. Free extents get exponentially distributed lengths
-//! that add up to exactly the free space wanted; each stretch gets extents until its share of the whole is
+//! A stretch is a run of free clusters inside one group. The lengths of free extents (see [`super::lengths`])
+//! add up to exactly the free space wanted; each stretch gets extents until its share of the whole is
 //! reached, and what is left of it is cut into gaps, exponentially distributed too, one before each extent
 //! and one after the last. Every gap but the first of a stretch has at least one cluster, so no two free
 //! extents touch, neither inside a stretch nor over its end.
 
+use super::lengths::{proportional, settle};
 use crate::random::Random;
 use std::ops::Range;
-
-/// Steps to find the unit of bounded lengths; each brings it nearer by a constant factor, unless the bound is
-/// nearly the mean.
-const UNIT_STEPS: u32 = 100;
 
 /// Clusters, by their numbers, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -22,28 +19,18 @@ pub(super) struct Plan {
     pub(super) used: Vec<Range<u64>>,
 }
 
-/// How the free space is to be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Wanted {
-    /// Clusters that stay free.
-    pub(super) free: u64,
-    /// In so many extents.
-    pub(super) count: u64,
-    /// None of them longer than this.
-    pub(super) longest: u64,
+/// The longest free extent that any of these stretches can hold: one cluster of a stretch is filled.
+pub(super) fn longest(stretches: &[Range<u64>]) -> u64 {
+    stretches.iter().map(length).max().unwrap_or(0).saturating_sub(1)
 }
 
-/// Cuts `stretches` so that the clusters wanted stay free. `None` if that many extents don't fit, or are too
-/// few for their greatest length.
-pub(super) fn cut(stretches: &[Range<u64>], wanted: Wanted, seed: u64) -> Option<Plan> {
-    let Wanted { free, count, longest } = wanted;
-    let mut random = Random::new(seed);
-    let room = stretches.iter().map(length).max().unwrap_or(0);
-    let lengths = lengths(free, count, room.checked_sub(1)?.min(longest), &mut random)?;
-    let shares = deal(stretches, &lengths, free)?;
+/// Cuts `stretches` so that extents of these lengths stay free, in this order as far as they fit so. `None` if
+/// they don't fit.
+pub(super) fn cut(stretches: &[Range<u64>], lengths: &[u64], random: &mut Random) -> Option<Plan> {
+    let shares = deal(stretches, lengths)?;
     let mut plan = Plan::default();
     for (stretch, extents) in stretches.iter().zip(&shares) {
-        lay(stretch, extents, &mut random, &mut plan);
+        lay(stretch, extents, random, &mut plan);
     }
     Some(plan)
 }
@@ -52,72 +39,10 @@ fn length(range: &Range<u64>) -> u64 {
     range.end - range.start
 }
 
-#[allow(clippy::cast_precision_loss)] // the rest is carried on, so the sum is exact
-fn float(n: u64) -> f64 {
-    n as f64
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped at both ends
-fn whole(x: f64, least: u64, most: u64) -> u64 {
-    (x.floor().max(0.0) as u64).clamp(least, most)
-}
-
-/// `count` lengths from 1 to `most` whose sum is `sum`.
-fn lengths(sum: u64, count: u64, most: u64, random: &mut Random) -> Option<Vec<u64>> {
-    if count > sum || count.checked_mul(most)? < sum {
-        return None;
-    }
-    let weights: Vec<f64> = (0..count).map(|_| random.exponential()).collect();
-    let mut lengths = proportional(&weights, sum, 1, most);
-    settle(&mut lengths, sum, 1, most);
-    Some(lengths)
-}
-
-/// Whole numbers in proportion to weights, between bounds, whose sum is nearly `sum`.
-fn proportional(weights: &[f64], sum: u64, least: u64, most: u64) -> Vec<u64> {
-    // What the upper bound cuts off goes to the others: the unit grows until it does not show.
-    let mut unit = float(sum) / weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
-    for _ in 0..UNIT_STEPS {
-        let reached: f64 = weights.iter().map(|weight| (weight * unit).min(float(most))).sum();
-        if reached >= float(sum) * 0.9999 {
-            break;
-        }
-        unit *= float(sum) / reached.max(f64::MIN_POSITIVE);
-    }
-    let mut rest = 0.0;
-    let mut part = |weight: &f64| {
-        rest += weight * unit;
-        let part = whole(rest, least, most);
-        rest -= float(part);
-        part
-    };
-    weights.iter().map(&mut part).collect()
-}
-
-/// Makes the sum exact, a step of one at a time over all parts, so that no part is bent much.
-fn settle(parts: &mut [u64], sum: u64, least: u64, most: u64) {
-    let mut now: u64 = parts.iter().sum();
-    while now != sum {
-        let before = now;
-        for part in &mut *parts {
-            if now < sum && *part < most {
-                *part += 1;
-                now += 1;
-            } else if now > sum && *part > least {
-                *part -= 1;
-                now -= 1;
-            }
-        }
-        if now == before {
-            return; // only if the bounds exclude the sum, which callers rule out
-        }
-    }
-}
-
 /// Gives every stretch its extents: as many as bring it to its share of the free space. What does not fit
 /// goes to later stretches, and at the end to any with room.
-fn deal(stretches: &[Range<u64>], lengths: &[u64], free: u64) -> Option<Vec<Vec<u64>>> {
-    let all: u64 = stretches.iter().map(length).sum();
+fn deal(stretches: &[Range<u64>], lengths: &[u64]) -> Option<Vec<Vec<u64>>> {
+    let (all, free): (u64, u64) = (stretches.iter().map(length).sum(), lengths.iter().sum());
     let mut shares: Vec<Vec<u64>> = vec![Vec::new(); stretches.len()];
     let mut rooms: Vec<u64> = stretches.iter().map(length).collect();
     let (mut next, mut aside) = (lengths.iter().copied().peekable(), Vec::new());
@@ -171,12 +96,34 @@ fn lay(stretch: &Range<u64>, extents: &[u64], random: &mut Random, plan: &mut Pl
 
 #[cfg(test)]
 mod tests {
+    use super::super::lengths::exponential;
     use super::*;
+    use proptest::prelude::*;
+
+    /// How the free space is to be: so many clusters in so many extents, none longer than this.
+    #[derive(Clone, Copy)]
+    struct Wanted {
+        free: u64,
+        count: u64,
+        longest: u64,
+    }
+
+    fn cut(stretches: &[Range<u64>], wanted: Wanted, seed: u64) -> Option<Plan> {
+        let mut random = Random::new(seed);
+        let most = longest(stretches).min(wanted.longest);
+        super::cut(stretches, &exponential(wanted.free, wanted.count, most, &mut random)?, &mut random)
+    }
 
     fn check(stretches: &[Range<u64>], free: u64, count: u64, seed: u64) -> Plan {
         let plan = cut(stretches, Wanted { free, count, longest: u64::MAX }, seed).unwrap();
         assert_eq!(plan.free.iter().map(length).sum::<u64>(), free);
         assert_eq!(u64::try_from(plan.free.len()).unwrap(), count);
+        exact(stretches, &plan);
+        plan
+    }
+
+    /// Every cluster of the stretches is either free or filled, and no two free extents touch.
+    fn exact(stretches: &[Range<u64>], plan: &Plan) {
         let mut all: Vec<_> = plan.free.iter().chain(&plan.used).cloned().collect();
         all.sort_by_key(|range| range.start);
         let mut parts = all.iter();
@@ -191,7 +138,6 @@ mod tests {
         }
         assert!(parts.next().is_none());
         assert!(plan.free.windows(2).all(|pair| pair[0].end < pair[1].start), "free extents don't touch");
-        plan
     }
 
     #[test]
@@ -233,6 +179,29 @@ mod tests {
             assert!(longest < 1_792 || short > 120, "they still differ: {short}");
         }
         assert_eq!(cut(&groups, Wanted { free: 1_025, count: 1, longest: 1_024 }, 3), None);
+    }
+
+    proptest! {
+        /// Lengths of any histogram are kept exactly, whatever the groups are like.
+        #[test]
+        fn every_length_stays_and_none_touch(
+            lengths in prop::collection::vec(1_u64..600, 1..200),
+            groups in prop::collection::vec(1_u64..2000, 1..60),
+            seed: u64,
+        ) {
+            let starts = groups.iter().scan(0, |at, len| {
+                let start = *at;
+                *at += len + 3;
+                Some(start..start + len)
+            });
+            let stretches: Vec<Range<u64>> = starts.collect();
+            if let Some(plan) = super::cut(&stretches, &lengths, &mut Random::new(seed)) {
+                exact(&stretches, &plan);
+                let (mut wanted, mut got) = (lengths, plan.free.iter().map(length).collect::<Vec<_>>());
+                (wanted.sort_unstable(), got.sort_unstable());
+                prop_assert_eq!(wanted, got);
+            }
+        }
     }
 
     #[test]

@@ -4,8 +4,9 @@
 use super::figure::Figure;
 use super::plan::{FileSystem, Runner, Section, Shown, Volume, policy, published, shown};
 use super::{Experiment, Options, Part, Role, sections};
+use crate::age;
 use crate::bench::Settings;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::target::engine::Through;
 use crate::workload::{Streams, Workload, size, small_files, streams};
 
@@ -60,12 +61,14 @@ const TEST_2_4K: Published = Published {
 fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
     let files = if options.quick { QUICK_FILES } else { FILES };
     let total = if options.quick { 64 << 20 } else { 5 << 30 };
+    let (bytes, aged) = (if options.quick { QUICK_VOLUME } else { VOLUME }, aged()?);
+    let volume = |block| Volume { size: bytes, block, aged: Some(aged.clone()) };
     let small = |title: &str, block, through, published: &Published| Section {
         title: title.to_owned(),
         about: format!(
             "{THREADS} threads write {files} files of 64 KiB in one directory, no delayed allocation"
         ),
-        volume: volume(options, block),
+        volume: volume(block),
         workload: Workload::SmallFiles(small_files::Options {
             files,
             presize: PRESIZE,
@@ -79,7 +82,7 @@ fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
     let stream = |title: &str, block, pattern, before, after| Section {
         title: title.to_owned(),
         about: format!("{}, no delayed allocation", size(total)),
-        volume: volume(options, block),
+        volume: volume(block),
         workload: Workload::Streams(streams::Options { pattern, total, ..streams::Options::default() }),
         threads: 2,
         sides: sides(Through::Cache),
@@ -105,20 +108,26 @@ fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
     sections(all, options, say)
 }
 
-/// A volume whose free extents are as long as those of the published one: half full, 85 % of the free blocks
-/// in extents of 2 to 4 MiB, 10 % in those of up to 8 MiB, the rest shorter.
-fn volume(options: &Options, block: u32) -> Volume {
-    Volume { size: if options.quick { QUICK_VOLUME } else { VOLUME }, block, aged: Some(aged()) }
-}
-
-/// To be replaced by the published histogram.
-fn aged() -> crate::age::Options {
-    crate::age::Options {
-        fill: 50.0,
-        mean: hectare_units::Bytes::kib(3072),
-        longest: Some(hectare_units::Bytes::kib(8000)),
-        seed: 1,
-    }
+/// Half full, and free extents as e2freefrag printed them of the published volume with blocks of 64 KiB after
+/// Test 1 without the series: ranges in KiB, extents, blocks. Of the one with 4 KiB only the mean was published.
+fn aged() -> Result<age::Options> {
+    const KIB: u64 = 1 << 10;
+    const FOUND: [(u64, u64, u64, u64); 6] = [
+        (128, 256, 1, 2),
+        (256, 512, 1, 6),
+        (512, 1024, 4, 48),
+        (1024, 2048, 5, 120),
+        (2048, 4096, 11_947, 725_624),
+        (4096, 8192, 672, 83_796),
+    ];
+    let row = |(from, to, extents, blocks)| age::Row {
+        from: from * KIB,
+        to: to * KIB,
+        extents,
+        bytes: blocks * 64 * KIB,
+    };
+    let histogram = age::Histogram::counted(FOUND.map(row)).map_err(Error::Invalid)?;
+    Ok(age::Options { fill: 50.0, shape: age::Shape::Histogram(histogram), seed: 1 })
 }
 
 fn sides(through: Through) -> Vec<Runner> {

@@ -3,6 +3,7 @@
 use super::Options;
 use super::kernel::{self, Mount};
 use super::plan::{Failed, FileSystem, How, Section, Volume};
+use crate::age::Figures;
 use crate::bench::{After, Bench, On, bench};
 use crate::error::{Error, Result};
 use crate::fresh::fresh_copy;
@@ -36,8 +37,8 @@ impl Ground {
         self.dir.path().join(name)
     }
 
-    /// Makes a volume to copy from, aged if it is to be.
-    pub(super) fn volume(&self, volume: &Volume) -> Result<PathBuf> {
+    /// Makes a volume to copy from, aged if it is to be; and what came of that.
+    pub(super) fn volume(&self, volume: &Volume) -> Result<(PathBuf, Option<String>)> {
         let image = self.path("base");
         let fail = |error: &dyn ToString| Error::at(image.display().to_string(), error.to_string());
         let file = std::fs::File::create(&image).and_then(|file| file.set_len(volume.size));
@@ -56,10 +57,15 @@ impl Ground {
         let opened = Opened::format(Arc::clone(&device), &format, Overwrite::Allow, OpenOptions::default())
             .map_err(|error| fail(&error))?;
         opened.close().map_err(|error| fail(&error))?;
-        if let Some(aged) = &volume.aged {
-            crate::age::age(&device, aged).map_err(|error| fail(&error))?;
+        let Some(aged) = &volume.aged else { return Ok((image, None)) };
+        let report = crate::age::age(&device, aged).map_err(|error| fail(&error))?;
+        let Figures { fill, mean, extents } = report.reached;
+        let state =
+            format!("{fill:.1} % full, {extents} free extents of {:.0} KiB on average", mean / 1024.0);
+        if !report.is_reached() {
+            return Err(fail(&format!("the starting point can't be made: {state}")));
         }
-        Ok(image)
+        Ok((image, Some(state)))
     }
 
     /// Runs a section's workload once by one side, on a copy of `base`.

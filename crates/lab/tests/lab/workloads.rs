@@ -290,7 +290,11 @@ fn a_presized_file_is_one_request_for_eight_mebibytes() {
         Err(reason) => skip!("lab workloads::a_presized_file", reason),
     };
     // Free extents of just under 4 MiB: a trimmed goal finds one at once, a full one looks at 200 and takes less.
-    let aging = age::Options { fill: 60.0, mean: Bytes::mib(2), longest: Some(Bytes::kib(4000)), seed: 1 };
+    let aging = age::Options {
+        fill: 60.0,
+        shape: age::Shape::Exponential { mean: Bytes::mib(2), longest: Some(Bytes::kib(4000)) },
+        seed: 1,
+    };
     age::age(&(Arc::new(FileOptions::new().write(true).open(&scene.image).unwrap()) as Arc<_>), &aging)
         .unwrap();
     let files = small_files::Options { files: 200, presize: 16 * MIB, ..small_files::Options::default() };
