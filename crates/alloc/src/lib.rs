@@ -48,6 +48,7 @@ mod bits;
 mod buddy;
 mod check;
 mod class;
+mod contention;
 mod counters;
 mod discard;
 mod error;

@@ -78,6 +78,8 @@ pub struct FileRequest {
     pub home: ClusterNr,
     /// Whether the caller asked for space as such (fallocate): the kernel then keeps nothing for later.
     pub explicit: bool,
+    /// Whether this is what was left when the last who had the file open has closed it.
+    pub closed: bool,
     /// Whether the clusters set aside for root may be taken.
     pub take_root_reserve: bool,
 }
@@ -274,6 +276,7 @@ impl Preallocation {
             Growth::Normalized if request.explicit => self.plain(allocator, request),
             _ if self.is_small(request) => self.slot_piece(allocator, request),
             Growth::Nothing => self.plain(allocator, request),
+            Growth::Normalized if self.needs_no_window(allocator, request) => self.plain(allocator, request),
             Growth::Normalized => {
                 let _moving = self.moves.moving();
                 self.normalized(allocator, window, request)
@@ -300,6 +303,15 @@ impl Preallocation {
         self.config.policy.has(Mechanism::Locality)
             && self.config.tunables.mb_group_prealloc > 0
             && blocks <= self.config.tunables.mb_stream_req.into()
+    }
+
+    /// What is left of a closed file up to its end: a window would be given back unused. Not so while group
+    /// locks are contended. Source: the kernel's rule.
+    fn needs_no_window<S: GroupSource>(&self, allocator: &Allocator<S>, request: &FileRequest) -> bool {
+        self.config.policy.has(Mechanism::Contention)
+            && request.closed
+            && request.end() >= request.size
+            && !allocator.space().contention.is_busy()
     }
 
     /// What a locality slot is filled with, in the kernel's way.

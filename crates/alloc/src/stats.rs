@@ -226,6 +226,8 @@ counters! {
         lost,
         /// Groups passed by because another request held their lock.
         busy_skips,
+        /// Groups passed by for the same reason before they were chosen.
+        busy_peeks,
         /// Times a request waited for a group's lock.
         busy_waits,
         /// Requests served by a group of their own size class.
@@ -375,6 +377,7 @@ impl StatsSnapshot {
             out.pass(pass, &self.passes[pass]);
         }
         out.line(1, "busy_skips", self.busy_skips);
+        out.line(1, "busy_peeks", self.busy_peeks);
         out.line(1, "busy_waits", self.busy_waits);
         out.heading(1, "class_hits");
         out.line(2, "matching", self.class_hits_matching);

@@ -210,6 +210,7 @@ fn append_until_refused(
             right: None,
             home: ClusterNr::new(0),
             explicit: false,
+            closed: false,
             take_root_reserve: false,
         };
         match prealloc.take(allocator, &window, &request) {
