@@ -164,9 +164,10 @@ macro_rules! counters {
         /// What one request counts on its way.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub(crate) struct RequestStats {
-            passes: [PassStats<u32>; Pass::ALL.len()],
+            /// What each pass counted; to be changed by way of [`Self::pass`].
+            pub(crate) passes: [PassStats<u32>; Pass::ALL.len()],
             /// The passes that counted anything, a bit each: the others are not added to the totals.
-            made: u16,
+            pub(crate) made: u16,
             $($(#[$doc])* pub(crate) $name: u32,)*
         }
 
