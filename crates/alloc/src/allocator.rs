@@ -426,10 +426,10 @@ impl<S: GroupSource> Allocator<S> {
         self.space.contention.level()
     }
 
-    /// Units (flex groups, or groups) of each size class: unset, small, medium, large. `None` under policies
-    /// without classes.
+    /// Units (flex groups, or groups) that have no size class, then of each class, from the smallest sizes on.
+    /// `None` under policies without classes.
     #[must_use]
-    pub fn class_counts(&self) -> Option<[u32; 4]> {
+    pub fn class_counts(&self) -> Option<Vec<u32>> {
         Some(self.space.classes.as_ref()?.counts())
     }
 

@@ -76,6 +76,7 @@ mod sync;
 mod tunables;
 
 pub use allocator::{Allocator, GroupSummary};
+pub use class::{BadClasses, SizeClasses};
 pub use counters::Counts;
 pub use discard::DiscardRun;
 pub use error::AllocError;

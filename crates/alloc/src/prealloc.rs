@@ -34,7 +34,6 @@
 //! What it is not: a promise. A window may vanish between two requests.
 
 use crate::allocator::Allocator;
-use crate::class::Class;
 use crate::error::AllocError;
 use crate::mechanism::Mechanism;
 use crate::moves::Moves;
@@ -194,7 +193,7 @@ pub struct Preallocation {
     slots: Box<[Mutex<Slot>]>,
     windows: [Mutex<Vec<Weak<Window>>>; SHARDS],
     /// Where the last window of each size class ended.
-    cursors: [Mutex<Option<ClusterNr>>; Class::COUNT],
+    cursors: Box<[Mutex<Option<ClusterNr>>]>,
     /// What is on its way to be kept.
     moves: Moves,
     /// What the index offered lately, by thread.
@@ -225,7 +224,7 @@ impl Preallocation {
             growth,
             slots: std::iter::repeat_with(Mutex::default).take(slots).collect(),
             windows: Default::default(),
-            cursors: Default::default(),
+            cursors: std::iter::repeat_with(Mutex::default).take(config.tunables.classes.count()).collect(),
             moves: Moves::default(),
             offers: std::iter::repeat_with(Offer::default).take(SLOTS).collect(),
         }
@@ -527,7 +526,7 @@ impl Preallocation {
             return Ok(vec![allocator.reserve(&ask)?]);
         }
         // One window at a time, or the next one would begin inside this one.
-        let mut cursor = self.cursors[self.class(request.len).index()].lock();
+        let mut cursor = self.cursor(request.len).lock();
         let mut pieces = vec![self.first_piece(allocator, request, *cursor, want)?];
         let mut left = want - pieces[0].len().min(want);
         while left > Clusters::ZERO && pieces.len() < PIECES_MAX {
@@ -563,8 +562,10 @@ impl Preallocation {
         allocator.reserve(&self.ask(request, goal, probe).packed())
     }
 
-    fn class(&self, len: Clusters) -> Class {
-        Class::of(len.get().saturating_mul(self.config.cluster_bytes()))
+    /// Where the last window ended that was made for a request of the same size class.
+    fn cursor(&self, len: Clusters) -> &Mutex<Option<ClusterNr>> {
+        let class = self.config.tunables.classes.of(len.get().saturating_mul(self.config.cluster_bytes()));
+        &self.cursors[class.index()]
     }
 
     /// Puts a window on the list of those that may be discarded.

@@ -115,7 +115,7 @@ impl Space {
             slots,
             index: GroupIndex::new(groups, orders),
             untouched: GroupIndex::new(groups, orders),
-            classes: has_classes.then(|| Classes::new(groups, config.flex_groups)),
+            classes: has_classes.then(|| Classes::new(groups, config.flex_groups, config.tunables.classes)),
             counters: Counters::new(free),
             contention: Contention::new(config.policy.has(Mechanism::Contention)),
             stats: Stats::default(),
