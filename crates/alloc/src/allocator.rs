@@ -7,7 +7,7 @@ use crate::error::AllocError;
 use crate::group::Home;
 use crate::layout::{Layout, Run};
 use crate::pages::{self, Slots};
-use crate::passes::{GOAL, Length, Pass, Step};
+use crate::passes::{AT_GOAL, Pass, Step};
 use crate::policy::Policy;
 use crate::purse::Purse;
 use crate::request::{Purpose, Request, Transaction};
@@ -36,9 +36,6 @@ pub struct GroupSummary {
     /// Free chunks per order.
     pub chunks: Vec<u32>,
 }
-
-/// The goal and nothing else, as short as the caller allows.
-const AT_GOAL: Pass = Pass { length: Length::Least, ..GOAL };
 
 /// Free space of one volume; see the [crate's introduction](crate). All methods may be called by any number
 /// of threads at once.
@@ -91,24 +88,34 @@ impl<S: GroupSource> Allocator<S> {
     /// if another can't be and the others have no space.
     pub fn reserve(&self, request: &Request) -> Result<Reservation, AllocError<S::Error>> {
         if request.only_goal {
-            return self.reserve_at(request)?.ok_or(AllocError::NoSpace);
+            // Nowhere else would do, so it is waited for.
+            return self.reserve_by(&AT_GOAL, request)?.ok_or(AllocError::NoSpace);
         }
         let floor = self.space.counters.floor_of(request);
         self.reserve_from(request, Purse::Available { floor })
     }
 
     /// Reserves what is free at the very goal: at least the least, at most the full length. `None` if less
-    /// is free there, or if the goal lies in a part of the volume that is set apart for other sizes.
+    /// is free there, if the goal lies in a part of the volume that is set apart for other sizes, or if the
+    /// policy passes by goals whose group is busy and this one is.
     ///
     /// # Errors
     /// Those of loading the goal's group.
     pub fn reserve_at(&self, request: &Request) -> Result<Option<Reservation>, AllocError<S::Error>> {
+        self.reserve_by(&self.space.tables.at_goal, request)
+    }
+
+    fn reserve_by(
+        &self,
+        pass: &Pass,
+        request: &Request,
+    ) -> Result<Option<Reservation>, AllocError<S::Error>> {
         let floor = self.space.counters.floor_of(request);
         let mut purse = Purse::Available { floor };
         let Some(plan) = self.plan(request, &purse) else { return Ok(None) };
         let stages: &[Stage] =
             if plan.class.is_some() { &[Stage::Matching, Stage::Unset] } else { &[Stage::Any] };
-        Search::new(self, &plan, &mut purse).run_one(stages, &AT_GOAL)
+        Search::new(self, &plan, &mut purse).run_one(stages, pass)
     }
 
     /// Reserves a run out of a claim, no longer than what is left of it; the run's length is deducted.
@@ -412,10 +419,17 @@ impl<S: GroupSource> Allocator<S> {
         structs_summary(self.space.indexed, &self.space.index.counts())
     }
 
-    /// Units (flex groups, or groups) of each size class: unset, small, medium, large. `None` under policies
-    /// without classes.
+    /// How contended the locks of groups are, from 0 to 8; above 2 the volume counts as busy. Stays 0 under
+    /// policies without [`Mechanism::Contention`](crate::Mechanism::Contention).
     #[must_use]
-    pub fn class_counts(&self) -> Option<[u32; 4]> {
+    pub fn contention(&self) -> u32 {
+        self.space.contention.level()
+    }
+
+    /// Units (flex groups, or groups) that have no size class, then of each class, from the smallest sizes on.
+    /// `None` under policies without classes.
+    #[must_use]
+    pub fn class_counts(&self) -> Option<Vec<u32>> {
         Some(self.space.classes.as_ref()?.counts())
     }
 

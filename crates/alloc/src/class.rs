@@ -4,8 +4,8 @@
 //! The *unit* that carries a class is a flex group, or a single group where there are none. A unit starts
 //! unset. The first data run taken in it sets its class; it is unset again when nothing is in use in it but
 //! the volume's own metadata. A request looks for a unit of its class first, then for an unset one, and only
-//! then anywhere; what is taken in a unit of another class does not change that class. Source of the rules
-//! and bounds: btrfs's size classes of block groups.
+//! then anywhere; what is taken in a unit of another class does not change that class. Source of the rules:
+//! btrfs's size classes of block groups. Which sizes make a class is a list ([`SizeClasses`]).
 //!
 //! The class of a unit that was in use before the volume was opened is not stored anywhere. It is guessed
 //! when the first group of it is loaded: the used runs after five positions are measured, and the smallest
@@ -20,6 +20,10 @@
 //!
 //! What it is not: a promise. A unit's class is where requests go first, nothing else depends on it.
 
+mod bounds;
+
+pub use bounds::{BadClasses, SizeClasses};
+
 use crate::bits;
 use crate::index::BitTree;
 use crate::space::GroupMap;
@@ -27,58 +31,26 @@ use crate::sync::{AtomicU64, Mutex, Ordering, zeroed_words};
 use hectare_units::{GroupNr, index_of, usize_of};
 use std::ops::Range;
 
-/// What sizes a unit is for.
+/// What sizes a unit is for: the class below the first bound is 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) enum Class {
-    /// Up to 128 KiB.
-    Small,
-    /// Up to 8 MiB.
-    Medium,
-    /// More.
-    Large,
-}
-
-const SMALL_MAX: u64 = 128 << 10;
-const MEDIUM_MAX: u64 = 8 << 20;
+pub(crate) struct Class(u8);
 
 /// Positions of a group whose used runs are looked at to guess a class.
 const SAMPLES: u32 = 5;
 
 impl Class {
-    /// The class of an allocation of so many bytes.
-    pub(crate) const fn of(bytes: u64) -> Self {
-        if bytes <= SMALL_MAX {
-            Self::Small
-        } else if bytes <= MEDIUM_MAX {
-            Self::Medium
-        } else {
-            Self::Large
-        }
-    }
-
-    /// How many there are.
-    pub(crate) const COUNT: usize = 3;
-
     /// Its place in a list of all.
-    pub(crate) const fn index(self) -> usize {
-        self as usize
+    pub(crate) fn index(self) -> usize {
+        self.0.into()
     }
 
-    const fn code(self) -> u32 {
-        match self {
-            Self::Small => 1,
-            Self::Medium => 2,
-            Self::Large => 3,
-        }
+    /// The number that stands for it in a unit; 0 is a unit that is unset.
+    fn code(self) -> u32 {
+        u32::from(self.0) + 1
     }
 
-    const fn from_code(code: u64) -> Option<Self> {
-        match code {
-            1 => Some(Self::Small),
-            2 => Some(Self::Medium),
-            3 => Some(Self::Large),
-            _ => None,
-        }
+    fn from_code(code: u64) -> Option<Self> {
+        Some(Self(hectare_units::low8(code.checked_sub(1)?)))
     }
 }
 
@@ -96,22 +68,24 @@ pub(crate) enum Stage {
 /// The classes of all units.
 pub(crate) struct Classes {
     unit_groups: u32,
+    sizes: SizeClasses,
     /// By code; memory that costs nothing until it is touched.
     classes: Vec<AtomicU64>,
     /// The units of each class, by code; those without one are the first.
-    units: [BitTree; 4],
+    units: Box<[BitTree]>,
     changing: Mutex<()>,
 }
 
 impl Classes {
     /// Units of `unit_groups` groups each, all unset.
-    pub(crate) fn new(groups: u32, unit_groups: u32) -> Self {
+    pub(crate) fn new(groups: u32, unit_groups: u32, sizes: SizeClasses) -> Self {
         let unit_groups = unit_groups.max(1);
         let units = groups.div_ceil(unit_groups);
         Self {
             unit_groups,
+            sizes,
             classes: zeroed_words(usize_of(units)),
-            units: [true, false, false, false].map(|all| BitTree::new(units, all)),
+            units: (0..=sizes.count()).map(|code| BitTree::new(units, code == 0)).collect(),
             changing: Mutex::new(()),
         }
     }
@@ -210,7 +184,7 @@ impl Classes {
         if self.class(group).is_none()
             && let Some(smallest) = smallest_sample(words, len)
         {
-            let class = Class::of(u64::from(smallest).saturating_mul(cluster_bytes));
+            let class = self.sizes.of(u64::from(smallest).saturating_mul(cluster_bytes));
             self.set(group, class, |_| true);
         }
     }
@@ -220,9 +194,10 @@ impl Classes {
     pub(crate) fn check(&self, slots: &impl GroupMap) -> Result<(), String> {
         for first in (0..slots.groups()).step_by(usize_of(self.unit_groups)).map(GroupNr::new) {
             let (class, unit) = (self.class(first), self.unit(first));
-            let sets = self.units.each_ref().map(|units| units.next_before(unit, unit + 1).is_some());
-            let code = usize_of(class.map_or(0, Class::code));
-            if sets != [0, 1, 2, 3].map(|other| other == code) {
+            let is_in = |set: &BitTree| set.next_before(unit, unit + 1).is_some();
+            let sets: Vec<u32> =
+                (0..).zip(&self.units).filter(|(_, set)| is_in(set)).map(|set| set.0).collect();
+            if sets != [class.map_or(0, Class::code)] {
                 return Err(format!("unit {unit} is {class:?}, but in the sets {sets:?}"));
             }
             let mut groups = first.get()..first.get().saturating_add(self.unit_groups).min(slots.groups());
@@ -233,9 +208,14 @@ impl Classes {
         Ok(())
     }
 
-    /// Units of each class: unset, small, medium, large.
-    pub(crate) fn counts(&self) -> [u32; 4] {
-        [0, 1, 2, 3].map(|code: usize| self.units[code].count())
+    /// The class of an allocation of so many bytes.
+    pub(crate) fn of(&self, bytes: u64) -> Class {
+        self.sizes.of(bytes)
+    }
+
+    /// Units without a class, then those of each, from the smallest sizes on.
+    pub(crate) fn counts(&self) -> Vec<u32> {
+        self.units.iter().map(BitTree::count).collect()
     }
 }
 
@@ -273,39 +253,37 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_bounds_belong_to_the_lower_class() {
-        assert_eq!(Class::of(1), Class::Small);
-        assert_eq!(Class::of(128 << 10), Class::Small);
-        assert_eq!(Class::of((128 << 10) + 1), Class::Medium);
-        assert_eq!(Class::of(8 << 20), Class::Medium);
-        assert_eq!(Class::of((8 << 20) + 1), Class::Large);
+    const SMALL: Class = Class(0);
+    const MEDIUM: Class = Class(1);
+
+    fn classes(groups: u32, unit_groups: u32) -> Classes {
+        Classes::new(groups, unit_groups, SizeClasses::default())
     }
 
     #[test]
     fn the_first_to_enter_decides_and_force_changes_nothing() {
-        let classes = Classes::new(10, 4);
+        let classes = classes(10, 4);
         let group = GroupNr::new(5);
-        assert!(classes.enter(group, Class::Medium, false));
-        assert!(!classes.enter(GroupNr::new(6), Class::Small, false));
-        assert!(classes.enter(GroupNr::new(7), Class::Small, true));
-        assert_eq!(classes.class(group), Some(Class::Medium));
+        assert!(classes.enter(group, MEDIUM, false));
+        assert!(!classes.enter(GroupNr::new(6), SMALL, false));
+        assert!(classes.enter(GroupNr::new(7), SMALL, true));
+        assert_eq!(classes.class(group), Some(MEDIUM));
         assert_eq!(classes.counts(), [2, 0, 1, 0]);
-        assert_eq!(classes.next(Class::Medium, Stage::Matching, 0..10), Some(4..8));
-        assert_eq!(classes.next(Class::Medium, Stage::Matching, 6..7), Some(6..7));
-        assert_eq!(classes.next(Class::Medium, Stage::Matching, 8..10), None);
-        assert_eq!(classes.next(Class::Small, Stage::Unset, 3..10), Some(3..4));
-        assert_eq!(classes.next(Class::Small, Stage::Unset, 4..10), Some(8..10));
+        assert_eq!(classes.next(MEDIUM, Stage::Matching, 0..10), Some(4..8));
+        assert_eq!(classes.next(MEDIUM, Stage::Matching, 6..7), Some(6..7));
+        assert_eq!(classes.next(MEDIUM, Stage::Matching, 8..10), None);
+        assert_eq!(classes.next(SMALL, Stage::Unset, 3..10), Some(3..4));
+        assert_eq!(classes.next(SMALL, Stage::Unset, 4..10), Some(8..10));
     }
 
     #[test]
     fn a_unit_is_unset_when_all_its_groups_are_free() {
-        let classes = Classes::new(4, 2);
+        let classes = classes(4, 2);
         let whole = Whole(RefCell::new(vec![false, false, true, true]));
-        assert!(classes.enter(GroupNr::new(0), Class::Small, false));
+        assert!(classes.enter(GroupNr::new(0), SMALL, false));
         whole.0.borrow_mut()[0] = true;
         classes.became_whole(GroupNr::new(0), &whole);
-        assert_eq!(classes.class(GroupNr::new(0)), Some(Class::Small), "group 1 is in use");
+        assert_eq!(classes.class(GroupNr::new(0)), Some(SMALL), "group 1 is in use");
         whole.0.borrow_mut()[1] = true;
         classes.became_whole(GroupNr::new(1), &whole);
         assert_eq!(classes.class(GroupNr::new(0)), None);
@@ -324,10 +302,10 @@ mod tests {
         assert_eq!(used_run_after(&words, 20, 100), Some(62..66), "what began before is passed over");
         assert_eq!(smallest_sample(&words, 100), Some(1));
         assert_eq!(smallest_sample(&[0, 0], 100), None);
-        let classes = Classes::new(2, 2);
+        let classes = classes(2, 2);
         classes.sample(GroupNr::new(1), &words, 100, 256 << 10);
-        assert_eq!(classes.class(GroupNr::new(0)), Some(Class::Medium));
+        assert_eq!(classes.class(GroupNr::new(0)), Some(MEDIUM));
         classes.sample(GroupNr::new(0), &words, 100, 1);
-        assert_eq!(classes.class(GroupNr::new(0)), Some(Class::Medium), "a class is guessed once");
+        assert_eq!(classes.class(GroupNr::new(0)), Some(MEDIUM), "a class is guessed once");
     }
 }

@@ -48,6 +48,7 @@ mod bits;
 mod buddy;
 mod check;
 mod class;
+mod contention;
 mod counters;
 mod discard;
 mod error;
@@ -75,6 +76,7 @@ mod sync;
 mod tunables;
 
 pub use allocator::{Allocator, GroupSummary};
+pub use class::{BadClasses, SizeClasses};
 pub use counters::Counts;
 pub use discard::DiscardRun;
 pub use error::AllocError;

@@ -21,8 +21,12 @@ pub enum Mechanism {
     SkipSmaller,
     /// Groups whose lock is held are passed by.
     TryLock,
+    /// Groups whose lock is held are passed by before anything else is asked of them.
+    Peek,
     /// The goal's group is passed by as well if its lock is held.
     GoalTryLock,
+    /// What is left of a closed file gets a window only while locks are contended.
+    Contention,
     /// What is asked is found by the largest chunk where averages hide it.
     Chunk,
     /// A request longer than every run gets the longest average run.
@@ -81,9 +85,15 @@ impl Mechanism {
         TryLock, "try-lock",
             "passes by a group whose lock another request holds, but for the goal's and in CR_ANY_FREE",
             "ext4_try_lock_group", "crates/alloc/src/search.rs";
+        Peek, "peek",
+            "looks whether a group's lock is held before the group is chosen, and passes it by if so",
+            "ext4_try_lock_group", "crates/alloc/src/search.rs";
         GoalTryLock, "goal-try-lock",
             "passes by the goal's group, too, if its lock is held",
             "Hectare", "crates/alloc/src/passes.rs";
+        Contention, "contention",
+            "keeps no window for what is left of a closed file unless group locks are contended",
+            "ext4 s_lock_busy", "crates/alloc/src/contention.rs";
         Chunk, "chunk",
             "finds what is asked by the largest free chunk of a group where its average is too short",
             "Hectare", "crates/alloc/src/passes.rs";
@@ -91,7 +101,7 @@ impl Mechanism {
             "gives a request longer than every free run the longest average run, for one run scanned",
             "Hectare", "crates/alloc/src/passes.rs";
         Classes, "classes",
-            "sets flex groups apart for requests of up to 128 KiB, up to 8 MiB, and more",
+            "sets flex groups apart for requests of up to 128 KiB, up to 8 MiB, and more (or as --classes says)",
             "btrfs block group size classes", "crates/alloc/src/class.rs";
         ClassIndex, "class-index",
             "finds the groups of a size class by a bit tree instead of passing over those of other classes",

@@ -113,13 +113,15 @@ pub(crate) struct Pass {
     pub(crate) scan: Scan,
     pub(crate) length: Length,
     pub(crate) busy: Busy,
+    /// Whether a group whose lock is held is passed by before it is chosen.
+    pub(crate) peeks: bool,
 }
 
 /// Some passes over the groups of some classes.
 pub(crate) type Step = (Stage, Box<[Pass]>);
 
 const fn pass(counted: Counted, candidates: Candidates, test: Test, scan: Scan, length: Length) -> Pass {
-    Pass { counted, candidates, test, scan, length, busy: Busy::Skip }
+    Pass { counted, candidates, test, scan, length, busy: Busy::Skip, peeks: false }
 }
 
 /// The goal itself.
@@ -165,6 +167,11 @@ pub(crate) const ANY_FREE: Pass = Pass {
     busy: Busy::Wait,
     ..pass(Counted::AnyFree, Candidates::Linear, Test::Fits, Scan::Longest, Length::Least)
 };
+
+/// The goal and nothing else, as short as the caller allows.
+pub(crate) const AT_GOAL: Pass = Pass { length: Length::Least, ..GOAL };
+/// Metadata: at its goal, else close behind it.
+const METADATA: [Pass; 4] = [GOAL, NEAR, GOAL_LEN_FAST, ANY_FREE];
 
 /// The same over all groups in order.
 const fn linear(pass: Pass) -> Pass {
@@ -212,8 +219,11 @@ impl Rows {
             last.insert(0, SPLIT);
         }
         last.push(ANY_FREE);
-        let shaped =
-            |passes: Vec<Pass>| passes.into_iter().map(|pass| shaped(pass, policy, indexed)).collect();
+        let shape = |pass: Pass| {
+            let asks = pass.candidates == Candidates::Indexed && !indexed;
+            locking(if asks { linear(pass) } else { pass }, policy)
+        };
+        let shaped = |passes: Vec<Pass>| passes.into_iter().map(shape).collect();
         Self { full: shaped(full), asked: shaped(asked), last: shaped(last) }
     }
 
@@ -233,15 +243,15 @@ impl Rows {
     }
 }
 
-/// A pass as a policy's mechanisms have it.
-fn shaped(pass: Pass, policy: Policy, indexed: bool) -> Pass {
-    let pass = if pass.candidates == Candidates::Indexed && !indexed { linear(pass) } else { pass };
-    let skips = if pass.candidates == Candidates::Goal {
-        policy.has(Mechanism::GoalTryLock)
-    } else {
-        pass.busy == Busy::Skip && policy.has(Mechanism::TryLock)
+/// What a pass of a policy does about busy groups.
+fn locking(pass: Pass, policy: Policy) -> Pass {
+    let (skips, peeks) = match pass.counted {
+        // It is exact, so it looks at every group.
+        Counted::AnyFree => (false, false),
+        Counted::Goal => (policy.has(Mechanism::GoalTryLock), false),
+        _ => (policy.has(Mechanism::TryLock), policy.has(Mechanism::Peek)),
     };
-    Pass { busy: if skips { Busy::Skip } else { Busy::Wait }, ..pass }
+    Pass { busy: if skips { Busy::Skip } else { Busy::Wait }, peeks, ..pass }
 }
 
 /// The tables of a policy.
@@ -252,6 +262,8 @@ pub(crate) struct Tables {
     pub(crate) packed: Box<[Step]>,
     /// For single clusters of metadata: as near as can be, whatever the policy.
     pub(crate) metadata: Box<[Step]>,
+    /// For what is to lie at its goal, as short as the caller allows, or is asked for again elsewhere.
+    pub(crate) at_goal: Pass,
 }
 
 impl Tables {
@@ -267,7 +279,8 @@ impl Tables {
         Self {
             data: table(policy),
             packed: table(packed),
-            metadata: [(Stage::Any, [GOAL, NEAR, GOAL_LEN_FAST, ANY_FREE].into())].into(),
+            metadata: [(Stage::Any, METADATA.map(|pass| locking(pass, policy)).into())].into(),
+            at_goal: locking(AT_GOAL, policy),
         }
     }
 }
@@ -290,7 +303,7 @@ mod tests {
     fn tables() -> impl Iterator<Item = (Policy, Box<[Step]>)> {
         let of = |policy| {
             [true, false].into_iter().flat_map(move |indexed| {
-                let Tables { data, packed, metadata } = Tables::new(policy, indexed);
+                let Tables { data, packed, metadata, .. } = Tables::new(policy, indexed);
                 [data, packed, metadata].map(|table| (policy, table))
             })
         };
@@ -333,14 +346,17 @@ mod tests {
     #[test]
     fn busy_groups_are_skipped_by_try_lock_and_waited_for_at_the_goal_and_in_the_end() {
         for policy in policies() {
-            let Tables { data, packed, .. } = Tables::new(policy, true);
-            for pass in [data, packed].iter().flatten().flat_map(|step| &step.1) {
+            let Tables { data, packed, metadata, at_goal } = Tables::new(policy, true);
+            assert_eq!(at_goal.busy == Busy::Skip, policy.has(Mechanism::GoalTryLock), "{policy}");
+            for pass in [data, packed, metadata].iter().flatten().flat_map(|step| &step.1) {
                 let skips = match pass.counted {
                     Counted::AnyFree => false,
                     Counted::Goal => policy.has(Mechanism::GoalTryLock),
                     _ => policy.has(Mechanism::TryLock),
                 };
                 assert_eq!(pass.busy, if skips { Busy::Skip } else { Busy::Wait }, "{policy}: {pass:?}");
+                let may_peek = !matches!(pass.counted, Counted::AnyFree | Counted::Goal);
+                assert_eq!(pass.peeks, may_peek && policy.has(Mechanism::Peek), "{policy}: {pass:?}");
             }
         }
     }
@@ -376,6 +392,8 @@ mod tests {
             (Policy::MBALLOC, Mechanism::BestAvail),
             (Policy::MBALLOC, Mechanism::SkipSmaller),
             (Policy::MBALLOC, Mechanism::TryLock),
+            (Policy::MBALLOC, Mechanism::Peek),
+            (Policy::MBALLOC.with(Mechanism::GoalTryLock), Mechanism::GoalTryLock),
             (Policy::HYBRID, Mechanism::Chunk),
             (Policy::HYBRID, Mechanism::Split),
             (Policy::HYBRID, Mechanism::Classes),

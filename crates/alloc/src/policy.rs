@@ -32,7 +32,13 @@ pub struct Policy {
 }
 
 /// What the kernel keeps for files, and how its groups are locked: part of every policy with a name.
-const KERNEL: Mechanisms = Mechanisms::of(&[Mechanism::TryLock, Mechanism::Windows, Mechanism::Locality]);
+const KERNEL: Mechanisms = Mechanisms::of(&[
+    Mechanism::TryLock,
+    Mechanism::Peek,
+    Mechanism::Contention,
+    Mechanism::Windows,
+    Mechanism::Locality,
+]);
 
 impl Policy {
     /// Linux's ext4 (6.18) with `mb_optimize_scan`: five criteria over the group index.
@@ -45,6 +51,8 @@ impl Policy {
     /// The criteria of `mballoc` with chunks and splits, inside groups set apart by the size of requests,
     /// with room to grow. The default.
     pub const HYBRID: Self = Self::MBALLOC
+        // Room keeps no windows of the kernel's kind.
+        .without(Mechanism::Contention)
         .with(Mechanism::Chunk)
         .with(Mechanism::Split)
         .with(Mechanism::Classes)

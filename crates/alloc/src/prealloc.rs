@@ -34,7 +34,6 @@
 //! What it is not: a promise. A window may vanish between two requests.
 
 use crate::allocator::Allocator;
-use crate::class::Class;
 use crate::error::AllocError;
 use crate::mechanism::Mechanism;
 use crate::moves::Moves;
@@ -78,6 +77,8 @@ pub struct FileRequest {
     pub home: ClusterNr,
     /// Whether the caller asked for space as such (fallocate): the kernel then keeps nothing for later.
     pub explicit: bool,
+    /// Whether this is what was left when the last who had the file open has closed it.
+    pub closed: bool,
     /// Whether the clusters set aside for root may be taken.
     pub take_root_reserve: bool,
 }
@@ -192,7 +193,7 @@ pub struct Preallocation {
     slots: Box<[Mutex<Slot>]>,
     windows: [Mutex<Vec<Weak<Window>>>; SHARDS],
     /// Where the last window of each size class ended.
-    cursors: [Mutex<Option<ClusterNr>>; Class::COUNT],
+    cursors: Box<[Mutex<Option<ClusterNr>>]>,
     /// What is on its way to be kept.
     moves: Moves,
     /// What the index offered lately, by thread.
@@ -223,7 +224,7 @@ impl Preallocation {
             growth,
             slots: std::iter::repeat_with(Mutex::default).take(slots).collect(),
             windows: Default::default(),
-            cursors: Default::default(),
+            cursors: std::iter::repeat_with(Mutex::default).take(config.tunables.classes.count()).collect(),
             moves: Moves::default(),
             offers: std::iter::repeat_with(Offer::default).take(SLOTS).collect(),
         }
@@ -274,6 +275,7 @@ impl Preallocation {
             Growth::Normalized if request.explicit => self.plain(allocator, request),
             _ if self.is_small(request) => self.slot_piece(allocator, request),
             Growth::Nothing => self.plain(allocator, request),
+            Growth::Normalized if self.needs_no_window(allocator, request) => self.plain(allocator, request),
             Growth::Normalized => {
                 let _moving = self.moves.moving();
                 self.normalized(allocator, window, request)
@@ -300,6 +302,15 @@ impl Preallocation {
         self.config.policy.has(Mechanism::Locality)
             && self.config.tunables.mb_group_prealloc > 0
             && blocks <= self.config.tunables.mb_stream_req.into()
+    }
+
+    /// What is left of a closed file up to its end: a window would be given back unused. Not so while group
+    /// locks are contended. Source: the kernel's rule.
+    fn needs_no_window<S: GroupSource>(&self, allocator: &Allocator<S>, request: &FileRequest) -> bool {
+        self.config.policy.has(Mechanism::Contention)
+            && request.closed
+            && request.end() >= request.size
+            && !allocator.space().contention.is_busy()
     }
 
     /// What a locality slot is filled with, in the kernel's way.
@@ -515,7 +526,7 @@ impl Preallocation {
             return Ok(vec![allocator.reserve(&ask)?]);
         }
         // One window at a time, or the next one would begin inside this one.
-        let mut cursor = self.cursors[self.class(request.len).index()].lock();
+        let mut cursor = self.cursor(request.len).lock();
         let mut pieces = vec![self.first_piece(allocator, request, *cursor, want)?];
         let mut left = want - pieces[0].len().min(want);
         while left > Clusters::ZERO && pieces.len() < PIECES_MAX {
@@ -551,8 +562,10 @@ impl Preallocation {
         allocator.reserve(&self.ask(request, goal, probe).packed())
     }
 
-    fn class(&self, len: Clusters) -> Class {
-        Class::of(len.get().saturating_mul(self.config.cluster_bytes()))
+    /// Where the last window ended that was made for a request of the same size class.
+    fn cursor(&self, len: Clusters) -> &Mutex<Option<ClusterNr>> {
+        let class = self.config.tunables.classes.of(len.get().saturating_mul(self.config.cluster_bytes()));
+        &self.cursors[class.index()]
     }
 
     /// Puts a window on the list of those that may be discarded.

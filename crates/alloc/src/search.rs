@@ -70,6 +70,8 @@ pub(crate) struct Search<'a, 'p, S: GroupSource> {
     broken: Option<AllocError<S::Error>>,
     /// The page of groups that could not be read last: for none of its other groups it is tried again.
     unreadable: Range<u32>,
+    /// Whether the last candidate was passed by because it was busy.
+    passed_busy: bool,
 }
 
 type Found<E> = Result<Option<Reservation>, AllocError<E>>;
@@ -88,6 +90,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
             reads_left,
             broken: None,
             unreadable: 0..0,
+            passed_busy: false,
         }
     }
 
@@ -201,8 +204,11 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         Ok(None)
     }
 
-    fn next(&self, walk: &mut Walk) -> Option<GroupNr> {
+    fn next(&mut self, walk: &mut Walk) -> Option<GroupNr> {
         let class = self.plan.class.filter(|_| self.stage != Stage::Any).map(|class| (class, self.stage));
+        if std::mem::take(&mut self.passed_busy) {
+            walk.excuse();
+        }
         walk.next(self.space, class, self.reads_left > 0)
     }
 
@@ -259,8 +265,14 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         pass: &Pass,
         need: u32,
     ) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
+        let slot = self.slot(group, pass);
+        if pass.peeks && matches!(slot, Ok(Some(slot)) if slot.is_locked()) {
+            self.stats.busy_peeks += 1;
+            self.passed_busy = true;
+            return Ok(None);
+        }
         self.stats.pass(pass.counted).groups_considered += 1;
-        let slot = match self.slot(group, pass) {
+        let slot = match slot {
             Ok(Some(slot)) if self.promises(group, slot, pass, need) => slot,
             Ok(_) => return Ok(None),
             Err(error) => return self.go_on_without(error, pass),
@@ -353,10 +365,12 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     ) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
         let allocator = self.allocator;
         if pass.busy == Busy::Wait {
-            return allocator.loaded(group, slot, slot.lock(&mut self.stats.busy_waits)).map(Some);
+            let place = slot.lock(&self.space.contention, &mut self.stats.busy_waits);
+            return allocator.loaded(group, slot, place).map(Some);
         }
-        let Some(place) = slot.group.try_lock() else {
+        let Some(place) = slot.try_lock(&self.space.contention) else {
             self.stats.busy_skips += 1;
+            self.passed_busy = true;
             return Ok(None);
         };
         if place.is_none() && allocator.source().needs_io(group) && !self.may_read(pass) {

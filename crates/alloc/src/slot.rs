@@ -7,6 +7,7 @@
 //!
 //! Not here: the class of a group, which belongs to a whole flex group (see `class`).
 
+use crate::contention::Contention;
 use crate::group::Group;
 use crate::index::Orders;
 use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
@@ -76,9 +77,26 @@ impl Slot {
         }
     }
 
+    /// Whether somebody holds the group's lock at this moment.
+    pub(crate) fn is_locked(&self) -> bool {
+        self.group.is_locked()
+    }
+
+    /// Locks the group if nobody else has it.
+    pub(crate) fn try_lock(&self, contention: &Contention) -> Option<MutexGuard<'_, Option<Box<Group>>>> {
+        let place = self.group.try_lock()?;
+        contention.got_at_once();
+        Some(place)
+    }
+
     /// Locks the group, waiting for it, and counts that if it had to wait.
-    pub(crate) fn lock(&self, waits: &mut u32) -> MutexGuard<'_, Option<Box<Group>>> {
-        self.group.try_lock().unwrap_or_else(|| {
+    pub(crate) fn lock(
+        &self,
+        contention: &Contention,
+        waits: &mut u32,
+    ) -> MutexGuard<'_, Option<Box<Group>>> {
+        self.try_lock(contention).unwrap_or_else(|| {
+            contention.must_wait();
             *waits += 1;
             self.group.lock()
         })

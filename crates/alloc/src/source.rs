@@ -106,7 +106,7 @@ impl<S: GroupSource> Allocator<S> {
     /// Locks a group, waiting for it, and loads it if need be.
     pub(crate) fn open(&self, group: GroupNr) -> Result<Held<'_>, AllocError<S::Error>> {
         let slot = self.slot(group)?;
-        self.loaded(group, slot, slot.group.lock())
+        self.loaded(group, slot, slot.lock(&self.space().contention, &mut 0))
     }
 
     /// The group behind a lock, loaded if need be.

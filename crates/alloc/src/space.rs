@@ -10,6 +10,7 @@
 //! nobody has read yet (`pages`): then it may be anything, and is looked at to learn what.
 
 use crate::class::Classes;
+use crate::contention::Contention;
 use crate::counters::Counters;
 use crate::held::Held;
 use crate::index::{GroupIndex, Orders};
@@ -41,6 +42,7 @@ pub(crate) struct Space {
     /// Only where the policy has classes.
     pub(crate) classes: Option<Classes>,
     pub(crate) counters: Counters,
+    pub(crate) contention: Contention,
     pub(crate) stats: Stats,
     /// Groups changed since they were last rendered, each once.
     pub(crate) dirty: Mutex<Vec<GroupNr>>,
@@ -113,8 +115,9 @@ impl Space {
             slots,
             index: GroupIndex::new(groups, orders),
             untouched: GroupIndex::new(groups, orders),
-            classes: has_classes.then(|| Classes::new(groups, config.flex_groups)),
+            classes: has_classes.then(|| Classes::new(groups, config.flex_groups, config.tunables.classes)),
             counters: Counters::new(free),
+            contention: Contention::new(config.policy.has(Mechanism::Contention)),
             stats: Stats::default(),
             dirty: Mutex::new(Vec::new()),
             dirty_groups: AtomicU32::new(0),
@@ -153,7 +156,7 @@ impl Space {
     /// Locks a group that is known to be in memory.
     pub(crate) fn hold(self: &Arc<Self>, group: GroupNr) -> Held<'_> {
         let slot = self.slot(group);
-        Held::new(self, group, slot, slot.group.lock())
+        Held::new(self, group, slot, slot.lock(&self.contention, &mut 0))
     }
 
     /// The clusters of a group as a run of the volume.

@@ -1,7 +1,7 @@
 //! What the allocator counts, always.
 //!
 //! A request counts in a [`RequestStats`] on its own stack, which costs plain additions, and hands it in once
-//! at its end ([`Stats::add`]). The totals are spread over stripes by thread, each behind a lock on cache
+//! at its end ([`Stats::add`]), where only the passes it made cost anything. The totals are spread over stripes by thread, each behind a lock on cache
 //! lines of its own: one uncontended lock per request is cheaper than an atomic addition per counter, and a
 //! request is either in a snapshot with all it counted or not at all.
 //!
@@ -14,7 +14,7 @@
 //! What it is not: an account of space (that is [`Counts`](crate::Counts), which is exact).
 
 use crate::sync::Mutex;
-use hectare_units::thread_number;
+use hectare_units::{thread_number, usize_of};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::ops::{Index, IndexMut};
@@ -164,8 +164,10 @@ macro_rules! counters {
         /// What one request counts on its way.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub(crate) struct RequestStats {
-            /// What each pass counted.
-            pub(crate) passes: PassesStats<u32>,
+            /// What each pass counted; to be changed by way of [`Self::pass`].
+            pub(crate) passes: [PassStats<u32>; Pass::ALL.len()],
+            /// The passes that counted anything, a bit each: the others are not added to the totals.
+            pub(crate) made: u16,
             $($(#[$doc])* pub(crate) $name: u32,)*
         }
 
@@ -180,8 +182,11 @@ macro_rules! counters {
 
         impl StatsSnapshot {
             fn add(&mut self, by: &RequestStats) {
-                for pass in Pass::all() {
-                    self.passes[pass].add(&by.passes[pass]);
+                let mut made = by.made;
+                while made != 0 {
+                    let pass = Pass::ALL[usize_of(made.trailing_zeros())];
+                    self.passes[pass].add(&by.passes[pass as usize]);
+                    made &= made - 1;
                 }
                 $(self.$name = self.$name.wrapping_add(u64::from(by.$name));)*
             }
@@ -222,6 +227,8 @@ counters! {
         lost,
         /// Groups passed by because another request held their lock.
         busy_skips,
+        /// Groups passed by for the same reason before they were chosen.
+        busy_peeks,
         /// Times a request waited for a group's lock.
         busy_waits,
         /// Requests served by a group of their own size class.
@@ -255,10 +262,19 @@ impl Pass {
     /// Those that the kernel does not count.
     const OWN: [Self; 5] = [Self::Goal, Self::Chunk, Self::Split, Self::FirstFit, Self::BestFit];
 
-    /// All of them.
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        Self::CRITERIA.into_iter().chain(Self::OWN)
-    }
+    /// All of them, each at its own number.
+    const ALL: [Self; 10] = [
+        Self::Goal,
+        Self::P2Aligned,
+        Self::GoalFast,
+        Self::BestAvail,
+        Self::GoalSlow,
+        Self::AnyFree,
+        Self::Chunk,
+        Self::Split,
+        Self::FirstFit,
+        Self::BestFit,
+    ];
 
     /// Its name in the kernel's listing; of those that are not the kernel's, one in the same form.
     const fn name(self) -> &'static str {
@@ -296,8 +312,10 @@ impl Pass {
 
 impl RequestStats {
     /// The counters of one pass.
+    #[inline]
     pub(crate) fn pass(&mut self, pass: Pass) -> &mut PassStats<u32> {
-        &mut self.passes[pass]
+        self.made |= 1 << pass as u16;
+        &mut self.passes[pass as usize]
     }
 }
 
@@ -360,6 +378,7 @@ impl StatsSnapshot {
             out.pass(pass, &self.passes[pass]);
         }
         out.line(1, "busy_skips", self.busy_skips);
+        out.line(1, "busy_peeks", self.busy_peeks);
         out.line(1, "busy_waits", self.busy_waits);
         out.heading(1, "class_hits");
         out.line(2, "matching", self.class_hits_matching);

@@ -1,5 +1,6 @@
 //! What can be tuned, under the names Linux gives it in `/sys/fs/ext4/DEVICE`, with its defaults.
 
+use crate::class::SizeClasses;
 use serde::Serialize;
 
 /// The knobs of the search. Lengths are in blocks where the kernel's are, else in clusters as said.
@@ -27,6 +28,8 @@ pub struct Tunables {
     /// Blocks of a stripe, to which large requests are aligned; 0 or 1 means none. `None`, the default, is
     /// what the volume says of itself; an allocator alone takes it for none.
     pub stripe: Option<u32>,
+    /// The bounds of the size classes, under policies that have any. Default 128 KiB and 8 MiB.
+    pub classes: SizeClasses,
 }
 
 impl Default for Tunables {
@@ -41,6 +44,7 @@ impl Default for Tunables {
             mb_max_linear_groups: 0,
             mb_optimize_scan: None,
             stripe: None,
+            classes: SizeClasses::default(),
         }
     }
 }
@@ -131,11 +135,13 @@ impl Tunables {
         Ok(())
     }
 
-    /// Those that are not as they are by default, as they would be given to [`Self::set`].
+    /// Those that are not as they are by default, as they would be given to [`Self::set`]; and the size
+    /// classes.
     pub fn changed(&self) -> impl Iterator<Item = String> {
         let default = Self::default();
         let changed = ROWS.iter().filter(move |row| (row.get)(self) != (row.get)(&default));
-        changed.map(|row| format!("{}={}", row.name, (row.get)(self).unwrap_or_default()))
+        let classes = (self.classes != default.classes).then(|| format!("classes={}", self.classes));
+        changed.map(|row| format!("{}={}", row.name, (row.get)(self).unwrap_or_default())).chain(classes)
     }
 }
 

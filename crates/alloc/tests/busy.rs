@@ -1,5 +1,6 @@
 //! Where a request goes while another holds the lock of the group it would take: past it in every criterion
-//! but the last, which waits; and everywhere it waits without the mechanism.
+//! but the last, which waits, and the goal, which waits unless that is switched off; and everywhere it waits
+//! without the mechanisms.
 
 #![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
 #![cfg(not(any(feature = "shuttle", feature = "loom")))]
@@ -8,26 +9,29 @@ mod common;
 
 use common::{Disk, Unreadable};
 use hectare_alloc::{
-    Allocator, Config, GroupSource, Layout, Mechanism, Policy, Request, StatsSnapshot, Tunables,
+    AllocError, Allocator, Config, FileRequest, GroupSource, Layout, Mechanism, Policy, Preallocation,
+    Request, Reservation, StatsSnapshot, Tunables,
 };
 use hectare_units::{ClusterNr, Clusters, GroupNr};
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const PER_GROUP: u32 = 1024;
-/// The group whose lock is held.
+/// The group whose lock is held where only one is.
 const HELD: u32 = 1;
 /// Long enough for a request that waits for nothing.
 const LONG: Duration = Duration::from_secs(20);
 /// Long enough to be sure that a request waits.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// A disk on which loading one group blocks, with the lock of that group held.
+/// A disk on which loading some groups blocks, with the locks of these groups held.
 struct Gated {
     disk: Disk,
-    /// Whether the gate is open, and whether somebody stands before it.
-    gate: Mutex<(bool, bool)>,
+    held: Range<u32>,
+    /// Whether the gate is open, and how many stand before it.
+    gate: Mutex<(bool, u32)>,
     changed: Condvar,
 }
 
@@ -37,8 +41,9 @@ impl Gated {
         self.changed.notify_all();
     }
 
-    fn wait_for_somebody(&self) {
-        drop(self.changed.wait_while(self.gate.lock().unwrap(), |(_, somebody)| !*somebody).unwrap());
+    fn wait_for_all(&self) {
+        let all = self.held.end - self.held.start;
+        drop(self.changed.wait_while(self.gate.lock().unwrap(), |(_, many)| *many < all).unwrap());
     }
 }
 
@@ -46,9 +51,9 @@ impl GroupSource for Gated {
     type Error = Unreadable;
 
     fn load(&self, group: GroupNr) -> Result<Vec<u64>, Unreadable> {
-        if group.get() == HELD {
+        if self.held.contains(&group.get()) {
             let mut gate = self.gate.lock().unwrap();
-            gate.1 = true;
+            gate.1 += 1;
             self.changed.notify_all();
             drop(self.changed.wait_while(gate, |(open, _)| !*open).unwrap());
         }
@@ -64,6 +69,45 @@ impl GroupSource for Gated {
     }
 }
 
+/// A volume on which somebody holds the locks of some groups until the gate is opened.
+struct Held {
+    allocator: Arc<Allocator<Gated>>,
+    holders: Vec<JoinHandle<()>>,
+}
+
+impl Held {
+    fn new(policy: Policy, groups: u32, held: Range<u32>, used: fn(u32, u32) -> bool) -> Self {
+        let layout = Layout::new(PER_GROUP, Clusters::new(u64::from(groups * PER_GROUP))).unwrap();
+        let tunables = Tunables { mb_optimize_scan: Some(true), ..Tunables::default() };
+        let disk = Disk::patterned(layout, |group, at| used(group.get(), at));
+        let source = Gated { disk, held: held.clone(), gate: Mutex::default(), changed: Condvar::new() };
+        let config = Config { policy, tunables, ..Config::default() };
+        let allocator = Arc::new(Allocator::new(source, layout, config));
+        let hold = |group| {
+            // At its very goal, so that it goes to no other group.
+            let request = Request::new(goal_in(group), Clusters::ONE).exactly_at_goal();
+            let allocator = Arc::clone(&allocator);
+            thread::spawn(move || drop(allocator.reserve(&request)))
+        };
+        let holders = held.map(hold).collect();
+        allocator.source().wait_for_all();
+        Self { allocator, holders }
+    }
+
+    fn release(self) {
+        self.allocator.source().open();
+        self.holders.into_iter().for_each(|holder| holder.join().unwrap());
+    }
+}
+
+fn goal_in(group: u32) -> ClusterNr {
+    ClusterNr::new(u64::from(group * PER_GROUP + 1))
+}
+
+fn group_of(reservation: &Reservation) -> u32 {
+    u32::try_from(reservation.run().start.get()).unwrap() / PER_GROUP
+}
+
 /// What became of a request.
 #[derive(Debug)]
 struct Served {
@@ -76,20 +120,8 @@ struct Served {
 /// Serves a request whose goal is in group 0, of three groups, while the lock of group 1 is held: until it is
 /// served, or for so long.
 fn served(policy: Policy, used: fn(u32, u32) -> bool, request: Request, patience: Duration) -> Served {
-    let layout = Layout::new(PER_GROUP, Clusters::new(u64::from(3 * PER_GROUP))).unwrap();
-    let tunables = Tunables { mb_optimize_scan: Some(true), ..Tunables::default() };
-    let disk = Disk::patterned(layout, |group, at| used(group.get(), at));
-    let source = Gated { disk, gate: Mutex::default(), changed: Condvar::new() };
-    let config = Config { policy, tunables, ..Config::default() };
-    let allocator = Arc::new(Allocator::new(source, layout, config));
-    let holder = {
-        let allocator = Arc::clone(&allocator);
-        // At its very goal, so that it goes to no other group.
-        let request =
-            Request::new(ClusterNr::new(u64::from(HELD * PER_GROUP + 1)), Clusters::ONE).exactly_at_goal();
-        thread::spawn(move || drop(allocator.reserve(&request)))
-    };
-    allocator.source().wait_for_somebody();
+    let held = Held::new(policy, 3, HELD..HELD + 1, used);
+    let allocator = Arc::clone(&held.allocator);
     let before = allocator.stats();
     let (sender, receiver) = mpsc::channel();
     let asker = {
@@ -97,13 +129,11 @@ fn served(policy: Policy, used: fn(u32, u32) -> bool, request: Request, patience
         thread::spawn(move || sender.send(allocator.reserve(&request).unwrap()).unwrap())
     };
     let waits = receiver.recv_timeout(patience);
-    allocator.source().open();
+    held.release();
     let at_once = waits.is_ok();
     let got = waits.or_else(|_| receiver.recv_timeout(LONG)).unwrap();
     asker.join().unwrap();
-    holder.join().unwrap();
-    let group = u32::try_from(got.run().start.get()).unwrap() / PER_GROUP;
-    Served { group, stats: allocator.stats().minus(&before), at_once }
+    Served { group: group_of(&got), stats: allocator.stats().minus(&before), at_once }
 }
 
 fn data(want: u64, asked: u64) -> Request {
@@ -158,16 +188,39 @@ fn every_criterion_but_the_last_passes_a_busy_group_by() {
         let served = served(policy, used, request, LONG);
         assert!(served.at_once, "{name}: it waits for a busy group");
         assert_eq!((served.group, hits(&served.stats)), (2, 1), "{name}: {served:#?}");
-        assert!(served.stats.busy_skips > 0, "{name}");
+        assert!(served.stats.busy_peeks > 0, "{name}");
+        assert_eq!(served.stats.busy_skips, 0, "{name}: it is passed by before it is chosen");
+    }
+}
+
+/// A group is chosen, and then its lock can't be had.
+#[test]
+fn without_the_peek_every_criterion_skips_the_group_all_the_same() {
+    for (name, policy, used, request, hits) in cases() {
+        let served = served(policy.without(Mechanism::Peek), used, request, LONG);
+        assert!(served.at_once, "{name}: it waits for a busy group");
+        assert_eq!((served.group, hits(&served.stats)), (2, 1), "{name}: {served:#?}");
+        assert!(served.stats.busy_skips > 0 && served.stats.busy_peeks == 0, "{name}");
     }
 }
 
 #[test]
-fn without_the_try_lock_every_criterion_waits() {
+fn a_group_that_is_passed_by_before_it_is_chosen_is_not_considered() {
+    let considered = |policy| {
+        let passes = served(policy, empty, data(40, 40), LONG).stats.passes;
+        passes.goal_fast.groups_considered
+    };
+    let (with, without) = (Policy::MBALLOC, Policy::MBALLOC.without(Mechanism::Peek));
+    assert_eq!(considered(without) - considered(with), 1);
+}
+
+#[test]
+fn without_both_every_criterion_waits() {
     for (name, policy, used, request, _) in cases() {
-        let served = served(policy.without(Mechanism::TryLock), used, request, SHORT);
+        let policy = policy.without(Mechanism::TryLock).without(Mechanism::Peek);
+        let served = served(policy, used, request, SHORT);
         assert!(!served.at_once, "{name}: it does not wait");
-        assert_eq!(served.stats.busy_skips, 0, "{name}");
+        assert_eq!((served.stats.busy_skips, served.stats.busy_peeks), (0, 0), "{name}");
     }
 }
 
@@ -178,5 +231,108 @@ fn the_last_criterion_waits() {
     let policy = Policy::MBALLOC;
     let got = served(policy, used, data(40, 40), SHORT);
     assert_eq!((got.at_once, got.group, got.stats.passes.any_free.hits), (false, HELD, 1), "{got:#?}");
-    assert!(got.stats.busy_skips > 0 && got.stats.busy_waits > 0);
+    assert!(got.stats.busy_peeks > 0 && got.stats.busy_waits > 0);
+}
+
+/// All but group 1 are in use.
+fn only_held(group: u32, _: u32) -> bool {
+    group != HELD
+}
+
+#[test]
+fn the_goal_is_waited_for_unless_it_is_passed_by_as_well() {
+    for policy in Policy::ALL {
+        let goal = Request { goal: goal_in(HELD), ..data(16, 16) };
+        let skipping = policy.with(Mechanism::GoalTryLock);
+        let elsewhere = served(skipping, empty, goal, LONG);
+        assert!(elsewhere.at_once && elsewhere.group == 2, "{policy}: {elsewhere:#?}");
+        if policy == Policy::BEST_FIT {
+            continue; // it knows no goal
+        }
+        let waiting = served(policy, empty, goal, SHORT);
+        assert!(!waiting.at_once, "{policy}: it does not wait for its goal");
+        assert_eq!((waiting.group, waiting.stats.goal_hits), (HELD, 1), "{policy}: {waiting:#?}");
+    }
+    // Where there is no other space it comes back and waits.
+    let goal = Request { goal: goal_in(HELD), ..data(16, 16) };
+    let last = served(Policy::MBALLOC.with(Mechanism::GoalTryLock), only_held, goal, SHORT);
+    assert_eq!((last.at_once, last.group), (false, HELD));
+}
+
+/// What a file would continue at its goal is looked for elsewhere at once; what will do only there waits.
+#[test]
+fn only_a_goal_that_another_place_can_stand_in_for_is_passed_by() {
+    let policy = Policy::MBALLOC.with(Mechanism::GoalTryLock);
+    let held = Held::new(policy, 3, HELD..HELD + 1, empty);
+    let goal = Request { goal: goal_in(HELD), ..data(16, 16) };
+    assert!(held.allocator.reserve_at(&goal).unwrap().is_none());
+    assert_eq!(held.allocator.stats().busy_skips, 1);
+    let (sender, receiver) = mpsc::channel();
+    let allocator = Arc::clone(&held.allocator);
+    let exact = Request { goal: ClusterNr::new(u64::from(HELD * PER_GROUP + 100)), ..goal }.exactly_at_goal();
+    let asker = thread::spawn(move || sender.send(allocator.reserve(&exact)).unwrap());
+    assert!(receiver.recv_timeout(SHORT).is_err(), "it does not wait");
+    held.release();
+    let got: Result<_, AllocError<Unreadable>> = receiver.recv_timeout(LONG).unwrap();
+    assert_eq!(group_of(&got.unwrap()), HELD);
+    asker.join().unwrap();
+}
+
+/// More groups are busy than a walk has patience for, and the first free one has what is asked.
+#[test]
+fn busy_groups_do_not_use_up_the_patience_of_a_walk() {
+    const BUSY: u32 = 150;
+    for policy in [Policy::MBALLOC, Policy::MBALLOC.without(Mechanism::Peek)] {
+        let held = Held::new(policy, BUSY + 3, 1..BUSY + 1, empty);
+        let before = held.allocator.stats();
+        let got = held.allocator.reserve(&data(40, 40)).unwrap();
+        let stats = held.allocator.stats().minus(&before);
+        assert_eq!((group_of(&got), stats.passes.goal_fast.hits), (BUSY + 1, 1), "{policy}: {stats:#?}");
+        assert_eq!(stats.busy_skips + stats.busy_peeks, u64::from(BUSY), "{policy}");
+        held.release();
+    }
+}
+
+/// A file of 20 clusters that its last user has closed before they had a place; how many clusters are kept.
+fn kept_for_closed(allocator: &Allocator<Gated>, policy: Policy) -> u64 {
+    let prealloc = Preallocation::new(Config { policy, ..Config::default() });
+    let request = FileRequest {
+        file: 7,
+        logical: 0,
+        len: Clusters::new(20),
+        size: 20,
+        continuation: None,
+        right: None,
+        home: goal_in(2),
+        explicit: false,
+        closed: true,
+        take_root_reserve: false,
+    };
+    let window = Arc::default();
+    let got = prealloc.take(allocator, &window, &request).unwrap();
+    assert_eq!(got.len().get(), 20);
+    prealloc.discard_all().get()
+}
+
+#[test]
+fn a_closed_file_gets_a_window_only_while_locks_are_contended() {
+    for (policy, closed, contended) in
+        [(Policy::MBALLOC, 0, 12), (Policy::MBALLOC.without(Mechanism::Contention), 12, 12)]
+    {
+        let held = Held::new(policy, 3, HELD..HELD + 1, empty);
+        assert_eq!(kept_for_closed(&held.allocator, policy), closed, "{policy}");
+        assert_eq!(held.allocator.contention(), 0);
+        let wait = |_| {
+            let allocator = Arc::clone(&held.allocator);
+            thread::spawn(move || drop(allocator.reserve(&Request::new(goal_in(HELD), Clusters::ONE))))
+        };
+        let waiters: Vec<_> = (0..20).map(wait).collect();
+        while policy.has(Mechanism::Contention) && held.allocator.contention() < 8 {
+            thread::yield_now();
+        }
+        assert_eq!(kept_for_closed(&held.allocator, policy), contended, "{policy}");
+        assert!(held.allocator.contention() < 8, "each lock that is had at once lowers it");
+        held.release();
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+    }
 }

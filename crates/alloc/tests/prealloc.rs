@@ -38,11 +38,12 @@ struct File {
     window: Arc<Window>,
     map: BTreeMap<u64, u64>,
     explicit: bool,
+    closed: bool,
 }
 
 impl File {
     fn new(nr: u32) -> Self {
-        Self { nr, window: Arc::default(), map: BTreeMap::new(), explicit: false }
+        Self { nr, window: Arc::default(), map: BTreeMap::new(), explicit: false, closed: false }
     }
 
     fn end(&self) -> u64 {
@@ -63,6 +64,7 @@ impl File {
             right,
             home: ClusterNr::new(0),
             explicit: self.explicit,
+            closed: self.closed,
             take_root_reserve: false,
         };
         let kept = self.window.take(logical, request.len);
@@ -210,6 +212,7 @@ fn a_window_of_which_the_first_piece_is_used_whole_can_be_given_back() {
             right: None,
             home: ClusterNr::new(0),
             explicit: false,
+            closed: false,
             take_root_reserve: false,
         };
         let space = volume.prealloc.take(&volume.allocator, &window, &request).unwrap();

@@ -179,10 +179,10 @@ fn unset_beside_enter() {
     drop(small);
     let beside = beside.join().unwrap().expect("the unit is for small ones, or unset");
     assert_eq!(beside.run().start.get(), 4);
-    assert_eq!(allocator.class_counts(), Some([1, 1, 0, 0]));
+    assert_eq!(allocator.class_counts(), Some(vec![1, 1, 0, 0]));
     allocator.check().unwrap();
     drop(beside);
-    assert_eq!(allocator.class_counts(), Some([2, 0, 0, 0]));
+    assert_eq!(allocator.class_counts(), Some(vec![2, 0, 0, 0]));
 }
 
 #[test]
@@ -210,6 +210,7 @@ fn append_until_refused(
             right: None,
             home: ClusterNr::new(0),
             explicit: false,
+            closed: false,
             take_root_reserve: false,
         };
         match prealloc.take(allocator, &window, &request) {

@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::image::{Hold, file_device};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use hectare_engine::{DataMode, JournalDevice, OnError, OpenOptions, Policy, Tunables};
+use hectare_engine::{DataMode, JournalDevice, OnError, OpenOptions, Policy, SizeClasses, Tunables};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -94,17 +94,21 @@ pub(crate) struct Tuning {
     /// given again [default: the kernel's, and the stripe that the image was made for]
     #[arg(long = "tunable", value_name = "NAME=VALUE")]
     given: Vec<String>,
+    /// Where one size class ends and the next begins, for policies that set groups apart by sizes (+classes): up
+    /// to 8 bounds that rise, multiples of the image's clusters [default: 128K,8M]
+    #[arg(long, value_name = "SIZE,...")]
+    classes: Option<SizeClasses>,
 }
 
 impl Tuning {
     /// Whether any is given.
     pub(crate) fn is_given(&self) -> bool {
-        !self.given.is_empty()
+        !self.given.is_empty() || self.classes.is_some()
     }
 
     /// The tunables with those that are given set.
     pub(crate) fn tunables(&self) -> Outcome<Tunables> {
-        let mut tunables = Tunables::default();
+        let mut tunables = Tunables { classes: self.classes.unwrap_or_default(), ..Tunables::default() };
         for given in &self.given {
             tunables.set(given).map_err(|error| Failure::Usage(format!("--tunable {error}")))?;
         }

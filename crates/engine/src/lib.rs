@@ -78,7 +78,9 @@ pub use findings::FoundErrors;
 pub use flags::{to_xflags, with_xflags};
 pub use format::Overwrite;
 pub use gauges::Gauges;
-pub use hectare_alloc::{BadTunable, Mechanism, Policy, StatsSnapshot, Tunables, UnknownPolicy};
+pub use hectare_alloc::{
+    BadClasses, BadTunable, Mechanism, Policy, SizeClasses, StatsSnapshot, Tunables, UnknownPolicy,
+};
 pub use hectare_ext4::dir::Cookie;
 pub use hectare_ext4::extent::Extent;
 pub use hectare_ext4::inode::{DeviceNumber, InodeFlags, Kind};

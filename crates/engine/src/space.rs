@@ -106,18 +106,20 @@ pub(crate) enum Use<'a> {
         window: &'a Arc<Window>,
         /// Whether space as such was asked for.
         explicit: bool,
+        /// Whether nobody has the file open any more.
+        closed: bool,
     },
 }
 
 impl<'a> Use<'a> {
     /// What a file writes.
     pub(crate) fn data(inode: &'a CachedInode) -> Self {
-        Self::Data { window: inode.window(), explicit: false }
+        Self::Data { window: inode.window(), explicit: false, closed: inode.is_left() }
     }
 
     /// What a file is given before it writes.
     pub(crate) fn explicit(inode: &'a CachedInode) -> Self {
-        Self::Data { window: inode.window(), explicit: true }
+        Self::Data { window: inode.window(), explicit: true, closed: false }
     }
 }
 
@@ -188,7 +190,7 @@ impl Volume {
     }
 
     fn space_for(&self, hole: &Hole<'_>, purpose: Use<'_>) -> Result<Reservation> {
-        let Use::Data { window, explicit } = purpose else {
+        let Use::Data { window, explicit, closed } = purpose else {
             let goal = self.continuation(hole)?.map_or_else(|| self.home(hole.map.nr), Ok)?;
             return self.reserve_metadata(goal, hole.clusters, Room::Open);
         };
@@ -196,7 +198,7 @@ impl Volume {
         if let Some(space) = window.take(logical, hole.clusters) {
             return Ok(space);
         }
-        let request = self.file_request(hole, logical, explicit)?;
+        let request = FileRequest { explicit, closed, ..self.file_request(hole, logical)? };
         match self.reserving(|| self.prealloc.take(&self.allocator, window, &request)) {
             Err(AllocError::NoSpace) => {
                 let goal = request.continuation.unwrap_or(request.home);
@@ -206,7 +208,7 @@ impl Volume {
         }
     }
 
-    fn file_request(&self, hole: &Hole<'_>, logical: u64, explicit: bool) -> Result<FileRequest> {
+    fn file_request(&self, hole: &Hole<'_>, logical: u64) -> Result<FileRequest> {
         let geometry = self.geometry();
         let shift = geometry.cluster_ratio_shift;
         let bytes_shift = shift + geometry.block_size.shift();
@@ -223,7 +225,8 @@ impl Volume {
             continuation: self.continuation(hole)?,
             right: right.filter(|right| *right > logical),
             home: self.home(hole.map.nr)?,
-            explicit,
+            explicit: false,
+            closed: false,
             take_root_reserve: self.options.use_reserved_blocks,
         })
     }

@@ -447,6 +447,10 @@ mod tests {
         let policy = parse("policy=mballoc:-best-avail,tunable=mb_max_to_scan=50").unwrap();
         assert_eq!(policy.policy.to_string(), "mballoc,-best-avail");
         assert_eq!(policy.open_options().tunables.mb_max_to_scan, 50);
+        let classes = parse("classes=64K:1M").unwrap().open_options().tunables.classes;
+        assert_eq!(classes.bounds(), [64 << 10, 1 << 20]);
+        let error = parse("classes=1M:64K").unwrap_err().to_string();
+        assert_eq!(error, "mount option 'classes=1M:64K': the bounds of size classes 1M and 64K do not rise");
         assert!(parse("tunable=mb_max_to_scan").is_err() && parse("stripe=x").is_err());
         assert!(parse("policy=worst").is_err() && parse("offset=").is_err());
     }

@@ -55,7 +55,7 @@ impl Plan {
             asked: u32::try_from(asked).ok()?,
             least: u32::try_from(least).ok()?,
             data,
-            class: (data && space.classes.is_some()).then(|| Class::of(bytes)),
+            class: space.classes.as_ref().filter(|_| data).map(|classes| classes.of(bytes)),
             stream: request.stream,
             power2: space.config.tunables.mb_order2_req..space.config.orders(),
         })

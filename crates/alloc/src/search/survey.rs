@@ -124,7 +124,8 @@ impl<S: GroupSource> Search<'_, '_, S> {
     /// Takes what is still free of a run that was found before.
     fn take_again(&mut self, group: GroupNr, at: u32, pass: &Pass) -> Found<S::Error> {
         let slot = self.space.slot(group);
-        let mut held = self.allocator.loaded(group, slot, slot.lock(&mut self.stats.busy_waits))?;
+        let place = slot.lock(&self.space.contention, &mut self.stats.busy_waits);
+        let mut held = self.allocator.loaded(group, slot, place)?;
         let len = held.group().buddy().run_at(at, self.plan.want);
         if len < self.shortest_of_use(pass).min(self.plan.want) || !self.admits(group) {
             return Ok(None);

@@ -9,7 +9,8 @@
 //! A walk of the index has *patience*: after so many candidates that came to nothing it gives up, and the
 //! request goes on to the next pass. Without that, averages just below a length, which share an order with
 //! those just above, could turn the walk into one over all groups. Half-way it goes up one order, where
-//! every group has what is asked.
+//! every group has what is asked. Groups that are busy cost no patience: they say nothing of those behind
+//! them, and there are no more of them than threads.
 
 use super::Plan;
 use crate::class::{Class, Stage};
@@ -153,6 +154,11 @@ impl Walk {
                 None => self.ranges[range] = 0..0,
             }
         }
+    }
+
+    /// The last candidate was busy, so nothing is known of what it has.
+    pub(crate) fn excuse(&mut self) {
+        self.patience = self.patience.saturating_add(1);
     }
 
     /// Another candidate is asked for, so the last one came to nothing.

@@ -97,13 +97,7 @@ fn counters_of(snapshot: &StatsSnapshot) -> Vec<(String, u64)> {
 
 /// A request that counts something different everywhere.
 fn request() -> RequestStats {
-    let mut passes = PassesStats::default();
-    for (pass, n) in Pass::all().zip([5, 9, 13, 17, 21, 1, 46, 50, 54, 58]) {
-        passes[pass] =
-            PassStats { hits: n, groups_considered: n + 1, extents_scanned: n + 2, useless_loops: n + 3 };
-    }
-    RequestStats {
-        passes,
+    let mut request = RequestStats {
         reqs: 25,
         success: 26,
         groups_scanned: 27,
@@ -116,12 +110,19 @@ fn request() -> RequestStats {
         lost: 34,
         busy_skips: 35,
         busy_waits: 36,
+        busy_peeks: 62,
         class_hits_matching: 37,
         class_hits_unset: 38,
         class_hits_any: 39,
         trims: 40,
         splits: 41,
+        ..RequestStats::default()
+    };
+    for (pass, n) in Pass::ALL.into_iter().zip([1, 5, 9, 13, 17, 21, 46, 50, 54, 58]) {
+        *request.pass(pass) =
+            PassStats { hits: n, groups_considered: n + 1, extents_scanned: n + 2, useless_loops: n + 3 };
     }
+    request
 }
 
 fn stats() -> Stats {
@@ -140,7 +141,7 @@ fn stats() -> Stats {
 fn every_counter_arrives_in_the_snapshot_under_its_own_name() {
     let mut values: Vec<u64> = counters_of(&stats().snapshot()).into_iter().map(|(_, n)| n).collect();
     values.sort_unstable();
-    assert_eq!(values, (1..=61).collect::<Vec<u64>>());
+    assert_eq!(values, (1..=62).collect::<Vec<u64>>());
     let snapshot = stats().snapshot();
     assert_eq!((snapshot.passes.best_avail.extents_scanned, snapshot.class_hits_any), (15, 39));
     assert_eq!((snapshot.buddies_generated, snapshot.buddies_time_used, snapshot.discarded), (42, 43, 45));
@@ -166,7 +167,7 @@ fn every_counter_is_in_the_text_once() {
         .map(|(_, value)| value.split('/').next().unwrap().parse().unwrap())
         .collect();
     values.sort_unstable();
-    assert_eq!(values, (1..=61).collect::<Vec<u64>>());
+    assert_eq!(values, (1..=62).collect::<Vec<u64>>());
 }
 
 #[test]
@@ -203,6 +204,15 @@ fn the_summary_is_the_kernels() {
     counts.average[9..].copy_from_slice(&[4, 2, 3]);
     assert_eq!(structs_summary(true, &counts), KERNEL_SUMMARY);
     assert!(structs_summary(false, &OrderCounts::default()).starts_with("optimize_scan: 0\n"));
+}
+
+#[test]
+fn every_pass_has_its_own_number() {
+    for (at, pass) in Pass::ALL.into_iter().enumerate() {
+        assert_eq!(pass as usize, at);
+        let listed = Pass::CRITERIA.into_iter().chain(Pass::OWN).filter(|other| *other == pass);
+        assert_eq!(listed.count(), 1, "{pass:?}");
+    }
 }
 
 #[test]

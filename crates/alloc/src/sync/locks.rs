@@ -23,6 +23,10 @@ impl<T> Mutex<T> {
         MutexGuard(self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    pub(crate) fn is_locked(&self) -> bool {
+        self.try_lock().is_none()
+    }
+
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(MutexGuard(guard)),

@@ -59,6 +59,8 @@ pub(crate) struct CachedInode {
     bounded: AtomicBool,
     /// Open files; an inode without links lives as long as it has any.
     opens: AtomicU32,
+    /// Whether the last who had it open has closed it. Advice: two who open and close at once may leave either.
+    left: AtomicBool,
     /// How often it is held without being open; it lives as long as it is.
     holds: AtomicU32,
     /// Space kept for what the file will write next; most inodes are never written to.
@@ -201,11 +203,19 @@ impl CachedInode {
     /// Counts an open file.
     pub(crate) fn opened(&self) {
         self.opens.fetch_add(1, Ordering::AcqRel);
+        self.left.store(false, Ordering::Relaxed);
     }
 
     /// Uncounts an open file; how many are left.
     pub(crate) fn closed(&self) -> u32 {
-        self.opens.fetch_sub(1, Ordering::AcqRel) - 1
+        let open = self.opens.fetch_sub(1, Ordering::AcqRel) - 1;
+        self.left.store(open == 0, Ordering::Relaxed);
+        open
+    }
+
+    /// Whether somebody had the file open and nobody has it any more.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.load(Ordering::Relaxed)
     }
 
     /// Counts somebody who holds it.
@@ -385,6 +395,7 @@ fn new_entry(nr: InodeNr, inode: Inode, (table_block, slot): Home) -> Arc<Cached
         linkable: AtomicBool::new(false),
         bounded: AtomicBool::new(false),
         opens: AtomicU32::new(0),
+        left: AtomicBool::new(false),
         holds: AtomicU32::new(0),
         window: OnceLock::new(),
         touched: Mark::default(),

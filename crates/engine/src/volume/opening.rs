@@ -70,6 +70,8 @@ impl Volume {
             let what = format!("data={} needs a journal, and the volume has none", mode.name());
             return Err(Error::Unsupported(what));
         }
+        let cluster = sb.geometry().cluster_bytes();
+        options.tunables.classes.check(cluster).map_err(|error| Error::Unsupported(error.to_string()))?;
         // What can't be used is told before anything is written.
         DirFormat::of(&sb)?;
         let mut mmp = crate::mmp::enter(&device, &sb, read_only)?;

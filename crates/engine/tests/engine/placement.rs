@@ -1,7 +1,7 @@
 //! Where things go: files that grow side by side, space kept for them, the six policies.
 
 use crate::common::{InMemory, assert_clean_bytes, format_bytes, in_memory_with, pattern};
-use hectare_engine::{Creation, Error, OpenOptions, Policy, Tunables};
+use hectare_engine::{Creation, Error, Mechanism, OpenOptions, Policy, Tunables};
 use hectare_oracle::skip;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -149,6 +149,36 @@ fn regression_the_stripe_of_the_superblock_aligns_large_files() {
         });
         let starts: Vec<_> = starts.collect();
         assert_eq!(starts.iter().all(|start| start % 48 == 0), all_aligned, "{policy}: {starts:?}");
+        close(&held);
+    }
+}
+
+/// The kernel keeps nothing for what is left of a file that nobody has open any more.
+#[test]
+fn what_is_left_of_a_closed_file_gets_no_window() {
+    for (policy, kept) in [
+        (Policy::MBALLOC, false),
+        (Policy::MBALLOC.without(Mechanism::Contention), true),
+        (Policy::HYBRID, true),
+    ] {
+        let held = volume!("placement::what_is_left_of_a_closed_file", policy, "256M", "-b", "4096");
+        let preallocated = || held.volume.allocator_stats().preallocated;
+        // Small appends gather, and get their place when the file is closed or synced.
+        let written = |name| {
+            let file = held.volume.create_file(name, Creation::default()).unwrap();
+            for at in (0..100_000).step_by(1000) {
+                file.write_at(at, &pattern(1, at, 1000)).unwrap();
+            }
+            file
+        };
+        let file = written("closed");
+        assert_eq!(preallocated(), 0, "{policy}: it gathers");
+        drop(file);
+        assert_eq!(preallocated() > 0, kept, "{policy}");
+        let file = written("open");
+        file.sync().unwrap();
+        assert!(preallocated() > 0, "{policy}: an open file gets one");
+        drop(file);
         close(&held);
     }
 }

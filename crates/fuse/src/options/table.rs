@@ -85,7 +85,7 @@ pub(super) const fn refused(name: &'static str, why: &'static str) -> OptionRow 
 }
 
 /// All options that mean something here, or to those who mount.
-pub static OPTIONS: [OptionRow; 95] = [
+pub static OPTIONS: [OptionRow; 96] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -153,6 +153,7 @@ pub static OPTIONS: [OptionRow; 95] = [
         |o, value| set_tunable(o, &format!("stripe={value}")),
     ),
     value("tunable", "NAME=VALUE", "a number of the search for space, as in /sys/fs/ext4", set_tunable),
+    value("classes", "SIZE:...", "bounds of the size classes (128K:8M)", set_classes),
     value("offset", "BYTES", "where the volume begins in the image", set_offset),
     value("threads", "N", "threads that answer requests", set_threads),
     flag(
@@ -300,6 +301,11 @@ fn set_policy(options: &mut MountOptions, name: &str) -> Result<(), String> {
 
 fn set_tunable(options: &mut MountOptions, given: &str) -> Result<(), String> {
     options.tunables.set(given).map_err(|error| error.to_string())
+}
+
+fn set_classes(options: &mut MountOptions, list: &str) -> Result<(), String> {
+    options.tunables.classes = list.parse().map_err(|error: hectare_engine::BadClasses| error.to_string())?;
+    Ok(())
 }
 
 fn set_offset(options: &mut MountOptions, bytes: &str) -> Result<(), String> {

@@ -167,7 +167,7 @@ impl Common {
         let by_engine = self.on.iter().any(|place| matches!(place, Place::Image(..)));
         for (given, what) in [
             (self.policy.is_some(), "--policy says how the engine chooses space"),
-            (self.tuning.is_given(), "--tunable says how the engine searches for space"),
+            (self.tuning.is_given(), "--tunable and --classes say how the engine searches for space"),
             (self.nodelalloc, "--nodelalloc says when the engine chooses space"),
             (self.data.is_some(), "--data says how the engine journals file data"),
         ] {
