@@ -19,6 +19,8 @@ pub enum Mechanism {
     BestAvail,
     /// Runs shorter than the goal cost nothing where the average promises a longer one.
     SkipSmaller,
+    /// The goal itself is tried before anything else, whatever it is the goal of.
+    Goal,
     /// Groups whose lock is held are passed by.
     TryLock,
     /// Groups whose lock is held are passed by before anything else is asked of them.
@@ -82,6 +84,9 @@ impl Mechanism {
         SkipSmaller, "skip-smaller",
             "passes over free runs shorter than the goal in CR_GOAL_LEN_FAST without counting them",
             "ext4 CR_GOAL_LEN_FAST", "crates/alloc/src/search/scan.rs";
+        Goal, "goal",
+            "tries the very goal of each request first, not only the end of a file's last extent for a window",
+            "Hectare", "crates/alloc/src/passes.rs";
         TryLock, "try-lock",
             "passes by a group whose lock another request holds, but for the goal's and in CR_ANY_FREE",
             "ext4_try_lock_group", "crates/alloc/src/search.rs";

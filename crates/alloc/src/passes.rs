@@ -21,7 +21,9 @@
 //! | [`ANY_FREE`] | every group | the longest run of all | wait |
 //!
 //! [`POWER2_ALIGNED`] to [`ANY_FREE`] without [`CHUNK`] and [`SPLIT`] are the kernel's criteria (6.18) under
-//! their names (`CR_POWER2_ALIGNED` ...), and `mballoc` is just these. Where the average says that no group
+//! their names (`CR_POWER2_ALIGNED` ...), and `mballoc` is just these: the kernel tries a goal only where a
+//! window of a file begins at a neighbour's end, which is asked for by itself
+//! ([`Allocator::reserve_at`](crate::Allocator::reserve_at)); other policies try each. Where the average says that no group
 //! is good enough but some has a chunk of the length asked for, [`CHUNK`] finds it without a slow pass.
 //! [`SPLIT`] is for a request longer than any free run: it gets the longest piece that the index promises, at
 //! the cost of one run scanned, where the kernel scans up to 200 to the same end.
@@ -193,7 +195,8 @@ impl Rows {
     fn new(policy: Policy, indexed: bool) -> Self {
         let has = |mechanism| policy.has(mechanism);
         let (mut asked, mut last) = (Vec::new(), Vec::new());
-        let full = match policy.order {
+        let goal = has(Mechanism::Goal).then_some(GOAL);
+        let full: Vec<Pass> = match policy.order {
             Order::Criteria => {
                 let fast = if has(Mechanism::SkipSmaller) { GOAL_LEN_FAST } else { GOAL_LEN_FAST_COUNTING };
                 if indexed && has(Mechanism::BestAvail) {
@@ -205,13 +208,13 @@ impl Rows {
                 // Without the index only the slow criterion finds what is asked in a unit of the class.
                 let slow = if has(Mechanism::Classes) && !indexed { &mut asked } else { &mut last };
                 slow.push(GOAL_LEN_SLOW);
-                vec![GOAL, POWER2_ALIGNED, fast]
+                goal.into_iter().chain([POWER2_ALIGNED, fast]).collect()
             }
             Order::FirstFit => {
                 if has(Mechanism::Classes) {
                     asked.push(FIRST_ASKED);
                 }
-                vec![GOAL, FIRST]
+                goal.into_iter().chain([FIRST]).collect()
             }
             Order::BestFit => vec![SHORTEST],
         };
@@ -327,14 +330,8 @@ mod tests {
 
     #[test]
     fn mballoc_is_the_kernels_table() {
-        let expected = [
-            "goal",
-            "CR_POWER2_ALIGNED",
-            "CR_GOAL_LEN_FAST",
-            "CR_BEST_AVAIL_LEN",
-            "CR_GOAL_LEN_SLOW",
-            "CR_ANY_FREE",
-        ];
+        let expected =
+            ["CR_POWER2_ALIGNED", "CR_GOAL_LEN_FAST", "CR_BEST_AVAIL_LEN", "CR_GOAL_LEN_SLOW", "CR_ANY_FREE"];
         let indexed = Tables::new(Policy::MBALLOC, true).data;
         assert_eq!(names(&indexed), [(Stage::Any, expected.to_vec())]);
         let linear = Tables::new(Policy::MBALLOC, false).data;
@@ -388,12 +385,14 @@ mod tests {
     fn every_mechanism_of_the_search_changes_the_table() {
         let before = |policy: Policy| Tables::new(policy, true);
         for (policy, mechanism) in [
+            (Policy::HYBRID, Mechanism::Goal),
+            (Policy::FIRST_FIT, Mechanism::Goal),
             (Policy::MBALLOC, Mechanism::Index),
             (Policy::MBALLOC, Mechanism::BestAvail),
             (Policy::MBALLOC, Mechanism::SkipSmaller),
             (Policy::MBALLOC, Mechanism::TryLock),
             (Policy::MBALLOC, Mechanism::Peek),
-            (Policy::MBALLOC.with(Mechanism::GoalTryLock), Mechanism::GoalTryLock),
+            (Policy::HYBRID.with(Mechanism::GoalTryLock), Mechanism::GoalTryLock),
             (Policy::HYBRID, Mechanism::Chunk),
             (Policy::HYBRID, Mechanism::Split),
             (Policy::HYBRID, Mechanism::Classes),

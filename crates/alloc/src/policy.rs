@@ -40,6 +40,9 @@ const KERNEL: Mechanisms = Mechanisms::of(&[
     Mechanism::Locality,
 ]);
 
+/// What first fit and best fit have.
+const PLAIN: Mechanisms = KERNEL.with(Mechanism::Index).with(Mechanism::Goal);
+
 impl Policy {
     /// Linux's ext4 (6.18) with `mb_optimize_scan`: five criteria over the group index.
     pub const MBALLOC: Self = Self::MBALLOC_LINEAR.with(Mechanism::Index).with(Mechanism::BestAvail);
@@ -53,15 +56,16 @@ impl Policy {
     pub const HYBRID: Self = Self::MBALLOC
         // Room keeps no windows of the kernel's kind.
         .without(Mechanism::Contention)
+        .with(Mechanism::Goal)
         .with(Mechanism::Chunk)
         .with(Mechanism::Split)
         .with(Mechanism::Classes)
         .with(Mechanism::ClassIndex)
         .with(Mechanism::Room);
     /// The shortest free run that is long enough, over all groups.
-    pub const BEST_FIT: Self = Self { order: Order::BestFit, mechanisms: KERNEL.with(Mechanism::Index) };
+    pub const BEST_FIT: Self = Self { order: Order::BestFit, mechanisms: PLAIN };
     /// The first free run that is long enough, from the goal on.
-    pub const FIRST_FIT: Self = Self { order: Order::FirstFit, mechanisms: KERNEL.with(Mechanism::Index) };
+    pub const FIRST_FIT: Self = Self { order: Order::FirstFit, mechanisms: PLAIN };
 
     /// Those that have names of their own.
     pub const ALL: [Self; 6] = [

@@ -348,7 +348,10 @@ impl Preallocation {
         allocator: &Allocator<S>,
         request: &FileRequest,
     ) -> Result<Reservation, AllocError<S::Error>> {
-        if let Some(space) = self.continued(allocator, request, request.len, Clusters::ONE)? {
+        // The kernel tries the end of the last extent for windows only.
+        if self.config.policy.has(Mechanism::Goal)
+            && let Some(space) = self.continued(allocator, request, request.len, Clusters::ONE)?
+        {
             return Ok(space);
         }
         allocator.reserve(&self.ask(request, request.goal(), request.len))

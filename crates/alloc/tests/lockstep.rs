@@ -205,8 +205,7 @@ impl Pair {
         let (goal, stream) = (request.goal, request.stream.is_some());
         let data = request.purpose == Purpose::Data;
         let policy = if data { self.config.policy } else { Policy::FIRST_FIT };
-        let goes_to_goal =
-            matches!(policy, Policy::MBALLOC | Policy::MBALLOC_LINEAR | Policy::FIRST_FIT) && !stream;
+        let goes_to_goal = policy == Policy::FIRST_FIT && !stream;
         if goes_to_goal && self.goal_run(goal) >= most {
             assert_eq!((run.start, run.len.get()), (goal, most), "the goal is free for {request:?}");
         }

@@ -65,7 +65,11 @@ fn runs_of_16(_: u32, at: u32) -> bool {
 
 #[test]
 fn the_goal_is_taken_if_all_of_it_is_free() {
-    let allocator = patterned(indexed(Policy::MBALLOC), 4, runs_of_16);
+    let allocator = patterned(indexed(Policy::MBALLOC.with(Mechanism::Goal)), 4, runs_of_16);
+    // The kernel begins in the goal's group, not at the goal.
+    let kernels = patterned(indexed(Policy::MBALLOC), 4, runs_of_16);
+    let got = served(&kernels, data(1024 + 32, 16, 16), |passes| &passes.p2_aligned, 1);
+    assert_eq!((start(&got), len(&got)), (1024, 16));
     let got = served(&allocator, data(1024 + 32, 16, 16), |passes| &passes.goal, 1);
     assert_eq!((start(&got), len(&got)), (1024 + 32, 16));
     assert_eq!(allocator.stats().goal_hits, 1);
@@ -81,8 +85,9 @@ fn a_power_of_two_comes_aligned_and_not_from_the_directories_group() {
     assert_eq!(start(&got) % 64, 0, "aligned in the group");
     assert_eq!(start(&got) / u64::from(PER_GROUP), 1, "group 0 is the first of its flex group");
     assert_eq!(allocator.stats().p2_hits, 1);
-    // The order must be at least mb_order2_req.
-    drop(served(&allocator, data(0, 2, 2), |passes| &passes.goal_fast, 1));
+    // The highest bit, counted from 1, must be at least mb_order2_req.
+    drop(served(&allocator, data(0, 2, 2), |passes| &passes.p2_aligned, 1));
+    drop(served(&allocator, data(0, 1, 1), |passes| &passes.goal_fast, 1));
 }
 
 #[test]

@@ -57,7 +57,8 @@ impl Plan {
             data,
             class: space.classes.as_ref().filter(|_| data).map(|classes| classes.of(bytes)),
             stream: request.stream,
-            power2: space.config.tunables.mb_order2_req..space.config.orders(),
+            // The kernel compares with the position of the highest bit, counted from 1.
+            power2: space.config.tunables.mb_order2_req.saturating_sub(1)..space.config.orders(),
         })
     }
 

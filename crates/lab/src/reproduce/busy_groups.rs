@@ -43,9 +43,10 @@ fn section(options: &Options, threads: u32, scan: u32, table: &str) -> Section {
         }),
         threads,
         sides: vec![
-            engine("waits", Role::Before, &format!("{table},-try-lock")),
+            engine("waits", Role::Before, &format!("{table},-try-lock,-peek")),
             engine("passes by", Role::After, table),
-            engine("at the goal, too", Role::Beside, &format!("{table},+goal-try-lock")),
+            engine("goal first, waits", Role::Beside, &format!("{table},+goal")),
+            engine("goal first, passes by", Role::Beside, &format!("{table},+goal,+goal-try-lock")),
             engine("hybrid", Role::Beside, "hybrid"),
             Runner::kernel(FileSystem::Ext4, kernel),
         ],
