@@ -192,9 +192,9 @@ mod tests {
         let expected = "\
 Test 1
 64 threads
-                   published before    after  before: without  after: with      diff  stdev
-  extents scanned         8,000,000  200,000        7,000,000      100,000   -98.6 %      -
-  rate, /s                        -        -             20.0         30.0   +50.0 %   17.3
+                   published before    after  before: without  after: with     diff  stdev
+  extents scanned         8,000,000  200,000        7,000,000      100,000  -98.6 %      -
+  rate, /s                        -        -             20.0         30.0  +50.0 %   17.3
   left out: kernel: needs root
   note: a note
 ";

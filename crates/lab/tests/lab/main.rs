@@ -4,4 +4,5 @@
 
 mod markup;
 mod reports;
+mod reproduce;
 mod workloads;
