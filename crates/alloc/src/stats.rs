@@ -13,8 +13,7 @@
 //!
 //! What it is not: an account of space (that is [`Counts`](crate::Counts), which is exact).
 
-use crate::sync::Mutex;
-use hectare_units::thread_number;
+use crate::sync::{Mutex, thread_number};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::ops::{Index, IndexMut};
