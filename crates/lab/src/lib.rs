@@ -26,6 +26,7 @@ pub mod report;
 pub mod run;
 pub mod stats;
 pub mod target;
+pub mod virtual_cpus;
 pub mod workload;
 
 pub use bench::{After, Bench, On, Settings, bench};
