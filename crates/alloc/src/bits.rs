@@ -3,6 +3,7 @@
 //! Bit `i` is bit `i % 64` of word `i / 64`. Ranges are half open and must lie inside the words; the callers'
 //! bitmaps are sized when they are made, so a range outside is a bug and panics.
 
+use crate::sync::{Cost, charge};
 use hectare_units::{low32, u64_of, usize_of};
 use std::ops::Range;
 
@@ -68,7 +69,9 @@ fn first(words: &[u64], range: &Range<u32>, view: impl Fn(u64) -> u64) -> Option
     let [mut word, last] = [start / WORD, (end - 1) / WORD].map(usize_of);
     let mut bits = view(words[word]) & u64::MAX << (start % WORD);
     if bits == 0 {
-        word += 1 + words[word + 1..=last].iter().position(|word| view(*word) != 0)?;
+        let passed = words[word + 1..=last].iter().position(|word| view(*word) != 0);
+        charge(Cost::Word, low32(u64_of(passed.unwrap_or(last - word))));
+        word += 1 + passed?;
         bits = view(words[word]);
     }
     let at = low32(u64_of(word)) * WORD + bits.trailing_zeros();

@@ -24,6 +24,7 @@
 //! What it is not: it neither locks nor knows why a cluster is in use.
 
 use crate::bits;
+use crate::sync::{Cost, charge};
 use hectare_units::{low32, u64_of, usize_of};
 use std::ops::Range;
 
@@ -181,6 +182,7 @@ impl Buddy {
             return;
         }
         debug_assert_eq!(bits::count(&self.words, range), 0, "clusters {range:?} of a group are free");
+        charge(Cost::Change, 1);
         let (left, right) = self.free_beside(range);
         self.fragments = self.fragments + u32::from(left) + u32::from(right) - 1;
         self.free -= end - start;
@@ -212,6 +214,7 @@ impl Buddy {
             end - start,
             "clusters {range:?} of a group are used"
         );
+        charge(Cost::Change, 1);
         let (left, right) = self.free_beside(range);
         self.fragments = self.fragments + 1 - u32::from(left) - u32::from(right);
         self.free += end - start;
@@ -246,6 +249,7 @@ impl Buddy {
     /// Of a run that `from` lies inside, it is the rest.
     pub(crate) fn next_run(&self, from: u32, limit: u32) -> Option<Range<u32>> {
         let start = bits::first_clear(&self.words, &(from.max(self.first_free)..self.len))?;
+        charge(Cost::Extent, 1);
         Some(start..start + self.run_at(start, limit))
     }
 

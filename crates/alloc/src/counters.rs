@@ -11,8 +11,8 @@
 //! cluster can be had.
 
 use crate::request::Request;
-use crate::sync::{AtomicU64, Ordering};
-use hectare_units::{Clusters, thread_number};
+use crate::sync::{AtomicU64, Ordering, thread_number};
+use hectare_units::Clusters;
 
 /// Something on a cache line (pair) of its own.
 #[repr(align(128))]

@@ -12,6 +12,7 @@ use crate::buddy::Buddy;
 use crate::index::Orders;
 use crate::ranges::RangeSet;
 use crate::slot::State;
+use crate::sync::{Cost, charge};
 use hectare_units::TxnId;
 use std::ops::Range;
 
@@ -99,11 +100,13 @@ impl Group {
 
     /// Reserved -> used.
     pub(crate) fn publish(&mut self, range: &Range<u32>) {
+        charge(Cost::Mark, 1);
         self.reserved.remove(range);
     }
 
     /// Used -> pending, for a range that [`first_not_used`](Self::first_not_used) finds nothing in.
     pub(crate) fn free_in(&mut self, txn: TxnId, range: Range<u32>) {
+        charge(Cost::Mark, 1);
         match self.pending.iter_mut().find(|(id, _)| *id == txn) {
             Some((_, ranges)) => ranges.insert(range),
             None => {

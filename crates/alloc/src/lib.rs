@@ -89,3 +89,6 @@ pub use reservation::{Claim, Reservation};
 pub use source::{GroupSource, Loaded};
 pub use stats::{OrderCounts, PassStats, PassesStats, StatsSnapshot, structs_summary};
 pub use tunables::{BadTunable, Config, Tunables};
+
+#[cfg(feature = "virtual")]
+pub use sync::virtual_cpus;

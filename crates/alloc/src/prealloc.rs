@@ -41,9 +41,9 @@ use crate::normalize;
 use crate::request::Request;
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
-use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, Weak};
+use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, Weak, thread_number};
 use crate::tunables::Config;
-use hectare_units::{ClusterNr, Clusters, index_of, low32, thread_number, u64_of};
+use hectare_units::{ClusterNr, Clusters, index_of, low32, u64_of};
 
 /// Locality slots of the policies that give room to grow.
 const SLOTS: usize = 64;

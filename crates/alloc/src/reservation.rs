@@ -6,7 +6,7 @@
 use crate::layout::Run;
 use crate::request::Transaction;
 use crate::space::Space;
-use crate::sync::Arc;
+use crate::sync::{Arc, Cost, charge, count_reference};
 use hectare_units::{Clusters, GroupNr, low32};
 use std::fmt;
 use std::ops::Range;
@@ -22,6 +22,7 @@ pub struct Reservation {
 
 impl Reservation {
     pub(crate) fn new(space: Arc<Space>, group: GroupNr, range: Range<u32>) -> Self {
+        count_reference(&space);
         Self { space, group, range }
     }
 
@@ -52,6 +53,7 @@ impl Reservation {
     /// Keeps the first `at` clusters and returns the others as a reservation of their own, which is empty if
     /// there are no others.
     pub fn split_off(&mut self, at: Clusters) -> Self {
+        charge(Cost::Split, 1);
         let middle = self.after(at);
         let rest = middle..self.range.end;
         self.range.end = middle;
@@ -100,6 +102,7 @@ impl Drop for Reservation {
         if !self.is_empty() {
             self.space.hold(self.group).give_back(&self.range);
         }
+        count_reference(&self.space);
     }
 }
 

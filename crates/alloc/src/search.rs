@@ -46,7 +46,7 @@ use crate::slot::Slot;
 use crate::source::GroupSource;
 use crate::space::Space;
 use crate::stats::{Pass as Counted, RequestStats};
-use crate::sync::{Arc, Ordering, thread};
+use crate::sync::{Arc, Cost, Ordering, charge, thread};
 use hectare_units::GroupNr;
 use std::ops::Range;
 use walk::{Lookup, Walk};
@@ -78,6 +78,7 @@ type Found<E> = Result<Option<Reservation>, AllocError<E>>;
 
 impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     pub(crate) fn new(allocator: &'a Allocator<S>, plan: &'a Plan, purse: &'a mut Purse<'p>) -> Self {
+        charge(Cost::Request, 1);
         let space = allocator.space();
         let reads_left = if space.config.flex_groups > 1 { READS_MAX } else { READS_MAX_WITHOUT_FLEX };
         Self {
@@ -265,6 +266,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         pass: &Pass,
         need: u32,
     ) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
+        charge(Cost::Group, 1);
         let slot = self.slot(group, pass);
         if pass.peeks && matches!(slot, Ok(Some(slot)) if slot.is_locked()) {
             self.stats.busy_peeks += 1;

@@ -13,8 +13,8 @@
 //!
 //! What it is not: an account of space (that is [`Counts`](crate::Counts), which is exact).
 
-use crate::sync::Mutex;
-use hectare_units::{thread_number, usize_of};
+use crate::sync::{Mutex, thread_number};
+use hectare_units::usize_of;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::ops::{Index, IndexMut};

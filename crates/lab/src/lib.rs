@@ -29,6 +29,7 @@ pub mod run;
 pub mod stats;
 pub mod target;
 pub mod timing;
+pub mod virtual_cpus;
 pub mod workload;
 
 pub use bench::{After, Bench, On, Settings, bench};

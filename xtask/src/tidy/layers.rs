@@ -8,12 +8,13 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 18] = [
+const LAYERS: [&str; 19] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
     "hectare-partition",
     "hectare-alloc",
+    "hectare-alloc-virtual",
     "hectare-ext4",
     "hectare-probe",
     "hectare-journal",

@@ -1,0 +1,167 @@
+//! How the allocator does on up to 256 processors, by virtual time: the requests of `fallocate2` on virtual
+//! CPUs (`hectare_alloc_virtual`), and on real threads to compare.
+//!
+//! The model, its costs, what it was validated by and what it leaves out are in `docs/virtual-cpus.md`.
+//!
+//! What it is not: a benchmark of this machine. Its figures are predictions, the same on every machine.
+
+mod costs;
+mod native;
+mod simulated;
+mod volume;
+
+pub use costs::COSTS;
+pub use hectare_alloc_virtual::virtual_cpus::{Costs, Time};
+pub use volume::Fill;
+
+use hectare_alloc_virtual::virtual_cpus as machine;
+use hectare_units::{u64_of, usize_of};
+use serde::Serialize;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use volume::Volume;
+
+/// What is run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Options {
+    /// How many virtual CPUs, each 1 to 256.
+    pub cpus: Vec<u32>,
+    /// The policies, as `--policy` takes them.
+    pub policies: Vec<String>,
+    /// The volumes.
+    pub fills: Vec<Fill>,
+    /// Steps of 8 KiB in each run, over all CPUs.
+    pub steps: u64,
+    /// What things cost.
+    pub costs: Costs,
+}
+
+/// The kernel's designs before and after, and ours.
+pub const POLICIES: [&str; 5] =
+    ["mballoc-linear,-try-lock", "mballoc-linear", "mballoc,-try-lock", "mballoc", "hybrid"];
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cpus: (0..=8).map(|log| 1 << log).collect(),
+            policies: POLICIES.map(str::to_owned).to_vec(),
+            fills: Fill::ALL.to_vec(),
+            steps: 200_000,
+            costs: COSTS,
+        }
+    }
+}
+
+/// What came out of one run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// The policy.
+    pub policy: String,
+    /// The volume at the start.
+    pub fill: Fill,
+    /// CPUs, each with one job.
+    pub cpus: u32,
+    /// Steps of 8 KiB that were made.
+    pub steps: u64,
+    /// How long that took, in seconds of the CPUs' time.
+    pub seconds: f64,
+    /// Steps a second, of all CPUs together.
+    pub per_second: f64,
+    /// Steps of the CPU that made the fewest.
+    pub slowest: u64,
+    /// Steps of the CPU that made the most.
+    pub fastest: u64,
+    /// Requests for space.
+    pub requests: u64,
+    /// Groups passed by because somebody held their lock.
+    pub busy_skips: u64,
+    /// Times a request waited for a group's lock.
+    pub busy_waits: u64,
+    /// Free runs looked at.
+    pub extents_scanned: u64,
+}
+
+/// Runs everything that the options name, in the order of volumes, policies and CPUs.
+///
+/// # Panics
+/// If a number of CPUs is not 1 to 256, or there is no policy of a name.
+#[must_use]
+pub fn run(options: &Options) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for fill in &options.fills {
+        for policy in &options.policies {
+            for cpus in &options.cpus {
+                rows.push(run_one(policy, *fill, *cpus, options.steps, &options.costs));
+            }
+        }
+    }
+    rows
+}
+
+/// One run on virtual CPUs.
+///
+/// # Panics
+/// As [`run`].
+#[must_use]
+pub fn run_one(policy: &str, fill: Fill, cpus: u32, steps: u64, costs: &Costs) -> Row {
+    let shared = simulated::replay::Shared::new(Volume(fill), policy);
+    let total = AtomicU64::new(0);
+    let done: Vec<AtomicU64> = (0..cpus).map(|_| AtomicU64::new(0)).collect();
+    let ends = machine::run(cpus, costs, |cpu| {
+        let enough = |_| total.fetch_add(1, Ordering::Relaxed) >= steps;
+        done[usize_of(cpu)].store(shared.work(cpu, enough), Ordering::Relaxed);
+    });
+    let end = ends.into_iter().max().unwrap_or_default();
+    let stats = shared.stats();
+    let done: Vec<u64> = done.into_iter().map(AtomicU64::into_inner).collect();
+    let counted = [stats.reqs, stats.busy_skips, stats.busy_waits, stats.extents_scanned];
+    row((policy, fill), &done, end.ns() / 1e9, counted)
+}
+
+/// The same on threads of this machine, for `time`.
+///
+/// # Panics
+/// If there is no such policy.
+#[must_use]
+pub fn run_real(policy: &str, fill: Fill, threads: u32, time: Duration) -> Row {
+    let shared = native::replay::Shared::new(Volume(fill), policy);
+    let stop = AtomicBool::new(false);
+    let started = Instant::now();
+    let done: Vec<u64> = std::thread::scope(|scope| {
+        let work = |job| {
+            let (shared, stop) = (&shared, &stop);
+            scope.spawn(move || shared.work(job, |_| stop.load(Ordering::Relaxed)))
+        };
+        let jobs: Vec<_> = (0..threads).map(work).collect();
+        std::thread::sleep(time);
+        stop.store(true, Ordering::Relaxed);
+        jobs.into_iter().map(|job| job.join().expect("a job does not panic")).collect()
+    });
+    let seconds = started.elapsed().as_secs_f64();
+    let stats = shared.stats();
+    let counted = [stats.reqs, stats.busy_skips, stats.busy_waits, stats.extents_scanned];
+    row((policy, fill), &done, seconds, counted)
+}
+
+#[allow(clippy::cast_precision_loss)] // rates, to be looked at
+fn row((policy, fill): (&str, Fill), done: &[u64], seconds: f64, counted: [u64; 4]) -> Row {
+    let steps: u64 = done.iter().sum();
+    let [requests, busy_skips, busy_waits, extents_scanned] = counted;
+    Row {
+        policy: policy.to_owned(),
+        fill,
+        cpus: u32::try_from(u64_of(done.len())).unwrap_or(u32::MAX),
+        steps,
+        seconds,
+        per_second: steps as f64 / seconds,
+        slowest: done.iter().copied().min().unwrap_or(0),
+        fastest: done.iter().copied().max().unwrap_or(0),
+        requests,
+        busy_skips,
+        busy_waits,
+        extents_scanned,
+    }
+}
+
+#[cfg(test)]
+mod tests;
