@@ -24,8 +24,8 @@ pub(super) fn longest(stretches: &[Range<u64>]) -> u64 {
     stretches.iter().map(length).max().unwrap_or(0).saturating_sub(1)
 }
 
-/// Cuts `stretches` so that extents of these lengths stay free, in this order as far as they fit so. `None` if
-/// they don't fit.
+/// Cuts `stretches` so that extents of these lengths stay free, in this order as far as they fit so. `None`
+/// if they don't fit.
 pub(super) fn cut(stretches: &[Range<u64>], lengths: &[u64], random: &mut Random) -> Option<Plan> {
     let shares = deal(stretches, lengths)?;
     let mut plan = Plan::default();
