@@ -198,7 +198,8 @@ mod tests {
             if let Some(plan) = super::cut(&stretches, &lengths, &mut Random::new(seed)) {
                 exact(&stretches, &plan);
                 let (mut wanted, mut got) = (lengths, plan.free.iter().map(length).collect::<Vec<_>>());
-                (wanted.sort_unstable(), got.sort_unstable());
+                wanted.sort_unstable();
+                got.sort_unstable();
                 prop_assert_eq!(wanted, got);
             }
         }
