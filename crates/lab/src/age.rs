@@ -1,5 +1,5 @@
-//! Aging: a volume is brought to a given fill, and to free extents of a given mean length or histogram, from a
-//! seed.
+//! Aging: a volume is brought to a given fill, and to free extents of a given mean length or histogram, from
+//! a seed.
 //!
 //! The kernel and the engine, and every policy, can then work on the very same image. Which clusters stay
 //! free is drawn by [`plan`]; all others are put into files in the directory `/aged` as unwritten extents: no
@@ -149,7 +149,8 @@ pub enum Error {
 /// Ages the volume on a device, which nobody else may have open.
 ///
 /// # Errors
-/// [`Error::Impossible`] if what is asked for can't be reached on this volume (nothing is changed then), or the volume was aged before; [`Error::Volume`] for whatever keeps it from being read or written.
+/// [`Error::Impossible`] if what is asked for can't be reached on this volume (nothing is changed then), or
+/// the volume was aged before; [`Error::Volume`] for whatever keeps it from being read or written.
 pub fn age(device: &Arc<dyn Device>, options: &Options) -> Result<Report, Error> {
     let target = Target::of(device, options)?;
     let (cut, wanted) = target.plan(options)?;
@@ -222,8 +223,8 @@ impl Target {
         if !(options.fill > 0.0 && options.fill < 100.0) {
             return impossible("a fill is above 0 and below 100 percent");
         }
-        if matches!(options.shape, Shape::Exponential { mean, .. } if mean.get() < block_bytes * cluster_blocks)
-        {
+        let cluster = block_bytes * cluster_blocks;
+        if matches!(options.shape, Shape::Exponential { mean, .. } if mean.get() < cluster) {
             return impossible("the mean free extent is shorter than a cluster");
         }
         if volume.resolve(DIRECTORY, false).is_ok() {

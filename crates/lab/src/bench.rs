@@ -2,9 +2,11 @@
 //!
 //! Every run opens the target anew, works in the folder `bench-WORKLOAD` at its root, and ends with a sync
 //! that is timed by itself. An image is then closed and looked at ([`crate::inspect`]) before anything is
-//! removed. Runs of one call don't find each other's files: the folder is removed between them.
+//! removed. Runs of one call don't find each other's files: the folder is removed between them. But space
+//! that was used and freed is not where it was: [`bench_afresh`] gives every run a fresh copy of the image.
 
 use crate::error::{Error, Result};
+use crate::fresh::fresh_copy;
 use crate::inspect::{Inspection, inspect};
 use crate::latency::Latency;
 use crate::run::{RAW, Run};
@@ -17,7 +19,7 @@ use crate::timing::{self, Timing, timed};
 use crate::workload::{Ran, Workload};
 use hectare_alloc::{Policy, Tunables};
 use hectare_engine::{DataMode, OpenOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What to run on.
@@ -128,11 +130,7 @@ impl Bench {
 /// One line that names the target, or the file, and the reason. Files of a run that failed are removed if
 /// they would have been otherwise.
 pub fn bench(bench: &Bench, mut say: impl FnMut(&str)) -> Result<Vec<Run>> {
-    let own = bench.workload.own_threads().map(|threads| vec![threads]);
-    let counts = own.unwrap_or_else(|| bench.threads.clone());
-    if counts.is_empty() || counts.iter().any(|count| !(1..=4096).contains(count)) {
-        return Err(Error::Invalid("the number of threads is 1 to 4096".into()));
-    }
+    let counts = counts(bench)?;
     let mut runs = Vec::new();
     for (nr, threads) in counts.iter().enumerate() {
         let threads = *threads;
@@ -151,6 +149,47 @@ pub fn bench(bench: &Bench, mut say: impl FnMut(&str)) -> Result<Vec<Run>> {
         earlier.iter_mut().for_each(|run| run.folder = None);
     }
     Ok(runs)
+}
+
+/// Runs it as [`bench`] does, but each run on a fresh copy of the image, which is removed after it: all start
+/// from the same bytes, and the image stays as it is. What is told names the image.
+///
+/// # Errors
+/// Those of [`bench`] and [`fresh_copy`]; also for what is no image.
+pub fn bench_afresh(of: &Bench, mut say: impl FnMut(&str)) -> Result<Vec<Run>> {
+    let On::Engine { image, through, settings } = &of.on else {
+        return Err(Error::Invalid("a fresh copy is made of an image: use engine:IMAGE".into()));
+    };
+    let (through, settings) = (*through, *settings);
+    let one = |threads: u32| {
+        let copy = fresh_copy(image)?;
+        let on = On::Engine { image: copy.path().to_owned(), through, settings };
+        let run = Bench { on, threads: vec![threads], after: After::Keep, ..of.clone() };
+        let runs = bench(&run, &mut say).map_err(|error| renamed(error, copy.path(), image))?;
+        let target = image.display().to_string();
+        Ok(runs.into_iter().map(move |run| Run { target: target.clone(), folder: None, ..run }))
+    };
+    let runs: Result<Vec<_>> = counts(of)?.into_iter().map(one).collect();
+    Ok(runs?.into_iter().flatten().collect())
+}
+
+/// An error about a copy, as one about the image.
+fn renamed(error: Error, copy: &Path, image: &Path) -> Error {
+    let (copy, image) = (copy.display().to_string(), image.display().to_string());
+    match error {
+        Error::At { what, reason } => Error::At { what: what.replace(&copy, &image), reason },
+        Error::Invalid(text) => Error::Invalid(text.replace(&copy, &image)),
+    }
+}
+
+/// The numbers of threads, a run for each.
+fn counts(bench: &Bench) -> Result<Vec<u32>> {
+    let own = bench.workload.own_threads().map(|threads| vec![threads]);
+    let counts = own.unwrap_or_else(|| bench.threads.clone());
+    if counts.is_empty() || counts.iter().any(|count| !(1..=4096).contains(count)) {
+        return Err(Error::Invalid("the number of threads is 1 to 4096".into()));
+    }
+    Ok(counts)
 }
 
 /// Removes the folder, or refuses because it is there.

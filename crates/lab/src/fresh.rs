@@ -6,8 +6,8 @@
 //! metadata, is copied in a moment.
 //!
 //! The image is locked as by any reader while it is copied: one that somebody writes is refused. Room is
-//! looked for before anything is copied, and what could not be finished is removed. Hazard: a copy stays behind
-//! when the process is killed; its name ends in `.fresh`.
+//! looked for before anything is copied, and what could not be finished is removed. Hazard: a copy stays
+//! behind when the process is killed; its name ends in `.fresh`.
 
 use crate::error::{Error, Result};
 use hectare_device::FileOptions;

@@ -32,7 +32,7 @@ pub mod timing;
 pub mod virtual_cpus;
 pub mod workload;
 
-pub use bench::{After, Bench, On, Settings, bench};
+pub use bench::{After, Bench, On, Settings, bench, bench_afresh};
 pub use error::{Error, Result};
 pub use fresh::{FreshCopy, fresh_copy};
 pub use hectare_alloc::{Mechanism, Policy, Tunables};

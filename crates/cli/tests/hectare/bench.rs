@@ -70,15 +70,44 @@ fn files_stay_where_they_are_the_result() {
     };
     let engine = format!("engine:{}", bench.image());
     let words = ["bench", "four-sizes", "--scale", "0.01", "--on", &engine, "--policy", "mballoc,best-fit"];
-    let ran = hectare(&[&words[..], &["--stats", "--label", "x"]].concat()).ok();
+    let ran = hectare(&[&words[..], &["--keep", "--stats", "--label", "x"]].concat()).ok();
     assert!(ran.err.contains("files left in /bench-four-sizes"), "{}", ran.err);
     let listed = hectare(&["ls", &bench.at("/bench-four-sizes")]).ok();
     assert_eq!(listed.text().lines().count(), 32);
     let again = hectare(&words[..6]);
     assert!(again.refused().contains("--replace"), "{}", again.err);
-    hectare(&[&words[..], &["--replace", "--remove"]].concat()).ok();
+    hectare(&[&words[..6], &["--replace", "--remove"]].concat()).ok();
     assert!(!hectare(&["ls", &bench.at("/")]).ok().text().contains("bench"));
     hectare_oracle::assert_clean(&bench.image).unwrap();
+}
+
+#[test]
+fn policies_are_compared_on_fresh_copies() {
+    let bench = Bench::empty();
+    hectare(&["mkfs", "-q", bench.image(), "4G"]).ok();
+    let before = digest(&bench.image);
+    let engine = format!("engine:{}", bench.image());
+    let words = ["bench", "streams", "--size", "100M", "--on", &engine, "--json"];
+    let json = hectare(&[&words[..], &["--policy", "mballoc,mballoc,first-fit"]].concat()).ok().json();
+    let runs = json["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 3);
+    // The same policy on the same bytes counts the same.
+    assert_eq!(
+        runs[0]["allocator"]["counts"]["groups_scanned"],
+        runs[1]["allocator"]["counts"]["groups_scanned"]
+    );
+    assert_eq!(runs[0]["inspection"], runs[1]["inspection"]);
+    for run in runs {
+        assert_eq!((&run["target"], &run["folder"]), (&bench.image().into(), &serde_json::Value::Null));
+    }
+    hectare(&[&words[..], &["--fresh"]].concat()).ok();
+    let missing = ["bench", "streams", "--fresh", "--size", "64G", "--on", &engine];
+    let full = hectare(&missing);
+    assert!(full.refused().starts_with(bench.image()) && !full.err.contains(".fresh"), "{}", full.err);
+    let names = std::fs::read_dir(bench.folder.path()).unwrap().count();
+    assert_eq!((digest(&bench.image), names), (before, 1), "the image is as it was, and alone");
+    hectare(&[&words[..], &["--policy", "mballoc,first-fit", "--in-place"]].concat()).ok();
+    assert_ne!(digest(&bench.image), before);
 }
 
 #[test]
@@ -90,12 +119,14 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
     let refused = hectare(&["bench", "fallocate2", "--on", &engine]);
     assert!(refused.refused().contains("ext4 volume"), "{}", refused.err);
     let folder = bench.folder.path().to_str().unwrap();
-    let usage: [&[&str]; 12] = [
+    let usage: [&[&str]; 14] = [
         &["fallocate2"],
         &["fallocate2", "--on", "engine:"],
         &["fallocate2", "--on", folder, "--threads", "0"],
         &["fallocate2", "--on", folder, "--seconds", "-1"],
         &["fallocate2", "--on", folder, "--policy", "hybrid"],
+        &["fallocate2", "--on", folder, "--fresh"],
+        &["fallocate2", "--on", &engine, "--fresh", "--in-place"],
         &["fallocate2", "--on", &engine, "--policy", "next-fit"],
         &["small-files", "--on", folder, "--html", &engine],
         &["four-sizes", "--on", folder, "--scale", "2"],

@@ -5,8 +5,8 @@
 //! those two print gives the mean length in a range as well, which says more than the range: in the published
 //! starting point of the best-available series, the extents of 2 to 4 MiB are nearly all just under 4.
 //!
-//! Shares are relative: where they add up to less than a hundred (e2freefrag's do, when the superblock's count
-//! of free blocks is behind) they are taken in proportion, and the report says what that makes of them.
+//! Shares are relative: where they add up to less than a hundred (e2freefrag's do, when the superblock's
+//! count of free blocks is behind) they are taken in proportion, and the report says what that makes of them.
 
 use crate::run::float;
 use hectare_mkfs::parse_size;

@@ -243,8 +243,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever ranges are asked for: it is refused, or all clusters are dealt, every length is in a range,
-        /// and each range has its share to one extent.
+        /// Whatever ranges are asked for: it is refused, or all clusters are dealt, every length is in a
+        /// range, and each range has its share to one extent.
         #[test]
         fn every_histogram_is_kept_or_refused(
             percents in prop::collection::vec(0_u32..40, 1..8),
@@ -257,7 +257,8 @@ mod tests {
                 let mean = from + (to - 1 - from) * mean / 100;
                 Share { from, to, percent: f64::from(*percent), mean: Some(float(mean)) }
             };
-            let shares: Vec<Share> = (0..).zip(&percents).filter(|(_, percent)| **percent > 0).map(share).collect();
+            let some = (0..).zip(&percents).filter(|(_, percent)| **percent > 0);
+            let shares: Vec<Share> = some.map(share).collect();
             let Ok(wanted) = Histogram::new(shares) else { return Ok(()) };
             let Ok(classes) = classes(&wanted, free, CLUSTER, 1 << 13) else { return Ok(()) };
             let lengths = by_class(&classes, &mut Random::new(seed));

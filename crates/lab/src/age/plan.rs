@@ -24,8 +24,8 @@ pub(super) fn longest(stretches: &[Range<u64>]) -> u64 {
     stretches.iter().map(length).max().unwrap_or(0).saturating_sub(1)
 }
 
-/// Cuts `stretches` so that extents of these lengths stay free, in this order as far as they fit so. `None` if
-/// they don't fit.
+/// Cuts `stretches` so that extents of these lengths stay free, in this order as far as they fit so. `None`
+/// if they don't fit.
 pub(super) fn cut(stretches: &[Range<u64>], lengths: &[u64], random: &mut Random) -> Option<Plan> {
     let shares = deal(stretches, lengths)?;
     let mut plan = Plan::default();
@@ -198,7 +198,8 @@ mod tests {
             if let Some(plan) = super::cut(&stretches, &lengths, &mut Random::new(seed)) {
                 exact(&stretches, &plan);
                 let (mut wanted, mut got) = (lengths, plan.free.iter().map(length).collect::<Vec<_>>());
-                (wanted.sort_unstable(), got.sort_unstable());
+                wanted.sort_unstable();
+                got.sort_unstable();
                 prop_assert_eq!(wanted, got);
             }
         }

@@ -5,13 +5,14 @@
 //! reports give the rate with it as well.
 //!
 //! # The requests of the best-available series
-//! Its tests made about one allocator call a file, each with a goal of 8 MiB for one block. No file of 64 KiB
-//! makes that request of itself: ext4's normalisation rounds it to 64 KiB, and as a file of up to
-//! `mb_stream_req` blocks it takes a piece of a locality group, which one call in many fills. The table gives a
-//! goal of 8 MiB to a short request of a file that *is* longer than 8 MiB, whatever of it has space. So
+//! Its tests made about one allocator call a file, each with a goal of 8 MiB for one block. No file of 64
+//! KiB makes that request of itself: ext4's normalisation rounds it to 64 KiB, and as a file of up to
+//! `mb_stream_req` blocks it takes a piece of a locality group, which one call in many fills. The table gives
+//! a goal of 8 MiB to a short request of a file that *is* longer than 8 MiB, whatever of it has space. So
 //! [`Options::presize`] makes each file that long by a truncate before it is written, and cuts it to its size
-//! afterwards, which gives back what was preallocated. These are ordinary system calls: a kernel's mount makes
-//! the same requests of them. How the published runs came by their goal is not said where they are published.
+//! afterwards, which gives back what was preallocated. These are ordinary system calls: a kernel's mount
+//! makes the same requests of them. How the published runs came by their goal is not said where they are
+//! published.
 
 use crate::error::Result;
 use crate::target::Target;

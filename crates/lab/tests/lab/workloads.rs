@@ -289,7 +289,7 @@ fn a_presized_file_is_one_request_for_eight_mebibytes() {
         Ok(scene) => scene,
         Err(reason) => skip!("lab workloads::a_presized_file", reason),
     };
-    // Free extents of just under 4 MiB: a trimmed goal finds one at once, a full one looks at 200 and takes less.
+    // Free extents of just under 4 MiB: a trimmed goal finds one at once, a full one looks at 200.
     let aging = age::Options {
         fill: 60.0,
         shape: age::Shape::Exponential { mean: Bytes::mib(2), longest: Some(Bytes::kib(4000)) },

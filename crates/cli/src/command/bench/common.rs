@@ -7,7 +7,7 @@ use crate::output::{Output, write_file};
 use crate::spinner::Spinner;
 use crate::writing::{Tuning, data_mode_parser};
 use hectare_engine::{DataMode, Timestamp, UnknownPolicy};
-use hectare_lab::{After, Bench, On, Policy, Report, Run, Settings, Through, Workload, bench};
+use hectare_lab::{After, Bench, On, Policy, Report, Run, Settings, Through, Workload, bench, bench_afresh};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -20,8 +20,9 @@ pub(super) struct Common {
     /// (only random-overwrite), which is made and must not exist
     #[arg(long, value_name = "engine:IMAGE|DIR|...", required = true, value_parser = parse_on)]
     on: Vec<Place>,
-    /// How the engine chooses space; one run for each of a list. Mechanisms are put in and left out behind a
-    /// name: mballoc,-best-avail,hybrid are two policies ('hectare bench mechanisms' lists them)
+    /// How the engine chooses space; one run for each of a list, each on a fresh copy of the image (see
+    /// --fresh). Mechanisms are put in and left out behind a name: mballoc,-best-avail,hybrid are two policies
+    /// ('hectare bench mechanisms' lists them)
     #[arg(long, value_name = "POLICY,...")]
     policy: Option<Policies>,
     #[command(flatten)]
@@ -35,8 +36,16 @@ pub(super) struct Common {
     /// A name for the runs in reports
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
+    /// Give every run a fresh copy of the image, beside it, which is removed after the run: shared where the
+    /// file system can (XFS, Btrfs), else copied without its holes. Several policies have it so unless
+    /// --in-place or --keep is given: the second would find what the first has left
+    #[arg(long, conflicts_with_all = ["keep", "in_place"])]
+    fresh: bool,
+    /// Run on the image itself, one policy after the other
+    #[arg(long)]
+    in_place: bool,
     /// Leave the files of the last run in the folder bench-WORKLOAD (the default of the fragmentation
-    /// workloads and many-appenders)
+    /// workloads and many-appenders, with one policy)
     #[arg(long, conflicts_with = "remove")]
     keep: bool,
     /// Remove the files in the end (the default of the others)
@@ -125,13 +134,20 @@ impl Common {
                 on,
                 threads: threads.to_vec(),
                 after: self.after(workload),
-                // A second policy on the same image finds what the first has left.
                 replace: self.replace || self.policies().len() > 1,
                 label: self.label.clone(),
             };
-            runs.extend(one(&bench)?);
+            runs.extend(one(&bench, self.is_afresh(&bench.on))?);
         }
         self.tell(runs)
+    }
+
+    /// Whether a run gets a copy of its own: asked for, or because there are several policies, and there is
+    /// a file to copy. A copy of an image that holds little costs little; who minds can say so.
+    fn is_afresh(&self, on: &On) -> bool {
+        let On::Engine { image, .. } = on else { return false };
+        let several = self.policies().len() > 1 && !self.in_place && !self.keep;
+        self.fresh || (several && image.is_file())
     }
 
     fn after(&self, workload: &Workload) -> After {
@@ -169,6 +185,7 @@ impl Common {
             (self.policy.is_some(), "--policy says how the engine chooses space"),
             (self.tuning.is_given(), "--tunable and --classes say how the engine searches for space"),
             (self.nodelalloc, "--nodelalloc says when the engine chooses space"),
+            (self.fresh, "--fresh copies an image"),
             (self.data.is_some(), "--data says how the engine journals file data"),
         ] {
             if given && !by_engine {
@@ -205,7 +222,7 @@ impl Common {
 }
 
 /// One place, with a line that moves on a terminal.
-fn one(bench_of: &Bench) -> Outcome<Vec<Run>> {
+fn one(bench_of: &Bench, afresh: bool) -> Outcome<Vec<Run>> {
     let spinner = Spinner::new();
     let place = match &bench_of.on {
         On::Engine { image, settings, .. } => {
@@ -213,7 +230,8 @@ fn one(bench_of: &Bench) -> Outcome<Vec<Run>> {
         }
         On::Directory(place) | On::Raw(place) => shown(place.as_os_str().as_bytes()),
     };
-    let runs = bench(bench_of, |line| spinner.say(format!("{line} on {place}")));
+    let say = |line: &str| spinner.say(format!("{line} on {place}"));
+    let runs = if afresh { bench_afresh(bench_of, say) } else { bench(bench_of, say) };
     drop(spinner);
     runs.map_err(|error| Failure::Line(error.to_string()))
 }

@@ -56,9 +56,9 @@ pub(super) struct SmallFiles {
     /// Make each file durable before it is closed
     #[arg(long)]
     fsync: bool,
-    /// Make each file this long, as a hole, before it is written, and cut it to its size afterwards: ext4 then
-    /// preallocates as for a large file. With more than 8M each file is one allocator call with a goal of 8 MiB
-    /// for one block, as in the tests of the best-available series
+    /// Make each file this long, as a hole, before it is written, and cut it to its size afterwards: ext4
+    /// then preallocates as for a large file. With more than 8M each file is one allocator call with a goal
+    /// of 8 MiB for one block, as in the tests of the best-available series
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
     presize: u64,
 }
