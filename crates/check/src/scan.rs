@@ -16,7 +16,7 @@ use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_units::{BlockNr, InodeNr, u64_of};
 use std::borrow::Cow;
 
-/// The most clusters that are looked at: the places of the pages of their bitmap take 16 MiB.
+/// The most clusters that are looked at: the pages of their bitmap take 32 MiB.
 const CLUSTERS_MAX: u64 = 1 << 36;
 
 /// Features whose structures nobody documents or uses any more.
