@@ -122,7 +122,7 @@ pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Erro
         report,
         groups: Vec::new(),
         claims: Claims::new(Bits::new(clusters)?),
-        inodes: Inodes::new(volume.geometry())?,
+        inodes: Inodes::default(),
         directories: Vec::new(),
         directory_blocks: volume.geometry().blocks_count.get(),
         runs: Vec::new(),
