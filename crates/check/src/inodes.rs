@@ -101,7 +101,8 @@ impl Scan<'_> {
         let mut chunk = vec![0; usize_of(CHUNK.min(size.saturating_mul(per_group)).max(size))];
         for nr in (0..geometry.groups()).map(GroupNr::new) {
             let Some(desc) = self.groups.get(nr.index()) else { continue };
-            if self.group_flag(desc, GroupFlags::INODE_UNINIT) {
+            let shared = self.shared_tables.binary_search(&nr).is_ok();
+            if shared || self.group_flag(desc, GroupFlags::INODE_UNINIT) {
                 continue;
             }
             let lazy = self.volume.sb.features().group_checksums();

@@ -334,3 +334,25 @@ fn regression_inode_tables_of_zeros_take_no_memory() {
     let ran = hectare_bounded(&["check", bench.image()], MEMORY_KIB / 8, 6 * PATIENCE);
     assert_eq!(ran.code, Some(0), "{} {}", ran.line, ran.err);
 }
+
+/// Every group names the inode table of the first: its inodes were looked at again for each, and held.
+#[test]
+fn regression_an_inode_table_that_all_groups_name_is_read_once() {
+    let bench = Bench::empty();
+    let args = ["-t", "ext2", "-b", "1024", "-g", "1024", "-O", "none,filetype"];
+    if let Err(reason) = mke2fs(&args, &bench.image, "8M") {
+        skip!("bombs::regression_an_inode_table_that_all_groups_name_is_read_once", reason);
+    }
+    let image = File::options().read(true).write(true).open(&bench.image).unwrap();
+    let (descriptors, mut table) = (2 * 1024, [0; 4]);
+    image.read_exact_at(&mut table, descriptors + 8).unwrap();
+    for group in 1..8 {
+        image.write_all_at(&table, descriptors + group * 32 + 8).unwrap();
+    }
+    let ran = hectare_within(&["check", "--json", bench.image()], PATIENCE);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let report: serde_json::Value = serde_json::from_slice(&ran.out).unwrap();
+    assert_eq!(report["inodes_used"], 11);
+    let unchecked = report["unchecked"].to_string();
+    assert!(unchecked.contains("overlaps that of another group"), "{unchecked}");
+}
