@@ -40,6 +40,11 @@ impl Scan<'_> {
                     }
                 }
             }
+            let told = usize::try_from(self.report.problem_count).unwrap_or(usize::MAX);
+            if !sound && told >= volume.options.problems_max {
+                self.report.leave("the group descriptors after those that are named");
+                break;
+            }
         }
         self.give_back(block);
         Ok(sound)

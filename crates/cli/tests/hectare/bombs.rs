@@ -356,3 +356,26 @@ fn regression_an_inode_table_that_all_groups_name_is_read_once() {
     let unchecked = report["unchecked"].to_string();
     assert!(unchecked.contains("overlaps that of another group"), "{unchecked}");
 }
+
+/// A superblock that claims four million groups, whose descriptors are holes of the file: a report of each
+/// was made, and what was read of each was kept.
+#[test]
+fn regression_a_volume_that_claims_to_have_millions_of_groups() {
+    let bench = Bench::empty();
+    let features = "64bit,meta_bg,^metadata_csum,^uninit_bg,^resize_inode,^has_journal,^flex_bg";
+    let args = ["-t", "ext4", "-b", "1024", "-g", "256", "-I", "128", "-N", "128", "-O", features];
+    if let Err(reason) = mke2fs(&args, &bench.image, "4M") {
+        skip!("bombs::regression_a_volume_that_claims_to_have_millions_of_groups", reason);
+    }
+    let image = File::options().write(true).open(&bench.image).unwrap();
+    let groups = 1_u32 << 22;
+    let blocks = groups * 256 + 1;
+    image.write_all_at(&(groups * 8).to_le_bytes(), 1024).unwrap();
+    image.write_all_at(&blocks.to_le_bytes(), 1024 + 4).unwrap();
+    image.set_len(u64::from(blocks) * 1024).unwrap();
+    let ran = read_in_every_way(&bench, "/");
+    assert!(ran[10].refused().contains("1008 problems"), "{}", ran[10].err);
+    for report in &ran[11..] {
+        assert!(report.err.contains("those after it are not looked at"), "{}: {}", report.line, report.err);
+    }
+}
