@@ -1,7 +1,6 @@
 //! Bitmaps and counts: they say what the walk has found.
 
 use crate::bits::{Bits, all_set_from, count_ones, is_set};
-use crate::inodes::Info;
 use crate::report::{Error, Problem, What};
 use crate::scan::Scan;
 use hectare_ext4::error::Place;
@@ -117,20 +116,19 @@ impl Scan<'_> {
         let volume = self.volume;
         let geometry = volume.geometry();
         let per_group = geometry.inodes_per_group;
-        let mut expected = vec![0u8; usize_of(per_group / 8)];
-        let (mut used, mut directories) = (0, 0);
-        let reserved = if nr.get() == 0 { usize_of(volume.sb.first_inode().get() - 1) } else { 0 };
-        let known = self.inodes.group(nr);
-        for (i, info) in known.iter().enumerate().chain((known.len()..reserved).map(|i| (i, &RESERVED))) {
-            if !info.used && i >= reserved {
-                continue;
-            }
-            used += 1;
+        let mut expected = vec![0u8; usize_of(per_group.div_ceil(8))];
+        let mut take = |index: u32| expected[usize_of(index / 8)] |= 1 << (index % 8);
+        let mut directories = 0;
+        let first = geometry.inode_at(nr, 0).get();
+        for (number, info) in self.inodes.used(first..=first + (per_group - 1)) {
             directories += u32::from(info.kind == Some(Kind::Directory));
-            if let Some(byte) = expected.get_mut(i / 8) {
-                *byte |= 1 << (i % 8);
-            }
+            take(number - first);
         }
+        if nr.get() == 0 {
+            // Reserved inodes are in use, even if none was ever written.
+            (0..per_group.min(volume.sb.first_inode().get() - 1)).for_each(take);
+        }
+        let used = count_ones(&expected, per_group);
         totals.inodes += u64::from(used);
         let free = per_group.saturating_sub(used);
         totals.free_inodes += u64::from(free);
@@ -209,16 +207,3 @@ impl Scan<'_> {
         self.report.notes.extend(notes.into_iter().map(note));
     }
 }
-
-/// A reserved inode that was never written.
-static RESERVED: Info = Info {
-    used: true,
-    kind: None,
-    hidden: true,
-    holds_value: false,
-    orphan: false,
-    encrypted: false,
-    links: 0,
-    refs: 0,
-    directory: 0,
-};

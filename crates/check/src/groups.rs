@@ -40,6 +40,11 @@ impl Scan<'_> {
                     }
                 }
             }
+            let told = usize::try_from(self.report.problem_count).unwrap_or(usize::MAX);
+            if !sound && told >= volume.options.problems_max {
+                self.report.leave("the group descriptors after those that are named");
+                break;
+            }
         }
         self.give_back(block);
         Ok(sound)
@@ -59,6 +64,7 @@ impl Scan<'_> {
                 self.tell(What::GroupDescriptor, place, reason);
             }
         }
+        self.note_shared_tables(&stretches);
         for (first, len, _) in stretches {
             let geometry = self.volume.geometry();
             let cluster = |block: u64| geometry.cluster_of(BlockNr::new(block)).get();
@@ -66,6 +72,26 @@ impl Scan<'_> {
             let _ = self.claims.bits.claim(cluster(first)..cluster(first + len - 1) + 1);
         }
         Ok(())
+    }
+
+    /// Notes the groups whose inode table lies in that of another group: each table is read once.
+    fn note_shared_tables(&mut self, sorted: &[Stretch]) {
+        let mut end = 0;
+        for (first, len, owner) in sorted {
+            let Some(nr) = owner.filter(|nr| self.is_table(*nr, *first)) else { continue };
+            if *first < end {
+                self.shared_tables.push(nr);
+            }
+            end = end.max(first + len);
+        }
+        self.shared_tables.sort_unstable();
+        if !self.shared_tables.is_empty() {
+            self.report.leave("the inodes of groups whose inode table overlaps that of another group");
+        }
+    }
+
+    fn is_table(&self, nr: GroupNr, first: u64) -> bool {
+        self.groups.get(nr.index()).is_some_and(|desc| desc.inode_table.get() == first)
     }
 
     fn group_stretches(&mut self) -> Result<Vec<Stretch>, Error> {

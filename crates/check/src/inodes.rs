@@ -6,10 +6,11 @@ use crate::scan::Scan;
 use crate::slot::Slot;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
-use hectare_ext4::geometry::Geometry;
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{InodeFlags, Kind};
-use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, OutOfMemory, index_of, memory, usize_of};
+use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, index_of, usize_of};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 /// Bytes of an inode table read at once.
 const CHUNK: u32 = 1 << 16;
@@ -37,37 +38,43 @@ pub(crate) struct Info {
     pub(crate) directory: u32,
 }
 
-/// What is remembered of all inodes that were ever used.
+/// Inodes of a page.
+const PAGE: u32 = 64;
+
+/// What is remembered of the inodes in use.
+///
+/// It is kept in pages, made when the first of their inodes is noted: tables of zeros cost nothing, however
+/// many inodes an image claims to have.
+#[derive(Default)]
 pub(crate) struct Inodes {
-    per_group: u32,
-    groups: Vec<Vec<Info>>,
+    pages: BTreeMap<u32, Box<[Info; usize_of(PAGE)]>>,
 }
 
 impl Inodes {
-    pub(crate) fn new(geometry: &Geometry) -> Result<Self, OutOfMemory> {
-        let groups = memory::filled(Vec::new(), usize_of(geometry.groups()))?;
-        Ok(Self { per_group: geometry.inodes_per_group, groups })
-    }
-
-    fn at(&self, nr: u32) -> Option<(usize, usize)> {
-        let index = nr.checked_sub(1)?;
-        Some((usize_of(index / self.per_group), usize_of(index % self.per_group)))
-    }
-
-    /// The inode; `None` if there is none of this number, or it lies where none was ever used.
+    /// What is known of inode `nr`; nothing, or that it is not in use, if no such inode was noted.
     pub(crate) fn get(&self, nr: u32) -> Option<&Info> {
-        let (group, index) = self.at(nr)?;
-        self.groups.get(group)?.get(index)
+        self.pages.get(&(nr / PAGE)).map(|page| &page[usize_of(nr % PAGE)])
     }
 
     pub(crate) fn get_mut(&mut self, nr: u32) -> Option<&mut Info> {
-        let (group, index) = self.at(nr)?;
-        self.groups.get_mut(group)?.get_mut(index)
+        self.pages.get_mut(&(nr / PAGE)).map(|page| &mut page[usize_of(nr % PAGE)])
     }
 
-    /// The inodes of a group, as far as they were ever used.
-    pub(crate) fn group(&self, group: GroupNr) -> &[Info] {
-        self.groups.get(group.index()).map_or(&[], Vec::as_slice)
+    /// Notes that an inode is in use.
+    fn note(&mut self, nr: InodeNr) -> &mut Info {
+        let page =
+            self.pages.entry(nr.get() / PAGE).or_insert_with(|| Box::new([Info::default(); usize_of(PAGE)]));
+        let info = &mut page[usize_of(nr.get() % PAGE)];
+        info.used = true;
+        info
+    }
+
+    /// The inodes in use whose numbers are in a range, in ascending order.
+    pub(crate) fn used(&self, numbers: RangeInclusive<u32>) -> impl Iterator<Item = (u32, &Info)> {
+        let pages = self.pages.range(numbers.start() / PAGE..=numbers.end() / PAGE);
+        pages
+            .flat_map(|(page, infos)| (0..PAGE).map(move |index| page * PAGE + index).zip(infos.iter()))
+            .filter(move |(nr, info)| info.used && numbers.contains(nr))
     }
 }
 
@@ -94,15 +101,13 @@ impl Scan<'_> {
         let mut chunk = vec![0; usize_of(CHUNK.min(size.saturating_mul(per_group)).max(size))];
         for nr in (0..geometry.groups()).map(GroupNr::new) {
             let Some(desc) = self.groups.get(nr.index()) else { continue };
-            if self.group_flag(desc, GroupFlags::INODE_UNINIT) {
+            let shared = self.shared_tables.binary_search(&nr).is_ok();
+            if shared || self.group_flag(desc, GroupFlags::INODE_UNINIT) {
                 continue;
             }
             let lazy = self.volume.sb.features().group_checksums();
             let count = per_group - if lazy { desc.itable_unused.min(per_group) } else { 0 };
             let start = desc.inode_table.offset(geometry.block_size);
-            if let Some(infos) = self.inodes.groups.get_mut(nr.index()) {
-                *infos = memory::filled(Info::default(), usize_of(count))?;
-            }
             let mut index = 0;
             while index < count {
                 let some = (count - index).min(CHUNK / size).max(1);
@@ -190,24 +195,19 @@ impl Scan<'_> {
 
     /// Reserved inodes are always in use.
     fn note_reserved(&mut self, nr: InodeNr, role: Role) {
-        if role != Role::Plain
-            && let Some(info) = self.inodes.get_mut(nr.get())
-        {
-            info.used = true;
-            info.hidden = role != Role::Root;
+        if role != Role::Plain {
+            self.inodes.note(nr).hidden = role != Role::Root;
         }
     }
 
     fn note(&mut self, nr: InodeNr, slot: Slot<'_>, role: Role, orphan: bool) {
-        if let Some(info) = self.inodes.get_mut(nr.get()) {
-            info.used = true;
-            info.kind = slot.kind();
-            info.hidden = !matches!(role, Role::Plain | Role::Root);
-            info.holds_value = slot.flags().contains(InodeFlags::EA_INODE);
-            info.orphan = orphan;
-            info.encrypted = slot.flags().contains(InodeFlags::ENCRYPT);
-            info.links = slot.links();
-        }
+        let info = self.inodes.note(nr);
+        info.kind = slot.kind();
+        info.hidden = !matches!(role, Role::Plain | Role::Root);
+        info.holds_value = slot.flags().contains(InodeFlags::EA_INODE);
+        info.orphan = orphan;
+        info.encrypted = slot.flags().contains(InodeFlags::ENCRYPT);
+        info.links = slot.links();
     }
 
     fn used_inode(&mut self, nr: InodeNr, slot: Slot<'_>, role: Role) -> Result<(), Error> {

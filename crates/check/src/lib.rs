@@ -17,8 +17,9 @@
 //! - *What can't be judged is named* in [`Report::unchecked`]; it is not taken for clean.
 //! - Findings are data ([`Problem`]): printing and exit codes are the caller's.
 //!
-//! Memory: a bit for each cluster of those parts of the volume that are in use, and some bytes for each inode
-//! that was ever used; of directories, one block at a time and a hash of each name of one directory.
+//! Memory: a bit for each cluster of those parts of the volume whose use is more than one run, and some bytes
+//! for each inode in use and its neighbours; of directories, one block at a time and a hash of each name of
+//! one directory.
 //!
 //! What this is not: it repairs nothing, replays no journal (a volume that needs it is judged as it lies, and
 //! that it needs it is a problem), and compares no quota.

@@ -5,7 +5,7 @@ use crate::scan::Scan;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::Kind;
-use hectare_units::{GroupNr, InodeNr, usize_of};
+use hectare_units::{InodeNr, usize_of};
 
 /// The most links a directory counts; with more it counts 1 (`dir_nlink`).
 const LINKS_MAX: u32 = 65_000;
@@ -63,22 +63,19 @@ impl Scan<'_> {
     pub(crate) fn check_links(&mut self) {
         let many = self.volume.sb.features().ro_compat.contains(RoCompat::DIR_NLINK);
         let mut wrong = Vec::new();
-        for group in (0..self.volume.geometry().groups()).map(GroupNr::new) {
-            for (index, info) in (0u32..).zip(self.inodes.group(group)) {
-                if !info.used || info.hidden || info.holds_value {
-                    continue;
-                }
-                let is_directory = info.kind == Some(Kind::Directory);
-                let (links, refs) = (u32::from(info.links), info.refs);
-                let uncounted = is_directory && many && links == 1 && refs > LINKS_MAX;
-                let forgotten = info.orphan && links == 0 && (refs == 0 || is_directory && refs == 1);
-                if links != refs && !uncounted && !forgotten {
-                    let nr = self.volume.geometry().inode_at(group, index);
-                    wrong.push((nr, format!("it counts {links} links, {refs} names lead to it")));
-                } else if refs == 0 && !forgotten {
-                    let nr = self.volume.geometry().inode_at(group, index);
-                    wrong.push((nr, "no name leads to it".to_owned()));
-                }
+        for (nr, info) in self.inodes.used(1..=u32::MAX) {
+            if info.hidden || info.holds_value {
+                continue;
+            }
+            let nr = InodeNr::new(nr);
+            let is_directory = info.kind == Some(Kind::Directory);
+            let (links, refs) = (u32::from(info.links), info.refs);
+            let uncounted = is_directory && many && links == 1 && refs > LINKS_MAX;
+            let forgotten = info.orphan && links == 0 && (refs == 0 || is_directory && refs == 1);
+            if links != refs && !uncounted && !forgotten {
+                wrong.push((nr, format!("it counts {links} links, {refs} names lead to it")));
+            } else if refs == 0 && !forgotten {
+                wrong.push((nr, "no name leads to it".to_owned()));
             }
         }
         for (nr, reason) in wrong {

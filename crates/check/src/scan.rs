@@ -13,10 +13,10 @@ use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
 use hectare_ext4::group::GroupDesc;
 use hectare_ext4::superblock::{SIZE, SuperBlock};
-use hectare_units::{BlockNr, InodeNr, u64_of};
+use hectare_units::{BlockNr, GroupNr, InodeNr, u64_of};
 use std::borrow::Cow;
 
-/// The most clusters that are looked at: the places of the pages of their bitmap take 16 MiB.
+/// The most clusters that are looked at: the pages of their bitmap take 32 MiB.
 const CLUSTERS_MAX: u64 = 1 << 36;
 
 /// Features whose structures nobody documents or uses any more.
@@ -64,6 +64,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) volume: &'a Volume<'a>,
     pub(crate) report: Report,
     pub(crate) groups: Vec<GroupDesc>,
+    /// Groups whose inode table lies in that of another, in ascending order.
+    pub(crate) shared_tables: Vec<GroupNr>,
     pub(crate) claims: Claims,
     pub(crate) inodes: Inodes,
     pub(crate) directories: Vec<Directory>,
@@ -121,8 +123,9 @@ pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Erro
         volume: &volume,
         report,
         groups: Vec::new(),
+        shared_tables: Vec::new(),
         claims: Claims::new(Bits::new(clusters)?),
-        inodes: Inodes::new(volume.geometry())?,
+        inodes: Inodes::default(),
         directories: Vec::new(),
         directory_blocks: volume.geometry().blocks_count.get(),
         runs: Vec::new(),

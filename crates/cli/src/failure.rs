@@ -46,8 +46,13 @@ impl LeftOut {
         tell(format_args!("{what}: {reason}"));
     }
 
+    /// How much was left out.
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Success if nothing was left out.
     pub(crate) fn outcome(&self) -> Outcome {
-        if self.0.load(std::sync::atomic::Ordering::Relaxed) == 0 { Ok(()) } else { Err(Failure::Told) }
+        if self.count() == 0 { Ok(()) } else { Err(Failure::Told) }
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::failure::LeftOut;
 use crate::image::Image;
-use hectare_units::{GroupNr, index_of};
+use hectare_units::index_of;
 use std::ops::Range;
 
 /// Classes of extent sizes.
@@ -79,8 +79,7 @@ impl FreeSpace {
         };
         let end = geometry.blocks_count.get();
         let mut space = Self::new(chunk);
-        for nr in 0..volume.group_count() {
-            let group = GroupNr::new(nr);
+        for group in image.groups(left_out) {
             if geometry.first_block(group).get() > end >> shift {
                 break;
             }

@@ -4,7 +4,7 @@
 //! open for writing, which keeps everybody else out, and end with [`Image::close`], so that an error of the
 //! last write is told.
 
-use crate::failure::{Failure, Outcome, tell};
+use crate::failure::{Failure, LeftOut, Outcome, tell};
 use crate::memory;
 use crate::name::shown;
 use crate::part;
@@ -13,10 +13,13 @@ use crate::writing::{Looking, Writing};
 use hectare_device::{Device, FileDevice, FileOptions};
 use hectare_engine::{Error, OpenOptions, Volume};
 use hectare_ext4::feature::Incompat;
-use hectare_units::InodeNr;
+use hectare_units::{GroupNr, InodeNr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Groups that a report leaves out before it ends.
+const LEFT_OUT_MAX: usize = 10_000;
 
 /// An image in use.
 pub(crate) struct Image {
@@ -51,6 +54,21 @@ impl Image {
         let failed = |error: Error| Failure::of(shown(path.as_os_str().as_bytes()), error);
         let volume = Volume::open(device, options).map_err(failed)?;
         Ok(Self { path: path.to_owned(), volume })
+    }
+
+    /// The groups, for a report; those that can't be read are left out. They end early, with a line that says
+    /// so, when too many are: a damaged volume may claim to have millions.
+    pub(crate) fn groups<'a>(&'a self, left_out: &'a LeftOut) -> impl Iterator<Item = GroupNr> + 'a {
+        let groups = (0..self.volume().group_count()).map(GroupNr::new);
+        groups.take_while(|group| {
+            let bearable = left_out.count() < LEFT_OUT_MAX;
+            if !bearable {
+                let reason =
+                    format!("group {group} and those after it are not looked at: too many are broken");
+                left_out.tell(self.name(), reason);
+            }
+            bearable
+        })
     }
 
     /// The volume.

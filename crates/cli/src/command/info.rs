@@ -13,7 +13,7 @@ use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::raw::SuperBlock;
 use hectare_ext4::superblock::{MAGIC, SIZE};
-use hectare_units::{BlockNr, GroupNr};
+use hectare_units::BlockNr;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -137,8 +137,8 @@ fn space(statfs: &StatFs) -> Space {
 fn json(arguments: &Arguments, raw: &SuperBlock, image: Option<&Image>, left_out: &LeftOut) -> Outcome {
     let groups = image.filter(|_| arguments.groups).map(|image| {
         let mut groups = Vec::new();
-        for nr in 0..image.volume().group_count() {
-            match image.volume().group_report(GroupNr::new(nr)) {
+        for group in image.groups(left_out) {
+            match image.volume().group_report(group) {
                 Ok(report) => groups.push(json_group(&report)),
                 Err(error) => left_out.tell(image.name(), error),
             }
@@ -196,8 +196,8 @@ fn print(arguments: &Arguments, raw: &SuperBlock, image: Option<&Image>, left_ou
     }
     if arguments.groups {
         writeln!(out)?;
-        for nr in 0..image.volume().group_count() {
-            match image.volume().group_report(GroupNr::new(nr)) {
+        for group in image.groups(left_out) {
+            match image.volume().group_report(group) {
                 Ok(report) => print_group(&mut out, image, &report, left_out)?,
                 Err(error) => left_out.tell(image.name(), error),
             }

@@ -107,8 +107,9 @@ pub(crate) fn survey(image: &Image, left_out: &LeftOut) -> Survey {
     let mut survey =
         Survey { shape, cells: Vec::new(), space: FreeSpace::new(None), groups: geometry.groups() };
     survey.measure(geometry);
-    for nr in 0..geometry.groups() {
-        let group = GroupNr::new(nr);
+    let mut rest = 0..geometry.groups();
+    for group in image.groups(left_out) {
+        rest.start = group.get() + 1;
         let report = volume.group_report(group);
         let runs = volume.free_runs(group);
         match report {
@@ -127,6 +128,7 @@ pub(crate) fn survey(image: &Image, left_out: &LeftOut) -> Survey {
             }
         }
     }
+    rest.for_each(|nr| survey.mark(geometry, GroupNr::new(nr)));
     survey.space.finish();
     survey
 }

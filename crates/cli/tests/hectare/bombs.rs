@@ -320,3 +320,62 @@ fn regression_a_dirty_journal_of_holes() {
         assert!(ran.line.contains("\"check\"") || ran.code == Some(0), "{told}{}", ran.err);
     }
 }
+
+/// Sixteen bytes were held for each inode that an image without group checksums claims to have: 18 MB of it
+/// were enough for 958 MB.
+#[test]
+fn regression_inode_tables_of_zeros_take_no_memory() {
+    let bench = Bench::empty();
+    let features = "^metadata_csum,^uninit_bg,^has_journal,^resize_inode,^flex_bg";
+    let args = ["-t", "ext4", "-b", "4096", "-I", "128", "-N", "3000000", "-O", features];
+    if let Err(reason) = mke2fs(&args, &bench.image, "12G") {
+        skip!("bombs::regression_inode_tables_of_zeros_take_no_memory", reason);
+    }
+    let ran = hectare_bounded(&["check", bench.image()], MEMORY_KIB / 8, 6 * PATIENCE);
+    assert_eq!(ran.code, Some(0), "{} {}", ran.line, ran.err);
+}
+
+/// Every group names the inode table of the first: its inodes were looked at again for each, and held.
+#[test]
+fn regression_an_inode_table_that_all_groups_name_is_read_once() {
+    let bench = Bench::empty();
+    let args = ["-t", "ext2", "-b", "1024", "-g", "1024", "-O", "none,filetype"];
+    if let Err(reason) = mke2fs(&args, &bench.image, "8M") {
+        skip!("bombs::regression_an_inode_table_that_all_groups_name_is_read_once", reason);
+    }
+    let image = File::options().read(true).write(true).open(&bench.image).unwrap();
+    let (descriptors, mut table) = (2 * 1024, [0; 4]);
+    image.read_exact_at(&mut table, descriptors + 8).unwrap();
+    for group in 1..8 {
+        image.write_all_at(&table, descriptors + group * 32 + 8).unwrap();
+    }
+    let ran = hectare_within(&["check", "--json", bench.image()], PATIENCE);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let report: serde_json::Value = serde_json::from_slice(&ran.out).unwrap();
+    assert_eq!(report["inodes_used"], 11);
+    let unchecked = report["unchecked"].to_string();
+    assert!(unchecked.contains("overlaps that of another group"), "{unchecked}");
+}
+
+/// A superblock that claims four million groups, whose descriptors are holes of the file: a report of each
+/// was made, and what was read of each was kept.
+#[test]
+fn regression_a_volume_that_claims_to_have_millions_of_groups() {
+    let bench = Bench::empty();
+    let features = "64bit,meta_bg,^metadata_csum,^uninit_bg,^resize_inode,^has_journal,^flex_bg";
+    let args = ["-t", "ext4", "-b", "1024", "-g", "256", "-I", "128", "-N", "128", "-O", features];
+    if let Err(reason) = mke2fs(&args, &bench.image, "4M") {
+        skip!("bombs::regression_a_volume_that_claims_to_have_millions_of_groups", reason);
+    }
+    let image = File::options().write(true).open(&bench.image).unwrap();
+    let groups = 1_u32 << 22;
+    let blocks = groups * 256 + 1;
+    image.write_all_at(&(groups * 8).to_le_bytes(), 1024).unwrap();
+    image.write_all_at(&blocks.to_le_bytes(), 1024 + 4).unwrap();
+    image.set_len(u64::from(blocks) * 1024).unwrap();
+    let ran = read_in_every_way(&bench, "/");
+    assert!(ran[10].refused().contains("1008 problems"), "{}", ran[10].err);
+    for report in &ran[11..] {
+        assert!(report.err.contains("those after it are not looked at"), "{}: {}", report.line, report.err);
+    }
+}
