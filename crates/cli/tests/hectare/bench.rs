@@ -139,7 +139,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
     let refused = hectare(&["bench", "fallocate2", "--on", &engine]);
     assert!(refused.refused().contains("ext4 volume"), "{}", refused.err);
     let folder = bench.folder.path().to_str().unwrap();
-    let usage: [&[&str]; 16] = [
+    let usage: [&[&str]; 19] = [
         &["fallocate2"],
         &["fallocate2", "--on", "engine:"],
         &["fallocate2", "--on", folder, "--threads", "0"],
@@ -148,6 +148,9 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
         &["fallocate2", "--on", folder, "--fresh"],
         &["fallocate2", "--on", &engine, "--fresh", "--in-place"],
         &["fallocate2", "--on", &engine, "--policy", "next-fit"],
+        &["fallocate2", "--on", &engine, "--policy", "mballoc,-bst-avail"],
+        &["fallocate2", "--on", &engine, "--tunable", "mb_max_scan=1"],
+        &["fallocate2", "--on", &engine, "--tunable", "mb_order2_req=65"],
         &["small-files", "--on", folder, "--html", &engine],
         &["four-sizes", "--on", folder, "--scale", "2"],
         &["streams", "--on", folder, "--mixed"],
