@@ -195,21 +195,32 @@ fn counts(bench: &Bench) -> Result<Vec<u32>> {
 /// Removes the folder, or refuses because it is there.
 fn clear(bench: &Bench, may_remove: bool) -> Result<()> {
     let folder = bench.folder();
-    with_target(&bench.on, |target| {
-        if !target.exists(&folder)? {
-            return Ok(());
-        }
-        if !may_remove {
+    let is_there = looking(&bench.on, |target| match target.exists(&folder)? {
+        true if !may_remove => {
             let reason = match bench.on {
                 On::Raw(_) => "it is there; --replace removes it first".to_owned(),
                 _ => format!("/{folder} is there from an earlier run; --replace removes it first"),
             };
-            return Err(Error::at(target.name(), reason));
+            Err(Error::at(target.name(), reason))
         }
+        is_there => Ok(is_there),
+    })?;
+    if !is_there {
+        return Ok(());
+    }
+    with_target(&bench.on, |target| {
         target.remove_dir_all(&folder)?;
         target.sync()
     })
     .map(|(cleared, _)| cleared)
+}
+
+/// Opens the target only to look at it.
+fn looking<T>(on: &On, act: impl FnOnce(&dyn Target) -> Result<T>) -> Result<T> {
+    match on {
+        On::Engine { image, .. } => act(&Engine::look(image)?),
+        On::Directory(_) | On::Raw(_) => with_target(on, act).map(|(looked, _)| looked),
+    }
 }
 
 /// Opens the target, uses it, closes it; with how many seconds opening and closing took, of an image.
@@ -244,7 +255,8 @@ struct Worked {
 
 fn once(bench: &Bench, threads: u32) -> Result<Run> {
     let folder = bench.folder();
-    let (mut worked, ends) = with_target(&bench.on, |target| work(bench, target, &folder, threads))?;
+    let workload = looking(&bench.on, |target| bench.workload.fitted(target, threads))?;
+    let (mut worked, ends) = with_target(&bench.on, |target| work(&workload, target, &folder, threads))?;
     [worked.timing.open_seconds, worked.timing.close_seconds] = ends.map_or([None; 2], |ends| ends.map(Some));
     let (system, policy) = match &bench.on {
         On::Engine { through, settings, .. } => {
@@ -255,7 +267,7 @@ fn once(bench: &Bench, threads: u32) -> Result<Run> {
     };
     Ok(Run {
         workload: bench.workload.name().to_owned(),
-        variant: bench.workload.variant(),
+        variant: workload.variant(),
         target: worked.name,
         policy,
         label: bench.label.clone(),
@@ -274,13 +286,13 @@ fn once(bench: &Bench, threads: u32) -> Result<Run> {
     })
 }
 
-fn work(bench: &Bench, target: &dyn Target, folder: &str, threads: u32) -> Result<Worked> {
+fn work(workload: &Workload, target: &dyn Target, folder: &str, threads: u32) -> Result<Worked> {
     target.create_dir(folder)?;
     target.sync()?;
     let before = target.allocator_stats();
     let _ = target.take_times(); // of making the folder
     let processor = timing::processor();
-    let ran = bench.workload.run(target, folder, threads)?;
+    let mut ran = workload.run(target, folder, threads)?;
     let (synced, sync_seconds) = timed(|| target.sync());
     synced?;
     let spent = timing::processor()
@@ -294,7 +306,8 @@ fn work(bench: &Bench, target: &dyn Target, folder: &str, threads: u32) -> Resul
         commits,
         ..Timing::default()
     };
-    let allocator = target.allocator_stats().map(|after| after.since(&before.unwrap_or_default()));
+    let counted = || target.allocator_stats().map(|after| after.since(&before.unwrap_or_default()));
+    let allocator = ran.allocator.take().or_else(counted);
     let (pauses, remarks) = (target.commit_pauses(), target.remarks());
     Ok(Worked { ran, sync_seconds, allocator, pauses, timing, remarks, name: target.name() })
 }

@@ -71,6 +71,9 @@ impl Options {
     }
 }
 
+/// How an experiment is made: its tables, after calling back with what comes next.
+type Make = fn(&Options, &mut dyn FnMut(&str)) -> Result<Vec<Part>>;
+
 /// An experiment that was published.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
@@ -82,7 +85,7 @@ pub struct Experiment {
     pub source: &'static str,
     /// What can't be the same here, and why.
     pub differs: &'static str,
-    make: fn(&Options, &mut dyn FnMut(&str)) -> Result<Vec<Part>>,
+    make: Make,
 }
 
 /// All of them.

@@ -129,6 +129,19 @@ impl Run {
         ratio(float(self.measure.bytes), self.measure.seconds + self.sync_seconds)
     }
 
+    /// Journal handles that an operation took on the average; `None` where nobody counts them.
+    #[must_use]
+    pub fn handles_per_operation(&self) -> Option<f64> {
+        let handles = *self.allocator.as_ref()?.counts.get("journal_handles")?;
+        (self.measure.operations > 0).then(|| ratio(float(handles), float(self.measure.operations)))
+    }
+
+    /// One part of what was measured, by its name.
+    #[must_use]
+    pub fn job(&self, name: &str) -> Option<&Measure> {
+        self.jobs.iter().find(|job| job.name == name).map(|job| &job.measure)
+    }
+
     /// What reports call it: the label, or the system and its policy.
     #[must_use]
     pub fn title(&self) -> String {

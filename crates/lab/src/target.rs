@@ -12,6 +12,7 @@ pub mod raw;
 use crate::error::Result;
 use crate::latency::Latency;
 use crate::stats::AllocatorStats;
+use std::path::Path;
 
 /// How the content of a file on the host is reached. An image by our engine is reached as it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -93,10 +94,29 @@ pub trait Target: Send + Sync {
         [None; 2]
     }
 
+    /// Bytes that files may still take; `None` where nobody knows.
+    fn room(&self) -> Option<u64>;
+
+    /// As much of [`Self::room`] as is sure to have a place on the host below, too.
+    fn sure_room(&self) -> Option<u64> {
+        self.room()
+    }
+
+    /// The directory of the host that it is, if it is one.
+    fn directory(&self) -> Option<&Path> {
+        None
+    }
+
     /// What whoever reads the figures must know: that something was not done as asked.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
+}
+
+/// Bytes that are free on the host's file system of a place, for an ordinary user.
+fn host_room(place: &Path) -> Option<u64> {
+    let stat = rustix::fs::statvfs(place).ok()?;
+    Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
 /// An open file of a target.

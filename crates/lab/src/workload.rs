@@ -13,13 +13,15 @@ pub mod fragmentation;
 pub mod fsync_append;
 pub mod jobs;
 pub mod many_appenders;
+pub mod processes;
 pub mod random_overwrite;
 pub mod small_files;
 pub mod streams;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::random::Random;
 use crate::run::{JobFigures, Measure};
+use crate::stats::AllocatorStats;
 use crate::target::Target;
 use serde::Serialize;
 
@@ -56,7 +58,7 @@ pub enum How {
 }
 
 /// What running a workload returns.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Ran {
     /// Threads that worked.
     pub threads: u32,
@@ -66,6 +68,8 @@ pub struct Ran {
     pub jobs: Vec<JobFigures>,
     /// Seconds from the start to the end of the last thread.
     pub wall_seconds: f64,
+    /// What the target counted while it was measured, where more was done than that.
+    pub allocator: Option<AllocatorStats>,
 }
 
 impl Workload {
@@ -110,6 +114,44 @@ impl Workload {
     #[must_use]
     pub fn leaves_files(&self) -> bool {
         matches!(self, Self::Fragmentation(_) | Self::ManyAppenders(_))
+    }
+
+    /// The same as it can be run on a target, with sizes that are left to the place chosen. Nothing is
+    /// changed there.
+    ///
+    /// # Errors
+    /// In one line why it can't be run there: the target is of the wrong kind, or too small.
+    pub fn fitted(&self, target: &dyn Target, threads: u32) -> Result<Self> {
+        let fitted = match self {
+            Self::RandomOverwrite(options) => Self::RandomOverwrite(options.fitted(target)?),
+            other => other.clone(),
+        };
+        match &fitted {
+            Self::Streams(options) => options.check(threads)?,
+            Self::Fallocate2(options) => options.check(target)?,
+            _ => {}
+        }
+        let (needed, room) = (fitted.bytes(threads), target.room().unwrap_or(u64::MAX));
+        if needed > room {
+            let (needed, room) = (size(needed), size(room));
+            let reason = format!("too small for this: the files take {needed}, and {room} are free");
+            return Err(Error::at(target.name(), reason));
+        }
+        Ok(fitted)
+    }
+
+    /// Bytes of its files when they are largest; 0 where that depends on how long it runs, or is little.
+    fn bytes(&self, threads: u32) -> u64 {
+        match self {
+            Self::Fallocate2(options) => options.file.saturating_mul(threads.into()),
+            Self::SmallFiles(options) => options.size.saturating_mul(options.files),
+            Self::ManyAppenders(options) if options.time.is_none() => {
+                options.size.saturating_mul(threads.into())
+            }
+            Self::Streams(options) => options.total,
+            Self::RandomOverwrite(options) => options.size.saturating_mul(options.files.into()),
+            Self::ManyAppenders(_) | Self::Fragmentation(_) | Self::FsyncAppend(_) => 0,
+        }
     }
 
     /// Does it in a folder of the target, which is there and empty.

@@ -32,8 +32,9 @@ pub(super) fn sections(options: &Options) -> Vec<Section> {
 
 impl Maker<'_> {
     fn streams(&self, name: &str, aged: Aged, mixed: bool) -> Section {
-        let words: &[&str] =
-            if mixed { &["streams", "--keep", "--mixed", "--threads", "2"] } else { &["streams", "--keep"] };
+        let size = if self.options.quick { "128M" } else { "2G" };
+        let words = ["streams", "--keep", "--size", size, "--mixed", "--threads", "2"];
+        let words = if mixed { &words[..] } else { &words[..4] };
         let claims = vec![
             Claim::new(ENGINE, Metric::ScannedPerExtent, Bound::AtMost(2.0)),
             Claim::new(ENGINE, Metric::SyncedBandwidth, Bound::TimesOf(1.0, KERNEL)),
@@ -41,7 +42,7 @@ impl Maker<'_> {
         Section {
             name: name.to_owned(),
             volume: self.volume("100G", "4G", Some(aged)),
-            words: self.words(words, &["--size", "128M"]),
+            words: self.words(words, &[]),
             sides: self.against_both(),
             rounds: None,
             metrics: vec![

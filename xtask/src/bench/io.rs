@@ -52,11 +52,12 @@ impl Maker<'_> {
 
     fn overwrites(&self, name: &str, place: Place, sides: Vec<Side>, claims: Vec<Claim>) -> Section {
         let seconds = self.seconds();
-        let words = ["random-overwrite", "--threads", "16", "--seconds", &seconds];
+        let size = if self.options.quick { "16M" } else { "64M" };
+        let words = ["random-overwrite", "--threads", "16", "--size", size, "--seconds", &seconds];
         Section {
             name: name.to_owned(),
             volume: self.on(place),
-            words: self.words(&words, &["--files", "4", "--size", "16M"]),
+            words: self.words(&words, &["--files", "4"]),
             sides,
             rounds: None,
             metrics: vec![Metric::Rate],

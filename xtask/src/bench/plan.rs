@@ -205,7 +205,7 @@ impl Maker<'_> {
         Section {
             name: name.to_owned(),
             volume: self.volume("64G", "4G", aged),
-            words: self.words(&["fallocate2", "--threads", &threads, "--seconds", &seconds], &[]),
+            words: self.words(&["fallocate2", "--apart", "--threads", &threads, "--seconds", &seconds], &[]),
             sides: vec![self.engine(), Side::Kernel { options: "" }],
             rounds: None,
             metrics: vec![Metric::Rate, Metric::ScannedPerOperation],

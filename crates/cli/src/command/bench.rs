@@ -38,6 +38,8 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 enum What {
     Fallocate2(workloads::Fallocate2),
+    #[command(hide = true)]
+    Fallocate2Job(workloads::Fallocate2Job),
     SmallFiles(workloads::SmallFiles),
     AppendVsFallocate(workloads::AppendVsFallocate),
     CorrelatedLifetimes(workloads::CorrelatedLifetimes),
@@ -58,6 +60,10 @@ enum What {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     match &arguments.what {
         What::Fallocate2(arguments) => arguments.run(),
+        What::Fallocate2Job(arguments) => {
+            arguments.run();
+            Ok(())
+        }
         What::SmallFiles(arguments) => arguments.run(),
         What::AppendVsFallocate(arguments) => arguments.run(),
         What::CorrelatedLifetimes(arguments) => arguments.run(),

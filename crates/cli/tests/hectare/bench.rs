@@ -103,11 +103,31 @@ fn policies_are_compared_on_fresh_copies() {
     hectare(&[&words[..], &["--fresh"]].concat()).ok();
     let missing = ["bench", "streams", "--fresh", "--size", "64G", "--on", &engine];
     let full = hectare(&missing);
-    assert!(full.refused().starts_with(bench.image()) && !full.err.contains(".fresh"), "{}", full.err);
+    assert!(full.refused().contains("disk.img: too small for this"), "{}", full.err);
     let names = std::fs::read_dir(bench.folder.path()).unwrap().count();
     assert_eq!((digest(&bench.image), names), (before, 1), "the image is as it was, and alone");
     hectare(&[&words[..], &["--policy", "mballoc,first-fit", "--in-place"]].concat()).ok();
     assert_ne!(digest(&bench.image), before);
+}
+
+#[test]
+fn jobs_can_be_processes_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap();
+    let words = ["bench", "fallocate2", "--processes", "1,3", "--seconds", "0.1", "--on", place, "--json"];
+    let json = hectare(&words).ok().json();
+    for (run, processes) in json["runs"].as_array().unwrap().iter().zip([1, 3]) {
+        assert_eq!(run["variant"], "8 KiB steps to 1 MiB, in one directory, processes");
+        let each = run["measure"]["per_thread"].as_array().unwrap();
+        assert_eq!((each.len(), &run["threads"]), (processes, &processes.into()));
+        let all: u64 = each.iter().map(|one| one.as_u64().unwrap()).sum();
+        assert!(each.iter().all(|one| one.as_u64() > Some(0)), "{run}");
+        assert_eq!(run["measure"]["operations"], all);
+        assert!(run["wall_seconds"].as_f64().unwrap() > 0.0, "{run}");
+    }
+    assert_eq!(std::fs::read_dir(place).unwrap().count(), 0);
+    let engine = hectare(&["bench", "fallocate2", "--processes", "2", "--on", "engine:none"]);
+    assert!(engine.code == Some(2) && engine.err.contains("an image has one process"), "{}", engine.err);
 }
 
 #[test]
@@ -119,7 +139,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
     let refused = hectare(&["bench", "fallocate2", "--on", &engine]);
     assert!(refused.refused().contains("ext4 volume"), "{}", refused.err);
     let folder = bench.folder.path().to_str().unwrap();
-    let usage: [&[&str]; 14] = [
+    let usage: [&[&str]; 19] = [
         &["fallocate2"],
         &["fallocate2", "--on", "engine:"],
         &["fallocate2", "--on", folder, "--threads", "0"],
@@ -128,10 +148,15 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
         &["fallocate2", "--on", folder, "--fresh"],
         &["fallocate2", "--on", &engine, "--fresh", "--in-place"],
         &["fallocate2", "--on", &engine, "--policy", "next-fit"],
+        &["fallocate2", "--on", &engine, "--policy", "mballoc,-bst-avail"],
+        &["fallocate2", "--on", &engine, "--tunable", "mb_max_scan=1"],
+        &["fallocate2", "--on", &engine, "--tunable", "mb_order2_req=65"],
         &["small-files", "--on", folder, "--html", &engine],
         &["four-sizes", "--on", folder, "--scale", "2"],
         &["streams", "--on", folder, "--mixed"],
         &["random-overwrite", "--on", "raw:"],
+        &["random-overwrite", "--on", folder, "--ramp", "-1"],
+        &["fallocate2", "--on", folder, "--threads", "2", "--processes", "2"],
         &["random-overwrite", "--on", folder, "--reads", "101"],
         &["fsync-append", "--on", folder, "--append", "0"],
     ];

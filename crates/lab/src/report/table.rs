@@ -19,10 +19,12 @@ const fn column(heading: &'static str, says: fn(&Run) -> Option<String>) -> Colu
 }
 
 /// All columns, after the run's name.
-pub(super) const COLUMNS: [Column; 15] = [
+pub(super) const COLUMNS: [Column; 18] = [
     column("threads", |run| Some(run.threads.to_string())),
     column("per second", |run| Some(whole(run.measure.rate()))),
     column("synced", |run| Some(whole(run.synced_rate()))),
+    column("reads/s", |run| run.job("reads").map(|reads| whole(reads.rate()))),
+    column("writes/s", |run| run.job("writes").map(|writes| whole(writes.rate()))),
     column("MB/s", |run| (run.measure.bytes > 0).then(|| short(run.bandwidth() / 1e6))),
     column("synced MB/s", |run| (run.measure.bytes > 0).then(|| short(run.synced_bandwidth() / 1e6))),
     column("p50", |run| latency(run, |latency| latency.p50_ns)),
@@ -34,6 +36,7 @@ pub(super) const COLUMNS: [Column; 15] = [
         let scanned = run.allocator.as_ref()?.count("extents_scanned");
         (run.measure.operations > 0).then(|| short(float(scanned) / float(run.measure.operations)))
     }),
+    column("handles/op", |run| run.handles_per_operation().map(short)),
     column("extents/file", |run| placed(run)?.per_file().map(short)),
     column("KiB/extent", |run| placed(run)?.kib_per_extent().map(short)),
     column("fragmented", |run| regions(run).map(|(fragmented, used, _)| format!("{fragmented}/{used}"))),

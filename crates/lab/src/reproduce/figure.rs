@@ -74,8 +74,10 @@ pub(super) enum Figure {
     Calls,
     /// Free extents scanned per call.
     ScannedPerCall,
-    /// A count of the allocator per operation.
-    PerOperation(&'static str),
+    /// Handles that writes started, for each of them.
+    HandlesPerWrite,
+    /// Operations per second of the job of that name.
+    JobRate(&'static str),
     /// Regions of 1 GiB that hold data.
     Regions,
     /// Those that are fragmented.
@@ -117,7 +119,7 @@ impl Figure {
     /// In what it is counted.
     pub(super) const fn unit(self) -> Unit {
         match self {
-            Self::Rate | Self::SyncedRate | Self::RatePerThread => Unit::PerSecond,
+            Self::Rate | Self::SyncedRate | Self::RatePerThread | Self::JobRate(_) => Unit::PerSecond,
             Self::BytesPerSecond => Unit::Bytes,
             Self::Bandwidth | Self::SyncedBandwidth => Unit::MegabytesPerSecond,
             Self::Elapsed => Unit::Seconds,
@@ -139,7 +141,7 @@ impl Figure {
             Self::SystemTime | Self::UserTime | Self::Fragmentation(_) | Self::StrictFragmentation(_) => {
                 Unit::Percent
             }
-            Self::Slowest | Self::ScannedPerCall | Self::PerOperation(_) | Self::ExtentsPerFile => {
+            Self::Slowest | Self::ScannedPerCall | Self::HandlesPerWrite | Self::ExtentsPerFile => {
                 Unit::Ratio
             }
         }
@@ -178,10 +180,12 @@ impl Figure {
                 let scanned = float(run.allocator.as_ref()?.count("extents_scanned"));
                 calls(run).filter(|calls| *calls > 0.0).map(|calls| scanned / calls)
             }
-            Self::PerOperation(name) => {
-                let count = run.allocator.as_ref()?.counts.get(name)?;
-                (run.measure.operations > 0).then(|| float(*count) / float(run.measure.operations))
+            Self::HandlesPerWrite => {
+                let handles = run.allocator.as_ref()?.counts.get("journal_handles")?;
+                let writes = run.job("writes")?.operations;
+                (writes > 0).then(|| float(*handles) / float(writes))
             }
+            Self::JobRate(name) => run.job(name).map(crate::run::Measure::rate),
             Self::ExtentsPerFile => run.inspection.as_ref()?.files.per_file(),
             Self::Regions | Self::Fragmented | Self::Fragmentation(_) => {
                 self.of_regions(&run.inspection.as_ref()?.fragmentation.summary())

@@ -45,6 +45,7 @@ fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
         volume: Volume { size: if options.quick { 1 << 30 } else { 8 << 30 }, block: 4096, aged: None },
         workload: Workload::RandomOverwrite(random_overwrite::Options {
             size: if options.quick { 4 << 20 } else { 128 << 20 },
+            ramp: Duration::from_millis(if options.quick { 50 } else { 1000 }),
             time: Duration::from_millis(if options.quick { 300 } else { 5000 }),
             access: Access::Direct,
             ..random_overwrite::Options::default()
@@ -53,8 +54,9 @@ fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
         sides,
         figures: vec![
             published("MB/s", Figure::Bandwidth, before, after).drawn(),
-            shown("requests per second", Figure::Rate),
-            shown("handles per request", Figure::PerOperation("journal_handles")).drawn(),
+            shown("reads per second", Figure::JobRate("reads")),
+            shown("writes per second", Figure::JobRate("writes")),
+            shown("handles per write", Figure::HandlesPerWrite).drawn(),
             shown("processor, user", Figure::UserTime),
             shown("processor, kernel", Figure::SystemTime),
         ],

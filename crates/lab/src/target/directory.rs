@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::stats::AllocatorStats;
-use crate::target::{Access, Target, TargetFile};
+use crate::target::{Access, Target, TargetFile, host_room};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
@@ -128,6 +128,14 @@ impl Target for Directory {
             return None;
         }
         AllocatorStats::parse(&fs::read_to_string(format!("/proc/fs/ext4/{device}/mb_stats")).ok()?)
+    }
+
+    fn room(&self) -> Option<u64> {
+        host_room(&self.base)
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.base)
     }
 
     fn remarks(&self) -> Vec<String> {

@@ -3,11 +3,12 @@
 use crate::error::{Error, Result};
 use crate::latency::Latency;
 use crate::stats::AllocatorStats;
-use crate::target::{Access, Target, TargetFile};
+use crate::target::{Access, Target, TargetFile, host_room};
 use crate::timing::Times;
 use hectare_device::{DaxDevice, Device, FileOptions};
 use hectare_engine::{Creation, Observed, OpenFile, OpenOptions, Volume};
 use hectare_units::u64_of;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +79,17 @@ impl Engine {
         let volume = Volume::open(device, options);
         let volume = volume.map_err(|error| Error::at(image.display().to_string(), error))?;
         Ok(Self { image: image.to_owned(), volume, times })
+    }
+
+    /// Opens an image to look at it; nothing is changed.
+    ///
+    /// # Errors
+    /// If it holds no ext4 volume that can be read; it is named.
+    pub fn look(image: &Path) -> Result<Self> {
+        let device = FileOptions::new().open(image).map_err(|error| told(&error))?;
+        let volume = Volume::open(Arc::new(device), OpenOptions::read_only());
+        let volume = volume.map_err(|error| Error::at(image.display().to_string(), error))?;
+        Ok(Self { image: image.to_owned(), volume, times: None })
     }
 
     /// Writes what is left and closes.
@@ -155,6 +167,19 @@ impl Target for Engine {
 
     fn allocator_stats(&self) -> Option<AllocatorStats> {
         stats(&self.volume)
+    }
+
+    fn room(&self) -> Option<u64> {
+        let stat = self.volume.statfs().ok()?;
+        Some(stat.available.bytes(stat.block_size).get())
+    }
+
+    /// An image with holes takes room of the host as it fills.
+    fn sure_room(&self) -> Option<u64> {
+        let meta = std::fs::metadata(&self.image).ok()?;
+        let has_holes = meta.is_file() && meta.blocks().saturating_mul(512) < meta.len();
+        let host = if has_holes { host_room(&self.image)? } else { u64::MAX };
+        Some(self.room()?.min(host))
     }
 
     fn commit_pauses(&self) -> Option<Latency> {

@@ -10,7 +10,7 @@
 use crate::error::{Error, Result};
 use crate::stats::AllocatorStats;
 use crate::target::directory::{NO_DIRECT, bypass_cache};
-use crate::target::{Access, Target, TargetFile};
+use crate::target::{Access, Target, TargetFile, host_room};
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -98,6 +98,11 @@ impl Target for Raw {
 
     fn allocator_stats(&self) -> Option<AllocatorStats> {
         None
+    }
+
+    fn room(&self) -> Option<u64> {
+        let parent = self.path.parent().filter(|parent| *parent != Path::new(""));
+        host_room(parent.unwrap_or(Path::new(".")))
     }
 
     fn remarks(&self) -> Vec<String> {

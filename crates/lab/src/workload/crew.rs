@@ -1,7 +1,8 @@
 //! Threads that start together, stop together, and are timed one by one.
 //!
 //! The clock runs from the first thread that starts to the last that ends. No thread looks at a clock between
-//! two operations to see whether its time is over: the caller's thread does, and sets a flag.
+//! two operations to see whether its time is over: the caller's thread does, and sets a flag. So it is with a
+//! ramp, a time of work before what is measured begins.
 
 use crate::error::Result;
 use crate::run::{Measure, float};
@@ -11,18 +12,34 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tells threads to stop.
+/// Tells threads to stop, and that the ramp is over.
 #[derive(Debug, Default)]
-pub(crate) struct Stop(AtomicBool);
+pub(crate) struct Stop {
+    now: AtomicBool,
+    ramped: AtomicBool,
+}
 
 impl Stop {
     pub(crate) fn now(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.now.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.now.load(Ordering::Relaxed)
     }
+
+    /// Whether what is done now counts: the ramp is over.
+    pub(crate) fn counts(&self) -> bool {
+        self.ramped.load(Ordering::Relaxed)
+    }
+}
+
+/// Work before what is measured begins.
+pub(crate) struct Ramp<'r> {
+    /// How long.
+    pub(crate) time: Duration,
+    /// Called when it is over, just before anything counts.
+    pub(crate) over: &'r (dyn Fn() + Sync),
 }
 
 /// What one thread did, and when.
@@ -54,6 +71,16 @@ pub(crate) fn together<W: Send>(
     limit: Option<Duration>,
     work: impl Fn(u32, &Stop) -> Result<W> + Sync,
 ) -> Result<Vec<Worked<W>>> {
+    ramped(threads, &Ramp { time: Duration::ZERO, over: &|| () }, limit, work)
+}
+
+/// The same with a ramp first; the limit is counted from its end.
+pub(crate) fn ramped<W: Send>(
+    threads: u32,
+    ramp: &Ramp<'_>,
+    limit: Option<Duration>,
+    work: impl Fn(u32, &Stop) -> Result<W> + Sync,
+) -> Result<Vec<Worked<W>>> {
     let (stop, done) = (Stop::default(), AtomicUsize::new(0));
     let barrier = Barrier::new(usize_of(threads) + 1);
     let caller = thread::current();
@@ -73,19 +100,23 @@ pub(crate) fn together<W: Send>(
         let one = &one;
         let handles: Vec<_> = (0..threads).map(|nr| scope.spawn(move || one(nr))).collect();
         barrier.wait();
-        let started = Instant::now();
-        while let Some(limit) = limit {
-            let left = limit.saturating_sub(started.elapsed());
-            // A thread that panicked counts nothing, but it has finished.
-            if left.is_zero() || handles.iter().all(thread::ScopedJoinHandle::is_finished) {
-                break;
+        let pause = |time: Duration| {
+            let started = Instant::now();
+            loop {
+                let left = time.saturating_sub(started.elapsed());
+                // A thread that panicked counts nothing, but it has finished.
+                let over = handles.iter().all(thread::ScopedJoinHandle::is_finished);
+                if left.is_zero() || over || stop.is_set() || done.load(Ordering::Acquire) == handles.len() {
+                    break;
+                }
+                thread::park_timeout(left);
             }
-            if done.load(Ordering::Acquire) == handles.len() {
-                break;
-            }
-            thread::park_timeout(left);
-        }
-        if limit.is_some() {
+        };
+        pause(ramp.time);
+        (ramp.over)();
+        stop.ramped.store(true, Ordering::Relaxed);
+        if let Some(limit) = limit {
+            pause(limit);
             stop.now();
         }
         let join = |handle: thread::ScopedJoinHandle<'_, Result<Worked<W>>>| {
@@ -141,6 +172,37 @@ pub(crate) fn digits(n: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_counts_before_the_ramp_is_over() {
+        let over = AtomicUsize::new(0);
+        let note = || {
+            over.fetch_add(1, Ordering::Relaxed);
+        };
+        let ramp = Ramp { time: Duration::from_millis(20), over: &note };
+        let work = |_, stop: &Stop| {
+            let before = stop.counts();
+            while !stop.counts() {
+                assert!(!stop.is_set(), "the limit counts from the end of the ramp");
+                thread::yield_now();
+            }
+            Ok((before, over.load(Ordering::Relaxed)))
+        };
+        let worked = ramped(2, &ramp, Some(Duration::from_millis(1)), work).unwrap();
+        assert!(worked.iter().all(|one| one.work == (false, 1)));
+        // One that fails in the ramp ends it for all.
+        let ramp = Ramp { time: Duration::from_secs(3600), over: &|| () };
+        let work = |nr, stop: &Stop| match nr {
+            0 => Err(Error::Invalid("no".to_owned())),
+            _ => {
+                while !stop.is_set() || !stop.counts() {
+                    thread::yield_now();
+                }
+                Ok(())
+            }
+        };
+        assert!(ramped(2, &ramp, Some(Duration::from_secs(3600)), work).is_err());
+    }
     use crate::error::Error;
 
     #[test]

@@ -71,7 +71,13 @@ pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads:
         }
     };
     let worked = together(threads, Some(options.time), work)?;
-    Ok(Ran { threads, measure: figures(&worked), jobs: Vec::new(), wall_seconds: seconds(worked.iter()) })
+    Ok(Ran {
+        threads,
+        measure: figures(&worked),
+        jobs: Vec::new(),
+        wall_seconds: seconds(worked.iter()),
+        ..Ran::default()
+    })
 }
 
 fn figures(worked: &[Worked<Done>]) -> Measure {

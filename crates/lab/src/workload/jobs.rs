@@ -129,6 +129,7 @@ pub(super) fn run(jobs: &[Job], target: &dyn Target, folder: &str) -> Result<Ran
         measure: self::figures(how, &measured),
         jobs: jobs.iter().map(figures).collect(),
         wall_seconds: seconds(worked.iter()),
+        ..Ran::default()
     })
 }
 

@@ -61,5 +61,5 @@ pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads:
     };
     let worked = together(threads, options.time, work)?;
     let measure = measure("appends", &worked);
-    Ok(Ran { threads, measure, jobs: Vec::new(), wall_seconds: seconds(worked.iter()) })
+    Ok(Ran { threads, measure, jobs: Vec::new(), wall_seconds: seconds(worked.iter()), ..Ran::default() })
 }

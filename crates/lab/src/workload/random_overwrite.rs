@@ -3,19 +3,26 @@
 //! The files are written from front to back and synced before the clock starts, so that every block is mapped
 //! and written: what is measured is the way of a request through the file system, which has nothing to
 //! allocate and nothing to log. All threads share all files. The numbers are those of the fio job with which
-//! the kernel's shared lock for direct overwrites was measured: 4 KiB, half of them reads, 16 threads, 32
-//! files; the files are smaller.
+//! the kernel's overwrites without a transaction were measured: 4 KiB, half of them reads, 16 threads, 32
+//! files of 512 MiB, blocks drawn independently (`norandommap`), 120 seconds after a ramp of 30. Where half
+//! of the room there is does not hold such files they are smaller, by halves, and the variant says so.
+//!
+//! Reads and writes are counted apart. The target's own counts (journal handles above all) are those of the
+//! measured time alone: neither the laying out of the files nor the ramp is among them.
 //!
 //! In a folder the host's page cache is bypassed where the file system can, and a fallback is told. Memory
 //! for direct requests has to be aligned, so each thread has a buffer that is.
 
 use crate::error::{Error, Result};
 use crate::random::Random;
+use crate::run::{JobFigures, Measure};
+use crate::stats::AllocatorStats;
 use crate::target::{Access, Target, TargetFile};
-use crate::workload::crew::{Count, Stop, digits, measure, seconds, together};
+use crate::workload::crew::{Count, Ramp, Stop, Worked, digits, measure, ramped, seconds};
 use crate::workload::{Ran, payload, size};
 use hectare_units::{index_of, u64_of, usize_of};
-use std::time::Duration;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 /// What direct requests must be multiples of on any disk we meet, in bytes.
 const SECTOR: u64 = 512;
@@ -25,6 +32,21 @@ const ALIGN: usize = 4096;
 const PIECE: u64 = 1 << 20;
 /// Of the random sequence; thread n has the n-th after it.
 const SEED: u64 = 12_345;
+
+/// Files are not made smaller than this to fit, in bytes.
+const LEAST_FITTED: u64 = 1 << 20;
+
+/// Whether the files are as long as said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fit {
+    /// Exactly.
+    Exactly,
+    /// Or as much shorter as the place needs it.
+    #[default]
+    AtMost,
+    /// They were made shorter.
+    Shrunk,
+}
 
 /// What the threads do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +59,11 @@ pub struct Options {
     pub files: u32,
     /// Bytes of each.
     pub size: u64,
-    /// How long.
+    /// Whether they may be smaller.
+    pub fit: Fit,
+    /// How long the threads work before anything counts.
+    pub ramp: Duration,
+    /// How long what counts lasts.
     pub time: Duration,
     /// Whether the host's page cache is used.
     pub access: Access,
@@ -45,8 +71,8 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let time = Duration::from_secs(5);
-        Self { block: 4 << 10, reads: 50, files: 32, size: 64 << 20, time, access: Access::Direct }
+        let (ramp, time, access) = (Duration::ZERO, Duration::from_secs(5), Access::Direct);
+        Self { block: 4 << 10, reads: 50, files: 32, size: 512 << 20, fit: Fit::AtMost, ramp, time, access }
     }
 }
 
@@ -54,7 +80,23 @@ impl Options {
     pub(super) fn variant(&self) -> String {
         let cached = if self.access == Access::Cached { ", through the page cache" } else { "" };
         let (block, file) = (size(self.block), size(self.size));
-        format!("{block}, {} % reads, {} files of {file}{cached}", self.reads, self.files)
+        let fit = if self.fit == Fit::Shrunk { ", the most that fits" } else { "" };
+        format!("{block}, {} % reads, {} files of {file}{fit}{cached}", self.reads, self.files)
+    }
+
+    /// With files of a size that half of the target's room holds, if they may be smaller.
+    pub(super) fn fitted(&self, target: &dyn Target) -> Result<Self> {
+        let mut fitted = *self;
+        fitted.blocks()?;
+        let room = target.sure_room().map_or(u64::MAX, |room| room / 2) / u64::from(self.files);
+        while self.fit != Fit::Exactly && fitted.size > room {
+            let half = fitted.size / 2 / self.block * self.block;
+            if half < LEAST_FITTED {
+                break; // whether that much fits is seen by all workloads alike
+            }
+            (fitted.size, fitted.fit) = (half, Fit::Shrunk);
+        }
+        Ok(fitted)
     }
 
     /// Blocks of a file.
@@ -79,24 +121,64 @@ pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads:
     let work = |nr: u32, stop: &Stop| {
         let mut random = Random::new(SEED + u64::from(nr));
         let mut buffer = Buffer::holding(&payload(options.block));
-        let mut count = Count::default();
+        let mut done: Option<Done> = None;
         loop {
+            if done.is_none() && stop.counts() {
+                done =
+                    Some(Done { since: Instant::now(), reads: Count::default(), writes: Count::default() });
+            }
             let file = files[usize_of(random.below(options.files))].as_ref();
             let at = u64::from(random.below(blocks)) * options.block;
-            if random.below(100) < options.reads {
+            let is_read = random.below(100) < options.reads;
+            if is_read {
                 file.read_at(at, buffer.bytes())?;
             } else {
                 file.write_at(at, buffer.bytes())?;
             }
-            count.add(options.block);
+            let Some(done) = &mut done else { continue };
+            if is_read { &mut done.reads } else { &mut done.writes }.add(options.block);
             if stop.is_set() {
-                return Ok(count);
+                return Ok(*done);
             }
         }
     };
-    let worked = together(threads, Some(options.time), work)?;
-    let measure = measure("requests", &worked);
-    Ok(Ran { threads, measure, jobs: Vec::new(), wall_seconds: seconds(worked.iter()) })
+    let before = OnceLock::new();
+    let over = || {
+        before.get_or_init(|| target.allocator_stats().unwrap_or_default());
+    };
+    let ramp = Ramp { time: options.ramp, over: &over };
+    let worked = ramped(threads, &ramp, Some(options.time), work)?;
+    let before: AllocatorStats = before.into_inner().unwrap_or_default();
+    let allocator = target.allocator_stats().map(|after| after.since(&before));
+    Ok(figures(threads, &worked, allocator))
+}
+
+/// What one thread did since the end of the ramp.
+#[derive(Clone, Copy)]
+struct Done {
+    since: Instant,
+    reads: Count,
+    writes: Count,
+}
+
+/// All requests, and reads and writes by themselves.
+fn figures(threads: u32, worked: &[Worked<Done>], allocator: Option<AllocatorStats>) -> Ran {
+    let part = |what: &str, count: fn(&Done) -> Count| -> Measure {
+        let counted: Vec<_> = worked
+            .iter()
+            .map(|one| Worked { started: one.work.since, ended: one.ended, work: count(&one.work) })
+            .collect();
+        Measure { seconds: seconds(counted.iter()), ..measure(what, &counted) }
+    };
+    let job =
+        |what: &str, count| JobFigures { name: what.to_owned(), measured: true, measure: part(what, count) };
+    let both = |done: &Done| Count {
+        operations: done.reads.operations + done.writes.operations,
+        bytes: done.reads.bytes + done.writes.bytes,
+    };
+    let measure = part("requests", both);
+    let jobs = vec![job("reads", |done| done.reads), job("writes", |done| done.writes)];
+    Ran { threads, wall_seconds: measure.seconds, measure, jobs, allocator }
 }
 
 /// Makes the files and writes them from front to back.
@@ -147,12 +229,12 @@ mod tests {
     #[test]
     fn what_does_not_divide_is_refused() {
         let good = Options::default();
-        assert_eq!(good.blocks().ok(), Some(16_384));
-        assert_eq!(good.variant(), "4 KiB, 50 % reads, 32 files of 64 MiB");
+        assert_eq!(good.blocks().ok(), Some(131_072));
+        assert_eq!(good.variant(), "4 KiB, 50 % reads, 32 files of 512 MiB");
         for bad in [
             Options { block: 0, ..good },
             Options { block: 3 << 10, ..good },
-            Options { block: 128 << 20, ..good },
+            Options { block: 1 << 30, ..good },
             Options { files: 0, ..good },
             Options { block: 256, ..good },
         ] {

@@ -73,7 +73,7 @@ pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads:
     };
     let worked = together(threads, None, work)?;
     let measure = measure("files", &worked);
-    Ok(Ran { threads, measure, jobs: Vec::new(), wall_seconds: seconds(worked.iter()) })
+    Ok(Ran { threads, measure, jobs: Vec::new(), wall_seconds: seconds(worked.iter()), ..Ran::default() })
 }
 
 fn make(options: &Options, target: &dyn Target, path: &str, bytes: &[u8]) -> Result<()> {

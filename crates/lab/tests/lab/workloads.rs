@@ -5,6 +5,7 @@ use hectare_lab::age;
 use hectare_lab::fragmentation::FileExtents;
 use hectare_lab::inspect::inspect;
 use hectare_lab::workload::fragmentation::{self, Mix};
+use hectare_lab::workload::processes::Worker;
 use hectare_lab::workload::{
     fallocate2, fsync_append, many_appenders, random_overwrite, small_files, streams,
 };
@@ -84,8 +85,10 @@ fn small() -> Vec<Expected> {
     ];
     let time = Duration::from_millis(50);
     let steps = fallocate2::Options { time, ..fallocate2::Options::default() };
-    let steps = Workload::Fallocate2(steps);
-    all.push(Expected { operations: None, ..expect(steps, 4, 4, 0, 0) });
+    let apart = fallocate2::Options { apart: true, ..steps.clone() };
+    for steps in [steps, apart] {
+        all.push(Expected { operations: None, ..expect(Workload::Fallocate2(steps), 4, 4, 0, 0) });
+    }
     let overwrite = Workload::RandomOverwrite(overwrites());
     all.push(Expected { operations: None, ..expect(overwrite, 3, 4, MIB + 64 * KIB, 0) });
     for mix in Mix::ALL {
@@ -118,7 +121,7 @@ fn adds_up(expected: &Expected, run: &Run) {
     assert!(run.wall_seconds >= measure.seconds && run.sync_seconds >= 0.0, "{name}");
     let measured = run.jobs.iter().filter(|job| job.measured).map(|job| job.measure.operations);
     assert!(run.jobs.is_empty() || measured.sum::<u64>() == measure.operations, "{name}");
-    if !run.jobs.is_empty() {
+    if matches!(expected.workload, Workload::Fragmentation(_)) {
         let latency = measure.latency.unwrap();
         assert!(latency.p50_ns <= latency.p99_ns && latency.p99_ns <= latency.max_ns, "{name}: {latency:?}");
     }
@@ -225,6 +228,99 @@ fn appends_are_made_durable_one_by_one() {
 }
 
 #[test]
+fn overwrites_are_counted_apart_and_take_no_handle_once_they_are_measured() {
+    let scene = match Scene::new("256M") {
+        Ok(scene) => scene,
+        Err(reason) => skip!("lab workloads::overwrites_are_counted_apart", reason),
+    };
+    let ramp = Duration::from_millis(50);
+    for (reads, some_reads, some_writes) in [(50, true, true), (0, false, true), (100, true, false)] {
+        let options = random_overwrite::Options { reads, ramp, ..overwrites() };
+        let bench_of =
+            Bench { after: After::Remove, ..on(Workload::RandomOverwrite(options), scene.engine(), &[2]) };
+        let run = bench(&bench_of, |_| ()).unwrap().remove(0);
+        let count = |name: &str| run.job(name).unwrap().operations;
+        assert_eq!((count("reads") > 0, count("writes") > 0), (some_reads, some_writes), "{reads}");
+        assert_eq!(count("reads") + count("writes"), run.measure.operations);
+        // Laying the files out took handles; what is measured did not.
+        assert_eq!(run.handles_per_operation(), Some(0.0), "{:?}", run.allocator);
+    }
+    // Every append takes at least one.
+    let appends = many_appenders::Options { size: 64 * KIB, ..many_appenders::Options::default() };
+    let bench_of = on(Workload::ManyAppenders(appends), scene.engine(), &[1]);
+    let handles = bench(&bench_of, |_| ()).unwrap().remove(0).handles_per_operation().unwrap();
+    assert!(handles >= 1.0, "{handles}");
+}
+
+#[test]
+fn files_to_overwrite_are_as_large_as_the_place_holds() {
+    let scene = match Scene::new("256M") {
+        Ok(scene) => scene,
+        Err(reason) => skip!("lab workloads::files_to_overwrite", reason),
+    };
+    let time = Duration::from_millis(20);
+    let options = random_overwrite::Options { files: 16, time, ..random_overwrite::Options::default() };
+    let run = bench(&on(Workload::RandomOverwrite(options), scene.engine(), &[1]), |_| ()).unwrap().remove(0);
+    assert_eq!(run.variant, "4 KiB, 50 % reads, 16 files of 4 MiB, the most that fits");
+    assert_eq!(run.inspection.unwrap().files.bytes, 64 * MIB);
+}
+
+#[test]
+fn a_volume_too_small_for_a_job_is_refused_unchanged() {
+    let scene = match Scene::new("64M") {
+        Ok(scene) => scene,
+        Err(reason) => skip!("lab workloads::a_volume_too_small", reason),
+    };
+    let before = std::fs::read(&scene.image).unwrap();
+    let exactly = random_overwrite::Options { fit: random_overwrite::Fit::Exactly, ..Default::default() };
+    let many = random_overwrite::Options { files: 100_000, ..Default::default() };
+    let appenders = many_appenders::Options { size: 128 * MIB, ..Default::default() };
+    for workload in [
+        Workload::Streams(streams::Options::default()),
+        Workload::SmallFiles(small_files::Options::default()),
+        Workload::RandomOverwrite(exactly),
+        Workload::RandomOverwrite(many),
+        Workload::ManyAppenders(appenders),
+    ] {
+        let refused = bench(&on(workload.clone(), scene.engine(), &[1]), |_| ()).unwrap_err().to_string();
+        assert!(refused.contains("disk.img: too small for this: the files take "), "{refused}");
+        assert!(refused.ends_with(" are free") && !refused.contains('\n'), "{refused}");
+        let base = On::Directory(scene.folder.path().join("none"));
+        assert!(bench(&on(workload, base, &[1]), |_| ()).is_err());
+    }
+    let processes = fallocate2::Options {
+        processes: Some(Worker { program: "none".into(), arguments: Vec::new() }),
+        ..fallocate2::Options::default()
+    };
+    let refused = bench(&on(Workload::Fallocate2(processes), scene.engine(), &[1]), |_| ()).unwrap_err();
+    assert!(refused.to_string().contains("an image has one process"), "{refused}");
+    assert!(std::fs::read(&scene.image).unwrap() == before);
+}
+
+#[test]
+fn processes_that_do_not_work_end_the_run_with_one_line() {
+    let folder = tempfile::tempdir_in(scratch::folder()).unwrap();
+    let script = |text: &str| Worker { program: "sh".into(), arguments: vec!["-c".into(), text.into()] };
+    let missing = Worker { program: "/none/at/all".into(), arguments: Vec::new() };
+    for (worker, reason) in [
+        (missing, "/none/at/all: No such file"),
+        (script("exit 3"), "a process ended before it was to"),
+        (script("echo no place"), "no place"),
+        (script("echo ready; read x"), "a process ended before it was to"),
+        (script("echo ready; cat > /dev/null; echo done 1 2"), "done 1 2"),
+        (script("echo ready; cat > /dev/null; echo it is full"), "it is full"),
+    ] {
+        let time = Duration::from_millis(10);
+        let options = fallocate2::Options { time, processes: Some(worker), ..Default::default() };
+        let place = On::Directory(folder.path().to_owned());
+        let bench_of = Bench { after: After::Remove, ..on(Workload::Fallocate2(options), place, &[2]) };
+        let refused = bench(&bench_of, |_| ()).unwrap_err().to_string();
+        assert!(refused.contains(reason) && !refused.contains('\n'), "{refused}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn a_bare_file_is_made_of_the_size_of_all_files_and_goes() {
     let folder = tempfile::tempdir_in(scratch::folder()).unwrap();
     let file = folder.path().join("raw");
@@ -301,7 +397,7 @@ fn a_presized_file_is_one_request_for_eight_mebibytes() {
     for (policy, pass, scanned) in [("mballoc,-best-avail", "goal_slow", 201), ("mballoc", "best_avail", 1)] {
         let settings = Settings { policy: policy.parse().unwrap(), ..Settings::default() };
         let place = On::Engine { image: scene.image.clone(), through: Through::Cache, settings };
-        let bench_of = Bench { after: After::Remove, ..on(Workload::SmallFiles(files), place, &[3]) };
+        let bench_of = Bench { after: After::Remove, ..on(Workload::SmallFiles(files), place, &[1]) };
         let counted = bench(&bench_of, |_| ()).unwrap().remove(0).allocator.unwrap();
         let hits = counted.passes.iter().find(|one| one.name == pass).unwrap().hits();
         assert_eq!(hits, 200, "{policy}: {}", counted.shown());
@@ -333,7 +429,9 @@ fn a_full_volume_ends_the_run_with_one_line() {
         Ok(scene) => scene,
         Err(reason) => skip!("lab workloads::a_full_volume", reason),
     };
-    let options = many_appenders::Options { how: How::Write, size: 32 * MIB, ..Default::default() };
+    // How much they will write before their time is over can't be foretold.
+    let time = Some(Duration::from_secs(60));
+    let options = many_appenders::Options { how: How::Write, size: 32 * MIB, time, ..Default::default() };
     let full = Bench { after: After::Remove, ..on(Workload::ManyAppenders(options), scene.engine(), &[8]) };
     let refused = bench(&full, |_| ()).unwrap_err().to_string();
     assert!(refused.contains("disk.img") && refused.contains("full") && !refused.contains('\n'), "{refused}");

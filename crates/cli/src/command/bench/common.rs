@@ -21,8 +21,8 @@ pub(super) struct Common {
     #[arg(long, value_name = "engine:IMAGE|DIR|...", required = true, value_parser = parse_on)]
     on: Vec<Place>,
     /// How the engine chooses space; one run for each of a list, each on a fresh copy of the image (see
-    /// --fresh). Mechanisms are put in and left out behind a name: mballoc,-best-avail,hybrid are two policies
-    /// ('hectare bench mechanisms' lists them)
+    /// --fresh). Mechanisms are put in and left out behind a name: mballoc,-best-avail,hybrid are two
+    /// policies ('hectare bench mechanisms' lists them)
     #[arg(long, value_name = "POLICY,...")]
     policy: Option<Policies>,
     #[command(flatten)]
@@ -140,6 +140,14 @@ impl Common {
             runs.extend(one(&bench, self.is_afresh(&bench.on))?);
         }
         self.tell(runs)
+    }
+
+    /// Refuses with these words unless all places are folders.
+    pub(super) fn check_folders(&self, why: &str) -> Outcome {
+        match self.on.iter().all(|place| matches!(place, Place::Folder(_))) {
+            true => Ok(()),
+            false => Err(Failure::Usage(why.to_owned())),
+        }
     }
 
     /// Whether a run gets a copy of its own: asked for, or because there are several policies, and there is

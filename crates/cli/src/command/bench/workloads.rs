@@ -3,23 +3,36 @@
 use super::common::{Common, Threads};
 use crate::command::format_options::parse_size;
 use crate::failure::{Failure, Outcome};
+use crate::output::reason;
 use hectare_lab::workload::fragmentation::{self, Mix};
+use hectare_lab::workload::processes::Worker;
+use hectare_lab::workload::random_overwrite::Fit;
 use hectare_lab::workload::{
     How, fallocate2, fsync_append, many_appenders, random_overwrite, small_files, streams,
 };
 use hectare_lab::{Access, Streams as Pattern, Workload};
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// Space in steps of 8 KiB up to 1 MiB, then cut to nothing, over and over; a file and a directory per thread
+/// Space in steps of 8 KiB up to 1 MiB, then cut to nothing, over and over; a file per thread
+///
+/// All files lie in one directory, as in will-it-scale, so that all jobs start at the same group.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Example:\n  hectare bench fallocate2 --on engine:disk.img --threads 1,2,64 --seconds 5"
-)]
+#[command(after_help = "Examples:\n  \
+    hectare bench fallocate2 --on engine:disk.img --threads 1,2,64 --seconds 5\n  \
+    hectare bench fallocate2 --on /mnt/ext4 --processes 1,2,64")]
 pub(super) struct Fallocate2 {
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
     threads: Threads,
+    /// Processes instead of threads, as containers are; only in a folder, such as a mount
+    #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "threads",
+        value_parser = clap::value_parser!(u32).range(1..=4096))]
+    processes: Vec<u32>,
+    /// Give each job a directory of its own, which may lie in another group
+    #[arg(long)]
+    apart: bool,
     /// How long each run lasts
     #[arg(long, value_name = "S", default_value = "5", value_parser = parse_seconds)]
     seconds: Duration,
@@ -27,8 +40,41 @@ pub(super) struct Fallocate2 {
 
 impl Fallocate2 {
     pub(super) fn run(&self) -> Outcome {
-        let options = fallocate2::Options { time: self.seconds, ..fallocate2::Options::default() };
-        self.common.run(&Workload::Fallocate2(options), &self.threads.threads)
+        let processes = !self.processes.is_empty();
+        if processes {
+            self.common
+                .check_folders("--processes need a folder, such as a mount: an image has one process")?;
+        }
+        let options = fallocate2::Options {
+            time: self.seconds,
+            apart: self.apart,
+            processes: processes.then(Fallocate2Job::worker).transpose()?,
+            ..fallocate2::Options::default()
+        };
+        let jobs = if processes { &self.processes } else { &self.threads.threads };
+        self.common.run(&Workload::Fallocate2(options), jobs)
+    }
+}
+
+/// What a process of fallocate2 is; bench starts it
+#[derive(clap::Args)]
+pub(super) struct Fallocate2Job {
+    folder: PathBuf,
+    path: String,
+    step: u64,
+    file: u64,
+}
+
+impl Fallocate2Job {
+    /// This program as such a process.
+    fn worker() -> Outcome<Worker> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::of("where this program lies can't be told", reason(&error)))?;
+        Ok(Worker { program, arguments: vec!["bench".into(), "fallocate2-job".into()] })
+    }
+
+    pub(super) fn run(&self) {
+        fallocate2::work_alone(&self.folder, &self.path, self.step, self.file);
     }
 }
 
@@ -182,16 +228,19 @@ impl ManyAppenders {
 }
 
 /// Few large files, written in pieces of 16 MiB, or every other one at random
+///
+/// 5 GiB sequentially, and 5 GiB of which half is written at random (--mixed --threads 2), are what the
+/// best-available series was measured with; its fio jobs were not published.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare bench streams --on engine:disk.img\n  \
-    hectare bench streams --mixed --threads 2 --on engine:disk.img")]
+    hectare bench streams --mixed --threads 2 --nodelalloc --on engine:disk.img")]
 pub(super) struct Streams {
     #[command(flatten)]
     common: Common,
     #[command(flatten)]
     threads: Threads,
     /// Bytes in all
-    #[arg(long, value_name = "BYTES", default_value = "2G", value_parser = parse_some)]
+    #[arg(long, value_name = "BYTES", default_value = "5G", value_parser = parse_some)]
     size: u64,
     /// Bytes of a sequential write
     #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = parse_some)]
@@ -199,6 +248,9 @@ pub(super) struct Streams {
     /// Every other thread writes its file once over in 4 KiB blocks in random order
     #[arg(long)]
     mixed: bool,
+    /// Give each file its space by one fallocate first, as fio does unless told not to
+    #[arg(long)]
+    fallocate: bool,
 }
 
 impl Streams {
@@ -208,7 +260,8 @@ impl Streams {
         }
         let pattern = if self.mixed { Pattern::Mixed } else { Pattern::Sequential };
         let (total, piece) = (self.size, self.piece);
-        let options = streams::Options { pattern, total, piece, ..streams::Options::default() };
+        let allocate = self.fallocate;
+        let options = streams::Options { pattern, total, piece, allocate, ..streams::Options::default() };
         self.common.run(&Workload::Streams(options), &self.threads.threads)
     }
 }
@@ -219,8 +272,10 @@ impl Streams {
 #[command(after_help = "Examples:\n  \
     hectare bench random-overwrite --on engine:/dev/shm/disk.img --on raw:/dev/shm/disk.raw\n  \
     hectare bench random-overwrite --threads 1,16 --reads 70 --on direct:disk.img\n\n\
-    The files are written first, which is not measured. In a folder the page cache is bypassed where \
-    the file system can.")]
+    hectare bench random-overwrite --ramp 30 --seconds 120 --stats --on direct:disk.img\n\n\
+    The last is the published job of the kernel's overwrites without a transaction. Files are written first, \
+    which is not measured; blocks are drawn independently (norandommap). handles/op: journal handles that a \
+    request took. In a folder the page cache is bypassed where the file system can.")]
 pub(super) struct RandomOverwrite {
     #[command(flatten)]
     common: Common,
@@ -239,10 +294,13 @@ pub(super) struct RandomOverwrite {
     #[arg(long, value_name = "N", default_value_t = 32,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     files: u32,
-    /// Bytes of each
-    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_some)]
-    size: u64,
-    /// How long each run lasts
+    /// Bytes of each; without it 512M, or so much less (by halves) that half of what is free holds them
+    #[arg(long, value_name = "BYTES", value_parser = parse_some)]
+    size: Option<u64>,
+    /// How long the threads work before anything is measured
+    #[arg(long, value_name = "S", default_value = "0", value_parser = parse_ramp)]
+    ramp: Duration,
+    /// How long what is measured lasts
     #[arg(long, value_name = "S", default_value = "5", value_parser = parse_seconds)]
     seconds: Duration,
     /// In a folder or a bare file: through the host's page cache
@@ -253,8 +311,10 @@ pub(super) struct RandomOverwrite {
 impl RandomOverwrite {
     pub(super) fn run(&self) -> Outcome {
         let access = if self.buffered { Access::Cached } else { Access::Direct };
-        let (block, reads, files, size, time) = (self.block, self.reads, self.files, self.size, self.seconds);
-        let options = random_overwrite::Options { block, reads, files, size, time, access };
+        let (block, reads, files, ramp, time) = (self.block, self.reads, self.files, self.ramp, self.seconds);
+        let fit = if self.size.is_some() { Fit::Exactly } else { Fit::AtMost };
+        let size = self.size.unwrap_or(random_overwrite::Options::default().size);
+        let options = random_overwrite::Options { block, reads, files, size, fit, ramp, time, access };
         self.common.run(&Workload::RandomOverwrite(options), &self.threads)
     }
 }
@@ -301,6 +361,11 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
         Ok(time) if !time.is_zero() && seconds <= 1e6 => Ok(time),
         _ => Err(format!("{text} is no number of seconds that can be waited for")),
     }
+}
+
+/// As [`parse_seconds`], or none.
+fn parse_ramp(text: &str) -> Result<Duration, String> {
+    if text.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { parse_seconds(text) }
 }
 
 fn parse_scale(text: &str) -> Result<f64, String> {
