@@ -8,7 +8,8 @@ mod common;
 
 use common::{Disk, Unreadable};
 use hectare_alloc::{
-    Allocator, Config, GroupSource, Layout, Mechanism, Policy, Request, StatsSnapshot, Tunables,
+    Allocator, Config, GroupSource, Layout, Mechanism, Policy, Recording, Request, StatsSnapshot, Trace,
+    Tunables, What, Why,
 };
 use hectare_units::{ClusterNr, Clusters, GroupNr};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
@@ -71,6 +72,8 @@ struct Served {
     stats: StatsSnapshot,
     /// Whether it was served before the lock was given up.
     at_once: bool,
+    /// What it went through.
+    trace: Trace,
 }
 
 /// Serves a request whose goal is in group 0, of three groups, while the lock of group 1 is held: until it is
@@ -80,7 +83,7 @@ fn served(policy: Policy, used: fn(u32, u32) -> bool, request: Request, patience
     let tunables = Tunables { mb_optimize_scan: Some(true), ..Tunables::default() };
     let disk = Disk::patterned(layout, |group, at| used(group.get(), at));
     let source = Gated { disk, gate: Mutex::default(), changed: Condvar::new() };
-    let config = Config { policy, tunables, ..Config::default() };
+    let config = Config { policy, tunables, record: Some(Recording::LAST), ..Config::default() };
     let allocator = Arc::new(Allocator::new(source, layout, config));
     let holder = {
         let allocator = Arc::clone(&allocator);
@@ -103,7 +106,8 @@ fn served(policy: Policy, used: fn(u32, u32) -> bool, request: Request, patience
     asker.join().unwrap();
     holder.join().unwrap();
     let group = u32::try_from(got.run().start.get()).unwrap() / PER_GROUP;
-    Served { group, stats: allocator.stats().minus(&before), at_once }
+    let trace = allocator.trace().unwrap();
+    Served { group, stats: allocator.stats().minus(&before), at_once, trace }
 }
 
 fn data(want: u64, asked: u64) -> Request {
@@ -159,6 +163,9 @@ fn every_criterion_but_the_last_passes_a_busy_group_by() {
         assert!(served.at_once, "{name}: it waits for a busy group");
         assert_eq!((served.group, hits(&served.stats)), (2, 1), "{name}: {served:#?}");
         assert!(served.stats.busy_skips > 0, "{name}");
+        let mut events = served.trace.requests.iter().flat_map(|request| &request.events);
+        let busy = |what| matches!(what, What::Passed { why: Why::Busy, .. });
+        assert!(events.any(|event| busy(event.what) && event.group == HELD), "{name}: {:#?}", served.trace);
     }
 }
 
