@@ -77,7 +77,7 @@ pub use findings::FoundErrors;
 pub use flags::{to_xflags, with_xflags};
 pub use format::Overwrite;
 pub use gauges::Gauges;
-pub use hectare_alloc::{BadTunable, Mechanism, Policy, StatsSnapshot, Tunables, UnknownPolicy};
+pub use hectare_alloc::{BadTunable, Mechanism, Policy, Recording, StatsSnapshot, Tunables, UnknownPolicy};
 pub use hectare_ext4::dir::Cookie;
 pub use hectare_ext4::extent::Extent;
 pub use hectare_ext4::inode::{DeviceNumber, InodeFlags, Kind};
@@ -95,6 +95,7 @@ pub use rename::RenameMode;
 pub use report::{GroupReport, zero_runs};
 pub use seek::{ExtentFlags, FileExtent};
 pub use shutdown::Shutdown;
+pub use space::{Ask, AskGoal, Explanation, Shape};
 pub use stat::{Changes, Metadata, StatFs};
 pub use volume::Volume;
 
