@@ -14,8 +14,8 @@ use crate::target::directory::Directory;
 use crate::target::engine::{Engine, Through};
 use crate::target::raw::Raw;
 use crate::workload::{Ran, Workload};
-use hectare_alloc::{Policy, Tunables};
-use hectare_engine::{DataMode, OpenOptions};
+use hectare_alloc::{Policy, Recording, Tunables};
+use hectare_engine::{DataMode, Explanation, OpenOptions};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -48,22 +48,31 @@ pub struct Settings {
     pub data_mode: Option<DataMode>,
     /// Whether small appends are buffered before they get a place (delayed allocation).
     pub delayed_allocation: bool,
+    /// Whether what the last requests for space went through is kept.
+    pub explain: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let (policy, tunables) = (Policy::default(), Tunables::default());
-        Self { policy, tunables, data_mode: None, delayed_allocation: true }
+        Self { policy, tunables, data_mode: None, delayed_allocation: true, explain: false }
     }
 }
 
 impl Settings {
     /// What a volume is opened with.
     fn open_options(&self) -> OpenOptions {
-        let Self { policy, tunables, data_mode, delayed_allocation } = *self;
+        let Self { policy, tunables, data_mode, delayed_allocation, explain } = *self;
         let defaults = OpenOptions::default();
         let delayed_bytes = if delayed_allocation { defaults.delayed_bytes } else { 0 };
-        OpenOptions { policy, tunables, data_mode, delayed_bytes, ..defaults }
+        OpenOptions {
+            policy,
+            tunables,
+            data_mode,
+            delayed_bytes,
+            record: explain.then_some(Recording::LAST),
+            ..defaults
+        }
     }
 
     /// What differs from the default, beside the policy, as a name for the engine so set.
@@ -181,6 +190,7 @@ struct Worked {
     sync_seconds: f64,
     allocator: Option<AllocatorStats>,
     pauses: Option<Latency>,
+    explanation: Option<Explanation>,
     remarks: Vec<String>,
     name: String,
 }
@@ -211,6 +221,7 @@ fn once(bench: &Bench, threads: u32) -> Result<Run> {
         system,
         allocator: worked.allocator,
         pauses: worked.pauses,
+        explanation: worked.explanation,
         remarks: worked.remarks,
     })
 }
@@ -224,8 +235,8 @@ fn work(bench: &Bench, target: &dyn Target, folder: &str, threads: u32) -> Resul
     target.sync()?;
     let sync_seconds = started.elapsed().as_secs_f64();
     let allocator = target.allocator_stats().map(|after| after.since(&before.unwrap_or_default()));
-    let (pauses, remarks) = (target.commit_pauses(), target.remarks());
-    Ok(Worked { ran, sync_seconds, allocator, pauses, remarks, name: target.name() })
+    let (pauses, remarks, explanation) = (target.commit_pauses(), target.remarks(), target.explanation());
+    Ok(Worked { ran, sync_seconds, allocator, pauses, explanation, remarks, name: target.name() })
 }
 
 /// Only a closed image can be looked at: of a folder somebody else unmounts the image first.

@@ -3,6 +3,7 @@
 use crate::inspect::Inspection;
 use crate::latency::Latency;
 use crate::stats::AllocatorStats;
+use hectare_engine::Explanation;
 use serde::{Deserialize, Serialize};
 
 /// One run. What a report shows of it are these figures and nothing else, so that a report can be made again
@@ -40,6 +41,9 @@ pub struct Run {
     /// How long commits kept all changes waiting, where that is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pauses: Option<Latency>,
+    /// What the last requests for space went through, where that was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<Explanation>,
     /// What was left behind.
     pub inspection: Option<Inspection>,
     /// What was not done as asked.

@@ -12,6 +12,7 @@ pub mod raw;
 use crate::error::Result;
 use crate::latency::Latency;
 use crate::stats::AllocatorStats;
+use hectare_engine::Explanation;
 
 /// How the content of a file on the host is reached. An image by our engine is reached as it was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -85,6 +86,11 @@ pub trait Target: Send + Sync {
     /// How long nothing could change while a commit froze what had changed, since the target was opened;
     /// `None` where nobody counts.
     fn commit_pauses(&self) -> Option<Latency> {
+        None
+    }
+
+    /// What the last requests for space went through; `None` where nobody records it.
+    fn explanation(&self) -> Option<Explanation> {
         None
     }
 

@@ -5,7 +5,7 @@ use crate::latency::Latency;
 use crate::stats::AllocatorStats;
 use crate::target::{Access, Target, TargetFile};
 use hectare_device::{DaxDevice, Device, FileOptions};
-use hectare_engine::{Creation, OpenFile, OpenOptions, Volume};
+use hectare_engine::{Creation, Explanation, OpenFile, OpenOptions, Volume};
 use hectare_units::u64_of;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -141,6 +141,10 @@ impl Target for Engine {
 
     fn allocator_stats(&self) -> Option<AllocatorStats> {
         stats(&self.volume)
+    }
+
+    fn explanation(&self) -> Option<Explanation> {
+        self.volume.explanation()
     }
 
     fn commit_pauses(&self) -> Option<Latency> {

@@ -37,6 +37,7 @@ fn run(workload: &str, policy: Option<&str>, threads: u32, operations: u64) -> R
         folder: None,
         allocator: AllocatorStats::parse(STATS),
         pauses: None,
+        explanation: None,
         inspection: None,
         remarks: Vec::new(),
     }
