@@ -403,8 +403,8 @@ impl<S: GroupSource> Allocator<S> {
         self.space.stats.snapshot()
     }
 
-    /// What the last requests went through, if that is recorded ([`Config::record`]): what each pass passed by
-    /// and why, what it scanned, what it took, and whether space that was kept spared the search.
+    /// What the last requests went through, if that is recorded ([`Config::record`]): what each pass passed
+    /// by and why, what it scanned, what it took, and whether space that was kept spared the search.
     #[must_use]
     pub fn trace(&self) -> Option<Trace> {
         Some(self.space.recorder.as_ref()?.trace())

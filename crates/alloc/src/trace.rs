@@ -1,10 +1,10 @@
 //! What a request went through on its way to space, for who asks why it lies where it lies.
 //!
-//! While a volume records, each search gathers [`Event`]s: what every pass passed by and for what reason, what
-//! it scanned, what it took. Events are small values; those of neighbouring groups that say the same are one.
+//! While a volume records, each search gathers [`Event`]s: what every pass passed by and for what reason,
+//! what it scanned, what it took. Events are small values; those of neighbouring groups that say the same are one.
 //! At its end the request is handed in as a [`RequestTrace`], and the last ones are kept ([`Recording`] says
-//! how many); how many older ones were dropped is counted. Space that was kept for a file is recorded too: then
-//! no pass ran at all.
+//! how many); how many older ones were dropped is counted. Space that was kept for a file is recorded too:
+//! then no pass ran at all.
 //!
 //! Costs: a volume that does not record pays for one branch at each place where something could be noted. One
 //! that does pays for the events and one lock a request; reasons are worked out from what the group says of

@@ -13,7 +13,9 @@ use crate::error::{Error, Result};
 use crate::map::MapRef;
 use crate::options::OpenOptions;
 use crate::volume::{Volume, opening};
-use hectare_alloc::{AllocError, GoalFrom, Preallocation, Recording, Request, Reservation, Trace, Window};
+use hectare_alloc::{
+    AllocError, FileRequest, GoalFrom, Preallocation, Recording, Request, Reservation, Trace, Window,
+};
 use hectare_units::{BlockNr, Clusters, InodeNr, LogicalBlock, low32};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -124,7 +126,8 @@ impl Volume {
                 let held = inode.get();
                 let end = self.end_of(MapRef { volume: self, nr, inode: &held }, ask.want)?;
                 let logical = u64::from(end.logical.get()) >> self.geometry().cluster_ratio_shift;
-                let mut request = self.file_request(&end, logical, false)?;
+                // Behind the end there is nothing, whatever a broken map says.
+                let mut request = FileRequest { right: None, ..self.file_request(&end, logical, false)? };
                 let (prealloc, window) = (Preallocation::new(allocator.config()), Arc::<Window>::default());
                 let mut taken: Vec<Reservation> = Vec::new();
                 while !request.len.is_zero() && taken.len() < Recording::WHOLE.requests {
@@ -146,7 +149,7 @@ impl Volume {
     fn end_of<'a>(&self, map: MapRef<'a>, clusters: Clusters) -> Result<Hole<'a>> {
         let mut end = 0;
         map.for_each(LogicalBlock::ZERO, &mut |extent| {
-            end = extent.end();
+            end = extent.end().max(end);
             std::ops::ControlFlow::Continue(())
         })?;
         let shift = self.geometry().cluster_ratio_shift;
