@@ -10,15 +10,16 @@ use crate::pages::{self, Slots};
 use crate::passes::{AT_GOAL, Pass, Step};
 use crate::policy::Policy;
 use crate::purse::Purse;
-use crate::request::{Purpose, Request, Transaction};
+use crate::request::{GoalFrom, Purpose, Request, Transaction};
 use crate::reservation::{Claim, Reservation};
 use crate::search::{Plan, Search};
 use crate::source::GroupSource;
 use crate::space::Space;
 use crate::stats::{StatsSnapshot, structs_summary};
 use crate::sync::{Arc, Ordering};
+use crate::trace::{Answer, Asked, Steps, Trace};
 use crate::tunables::Config;
-use hectare_units::{Clusters, GroupNr, TxnId, low32, u64_of};
+use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, low32, u64_of};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -112,7 +113,10 @@ impl<S: GroupSource> Allocator<S> {
     ) -> Result<Option<Reservation>, AllocError<S::Error>> {
         let floor = self.space.counters.floor_of(request);
         let mut purse = Purse::Available { floor };
-        let Some(plan) = self.plan(request, &purse) else { return Ok(None) };
+        let Some(plan) = self.plan(request, &purse) else {
+            self.note(request, Answer::TooLong);
+            return Ok(None);
+        };
         let stages: &[Stage] =
             if plan.class.is_some() { &[Stage::Matching, Stage::Unset] } else { &[Stage::Any] };
         Search::new(self, &plan, &mut purse).run_one(stages, pass)
@@ -153,7 +157,10 @@ impl<S: GroupSource> Allocator<S> {
 
     #[inline(always)] // twice is better than a call more each time
     fn search(&self, request: &Request, purse: &mut Purse<'_>) -> Result<Reservation, AllocError<S::Error>> {
-        let plan = self.plan(request, purse).ok_or(AllocError::NoSpace)?;
+        let Some(plan) = self.plan(request, purse) else {
+            self.note(request, Answer::TooLong);
+            return Err(AllocError::NoSpace);
+        };
         Search::new(self, &plan, purse).run(self.table(request))
     }
 
@@ -401,6 +408,45 @@ impl<S: GroupSource> Allocator<S> {
     #[must_use]
     pub fn stats(&self) -> StatsSnapshot {
         self.space.stats.snapshot()
+    }
+
+    /// What the last requests went through, if that is recorded ([`Config::record`]): what each pass passed
+    /// by and why, what it scanned, what it took, and whether space that was kept spared the search.
+    #[must_use]
+    pub fn trace(&self) -> Option<Trace> {
+        Some(self.space.recorder.as_ref()?.trace())
+    }
+
+    /// Records that up to `asked` clusters of a file were taken from what its window keeps. Whoever takes
+    /// from a [`Window`](crate::Window) without the allocator says so, or the record has a gap.
+    #[inline]
+    pub fn note_window(&self, file: u32, asked: Clusters, taken: &Reservation) {
+        if self.space.recorder.is_some() {
+            self.note_kept(file, asked, Answer::window(taken.run()));
+        }
+    }
+
+    /// Records that clusters of a file were taken from what its thread keeps for small files.
+    #[inline]
+    pub(crate) fn note_slot(&self, file: u32, asked: Clusters, taken: &Reservation) {
+        if self.space.recorder.is_some() {
+            self.note_kept(file, asked, Answer::slot(taken.run()));
+        }
+    }
+
+    #[cold]
+    fn note_kept(&self, file: u32, asked: Clusters, answer: Answer) {
+        let (Answer::Window { start, .. } | Answer::Slot { start, .. }) = answer else { return };
+        let request = Request::new(ClusterNr::new(start), asked).for_data(asked);
+        self.note(&request.of_file(file, GoalFrom::Kept), answer);
+    }
+
+    /// Records a request that made no pass.
+    #[inline]
+    fn note(&self, request: &Request, answer: Answer) {
+        if let Some(recorder) = &self.space.recorder {
+            recorder.hand_in(Asked::of(request, &self.space.layout), Steps::default(), answer);
+        }
     }
 
     /// Counts clusters that were set aside for later requests of a file or a thread.

@@ -29,6 +29,7 @@ use crate::index::BitTree;
 use crate::space::GroupMap;
 use crate::sync::{AtomicU64, Mutex, Ordering, zeroed_words};
 use hectare_units::{GroupNr, index_of, usize_of};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// What sizes a unit is for: the class below the first bound is 0.
@@ -55,8 +56,9 @@ impl Class {
 }
 
 /// Which units a search looks at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stage {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
     /// Those of the request's class.
     Matching,
     /// Those without a class.

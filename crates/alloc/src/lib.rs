@@ -73,10 +73,11 @@ mod source;
 mod space;
 mod stats;
 mod sync;
+mod trace;
 mod tunables;
 
 pub use allocator::{Allocator, GroupSummary};
-pub use class::{BadClasses, SizeClasses};
+pub use class::{BadClasses, SizeClasses, Stage};
 pub use counters::Counts;
 pub use discard::DiscardRun;
 pub use error::AllocError;
@@ -84,10 +85,11 @@ pub use layout::{Layout, Run};
 pub use mechanism::{About, Mechanism, Mechanisms};
 pub use policy::{Policy, UnknownPolicy};
 pub use prealloc::{FileRequest, Preallocation, Window};
-pub use request::{Purpose, Request, Transaction};
+pub use request::{GoalFrom, Purpose, Request, Transaction};
 pub use reservation::{Claim, Reservation};
 pub use source::{GroupSource, Loaded};
-pub use stats::{OrderCounts, PassStats, PassesStats, StatsSnapshot, structs_summary};
+pub use stats::{OrderCounts, Pass as Criterion, PassStats, PassesStats, StatsSnapshot, structs_summary};
+pub use trace::{Answer, Asked, Ended, Event, NotMade, Recording, RequestTrace, Trace, What, Why};
 pub use tunables::{BadTunable, Config, Tunables};
 
 #[cfg(feature = "virtual")]

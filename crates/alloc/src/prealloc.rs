@@ -38,7 +38,7 @@ use crate::error::AllocError;
 use crate::mechanism::Mechanism;
 use crate::moves::Moves;
 use crate::normalize;
-use crate::request::Request;
+use crate::request::{GoalFrom, Request};
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
 use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, Weak, thread_number};
@@ -84,15 +84,18 @@ pub struct FileRequest {
 }
 
 impl FileRequest {
-    /// Where space would best start.
-    fn goal(&self) -> ClusterNr {
-        self.continuation.unwrap_or(self.home)
+    /// Where space would best start, and why there.
+    fn goal(&self) -> Goal {
+        self.continuation.map_or((self.home, GoalFrom::Home), |goal| (goal, GoalFrom::Continuation))
     }
 
     fn end(&self) -> u64 {
         self.logical.saturating_add(self.len.get())
     }
 }
+
+/// A goal and where it comes from.
+type Goal = (ClusterNr, GoalFrom);
 
 /// The space kept for one file. Dropping it gives the space back. On a cache line of its own, since files are
 /// written by different threads.
@@ -265,6 +268,7 @@ impl Preallocation {
         request: &FileRequest,
     ) -> Result<Reservation, AllocError<S::Error>> {
         if let Some(space) = window.take(request.logical, request.len) {
+            allocator.note_window(request.file, request.len, &space);
             return Ok(space);
         }
         // What is kept for a cluster of the file must be all there is for it.
@@ -358,8 +362,9 @@ impl Preallocation {
     }
 
     /// A request for data.
-    fn ask(&self, request: &FileRequest, goal: ClusterNr, want: Clusters) -> Request {
-        Request::new(goal, want).for_data(request.len).with_root_reserve(request.take_root_reserve)
+    fn ask(&self, request: &FileRequest, (goal, from): Goal, want: Clusters) -> Request {
+        let ask = Request::new(goal, want).for_data(request.len).of_file(request.file, from);
+        ask.with_root_reserve(request.take_root_reserve)
     }
 
     /// Space right after the file's last cluster before the request, at least `least`.
@@ -370,8 +375,10 @@ impl Preallocation {
         want: Clusters,
         least: Clusters,
     ) -> Result<Option<Reservation>, AllocError<S::Error>> {
-        let Some(goal) = request.continuation else { return Ok(None) };
-        allocator.reserve_at(&self.ask(request, goal, want).at_least(least))
+        if request.continuation.is_none() {
+            return Ok(None);
+        }
+        allocator.reserve_at(&self.ask(request, request.goal(), want).at_least(least))
     }
 
     /// A piece of what the thread's slot keeps, which is filled first if need be.
@@ -387,6 +394,7 @@ impl Preallocation {
             slot.space.clear();
         }
         if let Some(taken) = slot.take(request) {
+            allocator.note_slot(request.file, request.len, &taken);
             return Ok(taken);
         }
         drop(slot);
@@ -534,7 +542,8 @@ impl Preallocation {
         let mut left = want - pieces[0].len().min(want);
         while left > Clusters::ZERO && pieces.len() < PIECES_MAX {
             let goal = pieces.last().map(|piece| piece.run().end()).expect("there is a first piece");
-            let Some(next) = allocator.reserve_at(&self.ask(request, goal, left))? else { break };
+            let ask = self.ask(request, (goal, GoalFrom::Piece), left);
+            let Some(next) = allocator.reserve_at(&ask)? else { break };
             left = left - next.len();
             pieces.push(next);
         }
@@ -553,6 +562,7 @@ impl Preallocation {
         if let Some(space) = self.continued(allocator, request, want, Clusters::ONE)? {
             return Ok(space);
         }
+        let cursor = cursor.map(|goal| (goal, GoalFrom::Cursor));
         if let Some(goal) = cursor {
             let ask = self.ask(request, goal, want).at_least(request.len.min(self.group_prealloc()));
             if let Some(space) = allocator.reserve_at(&ask)? {

@@ -1,6 +1,7 @@
 //! What can be asked of the allocator.
 
 use hectare_units::{ClusterNr, Clusters, TxnId};
+use serde::{Deserialize, Serialize};
 
 /// An open transaction. Whoever has one keeps the commit from rendering until it is closed.
 pub trait Transaction {
@@ -16,6 +17,30 @@ pub enum Purpose {
     Metadata,
     /// Contents of files.
     Data,
+}
+
+/// Where a goal comes from: for who explains a request, the search does not care.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum GoalFrom {
+    /// The caller named it.
+    #[default]
+    Caller,
+    /// It is where the file would go on without a break.
+    Continuation,
+    /// It is the group of the file's inode.
+    Home,
+    /// It is where the last window of the size class ended.
+    Cursor,
+    /// It is where the piece before ended.
+    Piece,
+    /// There is none; the search starts at the group that the stream was last served from.
+    Stream,
+    /// It is where space is kept for the file.
+    Kept,
+    /// There is none: it lies beyond the end of the volume.
+    Nowhere,
 }
 
 /// What is asked of [`Allocator::reserve`](crate::Allocator::reserve).
@@ -45,6 +70,10 @@ pub struct Request {
     pub take_root_reserve: bool,
     /// Whether every free cluster may be taken, those kept for vital requests among them.
     pub vital: bool,
+    /// Where the goal comes from.
+    pub goal_from: GoalFrom,
+    /// The file it is for, by its inode number, where that is known; for who explains it, too.
+    pub file: Option<u32>,
 }
 
 impl Request {
@@ -62,6 +91,8 @@ impl Request {
             packed: false,
             take_root_reserve: false,
             vital: false,
+            goal_from: GoalFrom::Caller,
+            file: None,
         }
     }
 
@@ -95,6 +126,12 @@ impl Request {
     #[must_use]
     pub const fn packed(self) -> Self {
         Self { packed: true, ..self }
+    }
+
+    /// The same, said to be for a file with a goal that comes from there.
+    #[must_use]
+    pub const fn of_file(self, file: u32, goal_from: GoalFrom) -> Self {
+        Self { file: Some(file), goal_from, ..self }
     }
 
     /// The same, and the root reserve may be used if `allowed`.

@@ -26,6 +26,7 @@
 //!
 //! What it is not: a policy (that is the table), nor an account of who may have how much (the purse).
 
+mod note;
 mod plan;
 #[cfg(all(test, feature = "shuttle"))]
 mod refusal_tests;
@@ -47,6 +48,7 @@ use crate::source::GroupSource;
 use crate::space::Space;
 use crate::stats::{Pass as Counted, RequestStats};
 use crate::sync::{Arc, Cost, Ordering, charge, thread};
+use crate::trace::{NotMade, Recorder, Steps, Why};
 use hectare_units::GroupNr;
 use std::ops::Range;
 use walk::{Lookup, Walk};
@@ -72,6 +74,9 @@ pub(crate) struct Search<'a, 'p, S: GroupSource> {
     unreadable: Range<u32>,
     /// Whether the last candidate was passed by because it was busy.
     passed_busy: bool,
+    /// What happened, where that is recorded, and how many runs had been looked at when it was noted last.
+    steps: Option<Box<Steps>>,
+    noted: u32,
 }
 
 type Found<E> = Result<Option<Reservation>, AllocError<E>>;
@@ -92,6 +97,8 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
             broken: None,
             unreadable: 0..0,
             passed_busy: false,
+            steps: space.recorder.as_ref().map(Recorder::steps),
+            noted: 0,
         }
     }
 
@@ -100,6 +107,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         self.stats.reqs = 1;
         let result = self.repeat(table);
         self.space.stats.add(&self.stats);
+        self.note(|search| search.hand_in(result.as_ref().map(Some)));
         result
     }
 
@@ -115,10 +123,12 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
             }
         }
         self.space.stats.add(&self.stats);
-        match found {
+        let found = match found {
             Err(AllocError::NoSpace) => Ok(None),
             found => found,
-        }
+        };
+        self.note(|search| search.hand_in(found.as_ref().map(Option::as_ref)));
+        found
     }
 
     fn repeat(&mut self, table: &[Step]) -> Result<Reservation, AllocError<S::Error>> {
@@ -148,6 +158,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         if let (Some(classes), Some(class)) = (&self.space.classes, self.plan.class)
             && !classes.has(class, stage)
         {
+            self.note(|search| passes.iter().for_each(|pass| search.note_not_made(pass, NotMade::NoUnit)));
             return Ok(None);
         }
         for pass in passes {
@@ -159,7 +170,11 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     fn pass(&mut self, pass: &Pass) -> Found<S::Error> {
-        let Some(need) = self.plan.need(pass) else { return Ok(None) };
+        let Some(need) = self.plan.need(pass) else {
+            let why = if pass.scan == Scan::Chunk { NotMade::NoChunk } else { NotMade::SameLength };
+            self.note(|search| search.note_not_made(pass, why));
+            return Ok(None);
+        };
         let found = match (pass.candidates, pass.scan) {
             (Candidates::Goal, _) => return self.goal(pass, need),
             (_, Scan::Best | Scan::Shortest | Scan::Longest) => self.survey(pass, need)?,
@@ -178,10 +193,16 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
 
     /// The goal's group only.
     fn goal(&mut self, pass: &Pass, need: u32) -> Found<S::Error> {
-        if self.plan.at.is_none() || !self.admits(self.plan.group) {
+        let group = self.plan.group;
+        if self.plan.at.is_none() {
+            self.note(|search| search.note_not_made(pass, NotMade::NoGoal));
             return Ok(None);
         }
-        self.visit(self.plan.group, pass, need)
+        if !self.admits(group) {
+            self.note(|search| search.note_passed(group, pass, need, Why::Class));
+            return Ok(None);
+        }
+        self.visit(group, pass, need)
     }
 
     /// How the index answers for a pass.
@@ -197,7 +218,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
 
     fn walk(&mut self, pass: &Pass, need: u32, lookup: Lookup) -> Found<S::Error> {
         let mut walk = Walk::new(self.space, self.plan, pass, lookup);
-        while let Some(group) = self.next(&mut walk) {
+        while let Some(group) = self.next(&mut walk, pass, need) {
             if let Some(found) = self.visit(group, pass, need)? {
                 return Ok(Some(found));
             }
@@ -205,18 +226,28 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         Ok(None)
     }
 
-    fn next(&mut self, walk: &mut Walk) -> Option<GroupNr> {
+    fn next(&mut self, walk: &mut Walk, pass: &Pass, need: u32) -> Option<GroupNr> {
         let class = self.plan.class.filter(|_| self.stage != Stage::Any).map(|class| (class, self.stage));
         if std::mem::take(&mut self.passed_busy) {
             walk.excuse();
         }
-        walk.next(self.space, class, self.reads_left > 0)
+        let before = self.steps.is_some().then(|| walk.left());
+        let found = walk.next(self.space, class, self.reads_left > 0);
+        if let Some(before) = before {
+            self.note_leap(before, walk, found, pass, need);
+        }
+        found
     }
 
     /// Lengths of powers of two, from the full length down, until a group has one on average.
     fn trimmed(&mut self, pass: &Pass) -> Found<S::Error> {
         let tunables = self.space.config.tunables;
-        for need in self.plan.trims(tunables.mb_best_avail_max_trim_order, self.space.stripe()) {
+        let mut trims =
+            self.plan.trims(tunables.mb_best_avail_max_trim_order, self.space.stripe()).peekable();
+        if trims.peek().is_none() {
+            self.note(|search| search.note_not_made(pass, NotMade::NoTrim));
+        }
+        for need in trims {
             self.stats.trims += 1;
             let lookup = self.lookup(pass, need);
             if let Some(found) = self.walk(pass, need, lookup)? {
@@ -253,7 +284,9 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     /// Looks for a run in one group and takes it.
     fn visit(&mut self, group: GroupNr, pass: &Pass, need: u32) -> Found<S::Error> {
         let Some(mut held) = self.enter(group, pass, need)? else { return Ok(None) };
-        match self.scan(&held, pass, need) {
+        let found = self.scan(&held, pass, need);
+        self.note(|search| search.note_scanned(&held, pass, need));
+        match found {
             Some(range) => self.take(&mut held, &range, pass),
             None => Ok(None),
         }
@@ -271,20 +304,25 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         if pass.peeks && matches!(slot, Ok(Some(slot)) if slot.is_locked()) {
             self.stats.busy_peeks += 1;
             self.passed_busy = true;
+            self.note(|search| search.note_passed(group, pass, need, Why::Busy));
             return Ok(None);
         }
         self.stats.pass(pass.counted).groups_considered += 1;
         let slot = match slot {
             Ok(Some(slot)) if self.promises(group, slot, pass, need) => slot,
-            Ok(_) => return Ok(None),
-            Err(error) => return self.go_on_without(error, pass),
+            Ok(_) => {
+                self.note(|search| search.note_unpromising(group, pass, need));
+                return Ok(None);
+            }
+            Err(error) => return self.go_on_without(error, group, pass, need),
         };
-        let held = match self.lock(group, slot, pass) {
+        let held = match self.lock(group, slot, pass, need) {
             Ok(Some(held)) => held,
             Ok(None) => return Ok(None),
-            Err(error) => return self.go_on_without(error, pass),
+            Err(error) => return self.go_on_without(error, group, pass, need),
         };
         if !self.promises(group, slot, pass, need) || !self.admits(group) {
+            self.note(|search| search.note_unpromising(group, pass, need));
             return Ok(None);
         }
         self.stats.groups_scanned += 1;
@@ -296,8 +334,11 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     fn go_on_without(
         &mut self,
         error: AllocError<S::Error>,
+        group: GroupNr,
         pass: &Pass,
+        need: u32,
     ) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
+        self.note(|search| search.note_passed(group, pass, need, Why::Unreadable));
         if pass.counted == Counted::Goal {
             return Err(error);
         }
@@ -364,6 +405,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         group: GroupNr,
         slot: &'a Slot,
         pass: &Pass,
+        need: u32,
     ) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
         let allocator = self.allocator;
         if pass.busy == Busy::Wait {
@@ -373,9 +415,11 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         let Some(place) = slot.try_lock(&self.space.contention) else {
             self.stats.busy_skips += 1;
             self.passed_busy = true;
+            self.note(|search| search.note_passed(group, pass, need, Why::Busy));
             return Ok(None);
         };
         if place.is_none() && allocator.source().needs_io(group) && !self.may_read(pass) {
+            self.note(|search| search.note_passed(group, pass, need, Why::Unread));
             return Ok(None);
         }
         allocator.loaded(group, slot, place).map(Some)
@@ -388,10 +432,14 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         match held.take(range, self.plan.least, self.purse, class) {
             Taken::Done(reservation) => {
                 self.count_success(group, range, pass, class);
+                self.note(|search| search.note_taken(group, range.start, pass, &reservation));
                 Ok(Some(reservation))
             }
             Taken::CantPay => Err(AllocError::NoSpace),
-            Taken::WrongClass => Ok(None),
+            Taken::WrongClass => {
+                self.note(|search| search.note_passed(group, pass, search.noted_need(), Why::Class));
+                Ok(None)
+            }
         }
     }
 

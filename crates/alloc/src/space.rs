@@ -22,6 +22,7 @@ use crate::passes::Tables;
 use crate::slot::Slot;
 use crate::stats::Stats;
 use crate::sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering};
+use crate::trace::Recorder;
 use crate::tunables::Config;
 use hectare_units::{Clusters, GroupNr, TxnId, low32, usize_of};
 use std::ops::Range;
@@ -64,6 +65,8 @@ pub(crate) struct Space {
     pub(crate) indexed: bool,
     /// What the policy makes of it.
     pub(crate) tables: Tables,
+    /// Only where requests are recorded.
+    pub(crate) recorder: Option<Recorder>,
     streams: Box<[AtomicU32]>,
 }
 
@@ -129,6 +132,7 @@ impl Space {
             evict_from: AtomicU32::new(0),
             indexed,
             tables: Tables::new(config.policy, indexed),
+            recorder: config.record.map(Recorder::new),
             streams: streams(groups, has_classes),
         }
     }

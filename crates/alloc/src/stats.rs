@@ -20,27 +20,37 @@ use std::fmt::Write;
 use std::ops::{Index, IndexMut};
 
 /// The passes that a request can make over the groups, in their order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Pass {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Pass {
     /// The goal itself.
+    #[serde(rename = "goal")]
     Goal,
     /// An aligned chunk of a power of two, by the index.
+    #[serde(rename = "CR_POWER2_ALIGNED")]
     P2Aligned,
     /// Groups whose average run is as long as the goal, by the index.
+    #[serde(rename = "CR_GOAL_LEN_FAST")]
     GoalFast,
     /// The same with the goal trimmed step by step.
+    #[serde(rename = "CR_BEST_AVAIL_LEN")]
     BestAvail,
     /// Every group, for the length of the goal.
+    #[serde(rename = "CR_GOAL_LEN_SLOW")]
     GoalSlow,
     /// Every group, for anything.
+    #[serde(rename = "CR_ANY_FREE")]
     AnyFree,
     /// By the largest chunk, for what is asked; not one of the kernel's.
+    #[serde(rename = "chunk")]
     Chunk,
     /// The longest average run, for a request longer than all; not one of the kernel's.
+    #[serde(rename = "split")]
     Split,
     /// The first run that will do.
+    #[serde(rename = "first fit")]
     FirstFit,
     /// The shortest run that will do.
+    #[serde(rename = "best fit")]
     BestFit,
 }
 
@@ -293,8 +303,8 @@ impl Pass {
     }
 
     /// Its name in the kernel's code; of those that are not the kernel's, their own.
-    #[cfg(test)]
-    pub(crate) const fn criterion(self) -> &'static str {
+    #[must_use]
+    pub const fn criterion(self) -> &'static str {
         match self {
             Self::Goal => "goal",
             Self::P2Aligned => "CR_POWER2_ALIGNED",

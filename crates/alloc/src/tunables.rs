@@ -172,10 +172,13 @@ pub struct Config {
     /// Whether freed runs are kept for [`Allocator::take_discards`](crate::Allocator::take_discards) once
     /// their transaction has committed.
     pub discard: bool,
+    /// How much is kept of what requests went through, for [`Allocator::trace`](crate::Allocator::trace);
+    /// nothing, if `None`.
+    pub record: Option<crate::Recording>,
 }
 
 impl Default for Config {
-    /// Blocks of 4 KiB, no clusters, no flex groups, no discard, the default policy.
+    /// Blocks of 4 KiB, no clusters, no flex groups, no discard, no record, the default policy.
     fn default() -> Self {
         Self {
             policy: crate::Policy::default(),
@@ -184,6 +187,7 @@ impl Default for Config {
             cluster_blocks: 1,
             flex_groups: 1,
             discard: false,
+            record: None,
         }
     }
 }

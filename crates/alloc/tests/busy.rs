@@ -10,7 +10,7 @@ mod common;
 use common::{Disk, Unreadable};
 use hectare_alloc::{
     AllocError, Allocator, Config, FileRequest, GroupSource, Layout, Mechanism, Policy, Preallocation,
-    Request, Reservation, StatsSnapshot, Tunables,
+    Recording, Request, Reservation, StatsSnapshot, Trace, Tunables, What, Why,
 };
 use hectare_units::{ClusterNr, Clusters, GroupNr};
 use std::ops::Range;
@@ -81,7 +81,7 @@ impl Held {
         let tunables = Tunables { mb_optimize_scan: Some(true), ..Tunables::default() };
         let disk = Disk::patterned(layout, |group, at| used(group.get(), at));
         let source = Gated { disk, held: held.clone(), gate: Mutex::default(), changed: Condvar::new() };
-        let config = Config { policy, tunables, ..Config::default() };
+        let config = Config { policy, tunables, record: Some(Recording::LAST), ..Config::default() };
         let allocator = Arc::new(Allocator::new(source, layout, config));
         let hold = |group| {
             // At its very goal, so that it goes to no other group.
@@ -115,6 +115,8 @@ struct Served {
     stats: StatsSnapshot,
     /// Whether it was served before the lock was given up.
     at_once: bool,
+    /// What it went through.
+    trace: Trace,
 }
 
 /// Serves a request whose goal is in group 0, of three groups, while the lock of group 1 is held: until it is
@@ -133,7 +135,8 @@ fn served(policy: Policy, used: fn(u32, u32) -> bool, request: Request, patience
     let at_once = waits.is_ok();
     let got = waits.or_else(|_| receiver.recv_timeout(LONG)).unwrap();
     asker.join().unwrap();
-    Served { group: group_of(&got), stats: allocator.stats().minus(&before), at_once }
+    let trace = allocator.trace().unwrap();
+    Served { group: group_of(&got), stats: allocator.stats().minus(&before), at_once, trace }
 }
 
 fn data(want: u64, asked: u64) -> Request {
@@ -190,7 +193,15 @@ fn every_criterion_but_the_last_passes_a_busy_group_by() {
         assert_eq!((served.group, hits(&served.stats)), (2, 1), "{name}: {served:#?}");
         assert!(served.stats.busy_peeks > 0, "{name}");
         assert_eq!(served.stats.busy_skips, 0, "{name}: it is passed by before it is chosen");
+        assert!(told_busy(&served.trace), "{name}: {:#?}", served.trace);
     }
+}
+
+/// Whether the trace says that the group was passed by because it was busy.
+fn told_busy(trace: &Trace) -> bool {
+    let mut events = trace.requests.iter().flat_map(|request| &request.events);
+    let busy = |what| matches!(what, What::Passed { why: Why::Busy, .. });
+    events.any(|event| busy(event.what) && event.group == HELD)
 }
 
 /// A group is chosen, and then its lock can't be had.
@@ -201,6 +212,7 @@ fn without_the_peek_every_criterion_skips_the_group_all_the_same() {
         assert!(served.at_once, "{name}: it waits for a busy group");
         assert_eq!((served.group, hits(&served.stats)), (2, 1), "{name}: {served:#?}");
         assert!(served.stats.busy_skips > 0 && served.stats.busy_peeks == 0, "{name}");
+        assert!(told_busy(&served.trace), "{name}: {:#?}", served.trace);
     }
 }
 

@@ -9,8 +9,8 @@ mod common;
 
 use common::{Disk, Rng, Txn};
 use hectare_alloc::{
-    AllocError, Allocator, Claim, Config, DiscardRun, Layout, Policy, Purpose, Request, Reservation, Run,
-    Tunables,
+    AllocError, Allocator, Claim, Config, DiscardRun, Layout, Policy, Purpose, Recording, Request,
+    Reservation, Run, Tunables,
 };
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, index_of, u64_of, usize_of};
 use std::collections::BTreeMap;
@@ -75,6 +75,7 @@ fn config(seed: u64, rng: &mut Rng) -> Config {
         cluster_blocks: [1, 16, 64][index_of(rng.below(3))],
         flex_groups: [1, 2, 4][index_of(rng.below(3))],
         discard: rng.below(2) == 0,
+        record: (seed / 6).is_multiple_of(2).then_some(Recording::LAST),
     }
 }
 

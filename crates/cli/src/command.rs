@@ -9,6 +9,7 @@ pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod completions;
 pub(crate) mod cp;
+pub(crate) mod explain;
 pub(crate) mod format_options;
 pub(crate) mod freefrag;
 pub(crate) mod info;
@@ -55,6 +56,7 @@ pub(crate) enum Command {
     Check(check::Arguments),
     Freefrag(freefrag::Arguments),
     Map(map::Arguments),
+    Explain(explain::Arguments),
     Mount(mount::Arguments),
     Umount(umount::Arguments),
     Shutdown(shutdown::Arguments),
@@ -100,6 +102,7 @@ impl Command {
             Self::Check(arguments) => check::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),
             Self::Map(arguments) => map::run(&arguments),
+            Self::Explain(arguments) => explain::run(&arguments),
             Self::Mount(arguments) => mount::run(&arguments),
             Self::Umount(arguments) => umount::run(&arguments),
             Self::Shutdown(arguments) => shutdown::run(&arguments),

@@ -4,12 +4,15 @@
 //! open for writing, which keeps everybody else out, and end with [`Image::close`], so that an error of the
 //! last write is told.
 
+use crate::explanation::lines;
+use crate::explanation::text::Detail;
 use crate::failure::{Failure, LeftOut, Outcome, tell};
 use crate::memory;
 use crate::name::shown;
+use crate::output::Output;
 use crate::part;
 use crate::place::{Place, show};
-use crate::writing::{Looking, Writing};
+use crate::writing::{Explain, Looking, Writing};
 use hectare_device::{Device, FileDevice, FileOptions};
 use hectare_engine::{Error, OpenOptions, Volume};
 use hectare_ext4::feature::Incompat;
@@ -108,10 +111,21 @@ impl Image {
         closed.map_err(|error| Failure::of(self.name(), error))
     }
 
+    /// Says what requests for space went through, if that is asked for.
+    fn explain(&self, explain: Explain) -> Outcome {
+        let Some(last) = explain.last else { return Ok(()) };
+        // What has gathered gets its place now.
+        self.volume.sync().map_err(|error| Failure::of(self.name(), error))?;
+        let Some(explanation) = self.volume.explanation() else { return Ok(()) };
+        let mut out = Output::new();
+        write!(out, "{}", lines(&explanation, last, Detail::Short))?;
+        out.finish()
+    }
+
     /// Opens for changing, changes, closes.
     pub(crate) fn change(path: &Path, writing: &Writing, change: impl FnOnce(&Self) -> Outcome) -> Outcome {
         let image = Self::write(path, writing)?;
-        let result = change(&image);
+        let result = change(&image).and_then(|()| image.explain(writing.explain));
         image.close(result)
     }
 }

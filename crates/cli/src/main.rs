@@ -11,6 +11,7 @@ mod clock;
 mod command;
 mod copy;
 mod entry;
+mod explanation;
 mod failure;
 mod free;
 mod header;

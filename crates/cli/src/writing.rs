@@ -3,8 +3,11 @@
 use crate::failure::{Failure, Outcome};
 use crate::image::{Hold, file_device};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use hectare_engine::{DataMode, JournalDevice, OnError, OpenOptions, Policy, SizeClasses, Tunables};
+use hectare_engine::{
+    DataMode, JournalDevice, OnError, OpenOptions, Policy, Recording, SizeClasses, Tunables, UnknownPolicy,
+};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// Where the journal of an image is.
@@ -75,6 +78,25 @@ pub(crate) struct Writing {
     errors: Option<OnError>,
     #[command(flatten)]
     pub(crate) journal: Journal,
+    #[command(flatten)]
+    pub(crate) explain: Explain,
+}
+
+/// Whether it is told what requests for space went through.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct Explain {
+    /// In the end, say what the last 10,000 requests for space went through, added up, and the last N of them
+    /// (5) one by one: docs/explain.md says what the lines mean
+    #[arg(long = "explain", value_name = "N", num_args = 0..=1, require_equals = true,
+        default_missing_value = "5")]
+    pub(crate) last: Option<usize>,
+}
+
+impl Explain {
+    /// What is to be recorded for that.
+    pub(crate) fn recording(self) -> Option<Recording> {
+        self.last.map(|_| Recording::LAST)
+    }
 }
 
 impl Writing {
@@ -82,8 +104,28 @@ impl Writing {
     pub(crate) fn options(&self) -> Outcome<OpenOptions> {
         let (policy, tunables) = (self.policy, self.tuning.tunables()?);
         let journal = self.journal.device(Hold::Everybody)?;
-        let (data_mode, errors) = (self.data, self.errors);
-        Ok(OpenOptions { policy, tunables, data_mode, journal, errors, ..OpenOptions::default() })
+        let (data_mode, errors, record) = (self.data, self.errors, self.explain.recording());
+        Ok(OpenOptions { policy, tunables, data_mode, journal, errors, record, ..OpenOptions::default() })
+    }
+}
+
+/// Policies, as a list.
+#[derive(Clone, Debug)]
+pub(crate) struct Policies(pub(crate) Vec<Policy>);
+
+impl FromStr for Policies {
+    type Err = UnknownPolicy;
+
+    /// What begins with a sign belongs to the policy before it.
+    fn from_str(list: &str) -> Result<Self, UnknownPolicy> {
+        let mut policies: Vec<String> = Vec::new();
+        for word in list.split(',') {
+            match policies.last_mut() {
+                Some(policy) if word.starts_with(['+', '-']) => *policy += &format!(",{word}"),
+                _ => policies.push(word.to_owned()),
+            }
+        }
+        policies.iter().map(|policy| policy.parse()).collect::<Result<_, _>>().map(Self)
     }
 }
 

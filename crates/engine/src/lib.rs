@@ -79,7 +79,7 @@ pub use flags::{to_xflags, with_xflags};
 pub use format::Overwrite;
 pub use gauges::Gauges;
 pub use hectare_alloc::{
-    BadClasses, BadTunable, Mechanism, Policy, SizeClasses, StatsSnapshot, Tunables, UnknownPolicy,
+    BadClasses, BadTunable, Mechanism, Policy, Recording, SizeClasses, StatsSnapshot, Tunables, UnknownPolicy,
 };
 pub use hectare_ext4::dir::Cookie;
 pub use hectare_ext4::extent::Extent;
@@ -99,6 +99,7 @@ pub use rename::RenameMode;
 pub use report::{GroupReport, zero_runs};
 pub use seek::{ExtentFlags, FileExtent};
 pub use shutdown::Shutdown;
+pub use space::{Ask, AskGoal, Explanation, Shape};
 pub use stat::{Changes, Metadata, StatFs};
 pub use volume::Volume;
 

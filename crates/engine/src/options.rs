@@ -1,7 +1,7 @@
 //! How a volume is opened.
 
 use crate::observer::Observed;
-use hectare_alloc::{Policy, Tunables};
+use hectare_alloc::{Policy, Recording, Tunables};
 use hectare_device::Device;
 use hectare_ext4::superblock::{DataMode, OnError};
 use std::sync::Arc;
@@ -56,6 +56,9 @@ pub struct OpenOptions {
     pub policy: Policy,
     /// The knobs of the search for space.
     pub tunables: Tunables,
+    /// How much is kept of what requests for space went through, for
+    /// [`Volume::explanation`](crate::Volume::explanation). Default: nothing.
+    pub record: Option<Recording>,
     /// Whether freed space is discarded on the device once its transaction has committed. Default: false.
     pub discard: bool,
     /// How old a change may get before it is committed, by a thread of the volume's own. `None`: no thread;
@@ -107,6 +110,7 @@ impl Default for OpenOptions {
             seed: None,
             policy: Policy::default(),
             tunables: Tunables::default(),
+            record: None,
             discard: false,
             commit_interval: Some(Duration::from_secs(5)),
             journal: None,

@@ -14,6 +14,8 @@
 //!
 //! What it is not: the map ([`crate::map`]), which learns of space when it is published.
 
+mod explain;
+
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::findings::Watched;
@@ -29,6 +31,8 @@ use hectare_ext4::superblock::SuperBlock;
 use hectare_journal::Handle;
 use hectare_units::{BlockNr, Blocks, ClusterNr, Clusters, GroupNr, InodeNr, LogicalBlock, low32};
 use std::sync::Arc;
+
+pub use explain::{Ask, AskGoal, Explanation, Shape};
 
 impl From<AllocError<Error>> for Error {
     fn from(error: AllocError<Error>) -> Self {
@@ -140,7 +144,9 @@ impl Volume {
         if self.geometry().cluster_ratio_shift > 0 {
             return None;
         }
-        let space = inode.window().take(logical.get().into(), Clusters::new(len.into()))?;
+        let asked = Clusters::new(len.into());
+        let space = inode.window().take(logical.get().into(), asked)?;
+        self.allocator.note_window(inode.nr().get(), asked, &space);
         let physical = self.geometry().cluster_start(space.run().start);
         let len = low32(space.len().get());
         Some(Piece { extent: Extent { logical, len, physical, unwritten: false }, space: Some(space) })
@@ -196,6 +202,7 @@ impl Volume {
         };
         let logical = u64::from(hole.logical.get() - hole.lead) >> self.geometry().cluster_ratio_shift;
         if let Some(space) = window.take(logical, hole.clusters) {
+            self.allocator.note_window(hole.map.nr.get(), hole.clusters, &space);
             return Ok(space);
         }
         let request = FileRequest { explicit, closed, ..self.file_request(hole, logical)? };

@@ -12,7 +12,7 @@ pub use table::{OPTIONS, OptionRow, metrics_address};
 
 use crate::adapter::{KEPT, TRANSFER_MAX};
 use crate::mount::is_root;
-use hectare_engine::{DataMode, OnError, OpenOptions, Policy, Synchronous, Tunables};
+use hectare_engine::{DataMode, OnError, OpenOptions, Policy, Recording, Synchronous, Tunables};
 use log::LevelFilter;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -70,6 +70,8 @@ pub struct MountOptions {
     pub policy: Policy,
     /// The knobs of the search for space.
     pub tunables: Tunables,
+    /// What requests for space went through is kept.
+    pub explain: bool,
     /// Where the volume begins in the image, in bytes.
     pub offset: u64,
     /// Threads that answer requests; 0: as many as seems right.
@@ -152,6 +154,7 @@ impl Default for MountOptions {
             discard: false,
             policy: Policy::default(),
             tunables: Tunables::default(),
+            explain: false,
             offset: 0,
             threads: 0,
             idle_poll: true,
@@ -276,6 +279,7 @@ impl MountOptions {
             no_replay: self.no_replay,
             policy: self.policy,
             tunables: self.tunables,
+            record: self.explain.then_some(Recording::LAST),
             discard: self.discard,
             data_mode: self.data,
             errors: self.errors,

@@ -17,8 +17,8 @@ use crate::target::engine::{Engine, Through};
 use crate::target::raw::Raw;
 use crate::timing::{self, Timing, timed};
 use crate::workload::{Ran, Workload};
-use hectare_alloc::{Policy, Tunables};
-use hectare_engine::{DataMode, OpenOptions};
+use hectare_alloc::{Policy, Recording, Tunables};
+use hectare_engine::{DataMode, Explanation, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,6 +55,8 @@ pub struct Settings {
     pub overwrite_handles: bool,
     /// Whether requests for space and commits are timed, which costs two looks at the clock each.
     pub timed: bool,
+    /// Whether what the last requests for space went through is kept.
+    pub explain: bool,
 }
 
 impl Default for Settings {
@@ -67,6 +69,7 @@ impl Default for Settings {
             delayed_allocation: true,
             overwrite_handles: false,
             timed: false,
+            explain: false,
         }
     }
 }
@@ -74,10 +77,11 @@ impl Default for Settings {
 impl Settings {
     /// What a volume is opened with.
     fn open_options(&self) -> OpenOptions {
-        let Self { policy, tunables, data_mode, delayed_allocation, overwrite_handles, .. } = *self;
+        let Self { policy, tunables, data_mode, delayed_allocation, overwrite_handles, explain, .. } = *self;
         let defaults = OpenOptions::default();
         let delayed_bytes = if delayed_allocation { defaults.delayed_bytes } else { 0 };
-        OpenOptions { policy, tunables, data_mode, delayed_bytes, overwrite_handles, ..defaults }
+        let record = explain.then_some(Recording::LAST);
+        OpenOptions { policy, tunables, data_mode, delayed_bytes, overwrite_handles, record, ..defaults }
     }
 
     /// What differs from the default, beside the policy, as a name for the engine so set.
@@ -249,6 +253,7 @@ struct Worked {
     allocator: Option<AllocatorStats>,
     pauses: Option<Latency>,
     timing: Timing,
+    explanation: Option<Explanation>,
     remarks: Vec<String>,
     name: String,
 }
@@ -282,6 +287,7 @@ fn once(bench: &Bench, threads: u32) -> Result<Run> {
         allocator: worked.allocator,
         pauses: worked.pauses,
         timing: worked.timing,
+        explanation: worked.explanation,
         remarks: worked.remarks,
     })
 }
@@ -308,8 +314,8 @@ fn work(workload: &Workload, target: &dyn Target, folder: &str, threads: u32) ->
     };
     let counted = || target.allocator_stats().map(|after| after.since(&before.unwrap_or_default()));
     let allocator = ran.allocator.take().or_else(counted);
-    let (pauses, remarks) = (target.commit_pauses(), target.remarks());
-    Ok(Worked { ran, sync_seconds, allocator, pauses, timing, remarks, name: target.name() })
+    let (pauses, remarks, explanation) = (target.commit_pauses(), target.remarks(), target.explanation());
+    Ok(Worked { ran, sync_seconds, allocator, pauses, timing, explanation, remarks, name: target.name() })
 }
 
 /// Only a closed image can be looked at: of a folder somebody else unmounts the image first.

@@ -4,6 +4,7 @@ use crate::inspect::Inspection;
 use crate::latency::Latency;
 use crate::stats::AllocatorStats;
 use crate::timing::Timing;
+use hectare_engine::Explanation;
 use serde::{Deserialize, Serialize};
 
 /// One run. What a report shows of it are these figures and nothing else, so that a report can be made again
@@ -44,6 +45,9 @@ pub struct Run {
     /// Where the time went, as far as it was measured.
     #[serde(default)]
     pub timing: Timing,
+    /// What the last requests for space went through, where that was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<Explanation>,
     /// What was left behind.
     pub inspection: Option<Inspection>,
     /// What was not done as asked.

@@ -12,6 +12,7 @@ pub mod raw;
 use crate::error::Result;
 use crate::latency::Latency;
 use crate::stats::AllocatorStats;
+use hectare_engine::Explanation;
 use std::path::Path;
 
 /// How the content of a file on the host is reached. An image by our engine is reached as it was opened.
@@ -104,6 +105,11 @@ pub trait Target: Send + Sync {
 
     /// The directory of the host that it is, if it is one.
     fn directory(&self) -> Option<&Path> {
+        None
+    }
+
+    /// What the last requests for space went through; `None` where nobody records it.
+    fn explanation(&self) -> Option<Explanation> {
         None
     }
 

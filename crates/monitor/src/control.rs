@@ -8,14 +8,16 @@
 //! every mount.
 //!
 //! A client says in a line what it wants, and ends what it sends: nothing, and it is sent the [`Report`] as
-//! JSON; `sync`, and what has reached the server is made durable; `remount LIST`, and it hears whether the
-//! options can be changed while it is mounted. An empty answer says that something is done, a text why not.
+//! JSON; `explain`, and it is sent what the last requests for space went through, or `null`; `sync`, and what
+//! has reached the server is made durable; `remount LIST`, and it hears whether the options can be changed
+//! while it is mounted. An empty answer says that something is done, a text why not.
 //! One client at a time is told figures, for [`PATIENCE`] at most; what may take longer has a thread of its
 //! own.
 
 use crate::deadline::{connected, read_within};
 use crate::report::Report;
 use crate::watch::{Shared, json};
+use hectare_engine::Explanation;
 use hectare_fuse::{MountedImage, mounted_image};
 use log::debug;
 use rustix::fs::{Mode, chmod};
@@ -37,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const REST: Duration = Duration::from_millis(100);
 /// The longest report, in bytes.
 const REPORT_MAX: usize = 16 << 20;
+/// The longest explanation of requests, in bytes: 100,000 events, and 10,000 requests.
+const EXPLANATION_MAX: usize = 64 << 20;
 /// The longest text that says why something can't be done, in bytes.
 const REFUSAL_MAX: usize = 16 << 10;
 /// The longest request: what the kernel takes as options of a mount.
@@ -48,6 +52,7 @@ const WORK_PATIENCE: Duration = Duration::from_secs(600);
 /// programs go on writing.
 const QUIET: Duration = Duration::from_millis(20);
 const QUIET_PATIENCE: Duration = Duration::from_secs(10);
+const EXPLAIN: &str = "explain";
 const SYNC: &str = "sync";
 const REMOUNT: &str = "remount ";
 
@@ -167,7 +172,7 @@ fn serve(client: UnixStream, shared: &Arc<Shared>) {
             return tell(&client, &json(&shared.report()));
         }
         let shared = Arc::clone(shared);
-        let work = move || drop(tell(&client, shared.work(&request).err().unwrap_or_default().as_bytes()));
+        let work = move || drop(tell(&client, &shared.answer(&request)));
         thread::Builder::new().name("hectare-control-work".into()).spawn(work).map(drop)
     });
     if let Err(error) = served {
@@ -188,6 +193,14 @@ fn tell(mut client: &UnixStream, answer: &[u8]) -> io::Result<()> {
 }
 
 impl Shared {
+    /// What is answered to a request that may take longer.
+    fn answer(&self, request: &str) -> Vec<u8> {
+        if request == EXPLAIN {
+            return json(&self.watched.volume.explanation());
+        }
+        self.work(request).err().unwrap_or_default().into_bytes()
+    }
+
     /// Does what a request says, or says why not.
     fn work(&self, request: &str) -> Result<(), String> {
         if request == SYNC {
@@ -220,6 +233,17 @@ impl Shared {
 pub fn ask(dir: &Path) -> Result<Report, AskError> {
     let mount = mounted_image(dir).map_err(AskError::NotMounted)?;
     serde_json::from_slice(&answer(&mount, "", (PATIENCE, REPORT_MAX))?).map_err(AskError::Odd)
+}
+
+/// What the last requests for space of a mount went through, which a folder, or something below it, belongs
+/// to; `None` if that is not recorded.
+///
+/// # Errors
+/// As [`ask`].
+pub fn explanation(dir: &Path) -> Result<Option<Explanation>, AskError> {
+    let mount = mounted_image(dir).map_err(AskError::NotMounted)?;
+    let answer = answer(&mount, EXPLAIN, (PATIENCE, EXPLANATION_MAX))?;
+    serde_json::from_slice(&answer).map_err(AskError::Odd)
 }
 
 /// Has everything made durable that has reached whoever serves the mount to which a folder belongs: what the

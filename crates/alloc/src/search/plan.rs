@@ -2,8 +2,9 @@
 
 use crate::class::Class;
 use crate::passes::{Length, Pass, Scan};
-use crate::request::{Purpose, Request};
+use crate::request::{GoalFrom, Purpose, Request};
 use crate::space::Space;
+use crate::trace::Asked;
 use hectare_units::GroupNr;
 
 /// A request in the terms of one group: `least <= asked <= want`, all at least 1.
@@ -24,6 +25,9 @@ pub(crate) struct Plan {
     pub(crate) class: Option<Class>,
     /// Its stream, if it has no goal.
     pub(crate) stream: Option<u32>,
+    /// Where the goal comes from, and the file it is for: of no use but to be recorded.
+    goal_from: GoalFrom,
+    file: Option<u32>,
     /// The least order of a request served by an aligned chunk, and the number of orders.
     power2: std::ops::Range<u32>,
 }
@@ -57,9 +61,30 @@ impl Plan {
             data,
             class: space.classes.as_ref().filter(|_| data).map(|classes| classes.of(bytes)),
             stream: request.stream,
+            goal_from: request.goal_from,
+            file: request.file,
             // The kernel compares with the position of the highest bit, counted from 1.
             power2: space.config.tunables.mb_order2_req.saturating_sub(1)..space.config.orders(),
         })
+    }
+
+    /// What it asks for, to be recorded.
+    pub(crate) fn described(&self, space: &Space) -> Asked {
+        Asked {
+            data: self.data,
+            file: self.file,
+            asked: self.asked.into(),
+            want: self.want.into(),
+            least: self.least.into(),
+            goal: self.at.map(|at| space.layout.cluster(self.group, at).get()),
+            group: self.group.get(),
+            from: match (self.stream, self.at) {
+                (Some(_), _) => GoalFrom::Stream,
+                (None, None) => GoalFrom::Nowhere,
+                (None, Some(_)) => self.goal_from,
+            },
+            class: self.class.map(|class| u8::try_from(class.index()).unwrap_or(u8::MAX)),
+        }
     }
 
     /// The length a run must have for a pass; `None` if the pass is not for this request.
@@ -113,6 +138,8 @@ mod tests {
             data: true,
             class: None,
             stream: None,
+            goal_from: GoalFrom::Caller,
+            file: None,
             power2: 2..14,
         }
     }

@@ -10,6 +10,7 @@ use crate::held::Held;
 use crate::passes::{Pass, Scan};
 use crate::slot::Slot;
 use crate::source::GroupSource;
+use crate::trace::{Ended, Why};
 use hectare_units::GroupNr;
 use std::ops::Range;
 
@@ -38,6 +39,7 @@ impl<S: GroupSource> Search<'_, '_, S> {
                 return Ok(Some(found));
             }
             self.stats.lost += 1;
+            self.note(|search| search.note_ended(pass, need, Ended::Lost));
             if pass.scan != Scan::Longest {
                 return Ok(None);
             }
@@ -48,16 +50,22 @@ impl<S: GroupSource> Search<'_, '_, S> {
     fn look_over(&mut self, pass: &Pass, need: u32, best: &mut Best) -> Found<S::Error> {
         let lookup = self.lookup(pass, need);
         let mut walk = super::Walk::new(self.space, self.plan, pass, lookup);
-        while let Some(group) = self.next(&mut walk) {
+        while let Some(group) = self.next(&mut walk, pass, need) {
             let no_better = |slot: &Slot| slot.longest() <= length(best.as_ref());
             if pass.scan == Scan::Longest && self.space.slots.get(group).is_some_and(no_better) {
+                self.note(|search| search.note_passed(group, pass, need, Why::NoBetter));
                 continue;
             }
             let Some(mut held) = self.enter(group, pass, need)? else { continue };
-            match self.look(&held, pass, best) {
+            let verdict = self.look(&held, pass, best);
+            self.note(|search| search.note_scanned(&held, pass, need));
+            match verdict {
                 Verdict::Next => {}
                 Verdict::Take(range) => return self.take(&mut held, &range, pass),
-                Verdict::Enough => break,
+                Verdict::Enough => {
+                    self.note(|search| search.note_ended(pass, need, Ended::Enough));
+                    break;
+                }
             }
         }
         Ok(None)

@@ -130,6 +130,16 @@ impl Walk {
         }
     }
 
+    /// What is left of it, from the goal on and before it.
+    pub(crate) fn left(&self) -> [Range<u32>; 2] {
+        self.ranges.clone()
+    }
+
+    /// The order that the index is asked for.
+    pub(crate) const fn order(&self) -> u32 {
+        self.lookup.order()
+    }
+
     /// The next candidate; of untouched groups only if `untouched`.
     pub(crate) fn next(
         &mut self,

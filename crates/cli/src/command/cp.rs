@@ -89,6 +89,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let several = from.len() > 1;
     let progress = Progress::new("copying");
     match to {
+        Operand::Local(_) if arguments.writing.explain.last.is_some() => {
+            let reason =
+                "--explain says where an image puts what is copied into it: the destination is in none";
+            Err(Failure::Usage(reason.to_owned()))
+        }
         Operand::Local(folder) => each(from, |source| out(arguments, source, folder, several, &progress)),
         Operand::Inside(place) => Image::change(&place.image, &arguments.writing, |image| {
             each(from, |source| match source {

@@ -66,6 +66,9 @@ pub(crate) struct Arguments {
     /// Serve them where others can reach them, too: whoever does sees all figures, and can change nothing
     #[arg(long)]
     metrics_public: bool,
+    /// Keep what the last 10,000 requests for space went through: `hectare explain DIR` shows it
+    #[arg(long)]
+    explain: bool,
     /// Log to the end of a file; else the system's log is used in the background
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -148,6 +151,7 @@ impl Arguments {
             return Err(Failure::Usage(reason.into()));
         }
         options.foreground |= self.foreground;
+        options.explain |= self.explain;
         options.metrics_public |= self.metrics_public;
         options.metrics = self.metrics.or(options.metrics);
         options.log = self.log_level.or(options.log);
@@ -164,6 +168,9 @@ impl Arguments {
         }
         if self.metrics_public {
             arguments.push("--metrics-public".into());
+        }
+        if self.explain {
+            arguments.push("--explain".into());
         }
         if let Some(file) = &self.log {
             arguments.extend(["--log".into(), file.into()]);

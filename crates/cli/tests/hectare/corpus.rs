@@ -32,6 +32,8 @@ fn read_everything(name: &str, image: &Path, folder: &Path) {
     behaves(name, &["freefrag", "--json", "-c", "64", path]);
     behaves(name, &["map", path]);
     behaves(name, &["map", path, "-o", folder.join("map.png").to_str().unwrap()]);
+    behaves(name, &["explain", path, "--want", "1M", "--goal", "/", "--policy", "mballoc,hybrid,first-fit"]);
+    behaves(name, &["explain", path, "--want", "64K", "--append", "--goal", "/"]);
     behaves(name, &["ls", "-laiR", &root]);
     behaves(name, &["ls", "-R", "--json", &root]);
     behaves(name, &["tree", "-a", &root]);

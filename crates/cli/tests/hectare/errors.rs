@@ -165,7 +165,7 @@ fn help_and_completions_are_there() {
     for shell in ["bash", "zsh", "fish"] {
         assert!(hectare(&["completions", shell]).ok().text().contains("freefrag"));
     }
-    for command in ["mkfs", "build", "ls", "cp", "info", "freefrag", "map", "xattr"] {
+    for command in ["mkfs", "build", "ls", "cp", "info", "freefrag", "map", "explain", "xattr"] {
         assert!(hectare(&[command, "--help"]).ok().text().contains("Example"), "{command}");
     }
 }
@@ -275,6 +275,7 @@ fn regression_what_is_no_volume_is_named_by_every_command() {
         vec!["check", given],
         vec!["freefrag", given],
         vec!["map", given],
+        vec!["explain", given, "--want", "1M"],
         vec!["mkdir", &inside],
         vec!["rm", &inside],
         vec!["mount", given, folder.path().to_str().unwrap()],

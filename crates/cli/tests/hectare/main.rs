@@ -11,6 +11,7 @@ mod copy;
 mod copy_trust;
 mod corpus;
 mod errors;
+mod explain;
 mod journal;
 mod killed;
 mod look;

@@ -137,8 +137,13 @@ impl Volume {
     /// The volume on a device that is not durable and nobody else's, in use for replaying what a journal
     /// holds: it has no journal itself, no thread, and is not marked as in use.
     pub(crate) fn for_replay(device: Arc<dyn Device>, sb: SuperBlock, options: &OpenOptions) -> Result<Self> {
-        let options =
-            OpenOptions { read_only: false, use_reserved_blocks: true, discard: false, ..options.clone() };
+        let options = OpenOptions {
+            read_only: false,
+            use_reserved_blocks: true,
+            discard: false,
+            record: None,
+            ..options.clone()
+        };
         let shared = Self::assemble(Recovered { device, sb, log: None, clean: false }, options)?;
         let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
         Ok(Self { inner: Arc::new(Inner { shared, journal, background: OnceLock::new() }) })
@@ -161,19 +166,7 @@ impl Volume {
         let findings = Arc::new(Findings::new(reaction, options.fixed_time));
         let groups = Groups::open(metadata.clone(), Arc::clone(&sb), Arc::clone(&findings), clean);
         let groups = Arc::new(groups);
-        let layout = Layout::new(geometry.clusters_per_group, geometry.clusters_count())
-            .ok_or_else(|| Corrupt::new("the superblock", Place::Volume, "its groups are impossible"))?;
-        let config = Config {
-            policy: options.policy,
-            tunables: Tunables { stripe: options.tunables.stripe.or(Some(stripe(&sb))), ..options.tunables },
-            block_bytes: geometry.block_size.get(),
-            cluster_blocks: geometry.cluster_blocks(),
-            flex_groups: flex::flex_groups(geometry),
-            discard: options.discard,
-        };
-        let allocator = Allocator::new(Source::new(Arc::clone(&groups)), layout, config);
-        allocator.set_root_reserve(Clusters::new(sb.reserved_blocks().get() >> geometry.cluster_ratio_shift));
-        allocator.keep(space::kept(&sb, &options));
+        let allocator = allocator(&groups, &sb, &options)?;
         let shared = Arc::new(Shared {
             blocks: BlockCache::new(
                 metadata,
@@ -205,14 +198,38 @@ impl Volume {
             seed: AtomicU64::new(options.seed.unwrap_or_else(arbitrary_seed)),
             device,
             groups,
+            prealloc: Preallocation::new(allocator.config()),
             allocator,
-            prealloc: Preallocation::new(config),
             data_mode: options.data_mode.or(sb.default_data_mode()).unwrap_or_default(),
             options,
             sb,
         });
         Ok(shared)
     }
+}
+
+/// The allocator of a volume, from which nothing is taken yet.
+pub(crate) fn allocator(
+    groups: &Arc<Groups>,
+    sb: &SuperBlock,
+    options: &OpenOptions,
+) -> Result<Allocator<Source>> {
+    let geometry = sb.geometry();
+    let layout = Layout::new(geometry.clusters_per_group, geometry.clusters_count())
+        .ok_or_else(|| Corrupt::new("the superblock", Place::Volume, "its groups are impossible"))?;
+    let config = Config {
+        policy: options.policy,
+        tunables: Tunables { stripe: options.tunables.stripe.or(Some(stripe(sb))), ..options.tunables },
+        block_bytes: geometry.block_size.get(),
+        cluster_blocks: geometry.cluster_blocks(),
+        flex_groups: flex::flex_groups(geometry),
+        discard: options.discard,
+        record: options.record,
+    };
+    let allocator = Allocator::new(Source::new(Arc::clone(groups)), layout, config);
+    allocator.set_root_reserve(Clusters::new(sb.reserved_blocks().get() >> geometry.cluster_ratio_shift));
+    allocator.keep(space::kept(sb, options));
+    Ok(allocator)
 }
 
 /// Refuses, by name, to write to a volume that is in no state for it. That its journal has to be replayed

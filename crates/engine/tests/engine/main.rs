@@ -14,6 +14,7 @@ mod delayed;
 mod discard;
 mod encrypted;
 mod errors;
+mod explain;
 mod extra;
 mod fallocate;
 mod fast_commits;

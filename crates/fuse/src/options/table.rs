@@ -85,7 +85,7 @@ pub(super) const fn refused(name: &'static str, why: &'static str) -> OptionRow 
 }
 
 /// All options that mean something here, or to those who mount.
-pub static OPTIONS: [OptionRow; 96] = [
+pub static OPTIONS: [OptionRow; 98] = [
     flag("ro", "take no change; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "take changes (the default)", |o| o.read_only = false),
     flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
@@ -154,6 +154,10 @@ pub static OPTIONS: [OptionRow; 96] = [
     ),
     value("tunable", "NAME=VALUE", "a number of the search for space, as in /sys/fs/ext4", set_tunable),
     value("classes", "SIZE:...", "bounds of the size classes (128K:8M)", set_classes),
+    flag("explain", "keep what requests for space went through, for `hectare explain DIR`", |o| {
+        o.explain = true;
+    }),
+    flag("noexplain", "do not (the default)", |o| o.explain = false),
     value("offset", "BYTES", "where the volume begins in the image", set_offset),
     value("threads", "N", "threads that answer requests", set_threads),
     flag(

@@ -6,7 +6,7 @@ use crate::stats::AllocatorStats;
 use crate::target::{Access, Target, TargetFile, host_room};
 use crate::timing::Times;
 use hectare_device::{DaxDevice, Device, FileOptions};
-use hectare_engine::{Creation, Observed, OpenFile, OpenOptions, Volume};
+use hectare_engine::{Creation, Explanation, Observed, OpenFile, OpenOptions, Volume};
 use hectare_units::u64_of;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -180,6 +180,10 @@ impl Target for Engine {
         let has_holes = meta.is_file() && meta.blocks().saturating_mul(512) < meta.len();
         let host = if has_holes { host_room(&self.image)? } else { u64::MAX };
         Some(self.room()?.min(host))
+    }
+
+    fn explanation(&self) -> Option<Explanation> {
+        self.volume.explanation()
     }
 
     fn commit_pauses(&self) -> Option<Latency> {

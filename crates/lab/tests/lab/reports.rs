@@ -39,6 +39,7 @@ fn run(workload: &str, policy: Option<&str>, threads: u32, operations: u64) -> R
         allocator: AllocatorStats::parse(STATS),
         pauses: None,
         timing: Timing::default(),
+        explanation: None,
         inspection: None,
         remarks: Vec::new(),
     }

@@ -1,16 +1,17 @@
 //! What the workloads share: where they run, how often, and what is printed.
 
 use crate::clock;
+use crate::explanation::lines;
+use crate::explanation::text::Detail;
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::output::{Output, write_file};
 use crate::spinner::Spinner;
-use crate::writing::{Tuning, data_mode_parser};
-use hectare_engine::{DataMode, Timestamp, UnknownPolicy};
+use crate::writing::{Explain, Policies, Tuning, data_mode_parser};
+use hectare_engine::{DataMode, Timestamp};
 use hectare_lab::{After, Bench, On, Policy, Report, Run, Settings, Through, Workload, bench, bench_afresh};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 /// Where a workload runs, and what is told of it.
 #[derive(clap::Args)]
@@ -57,6 +58,8 @@ pub(super) struct Common {
     /// Print the allocator's counts, too, in the layout of the kernel's mb_stats (JSON always has them)
     #[arg(long)]
     stats: bool,
+    #[command(flatten)]
+    explain: Explain,
     /// Print JSON, which `bench report` reads
     #[arg(long)]
     json: bool,
@@ -72,26 +75,6 @@ pub(super) struct Threads {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1",
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(super) threads: Vec<u32>,
-}
-
-/// Policies, as a list.
-#[derive(Clone, Debug)]
-struct Policies(Vec<Policy>);
-
-impl FromStr for Policies {
-    type Err = UnknownPolicy;
-
-    /// What begins with a sign belongs to the policy before it.
-    fn from_str(list: &str) -> Result<Self, UnknownPolicy> {
-        let mut policies: Vec<String> = Vec::new();
-        for word in list.split(',') {
-            match policies.last_mut() {
-                Some(policy) if word.starts_with(['+', '-']) => *policy += &format!(",{word}"),
-                _ => policies.push(word.to_owned()),
-            }
-        }
-        policies.iter().map(|policy| policy.parse()).collect::<Result<_, _>>().map(Self)
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -173,6 +156,7 @@ impl Common {
             tunables,
             data_mode: self.data,
             delayed_allocation: !self.nodelalloc,
+            explain: self.explain.last.is_some(),
             ..Settings::default()
         };
         let mut places = Vec::new();
@@ -194,6 +178,7 @@ impl Common {
             (self.tuning.is_given(), "--tunable and --classes say how the engine searches for space"),
             (self.nodelalloc, "--nodelalloc says when the engine chooses space"),
             (self.fresh, "--fresh copies an image"),
+            (self.explain.last.is_some(), "--explain says how the engine searches for space"),
             (self.data.is_some(), "--data says how the engine journals file data"),
         ] {
             if given && !by_engine {
@@ -214,6 +199,11 @@ impl Common {
         if self.stats {
             for run in &report.runs {
                 stats(&mut out, run)?;
+            }
+        }
+        if let Some(last) = self.explain.last {
+            for run in &report.runs {
+                explain(&mut out, run, last)?;
             }
         }
         out.finish()?;
@@ -244,9 +234,20 @@ fn one(bench_of: &Bench, afresh: bool) -> Outcome<Vec<Run>> {
     runs.map_err(|error| Failure::Line(error.to_string()))
 }
 
-fn stats(out: &mut Output, run: &Run) -> Outcome {
+/// Whose lines follow.
+fn heading(out: &mut Output, run: &Run) -> Outcome {
     let threads = if run.threads == 1 { "thread" } else { "threads" };
-    writeln!(out, "\n{}, {} {threads}:", run.title(), run.threads)?;
+    writeln!(out, "\n{}, {} {threads}:", run.title(), run.threads)
+}
+
+fn explain(out: &mut Output, run: &Run, last: usize) -> Outcome {
+    let Some(explanation) = &run.explanation else { return Ok(()) };
+    heading(out, run)?;
+    write!(out, "{}", lines(explanation, last, Detail::Short))
+}
+
+fn stats(out: &mut Output, run: &Run) -> Outcome {
+    heading(out, run)?;
     match &run.allocator {
         Some(stats) => write!(out, "{}", stats.shown()),
         None => writeln!(out, "\tnobody counted"),

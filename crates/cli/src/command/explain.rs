@@ -1,0 +1,198 @@
+//! `hectare explain`: of an image, what a request would go through; of a mount, what its last ones did.
+
+use crate::command::format_options::parse_size;
+use crate::explanation::text::{self, Detail};
+use crate::explanation::{LAST, Units, how, lines, page, picture, summary};
+use crate::failure::{Failure, Outcome};
+use crate::image::Image;
+use crate::name::shown;
+use crate::output::{Output, write_file};
+use crate::part;
+use crate::picture::svg;
+use crate::writing::{Looking, Policies, Tuning};
+use hectare_engine::{Ask, AskGoal, Explanation, OpenOptions};
+use hectare_units::{BlockNr, Clusters};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// Say why space lies where it lies: what each pass of the search passes by and why, what it scans, what it
+/// takes
+///
+/// Of an image, makes one request in memory, by each of the policies: nothing is written, and what was taken
+/// is forgotten. The search begins as after a mount: nothing is known of a group but its descriptor. Of a
+/// mount (the directory), shows what the last requests went through; it must have been mounted with
+/// --explain.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  hectare explain disk.img --want 8M\n  \
+    hectare explain disk.img --want 8M --asked 64K --goal /srv/db --policy mballoc,-best-avail,hybrid\n  \
+    hectare explain disk.img --append --want 1M --goal /var/log/syslog\n  \
+    hectare explain disk.img --want 8M --html why.html\n  \
+    hectare mount --explain disk.img /mnt; hectare explain /mnt\n\n\
+    docs/explain.md says what the lines mean.")]
+pub(crate) struct Arguments {
+    /// How much is asked for in one run
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    want: Option<u64>,
+    /// How much of it is needed at once: no pass trims below that [default: all of it]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    asked: Option<u64>,
+    /// The shortest run of use [default: a block]
+    #[arg(long, value_name = "BYTES", value_parser = parse_size)]
+    least: Option<u64>,
+    /// Where it would best lie: a block's number, or a path inside, whose file would go on there [default:
+    /// the first block]
+    #[arg(long, value_name = "PATH|BLOCK")]
+    goal: Option<OsString>,
+    /// Ask as the file at the goal would for so much more, by way of what the policy keeps for files
+    #[arg(long, requires = "goal")]
+    append: bool,
+    /// How space is chosen; an explanation for each of a list (mballoc,-best-avail,hybrid are two: 'hectare
+    /// bench mechanisms' lists what can be put in and left out) [default: hybrid]
+    #[arg(long, value_name = "POLICY,...")]
+    policy: Option<Policies>,
+    #[command(flatten)]
+    tuning: Tuning,
+    /// Name all groups, not the first of them; of a mount, every request that is recorded
+    #[arg(short, long)]
+    verbose: bool,
+    /// Print JSON: everything that happened, in order; lengths and places in clusters
+    #[arg(long)]
+    json: bool,
+    /// Write a page with pictures; the name ends in .html
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write a picture of the groups: which were passed by, scanned, taken; the name ends in .svg
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// An image or block device; or the directory one is mounted on
+    #[arg(value_name = "IMAGE|DIR")]
+    place: PathBuf,
+    #[command(flatten)]
+    looking: Looking,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    for (path, end) in [(&arguments.html, "html"), (&arguments.svg, "svg")] {
+        if path.as_ref().is_some_and(|path| path.extension().is_none_or(|found| found != end)) {
+            return Err(Failure::Usage(format!("the name of --{end} FILE ends in .{end}")));
+        }
+    }
+    let name = shown(arguments.place.file_name().unwrap_or(arguments.place.as_os_str()).as_bytes());
+    if arguments.place.is_dir() {
+        let explanation = of_mount(arguments)?;
+        return tell(arguments, &name, &[explanation]);
+    }
+    tell(arguments, &name, &of_image(arguments)?)
+}
+
+fn of_mount(arguments: &Arguments) -> Outcome<Explanation> {
+    let about_one = arguments.want.is_some() || arguments.goal.is_some() || arguments.policy.is_some();
+    if about_one || arguments.tuning.is_given() || !part::is_whole() {
+        let reason = "a mount tells what its requests went through: give an image to ask for one of your own";
+        return Err(Failure::Usage(reason.to_owned()));
+    }
+    let fail = |error: &dyn std::fmt::Display| {
+        Failure::of(shown(arguments.place.as_os_str().as_bytes()), shown(error.to_string().as_bytes()))
+    };
+    let told = hectare_monitor::explanation(&arguments.place).map_err(|error| fail(&error))?;
+    told.ok_or_else(|| fail(&"it was not mounted with --explain, so nothing is recorded"))
+}
+
+fn of_image(arguments: &Arguments) -> Outcome<Vec<Explanation>> {
+    let want = arguments.want.ok_or_else(|| Failure::Usage("--want says how much: --want 8M".to_owned()))?;
+    let asked = arguments.asked.unwrap_or(want);
+    if want == 0 || asked == 0 || arguments.least == Some(0) {
+        return Err(Failure::Usage("--want, --asked and --least are at least a byte".to_owned()));
+    }
+    if asked > want || arguments.least.is_some_and(|least| least > asked) {
+        return Err(Failure::Usage(
+            "--asked is no more than --want, --least no more than --asked".to_owned(),
+        ));
+    }
+    let tunables = arguments.tuning.tunables()?;
+    let image = Image::read(&arguments.place, &arguments.looking)?;
+    let cluster = image.volume().superblock().geometry().cluster_bytes();
+    let clusters = |bytes: u64| Clusters::new(bytes.div_ceil(cluster));
+    let (want, asked) = (clusters(want), clusters(asked));
+    let least = arguments.least.map_or(Clusters::ONE, clusters);
+    let ask = Ask { want, asked, least, goal: goal(arguments, &image)? };
+    let default = [hectare_engine::Policy::default()];
+    let policies = arguments.policy.as_ref().map_or(&default[..], |policies| &policies.0);
+    let explain = |policy: &hectare_engine::Policy| {
+        let options = OpenOptions { policy: *policy, tunables, ..OpenOptions::read_only() };
+        image.volume().explain(&ask, &options).map_err(|error| Failure::of(image.name(), error))
+    };
+    policies.iter().map(explain).collect()
+}
+
+/// Where the request would best lie.
+fn goal(arguments: &Arguments, image: &Image) -> Outcome<AskGoal> {
+    let geometry = image.volume().superblock().geometry();
+    let first = geometry.first_block(hectare_units::GroupNr::new(0));
+    let Some(goal) = &arguments.goal else { return Ok(AskGoal::Block(first)) };
+    if let Some(block) = goal.to_str().and_then(|text| text.parse().ok()) {
+        if arguments.append {
+            return Err(Failure::Usage("--append needs a file: --goal PATH".to_owned()));
+        }
+        let block = BlockNr::new(block);
+        if geometry.group_of(block).is_none() {
+            let (first, last) = (first.get(), geometry.blocks_count.get().saturating_sub(1));
+            let reason = format!("block {block} is not on the volume, which has blocks {first} to {last}");
+            return Err(Failure::of(image.name(), reason));
+        }
+        return Ok(AskGoal::Block(block));
+    }
+    let nr = image.resolve(&goal.clone().into_vec(), true)?;
+    Ok(if arguments.append { AskGoal::Append(nr) } else { AskGoal::Behind(nr) })
+}
+
+/// Prints explanations, and writes what else was asked for.
+fn tell(arguments: &Arguments, name: &str, explanations: &[Explanation]) -> Outcome {
+    let last = if arguments.verbose { usize::MAX } else { LAST };
+    write(arguments.svg.as_deref(), || svg::draw(&picture::scene(name, explanations)))?;
+    write(arguments.html.as_deref(), || page::draw(name, explanations, last))?;
+    if arguments.json {
+        return Output::new().json(&explanations);
+    }
+    let mut out = Output::new();
+    let detail = if arguments.verbose { Detail::Full } else { Detail::Short };
+    for (at, explanation) in explanations.iter().enumerate() {
+        write!(out, "{}{}", if at > 0 { "\n" } else { "" }, lines(explanation, last, detail))?;
+        if arguments.append {
+            let pieces = summary::pieces(Units::of(explanation), &explanation.trace.requests);
+            writeln!(out, "\nin all {pieces}")?;
+        }
+    }
+    if explanations.len() > 1 {
+        write!(out, "\n{}", side_by_side(explanations))?;
+    }
+    out.finish()
+}
+
+fn write(path: Option<&Path>, draw: impl FnOnce() -> String) -> Outcome {
+    path.map_or(Ok(()), |path| write_file(path, draw().as_bytes()))
+}
+
+/// A line for each policy.
+fn side_by_side(explanations: &[Explanation]) -> String {
+    let width = explanations.iter().map(|one| how(one).chars().count()).max().unwrap_or(0).max(6);
+    let mut table = format!("{:<width$}  {:>6} {:>7} {:>6}  answer\n", "policy", "passed", "scanned", "runs");
+    for explanation in explanations {
+        let units = Units::of(explanation);
+        let requests = &explanation.trace.requests;
+        let sum = summary::Sum::of(requests, |_| true);
+        let answer = match &requests[..] {
+            [only] => text::answer(units, only),
+            many => summary::pieces(units, many),
+        };
+        let policy = how(explanation);
+        let _ = writeln!(
+            table,
+            "{policy:<width$}  {:>6} {:>7} {:>6}  {answer}",
+            sum.passed, sum.scanned, sum.runs
+        );
+    }
+    table
+}

@@ -1,0 +1,186 @@
+//! Why space lies where it lies: what requests of this volume went through, and what one would go through.
+//!
+//! A volume opened with [`OpenOptions::record`] keeps its last requests ([`Volume::explanation`]). Of one
+//! that is open for reading only, it can be asked what a request would go through ([`Volume::explain`]): it is
+//! made, to an allocator that exists for it alone and is forgotten with all it took. Nothing is written.
+//!
+//! What it is not: a forecast of what a mount would do now. A fresh allocator knows of no group more than its
+//! descriptor, of no size class, and keeps nothing for files; one that has worked for a while may answer
+//! otherwise, and its own record says so.
+
+use super::Hole;
+use crate::error::{Error, Result};
+use crate::map::MapRef;
+use crate::options::OpenOptions;
+use crate::volume::{Volume, opening};
+use hectare_alloc::{
+    AllocError, FileRequest, GoalFrom, Preallocation, Recording, Request, Reservation, Trace, Window,
+};
+use hectare_units::{BlockNr, Clusters, InodeNr, LogicalBlock, low32};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The shape of a volume, as far as traces need it: they name clusters and groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Shape {
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Blocks of a cluster.
+    pub cluster_blocks: u32,
+    /// The block that cluster 0 begins with.
+    pub first_block: u32,
+    /// Clusters of a group.
+    pub group_clusters: u32,
+    /// Groups.
+    pub groups: u32,
+    /// Groups of a flex group.
+    pub flex_groups: u32,
+}
+
+/// What requests went through, with what is needed to read it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Explanation {
+    /// How space was chosen.
+    pub policy: String,
+    /// Tunables that are not as they are by default, as `NAME=VALUE`.
+    pub tunables: Vec<String>,
+    /// The volume.
+    pub shape: Shape,
+    /// The requests.
+    #[serde(flatten)]
+    pub trace: Trace,
+}
+
+/// Where a request is to be explained for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AskGoal {
+    /// At a block.
+    Block(BlockNr),
+    /// Where a file would go on; for a directory, or a file without space, in its own group.
+    Behind(InodeNr),
+    /// The same, by way of what the policy keeps for files: as many requests as it makes for so much more of
+    /// the file.
+    Append(InodeNr),
+}
+
+/// A request to be explained. Lengths in clusters, each at least 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ask {
+    /// The full length.
+    pub want: Clusters,
+    /// What is needed at once: the goal is not trimmed below that.
+    pub asked: Clusters,
+    /// The least of use.
+    pub least: Clusters,
+    /// Where.
+    pub goal: AskGoal,
+}
+
+impl Volume {
+    /// What the last requests for space went through, if the volume was opened to record it
+    /// ([`OpenOptions::record`]).
+    #[must_use]
+    pub fn explanation(&self) -> Option<Explanation> {
+        Some(self.explained(&self.options, self.allocator.trace()?))
+    }
+
+    /// What a request would go through under a policy, with these tunables, of [`OpenOptions`] `options`;
+    /// everything else in them is of no account. Changes nothing, here or on the device.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the volume is open for writing, or the goal is not on it; those of finding where
+    /// a file goes on. That there is no space is no error, but an answer.
+    pub fn explain(&self, ask: &Ask, options: &OpenOptions) -> Result<Explanation> {
+        if !self.read_only {
+            return Err(Error::Invalid(
+                "of a volume that is open for writing, only its own requests are known",
+            ));
+        }
+        let options = OpenOptions { record: Some(Recording::WHOLE), ..options.clone() };
+        let allocator = opening::allocator(&self.groups, &self.sb, &options)?;
+        let request = |(goal, from)| {
+            let request = Request::new(goal, ask.want).for_data(ask.asked).at_least(ask.least);
+            Request { goal_from: from, ..request }.with_root_reserve(options.use_reserved_blocks)
+        };
+        match ask.goal {
+            AskGoal::Block(block) => {
+                let geometry = self.geometry();
+                if geometry.group_of(block).is_none() {
+                    return Err(Error::Invalid("the goal lies outside the volume"));
+                }
+                let goal = (geometry.cluster_of(block), GoalFrom::Caller);
+                unless_full(allocator.reserve(&request(goal)))?;
+            }
+            AskGoal::Behind(nr) => {
+                let inode = self.inode(nr)?;
+                let held = inode.get();
+                let end = self.end_of(MapRef { volume: self, nr, inode: &held }, ask.asked)?;
+                let goal = match self.continuation(&end)? {
+                    Some(goal) => (goal, GoalFrom::Continuation),
+                    None => (self.home(nr)?, GoalFrom::Home),
+                };
+                unless_full(allocator.reserve(&request(goal).of_file(nr.get(), goal.1)))?;
+            }
+            AskGoal::Append(nr) => {
+                let inode = self.inode(nr)?;
+                let held = inode.get();
+                let end = self.end_of(MapRef { volume: self, nr, inode: &held }, ask.want)?;
+                let logical = u64::from(end.logical.get()) >> self.geometry().cluster_ratio_shift;
+                // Behind the end there is nothing, whatever a broken map says.
+                let mut request = FileRequest { right: None, ..self.file_request(&end, logical)? };
+                let (prealloc, window) = (Preallocation::new(allocator.config()), Arc::<Window>::default());
+                let mut taken: Vec<Reservation> = Vec::new();
+                while !request.len.is_zero() && taken.len() < Recording::WHOLE.requests {
+                    let Some(piece) = unless_full(prealloc.take(&allocator, &window, &request))? else {
+                        break;
+                    };
+                    request.logical += piece.len().get();
+                    request.len = request.len - piece.len();
+                    request.continuation = Some(piece.run().end());
+                    taken.push(piece);
+                }
+                window.discard();
+            }
+        }
+        Ok(self.explained(&options, allocator.trace().unwrap_or_default()))
+    }
+
+    /// The hole behind the last block of a file, so long.
+    fn end_of<'a>(&self, map: MapRef<'a>, clusters: Clusters) -> Result<Hole<'a>> {
+        let mut end = 0;
+        map.for_each(LogicalBlock::ZERO, &mut |extent| {
+            end = extent.end().max(end);
+            std::ops::ControlFlow::Continue(())
+        })?;
+        let shift = self.geometry().cluster_ratio_shift;
+        let end = end.div_ceil(1 << shift) << shift;
+        let logical = u32::try_from(end).map_err(|_| Error::FileTooLarge)?;
+        Ok(Hole { map, logical: LogicalBlock::new(logical), lead: 0, clusters })
+    }
+
+    fn explained(&self, options: &OpenOptions, trace: Trace) -> Explanation {
+        let geometry = self.geometry();
+        Explanation {
+            policy: options.policy.to_string(),
+            tunables: options.tunables.changed().collect(),
+            shape: Shape {
+                block_bytes: geometry.block_size.get(),
+                cluster_blocks: geometry.cluster_blocks(),
+                first_block: low32(geometry.first_block(hectare_units::GroupNr::new(0)).get()),
+                group_clusters: geometry.clusters_per_group,
+                groups: geometry.groups(),
+                flex_groups: self.allocator.config().flex_groups,
+            },
+            trace,
+        }
+    }
+}
+
+/// Space, or none if there is none.
+fn unless_full<T>(space: std::result::Result<T, AllocError<Error>>) -> Result<Option<T>> {
+    match space {
+        Ok(space) => Ok(Some(space)),
+        // What can't be read is recorded with the request.
+        Err(_) => Ok(None),
+    }
+}
