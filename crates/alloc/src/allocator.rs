@@ -426,7 +426,7 @@ impl<S: GroupSource> Allocator<S> {
         self.space.contention.level()
     }
 
-    /// Units (flex groups, or groups) that have no size class, then of each class, from the smallest sizes on.
+    /// Units (flex groups, or groups) without a size class, then those of each, from the smallest sizes on.
     /// `None` under policies without classes.
     #[must_use]
     pub fn class_counts(&self) -> Option<Vec<u32>> {

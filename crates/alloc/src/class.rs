@@ -195,7 +195,8 @@ impl Classes {
         for first in (0..slots.groups()).step_by(usize_of(self.unit_groups)).map(GroupNr::new) {
             let (class, unit) = (self.class(first), self.unit(first));
             let is_in = |set: &BitTree| set.next_before(unit, unit + 1).is_some();
-            let sets: Vec<u32> = (0..).zip(&self.units).filter(|(_, set)| is_in(set)).map(|set| set.0).collect();
+            let sets: Vec<u32> =
+                (0..).zip(&self.units).filter(|(_, set)| is_in(set)).map(|set| set.0).collect();
             if sets != [class.map_or(0, Class::code)] {
                 return Err(format!("unit {unit} is {class:?}, but in the sets {sets:?}"));
             }

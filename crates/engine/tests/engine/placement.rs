@@ -156,9 +156,11 @@ fn regression_the_stripe_of_the_superblock_aligns_large_files() {
 /// The kernel keeps nothing for what is left of a file that nobody has open any more.
 #[test]
 fn what_is_left_of_a_closed_file_gets_no_window() {
-    for (policy, kept) in
-        [(Policy::MBALLOC, false), (Policy::MBALLOC.without(Mechanism::Contention), true), (Policy::HYBRID, true)]
-    {
+    for (policy, kept) in [
+        (Policy::MBALLOC, false),
+        (Policy::MBALLOC.without(Mechanism::Contention), true),
+        (Policy::HYBRID, true),
+    ] {
         let held = volume!("placement::what_is_left_of_a_closed_file", policy, "256M", "-b", "4096");
         let preallocated = || held.volume.allocator_stats().preallocated;
         // Small appends gather, and get their place when the file is closed or synced.
