@@ -17,7 +17,7 @@ use crate::source::GroupSource;
 use crate::space::Space;
 use crate::stats::{StatsSnapshot, structs_summary};
 use crate::sync::{Arc, Ordering};
-use crate::tunables::Config;
+use crate::tunables::{BadTunable, Config, Tunables};
 use hectare_units::{Clusters, GroupNr, TxnId, low32, u64_of};
 use serde::Serialize;
 use std::ops::Range;
@@ -102,7 +102,7 @@ impl<S: GroupSource> Allocator<S> {
     /// # Errors
     /// Those of loading the goal's group.
     pub fn reserve_at(&self, request: &Request) -> Result<Option<Reservation>, AllocError<S::Error>> {
-        self.reserve_by(&self.space.tables.at_goal, request)
+        self.reserve_by(&self.space.tables().at_goal, request)
     }
 
     fn reserve_by(
@@ -162,7 +162,7 @@ impl<S: GroupSource> Allocator<S> {
     }
 
     fn table(&self, request: &Request) -> &[Step] {
-        let tables = &self.space.tables;
+        let tables = self.space.tables();
         match request.purpose {
             Purpose::Metadata => &tables.metadata,
             Purpose::Data if request.packed => &tables.packed,
@@ -397,6 +397,20 @@ impl<S: GroupSource> Allocator<S> {
         self.space.config
     }
 
+    /// The tunables as they are now, with those that were left open as they turned out.
+    #[must_use]
+    pub fn tunables(&self) -> Tunables {
+        self.space.tunables.get()
+    }
+
+    /// Sets tunables, each as `NAME=VALUE`, for every request that begins from now on; all or none.
+    ///
+    /// # Errors
+    /// As [`Tunables::set`].
+    pub fn set_tunables<'a>(&self, given: impl IntoIterator<Item = &'a str>) -> Result<(), BadTunable> {
+        self.space.tunables.set(given)
+    }
+
     /// What was counted since the volume was opened.
     #[must_use]
     pub fn stats(&self) -> StatsSnapshot {
@@ -416,7 +430,7 @@ impl<S: GroupSource> Allocator<S> {
     /// The group index in the layout of the kernel's `mb_structs_summary`. Looks at the whole index.
     #[must_use]
     pub fn structs_summary(&self) -> String {
-        structs_summary(self.space.indexed, &self.space.index.counts())
+        structs_summary(self.space.is_indexed(), &self.space.index.counts())
     }
 
     /// How contended the locks of groups are, from 0 to 8; above 2 the volume counts as busy. Stays 0 under

@@ -273,7 +273,7 @@ impl Preallocation {
         let request = &FileRequest { len: request.len.min(Clusters::new(most)), right, ..*request };
         let result = match self.growth {
             Growth::Normalized if request.explicit => self.plain(allocator, request),
-            _ if self.is_small(request) => self.slot_piece(allocator, request),
+            _ if self.is_small(allocator, request) => self.slot_piece(allocator, request),
             Growth::Nothing => self.plain(allocator, request),
             Growth::Normalized if self.needs_no_window(allocator, request) => self.plain(allocator, request),
             Growth::Normalized => {
@@ -297,11 +297,12 @@ impl Preallocation {
 /// The ways to serve a file. They reserve without giving back what is kept: that is for when they fail.
 impl Preallocation {
     /// Small files share slots.
-    fn is_small(&self, request: &FileRequest) -> bool {
+    fn is_small<S: GroupSource>(&self, allocator: &Allocator<S>, request: &FileRequest) -> bool {
+        let tunables = &allocator.space().tunables;
         let blocks = request.size.saturating_mul(self.config.cluster_blocks.into());
         self.config.policy.has(Mechanism::Locality)
-            && self.config.tunables.mb_group_prealloc > 0
-            && blocks <= self.config.tunables.mb_stream_req.into()
+            && tunables.mb_group_prealloc() > 0
+            && blocks <= tunables.mb_stream_req().into()
     }
 
     /// What is left of a closed file up to its end: a window would be given back unused. Not so while group
@@ -314,9 +315,10 @@ impl Preallocation {
     }
 
     /// What a locality slot is filled with, in the kernel's way.
-    fn group_prealloc(&self) -> Clusters {
-        let tunables = &self.config.tunables;
-        let blocks = tunables.mb_group_prealloc.next_multiple_of(tunables.stripe.unwrap_or(0).max(1));
+    fn group_prealloc<S: GroupSource>(&self, allocator: &Allocator<S>) -> Clusters {
+        let tunables = &allocator.space().tunables;
+        let (blocks, stripe) = (tunables.mb_group_prealloc(), tunables.stripe().max(1));
+        let blocks = blocks.checked_next_multiple_of(stripe).unwrap_or(blocks);
         Clusters::new(u64::from(blocks.div_ceil(self.config.cluster_blocks)))
     }
 
@@ -390,7 +392,7 @@ impl Preallocation {
         let _moving = self.moves.moving();
         let space = match self.growth {
             Growth::Nothing | Growth::Normalized => {
-                let want = self.group_prealloc().max(request.len);
+                let want = self.group_prealloc(allocator).max(request.len);
                 vec![allocator.reserve(&self.ask(request, request.goal(), want))?]
             }
             Growth::Roomy => {
@@ -515,7 +517,7 @@ impl Preallocation {
         want: Clusters,
     ) -> Result<Vec<Reservation>, AllocError<S::Error>> {
         let want = want.max(request.len);
-        if want.min(self.recent_offer(allocator)) < self.group_prealloc() {
+        if want.min(self.recent_offer(allocator)) < self.group_prealloc(allocator) {
             // Little space is left, or it is cut up: nothing is gained by taking turns, and streams that keep
             // apart don't wait for each other.
             if let Some(space) = self.continued(allocator, request, want, Clusters::ONE)? {
@@ -551,13 +553,13 @@ impl Preallocation {
             return Ok(space);
         }
         if let Some(goal) = cursor {
-            let ask = self.ask(request, goal, want).at_least(request.len.min(self.group_prealloc()));
+            let ask = self.ask(request, goal, want).at_least(request.len.min(self.group_prealloc(allocator)));
             if let Some(space) = allocator.reserve_at(&ask)? {
                 return Ok(space);
             }
         }
         // A modest piece: the window goes on from there as far as space is free.
-        let probe = self.group_prealloc().max(request.len).min(allocator.offer()).min(want);
+        let probe = self.group_prealloc(allocator).max(request.len).min(allocator.offer()).min(want);
         let goal = cursor.unwrap_or_else(|| request.goal());
         allocator.reserve(&self.ask(request, goal, probe).packed())
     }

@@ -214,8 +214,8 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
 
     /// Lengths of powers of two, from the full length down, until a group has one on average.
     fn trimmed(&mut self, pass: &Pass) -> Found<S::Error> {
-        let tunables = self.space.config.tunables;
-        for need in self.plan.trims(tunables.mb_best_avail_max_trim_order, self.space.stripe()) {
+        let orders = self.space.tunables.mb_best_avail_max_trim_order();
+        for need in self.plan.trims(orders, self.space.stripe()) {
             self.stats.trims += 1;
             let lookup = self.lookup(pass, need);
             if let Some(found) = self.walk(pass, need, lookup)? {

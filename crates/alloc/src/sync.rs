@@ -28,6 +28,9 @@ pub(crate) use explorer::{AtomicBool, AtomicU32, AtomicU64, thread};
 pub(crate) use locks::{Mutex, MutexGuard, zeroed_words};
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub(crate) use native::{AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, thread, zeroed_words};
+/// A number that is set now and then and read on every request: no order of it decides anything that is
+/// explored, so it is the real thing everywhere.
+pub(crate) use std::sync::atomic::AtomicU32 as Setting;
 // Counting references is not what is explored, and an explorer's `Arc` does not turn into one of a trait.
 pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};

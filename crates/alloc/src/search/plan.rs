@@ -57,7 +57,7 @@ impl Plan {
             data,
             class: space.classes.as_ref().filter(|_| data).map(|classes| classes.of(bytes)),
             stream: request.stream,
-            power2: space.config.tunables.mb_order2_req..space.config.orders(),
+            power2: space.tunables.mb_order2_req()..space.config.orders(),
         })
     }
 

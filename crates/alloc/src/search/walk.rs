@@ -117,7 +117,7 @@ impl Walk {
         let start = plan.group.get().min(groups);
         let linear_left = match lookup {
             Lookup::Linear | Lookup::Nothing => 0,
-            _ => space.config.tunables.mb_max_linear_groups,
+            _ => space.tunables.mb_max_linear_groups(),
         };
         let exact = matches!(pass.scan, Scan::Shortest | Scan::FromGoal);
         Self {
