@@ -33,6 +33,10 @@
 //!
 //! What it is not: a promise. A window may vanish between two requests.
 
+mod window;
+
+pub use window::Window;
+
 use crate::allocator::Allocator;
 use crate::error::AllocError;
 use crate::mechanism::Mechanism;
@@ -41,14 +45,12 @@ use crate::normalize;
 use crate::request::Request;
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
-use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, Weak};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Weak};
 use crate::tunables::Config;
 use hectare_units::{ClusterNr, Clusters, index_of, low32, thread_number, u64_of};
 
 /// Locality slots of the policies that give room to grow.
 const SLOTS: usize = 64;
-/// Pieces a window may be in; random writers leave many.
-const PIECES_MAX: usize = 64;
 /// Windows for which one look at the index will do.
 const OFFER_GOOD_FOR: u32 = 31;
 /// Shards of the list of windows.
@@ -91,68 +93,6 @@ impl FileRequest {
 
     fn end(&self) -> u64 {
         self.logical.saturating_add(self.len.get())
-    }
-}
-
-/// The space kept for one file. Dropping it gives the space back. On a cache line of its own, since files are
-/// written by different threads.
-#[repr(align(64))]
-#[derive(Default)]
-pub struct Window {
-    pieces: Mutex<Vec<Kept>>,
-    registered: AtomicBool,
-}
-
-/// Space for the clusters of a file from `logical` on.
-struct Kept {
-    logical: u64,
-    space: Reservation,
-}
-
-impl Kept {
-    fn end(&self) -> u64 {
-        self.logical + self.space.len().get()
-    }
-}
-
-impl Window {
-    /// Gives back everything kept; how many clusters that was.
-    pub fn discard(&self) -> Clusters {
-        let mut pieces = self.pieces.lock();
-        let len = sum(pieces.iter().map(|kept| &kept.space));
-        pieces.clear();
-        len
-    }
-
-    /// Takes up to `len` clusters for the file's clusters from `logical` on, if they are kept.
-    #[must_use]
-    pub fn take(&self, logical: u64, len: Clusters) -> Option<Reservation> {
-        let mut pieces = self.pieces.lock();
-        let at = pieces.iter().position(|kept| kept.logical <= logical && logical < kept.end())?;
-        let kept = &mut pieces[at];
-        let mut taken = kept.space.split_off(Clusters::new(logical - kept.logical));
-        let rest = taken.split_off(len);
-        let after = Kept { logical: logical + taken.len().get(), space: rest };
-        match (kept.space.is_empty(), after.space.is_empty()) {
-            (true, true) => drop(pieces.remove(at)),
-            (true, false) => *kept = after,
-            (false, true) => {}
-            (false, false) => pieces.insert(at + 1, after),
-        }
-        Some(taken)
-    }
-
-    /// Where the first piece starts that is kept for clusters of the file after this one.
-    fn next_after(&self, logical: u64) -> Option<u64> {
-        self.pieces.lock().iter().map(|kept| kept.logical).filter(|start| *start > logical).min()
-    }
-
-    fn keep(&self, logical: u64, space: Reservation) {
-        let mut pieces = self.pieces.lock();
-        pieces.push(Kept { logical, space });
-        if pieces.len() > PIECES_MAX {
-            drop(pieces.remove(0));
-        }
     }
 }
 
@@ -508,7 +448,7 @@ impl Preallocation {
     /// Up to `want` clusters that lie one after the other, in as many groups as that takes: after the file's
     /// last cluster, else after the last window of the request's size class, else where the policy finds a
     /// first piece. Where space is cut up, one piece of the group its stream was last served from. At least
-    /// one piece, and no more than [`PIECES_MAX`].
+    /// one piece, and no more than [`window::PIECES_MAX`].
     fn spacious<S: GroupSource>(
         &self,
         allocator: &Allocator<S>,
@@ -531,7 +471,7 @@ impl Preallocation {
         let mut cursor = self.cursor(request.len).lock();
         let mut pieces = vec![self.first_piece(allocator, request, *cursor, want)?];
         let mut left = want - pieces[0].len().min(want);
-        while left > Clusters::ZERO && pieces.len() < PIECES_MAX {
+        while left > Clusters::ZERO && pieces.len() < window::PIECES_MAX {
             let goal = pieces.last().map(|piece| piece.run().end()).expect("there is a first piece");
             let Some(next) = allocator.reserve_at(&self.ask(request, goal, left))? else { break };
             left = left - next.len();
