@@ -209,7 +209,9 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         if std::mem::take(&mut self.passed_busy) {
             walk.excuse();
         }
-        walk.next(self.space, class, self.reads_left > 0)
+        let next = walk.next(self.space, class, self.reads_left > 0);
+        self.stats.class_skips += walk.passed_over();
+        next
     }
 
     /// Lengths of powers of two, from the full length down, until a group has one on average.
