@@ -13,6 +13,7 @@
 //! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`mod@bench`]) |
 //! | `killed` | kills the server of a mount in the middle of work, again and again (see [`killed`]) |
 //! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
+//! | `mutate` | switches the allocator's mechanisms off in the code; tests must notice (see [`mutate`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
@@ -25,6 +26,7 @@ mod demo;
 mod fuzz;
 mod killed;
 mod live;
+mod mutate;
 mod scratch;
 mod setup;
 mod soak;
@@ -35,7 +37,7 @@ mod tidy;
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: cargo xtask tidy|setup|test|demo|fuzz|corpus|conform|crash|bench|killed|live|soak";
+    "usage: cargo xtask tidy|setup|test|demo|fuzz|corpus|conform|crash|bench|killed|live|mutate|soak";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         ["bench", ref rest @ ..] => bench::run(rest),
         ["killed", ref rest @ ..] => killed::run(rest),
         ["live", ref rest @ ..] => live::run(rest),
+        ["mutate", ref rest @ ..] => mutate::run(rest),
         ["soak", ref rest @ ..] => soak::run(rest),
         _ => {
             eprintln!("{USAGE}");

@@ -18,7 +18,7 @@ use crate::space::Space;
 use crate::stats::{StatsSnapshot, structs_summary};
 use crate::sync::{Arc, Ordering};
 use crate::trace::{Answer, Asked, Steps, Trace};
-use crate::tunables::Config;
+use crate::tunables::{BadTunable, Config, Tunables};
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, low32, u64_of};
 use serde::Serialize;
 use std::ops::Range;
@@ -103,7 +103,7 @@ impl<S: GroupSource> Allocator<S> {
     /// # Errors
     /// Those of loading the goal's group.
     pub fn reserve_at(&self, request: &Request) -> Result<Option<Reservation>, AllocError<S::Error>> {
-        self.reserve_by(&self.space.tables.at_goal, request)
+        self.reserve_by(&self.space.tables().at_goal, request)
     }
 
     fn reserve_by(
@@ -169,7 +169,7 @@ impl<S: GroupSource> Allocator<S> {
     }
 
     fn table(&self, request: &Request) -> &[Step] {
-        let tables = &self.space.tables;
+        let tables = self.space.tables();
         match request.purpose {
             Purpose::Metadata => &tables.metadata,
             Purpose::Data if request.packed => &tables.packed,
@@ -404,6 +404,20 @@ impl<S: GroupSource> Allocator<S> {
         self.space.config
     }
 
+    /// The tunables as they are now, with those that were left open as they turned out.
+    #[must_use]
+    pub fn tunables(&self) -> Tunables {
+        self.space.tunables.get()
+    }
+
+    /// Sets tunables, each as `NAME=VALUE`, for every request that begins from now on; all or none.
+    ///
+    /// # Errors
+    /// As [`Tunables::set`].
+    pub fn set_tunables<'a>(&self, given: impl IntoIterator<Item = &'a str>) -> Result<(), BadTunable> {
+        self.space.tunables.set(given)
+    }
+
     /// What was counted since the volume was opened.
     #[must_use]
     pub fn stats(&self) -> StatsSnapshot {
@@ -462,7 +476,7 @@ impl<S: GroupSource> Allocator<S> {
     /// The group index in the layout of the kernel's `mb_structs_summary`. Looks at the whole index.
     #[must_use]
     pub fn structs_summary(&self) -> String {
-        structs_summary(self.space.indexed, &self.space.index.counts())
+        structs_summary(self.space.is_indexed(), &self.space.index.counts())
     }
 
     /// How contended the locks of groups are, from 0 to 8; above 2 the volume counts as busy. Stays 0 under
@@ -472,7 +486,7 @@ impl<S: GroupSource> Allocator<S> {
         self.space.contention.level()
     }
 
-    /// Units (flex groups, or groups) that have no size class, then of each class, from the smallest sizes on.
+    /// Units (flex groups, or groups) without a size class, then those of each, from the smallest sizes on.
     /// `None` under policies without classes.
     #[must_use]
     pub fn class_counts(&self) -> Option<Vec<u32>> {

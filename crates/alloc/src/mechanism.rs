@@ -106,7 +106,7 @@ impl Mechanism {
             "gives a request longer than every free run the longest average run, for one run scanned",
             "Hectare", "crates/alloc/src/passes.rs";
         Classes, "classes",
-            "sets flex groups apart for requests of up to 128 KiB, up to 8 MiB, and more (or as --classes says)",
+            "sets flex groups apart for requests of up to 128 KiB, up to 8 MiB, and more (--classes)",
             "btrfs block group size classes", "crates/alloc/src/class.rs";
         ClassIndex, "class-index",
             "finds the groups of a size class by a bit tree instead of passing over those of other classes",

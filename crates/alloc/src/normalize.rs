@@ -54,6 +54,7 @@ mod tests {
         let end = |start: u64, block| window_end(&(start..start + block), 0, block);
         assert_eq!(end(3 * MIB, 4096), 4 * MIB);
         assert_eq!(end(5 * MIB, 4096), 8 * MIB);
+        assert_eq!(window_end(&(MIB..MIB + 4096), 6 * MIB, 4096), 4 * MIB, "a hole of a file of 6 MiB");
         assert_eq!(end(9 * MIB, 4096), 16 * MIB);
         assert_eq!(end(9 * MIB, 1024), 10 * MIB);
     }

@@ -33,6 +33,10 @@
 //!
 //! What it is not: a promise. A window may vanish between two requests.
 
+mod window;
+
+pub use window::Window;
+
 use crate::allocator::Allocator;
 use crate::error::AllocError;
 use crate::mechanism::Mechanism;
@@ -41,14 +45,12 @@ use crate::normalize;
 use crate::request::{GoalFrom, Request};
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
-use crate::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Mutex, Ordering, Weak, thread_number};
+use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Weak, thread_number};
 use crate::tunables::Config;
 use hectare_units::{ClusterNr, Clusters, index_of, low32, u64_of};
 
 /// Locality slots of the policies that give room to grow.
 const SLOTS: usize = 64;
-/// Pieces a window may be in; random writers leave many.
-const PIECES_MAX: usize = 64;
 /// Windows for which one look at the index will do.
 const OFFER_GOOD_FOR: u32 = 31;
 /// Shards of the list of windows.
@@ -96,68 +98,6 @@ impl FileRequest {
 
 /// A goal and where it comes from.
 type Goal = (ClusterNr, GoalFrom);
-
-/// The space kept for one file. Dropping it gives the space back. On a cache line of its own, since files are
-/// written by different threads.
-#[repr(align(64))]
-#[derive(Default)]
-pub struct Window {
-    pieces: Mutex<Vec<Kept>>,
-    registered: AtomicBool,
-}
-
-/// Space for the clusters of a file from `logical` on.
-struct Kept {
-    logical: u64,
-    space: Reservation,
-}
-
-impl Kept {
-    fn end(&self) -> u64 {
-        self.logical + self.space.len().get()
-    }
-}
-
-impl Window {
-    /// Gives back everything kept; how many clusters that was.
-    pub fn discard(&self) -> Clusters {
-        let mut pieces = self.pieces.lock();
-        let len = sum(pieces.iter().map(|kept| &kept.space));
-        pieces.clear();
-        len
-    }
-
-    /// Takes up to `len` clusters for the file's clusters from `logical` on, if they are kept.
-    #[must_use]
-    pub fn take(&self, logical: u64, len: Clusters) -> Option<Reservation> {
-        let mut pieces = self.pieces.lock();
-        let at = pieces.iter().position(|kept| kept.logical <= logical && logical < kept.end())?;
-        let kept = &mut pieces[at];
-        let mut taken = kept.space.split_off(Clusters::new(logical - kept.logical));
-        let rest = taken.split_off(len);
-        let after = Kept { logical: logical + taken.len().get(), space: rest };
-        match (kept.space.is_empty(), after.space.is_empty()) {
-            (true, true) => drop(pieces.remove(at)),
-            (true, false) => *kept = after,
-            (false, true) => {}
-            (false, false) => pieces.insert(at + 1, after),
-        }
-        Some(taken)
-    }
-
-    /// Where the first piece starts that is kept for clusters of the file after this one.
-    fn next_after(&self, logical: u64) -> Option<u64> {
-        self.pieces.lock().iter().map(|kept| kept.logical).filter(|start| *start > logical).min()
-    }
-
-    fn keep(&self, logical: u64, space: Reservation) {
-        let mut pieces = self.pieces.lock();
-        pieces.push(Kept { logical, space });
-        if pieces.len() > PIECES_MAX {
-            drop(pieces.remove(0));
-        }
-    }
-}
 
 /// Space for the next small files of a thread.
 #[derive(Default)]
@@ -277,7 +217,7 @@ impl Preallocation {
         let request = &FileRequest { len: request.len.min(Clusters::new(most)), right, ..*request };
         let result = match self.growth {
             Growth::Normalized if request.explicit => self.plain(allocator, request),
-            _ if self.is_small(request) => self.slot_piece(allocator, request),
+            _ if self.is_small(allocator, request) => self.slot_piece(allocator, request),
             Growth::Nothing => self.plain(allocator, request),
             Growth::Normalized if self.needs_no_window(allocator, request) => self.plain(allocator, request),
             Growth::Normalized => {
@@ -301,11 +241,12 @@ impl Preallocation {
 /// The ways to serve a file. They reserve without giving back what is kept: that is for when they fail.
 impl Preallocation {
     /// Small files share slots.
-    fn is_small(&self, request: &FileRequest) -> bool {
+    fn is_small<S: GroupSource>(&self, allocator: &Allocator<S>, request: &FileRequest) -> bool {
+        let tunables = &allocator.space().tunables;
         let blocks = request.size.saturating_mul(self.config.cluster_blocks.into());
         self.config.policy.has(Mechanism::Locality)
-            && self.config.tunables.mb_group_prealloc > 0
-            && blocks <= self.config.tunables.mb_stream_req.into()
+            && tunables.mb_group_prealloc() > 0
+            && blocks <= tunables.mb_stream_req().into()
     }
 
     /// What is left of a closed file up to its end: a window would be given back unused. Not so while group
@@ -318,9 +259,10 @@ impl Preallocation {
     }
 
     /// What a locality slot is filled with, in the kernel's way.
-    fn group_prealloc(&self) -> Clusters {
-        let tunables = &self.config.tunables;
-        let blocks = tunables.mb_group_prealloc.next_multiple_of(tunables.stripe.unwrap_or(0).max(1));
+    fn group_prealloc<S: GroupSource>(&self, allocator: &Allocator<S>) -> Clusters {
+        let tunables = &allocator.space().tunables;
+        let (blocks, stripe) = (tunables.mb_group_prealloc(), tunables.stripe().max(1));
+        let blocks = blocks.checked_next_multiple_of(stripe).unwrap_or(blocks);
         Clusters::new(u64::from(blocks.div_ceil(self.config.cluster_blocks)))
     }
 
@@ -401,7 +343,7 @@ impl Preallocation {
         let _moving = self.moves.moving();
         let space = match self.growth {
             Growth::Nothing | Growth::Normalized => {
-                let want = self.group_prealloc().max(request.len);
+                let want = self.group_prealloc(allocator).max(request.len);
                 vec![allocator.reserve(&self.ask(request, request.goal(), want))?]
             }
             Growth::Roomy => {
@@ -517,7 +459,7 @@ impl Preallocation {
     /// Up to `want` clusters that lie one after the other, in as many groups as that takes: after the file's
     /// last cluster, else after the last window of the request's size class, else where the policy finds a
     /// first piece. Where space is cut up, one piece of the group its stream was last served from. At least
-    /// one piece, and no more than [`PIECES_MAX`].
+    /// one piece, and no more than [`window::PIECES_MAX`].
     fn spacious<S: GroupSource>(
         &self,
         allocator: &Allocator<S>,
@@ -526,7 +468,7 @@ impl Preallocation {
         want: Clusters,
     ) -> Result<Vec<Reservation>, AllocError<S::Error>> {
         let want = want.max(request.len);
-        if want.min(self.recent_offer(allocator)) < self.group_prealloc() {
+        if want.min(self.recent_offer(allocator)) < self.group_prealloc(allocator) {
             // Little space is left, or it is cut up: nothing is gained by taking turns, and streams that keep
             // apart don't wait for each other.
             if let Some(space) = self.continued(allocator, request, want, Clusters::ONE)? {
@@ -540,7 +482,7 @@ impl Preallocation {
         let mut cursor = self.cursor(request.len).lock();
         let mut pieces = vec![self.first_piece(allocator, request, *cursor, want)?];
         let mut left = want - pieces[0].len().min(want);
-        while left > Clusters::ZERO && pieces.len() < PIECES_MAX {
+        while left > Clusters::ZERO && pieces.len() < window::PIECES_MAX {
             let goal = pieces.last().map(|piece| piece.run().end()).expect("there is a first piece");
             let ask = self.ask(request, (goal, GoalFrom::Piece), left);
             let Some(next) = allocator.reserve_at(&ask)? else { break };
@@ -564,13 +506,13 @@ impl Preallocation {
         }
         let cursor = cursor.map(|goal| (goal, GoalFrom::Cursor));
         if let Some(goal) = cursor {
-            let ask = self.ask(request, goal, want).at_least(request.len.min(self.group_prealloc()));
+            let ask = self.ask(request, goal, want).at_least(request.len.min(self.group_prealloc(allocator)));
             if let Some(space) = allocator.reserve_at(&ask)? {
                 return Ok(space);
             }
         }
         // A modest piece: the window goes on from there as far as space is free.
-        let probe = self.group_prealloc().max(request.len).min(allocator.offer()).min(want);
+        let probe = self.group_prealloc(allocator).max(request.len).min(allocator.offer()).min(want);
         let goal = cursor.unwrap_or_else(|| request.goal());
         allocator.reserve(&self.ask(request, goal, probe).packed())
     }

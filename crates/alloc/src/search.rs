@@ -233,6 +233,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         }
         let before = self.steps.is_some().then(|| walk.left());
         let found = walk.next(self.space, class, self.reads_left > 0);
+        self.stats.class_skips += walk.passed_over();
         if let Some(before) = before {
             self.note_leap(before, walk, found, pass, need);
         }
@@ -241,9 +242,8 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
 
     /// Lengths of powers of two, from the full length down, until a group has one on average.
     fn trimmed(&mut self, pass: &Pass) -> Found<S::Error> {
-        let tunables = self.space.config.tunables;
-        let mut trims =
-            self.plan.trims(tunables.mb_best_avail_max_trim_order, self.space.stripe()).peekable();
+        let orders = self.space.tunables.mb_best_avail_max_trim_order();
+        let mut trims = self.plan.trims(orders, self.space.stripe()).peekable();
         if trims.peek().is_none() {
             self.note(|search| search.note_not_made(pass, NotMade::NoTrim));
         }

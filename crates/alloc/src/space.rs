@@ -23,7 +23,7 @@ use crate::slot::Slot;
 use crate::stats::Stats;
 use crate::sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering};
 use crate::trace::Recorder;
-use crate::tunables::Config;
+use crate::tunables::{Config, Live};
 use hectare_units::{Clusters, GroupNr, TxnId, low32, usize_of};
 use std::ops::Range;
 
@@ -61,10 +61,10 @@ pub(crate) struct Space {
     pub(crate) loaded: AtomicU32,
     /// Where eviction goes on.
     pub(crate) evict_from: AtomicU32,
-    /// Whether searches use the index.
-    pub(crate) indexed: bool,
-    /// What the policy makes of it.
-    pub(crate) tables: Tables,
+    /// What can be tuned while the volume is in use.
+    pub(crate) tunables: Live,
+    /// What the policy makes of a volume that is searched group by group, and of one with an index.
+    tables: [Tables; 2],
     /// Only where requests are recorded.
     pub(crate) recorder: Option<Recorder>,
     streams: Box<[AtomicU32]>,
@@ -110,7 +110,6 @@ impl Space {
     /// Space of groups that are all untouched; `free` clusters are free in all.
     pub(crate) fn new(layout: Layout, config: Config, slots: Slots, free: u64) -> Self {
         let (groups, orders) = (layout.groups(), config.orders());
-        let indexed = config.policy.has(Mechanism::Index) && config.tunables.optimize_scan(groups);
         let has_classes = config.policy.has(Mechanism::Classes);
         Self {
             layout,
@@ -130,11 +129,21 @@ impl Space {
             moves: Moves::default(),
             loaded: AtomicU32::new(0),
             evict_from: AtomicU32::new(0),
-            indexed,
-            tables: Tables::new(config.policy, indexed),
+            tunables: Live::new(&config.tunables, groups),
+            tables: [false, true].map(|indexed| Tables::new(config.policy, indexed)),
             recorder: config.record.map(Recorder::new),
             streams: streams(groups, has_classes),
         }
+    }
+
+    /// Whether searches use the index.
+    pub(crate) fn is_indexed(&self) -> bool {
+        self.config.policy.has(Mechanism::Index) && self.tunables.mb_optimize_scan()
+    }
+
+    /// The policy's tables, as the tunables are now.
+    pub(crate) fn tables(&self) -> &Tables {
+        &self.tables[usize::from(self.is_indexed())]
     }
 
     /// The slot of a group that somebody has touched before.
@@ -185,7 +194,7 @@ impl Space {
 
     /// Clusters of a stripe, if large requests are to be aligned to stripes.
     pub(crate) fn stripe(&self) -> Option<u32> {
-        let stripe = self.config.tunables.stripe.unwrap_or(0);
+        let stripe = self.tunables.stripe();
         let cluster = self.config.cluster_blocks.max(1);
         let clusters = stripe / cluster;
         (clusters > 1 && stripe.is_multiple_of(cluster) && clusters <= self.layout.clusters_per_group())

@@ -1,9 +1,10 @@
 //! What the allocator counts, always.
 //!
 //! A request counts in a [`RequestStats`] on its own stack, which costs plain additions, and hands it in once
-//! at its end ([`Stats::add`]), where only the passes it made cost anything. The totals are spread over stripes by thread, each behind a lock on cache
-//! lines of its own: one uncontended lock per request is cheaper than an atomic addition per counter, and a
-//! request is either in a snapshot with all it counted or not at all.
+//! at its end ([`Stats::add`]), where only the passes it made cost anything. The totals are spread over
+//! stripes by thread, each behind a lock on cache lines of its own: one uncontended lock per request is
+//! cheaper than an atomic addition per counter, and a request is either in a snapshot with all it counted or
+//! not at all.
 //!
 //! [`StatsSnapshot::text`] and [`structs_summary`] have the layout of Linux's `mb_stats` and
 //! `mb_structs_summary` under `/proc/fs/ext4/DEVICE` (as of 6.18, recorded from a running kernel; see the
@@ -247,6 +248,8 @@ counters! {
         class_hits_unset,
         /// Requests served by a group of another size class.
         class_hits_any,
+        /// Groups of other size classes passed over one by one, where those of a class have no index.
+        class_skips,
         /// Goals trimmed to get a run at all.
         trims,
         /// Requests longer than any free run, served in pieces.
@@ -394,6 +397,7 @@ impl StatsSnapshot {
         out.line(2, "matching", self.class_hits_matching);
         out.line(2, "unset", self.class_hits_unset);
         out.line(2, "any", self.class_hits_any);
+        out.line(1, "class_skips", self.class_skips);
         out.line(1, "trims", self.trims);
         out.line(1, "splits", self.splits);
     }

@@ -38,6 +38,9 @@ pub(crate) use locks::{Mutex, MutexGuard, zeroed_words};
 pub(crate) use native::{AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, thread, zeroed_words};
 #[cfg(not(feature = "virtual"))]
 pub(crate) use real_time::{charge, count_reference, thread_number};
+/// A number that is set now and then and read on every request: no order of it decides anything that is
+/// explored, so it is the real thing everywhere.
+pub(crate) use std::sync::atomic::AtomicU32 as Setting;
 #[cfg(feature = "virtual")]
 pub(crate) use virtual_cpus::{
     AtomicBool, AtomicU32, AtomicU64, Mutex, MutexGuard, charge, count_reference, thread, thread_number,

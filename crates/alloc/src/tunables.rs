@@ -1,5 +1,9 @@
 //! What can be tuned, under the names Linux gives it in `/sys/fs/ext4/DEVICE`, with its defaults.
 
+mod live;
+
+pub(crate) use live::Live;
+
 use crate::class::SizeClasses;
 use serde::Serialize;
 
@@ -142,6 +146,18 @@ impl Tunables {
         let changed = ROWS.iter().filter(move |row| (row.get)(self) != (row.get)(&default));
         let classes = (self.classes != default.classes).then(|| format!("classes={}", self.classes));
         changed.map(|row| format!("{}={}", row.name, (row.get)(self).unwrap_or_default())).chain(classes)
+    }
+}
+
+impl Tunables {
+    /// The name of each, and its largest value; the smallest is 0.
+    pub fn names() -> impl Iterator<Item = (&'static str, u32)> {
+        ROWS.iter().map(|row| (row.name, row.most))
+    }
+
+    /// Each by its name; none for one that is left to the volume.
+    pub fn values(&self) -> impl Iterator<Item = (&'static str, Option<u32>)> {
+        ROWS.iter().map(|row| (row.name, (row.get)(self)))
     }
 }
 

@@ -9,14 +9,14 @@ mod common;
 
 use common::{Disk, Unreadable};
 use hectare_alloc::{
-    AllocError, Allocator, Config, FileRequest, GroupSource, Layout, Mechanism, Policy, Preallocation,
-    Recording, Request, Reservation, StatsSnapshot, Trace, Tunables, What, Why,
+    Allocator, Config, FileRequest, GroupSource, Layout, Mechanism, Policy, Preallocation, Recording,
+    Request, Reservation, StatsSnapshot, Trace, Tunables, What, Why,
 };
 use hectare_units::{ClusterNr, Clusters, GroupNr};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PER_GROUP: u32 = 1024;
 /// The group whose lock is held where only one is.
@@ -125,16 +125,14 @@ fn served(policy: Policy, used: fn(u32, u32) -> bool, request: Request, patience
     let held = Held::new(policy, 3, HELD..HELD + 1, used);
     let allocator = Arc::clone(&held.allocator);
     let before = allocator.stats();
-    let (sender, receiver) = mpsc::channel();
-    let asker = {
+    let answer = {
         let allocator = Arc::clone(&allocator);
-        thread::spawn(move || sender.send(allocator.reserve(&request).unwrap()).unwrap())
+        apart(move || allocator.reserve(&request).unwrap())
     };
-    let waits = receiver.recv_timeout(patience);
+    let waits = answer.recv_timeout(patience);
     held.release();
     let at_once = waits.is_ok();
-    let got = waits.or_else(|_| receiver.recv_timeout(LONG)).unwrap();
-    asker.join().unwrap();
+    let got = waits.or_else(|_| answer.recv_timeout(LONG)).unwrap();
     let trace = allocator.trace().unwrap();
     Served { group: group_of(&got), stats: allocator.stats().minus(&before), at_once, trace }
 }
@@ -271,23 +269,30 @@ fn the_goal_is_waited_for_unless_it_is_passed_by_as_well() {
     assert_eq!((last.at_once, last.group), (false, HELD));
 }
 
+/// What a thread of its own returns, if it does not have to wait for so long; and later all the same.
+fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> mpsc::Receiver<T> {
+    let (sender, receiver) = mpsc::channel();
+    // Nobody listens any more if the test has failed.
+    thread::spawn(move || drop(sender.send(work())));
+    receiver
+}
+
 /// What a file would continue at its goal is looked for elsewhere at once; what will do only there waits.
 #[test]
 fn only_a_goal_that_another_place_can_stand_in_for_is_passed_by() {
     let policy = Policy::MBALLOC.with(Mechanism::GoalTryLock);
     let held = Held::new(policy, 3, HELD..HELD + 1, empty);
     let goal = Request { goal: goal_in(HELD), ..data(16, 16) };
-    assert!(held.allocator.reserve_at(&goal).unwrap().is_none());
+    let allocator = Arc::clone(&held.allocator);
+    let at_once = apart(move || allocator.reserve_at(&goal).unwrap()).recv_timeout(LONG);
+    assert!(at_once.expect("it waits for a busy goal").is_none());
     assert_eq!(held.allocator.stats().busy_skips, 1);
-    let (sender, receiver) = mpsc::channel();
     let allocator = Arc::clone(&held.allocator);
     let exact = Request { goal: ClusterNr::new(u64::from(HELD * PER_GROUP + 100)), ..goal }.exactly_at_goal();
-    let asker = thread::spawn(move || sender.send(allocator.reserve(&exact)).unwrap());
-    assert!(receiver.recv_timeout(SHORT).is_err(), "it does not wait");
+    let waiting = apart(move || allocator.reserve(&exact).unwrap());
+    assert!(waiting.recv_timeout(SHORT).is_err(), "it does not wait");
     held.release();
-    let got: Result<_, AllocError<Unreadable>> = receiver.recv_timeout(LONG).unwrap();
-    assert_eq!(group_of(&got.unwrap()), HELD);
-    asker.join().unwrap();
+    assert_eq!(group_of(&waiting.recv_timeout(LONG).unwrap()), HELD);
 }
 
 /// More groups are busy than a walk has patience for, and the first free one has what is asked.
@@ -339,7 +344,9 @@ fn a_closed_file_gets_a_window_only_while_locks_are_contended() {
             thread::spawn(move || drop(allocator.reserve(&Request::new(goal_in(HELD), Clusters::ONE))))
         };
         let waiters: Vec<_> = (0..20).map(wait).collect();
+        let until = Instant::now() + LONG;
         while policy.has(Mechanism::Contention) && held.allocator.contention() < 8 {
+            assert!(Instant::now() < until, "who waits does not count");
             thread::yield_now();
         }
         assert_eq!(kept_for_closed(&held.allocator, policy), contended, "{policy}");

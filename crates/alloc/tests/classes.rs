@@ -87,6 +87,20 @@ fn there_are_as_many_classes_as_the_list_says() {
 }
 
 #[test]
+fn groups_of_other_classes_are_passed_over_only_without_their_index() {
+    for (policy, passed_over) in
+        [(Policy::SIZE_CLASS, 0), (Policy::SIZE_CLASS.without(Mechanism::ClassIndex), 2)]
+    {
+        let allocator = allocator(policy);
+        let small = allocator.reserve(&data(0, 2)).unwrap();
+        // Both groups of the small unit lie before the first unset one, and again before the medium one.
+        let medium = [0, 0].map(|goal| allocator.reserve(&data(goal, 100)).unwrap());
+        assert_eq!((unit(&small), medium.each_ref().map(unit)), (0, [1, 1]));
+        assert_eq!(allocator.stats().class_skips, 2 * passed_over, "{policy}");
+    }
+}
+
+#[test]
 fn the_class_is_that_of_what_is_asked_not_of_the_window() {
     for policy in POLICIES {
         let allocator = allocator(policy);

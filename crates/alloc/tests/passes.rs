@@ -293,6 +293,55 @@ fn a_stream_goes_on_in_its_last_group() {
     assert_eq!(allocator.stats().stream_goal_hits, 2);
 }
 
+/// Nine groups with runs of 16 before one with runs of 240: without an index all are considered.
+#[test]
+fn the_index_names_the_group_in_every_pass() {
+    let used = |group, at: u32| if group == 9 { at % 256 >= 240 } else { runs_of_16(group, at) };
+    let chunk = Policy::MBALLOC.with(Mechanism::Chunk);
+    type Case = (Policy, Request, fn(&PassesStats<u64>) -> u64);
+    let cases: [Case; 6] = [
+        (Policy::MBALLOC, data(8, 64, 64), |passes| passes.p2_aligned.groups_considered),
+        (Policy::MBALLOC, data(8, 72, 72), |passes| passes.goal_fast.groups_considered),
+        (Policy::MBALLOC, data(8, 500, 72), |passes| passes.best_avail.groups_considered),
+        (chunk, data(8, 900, 72), |passes| passes.chunk.groups_considered),
+        (Policy::FIRST_FIT, data(8, 72, 72), |passes| passes.first_fit.groups_considered),
+        (Policy::BEST_FIT, data(8, 72, 72), |passes| passes.best_fit.groups_considered),
+    ];
+    for (policy, request, considered) in cases {
+        let of = |policy: Policy| {
+            let allocator = patterned(indexed(policy), 10, used);
+            (0..10).for_each(|group| drop(allocator.group_summary(GroupNr::new(group)).unwrap()));
+            let got = allocator.reserve(&request).unwrap();
+            (start(&got) / 1024, considered(&allocator.stats().passes))
+        };
+        assert_eq!(of(policy), (9, 1), "{policy}: {request:?}");
+        // Trimming and chunks are nothing without an index.
+        let linear = of(policy.without(Mechanism::Index)).1;
+        assert!(linear == 10 || linear == 0, "{policy}: {request:?}: {linear}");
+    }
+}
+
+/// Groups whose average is a little too short share an order with those where it is long enough.
+#[test]
+fn a_walk_of_the_index_gives_up_after_so_many_groups() {
+    let allocator = patterned(indexed(Policy::MBALLOC), 200, |_, at| at % 32 >= 20);
+    (0..200).for_each(|group| drop(allocator.group_summary(GroupNr::new(group)).unwrap()));
+    let considered = |want| {
+        let before = allocator.stats();
+        drop(allocator.reserve(&data(8, want, want)).unwrap());
+        allocator.stats().minus(&before).passes.goal_fast.groups_considered
+    };
+    // Half of its patience, then no group has the order above.
+    assert_eq!(considered(24), 63);
+    let with_longer = |group, at: u32| if group > 190 { at % 128 >= 120 } else { at % 32 >= 20 };
+    let allocator = patterned(indexed(Policy::MBALLOC), 200, with_longer);
+    (0..200).for_each(|group| drop(allocator.group_summary(GroupNr::new(group)).unwrap()));
+    let got = served(&allocator, data(8, 24, 24), |passes| &passes.goal_fast, 1);
+    assert_eq!(start(&got) / 1024, 191, "in the order above every group has it");
+    let trimmed = allocator.reserve(&data(8, 30, 24)).unwrap();
+    assert_eq!(len(&trimmed), 30);
+}
+
 #[test]
 fn some_groups_are_looked_at_in_order_before_the_index_is_asked() {
     // The index would pass over group 0, whose average is short.

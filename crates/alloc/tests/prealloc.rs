@@ -136,6 +136,16 @@ fn files_that_grow_side_by_side_are_whole_and_leave_no_gaps() {
     }
 }
 
+/// Each window is laid behind the last one, at its goal: none is searched for.
+#[test]
+fn a_window_begins_where_the_last_one_ended() {
+    let volume = Volume::new(Policy::HYBRID, 256, GROUP);
+    for nr in 0..8 {
+        File::new(nr).append(&volume, 100).unwrap();
+    }
+    assert_eq!(volume.allocator.stats().passes.first_fit.hits, 0);
+}
+
 #[test]
 fn the_kernels_windows_grow_with_the_file() {
     let volume = Volume::new(Policy::MBALLOC, 64, GROUP);

@@ -136,8 +136,8 @@ pub(crate) struct Tuning {
     /// given again [default: the kernel's, and the stripe that the image was made for]
     #[arg(long = "tunable", value_name = "NAME=VALUE")]
     given: Vec<String>,
-    /// Where one size class ends and the next begins, for policies that set groups apart by sizes (+classes): up
-    /// to 8 bounds that rise, multiples of the image's clusters [default: 128K,8M]
+    /// Where one size class ends and the next begins, for policies that set groups apart by sizes (+classes):
+    /// up to 8 bounds that rise, multiples of the image's clusters [default: 128K,8M]
     #[arg(long, value_name = "SIZE,...")]
     classes: Option<SizeClasses>,
 }

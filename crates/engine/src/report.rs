@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::groups::Source;
 use crate::volume::Volume;
 use hectare_alloc::GroupSource;
-use hectare_alloc::StatsSnapshot;
+use hectare_alloc::{BadTunable, StatsSnapshot, Tunables};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::Compat;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
@@ -53,6 +53,37 @@ impl Volume {
     #[must_use]
     pub fn allocator_stats(&self) -> StatsSnapshot {
         self.allocator.stats()
+    }
+
+    /// The tunables of the search for space as they are now.
+    #[must_use]
+    pub fn tunables(&self) -> Tunables {
+        self.allocator.tunables()
+    }
+
+    /// Sets tunables, each as `NAME=VALUE`, for every request for space that begins from now on; all or none.
+    ///
+    /// # Errors
+    /// If there is none of a name, or a value is no number or out of bounds.
+    pub fn set_tunables<'a>(
+        &self,
+        given: impl IntoIterator<Item = &'a str>,
+    ) -> std::result::Result<(), BadTunable> {
+        self.allocator.set_tunables(given)
+    }
+
+    /// How contended the locks of groups are, from 0 to 8; above 2 the volume counts as busy, under policies
+    /// that care.
+    #[must_use]
+    pub fn contention(&self) -> u32 {
+        self.allocator.contention()
+    }
+
+    /// Units (flex groups, or groups) without a size class, then those of each, from the smallest sizes on.
+    /// `None` under policies without classes.
+    #[must_use]
+    pub fn class_units(&self) -> Option<Vec<u32>> {
+        self.allocator.class_counts()
     }
 
     /// How many groups have free chunks and average free runs of which order, in the layout of the kernel's

@@ -10,7 +10,8 @@
 //! A client says in a line what it wants, and ends what it sends: nothing, and it is sent the [`Report`] as
 //! JSON; `explain`, and it is sent what the last requests for space went through, or `null`; `sync`, and what
 //! has reached the server is made durable; `remount LIST`, and it hears whether the options can be changed
-//! while it is mounted. An empty answer says that something is done, a text why not.
+//! while it is mounted; `tune NAME=VALUE ...`, and these tunables are set, all or none. An empty answer says
+//! that something is done, a text why not.
 //! One client at a time is told figures, for [`PATIENCE`] at most; what may take longer has a thread of its
 //! own.
 
@@ -19,7 +20,7 @@ use crate::report::Report;
 use crate::watch::{Shared, json};
 use hectare_engine::Explanation;
 use hectare_fuse::{MountedImage, mounted_image};
-use log::debug;
+use log::{debug, info};
 use rustix::fs::{Mode, chmod};
 use rustix::net::Shutdown;
 use rustix::net::sockopt::socket_peercred;
@@ -55,6 +56,7 @@ const QUIET_PATIENCE: Duration = Duration::from_secs(10);
 const EXPLAIN: &str = "explain";
 const SYNC: &str = "sync";
 const REMOUNT: &str = "remount ";
+const TUNE: &str = "tune ";
 
 /// Why a mount has not told its figures.
 #[derive(Debug, thiserror::Error)]
@@ -206,6 +208,10 @@ impl Shared {
         if request == SYNC {
             return self.sync().map_err(|error| error.to_string());
         }
+        if let Some(given) = request.strip_prefix(TUNE) {
+            let set = self.watched.volume.set_tunables(given.split(' '));
+            return set.inspect(|()| info!(given; "tunables are set")).map_err(|error| error.to_string());
+        }
         let list = request.strip_prefix(REMOUNT).ok_or("the server does not know that request")?;
         self.watched.options.check_remount(list).map_err(|error| error.to_string())
     }
@@ -256,6 +262,16 @@ pub fn sync(dir: &Path) -> Result<(), AskError> {
     let brought = File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(dir)?));
     brought.map_err(|error| AskError::Refused(error.to_string()))?;
     have_done(&mount, SYNC)
+}
+
+/// Sets tunables of the search for space of the mount to which a folder belongs, each as `NAME=VALUE`; all or
+/// none. They are in effect from the next request for space on.
+///
+/// # Errors
+/// If no image of ours is mounted there, its server does not answer, or a tunable can't be set so: why not.
+pub fn tune(dir: &Path, given: &[String]) -> Result<(), AskError> {
+    let mount = mounted_image(dir).map_err(AskError::NotMounted)?;
+    have_done(&mount, &format!("{TUNE}{}", given.join(" ")))
 }
 
 /// Asks whoever serves a mount whether options can be changed while it is there.

@@ -23,7 +23,7 @@ mod report;
 mod survey;
 mod watch;
 
-pub use control::{AskError, ask, explanation, may_remount, own_folder, sync};
+pub use control::{AskError, ask, explanation, may_remount, own_folder, sync, tune};
 pub use http::{BindError, bind};
-pub use report::{Caches, DeviceReport, Journal, Moved, Report, Space};
+pub use report::{Caches, ClassUnits, DeviceReport, Journal, Moved, Report, Search, Space};
 pub use watch::{Monitor, Watched};

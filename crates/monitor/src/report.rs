@@ -3,10 +3,11 @@
 use crate::watch::Watched;
 use hectare_alloc::StatsSnapshot;
 use hectare_device::Operation as DeviceOperation;
-use hectare_engine::{Gauges, JournalStats};
+use hectare_engine::{Gauges, JournalStats, Volume};
 use hectare_fuse::{Histogram, OperationsSnapshot};
 use hectare_units::u64_of;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -47,10 +48,33 @@ pub struct Report {
     pub groups: u32,
     /// What the allocator counted.
     pub allocator: StatsSnapshot,
+    /// How the search for space is set, and what it goes by.
+    #[serde(default)]
+    pub search: Search,
     /// What the journal counted.
     pub journal: Journal,
     /// What is held in memory.
     pub caches: Caches,
+}
+
+/// The search for space at one moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Search {
+    /// Its tunables by name.
+    pub tunables: BTreeMap<String, u64>,
+    /// How contended the locks of groups are, from 0 to 8.
+    pub contention: u64,
+    /// Groups, or flex groups, by size class; empty under policies without classes.
+    pub classes: Vec<ClassUnits>,
+}
+
+/// The groups, or flex groups, of a size class.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ClassUnits {
+    /// The class: `unset`, `up to 128K`, `more`.
+    pub class: String,
+    /// How many.
+    pub units: u64,
 }
 
 /// Operations of one kind on the image.
@@ -143,6 +167,7 @@ impl Report {
             space: space(watched),
             groups: volume.group_count(),
             allocator: volume.allocator_stats(),
+            search: Search::of(volume),
             journal: Journal::of(&volume.journal_stats()),
             caches: Caches::of(&volume.gauges()),
         }
@@ -183,6 +208,28 @@ fn space(watched: &Watched) -> Option<Space> {
         inodes: fs.inodes.into(),
         free_inodes: fs.free_inodes.into(),
     })
+}
+
+impl Search {
+    fn of(volume: &Volume) -> Self {
+        let tunables = volume.tunables();
+        let bounds = tunables.classes.to_string();
+        let names = std::iter::once("unset".to_owned())
+            .chain(bounds.split(':').map(|bound| format!("up to {bound}")))
+            .chain(std::iter::once("more".to_owned()));
+        let units = volume.class_units().unwrap_or_default();
+        Self {
+            contention: volume.contention().into(),
+            classes: names
+                .zip(units)
+                .map(|(class, units)| ClassUnits { class, units: units.into() })
+                .collect(),
+            tunables: tunables
+                .values()
+                .map(|(name, value)| (name.to_owned(), value.unwrap_or_default().into()))
+                .collect(),
+        }
+    }
 }
 
 impl Journal {

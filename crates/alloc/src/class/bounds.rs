@@ -26,7 +26,10 @@ pub enum BadClasses {
     #[error("'{0}' is no bound of size classes: a number of bytes with K, M, G or T behind it is meant")]
     Form(String),
     /// They don't rise.
-    #[error("the bounds of size classes {before} and {bound} do not rise", before = Size(*before), bound = Size(*bound))]
+    #[error(
+        "the bounds of size classes {before} and {bound} do not rise",
+        before = Size(*before), bound = Size(*bound)
+    )]
     Order {
         /// One.
         before: u64,

@@ -64,7 +64,7 @@ impl Plan {
             goal_from: request.goal_from,
             file: request.file,
             // The kernel compares with the position of the highest bit, counted from 1.
-            power2: space.config.tunables.mb_order2_req.saturating_sub(1)..space.config.orders(),
+            power2: space.tunables.mb_order2_req().saturating_sub(1)..space.config.orders(),
         })
     }
 

@@ -118,12 +118,12 @@ impl<S: GroupSource> Search<'_, '_, S> {
         if pass.scan != Scan::Best || first {
             return Verdict::Next;
         }
-        let (tunables, seen) = (self.space.config.tunables, self.stats.extents_scanned);
-        if seen > tunables.mb_max_to_scan {
+        let (tunables, seen) = (&self.space.tunables, self.stats.extents_scanned);
+        if seen > tunables.mb_max_to_scan() {
             self.stats.breaks += 1;
             return Verdict::Enough;
         }
-        if length(best.as_ref()) >= want && seen > tunables.mb_min_to_scan {
+        if length(best.as_ref()) >= want && seen > tunables.mb_min_to_scan() {
             return Verdict::Enough;
         }
         Verdict::Next

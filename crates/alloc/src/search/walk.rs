@@ -109,6 +109,8 @@ pub(crate) struct Walk {
     patience: u32,
     /// Whether the walk may go up one order and did not yet.
     may_rise: bool,
+    /// Groups passed over one by one for their class.
+    passed_over: u32,
 }
 
 impl Walk {
@@ -117,7 +119,7 @@ impl Walk {
         let start = plan.group.get().min(groups);
         let linear_left = match lookup {
             Lookup::Linear | Lookup::Nothing => 0,
-            _ => space.config.tunables.mb_max_linear_groups,
+            _ => space.tunables.mb_max_linear_groups(),
         };
         let exact = matches!(pass.scan, Scan::Shortest | Scan::FromGoal);
         Self {
@@ -126,6 +128,7 @@ impl Walk {
             linear_left,
             // First fit and best fit are what they say, whatever it takes.
             patience: if lookup == Lookup::Linear || exact { u32::MAX } else { PATIENCE },
+            passed_over: 0,
             may_rise: matches!(lookup, Lookup::Average(_)) && pass.candidates != Candidates::Highest,
         }
     }
@@ -155,7 +158,7 @@ impl Walk {
             if self.patience == 0 {
                 return None;
             }
-            match Self::find(space, left, lookup, class, untouched) {
+            match self.find(space, left, lookup, class, untouched) {
                 Some(group) => {
                     self.linear_left = self.linear_left.saturating_sub(1);
                     self.ranges[range].start = group.get() + 1;
@@ -164,6 +167,11 @@ impl Walk {
                 None => self.ranges[range] = 0..0,
             }
         }
+    }
+
+    /// How many groups were passed over for their class since this was asked last.
+    pub(crate) fn passed_over(&mut self) -> u32 {
+        std::mem::take(&mut self.passed_over)
     }
 
     /// The last candidate was busy, so nothing is known of what it has.
@@ -187,6 +195,7 @@ impl Walk {
 
     /// The first group of a range that both the lookup and the class name.
     fn find(
+        &mut self,
         space: &Space,
         groups: Range<u32>,
         lookup: Lookup,
@@ -203,6 +212,7 @@ impl Walk {
                 if classes.admits(group, class, stage) {
                     return Some(group);
                 }
+                self.passed_over += 1;
                 from = group.get() + 1;
             }
             return None;

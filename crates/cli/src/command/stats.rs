@@ -7,7 +7,7 @@ use crate::failure::{Failure, Outcome};
 use crate::name::shown;
 use crate::output::Output;
 use hectare_fuse::Counted;
-use hectare_monitor::{Report, ask};
+use hectare_monitor::{AskError, Report, ask, tune};
 use indicatif::{BinaryBytes, HumanCount};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -19,19 +19,27 @@ use std::time::Duration;
 /// how they failed, what the allocator and the journal counted, what is in memory. All counters begin with
 /// the mount. Whoever mounted it can ask, and root.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  hectare stats /mnt\n  hectare stats --json /mnt")]
+#[command(after_help = "Examples:\n  hectare stats /mnt\n  hectare stats --json /mnt\n  \
+    hectare stats /mnt --set mb_max_to_scan=50")]
 pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// First set a number of the search for space, under its name in /sys/fs/ext4, for every request from now
+    /// on; may be given again. The list at the end has all of them
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
     /// The folder an image is mounted on, or anything below it
     dir: PathBuf,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let report = ask(&arguments.dir).map_err(|error| {
-        Failure::of(shown(arguments.dir.as_os_str().as_bytes()), text(&error.to_string()))
-    })?;
+    let failed =
+        |error: AskError| Failure::of(shown(arguments.dir.as_os_str().as_bytes()), text(&error.to_string()));
+    if !arguments.set.is_empty() {
+        tune(&arguments.dir, &arguments.set).map_err(failed)?;
+    }
+    let report = ask(&arguments.dir).map_err(failed)?;
     let mut out = Output::new();
     if arguments.json {
         return out.json(&report);
@@ -42,6 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     journal(&mut out, &report)?;
     memory(&mut out, &report)?;
     write!(out, "\n{}", report.allocator.text(report.groups))?;
+    search(&mut out, &report)?;
     out.finish()
 }
 
@@ -147,6 +156,22 @@ fn memory(out: &mut Output, report: &Report) -> Outcome {
         BinaryBytes(caches.reserved_bytes),
         BinaryBytes(caches.pending_bytes)
     )
+}
+
+fn search(out: &mut Output, report: &Report) -> Outcome {
+    let search = &report.search;
+    writeln!(out, "contention: {}", search.contention)?;
+    if !search.classes.is_empty() {
+        writeln!(out, "class_units:")?;
+    }
+    for class in &search.classes {
+        writeln!(out, "\t{}: {}", text(&class.class), class.units)?;
+    }
+    writeln!(out, "tunables:")?;
+    for (name, value) in &search.tunables {
+        writeln!(out, "\t{}={value}", text(name))?;
+    }
+    Ok(())
 }
 
 /// A text of the report on one line, harmless to a terminal.

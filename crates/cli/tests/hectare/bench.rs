@@ -139,7 +139,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
     let refused = hectare(&["bench", "fallocate2", "--on", &engine]);
     assert!(refused.refused().contains("ext4 volume"), "{}", refused.err);
     let folder = bench.folder.path().to_str().unwrap();
-    let usage: [&[&str]; 19] = [
+    let usage: [&[&str]; 21] = [
         &["fallocate2"],
         &["fallocate2", "--on", "engine:"],
         &["fallocate2", "--on", folder, "--threads", "0"],
@@ -151,6 +151,8 @@ fn what_makes_no_sense_is_refused_before_anything_is_written() {
         &["fallocate2", "--on", &engine, "--policy", "mballoc,-bst-avail"],
         &["fallocate2", "--on", &engine, "--tunable", "mb_max_scan=1"],
         &["fallocate2", "--on", &engine, "--tunable", "mb_order2_req=65"],
+        &["fallocate2", "--on", &engine, "--classes", "8M,128K"],
+        &["fallocate2", "--on", folder, "--classes", "128K"],
         &["small-files", "--on", folder, "--html", &engine],
         &["four-sizes", "--on", folder, "--scale", "2"],
         &["streams", "--on", folder, "--mixed"],

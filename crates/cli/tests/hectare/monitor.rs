@@ -113,6 +113,66 @@ fn stats_says_what_a_mount_does_and_when_there_is_none() {
     bench.unmount();
 }
 
+#[test]
+fn tunables_are_set_while_mounted() {
+    let bench = bench!("monitor::tunables_are_set_while_mounted");
+    let dir = bench.dir.to_str().unwrap();
+    bench.mount(&["-o", "policy=mballoc,tunable=mb_max_to_scan=50"]);
+    assert_eq!(bench.stats()["search"]["tunables"]["mb_max_to_scan"], 50);
+    assert_eq!(bench.stats()["search"]["tunables"]["mb_group_prealloc"], 512);
+    let set_aside = |name: &str| {
+        let count = || bench.stats()["allocator"]["preallocated"].as_u64().unwrap();
+        let before = count();
+        durable(&bench.dir.join(name), "a small file");
+        count() - before
+    };
+    // The shared space of the first is what the second is served from.
+    assert_eq!((set_aside("first") > 400, set_aside("second")), (true, 0));
+    let set = ["stats", dir, "--set", "mb_group_prealloc=0", "--set", "mb_min_to_scan=7"];
+    let said = hectare(&set).ok();
+    assert!(said.text().contains("\tmb_group_prealloc=0\n\t"), "{}", said.text());
+    assert!(said.text().contains("\tmb_min_to_scan=7\n"), "{}", said.text());
+    let own = set_aside("third");
+    assert!((1..16).contains(&own), "a window of its own: {own}");
+    for (given, part) in [
+        ("mb_grp_prealloc=1", "there is no tunable 'mb_grp_prealloc' ('mb_group_prealloc' is the nearest)"),
+        ("mb_order2_req=65", "mb_order2_req=65: a number from 0 to 64 is meant"),
+        ("mb_min_to_scan", "'mb_min_to_scan': a tunable is given as NAME=VALUE"),
+    ] {
+        // All or none.
+        let refused = hectare(&["stats", dir, "--set", "mb_max_to_scan=9", "--set", given]);
+        assert!(refused.refused().ends_with(part), "{}", refused.err);
+    }
+    assert_eq!(bench.stats()["search"]["tunables"]["mb_max_to_scan"], 50);
+    bench.unmount();
+}
+
+#[test]
+fn stats_shows_the_units_of_each_size_class() {
+    let bench = bench!("monitor::stats_shows_the_units_of_each_size_class");
+    bench.mount(&["-o", "classes=4K:64K:1M"]);
+    durable(&bench.dir.join("small"), "a small file");
+    let stats = bench.stats();
+    let classes = stats["search"]["classes"].as_array().unwrap();
+    let names: Vec<_> = classes.iter().map(|class| class["class"].as_str().unwrap()).collect();
+    assert_eq!(names, ["unset", "up to 4K", "up to 64K", "up to 1M", "more"]);
+    assert!(classes[1]["units"].as_u64().unwrap() >= 1, "{stats}");
+    let said = hectare(&["stats", bench.dir.to_str().unwrap()]).ok();
+    assert!(said.text().contains("class_units:\n\tunset: "), "{}", said.text());
+    bench.unmount();
+    bench.mount(&["-o", "policy=mballoc"]);
+    assert_eq!(bench.stats()["search"]["classes"], Value::Array(Vec::new()));
+    bench.unmount();
+    for (list, part) in [
+        ("classes=1M:4K", "the bounds of size classes 1M and 4K do not rise"),
+        ("classes=5000", "5000 is not a multiple of the volume's clusters of 1K"),
+    ] {
+        let refused = hectare(&[&["mount", "-o", list], &bench.words(&[])[..]].concat());
+        assert!(refused.err.contains(part), "{}", refused.err);
+        assert!(!bench.is_mounted());
+    }
+}
+
 /// A report in which every text is hostile and every number as large as it may be.
 fn hostile(report: &mut Value) {
     const NARROW: [&str; 3] = ["pid", "broken_places", "groups"];

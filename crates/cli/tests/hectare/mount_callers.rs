@@ -340,3 +340,20 @@ fn a_mount_that_the_table_of_mounts_does_not_show_is_taken_off_again() {
     }
     bench.wait_closed();
 }
+
+/// The socket of a mount is its user's.
+#[test]
+fn tunables_of_a_mount_are_for_its_user_and_root_to_set() {
+    const NAME: &str = "mount_callers::tunables_of_a_mount_are_for_its_user_and_root_to_set";
+    let bench = bench!(NAME);
+    let user = match User::of(&bench) {
+        Ok(user) => user,
+        Err(reason) => skip!(NAME, reason),
+    };
+    hectare(&[&["mount", "-o", "allow_other"], &bench.words(&[])[..]].concat()).ok();
+    let set = ["stats", bench.dir.to_str().unwrap(), "--set", "mb_max_to_scan=9"];
+    let refused = user.hectare(&set);
+    assert!(!refused.succeeded() && refused.stderr.contains("can't be reached"), "{}", refused.report());
+    assert!(hectare(&set).ok().text().contains("\tmb_max_to_scan=9\n"));
+    bench.unmount();
+}

@@ -59,7 +59,8 @@ pub(crate) struct CachedInode {
     bounded: AtomicBool,
     /// Open files; an inode without links lives as long as it has any.
     opens: AtomicU32,
-    /// Whether the last who had it open has closed it. Advice: two who open and close at once may leave either.
+    /// Whether the last who had it open has closed it. Advice: who opens and who closes it at once may leave
+    /// either.
     left: AtomicBool,
     /// How often it is held without being open; it lives as long as it is.
     holds: AtomicU32,
