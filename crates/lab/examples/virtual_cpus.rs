@@ -1,6 +1,6 @@
-//! Prints the experiment of `virtual_cpus`: `cargo run --release -p hectare-lab --example virtual_cpus -- 1 2 64`.
-//! With `calibrate`, what things cost on this machine; with `validate`, real runs on 1 and 2 threads beside the
-//! model.
+//! Prints the experiment of `virtual_cpus`: `cargo run --release -p hectare-lab --example virtual_cpus -- 1
+//! 2 64`. With `calibrate`, what things cost on this machine; with `validate`, real runs on 1 and 2 threads
+//! beside the model.
 
 use hectare_lab::virtual_cpus::{COSTS, Fill, Options, POLICIES, calibrate, run, run_one, run_real};
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn validate() {
             let model = run_one(policy, fill, threads, 100_000, &COSTS).per_second;
             match rates.get(rates.len() / 2) {
                 Some(real) => println!(
-                    "{:<10} {policy:<24} {threads} real {real:>11.0} ({} runs) model {model:>11.0} {:>+6.1} %",
+                    "{:<10} {policy:<24} {threads} real {real:.0} ({} runs) model {model:>11.0} {:+.1} %",
                     fill.name(),
                     rates.len(),
                     (model / real - 1.0) * 100.0

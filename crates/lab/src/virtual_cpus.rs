@@ -156,8 +156,8 @@ pub fn run_real(policy: &str, fill: Fill, threads: u32, time: Duration) -> Optio
 /// Steps between two looks at the clock.
 const LOOK_EVERY: u64 = 64;
 
-/// Times the calling thread was taken off its processor though it could have gone on; `None` where that is not
-/// told.
+/// Times the calling thread was taken off its processor though it could have gone on; `None` where that is
+/// not told.
 fn preemptions() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"))?.trim().parse().ok()

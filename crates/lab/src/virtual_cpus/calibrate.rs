@@ -92,8 +92,8 @@ fn hand_over() -> f64 {
     fastest / f64::from(2 * ROUNDS_OF_STRETCH)
 }
 
-/// Measures all costs that can be measured on one socket; the way to another socket is taken for as many times
-/// the way inside one as in [`COSTS`]. Takes some seconds, and wants two processors that are idle.
+/// Measures all costs that can be measured on one socket; the way to another socket is taken for as many
+/// times the way inside one as in [`COSTS`]. Takes some seconds, and wants two processors that are idle.
 #[must_use]
 pub fn calibrate() -> Costs {
     let word = AtomicU64::new(0);
