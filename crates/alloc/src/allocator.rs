@@ -13,6 +13,7 @@ use crate::purse::Purse;
 use crate::request::{GoalFrom, Purpose, Request, Transaction};
 use crate::reservation::{Claim, Reservation};
 use crate::search::{Plan, Search};
+use crate::share::{Share, Shares};
 use crate::source::GroupSource;
 use crate::space::Space;
 use crate::stats::{StatsSnapshot, structs_summary};
@@ -43,6 +44,7 @@ pub struct GroupSummary {
 pub struct Allocator<S> {
     source: S,
     space: Arc<Space>,
+    shares: Shares,
 }
 
 impl<S: GroupSource> Allocator<S> {
@@ -60,7 +62,8 @@ impl<S: GroupSource> Allocator<S> {
         let total = source.free_total();
         let free = total.unwrap_or_else(|| pages::count_all(&source, &layout)).min(layout.total()).get();
         let slots = Slots::new(layout.groups(), source.together(), config.flex_groups, free, total.is_none());
-        Self { source, space: Arc::new(Space::new(layout, config, slots, free)) }
+        let space = Arc::new(Space::new(layout, config, slots, free));
+        Self { source, shares: Shares::new(&space), space }
     }
 
     /// Where the bitmaps come from.
@@ -74,8 +77,13 @@ impl<S: GroupSource> Allocator<S> {
         self.space.layout
     }
 
-    pub(crate) const fn space(&self) -> &Arc<Space> {
+    pub(crate) fn space(&self) -> &Space {
         &self.space
+    }
+
+    /// The reference to the space that this thread clones.
+    pub(crate) fn share(&self) -> &Share {
+        self.shares.own()
     }
 
     /// Reserves one contiguous run inside one group, of at least the least and at most the full length. Where
@@ -187,7 +195,7 @@ impl<S: GroupSource> Allocator<S> {
         if claim().is_none() && !(self.settle()? && claim().is_some()) {
             return Err(AllocError::NoSpace);
         }
-        Ok(Claim::new(Arc::clone(&self.space), n.get()))
+        Ok(Claim::new(self.share().clone(), n.get()))
     }
 
     /// Frees used clusters as part of a transaction: free in the durable bitmap at once, free to be reserved
@@ -268,10 +276,10 @@ impl<S: GroupSource> Allocator<S> {
         let mut result = Ok(());
         let mut done = 0;
         for &group in &dirty {
-            let free = self.space.hold(group).render(txn, &mut words);
+            let free = self.share().hold(group).render(txn, &mut words);
             result = visit(group, &words, free);
             if result.is_err() {
-                self.space.hold(group).group_mut().home = Home::Dirty;
+                self.share().hold(group).group_mut().home = Home::Dirty;
                 break;
             }
             done += 1;
@@ -305,7 +313,7 @@ impl<S: GroupSource> Allocator<S> {
         done.sort_unstable();
         done.dedup();
         for group in done {
-            self.space.hold(group).committed(txn);
+            self.share().hold(group).committed(txn);
         }
     }
 
@@ -313,7 +321,7 @@ impl<S: GroupSource> Allocator<S> {
     /// among them; see [`counts`](Self::counts).
     #[must_use]
     pub fn free_clusters(&self) -> Clusters {
-        self.space.counters.counts().available
+        self.space.counters.available()
     }
 
     /// Free clusters of the durable bitmaps. Exact while no transaction is open, whatever is reserved

@@ -25,9 +25,9 @@ mod bounds;
 pub use bounds::{BadClasses, SizeClasses};
 
 use crate::bits;
-use crate::index::BitTree;
+use crate::index::{BitTree, Words};
 use crate::space::GroupMap;
-use crate::sync::{AtomicU64, Mutex, Ordering, zeroed_words};
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use hectare_units::{GroupNr, index_of, usize_of};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -72,7 +72,7 @@ pub(crate) struct Classes {
     unit_groups: u32,
     sizes: SizeClasses,
     /// By code; memory that costs nothing until it is touched.
-    classes: Vec<AtomicU64>,
+    classes: Words,
     /// The units of each class, by code; those without one are the first.
     units: Box<[BitTree]>,
     changing: Mutex<()>,
@@ -86,7 +86,7 @@ impl Classes {
         Self {
             unit_groups,
             sizes,
-            classes: zeroed_words(usize_of(units)),
+            classes: Words::new(usize_of(units)),
             units: (0..=sizes.count()).map(|code| BitTree::new(units, code == 0)).collect(),
             changing: Mutex::new(()),
         }
@@ -96,9 +96,13 @@ impl Classes {
         group.get() / self.unit_groups
     }
 
+    fn word(&self, unit: u32) -> &AtomicU64 {
+        &self.classes.from(usize_of(unit))[0]
+    }
+
     /// The class of a group's unit.
     pub(crate) fn class(&self, group: GroupNr) -> Option<Class> {
-        Class::from_code(self.classes[usize_of(self.unit(group))].load(Ordering::SeqCst))
+        Class::from_code(self.word(self.unit(group)).load(Ordering::SeqCst))
     }
 
     /// Whether a request of `class` may look into a group at this stage.
@@ -155,7 +159,7 @@ impl Classes {
     fn change(&self, group: GroupNr, to: Option<Class>) {
         let unit = self.unit(group);
         let to = to.map_or(0, Class::code);
-        let from = self.classes[usize_of(unit)].swap(to.into(), Ordering::SeqCst);
+        let from = self.word(unit).swap(to.into(), Ordering::SeqCst);
         if from != u64::from(to) {
             self.units[usize_of(to)].set(unit);
             self.units[index_of(from)].clear(unit);

@@ -20,7 +20,7 @@ use hectare_units::Clusters;
 struct Padded<T>(T);
 
 /// Stripes; a power of two.
-const STRIPES: usize = 32;
+const STRIPES: usize = 64;
 
 /// Changes made by some of the threads. Each wraps; only the sums mean something.
 #[derive(Default)]
@@ -176,6 +176,10 @@ impl Counters {
         let stripes = self.stripes.iter().map(|stripe| of(&stripe.0).load(Ordering::Relaxed));
         let sum = stripes.fold(0, u64::wrapping_add).cast_signed();
         u64::try_from(sum).unwrap_or(0)
+    }
+
+    pub(crate) fn available(&self) -> Clusters {
+        Clusters::new(self.available.0.load(Ordering::SeqCst))
     }
 
     pub(crate) fn durable_free(&self) -> Clusters {

@@ -51,7 +51,7 @@ impl<S: GroupSource> Allocator<S> {
             if guard.is_none() {
                 continue;
             }
-            let mut held = Held::new(space, group, slot, guard);
+            let mut held = Held::new(self.share(), group, slot, guard);
             if !take_from(&mut held, at_most, &mut taken) {
                 space.discards.lock().push(group);
                 break;

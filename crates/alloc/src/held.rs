@@ -7,15 +7,15 @@ use crate::class::{Class, Stage};
 use crate::group::{Group, Home};
 use crate::purse::Purse;
 use crate::reservation::Reservation;
+use crate::share::Share;
 use crate::slot::{Slot, State};
-use crate::space::Space;
-use crate::sync::{Arc, MutexGuard, Ordering};
+use crate::sync::{MutexGuard, Ordering};
 use hectare_units::{GroupNr, TxnId};
 use std::ops::Range;
 
 /// A loaded group under its lock.
 pub(crate) struct Held<'a> {
-    space: &'a Arc<Space>,
+    space: &'a Share,
     nr: GroupNr,
     slot: &'a Slot,
     guard: MutexGuard<'a, Option<Box<Group>>>,
@@ -34,7 +34,7 @@ pub(crate) enum Taken {
 impl<'a> Held<'a> {
     /// `guard` is the lock of group `nr`, in its slot, and the group is loaded.
     pub(crate) fn new(
-        space: &'a Arc<Space>,
+        space: &'a Share,
         nr: GroupNr,
         slot: &'a Slot,
         guard: MutexGuard<'a, Option<Box<Group>>>,
@@ -95,7 +95,7 @@ impl<'a> Held<'a> {
         let range = range.start..range.start + paid;
         self.group_mut().reserve(range.clone());
         self.note();
-        Taken::Done(Reservation::new(Arc::clone(self.space), self.nr, range))
+        Taken::Done(Reservation::new(self.space.clone(), self.nr, range))
     }
 
     /// Makes sure that the group's unit is one for this class. In this order: see `class`.

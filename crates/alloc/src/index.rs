@@ -20,7 +20,7 @@
 
 mod tree;
 
-pub(crate) use tree::BitTree;
+pub(crate) use tree::{BitTree, Words};
 
 use crate::stats::OrderCounts;
 use hectare_units::{GroupNr, usize_of};

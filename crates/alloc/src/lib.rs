@@ -68,6 +68,7 @@ mod ranges;
 mod request;
 mod reservation;
 mod search;
+mod share;
 mod slot;
 mod source;
 mod space;

@@ -9,15 +9,34 @@
 //! came back during a search if, at its end, no more were begun than had been completed at its start. One
 //! count would not do: counted only before, one that is under way at the start goes unseen; counted only
 //! after, one that is under way at the end.
+//!
+//! Space comes back all the time and is looked for in vain hardly ever, so each thread or few threads count
+//! on a cache line of their own, and who looks adds up. The sums are no snapshots, and need not be. Let the
+//! sum of what was completed be read until t1, and that of what was begun from t2 on, later. The first is no
+//! more than was completed by t1, the second no less than was begun by t2; and what was completed by t1 was
+//! begun by then. So if the sums are equal, as many were completed by t1 as were begun by t2: none was under
+//! way at t1, and none began before t2.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, thread_number};
 
-/// Counts the times space comes back.
+/// Stripes; a power of two. Explorers of schedules should meet more than one, but not many.
+const STRIPES: usize = if cfg!(any(feature = "loom", feature = "shuttle")) { 2 } else { 64 };
+
+/// What some of the threads have counted.
 #[repr(align(128))]
 #[derive(Default)]
-pub(crate) struct Moves {
+struct Stripe {
     begun: AtomicU64,
     completed: AtomicU64,
+}
+
+/// Counts the times space comes back.
+pub(crate) struct Moves(Box<[Stripe]>);
+
+impl Default for Moves {
+    fn default() -> Self {
+        Self((0..STRIPES).map(|_| Stripe::default()).collect())
+    }
 }
 
 /// A move under way.
@@ -30,9 +49,17 @@ impl Drop for Moving<'_> {
 }
 
 impl Moves {
+    fn stripe(&self) -> &Stripe {
+        &self.0[thread_number() % STRIPES]
+    }
+
+    fn sum(&self, of: impl Fn(&Stripe) -> &AtomicU64) -> u64 {
+        self.0.iter().map(|stripe| of(stripe).load(Ordering::SeqCst)).sum()
+    }
+
     /// Space is about to come back.
     pub(crate) fn begin(&self) {
-        self.begun.fetch_add(1, Ordering::SeqCst);
+        self.stripe().begun.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Space is on its way as long as this exists.
@@ -43,16 +70,16 @@ impl Moves {
 
     /// It has.
     pub(crate) fn complete(&self) {
-        self.completed.fetch_add(1, Ordering::SeqCst);
+        self.stripe().completed.fetch_add(1, Ordering::SeqCst);
     }
 
     /// To be remembered at the start of a search.
     pub(crate) fn before(&self) -> u64 {
-        self.completed.load(Ordering::SeqCst)
+        self.sum(|stripe| &stripe.completed)
     }
 
     /// Whether nothing has come back since [`before`](Self::before) gave `seen`.
     pub(crate) fn none_since(&self, seen: u64) -> bool {
-        self.begun.load(Ordering::SeqCst) == seen
+        self.sum(|stripe| &stripe.begun) == seen
     }
 }

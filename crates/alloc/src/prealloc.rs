@@ -107,6 +107,11 @@ struct Slot {
     last: (u32, u64),
 }
 
+/// A slot on cache lines of its own: threads look into theirs all the time.
+#[repr(align(64))]
+#[derive(Default)]
+struct Shelf(Mutex<Slot>);
+
 impl Slot {
     /// The next piece, up to what is asked for; `None` if there is none.
     fn take(&mut self, request: &FileRequest) -> Option<Reservation> {
@@ -133,7 +138,7 @@ enum Growth {
 pub struct Preallocation {
     config: Config,
     growth: Growth,
-    slots: Box<[Mutex<Slot>]>,
+    slots: Box<[Shelf]>,
     windows: [Mutex<Vec<Weak<Window>>>; SHARDS],
     /// Where the last window of each size class ended.
     cursors: Box<[Mutex<Option<ClusterNr>>]>,
@@ -165,7 +170,7 @@ impl Preallocation {
         Self {
             config,
             growth,
-            slots: std::iter::repeat_with(Mutex::default).take(slots).collect(),
+            slots: std::iter::repeat_with(Shelf::default).take(slots).collect(),
             windows: Default::default(),
             cursors: std::iter::repeat_with(Mutex::default).take(config.tunables.classes.count()).collect(),
             moves: Moves::default(),
@@ -330,7 +335,7 @@ impl Preallocation {
         request: &FileRequest,
     ) -> Result<Reservation, AllocError<S::Error>> {
         let number = thread_number() % self.slots.len();
-        let mut slot = self.slots[number].lock();
+        let mut slot = self.slots[number].0.lock();
         // A last piece that is too short goes back; one that others continue is used up.
         if slot.space.len() == 1 && slot.space[0].len() < request.len {
             slot.space.clear();
@@ -352,7 +357,7 @@ impl Preallocation {
             }
         };
         let len = sum(&space);
-        let mut slot = self.slots[number].lock();
+        let mut slot = self.slots[number].0.lock();
         // Another thread of this slot may have filled it meanwhile: its space is given back.
         slot.space = space;
         let taken = slot.take(request).ok_or(AllocError::NoSpace)?;
@@ -448,7 +453,7 @@ impl Preallocation {
 
     /// What the thread's slot keeps, if the file took its last piece and goes on where that ended.
     fn take_over(&self, request: &FileRequest) -> Vec<Reservation> {
-        let mut slot = self.slots[thread_number() % self.slots.len()].lock();
+        let mut slot = self.slots[thread_number() % self.slots.len()].0.lock();
         // It is as long as it is: nothing of the file may lie behind.
         if slot.last != (request.file, request.logical) || request.right.is_some() {
             return Vec::new();
@@ -544,7 +549,7 @@ impl Preallocation {
             freed = windows.iter().fold(freed, |sum, window| sum + window.discard());
         }
         for slot in &self.slots {
-            let mut slot = slot.lock();
+            let mut slot = slot.0.lock();
             freed += sum(&slot.space);
             slot.space.clear();
         }

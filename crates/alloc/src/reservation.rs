@@ -5,8 +5,8 @@
 
 use crate::layout::Run;
 use crate::request::Transaction;
-use crate::space::Space;
-use crate::sync::{Arc, Cost, charge, count_reference};
+use crate::share::Share;
+use crate::sync::{Cost, charge};
 use hectare_units::{Clusters, GroupNr, low32};
 use std::fmt;
 use std::ops::Range;
@@ -15,14 +15,13 @@ use std::ops::Range;
 /// it is [published](Self::publish). Dropping it gives the space back.
 #[must_use = "dropping a reservation gives its space back"]
 pub struct Reservation {
-    space: Arc<Space>,
+    space: Share,
     group: GroupNr,
     range: Range<u32>,
 }
 
 impl Reservation {
-    pub(crate) fn new(space: Arc<Space>, group: GroupNr, range: Range<u32>) -> Self {
-        count_reference(&space);
+    pub(crate) fn new(space: Share, group: GroupNr, range: Range<u32>) -> Self {
         Self { space, group, range }
     }
 
@@ -57,7 +56,7 @@ impl Reservation {
         let middle = self.after(at);
         let rest = middle..self.range.end;
         self.range.end = middle;
-        Self::new(Arc::clone(&self.space), self.group, rest)
+        Self::new(self.space.clone(), self.group, rest)
     }
 
     /// Keeps the first `n` clusters and gives the others back.
@@ -102,7 +101,6 @@ impl Drop for Reservation {
         if !self.is_empty() {
             self.space.hold(self.group).give_back(&self.range);
         }
-        count_reference(&self.space);
     }
 }
 
@@ -116,12 +114,12 @@ impl fmt::Debug for Reservation {
 /// with [`Allocator::reserve_claimed`](crate::Allocator::reserve_claimed). Dropping it gives them back.
 #[must_use = "dropping a claim gives its clusters back"]
 pub struct Claim {
-    space: Arc<Space>,
+    space: Share,
     left: u64,
 }
 
 impl Claim {
-    pub(crate) fn new(space: Arc<Space>, left: u64) -> Self {
+    pub(crate) fn new(space: Share, left: u64) -> Self {
         Self { space, left }
     }
 
@@ -133,7 +131,7 @@ impl Claim {
 
     /// Makes the clusters of another claim on the same volume part of this one.
     pub fn absorb(&mut self, mut more: Self) {
-        debug_assert!(Arc::ptr_eq(&self.space, &more.space), "both claims are on one volume");
+        debug_assert!(std::ptr::eq(&*self.space, &*more.space), "both claims are on one volume");
         self.left += std::mem::take(&mut more.left);
     }
 

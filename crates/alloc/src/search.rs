@@ -19,7 +19,9 @@
 //!   [`Slot::longest`](crate::slot::Slot::longest), which is never below the longest run: it is raised
 //!   under the lock between the two counts of a move, and lowered under the lock by who has scanned the
 //!   group. It is read, like the counts, in the one order of `SeqCst`. If something did move, the search
-//!   looks again.
+//!   looks again. What moves and what is available is changed by all processors, so both are asked only by
+//!   who has found nothing: the first time through the table is no proof, and it is gone through once more
+//!   before a refusal.
 //!
 //! The search so ends unless others make progress for ever: each repetition means that somebody gave space
 //! back, or is just doing so.
@@ -47,7 +49,7 @@ use crate::slot::Slot;
 use crate::source::GroupSource;
 use crate::space::Space;
 use crate::stats::{Pass as Counted, RequestStats};
-use crate::sync::{Arc, Cost, Ordering, charge, thread};
+use crate::sync::{Cost, Ordering, charge, thread};
 use crate::trace::{NotMade, Recorder, Steps, Why};
 use hectare_units::GroupNr;
 use std::ops::Range;
@@ -61,7 +63,7 @@ const READS_MAX_WITHOUT_FLEX: u32 = 128;
 /// A search under way.
 pub(crate) struct Search<'a, 'p, S: GroupSource> {
     allocator: &'a Allocator<S>,
-    space: &'a Arc<Space>,
+    space: &'a Space,
     plan: &'a Plan,
     purse: &'a mut Purse<'p>,
     stats: RequestStats,
@@ -132,11 +134,8 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     fn repeat(&mut self, table: &[Step]) -> Result<Reservation, AllocError<S::Error>> {
+        let mut seen = None;
         loop {
-            let seen = self.space.moves.before();
-            if self.purse.holds(&self.space.counters) < u64::from(self.plan.least) {
-                return Err(AllocError::NoSpace);
-            }
             for (stage, passes) in table {
                 if let Some(found) = self.step(*stage, passes)? {
                     return Ok(found);
@@ -145,11 +144,16 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
             if let Some(broken) = self.broken.take() {
                 return Err(broken);
             }
-            if self.space.moves.none_since(seen) {
+            match seen {
+                Some(seen) if self.space.moves.none_since(seen) => return Err(AllocError::NoSpace),
+                // Whoever is just giving back may need the processor.
+                Some(_) => thread::yield_now(),
+                None => {}
+            }
+            seen = Some(self.space.moves.before());
+            if self.purse.holds(&self.space.counters) < u64::from(self.plan.least) {
                 return Err(AllocError::NoSpace);
             }
-            // Whoever is just giving back may need the processor.
-            thread::yield_now();
         }
     }
 

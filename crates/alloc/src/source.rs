@@ -120,7 +120,7 @@ impl<S: GroupSource> Allocator<S> {
             let loaded = self.load(group, &mut place);
             loaded.inspect_err(|error| self.source().unusable(group, error))?;
         }
-        Ok(Held::new(self.space(), group, slot, place))
+        Ok(Held::new(self.share(), group, slot, place))
     }
 
     fn load(&self, group: GroupNr, place: &mut Place<'_>) -> Result<(), AllocError<S::Error>> {

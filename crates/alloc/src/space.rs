@@ -12,7 +12,6 @@
 use crate::class::Classes;
 use crate::contention::Contention;
 use crate::counters::Counters;
-use crate::held::Held;
 use crate::index::{GroupIndex, Orders};
 use crate::layout::{Layout, Run};
 use crate::mechanism::Mechanism;
@@ -21,7 +20,7 @@ use crate::pages::Slots;
 use crate::passes::Tables;
 use crate::slot::Slot;
 use crate::stats::Stats;
-use crate::sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use crate::trace::Recorder;
 use crate::tunables::{Config, Live};
 use hectare_units::{Clusters, GroupNr, TxnId, low32, usize_of};
@@ -29,6 +28,10 @@ use std::ops::Range;
 
 /// Where streams without a goal of their own were last served.
 const STREAMS_MAX: u32 = 64;
+
+/// The group a stream was last served from, on a cache line of its own.
+#[repr(align(64))]
+struct Stream(AtomicU32);
 
 /// State shared by everything that holds space of one volume.
 pub(crate) struct Space {
@@ -67,7 +70,7 @@ pub(crate) struct Space {
     tables: [Tables; 2],
     /// Only where requests are recorded.
     pub(crate) recorder: Option<Recorder>,
-    streams: Box<[AtomicU32]>,
+    streams: Box<[Stream]>,
 }
 
 /// What the classes need to know of groups.
@@ -100,10 +103,10 @@ pub(crate) fn average_order(log: u32, orders: u32) -> u32 {
 }
 
 /// Where the streams start: all at the first group, as the kernel's, or spread over the volume.
-fn streams(groups: u32, spread: bool) -> Box<[AtomicU32]> {
+fn streams(groups: u32, spread: bool) -> Box<[Stream]> {
     let count = groups.div_ceil(4).min(STREAMS_MAX);
     let start = |n: u32| if spread { u64::from(n) * u64::from(groups) / u64::from(count) } else { 0 };
-    (0..count).map(|n| AtomicU32::new(low32(start(n)))).collect()
+    (0..count).map(|n| Stream(AtomicU32::new(low32(start(n))))).collect()
 }
 
 impl Space {
@@ -166,12 +169,6 @@ impl Space {
         self.index.highest_average().max(self.untouched.highest_average())
     }
 
-    /// Locks a group that is known to be in memory.
-    pub(crate) fn hold(self: &Arc<Self>, group: GroupNr) -> Held<'_> {
-        let slot = self.slot(group);
-        Held::new(self, group, slot, slot.lock(&self.contention, &mut 0))
-    }
-
     /// The clusters of a group as a run of the volume.
     pub(crate) fn run(&self, group: GroupNr, range: &Range<u32>) -> Run {
         let len = Clusters::new(u64::from(range.end - range.start));
@@ -188,7 +185,7 @@ impl Space {
     /// The slot of a stream, and the group it was last served from.
     pub(crate) fn stream(&self, key: u32) -> Option<(&AtomicU32, GroupNr)> {
         let count = u32::try_from(self.streams.len()).ok()?;
-        let slot = &self.streams[usize_of(key.checked_rem(count)?)];
+        let Stream(slot) = &self.streams[usize_of(key.checked_rem(count)?)];
         Some((slot, GroupNr::new(slot.load(Ordering::Relaxed))))
     }
 

@@ -428,7 +428,7 @@ pub fn structs_summary(optimize_scan: bool, counts: &OrderCounts) -> String {
 }
 
 /// Stripes over which the totals are spread.
-const STRIPES: usize = 32;
+const STRIPES: usize = 64;
 
 /// One part of the totals, away from the cache lines (fetched in pairs) of the others.
 #[repr(align(128))]

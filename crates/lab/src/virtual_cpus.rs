@@ -5,11 +5,13 @@
 //!
 //! What it is not: a benchmark of this machine. Its figures are predictions, the same on every machine.
 
+mod calibrate;
 mod costs;
 mod native;
 mod simulated;
 mod volume;
 
+pub use calibrate::calibrate;
 pub use costs::COSTS;
 pub use hectare_alloc_virtual::virtual_cpus::{Costs, Time};
 pub use volume::Fill;
@@ -17,7 +19,7 @@ pub use volume::Fill;
 use hectare_alloc_virtual::virtual_cpus as machine;
 use hectare_units::{u64_of, usize_of};
 use serde::Serialize;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use volume::Volume;
 
@@ -118,29 +120,47 @@ pub fn run_one(policy: &str, fill: Fill, cpus: u32, steps: u64, costs: &Costs) -
     row((policy, fill), &done, end.ns() / 1e9, counted)
 }
 
-/// The same on threads of this machine, for `time`.
+/// The same on threads of this machine, each for `time`; `None` if one was taken off its processor meanwhile,
+/// which says more about what else runs than about the allocator.
 ///
 /// # Panics
 /// If there is no such policy.
 #[must_use]
-pub fn run_real(policy: &str, fill: Fill, threads: u32, time: Duration) -> Row {
+pub fn run_real(policy: &str, fill: Fill, threads: u32, time: Duration) -> Option<Row> {
     let shared = native::replay::Shared::new(Volume(fill), policy);
-    let stop = AtomicBool::new(false);
-    let started = Instant::now();
-    let done: Vec<u64> = std::thread::scope(|scope| {
+    let ready = AtomicU32::new(0);
+    let worked: Vec<(u64, f64, bool)> = std::thread::scope(|scope| {
         let work = |job| {
-            let (shared, stop) = (&shared, &stop);
-            scope.spawn(move || shared.work(job, |_| stop.load(Ordering::Relaxed)))
+            let (shared, ready) = (&shared, &ready);
+            scope.spawn(move || {
+                ready.fetch_add(1, Ordering::SeqCst);
+                while ready.load(Ordering::SeqCst) < threads {
+                    std::thread::yield_now();
+                }
+                let (before, started) = (preemptions(), Instant::now());
+                let enough = |done: u64| done.is_multiple_of(LOOK_EVERY) && started.elapsed() >= time;
+                let done = shared.work(job, enough);
+                (done, started.elapsed().as_secs_f64(), before == preemptions())
+            })
         };
         let jobs: Vec<_> = (0..threads).map(work).collect();
-        std::thread::sleep(time);
-        stop.store(true, Ordering::Relaxed);
         jobs.into_iter().map(|job| job.join().expect("a job does not panic")).collect()
     });
-    let seconds = started.elapsed().as_secs_f64();
+    let done: Vec<u64> = worked.iter().map(|job| job.0).collect();
+    let seconds = worked.iter().map(|job| job.1).fold(0.0, f64::max);
     let stats = shared.stats();
     let counted = [stats.reqs, stats.busy_skips, stats.busy_waits, stats.extents_scanned];
-    row((policy, fill), &done, seconds, counted)
+    worked.iter().all(|job| job.2).then(|| row((policy, fill), &done, seconds, counted))
+}
+
+/// Steps between two looks at the clock.
+const LOOK_EVERY: u64 = 64;
+
+/// Times the calling thread was taken off its processor though it could have gone on; `None` where that is
+/// not told.
+fn preemptions() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
+    status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"))?.trim().parse().ok()
 }
 
 #[allow(clippy::cast_precision_loss)] // rates, to be looked at

@@ -67,23 +67,39 @@ const FULL: u64 = 1;
 const TOUCHED: u64 = 2;
 const CLOSING: u64 = 3;
 
-/// All nodes of one level. They start on a cache line, which the allocator of memory cannot be asked for
-/// without its touching every page, so a few words in front may go unused.
-struct Level {
-    words: Vec<AtomicU64>,
+/// Words of zero that start on a cache line, which the allocator of memory cannot be asked for without its
+/// touching every page, so a few words in front may go unused.
+pub(crate) struct Words {
+    all: Vec<AtomicU64>,
     first: usize,
+}
+
+impl Words {
+    pub(crate) fn new(n: usize) -> Self {
+        let slack = LINE / size_of::<u64>();
+        let all = zeroed_words(n + slack);
+        let first = match all.as_ptr().align_offset(LINE) {
+            offset if offset <= slack => offset,
+            _ => 0, // words of an explorer, which lie as they like
+        };
+        Self { all, first }
+    }
+
+    /// The words from one on.
+    pub(crate) fn from(&self, word: usize) -> &[AtomicU64] {
+        &self.all[self.first + word..]
+    }
+}
+
+/// All nodes of one level.
+struct Level {
+    words: Words,
     nodes: usize,
 }
 
 impl Level {
     fn new(nodes: usize, words_of_node: usize) -> Self {
-        let slack = LINE / size_of::<u64>();
-        let words = zeroed_words(nodes * words_of_node + slack);
-        let first = match words.as_ptr().align_offset(LINE) {
-            offset if offset <= slack => offset,
-            _ => 0, // words of an explorer, which lie as they like
-        };
-        Self { words, first, nodes }
+        Self { words: Words::new(nodes * words_of_node), nodes }
     }
 }
 
@@ -123,7 +139,7 @@ impl<const WORDS: usize> Tree<WORDS> {
         for (number, level) in self.levels.iter().enumerate() {
             let (of_word, full) =
                 if number == 0 { (BITS_OF_WORD, u64::MAX) } else { (ENTRIES_OF_WORD, LOWER) };
-            let words = &level.words[level.first..];
+            let words = level.words.from(0);
             for word in &words[..units / of_word] {
                 word.store(full, Ordering::Relaxed);
             }
@@ -137,8 +153,7 @@ impl<const WORDS: usize> Tree<WORDS> {
 
     /// The words of a node.
     fn node(&self, level: usize, node: usize) -> &[AtomicU64] {
-        let level = &self.levels[level];
-        &level.words[level.first + node * WORDS..][..WORDS]
+        &self.levels[level].words.from(node * WORDS)[..WORDS]
     }
 
     /// The word that holds a number's bit, and the bit.

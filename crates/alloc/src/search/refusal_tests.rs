@@ -48,9 +48,8 @@ fn to_and_fro() {
     let allocator = Arc::new(Allocator::new(Free, layout, config));
     let [mine, other] = [0, 1].map(|at| allocator.reserve(&one(at)).expect("it is free"));
     // Both groups are known to be full, so that they are passed over without their locks.
-    let space = allocator.space();
     for group in [0, 1].map(GroupNr::new) {
-        space.hold(group).note_none_of(1);
+        allocator.share().hold(group).note_none_of(1);
     }
     drop(other);
     let mover = {

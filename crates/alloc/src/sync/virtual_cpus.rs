@@ -1,11 +1,12 @@
 //! Virtual processors: the locks and atomics of this crate in virtual time.
 //!
 //! [`run`] runs a job on each of up to 256 virtual CPUs, on one thread of the host and with the same result
-//! each time. A CPU has a clock of its own. Whenever a job comes to a lock or an atomic it lets those CPUs go
-//! first whose clocks show less, so all accesses to what is shared are made in the order of virtual time. What
-//! an access costs depends on who had its cache line last (`lines`); a lock that is held costs its waiter the
-//! time until it is released and handed over (`locks`); what a search does by itself is charged where it is
-//! done ([`Cost`](super::Cost)). Between two accesses a job runs on without looking at the others.
+//! each time. A CPU has a clock of its own. Whenever a job comes to a lock or an atomic it lets those CPUs
+//! go first whose clocks show less, so all accesses to what is shared are made in the order of virtual time.
+//! What an access costs depends on who had its cache line last (`lines`); a lock that is held costs its
+//! waiter the time until it is released and handed over (`locks`); what a search does by itself is charged
+//! where it is done ([`Cost`](super::Cost)). Between two accesses a job runs on without looking at the
+//! others.
 //!
 //! Invariants: of all CPUs that can run, the one with the least clock does, at equal clocks the one with the
 //! lower number; a clock never goes back; what is not shared costs nothing but what is charged.

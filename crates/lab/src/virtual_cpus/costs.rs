@@ -4,17 +4,17 @@ use hectare_alloc_virtual::virtual_cpus::{Costs, Time};
 
 /// The calibrated costs.
 pub const COSTS: Costs = Costs {
-    load: Time::from_ns(0.5),
-    update: Time::from_ns(5.0),
-    near: Time::from_ns(60.0),
-    far: Time::from_ns(150.0),
+    load: Time::from_ns(0.34),
+    update: Time::from_ns(2.4),
+    near: Time::from_ns(82.0),
+    far: Time::from_ns(205.0),
     socket: 64,
     behind_lock: 0,
-    request: Time::from_ns(60.0),
-    group: Time::from_ns(3.0),
-    extent: Time::from_ns(3.0),
-    word: Time::from_ns(0.5),
-    change: Time::from_ns(20.0),
-    mark: Time::from_ns(10.0),
-    split: Time::from_ns(5.0),
+    request: Time::from_ns(162.0),
+    group: Time::from_ns(21.0),
+    extent: Time::from_ns(11.0),
+    word: Time::from_ns(0.7),
+    change: Time::from_ns(24.0),
+    mark: Time::from_ns(13.5),
+    split: Time::from_ns(13.0),
 };

@@ -3,10 +3,10 @@
 //!
 //! Every job has a file of its own, gives it space in steps of 8 KiB up to 1 MiB, cuts it to nothing, and
 //! begins again, as will-it-scale's test of that name does. All files are at home in one group, as those of
-//! containers are whose directories were made one after the other. What a step and a cut ask of the allocator
-//! is what the engine asks: the file's window, then [`Preallocation::take`], then to publish; at a cut to give
-//! the window back and to free the runs. A transaction commits when it has freed a quarter of what was free at
-//! the start; the job that finds so makes the commit.
+//! containers are whose directories were made one after the other. What a step and a cut ask of the
+//! allocator is what the engine asks: the file's window, then [`Preallocation::take`], then to publish; at a
+//! cut to give the window back and to free the runs. A transaction commits when it has freed a quarter of
+//! what was free at the start; the job that finds so makes the commit.
 //!
 //! What it is not: a file system. Inodes, extent trees, the journal and its barrier are left out.
 

@@ -1,6 +1,10 @@
-//! The replay over the allocator in virtual time.
+//! The replay and the probes over the allocator in virtual time.
 
 use hectare_alloc_virtual as alloc;
 
+#[allow(clippy::duplicate_mod)] // over each of the two
+#[path = "probe.rs"]
+pub(super) mod probe;
+#[allow(clippy::duplicate_mod)] // over each of the two
 #[path = "replay.rs"]
 pub(super) mod replay;

@@ -1,9 +1,9 @@
 //! Who has which cache line.
 //!
-//! A line is with the CPU that wrote it last and with those that have read it since. Reading it there costs a
-//! load; reading it anywhere else brings a copy; writing it takes it away from all others. A line that is on
-//! its way to a writer is nobody's until it is there, so writers of one line wait in a row: that is what makes
-//! a counter that all CPUs change a limit of the whole.
+//! A line is with the CPU that wrote it last and with those that have read it since. Reading it there costs
+//! a load; reading it anywhere else brings a copy; writing it takes it away from all others. A line that is
+//! on its way to a writer is nobody's until it is there, so writers of one line wait in a row: that is what
+//! makes a counter that all CPUs change a limit of the whole.
 //!
 //! What it is not: a cache. A line stays where it is until somebody else wants it.
 

@@ -1,0 +1,69 @@
+//! A counted reference to the space of a volume, with a count for each thread or few threads.
+//!
+//! Every reservation holds such a reference, so one is made and dropped for each piece of space that anybody
+//! takes. Were there one count, its cache line would go from processor to processor twice for each piece, and
+//! all of them together could take no more pieces a second than that line can move. So an allocator has a
+//! number of references to its space, each with a count of its own, and a thread clones the one that is its
+//! own. What is split off a reservation counts where that did.
+//!
+//! What it is not: a lock. The space is open to all who have a reference.
+
+use crate::held::Held;
+use crate::space::Space;
+use crate::sync::{Arc, count_reference, thread_number};
+use hectare_units::GroupNr;
+use std::ops::Deref;
+
+/// Counts; a power of two.
+const STRIPES: usize = 64;
+
+/// A count on a cache line (pair) of its own: that of an `Arc` lies right before what it holds.
+#[repr(align(128))]
+struct Counted(Arc<Space>);
+
+/// A counted reference to the space of a volume.
+pub(crate) struct Share(Arc<Counted>);
+
+impl Clone for Share {
+    fn clone(&self) -> Self {
+        count_reference(&self.0);
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        count_reference(&self.0);
+    }
+}
+
+impl Deref for Share {
+    type Target = Space;
+
+    fn deref(&self) -> &Space {
+        &self.0.0
+    }
+}
+
+impl Share {
+    /// Locks a group that is known to be in memory.
+    pub(crate) fn hold(&self, group: GroupNr) -> Held<'_> {
+        let slot = self.slot(group);
+        Held::new(self, group, slot, slot.group.lock())
+    }
+}
+
+/// The references that all threads clone.
+pub(crate) struct Shares(Box<[Share]>);
+
+impl Shares {
+    /// References to some space.
+    pub(crate) fn new(space: &Arc<Space>) -> Self {
+        Self((0..STRIPES).map(|_| Share(Arc::new(Counted(Arc::clone(space))))).collect())
+    }
+
+    /// That of the calling thread.
+    pub(crate) fn own(&self) -> &Share {
+        &self.0[thread_number() % STRIPES]
+    }
+}
