@@ -76,7 +76,8 @@ fn nothing_is_recorded_unless_it_is_asked_for() {
 /// Groups have runs of 16 but group 6, which is empty; 64 clusters are asked for at cluster 8.
 #[test]
 fn every_pass_says_what_it_passed_by_and_what_it_took() {
-    let allocator = patterned(config(Policy::MBALLOC), 8, |group, at| group != 6 && runs_of_16(group, at));
+    let policy = Policy::MBALLOC.with(Mechanism::Goal);
+    let allocator = patterned(config(policy), 8, |group, at| group != 6 && runs_of_16(group, at));
     let trace = traced(&allocator, data(8, 60, 60));
     assert_eq!(events(&trace, Criterion::Goal), [(0, 1, What::Scanned { extents: 0, longest: 8 })]);
     assert_eq!(not_made(&trace, Criterion::P2Aligned), [NotMade::NoChunk]);
@@ -237,7 +238,7 @@ impl GroupSource for Broken {
 fn a_group_that_cannot_be_read_is_named() {
     let layout = layout(3);
     let disk = Disk::patterned(layout, |group, _| group.get() == 0);
-    let allocator = Allocator::new(Broken(disk), layout, config(Policy::MBALLOC));
+    let allocator = Allocator::new(Broken(disk), layout, config(Policy::MBALLOC.with(Mechanism::Goal)));
     let trace = traced(&allocator, data(0, 40, 40));
     assert!(
         trace.events.iter().any(|event| { (event.group, event.what) == (1, passed(Why::Unreadable, 0)) })
@@ -247,7 +248,7 @@ fn a_group_that_cannot_be_read_is_named() {
 
 #[test]
 fn requests_that_come_to_nothing_say_why() {
-    let allocator = patterned(config(Policy::MBALLOC), 2, |_, at| at % 2 == 0);
+    let allocator = patterned(config(Policy::MBALLOC.with(Mechanism::Goal)), 2, |_, at| at % 2 == 0);
     let refused = traced(&allocator, data(0, 8, 8).at_least(Clusters::new(2)));
     assert_eq!(refused.answer, Answer::NoSpace);
     let last = refused.events.last().unwrap();

@@ -76,7 +76,7 @@ fn the_index_and_how_far_a_goal_is_trimmed() {
 fn the_order_of_aligned_requests_and_the_stripe() {
     let allocator = cut_up(Policy::MBALLOC);
     let aligned = |set: &[&str]| after(&allocator, set, data(8, 16, 16)).1.passes.p2_aligned.hits;
-    assert_eq!((aligned(&[]), aligned(&["mb_order2_req=5"]), aligned(&["mb_order2_req=4"])), (1, 0, 1));
+    assert_eq!((aligned(&[]), aligned(&["mb_order2_req=6"]), aligned(&["mb_order2_req=5"])), (1, 0, 1));
     let start = |set: &[&str]| after(&allocator, set, data(1024 + 8, 12, 12)).0.run().start.get();
     assert_eq!((start(&[]), start(&["stripe=12"])), (1024, 1056));
 }
