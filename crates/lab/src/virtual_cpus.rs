@@ -40,7 +40,7 @@ pub struct Options {
 
 /// The kernel's designs before and after, and ours.
 pub const POLICIES: [&str; 5] =
-    ["mballoc-linear,-try-lock", "mballoc-linear", "mballoc,-try-lock", "mballoc", "hybrid"];
+    ["mballoc-linear,-try-lock,-peek", "mballoc-linear", "mballoc,-try-lock,-peek", "mballoc", "hybrid"];
 
 impl Default for Options {
     fn default() -> Self {

@@ -134,9 +134,9 @@ fn a_line_costs_by_where_it_was() {
                 charge(Cost::Request, u32::try_from(step).unwrap() * 100);
                 let before = now();
                 if store {
-                    word.0.store(1, Ordering::Relaxed)
+                    word.0.store(1, Ordering::Relaxed);
                 } else {
-                    assert!(word.0.load(Ordering::Relaxed) < 2)
+                    assert!(word.0.load(Ordering::Relaxed) < 2);
                 };
                 paid.lock()[step] = ns(&[now()])[0] - ns(&[before])[0];
             }
