@@ -85,7 +85,7 @@ impl Mechanism {
             "passes over free runs shorter than the goal in CR_GOAL_LEN_FAST without counting them",
             "ext4 CR_GOAL_LEN_FAST", "crates/alloc/src/search/scan.rs";
         Goal, "goal",
-            "tries the very goal of each request first, not only the end of a file's last extent for a window",
+            "tries each request's very goal first, not only the end of a file's last extent for a window",
             "Hectare", "crates/alloc/src/passes.rs";
         TryLock, "try-lock",
             "passes by a group whose lock another request holds, but for the goal's and in CR_ANY_FREE",

@@ -23,9 +23,10 @@
 //! [`POWER2_ALIGNED`] to [`ANY_FREE`] without [`CHUNK`] and [`SPLIT`] are the kernel's criteria (6.18) under
 //! their names (`CR_POWER2_ALIGNED` ...), and `mballoc` is just these: the kernel tries a goal only where a
 //! window of a file begins at a neighbour's end, which is asked for by itself
-//! ([`Allocator::reserve_at`](crate::Allocator::reserve_at)); other policies try each. Where the average says that no group
-//! is good enough but some has a chunk of the length asked for, [`CHUNK`] finds it without a slow pass.
-//! [`SPLIT`] is for a request longer than any free run: it gets the longest piece that the index promises, at
+//! ([`Allocator::reserve_at`](crate::Allocator::reserve_at)); other policies try each.
+//!
+//! Where the average says that no group is good enough but some has a chunk of the length asked for,
+//! [`CHUNK`] finds it without a slow pass. [`SPLIT`] is for a request longer than any free run: it gets the longest piece that the index promises, at
 //! the cost of one run scanned, where the kernel scans up to 200 to the same end.
 //!
 //! Every table ends with [`ANY_FREE`], which is exact: it is the only pass that may say there is no space. No

@@ -8,8 +8,8 @@
 
 use crate::latency::{Histogram, Latency};
 use hectare_engine::Observer;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The times of one run. What was not measured is `None`.
@@ -50,15 +50,15 @@ impl Times {
     pub(crate) fn take(&self) -> [Option<Latency>; 2] {
         let mut requests = Histogram::default();
         for shard in &self.shards {
-            requests.merge(&std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner)));
+            requests.merge(&std::mem::take(&mut *shard.lock()));
         }
-        let commits = std::mem::take(&mut *self.commits.lock().unwrap_or_else(PoisonError::into_inner));
+        let commits = std::mem::take(&mut *self.commits.lock());
         [requests.figures(), commits.figures()]
     }
 }
 
 fn add(to: &Mutex<Histogram>, took: Duration) {
-    to.lock().unwrap_or_else(PoisonError::into_inner).add(took);
+    to.lock().add(took);
 }
 
 impl Observer for Times {

@@ -27,7 +27,8 @@ pub(crate) struct Arguments {
     ))]
     name: Option<String>,
     /// How often each side runs
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Small volumes, few files, two rounds: to see that it works; the figures say little
     #[arg(long, conflicts_with = "rounds")]

@@ -23,8 +23,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "ag-headers",
     title: "allocation group headers are written in one pass",
     source: "Dave Chinner, \"mkfs: rework AG header initialisation ordering\", linux-xfs, 2018-09-05",
-    differs: "The published mkfs.xfs writes every header block by itself through a cache of buffers; here the \
-              first pass is one write a group on both sides, so the second pass is a larger share of the \
+    differs: "The published mkfs.xfs writes every header block by itself through a cache of buffers; here \
+              the first pass is one write a group on both sides, so the second pass is a larger share of the \
               whole than it was. Where a size does not fit the directory of --work, calls and bytes are \
               counted and nothing is stored. One thread on both sides.",
     make,

@@ -18,8 +18,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     differs: "The published machine is a POWER server with pages of 64 KiB and an NVMe drive (Test 1) or \
               persistent memory (Test 2). Extents scanned, requests and hits are to be compared, files per \
               second are not. The kernel's side is a kernel that has the series; its mount option \
-              mb_optimize_scan=0 leaves the group index out, not the criterion, and this machine's kernel may \
-              not mount blocks larger than a page. fio's job of Test 3 was not published.",
+              mb_optimize_scan=0 leaves the group index out, not the criterion, and this machine's kernel \
+              may not mount blocks larger than a page. fio's job of Test 3 was not published.",
     make,
 };
 

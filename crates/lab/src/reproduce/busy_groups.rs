@@ -12,9 +12,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "busy-groups",
     title: "a group whose lock is held is passed by instead of waited for",
     source: "Baokun Li, \"ext4: add ext4_try_lock_group() to skip busy groups\", linux-ext4, 2025-05-23",
-    differs: "The published machine has 64 processors, and as many containers with a processor each. A machine \
-              with fewer shows little of it, so this is shown twice: by threads on this machine, and by virtual \
-              processors, on which the allocator's own code runs against a clock; that is a prediction.",
+    differs: "The published machine has 64 processors, and as many containers with a processor each. A \
+              machine with fewer shows little of it, so this is shown twice: by threads on this machine, and \
+              by virtual processors, on which the allocator's own code runs against a clock; that is a \
+              prediction.",
     make,
 };
 
@@ -88,8 +89,8 @@ fn simulated(options: &Options, say: &mut dyn FnMut(&str)) -> Vec<Part> {
     parts
 }
 
-const MODEL: &str = "A prediction by a model whose costs and validation are in docs/virtual-cpus.md: the allocator \
-                     alone, without inodes, extent trees and a journal.";
+const MODEL: &str = "A prediction by a model whose costs and validation are in docs/virtual-cpus.md: the \
+                     allocator alone, without inodes, extent trees and a journal.";
 
 fn section(options: &Options, threads: u32, scan: u32, table: &str) -> Section {
     let engine = |title: &str, role, text: &str| Runner::engine(title, role, policy(text));

@@ -18,7 +18,8 @@ pub(super) fn draw(reproductions: &[Reproduction]) -> String {
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>{}</title>\n\
-         <style>\n{STYLE}{FITTING}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>Published experiments, made again</h1>\n",
+         <style>\n{STYLE}{FITTING}</style>\n</head>\n<body>\n<main>\n<header>\n\
+         <h1>Published experiments, made again</h1>\n",
         escaped(&title)
     );
     if let Some(first) = reproductions.first() {

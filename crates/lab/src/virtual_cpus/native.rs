@@ -3,8 +3,6 @@
 use hectare_alloc as alloc;
 
 #[allow(clippy::duplicate_mod)] // over each of the two
-#[path = "probe.rs"]
 pub(super) mod probe;
 #[allow(clippy::duplicate_mod)] // over each of the two
-#[path = "replay.rs"]
 pub(super) mod replay;

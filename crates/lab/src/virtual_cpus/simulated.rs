@@ -3,8 +3,8 @@
 use hectare_alloc_virtual as alloc;
 
 #[allow(clippy::duplicate_mod)] // over each of the two
-#[path = "probe.rs"]
+#[path = "native/probe.rs"]
 pub(super) mod probe;
 #[allow(clippy::duplicate_mod)] // over each of the two
-#[path = "replay.rs"]
+#[path = "native/replay.rs"]
 pub(super) mod replay;

@@ -1,3 +1,5 @@
+//! The replay on virtual processors: it repeats, and how far it scales.
+
 use super::*;
 
 #[test]

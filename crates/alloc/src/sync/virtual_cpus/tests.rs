@@ -1,3 +1,5 @@
+//! The virtual processors by themselves: order, locks, lines, and that a run repeats.
+
 use super::*;
 use crate::sync::Cost;
 use std::sync::atomic::Ordering;
