@@ -26,8 +26,9 @@
 //! ([`Allocator::reserve_at`](crate::Allocator::reserve_at)); other policies try each.
 //!
 //! Where the average says that no group is good enough but some has a chunk of the length asked for,
-//! [`CHUNK`] finds it without a slow pass. [`SPLIT`] is for a request longer than any free run: it gets the longest piece that the index promises, at
-//! the cost of one run scanned, where the kernel scans up to 200 to the same end.
+//! [`CHUNK`] finds it without a slow pass. [`SPLIT`] is for a request longer than any free run: it gets
+//! the longest piece that the index promises, at the cost of one run scanned, where the kernel scans up
+//! to 200 to the same end.
 //!
 //! Every table ends with [`ANY_FREE`], which is exact: it is the only pass that may say there is no space. No
 //! pass is made twice over the same groups with the same demands; so without the index there is no trimmed

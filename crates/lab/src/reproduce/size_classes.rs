@@ -13,11 +13,12 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "size-classes",
     title: "groups set apart by the size of requests leave less fragmented space behind",
     source: "Boris Burkov, \"btrfs: introduce size class to block group allocator\", Linux 6.3 (52bb7a2166)",
-    differs: "The published rows are btrfs's on its block groups of 1 GiB; the baseline here is first fit \
-              with the kernel's preallocation windows, on ext4's groups, and a region of 1 GiB stands for a \
-              block group. find_free_extent is one search of btrfs; here it is one request for space of a file, \
-              which its window may answer. Kernel threads' time is not in sys_cpu. A strict figure counts a \
-              free run as split where ext4's fixed metadata lies in it.",
+    differs: "The published rows are btrfs's on its block groups of 1 GiB; the baseline here is first \
+              fit with the kernel's preallocation windows, on ext4's groups, and a region of 1 GiB \
+              stands for a block group. find_free_extent is one search of btrfs; here it is one \
+              request for space of a file, which its window may answer. Kernel threads' time is not in \
+              sys_cpu. A strict figure counts a free run as split where ext4's fixed metadata lies in \
+              it.",
     make,
 };
 
