@@ -46,12 +46,26 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         &[("passes", "the_last_pass_finds_the_longest_run_there_is")],
     ),
     of(
+        Some("goal"),
+        "goal",
+        "src/passes.rs",
+        ("let goal = has(Mechanism::Goal).then_some(GOAL);", "let goal: Option<Pass> = None;"),
+        &[("passes", "the_goal_is_taken_if_all_of_it_is_free")],
+    ),
+    of(
+        Some("goal"),
+        "goal-always",
+        "src/passes.rs",
+        ("let goal = has(Mechanism::Goal).then_some(GOAL);", "let goal = Some(GOAL);"),
+        &[("lib", "passes::tests::mballoc_is_the_kernels_table")],
+    ),
+    of(
         Some("best-avail"),
         "best-avail",
         "src/search.rs",
         (
-            "self.plan.trims(orders, self.space.stripe()) {",
-            "self.plan.trims(orders, self.space.stripe()).take(0) {",
+            "self.plan.trims(orders, self.space.stripe()).peekable();",
+            "self.plan.trims(orders, self.space.stripe()).take(0).peekable();",
         ),
         &[("passes", "a_goal_too_long_is_trimmed_but_not_below_what_is_asked")],
     ),
@@ -121,7 +135,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         None,
         "order2-req",
         "src/search/plan.rs",
-        ("space.tunables.mb_order2_req()..", "2.."),
+        ("space.tunables.mb_order2_req().saturating_sub(1)..", "1.."),
         &[("tunables", "the_order_of_aligned_requests_and_the_stripe")],
     ),
     of(
