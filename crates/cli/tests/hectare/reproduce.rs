@@ -81,3 +81,16 @@ fn headers_are_written_in_one_pass_without_ten_calls_a_group() {
         assert!((writes[0][0] - writes[1][0] - 5.0 * groups).abs() < 0.5, "{writes:?} {groups}");
     }
 }
+
+/// Tables of threads were made and then thrown away, because none of virtual processors has such a title.
+#[test]
+fn regression_one_table_of_threads_is_made_alone() {
+    let work = tempfile::tempdir().unwrap();
+    let place = work.path().to_str().unwrap();
+    let words =
+        ["reproduce", "busy-groups", "--quick", "--no-kernel", "--json", "--part", "2 threads", "--work"];
+    let json: Value = hectare(&[&words[..], &[place]].concat()).ok().json();
+    let titles: Vec<&str> =
+        json[0]["parts"].as_array().unwrap().iter().map(|part| part["title"].as_str().unwrap()).collect();
+    assert_eq!(titles, ["2 threads, mb_optimize_scan=0", "2 threads, mb_optimize_scan=1"]);
+}

@@ -26,13 +26,20 @@ fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
             all.push(section(options, threads, scan, table));
         }
     }
-    let is_real = |title: &str| options.part.as_ref().is_none_or(|part| title.contains(part.as_str()));
-    all.retain(|section| is_real(&section.title));
+    let titles = all.iter().map(|section| section.title.clone()).chain(SIMULATED.map(str::to_owned));
+    let wanted = options.wanted(titles.collect(), String::as_str)?;
+    let is_wanted = |title: &str| wanted.iter().any(|other| other == title);
+    all.retain(|section| is_wanted(&section.title));
     let mut parts = if all.is_empty() { Vec::new() } else { sections(all, options, say)? };
-    parts.extend(options.wanted(simulated(options, say), |part| &part.title)?);
+    if SIMULATED.into_iter().any(is_wanted) {
+        parts.extend(simulated(options, say).into_iter().filter(|part| is_wanted(&part.title)));
+    }
     Ok(parts)
 }
 
+/// The tables of virtual processors.
+const SIMULATED: [&str; 3] =
+    ["virtual processors, fresh", "virtual processors, 95 % full", "64 virtual processors"];
 /// Steps of all virtual processors together in a run.
 const STEPS: u64 = 100_000;
 const QUICK_STEPS: u64 = 10_000;
