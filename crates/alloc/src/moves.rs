@@ -10,12 +10,12 @@
 //! count would not do: counted only before, one that is under way at the start goes unseen; counted only
 //! after, one that is under way at the end.
 //!
-//! Space comes back all the time and is looked for in vain hardly ever, so each thread or few threads count
-//! on a cache line of their own, and who looks adds up. The sums are no snapshots, and need not be. Let the
-//! sum of what was completed be read until t1, and that of what was begun from t2 on, later. The first is no
-//! more than was completed by t1, the second no less than was begun by t2; and what was completed by t1 was
-//! begun by then. So if the sums are equal, as many were completed by t1 as were begun by t2: none was under
-//! way at t1, and none began before t2.
+//! Space comes back all the time, and a search hardly ever fails. So each thread, or a few threads, count on
+//! a cache line of their own, and a search that fails adds the counts up. The sums are no snapshots, and need
+//! not be. Let the sum of what was completed be read until t1, and that of what was begun from t2 on, later.
+//! The first is no more than was completed by t1, the second no less than was begun by t2; and what was
+//! completed by t1 was begun by then. So if the sums are equal, as many were completed by t1 as were begun by
+//! t2: none was under way at t1, and none began before t2.
 
 use crate::sync::{AtomicU64, Ordering, thread_number};
 

@@ -294,7 +294,7 @@ pub struct Trace {
 #[derive(Default)]
 pub(crate) struct Steps {
     events: Vec<Event>,
-    /// How many may be gathered.
+    /// How many are kept at most.
     most: usize,
     left_out: u64,
     taken: Option<Pass>,

@@ -4,7 +4,7 @@ use super::*;
 use crate::sync::Cost;
 use std::sync::atomic::Ordering;
 
-/// Prices that can be told apart in a sum.
+/// Costs whose sums are all different.
 fn costs() -> Costs {
     let ns = |ns: u32| Time::from_ns(ns.into());
     Costs {
