@@ -1,4 +1,4 @@
-//! Why space lies where it lies: what requests went through, told to people.
+//! Why space lies where it lies: reports of what requests for space went through.
 //!
 //! An [`Explanation`] comes from a volume that recorded, or from a mount's server, which may be another
 //! user's program: no number in it is trusted, and what it calls its policy is shown as a name is. [`text`]
@@ -16,7 +16,7 @@ use hectare_alloc::{Event, What};
 use hectare_engine::{Explanation, Shape};
 use std::fmt::Write;
 
-/// How many of the last requests are told one by one, where nobody says.
+/// How many of the last requests are listed one by one by default.
 pub(crate) const LAST: usize = 5;
 
 /// Lengths and places of a volume in bytes and blocks.

@@ -1,4 +1,4 @@
-//! What somebody who measures hears of a volume at work.
+//! Timings of a volume at work, for a caller that measures.
 //!
 //! An observer is called by the threads that do the work, once the work is done and with no lock held that
 //! another observer's call could wait for. It is part of what it measures: it should do as little as to count

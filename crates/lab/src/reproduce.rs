@@ -200,7 +200,7 @@ pub struct Part {
     pub rows: Vec<Row>,
     /// What the rows are points of, where they are those of a curve: the page draws that.
     pub points_of: Option<&'static str>,
-    /// What whoever reads the figures must know.
+    /// Remarks that belong to the figures.
     pub notes: Vec<String>,
 }
 

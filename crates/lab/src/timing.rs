@@ -1,6 +1,6 @@
 //! Where the time of a run goes: opening and closing the volume, requests for space, commits, processors.
 //!
-//! Requests and commits are timed by the engine, for whoever asks ([`Observer`]). That costs two looks at the
+//! Requests and commits are timed by the engine, if an [`Observer`] is set. That costs two looks at the
 //! clock for each, so only experiments that show these figures ask for them; their speeds are then those of
 //! a volume that is watched.
 //!

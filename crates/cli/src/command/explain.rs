@@ -90,7 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 fn of_mount(arguments: &Arguments) -> Outcome<Explanation> {
     let about_one = arguments.want.is_some() || arguments.goal.is_some() || arguments.policy.is_some();
     if about_one || arguments.tuning.is_given() || !part::is_whole() {
-        let reason = "a mount tells what its requests went through: give an image to ask for one of your own";
+        let reason = "a mount reports the requests it had; to ask about a request of your own, give an image";
         return Err(Failure::Usage(reason.to_owned()));
     }
     let fail = |error: &dyn std::fmt::Display| {

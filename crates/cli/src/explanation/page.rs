@@ -20,7 +20,7 @@ svg { width: 100%; height: auto; display: block; }
 pre { white-space: pre-wrap; font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; margin: 0 0 12px; }
 ";
 
-/// Draws explanations of an image called so; of each, the `last` requests are told one by one.
+/// Draws explanations of an image called so; of each, the `last` requests are listed one by one.
 pub(crate) fn draw(name: &str, explanations: &[Explanation], last: usize) -> String {
     let title = escaped(&format!("{name}: why space lies where it lies"));
     let mut page = format!(

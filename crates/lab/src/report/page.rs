@@ -57,19 +57,26 @@ fn section(page: &mut String, group: &Group<'_>) {
 
 fn figures(page: &mut String, group: &Group<'_>) {
     let (headings, rows) = cells(group);
-    page.push_str("<div class=\"card wide\">\n<table>\n<thead><tr>");
+    page.push_str("<div class=\"card wide\">\n");
+    table(page, &headings, &rows);
+    page.push_str("</div>\n");
+}
+
+/// A table of a page: its headings, and the cells of each row.
+pub(crate) fn table(page: &mut String, headings: &[impl AsRef<str>], rows: &[Vec<String>]) {
+    page.push_str("<table>\n<thead><tr>");
     for heading in headings {
-        let _ = write!(page, "<th>{}</th>", escaped(heading));
+        let _ = write!(page, "<th>{}</th>", escaped(heading.as_ref()));
     }
     page.push_str("</tr></thead>\n<tbody>\n");
     for row in rows {
         page.push_str("<tr>");
         for cell in row {
-            let _ = write!(page, "<td>{}</td>", escaped(&cell));
+            let _ = write!(page, "<td>{}</td>", escaped(cell));
         }
         page.push_str("</tr>\n");
     }
-    page.push_str("</tbody>\n</table>\n</div>\n");
+    page.push_str("</tbody>\n</table>\n");
 }
 
 fn card(page: &mut String, chart: &Chart) {

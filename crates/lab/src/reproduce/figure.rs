@@ -80,33 +80,18 @@ pub(super) enum Figure {
     JobRate(&'static str),
     /// Regions of 1 GiB that hold data.
     Regions,
-    /// Those that are fragmented.
-    Fragmented,
-    /// How fragmented those are.
-    Fragmentation(Share),
-    /// The same two, where fixed metadata splits free runs.
-    StrictFragmented,
-    /// How fragmented those are.
-    StrictFragmentation(Share),
+    /// How fragmented those of them are that are fragmented; as a number, how many.
+    Fragmentation(Of),
+    /// The same, where fixed metadata splits free runs.
+    StrictFragmentation(Of),
     /// Extents of a file, on average.
     ExtentsPerFile,
 }
 
-/// Which of many durations.
+/// Which of many durations, or of the percentages of fragmented regions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Of {
     Number,
-    Mean,
-    Min,
-    P50,
-    P95,
-    P99,
-    Max,
-}
-
-/// Which of many shares.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Share {
     Mean,
     Min,
     P50,
@@ -132,8 +117,8 @@ impl Figure {
             | Self::Hits(_)
             | Self::Calls
             | Self::Regions
-            | Self::Fragmented
-            | Self::StrictFragmented => Unit::Count,
+            | Self::Fragmentation(Of::Number)
+            | Self::StrictFragmentation(Of::Number) => Unit::Count,
             Self::Latency(_) | Self::Synced(_) | Self::Reservation(_) | Self::Open | Self::Close => {
                 Unit::Nanoseconds
             }
@@ -187,10 +172,10 @@ impl Figure {
             }
             Self::JobRate(name) => run.job(name).map(crate::run::Measure::rate),
             Self::ExtentsPerFile => run.inspection.as_ref()?.files.per_file(),
-            Self::Regions | Self::Fragmented | Self::Fragmentation(_) => {
+            Self::Regions | Self::Fragmentation(_) => {
                 self.of_regions(&run.inspection.as_ref()?.fragmentation.summary())
             }
-            Self::StrictFragmented | Self::StrictFragmentation(_) => {
+            Self::StrictFragmentation(_) => {
                 self.of_regions(&run.inspection.as_ref()?.fragmentation.strict_summary())
             }
         }
@@ -199,14 +184,15 @@ impl Figure {
     fn of_regions(self, summary: &crate::fragmentation::Summary) -> Option<f64> {
         Some(match self {
             Self::Regions => float(u64_of(summary.used)),
-            Self::Fragmented | Self::StrictFragmented => float(u64_of(summary.fragmented)),
-            Self::Fragmentation(share) | Self::StrictFragmentation(share) => match share {
-                Share::Mean => summary.mean,
-                Share::Min => summary.min,
-                Share::P50 => summary.p50,
-                Share::P95 => summary.p95,
-                Share::P99 => summary.p99,
-                Share::Max => summary.max,
+
+            Self::Fragmentation(of) | Self::StrictFragmentation(of) => match of {
+                Of::Number => float(u64_of(summary.fragmented)),
+                Of::Mean => summary.mean,
+                Of::Min => summary.min,
+                Of::P50 => summary.p50,
+                Of::P95 => summary.p95,
+                Of::P99 => summary.p99,
+                Of::Max => summary.max,
             },
             _ => return None,
         })

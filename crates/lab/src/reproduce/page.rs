@@ -5,7 +5,7 @@
 use super::bars::{bars, color, curves};
 use super::text::{cells, labelled};
 use super::{Part, Reproduction};
-use crate::report::page::STYLE;
+use crate::report::page::{STYLE, table};
 use crate::report::svg::escaped;
 use std::fmt::Write;
 
@@ -47,7 +47,8 @@ fn section(page: &mut String, reproduction: &Reproduction) {
 fn part(page: &mut String, part: &Part) {
     let (title, about) = (escaped(&part.title), escaped(&part.about));
     let _ = writeln!(page, "<div class=\"card wide\">\n<h3>{title}</h3>\n<p class=\"note\">{about}</p>");
-    table(page, part);
+    let (headings, rows) = cells(part);
+    table(page, &headings, &rows);
     for side in &part.sides {
         if let Some(reason) = &side.left_out {
             let (name, reason) = (escaped(&side.title), escaped(reason));
@@ -81,21 +82,4 @@ fn curve_card(page: &mut String, part: &Part, along: &str) {
 
 fn card(page: &mut String, title: &str, key: &str, svg: &str) {
     let _ = writeln!(page, "<div class=\"card\">\n<h3>{}</h3>\n{key}{svg}</div>", escaped(title));
-}
-
-fn table(page: &mut String, part: &Part) {
-    let (headings, rows) = cells(part);
-    page.push_str("<table>\n<thead><tr>");
-    for heading in headings {
-        let _ = write!(page, "<th>{}</th>", escaped(&heading));
-    }
-    page.push_str("</tr></thead>\n<tbody>\n");
-    for row in rows {
-        page.push_str("<tr>");
-        for cell in row {
-            let _ = write!(page, "<td>{}</td>", escaped(&cell));
-        }
-        page.push_str("</tr>\n");
-    }
-    page.push_str("</tbody>\n</table>\n");
 }

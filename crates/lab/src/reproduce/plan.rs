@@ -1,4 +1,4 @@
-//! What an experiment runs, as data, and what is gathered of it.
+//! What an experiment runs, as data, and the samples of its sides.
 
 use super::figure::Figure;
 use super::{Part, Role, Row, Side};
@@ -199,7 +199,7 @@ impl Sides {
         Ok(())
     }
 
-    /// All that was gathered. A figure that no side has is no row.
+    /// The table of all samples. A figure that no side has is no row.
     pub(super) fn part(self, section: Section) -> Part {
         let rows = section.figures.into_iter().zip(self.samples).map(|(shown, samples)| Row {
             name: shown.name,

@@ -1,6 +1,6 @@
 //! Size classes: the six jobs they were measured with, with each half of our mechanism alone.
 
-use super::figure::{Figure, Of, Share};
+use super::figure::{Figure, Of};
 use super::plan::{FileSystem, Runner, Section, Shown, Volume, policy, published, shown};
 use super::{Experiment, Options, Part, Role, sections};
 use crate::bench::Settings;
@@ -16,7 +16,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     differs: "The published rows are btrfs's on its block groups of 1 GiB; the baseline here is first \
               fit with the kernel's preallocation windows, on ext4's groups, and a region of 1 GiB \
               stands for a block group. find_free_extent is one search of btrfs; here it is one \
-              request for space of a file, which its window may answer. Kernel threads' time is not in \
+              request for space that the file's window does not answer. Kernel threads' time is not in \
               sys_cpu. A strict figure counts a free run as split where ext4's fixed metadata lies in \
               it.",
     make,
@@ -74,13 +74,13 @@ fn all(is_published: bool) -> Vec<Shown> {
         published("find_free_extent_ns_p50", Figure::Reservation(Of::P50), 2848.0, 2876.0),
         published("find_free_extent_ns_p95", Figure::Reservation(Of::P95), 4916.0, 5000.0),
         published("find_free_extent_ns_p99", Figure::Reservation(Of::P99), 20_734.49, 20_920.48),
-        published("frag_pct_max", Figure::Fragmentation(Share::Max), 61.67, 0.0),
-        published("frag_pct_mean", Figure::Fragmentation(Share::Mean), 43.59, 0.0).drawn(),
-        published("frag_pct_min", Figure::Fragmentation(Share::Min), 25.91, 0.0),
-        published("frag_pct_p50", Figure::Fragmentation(Share::P50), 42.53, 0.0),
-        published("frag_pct_p95", Figure::Fragmentation(Share::P95), 61.67, 0.0),
-        published("frag_pct_p99", Figure::Fragmentation(Share::P99), 61.67, 0.0),
-        published("fragmented_bg_count", Figure::Fragmented, 6.10, 0.0).drawn(),
+        published("frag_pct_max", Figure::Fragmentation(Of::Max), 61.67, 0.0),
+        published("frag_pct_mean", Figure::Fragmentation(Of::Mean), 43.59, 0.0).drawn(),
+        published("frag_pct_min", Figure::Fragmentation(Of::Min), 25.91, 0.0),
+        published("frag_pct_p50", Figure::Fragmentation(Of::P50), 42.53, 0.0),
+        published("frag_pct_p95", Figure::Fragmentation(Of::P95), 61.67, 0.0),
+        published("frag_pct_p99", Figure::Fragmentation(Of::P99), 61.67, 0.0),
+        published("fragmented_bg_count", Figure::Fragmentation(Of::Number), 6.10, 0.0).drawn(),
         published("max_commit_ms", Figure::Commit(Of::Max), 49.80, 46.0),
         published("sys_cpu", Figure::SystemTime, 2.59, 2.62),
         published("write_bw_bytes", Figure::BytesPerSecond, 1.62e8, 1.68e8).drawn(),
@@ -97,8 +97,8 @@ fn all(is_published: bool) -> Vec<Shown> {
         rows.iter_mut().for_each(|row| row.published = [None; 2]);
     }
     rows.extend([
-        shown("strict fragmented_bg_count", Figure::StrictFragmented),
-        shown("strict frag_pct_mean", Figure::StrictFragmentation(Share::Mean)),
+        shown("strict fragmented_bg_count", Figure::StrictFragmentation(Of::Number)),
+        shown("strict frag_pct_mean", Figure::StrictFragmentation(Of::Mean)),
         shown("extents per file", Figure::ExtentsPerFile).drawn(),
         shown("requests of the search", Figure::Calls),
         shown("usr_cpu", Figure::UserTime),

@@ -14,7 +14,7 @@ use hectare_lab::{Access, Streams as Pattern, Workload};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Space in steps of 8 KiB up to 1 MiB, then cut to nothing, over and over; a file per thread
+/// Space in steps of 8 KiB up to 1 MiB, then truncated to nothing, over and over; a file per thread
 ///
 /// All files lie in one directory, as in will-it-scale, so that all jobs start at the same group.
 #[derive(clap::Args)]
@@ -26,7 +26,7 @@ pub(super) struct Fallocate2 {
     common: Common,
     #[command(flatten)]
     threads: Threads,
-    /// Processes instead of threads, as containers are; only in a folder, such as a mount
+    /// Processes instead of threads, as containers are; only in a directory, such as a mount
     #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "threads",
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     processes: Vec<u32>,
@@ -43,7 +43,7 @@ impl Fallocate2 {
         let processes = !self.processes.is_empty();
         if processes {
             self.common
-                .check_folders("--processes need a folder, such as a mount: an image has one process")?;
+                .check_folders("--processes need a directory, such as a mount: an image has one process")?;
         }
         let options = fallocate2::Options {
             time: self.seconds,
@@ -69,7 +69,7 @@ impl Fallocate2Job {
     /// This program as such a process.
     fn worker() -> Outcome<Worker> {
         let program = std::env::current_exe()
-            .map_err(|error| Failure::of("where this program lies can't be told", reason(&error)))?;
+            .map_err(|error| Failure::of("the path of this program is not known", reason(&error)))?;
         Ok(Worker { program, arguments: vec!["bench".into(), "fallocate2-job".into()] })
     }
 
@@ -248,7 +248,7 @@ pub(super) struct Streams {
     /// Every other thread writes its file once over in 4 KiB blocks in random order
     #[arg(long)]
     mixed: bool,
-    /// Give each file its space by one fallocate first, as fio does unless told not to
+    /// Give each file its space by one fallocate first, as fio does by default
     #[arg(long)]
     fallocate: bool,
 }
