@@ -104,9 +104,9 @@ fn goal_in(group: u32) -> ClusterNr {
     ClusterNr::new(u64::from(group * PER_GROUP + 1))
 }
 
-/// A goal in a group that is held which its holder does not take meanwhile.
-fn goal_beside_holder(group: u32) -> ClusterNr {
-    ClusterNr::new(u64::from(group * PER_GROUP + 100))
+/// A goal in the group that is held; its holder takes another cluster of the group, [`goal_in`] it.
+fn goal_beside_holder() -> ClusterNr {
+    ClusterNr::new(u64::from(HELD * PER_GROUP + 100))
 }
 
 fn group_of(reservation: &Reservation) -> u32 {
@@ -264,7 +264,7 @@ fn only_held(group: u32, _: u32) -> bool {
 #[test]
 fn the_goal_is_waited_for_unless_it_is_passed_by_as_well() {
     for policy in Policy::ALL {
-        let goal = Request { goal: goal_beside_holder(HELD), ..data(16, 16) };
+        let goal = Request { goal: goal_beside_holder(), ..data(16, 16) };
         let skipping = policy.with(Mechanism::GoalTryLock);
         let elsewhere = served(skipping, empty, goal, LONG);
         assert!(elsewhere.at_once && elsewhere.group == 2, "{policy}: {elsewhere:#?}");
@@ -276,7 +276,7 @@ fn the_goal_is_waited_for_unless_it_is_passed_by_as_well() {
         assert_eq!(waiting.start, goal.goal, "{policy}: {waiting:#?}");
     }
     // Where there is no other space it comes back and waits.
-    let goal = Request { goal: goal_beside_holder(HELD), ..data(16, 16) };
+    let goal = Request { goal: goal_beside_holder(), ..data(16, 16) };
     let last = served(Policy::MBALLOC.with(Mechanism::GoalTryLock), only_held, goal, SHORT);
     assert_eq!((last.at_once, last.group), (false, HELD));
 }
@@ -294,13 +294,13 @@ fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> mpsc::
 fn only_a_goal_that_another_place_can_stand_in_for_is_passed_by() {
     let policy = Policy::MBALLOC.with(Mechanism::GoalTryLock);
     let held = Held::new(policy, 3, HELD..HELD + 1, empty);
-    let goal = Request { goal: goal_beside_holder(HELD), ..data(16, 16) };
+    let goal = Request { goal: goal_beside_holder(), ..data(16, 16) };
     let allocator = Arc::clone(&held.allocator);
     let at_once = apart(move || allocator.reserve_at(&goal).unwrap()).recv_timeout(LONG);
     assert!(at_once.expect("it waits for a busy goal").is_none());
     assert_eq!(held.allocator.stats().busy_skips, 1);
     let allocator = Arc::clone(&held.allocator);
-    let exact = Request { goal: goal_beside_holder(HELD), ..goal }.exactly_at_goal();
+    let exact = goal.exactly_at_goal();
     let waiting = apart(move || allocator.reserve(&exact).unwrap());
     assert!(waiting.recv_timeout(SHORT).is_err(), "it does not wait");
     held.release();

@@ -184,7 +184,6 @@ impl Figure {
     fn of_regions(self, summary: &crate::fragmentation::Summary) -> Option<f64> {
         Some(match self {
             Self::Regions => float(u64_of(summary.used)),
-
             Self::Fragmentation(of) | Self::StrictFragmentation(of) => match of {
                 Of::Number => float(u64_of(summary.fragmented)),
                 Of::Mean => summary.mean,
