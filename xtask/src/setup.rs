@@ -24,6 +24,7 @@ const TOOLS: [(&str, &str); 27] = [
     ("chattr", "e2fsprogs"),
     ("lsattr", "e2fsprogs"),
     ("fusermount3", "fuse3"),
+    ("qemu-io", "qemu-utils"),
     ("xfs_io", "xfsprogs"),
     ("fstrim", "util-linux"),
     ("flock", "util-linux"),

@@ -231,6 +231,60 @@ fn an_image_in_use_is_refused() {
     mount.unmount();
 }
 
+/// A qemu program that has an image open until its standard input ends.
+struct Qemu(std::process::Child);
+
+impl Qemu {
+    fn open(image: &std::path::Path, how: &[&str]) -> Result<Qemu, hectare_oracle::Skip> {
+        let mut program = hectare_oracle::need("qemu-io")?;
+        program.args(["-f", "raw"]).args(how).arg(image);
+        let piped = std::process::Stdio::piped;
+        let mut child = program.stdin(piped()).stdout(piped()).spawn().unwrap();
+        // It prompts once it has the image open.
+        let mut prompt = [0];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut prompt).unwrap();
+        Ok(Qemu(child))
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn regression_an_image_that_qemu_uses_is_refused_and_ours_to_qemu() {
+    let bench = match Bench::fresh("ext4") {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli errors::an_image_that_qemu_uses", reason),
+    };
+    let writer = match Qemu::open(&bench.image, &[]) {
+        Ok(writer) => writer,
+        Err(reason) => skip!("cli errors::an_image_that_qemu_uses", reason),
+    };
+    let named = format!("process {} (qemu-io) is using it", writer.0.id());
+    for words in ["ls", "mkdir"] {
+        let ran = hectare(&[words, &bench.at("/x")]);
+        assert!(ran.refused().contains(&named), "{}", ran.err);
+    }
+    hectare(&["ls", "--no-lock", &bench.at("/")]).ok();
+    drop(writer);
+    let reader = Qemu::open(&bench.image, &["-r"]).unwrap();
+    hectare(&["ls", &bench.at("/")]).ok();
+    assert!(hectare(&["mkdir", &bench.at("/x")]).refused().contains("is using it"));
+    drop(reader);
+    for write in [true, false] {
+        let _ours = hectare_device::FileOptions::new().write(write).open(&bench.image).unwrap();
+        let mut qemu = hectare_oracle::tool("qemu-io").unwrap();
+        let ran = qemu.args(["-f", "raw", "-c", "write 0 512"]).arg(&bench.image).output().unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(!ran.status.success() && said.contains("another process"), "{said}");
+    }
+    hectare(&["mkdir", &bench.at("/x")]).ok();
+}
+
 #[test]
 fn what_is_found_broken_is_recorded_and_shown() {
     use std::os::unix::fs::FileExt;

@@ -1,11 +1,11 @@
 //! Locks on regular files, and who holds them.
 //!
 //! The lock is a record lock of the open file description (`F_OFD_SETLK`, fcntl(2)) on one byte far behind
-//! what other programs lock ([`BYTE`]; qemu uses those from 100 on): shared for reading, exclusive for
-//! writing, advisory, passed on with the descriptor, gone when the last copy of it is closed. An exclusive
+//! what other programs lock ([`BYTE`]): shared for reading, exclusive for writing, advisory, passed on with the descriptor, gone when the last copy of it is closed. An exclusive
 //! one needs a descriptor that may write, so that nobody who can only read an image can keep its readers
 //! out, as he could by `flock`. A shared one he can hold, and keeps writers from beginning: every advisory
-//! lock of Linux is so, and the message names him where that can be seen.
+//! lock of Linux is so, and the message names him where that can be seen. Beside it stand the locks of
+//! [`qemu`], so that an image is not used here and in a virtual machine at once.
 //!
 //! It is not waited for, but for a moment. What it cannot see is the kernel itself: a loop device on the
 //! image takes no lock, yet a mounted image that is written behind the kernel's back is destroyed. So a
@@ -14,6 +14,8 @@
 //!
 //! Finding out who is in the way reads `/proc/PID/fdinfo` and `/sys/block`; where those are missing or
 //! hidden, as those of other users are, the message is less exact, nothing more.
+
+mod qemu;
 
 use crate::{Error, Operation, Reason, Result};
 use libc::{F_OFD_SETLK, F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, c_int, c_short};
@@ -26,7 +28,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The byte that is locked; whether the file is so long does not matter. The digits spell "hect".
-const BYTE: i32 = 0x6865_6374;
+const BYTE: Range = Range::of(0x6865_6374);
 
 /// How often a lock is tried for, and the first pause between; each other is twice the one before, so that
 /// all take a second.
@@ -49,7 +51,8 @@ impl Claim {
     /// written after that. A block device is let go of with its last descriptor only.
     pub fn release(&self) {
         // Where there are no locks, there was none.
-        let _ = set(&self.0, F_UNLCK);
+        let _ = set(&self.0, F_UNLCK, BYTE);
+        let _ = qemu::release(&self.0);
     }
 }
 
@@ -63,44 +66,82 @@ impl AsFd for Claim {
 pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -> Result<()> {
     match try_lock(file, write) {
         Ok(()) => {}
-        Err(error) if is_taken(&error) => {
-            let who = holder(file).unwrap_or_else(|| "another program".to_owned());
+        Err(Refused::At(bytes)) => {
+            // Our own of qemu's locks would be found as well.
+            let _ = qemu::release(file);
+            let who = holder(file, bytes, Access::Any).unwrap_or_else(|| "another program".to_owned());
             let busy = format!("{who} is using it; wait until that is done, or stop it");
             return Err(Error::new(name, operation, None, Reason::Busy(busy)));
         }
         // A file system without locks (some network ones) is used without.
-        Err(error) if is_unsupported(&error) => {}
-        Err(error) => return Err(Error::io(name, operation, None, &error)),
+        Err(Refused::Failed(error)) if is_unsupported(&error) => {}
+        Err(Refused::Failed(error)) => return Err(Error::io(name, operation, None, &error)),
     }
     if write { refuse_loop(file, name, operation) } else { Ok(()) }
 }
 
+/// Why a lock could not be had.
+enum Refused {
+    /// Another open file has one on these bytes.
+    At(Range),
+    Failed(io::Error),
+}
+
+impl Refused {
+    fn is_taken(&self) -> bool {
+        matches!(self, Refused::At(_))
+    }
+}
+
 /// Tries for a moment: a program that is just starting another one shares its locks with it until that runs,
 /// so a lock may outlive its owner by a few milliseconds, or many on a busy machine.
-fn try_lock(file: &File, write: bool) -> io::Result<()> {
-    patiently(|| set(file, if write { F_WRLCK } else { F_RDLCK }), is_taken)
+fn try_lock(file: &File, write: bool) -> std::result::Result<(), Refused> {
+    patiently(|| set(file, if write { F_WRLCK } else { F_RDLCK }, BYTE), Refused::is_taken)?;
+    patiently(|| qemu::take(file, write), Refused::is_taken)
 }
 
-/// Sets or removes the lock of this open file description.
-#[allow(unsafe_code)]
-fn set(file: &File, kind: c_int) -> io::Result<()> {
+/// Bytes of a file, both ends included.
+#[derive(Clone, Copy)]
+struct Range {
+    first: i64,
+    last: i64,
+}
+
+impl Range {
+    const fn of(byte: i64) -> Range {
+        Range { first: byte, last: byte }
+    }
+}
+
+/// Sets or removes a lock of this open file description.
+fn set(file: &File, kind: c_int, range: Range) -> std::result::Result<(), Refused> {
+    let mut lock = record(kind, range).map_err(Refused::Failed)?;
+    control(file, F_OFD_SETLK, &mut lock).map_err(|error| {
+        // fcntl(2) has both numbers for a lock that is in the way.
+        let is_taken = [Errno::AGAIN, Errno::ACCESS].map(|errno| Some(errno.raw_os_error()));
+        if is_taken.contains(&error.raw_os_error()) { Refused::At(range) } else { Refused::Failed(error) }
+    })
+}
+
+/// What fcntl(2) wants to know of a lock.
+fn record(kind: c_int, range: Range) -> io::Result<libc::flock> {
     let short = |value: c_int| c_short::try_from(value).map_err(|_| io::Error::from(Errno::INVAL));
-    let lock = libc::flock {
+    Ok(libc::flock {
         l_type: short(kind)?,
         l_whence: short(SEEK_SET)?,
-        l_start: BYTE.into(),
-        l_len: 1,
+        l_start: range.first,
+        l_len: range.last - range.first + 1,
         l_pid: 0, // as the kernel wants it
-    };
-    // SAFETY: the request reads a `struct flock` from where the argument points, which lives until it
-    // returns, and writes nothing.
-    let done = unsafe { libc::fcntl(file.as_raw_fd(), F_OFD_SETLK, &raw const lock) };
-    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    })
 }
 
-/// Whether another lock is in the way (fcntl(2) has both numbers for that).
-fn is_taken(error: &io::Error) -> bool {
-    [Errno::AGAIN, Errno::ACCESS].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+/// One of the requests of fcntl(2) for locks.
+#[allow(unsafe_code)]
+fn control(file: &File, request: c_int, lock: &mut libc::flock) -> io::Result<()> {
+    // SAFETY: the requests read a `struct flock` from where the argument points, and at most fill it; it
+    // lives until they return.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), request, std::ptr::from_mut(lock)) };
+    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Tries something for a moment, as long as it is in use: the server of a mount that has just been taken off
@@ -163,15 +204,22 @@ fn is_own_key(device: &str) -> bool {
     info.is_ok_and(|info| info[NAME_AT..].starts_with(MOUNT_KEY.as_bytes()))
 }
 
-/// A process that holds a lock on the file, as `process 123 (name)`. The table of all locks does not say
-/// whose such a lock is, but each process's own list of descriptors shows it.
-fn holder(file: &File) -> Option<String> {
+/// How a process must have the file open to be named.
+#[derive(Clone, Copy, PartialEq)]
+enum Access {
+    Any,
+    Write,
+}
+
+/// A process that holds a lock on bytes of the file, as `process 123 (name)`. The table of all locks does not
+/// say whose such a lock is, but each process's own list of descriptors shows it.
+fn holder(file: &File, bytes: Range, access: Access) -> Option<String> {
     let meta = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
     let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
     let processes = fs::read_dir("/proc").ok()?.filter_map(std::result::Result::ok);
     let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let pid = numbers.find(|pid| holds(*pid, &place))?;
+    let pid = numbers.find(|pid| holds(*pid, &place, bytes, access))?;
     if pid == std::process::id() {
         return Some("this program itself".to_owned());
     }
@@ -182,16 +230,25 @@ fn holder(file: &File) -> Option<String> {
     }
 }
 
-/// Whether a process has a descriptor with a lock on our byte of the file at this place.
-fn holds(pid: u32, place: &str) -> bool {
+/// Whether a process has a descriptor with a lock on these bytes of the file at this place.
+fn holds(pid: u32, place: &str, bytes: Range, access: Access) -> bool {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
     let mut infos = descriptors.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok());
-    infos.any(|info| info.lines().any(|line| is_lock(line, place)))
+    infos.any(|info| {
+        (access == Access::Any || may_write(&info)) && info.lines().any(|line| is_lock(line, place, bytes))
+    })
+}
+
+/// Whether a descriptor may write: `flags: 0100002`, in octal (proc_pid_fdinfo(5)).
+fn may_write(info: &str) -> bool {
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
 }
 
 /// Whether a line is of such a lock; it reads `lock: 1: OFDLCK ADVISORY WRITE -1 fe:00:5678 0 EOF`: device
 /// and inode, first and last byte (proc_pid_fdinfo(5), proc_locks(5)).
-fn is_lock(line: &str, place: &str) -> bool {
+fn is_lock(line: &str, place: &str, bytes: Range) -> bool {
     let mut words = line.split_whitespace();
     let is_record = words.next() == Some("lock:") && words.nth(1).is_some_and(|kind| kind != "FLOCK");
     if !is_record || !words.any(|word| word == place) {
@@ -199,12 +256,12 @@ fn is_lock(line: &str, place: &str) -> bool {
     }
     let mut byte = || words.next().map(|word| word.parse().unwrap_or(i64::MAX));
     let (first, last) = (byte(), byte());
-    first.is_some_and(|first| first <= BYTE.into()) && last.is_some_and(|last| last >= BYTE.into())
+    first.is_some_and(|first| first <= bytes.last) && last.is_some_and(|last| last >= bytes.first)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_lock;
+    use super::{BYTE, Range, is_lock, may_write};
 
     #[test]
     fn a_lock_is_known_by_its_place_and_range() {
@@ -217,7 +274,22 @@ mod tests {
             ("pos:\t0", false),
             ("", false),
         ] {
-            assert_eq!(is_lock(line, "fe:00:12"), is_it, "{line}");
+            assert_eq!(is_lock(line, "fe:00:12", BYTE), is_it, "{line}");
+        }
+        let qemus = "lock:\t1: OFDLCK ADVISORY  READ -1 fe:00:12 100 101";
+        assert!(is_lock(qemus, "fe:00:12", Range::of(101)) && !is_lock(qemus, "fe:00:12", Range::of(103)));
+    }
+
+    #[test]
+    fn a_descriptor_for_writing_is_known_by_its_flags() {
+        for (info, may) in [
+            ("pos:\t0\nflags:\t02100002\nmnt_id:\t3", true),
+            ("flags:\t0100001", true),
+            ("pos:\t2\nflags:\t0100000", false),
+            ("flags:\tx", false),
+            ("", false),
+        ] {
+            assert_eq!(may_write(info), may, "{info}");
         }
     }
 }
