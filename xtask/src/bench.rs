@@ -24,21 +24,21 @@
 //! Whatever a killed run left, mounts too, the next one removes.
 
 mod allocator;
+mod contender;
 mod figures;
 mod io;
 mod mkfs;
 mod mount;
 mod plan;
-mod side;
-mod told;
+mod results;
 
 use crate::scratch::leave_nothing;
 use crate::steps::{cargo, root, shown, target_folder, understood};
+use contender::Ground;
 use hectare_oracle::mount::can_mount;
 use plan::{Place, Section, Side};
-use side::Ground;
+use results::Told;
 use std::path::{Path, PathBuf};
-use told::Told;
 
 const USAGE: &str = "usage: cargo xtask bench allocator|io|mkfs|mount [--only NAME]... [--pairs N] \
                      [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
@@ -164,12 +164,12 @@ fn workloads(options: &Options, sections: &[Section]) -> bool {
         print!("{}", told.table());
         all.push(told);
         // After each section: a run of all takes long, and may be interrupted.
-        if let Err(error) = told::write(&options.json, &all) {
+        if let Err(error) = results::write(&options.json, &all) {
             eprintln!("can't write {}: {error}", options.json.display());
             return false;
         }
     }
-    let cross = told::across(&all);
+    let cross = results::across(&all);
     print!("{cross}");
     leave_nothing();
     println!("figures: {}", options.json.display());

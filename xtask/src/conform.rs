@@ -9,7 +9,7 @@
 use crate::scratch::{Scratch, leave_nothing, told};
 use crate::steps::{cargo, minutes, parsed, shown, target_folder, understood, went_well};
 use hectare_oracle::conform::{CREWS, Conform, Done, EXERCISES, SETS};
-use hectare_oracle::killed::Ended;
+use hectare_oracle::kill_test::Ended;
 use std::fmt::Debug;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -12,7 +12,7 @@
 //! `cargo xtask fuzz keep` adds some of the former to those of `fuzz/kept` (see [`keep`]).
 
 mod bases;
-mod keep;
+mod corpus;
 mod kept;
 
 use crate::steps::{cargo, quiet, root, target_folder};
@@ -69,7 +69,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
         return bases::make();
     }
     if words == ["keep"] {
-        return build().is_some_and(|folder| keep::add(&folder, &TARGETS));
+        return build().is_some_and(|folder| corpus::add(&folder, &TARGETS));
     }
     let (targets, seconds) = match parse(words) {
         Ok(parsed) => parsed,
@@ -154,7 +154,7 @@ fn fuzz(folder: &Path, target: &str, seconds: u64) -> std::io::Result<Outcome> {
         (root().join("fuzz/corpus").join(target), root().join("fuzz/artifacts").join(target));
     fs::create_dir_all(&corpus)?;
     fs::create_dir_all(&artifacts)?;
-    keep::plant(target, &corpus)?;
+    corpus::plant(target, &corpus)?;
     let before = files(&artifacts);
     let log_path = artifacts.with_extension("log");
     let log = fs::File::create(&log_path)?;
@@ -247,7 +247,7 @@ mod tests {
         let smoke = fs::read_to_string(root().join("fuzz/tests/smoke.rs")).unwrap();
         for target in TARGETS {
             assert!(root().join("fuzz/src/bin").join(target).with_extension("rs").is_file(), "{target}");
-            assert!(keep::file_of(target).is_file(), "{target}");
+            assert!(corpus::file_of(target).is_file(), "{target}");
             assert!(smoke.contains(&format!("\n    {target},\n")), "{target}");
         }
     }

@@ -1,7 +1,7 @@
 //! Killing the server of a mount: `cargo xtask killed [--times N] [--seed N] [--keep]`.
 //!
 //! `hectare` is built and serves a volume that writers, a database and the host's programs work on; it is
-//! killed at any moment, and everything that was synced must have survived (see `hectare_oracle::killed`).
+//! killed at any moment, and everything that was synced must have survived (see `hectare_oracle::kill_test`).
 //! One round a line. `--keep` leaves the image of a round that failed, as it was when that was found.
 //!
 //! The seed says when the server dies and what each writer does, not how they interleave: a failure may take
@@ -9,8 +9,8 @@
 
 use crate::scratch::{Scratch, leave_nothing, told};
 use crate::steps::{cargo, shown, target_folder, understood, went_well};
-use hectare_oracle::killed::{Ended, Killed, Round};
-use hectare_oracle::synced::Checked;
+use hectare_oracle::durability::Checked;
+use hectare_oracle::kill_test::{Ended, Killed, Round};
 use std::path::Path;
 
 const USAGE: &str = "usage: cargo xtask killed [--times N] [--seed N] [--keep]";

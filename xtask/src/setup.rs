@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Each tool, and the Debian package that has it.
-const TOOLS: [(&str, &str); 27] = [
+const TOOLS: [(&str, &str); 28] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),

@@ -11,6 +11,7 @@
 //! | locks of the standard library in `sync.rs` only, so that schedules can be tested | [`code`] |
 //! | dependencies have an allowed licence and source, none is banned (`deny.toml`) | [`supply`] |
 //! | the changelog has its form | [`changelog`] |
+//! | the field's words in comments, messages and docs (a warning) | [`words`], `docs/glossary.md` |
 //!
 //! Findings print as `file:line: message`. Warnings do not fail.
 
@@ -20,6 +21,7 @@ mod layers;
 mod modules;
 mod supply;
 mod text;
+mod words;
 
 use crate::steps::root;
 use std::fmt;
@@ -126,6 +128,7 @@ pub(crate) fn run() -> bool {
         println!("{line}");
     }
     let errors = findings.iter().filter(|f| f.severity == Severity::Error).count();
+    println!("tidy: {} lines with turns that the glossary has a word for", words::count(&findings));
     println!("tidy: {errors} errors, {} warnings", findings.len() - errors);
     errors == 0
 }
@@ -135,6 +138,7 @@ fn findings() -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &sources {
         findings.extend(text::check(source));
+        findings.extend(words::check(source));
         if source.is_rust() {
             findings.extend(code::check(source));
         }

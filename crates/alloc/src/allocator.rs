@@ -1,21 +1,21 @@
 //! The allocator's operations: reserve, claim, free, render, report.
 
 use crate::bits;
-use crate::class::Stage;
+use crate::budget::Purse;
 use crate::counters::Counts;
+use crate::criteria::{AT_GOAL, Pass, Step};
 use crate::error::AllocError;
 use crate::group::Home;
+use crate::group_table::{self, Slots};
 use crate::layout::{Layout, Run};
-use crate::pages::{self, Slots};
-use crate::passes::{AT_GOAL, Pass, Step};
 use crate::policy::Policy;
-use crate::purse::Purse;
 use crate::request::{GoalFrom, Purpose, Request, Transaction};
 use crate::reservation::{Claim, Reservation};
 use crate::search::{Plan, Search};
 use crate::share::{Share, Shares};
+use crate::size_class::Stage;
 use crate::source::GroupSource;
-use crate::space::Space;
+use crate::state::Space;
 use crate::stats::{StatsSnapshot, structs_summary};
 use crate::sync::{Arc, Ordering};
 use crate::trace::{Answer, Asked, Steps, Trace};
@@ -60,7 +60,8 @@ impl<S: GroupSource> Allocator<S> {
             config.block_bytes
         );
         let total = source.free_total();
-        let free = total.unwrap_or_else(|| pages::count_all(&source, &layout)).min(layout.total()).get();
+        let free =
+            total.unwrap_or_else(|| group_table::count_all(&source, &layout)).min(layout.total()).get();
         let slots = Slots::new(layout.groups(), source.together(), config.flex_groups, free, total.is_none());
         let space = Arc::new(Space::new(layout, config, slots, free));
         Self { source, shares: Shares::new(&space), space }
@@ -508,6 +509,6 @@ impl<S: GroupSource> Allocator<S> {
     /// What is wrong, in one line.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        crate::check::check(&self.space)
+        crate::invariants::check(&self.space)
     }
 }

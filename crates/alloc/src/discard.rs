@@ -14,10 +14,10 @@
 
 use crate::allocator::Allocator;
 use crate::bits;
+use crate::budget::Purse;
 use crate::error::AllocError;
-use crate::held::{Held, Taken};
 use crate::layout::Run;
-use crate::purse::Purse;
+use crate::locked_group::{Held, Taken};
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
 use crate::sync::Ordering;

@@ -1,6 +1,6 @@
 //! One group in memory: its free space, and what of it is reserved or being freed.
 //!
-//! A [`Slot`](crate::slot::Slot) exists for every group of the volume; the [`Group`] behind it exists from
+//! A [`Slot`](crate::group_info::Slot) exists for every group of the volume; the [`Group`] behind it exists from
 //! the first touch until it is evicted. The in-use bitmap is the buddy's; the durable one is rendered from it
 //! as in use - reserved - pending.
 //!
@@ -9,9 +9,9 @@
 
 use crate::bits;
 use crate::buddy::Buddy;
+use crate::group_info::State;
 use crate::index::Orders;
 use crate::ranges::RangeSet;
-use crate::slot::State;
 use crate::sync::{Cost, charge};
 use hectare_units::TxnId;
 use std::ops::Range;

@@ -86,7 +86,7 @@ impl Mechanism {
             "ext4 CR_GOAL_LEN_FAST", "crates/alloc/src/search/scan.rs";
         Goal, "goal",
             "tries each request's very goal first, not only the end of a file's last extent for a window",
-            "Hectare", "crates/alloc/src/passes.rs";
+            "Hectare", "crates/alloc/src/criteria.rs";
         TryLock, "try-lock",
             "passes by a group whose lock another request holds, but for the goal's and in CR_ANY_FREE",
             "ext4_try_lock_group", "crates/alloc/src/search.rs";
@@ -95,22 +95,22 @@ impl Mechanism {
             "ext4_try_lock_group", "crates/alloc/src/search.rs";
         GoalTryLock, "goal-try-lock",
             "passes by the goal's group, too, if its lock is held",
-            "Hectare", "crates/alloc/src/passes.rs";
+            "Hectare", "crates/alloc/src/criteria.rs";
         Contention, "contention",
             "keeps no window for what is left of a closed file unless group locks are contended",
             "ext4 s_lock_busy", "crates/alloc/src/contention.rs";
         Chunk, "chunk",
             "finds what is asked by the largest free chunk of a group where its average is too short",
-            "Hectare", "crates/alloc/src/passes.rs";
+            "Hectare", "crates/alloc/src/criteria.rs";
         Split, "split",
             "gives a request longer than every free run the longest average run, for one run scanned",
-            "Hectare", "crates/alloc/src/passes.rs";
+            "Hectare", "crates/alloc/src/criteria.rs";
         Classes, "classes",
             "sets flex groups apart for requests of up to 128 KiB, up to 8 MiB, and more (--classes)",
-            "btrfs block group size classes", "crates/alloc/src/class.rs";
+            "btrfs block group size classes", "crates/alloc/src/size_class.rs";
         ClassIndex, "class-index",
             "finds the groups of a size class by a bit tree instead of passing over those of other classes",
-            "Hectare", "crates/alloc/src/class.rs";
+            "Hectare", "crates/alloc/src/size_class.rs";
         Windows, "windows",
             "keeps the rest of a goal of 16 KiB to 8 MiB for the file that asked",
             "ext4 inode preallocation", "crates/alloc/src/normalize.rs";

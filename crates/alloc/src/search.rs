@@ -1,5 +1,5 @@
 //! Which group, and where in it: the driver that goes through a policy's table of passes
-//! ([`crate::passes`]).
+//! ([`crate::criteria`]).
 //!
 //! A pass is a walk over candidate groups (`walk`). Each is looked at without its lock, by what its slot
 //! says; then locked, or skipped if it is busy; looked at again; scanned (`scan`); and if the scan finds a
@@ -14,9 +14,9 @@
 //! - The purse holds less than the least length, by one atomic read: true at that moment.
 //! - The last pass has looked at every group, waiting for its lock, and found no such run; and nothing that
 //!   makes space free was under way at the start of the search or began before its end
-//!   ([`Moves`](crate::moves::Moves)). Then free space only shrank meanwhile: a group that had no run long
+//!   ([`Moves`](crate::release_epoch::Moves)). Then free space only shrank meanwhile: a group that had no run long
 //!   enough when it was looked at has none at the end. Groups are passed over without their lock only by
-//!   [`Slot::longest`](crate::slot::Slot::longest), which is never below the longest run: it is raised
+//!   [`Slot::longest`](crate::group_info::Slot::longest), which is never below the longest run: it is raised
 //!   under the lock between the two counts of a move, and lowered under the lock by who has scanned the
 //!   group. It is read, like the counts, in the one order of `SeqCst`. If something did move, the search
 //!   looks again. What moves and what is available is changed by all processors, so both are asked only by
@@ -39,15 +39,15 @@ mod walk;
 pub(crate) use plan::Plan;
 
 use crate::allocator::Allocator;
-use crate::class::{Class, Stage};
+use crate::budget::Purse;
+use crate::criteria::{Busy, Candidates, Pass, Scan, Step, Test};
 use crate::error::AllocError;
-use crate::held::{Held, Taken};
-use crate::passes::{Busy, Candidates, Pass, Scan, Step, Test};
-use crate::purse::Purse;
+use crate::group_info::Slot;
+use crate::locked_group::{Held, Taken};
 use crate::reservation::Reservation;
-use crate::slot::Slot;
+use crate::size_class::{Class, Stage};
 use crate::source::GroupSource;
-use crate::space::Space;
+use crate::state::Space;
 use crate::stats::{Pass as Counted, RequestStats};
 use crate::sync::{Cost, Ordering, charge, thread};
 use crate::trace::{NotMade, Recorder, Steps, Why};

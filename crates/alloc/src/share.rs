@@ -8,8 +8,8 @@
 //!
 //! What it is not: a lock. The space is open to all who have a reference.
 
-use crate::held::Held;
-use crate::space::Space;
+use crate::locked_group::Held;
+use crate::state::Space;
 use crate::sync::{Arc, count_reference, thread_number};
 use hectare_units::GroupNr;
 use std::ops::Deref;

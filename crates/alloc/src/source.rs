@@ -9,9 +9,9 @@ use crate::allocator::Allocator;
 use crate::buddy::Buddy;
 use crate::error::AllocError;
 use crate::group::Group;
-use crate::held::Held;
+use crate::group_info::Slot;
 use crate::index::Orders;
-use crate::slot::Slot;
+use crate::locked_group::Held;
 use crate::sync::{MutexGuard, Ordering};
 use hectare_units::{Clusters, GroupNr};
 use std::ops::Range;
@@ -230,7 +230,7 @@ impl<S: GroupSource> Allocator<S> {
         }
         let from = slot.state();
         space.index.update(group, from.orders, Orders::default());
-        slot.set_state(from, crate::slot::State { orders: Orders::default(), loaded: false, ..from });
+        slot.set_state(from, crate::group_info::State { orders: Orders::default(), loaded: false, ..from });
         space.untouched.update(group, Orders::default(), space.untouched_orders(group, slot));
         *place = None;
         space.loaded.fetch_sub(1, Ordering::Relaxed);

@@ -15,9 +15,9 @@
 //!
 //! What it is not: the counters ([`crate::stats`]), which are always on and know no groups.
 
-use crate::class::Stage;
 use crate::layout::{Layout, Run};
 use crate::request::{GoalFrom, Purpose, Request};
+use crate::size_class::Stage;
 use crate::stats::Pass;
 use crate::sync::Mutex;
 use hectare_units::u64_of;

@@ -4,7 +4,7 @@ mod live;
 
 pub(crate) use live::Live;
 
-use crate::class::SizeClasses;
+use crate::size_class::SizeClasses;
 use serde::Serialize;
 
 /// The knobs of the search. Lengths are in blocks where the kernel's are, else in clusters as said.

@@ -1,9 +1,9 @@
 //! Extended attributes: those in an inode, those in a block that several inodes may share, and the inodes
 //! that hold large values.
 
+use crate::context::Scan;
+use crate::raw_inode::Slot;
 use crate::report::{Error, What};
-use crate::scan::Scan;
-use crate::slot::Slot;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::inode::{InodeFlags, Kind};

@@ -1,8 +1,8 @@
 //! Bitmaps and counts: they say what the walk has found.
 
 use crate::bits::{Bits, all_set_from, count_ones, is_set};
+use crate::context::Scan;
 use crate::report::{Error, Problem, What};
-use crate::scan::Scan;
 use hectare_ext4::error::Place;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::inode::Kind;

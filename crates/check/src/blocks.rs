@@ -5,8 +5,8 @@
 //! lie in it as they lie in the file.
 
 use crate::bits::Bits;
+use crate::context::Scan;
 use crate::report::What;
-use crate::scan::Scan;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::RoCompat;
 use hectare_units::{BlockNr, InodeNr};

@@ -4,12 +4,12 @@
 //! casefolded directory only equal bytes are equal names.
 
 use crate::attributes::Found;
-use crate::index::{Plan, Role};
+use crate::context::Scan;
+use crate::htree::{Plan, Role};
 use crate::inodes::Info;
+use crate::raw_inode::Slot;
 use crate::records::{Record, records};
 use crate::report::{Error, What};
-use crate::scan::Scan;
-use crate::slot::Slot;
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::{self, Format};
 use hectare_ext4::error::Place;

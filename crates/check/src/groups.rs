@@ -1,7 +1,7 @@
 //! The group descriptors, and the blocks that groups keep for themselves.
 
+use crate::context::Scan;
 use crate::report::{Error, What};
-use crate::scan::Scan;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::group::{GroupDesc, GroupFlags};

@@ -1,9 +1,9 @@
 //! Every inode: its fields, its map, its attributes; and what is remembered of it for the later steps.
 
 use crate::attributes::Found;
+use crate::context::Scan;
+use crate::raw_inode::Slot;
 use crate::report::{Error, What};
-use crate::scan::Scan;
-use crate::slot::Slot;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::group::GroupFlags;

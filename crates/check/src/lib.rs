@@ -28,17 +28,17 @@ mod attributes;
 mod bitmaps;
 mod bits;
 mod blocks;
+mod context;
 mod directory;
 mod groups;
-mod index;
+mod htree;
 mod inodes;
 mod links;
 mod map;
+mod raw_inode;
 mod records;
 mod report;
-mod scan;
-mod slot;
-mod special;
+mod reserved_inodes;
 mod symlink;
 
 pub use report::{Counts, Error, Options, Problem, Report, What};
@@ -51,5 +51,5 @@ use hectare_device::Device;
 /// If the device can't be read, or the volume is one that can't be checked at all: [`Error`] names why. A
 /// broken volume is no error but a report with problems.
 pub fn check(device: &dyn Device, options: &Options) -> Result<Report, Error> {
-    scan::run(device, options)
+    context::run(device, options)
 }

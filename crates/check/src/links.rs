@@ -1,7 +1,7 @@
 //! The tree of directories, and how many names each inode has.
 
+use crate::context::Scan;
 use crate::report::What;
-use crate::scan::Scan;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::Kind;

@@ -4,9 +4,9 @@
 //! other.
 
 use crate::blocks::Held;
+use crate::context::Scan;
+use crate::raw_inode::Slot;
 use crate::report::{Error, What};
-use crate::scan::Scan;
-use crate::slot::Slot;
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::{Child, Extent, Node, TreeGeometry, check_block};

@@ -1,9 +1,9 @@
 //! Symbolic links: the target inside the inode, in its attribute, or in one block.
 
 use crate::attributes::Found;
+use crate::context::Scan;
+use crate::raw_inode::Slot;
 use crate::report::Error;
-use crate::scan::Scan;
-use crate::slot::Slot;
 use hectare_ext4::inode::{BLOCK_BYTES, InodeFlags};
 use hectare_units::{InodeNr, u64_of};
 

@@ -31,7 +31,7 @@ pub(crate) mod umount;
 pub(crate) mod xattr;
 
 use crate::failure::Outcome;
-use crate::part::Part;
+use crate::partition_args::Part;
 
 /// What to do.
 #[derive(clap::Subcommand)]

@@ -14,8 +14,8 @@
 //! when it was opened.
 
 pub(crate) mod content;
-pub(crate) mod inside;
-pub(crate) mod local;
+pub(crate) mod host;
+pub(crate) mod volume;
 
 use crate::failure::{Failure, LeftOut, Outcome};
 use crate::name::join;

@@ -7,12 +7,12 @@
 use crate::explanation::lines;
 use crate::explanation::text::Detail;
 use crate::failure::{Failure, LeftOut, Outcome, tell};
+use crate::image_path::{Place, show};
 use crate::memory;
 use crate::name::shown;
 use crate::output::Output;
-use crate::part;
-use crate::place::{Place, show};
-use crate::writing::{Explain, Looking, Writing};
+use crate::partition_args;
+use crate::write_args::{Explain, Looking, Writing};
 use hectare_device::{Device, FileDevice, FileOptions};
 use hectare_engine::{Error, OpenOptions, Volume};
 use hectare_ext4::feature::Incompat;
@@ -143,7 +143,7 @@ pub(crate) enum Hold {
 
 /// The file or block device, or the part of it that holds the volume.
 pub(crate) fn device(path: &Path, hold: Hold) -> Outcome<Arc<dyn Device>> {
-    part::cut(file_device(path, hold)?)
+    partition_args::cut(file_device(path, hold)?)
 }
 
 /// The file or block device as a whole.

@@ -10,27 +10,27 @@
 mod clock;
 mod command;
 mod copy;
+mod dumpe2fs;
 mod entry;
 mod explanation;
 mod failure;
-mod free;
-mod header;
+mod free_extents;
 mod image;
+mod image_path;
 mod logging;
 mod memory;
-mod mount_form;
+mod mount_helper;
 mod name;
 mod names;
 mod output;
-mod part;
-mod people;
+mod partition_args;
+mod passwd;
 mod picture;
-mod place;
 mod progress;
 mod spinner;
 mod umask;
 mod walk;
-mod writing;
+mod write_args;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
@@ -63,7 +63,7 @@ Exit codes: 0 done, 1 failed (one line on standard error says what and why), 2 w
 #[command(subcommand_required = true, arg_required_else_help = true, disable_help_subcommand = false)]
 struct Cli {
     #[command(flatten)]
-    part: part::Part,
+    part: partition_args::Part,
     #[command(flatten)]
     max_memory: memory::MaxMemory,
     #[command(subcommand)]
@@ -73,7 +73,7 @@ struct Cli {
 fn main() -> ExitCode {
     // Before any thread is started: reading the umask means setting it.
     umask::note();
-    let arguments = mount_form::complete(std::env::args_os().collect(), |name| {
+    let arguments = mount_helper::complete(std::env::args_os().collect(), |name| {
         Cli::command().find_subcommand(name).is_some()
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());

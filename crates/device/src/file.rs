@@ -14,32 +14,31 @@
 //! - A new name in a directory is durable only when the directory is, so the first flush after a creation
 //!   flushes the directory too.
 
-mod ahead;
+mod atomic_create;
 mod direct;
-mod durable;
-mod fresh;
-mod gate;
-mod hole;
+mod dsync;
+mod host_prealloc;
 mod lock;
 mod options;
-mod pending;
 mod place;
+mod punch;
 mod topology;
+mod uffd_insert;
+mod write_queue;
 
+pub use atomic_create::PendingFile;
 pub use lock::{Claim, MOUNT_KEY};
 pub use options::{FileOptions, Overwrite};
-pub use pending::PendingFile;
 pub use place::check as check_output_place;
 pub use topology::Topology;
 
 use crate::device::{check_change, check_range, copy_through_memory, total_len};
 use crate::{Device, Error, Operation, Reason, Result, Span};
-use ahead::Ahead;
 use direct::Direct;
-use gate::Gate;
 use hectare_units::{Bytes, index_of, low32, u64_of};
-use hole::Holes;
+use host_prealloc::Ahead;
 use parking_lot::Mutex;
+use punch::Holes;
 use rustix::fs::{FileType, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
@@ -48,6 +47,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use write_queue::Gate;
 
 /// The most buffers given to one `pwritev`: below the 1024 that Linux takes, and 4 KiB of stack where a write
 /// is resumed.

@@ -1,8 +1,8 @@
 //! What of the volume is held in memory: metadata blocks and inodes.
 
 pub(crate) mod block;
-mod held;
 pub(crate) mod inode;
+mod ranked_lock;
 pub(crate) mod runs;
 mod shard;
 pub(crate) mod writers;

@@ -3,7 +3,7 @@
 //! The library's own calls ask no questions: whoever has the image may do anything with it. A mount serves
 //! many users and must answer each as the kernel's ext4 would; the operations that can tell users apart take
 //! a [`Caller`]. What is here says who that is; what each may do is decided where it is done
-//! ([`crate::permission`], [`crate::flags`], [`crate::namespaces`]).
+//! ([`crate::permission`], [`crate::flags`], [`crate::xattr_permission`]).
 
 bitflags::bitflags! {
     /// What a process may do although it is not the owner: those of the kernel's capabilities that count for

@@ -4,7 +4,7 @@
 //! [`Committer::freeze`] runs with no handle open. It renders inodes into their table blocks, block bitmaps
 //! from the allocator, inode bitmaps and descriptors from the groups, seals every dirty metadata block, and
 //! the superblock last. [`Committer::write`] then writes all of it beside new work: to the volume's log
-//! ([`crate::log`]), or straight to the home blocks of a volume that has no journal.
+//! ([`crate::volume_journal`]), or straight to the home blocks of a volume that has no journal.
 //!
 //! Rendering inodes is most of that work. If there are many, [`Committer::prepare`] does it before, beside
 //! open handles, and the few that were changed since are rendered again.
@@ -14,8 +14,8 @@
 //! one block, and then nothing of the transaction is written.
 
 use crate::error::{Error, Result};
-use crate::log::VolumeLog;
 use crate::volume::Shared;
+use crate::volume_journal::VolumeLog;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Commit, LoggedBlock, write_sorted};

@@ -8,10 +8,10 @@
 //! long: of a file that changes meanwhile some pieces may be older than others, as with any reading.
 
 use crate::cache::inode::CachedInode;
+use crate::encrypted_names::check_not_ciphertext;
 use crate::error::{Error, Result};
 use crate::file::Source;
-use crate::opaque::check_not_ciphertext;
-use crate::open::OpenFile;
+use crate::open_file::OpenFile;
 use crate::volume::Volume;
 use hectare_ext4::inode::InodeFlags;
 use hectare_units::{index_of, u64_of};

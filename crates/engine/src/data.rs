@@ -1,7 +1,7 @@
 //! Writing file data to the device, and what a failure of that means.
 //!
 //! Bytes that the device refuses are told to whoever writes them, or, where they had gathered, to whoever
-//! syncs or closes the file ([`crate::delay`]); the volume goes on, since its metadata is what it was. Who
+//! syncs or closes the file ([`crate::delalloc`]); the volume goes on, since its metadata is what it was. Who
 //! wants no file to be used any more once one has lost bytes opens the volume with `data_err=abort`
 //! ([`OpenOptions::data_errors_abort`](crate::OpenOptions)): then the first such failure is the end of all
 //! changes, as a failed write of metadata always is.

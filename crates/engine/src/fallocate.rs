@@ -26,7 +26,7 @@ mod zero;
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::file::Source;
-use crate::guard::Deed;
+use crate::immutable::Deed;
 use crate::map::{MAP_CREDITS, MapMut};
 use crate::volume::Volume;
 use hectare_units::Bytes;

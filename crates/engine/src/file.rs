@@ -4,7 +4,7 @@
 //! hole reserves space, writes the data to its final place, and only then maps it, in a short transaction; so
 //! metadata never points at blocks whose data is not written. A write inside blocks that are mapped and
 //! written changes no map at all ([`crate::overwrite`]). Small writes at the end of a file gather before they
-//! get here ([`crate::delay`]). Files whose data is journalled are written otherwise ([`crate::journalled`]).
+//! get here ([`crate::delalloc`]). Files whose data is journalled are written otherwise ([`crate::journalled`]).
 //!
 //! | write              | inside written blocks | unwritten blocks or holes           | beyond the size |
 //! |--------------------|-----------------------|-------------------------------------|-----------------|
@@ -17,10 +17,10 @@
 
 use crate::cache::inode::CachedInode;
 use crate::cache::runs::Run;
+use crate::encrypted_names::check_not_ciphertext;
 use crate::error::{Error, Result};
-use crate::guard::Deed;
+use crate::immutable::Deed;
 use crate::map::{MAP_CREDITS, MapMut, MapRef};
-use crate::opaque::check_not_ciphertext;
 use crate::space::{Piece, Use};
 use crate::volume::Volume;
 use hectare_ext4::error::{Corrupt, Place};

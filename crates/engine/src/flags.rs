@@ -2,7 +2,7 @@
 //! `FS_IOC_FSSETXATTR`).
 //!
 //! Some flags say how the inode is stored; those are shown and can't be set. What is set and does something
-//! here: immutable and append-only ([`crate::guard`]), the top of a tree for the placement of directories,
+//! here: immutable and append-only ([`crate::immutable`]), the top of a tree for the placement of directories,
 //! inheriting the project, `SYNC` (content and attributes are durable when a change of them returns) and
 //! `DIRSYNC` (so are names). `NOATIME` and `NODUMP` are for whoever keeps access times or dumps. The others
 //! are kept as they are set. To move data into the journal, to map by blocks or to ignore case is refused, by

@@ -20,7 +20,7 @@ mod tests;
 mod totals;
 
 use crate::error::Result;
-use crate::findings::Findings;
+use crate::fs_errors::Findings;
 use flex::{FlexCounts, FlexTable, Recent, Sums};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::group::{GroupDesc, GroupFlags};

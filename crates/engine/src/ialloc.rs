@@ -14,7 +14,7 @@ mod orlov;
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
-use crate::findings::Watched;
+use crate::fs_errors::Watched;
 use crate::groups::Taken;
 use crate::volume::Volume;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};

@@ -9,7 +9,7 @@
 //!
 //! Invariants, for a file while this holds for it:
 //! - nobody writes its blocks past the log: the log would bring older bytes back over what was written;
-//! - neither runs nor appended bytes are remembered for it ([`crate::cache::runs`], [`crate::delay`]): both
+//! - neither runs nor appended bytes are remembered for it ([`crate::cache::runs`], [`crate::delalloc`]): both
 //!   lead past the log;
 //! - a block's bytes count only once its extent is marked as written, so that copies in the log of what was
 //!   written before are no harm to a block that is unwritten again.

@@ -6,10 +6,10 @@
 
 use crate::cache::inode::CachedInode;
 use crate::directory::{DirRef, NameSpot};
+use crate::encrypted_names;
 use crate::error::{Error, Result};
-use crate::findings::Watched;
+use crate::fs_errors::Watched;
 use crate::namespace::{DirEntry, kind_of};
-use crate::opaque;
 use crate::stat::Metadata;
 use crate::volume::Volume;
 use hectare_ext4::dir::{self, Cookie, EntryRef, FileType, Name, Search};
@@ -28,7 +28,7 @@ impl Volume {
     /// [`Error::NotFound`], or what reading the directory says.
     pub fn lookup(&self, parent: InodeNr, name: &[u8]) -> Result<InodeNr> {
         let dir = self.directory(parent)?;
-        let stored = opaque::stored(name, dir.get().flags)?;
+        let stored = encrypted_names::stored(name, dir.get().flags)?;
         let _operation = dir.lock().read();
         self.lookup_locked(&dir, stored.name()?)?.ok_or(Error::NotFound)
     }
@@ -38,7 +38,7 @@ impl Volume {
         if dir.get().kind() != Some(Kind::Directory) {
             return Err(Error::NotADirectory);
         }
-        let stored = opaque::stored(name, dir.get().flags)?;
+        let stored = encrypted_names::stored(name, dir.get().flags)?;
         let _operation = dir.lock().read();
         self.inode(self.lookup_locked(dir, stored.name()?)?.ok_or(Error::NotFound)?)
     }
@@ -159,7 +159,7 @@ impl Volume {
                 return ControlFlow::Break(());
             }
             entries.push(DirEntry {
-                name: opaque::shown(entry.name, data.flags),
+                name: encrypted_names::shown(entry.name, data.flags),
                 inode: entry.inode,
                 kind: kind_of(entry.file_type),
                 next: entry.next,

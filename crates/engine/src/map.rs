@@ -10,7 +10,7 @@
 
 use crate::cache::block::Kind;
 use crate::error::{Error, Result};
-use crate::findings::Watched;
+use crate::fs_errors::Watched;
 use crate::space::{Piece, cluster_sectors};
 use crate::truncate::STEP_REVOKES;
 use crate::volume::{Shared, Volume};

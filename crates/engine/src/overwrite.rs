@@ -1,7 +1,7 @@
 //! Writing over bytes that are there: in place, without a handle.
 //!
 //! A write inside the size and inside written blocks changes no map. It shares the operation lock with reads
-//! and other such writes, and its time stamp waits for the next commit ([`crate::times`]).
+//! and other such writes, and its time stamp waits for the next commit ([`crate::lazytime`]).
 //!
 //! What is promised: two writes of one file that overlap end as one or the other, whole, across extents and
 //! on every device, since each enters its range ([`crate::cache::writers`]) for as long as it writes. Writes

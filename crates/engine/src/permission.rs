@@ -13,7 +13,7 @@ use crate::cache::inode::CachedInode;
 use crate::caller::{Caller, Capabilities};
 use crate::error::{Error, Result};
 use crate::file::Source;
-use crate::guard::Deed;
+use crate::immutable::Deed;
 use crate::stat::Changes;
 use crate::volume::Volume;
 use hectare_ext4::acl::{Acl, Tag};

@@ -20,9 +20,9 @@ mod inode;
 
 use crate::error::{Error, Result};
 use crate::groups::SUPERBLOCK_AT;
-use crate::log::VolumeLog;
 use crate::options::OpenOptions;
-use crate::volume::opening::check_writable;
+use crate::volume::open::check_writable;
+use crate::volume_journal::VolumeLog;
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::feature::{Compat, Incompat};

@@ -8,8 +8,8 @@
 use crate::cache::inode::CachedInode;
 use crate::directory::DirRef;
 use crate::error::{Error, Result};
-use crate::findings::Watched;
-use crate::guard::Deed;
+use crate::fs_errors::Watched;
+use crate::immutable::Deed;
 use crate::namespace::old_name;
 use crate::orphan::ORPHAN_CREDITS;
 use crate::volume::Volume;

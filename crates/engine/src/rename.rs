@@ -7,7 +7,7 @@
 use crate::cache::inode::CachedInode;
 use crate::directory::{DIR_CREDITS, DirMut};
 use crate::error::{Error, Result};
-use crate::guard::Deed;
+use crate::immutable::Deed;
 use crate::namespace::{Creation, NewNode, file_type, new_name};
 use crate::remove::DROP_CREDITS;
 use crate::volume::Volume;

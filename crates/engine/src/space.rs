@@ -18,7 +18,7 @@ mod explain;
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
-use crate::findings::Watched;
+use crate::fs_errors::Watched;
 use crate::map::MapRef;
 use crate::options::OpenOptions;
 use crate::volume::{Shared, Volume};

@@ -3,7 +3,7 @@
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
 use crate::file::Source;
-use crate::guard::Deed;
+use crate::immutable::Deed;
 use crate::map::MAP_CREDITS;
 use crate::space::cluster_sectors;
 use crate::volume::Volume;

@@ -17,7 +17,7 @@
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
 use crate::file::Source;
-use crate::guard::Deed;
+use crate::immutable::Deed;
 use crate::map::{MapMut, MapRef};
 use crate::orphan::ORPHAN_CREDITS;
 use crate::volume::{Shared, Volume};

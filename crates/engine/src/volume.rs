@@ -8,25 +8,25 @@
 //! changes are written. Not here: the operations themselves, which are methods of [`Volume`] beside their
 //! subject (namespace, file data, attributes and others).
 
-mod durable;
-mod in_use;
-pub(crate) mod opening;
+mod mount_state;
+pub(crate) mod open;
+mod sync;
 
 use crate::background::Background;
 use crate::cache::block::{BlockCache, Kind};
 use crate::cache::inode::{CachedInode, Home, InodeCache};
 use crate::clock;
 use crate::commit::Committer;
-use crate::delay::Delay;
+use crate::delalloc::Delay;
 use crate::discard::Discards;
 use crate::error::{Error, Result};
-use crate::findings::Findings;
-use crate::flushes::Flushes;
+use crate::flush_tracker::Flushes;
+use crate::fs_errors::Findings;
 use crate::groups::{Groups, Source};
-use crate::log::VolumeLog;
 use crate::mmp::Guard;
 use crate::options::OpenOptions;
 use crate::orphan::Orphans;
+use crate::volume_journal::VolumeLog;
 use hectare_alloc::{Allocator, Policy, Preallocation};
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;

@@ -10,7 +10,7 @@ use crate::cache::block::{Block, Kind};
 use crate::cache::inode::CachedInode;
 use crate::caller::Caller;
 use crate::error::{Error, Result};
-use crate::findings::Watched;
+use crate::fs_errors::Watched;
 use crate::map::MAP_CREDITS;
 use crate::permission::{SET_GID, keeps_set_gid};
 use crate::space::Room;

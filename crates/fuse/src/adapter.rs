@@ -3,7 +3,7 @@
 //! One method a request, each of which asks the engine and sends one answer; what they share by subject lies
 //! in the modules below: names ([`names`]), inodes ([`inodes`]), content ([`content`]), writes that the kernel
 //! buffers ([`buffering`]), `ioctl` ([`ioctl`]). Nothing is kept for an open file but that it is open
-//! ([`crate::nodes`]): handles say no more than whether they may write.
+//! ([`crate::node_table`]): handles say no more than whether they may write.
 //!
 //! What the kernel is asked to do itself, because it can and that saves round trips: locks, permissions
 //! (where they are checked at all), the umask's and ACLs' part in `access`, flushing on `close` (the engine
@@ -20,15 +20,15 @@ mod names;
 
 use crate::attr;
 use crate::errno::{Answer, Refusal};
-use crate::nodes::{Node, Nodes, node_id};
-use crate::operations::{Operation, Operations};
+use crate::event_loop::Server;
+use crate::node_table::{Node, Nodes, node_id};
 use crate::options::Atime;
 use crate::protocol::NodeId;
 use crate::protocol::init::{Features, Wanted};
 use crate::protocol::reply::{Reply, no_entry};
 use crate::protocol::request::{Body, Request, WRITER_HANDLE, Wait};
 use crate::protocol::wire::{IoctlOut, OpenOut, SizeOut, StatfsOut};
-use crate::serving::Server;
+use crate::request_stats::{Operation, Operations};
 use hectare_engine::{Caller, Metadata, NewNode, Volume};
 use hectare_units::Bytes;
 use rustix::io::Errno;

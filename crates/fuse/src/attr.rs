@@ -1,6 +1,6 @@
 //! The engine's view of an inode in the protocol's terms, and back: kinds, device numbers, times.
 
-use crate::nodes::node_id;
+use crate::node_table::node_id;
 use crate::protocol::reply::entry;
 use crate::protocol::wire::{Attr, AttrOut, EntryOut, Statx, StatxOut, SxTime};
 use hectare_engine::{DeviceNumber, Metadata, NewNode, Timestamp};

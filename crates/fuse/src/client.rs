@@ -1,15 +1,15 @@
 //! The other side of a connection, without a kernel: requests as bytes, answers as bytes back.
 //!
 //! For tests and for fuzzing: the adapter behind it is the one that a mount has, and so is everything between
-//! the bytes of a request and those of its answer ([`crate::serving`]). The bytes of a request are whatever
+//! the bytes of a request and those of its answer ([`crate::event_loop`]). The bytes of a request are whatever
 //! the caller likes; only its header is made here, and even that can be left out ([`Client::send`]).
 //!
 //! What it is not: a mount's threads and descriptors, which only tests on real mounts have.
 
 use crate::adapter::Adapter;
+use crate::event_loop::Session;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::INIT;
-use crate::serving::Session;
 use std::sync::Arc;
 
 /// Bytes before the body of a request, and of an answer.

@@ -24,35 +24,35 @@
 //! ([`protocol`]).
 
 mod adapter;
+mod adaptive_polling;
 mod attr;
-mod burst;
+mod auto_commit;
 pub mod client;
-mod confine;
 mod errno;
-mod keeper;
+mod event_loop;
 mod loops;
 mod mount;
-mod mounts;
-mod nodes;
+mod mountinfo;
+mod node_table;
 mod null;
-mod operations;
 mod options;
+mod privileged_helper;
 mod protocol;
 mod remount;
-mod serving;
+mod request_stats;
+mod sandbox;
 mod session;
-mod settle;
 mod shutdown;
 mod unmount;
 
 pub use adapter::{Adapter, Behaviour};
-pub use confine::{Confined, confine};
-pub use keeper::{Keeper, keep};
 pub use mount::{How, Mounting, is_root};
-pub use mounts::{MountedImage, mounted_image, mounted_on};
-pub use operations::{Counted, Histogram, Operation, Operations, OperationsSnapshot};
+pub use mountinfo::{MountedImage, mounted_image, mounted_on};
 pub use options::{Atime, BadOption, MountOptions, OPTIONS, OptionRow, metrics_address};
+pub use privileged_helper::{Keeper, keep};
 pub use remount::{REMOUNT, remount};
+pub use request_stats::{Counted, Histogram, Operation, Operations, OperationsSnapshot};
+pub use sandbox::{Confined, confine};
 pub use session::{Image, ServeError, serve, serve_null};
 pub use shutdown::shut_down;
 pub use unmount::{Unmounted, unmount};

@@ -13,13 +13,13 @@
 //! answer can't be killed, and while it is there its process keeps the connection open: if the process is
 //! killed, nobody answers, nobody gets an error, and the mount hangs until root ends it (`umount -f`). So
 //! what is mounted is looked up in the table of mounts, and another process waits for what the kernel has
-//! gathered; where there is a [keeper](crate::keeper), it unmounts, too.
+//! gathered; where there is a [keeper](crate::privileged_helper), it unmounts, too.
 
-use crate::keeper::receive;
+use crate::event_loop::DEVICE;
 use crate::loops;
-use crate::mounts::{device_on, dir_of};
+use crate::mountinfo::{device_on, dir_of};
 use crate::options::{Atime, MountOptions};
-use crate::serving::DEVICE;
+use crate::privileged_helper::receive;
 use log::{debug, info};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};

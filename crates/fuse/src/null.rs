@@ -11,12 +11,12 @@
 use crate::adapter::{KEPT, TRANSFER_MAX, features, open_out, size_out, wanted};
 use crate::attr::attr_out;
 use crate::errno::Answer;
+use crate::event_loop::Server;
 use crate::protocol::NodeId;
 use crate::protocol::init::{Features, Wanted};
 use crate::protocol::reply::{Reply, entry, no_entry};
 use crate::protocol::request::{Body, Request};
 use crate::protocol::wire::{Attr, EntryOut, StatfsOut};
-use crate::serving::Server;
 use hectare_engine::Kind;
 use hectare_units::usize_of;
 use parking_lot::{Mutex, RwLock};

@@ -9,7 +9,7 @@
 //! the mount, and `mount.fuse` adds `dev,suid`.
 
 use crate::mount::is_root;
-use crate::mounts::{MountedImage, mount_flags};
+use crate::mountinfo::{MountedImage, mount_flags};
 use crate::options::{BadOption, MountOptions};
 use rustix::mount::{MountFlags, mount_remount};
 use std::io;

@@ -9,21 +9,21 @@
 //! volume is closed, and the image let go of, before that is answered ([`Ending`]).
 
 use crate::adapter::{Adapter, Behaviour};
-use crate::burst::busy_poll::BusyPoll;
-use crate::burst::idle_poll::IdlePoll;
-use crate::burst::{Aid, Governor, Pace};
+use crate::adaptive_polling::busy_poll::BusyPoll;
+use crate::adaptive_polling::idle_poll::IdlePoll;
+use crate::adaptive_polling::{Aid, Governor, Pace};
+use crate::auto_commit::Settler;
 use crate::errno::Answer;
-use crate::keeper::Keeper;
+use crate::event_loop::{self, DEVICE, Server};
 use crate::mount::{self, Mounted, Mounting};
 use crate::null::Null;
-use crate::operations::Operations;
 use crate::options::MountOptions;
+use crate::privileged_helper::Keeper;
 use crate::protocol::NodeId;
 use crate::protocol::init::{Features, Wanted};
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Body, Request, Wait};
-use crate::serving::{self, DEVICE, Server};
-use crate::settle::Settler;
+use crate::request_stats::Operations;
 use hectare_device::Claim;
 use hectare_engine::Volume;
 use log::{error, info, warn};
@@ -251,11 +251,11 @@ fn attend(
     let governor = aid(options, clones, &connection)
         .and_then(|aid| aid.map(|aid| Governor::start(aid, Arc::clone(&pace))).transpose())
         .map_err(ServeError::Mount)?;
-    let session = serving::greet(server, pace, &connection).map_err(ServeError::Connection)?;
+    let session = event_loop::greet(server, pace, &connection).map_err(ServeError::Connection)?;
     let threads = (threads(options), clones);
     thread::Builder::new()
         .name("hectare-serve".into())
-        .spawn(move || sender.send(Event::Ended(serving::run(session, connection, threads))))
+        .spawn(move || sender.send(Event::Ended(event_loop::run(session, connection, threads))))
         .map_err(ServeError::Mount)?;
     mounted.tune(options);
     info!(source, dir:% = dir.display(), read_only = options.read_only; "mounted");

@@ -9,7 +9,7 @@
 //! one's own may be locked by others, so the wait has an end.
 
 use crate::mount::{How, detach, is_root};
-use crate::mounts::{MountedImage, mounted_image, mounted_on, not_ours, resolved};
+use crate::mountinfo::{MountedImage, mounted_image, mounted_on, not_ours, resolved};
 use hectare_device::{FileOptions, Reason};
 use std::io;
 use std::path::Path;

@@ -13,12 +13,12 @@
 //!
 //! What it is not: it reads no content and knows nothing of volumes.
 
-mod below;
-mod pretence;
+mod beneath;
+mod fakeroot;
 mod stat;
 mod walk;
 
-pub use below::open_below;
-pub use pretence::{Pretence, pretence};
+pub use beneath::open_below;
+pub use fakeroot::{Pretence, pretence};
 pub use stat::{Identity, Stat, Time, stat, stat_open};
 pub use walk::{Dir, Walk, replaced};

@@ -3,7 +3,7 @@
 //! `statx` gives the time of birth as well; under a program that pretends to be root, which may not know
 //! `statx`, the older call is used, and there is no time of birth.
 
-use crate::pretence::{Pretence, pretence};
+use crate::fakeroot::{Pretence, pretence};
 use hectare_units::low16;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp, makedev};

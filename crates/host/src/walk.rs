@@ -8,7 +8,7 @@
 //! Hazard: the chain of parents can be as long as a tree is deep. It is taken down in a loop, since dropping
 //! it by recursion would end the stack.
 
-use crate::below::open_below;
+use crate::beneath::open_below;
 use crate::stat::{Identity, stat_open};
 use parking_lot::Mutex;
 use rustix::fd::{AsFd, OwnedFd};

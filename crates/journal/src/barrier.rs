@@ -14,7 +14,7 @@
 //! first and block the second). The locks are fair: once a commit waits, new handles queue behind it, so a
 //! stream of handles can't keep a commit out.
 
-use crate::pauses::{JournalStats, Pauses};
+use crate::commit_latency::{JournalStats, Pauses};
 use crate::sync::{AtomicBool, AtomicU64, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use hectare_units::thread_number;
 use std::time::Instant;

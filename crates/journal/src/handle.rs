@@ -2,7 +2,7 @@
 
 use crate::barrier;
 use crate::credits::Leases;
-use crate::rank::Ranked;
+use crate::lock_order::Ranked;
 use hectare_alloc::Transaction;
 use hectare_units::TxnId;
 use std::panic::Location;

@@ -1,13 +1,13 @@
 //! The journal: starts handles, and commits what they did.
 
 use crate::barrier::Barrier;
-use crate::company::Company;
+use crate::commit_batching::Company;
+use crate::commit_latency::JournalStats;
 use crate::credits::Leases;
 use crate::handle::{Credits, Ends, Handle, Lease, Whole};
-use crate::pauses::JournalStats;
-use crate::rank::{self, LockRank};
+use crate::lock_order::{self, LockRank};
 use crate::sync::{Arc, AtomicU32, Condvar, Mutex, OnceLock, Ordering};
-use crate::txn::{Commit, Running};
+use crate::transaction::{Commit, Running};
 use hectare_units::TxnId;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -91,7 +91,7 @@ impl<C: Commit> Journal<C> {
     pub fn start(&self, credits: Credits) -> Result<Handle<'_>, Aborted> {
         let place = Location::caller();
         loop {
-            let ranked = rank::enter(LockRank::Handle);
+            let ranked = lock_order::enter(LockRank::Handle);
             let share = self.barrier.share();
             self.check()?;
             // Read under the share: the next freeze, which the share holds up, is this transaction's.
@@ -184,7 +184,7 @@ impl<C: Commit> Journal<C> {
     /// In debug builds, if this thread has an open handle or holds a lock that comes after one.
     #[track_caller]
     pub fn commit_through(&self, txn: TxnId) -> Result<(), Aborted> {
-        rank::check(LockRank::Handle);
+        lock_order::check(LockRank::Handle);
         let running = self.running();
         let txn = if txn.is_after(running) { running } else { txn };
         let mut state = self.state.lock();

@@ -28,22 +28,22 @@
 //! commit).
 
 mod barrier;
-mod company;
+mod checkpoint;
+mod commit_batching;
+mod commit_latency;
 mod credits;
 pub mod format;
 mod handle;
-mod home;
 mod journal;
+pub mod lock_order;
 mod log;
-mod pauses;
-pub mod rank;
 pub mod recovery;
 mod sync;
-mod txn;
+mod transaction;
 
+pub use checkpoint::{MetadataView, Pending, lay_over, write_sorted};
+pub use commit_latency::JournalStats;
 pub use handle::{Credits, Handle};
-pub use home::{MetadataView, Pending, lay_over, write_sorted};
 pub use journal::{Aborted, Journal};
 pub use log::{Log, LogError, Logged, LoggedBlock};
-pub use pauses::JournalStats;
-pub use txn::Commit;
+pub use transaction::Commit;

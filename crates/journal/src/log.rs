@@ -8,7 +8,7 @@
 //!
 //! The oldest transaction that may still be needed is the *tail*. Its place stands in the log's superblock,
 //! which is where a recovery begins. Room is made by moving the tail, which is for whoever knows that its
-//! blocks are home and flushed ([`crate::home`]).
+//! blocks are home and flushed ([`crate::checkpoint`]).
 //!
 //! Hazards and invariants:
 //! - the tail on the device is never ahead of what is home, and never behind what was overwritten: the

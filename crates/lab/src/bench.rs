@@ -6,7 +6,7 @@
 //! that was used and freed is not where it was: [`bench_afresh`] gives every run a fresh copy of the image.
 
 use crate::error::{Error, Result};
-use crate::fresh::fresh_copy;
+use crate::image_copy::fresh_copy;
 use crate::inspect::{Inspection, inspect};
 use crate::latency::Latency;
 use crate::run::{RAW, Run};

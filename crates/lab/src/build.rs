@@ -7,7 +7,7 @@
 //!
 //! A way that can't run here (no root, tool missing) is left out and named, not guessed.
 
-use crate::paired::Spread;
+use crate::paired_stats::Spread;
 use serde::Serialize;
 use std::fs;
 use std::io;

@@ -18,25 +18,25 @@
 //! Hazard: what is searched by chance is not proven. That the search finds something at all is shown by
 //! letting the device lie about flushes ([`Search::flushes_lie`]).
 
-mod cell;
 mod content;
+mod devices;
 mod dice;
 mod expect;
 mod explore;
 mod format;
 mod history;
-mod keep;
-mod look;
 mod op;
-mod parts;
+mod repro;
+mod self_describing;
 mod session;
+mod snapshot;
 mod tree;
 mod trial;
 mod workload;
 
+pub use devices::Image;
 pub use explore::{At, Failure, Progress, Search, explore, look_at};
 pub use format::{FORMATS, Format};
-pub use keep::Kept;
-pub use parts::Image;
+pub use repro::Kept;
 pub use trial::Oracle;
 pub use workload::Workload;

@@ -6,11 +6,11 @@
 //! different variants are never put into one chart.
 
 mod chart;
+pub(crate) mod humanize;
 pub(crate) mod page;
 mod series;
 pub(crate) mod svg;
 mod table;
-pub(crate) mod words;
 
 pub use svg::escaped;
 

@@ -224,7 +224,7 @@ impl Row {
     /// The median of a side.
     #[must_use]
     pub fn median(&self, side: usize) -> Option<f64> {
-        crate::paired::Spread::of(self.samples.get(side)?).map(|spread| spread.median)
+        crate::paired_stats::Spread::of(self.samples.get(side)?).map(|spread| spread.median)
     }
 
     /// The standard deviation of a side's rounds (of a sample: over n - 1); none of fewer than two.

@@ -7,7 +7,6 @@
 //! The parameters are those of the programs the kernel's developers measured with, so that figures can be
 //! set beside theirs.
 
-mod crew;
 pub mod fallocate2;
 pub mod fragmentation;
 pub mod fsync_append;
@@ -17,6 +16,7 @@ pub mod processes;
 pub mod random_overwrite;
 pub mod small_files;
 pub mod streams;
+mod worker_threads;
 
 use crate::error::{Error, Result};
 use crate::random::Random;

@@ -12,7 +12,7 @@
 //! handed to the formatter through [`Contents::blocks`].
 
 use crate::options::FormatOptions;
-use crate::own;
+use crate::system_inodes;
 use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, GroupNr, InodeNr, usize_of};
@@ -81,7 +81,7 @@ pub struct Empty {
 
 impl Empty {
     pub(crate) fn new(options: &FormatOptions, sb: &SuperBlock, root_block: u64) -> Self {
-        let (inode, content): (Inode, _) = own::empty_root(options, sb, root_block);
+        let (inode, content): (Inode, _) = system_inodes::empty_root(options, sb, root_block);
         let mut root = vec![0; usize_of(sb.geometry().inode_size)];
         inode.render(&mut root, InodeNr::ROOT, sb);
         let (geometry, block) = (sb.geometry(), BlockNr::new(root_block));

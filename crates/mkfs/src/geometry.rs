@@ -11,7 +11,7 @@
 use crate::error::{Error, Result};
 use crate::large;
 use crate::options::{FormatOptions, InodeCount, ResizeLimit, Usage};
-use crate::own::resize_inode_size;
+use crate::system_inodes::resize_inode_size;
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::LARGE_FILE;

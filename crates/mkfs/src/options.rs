@@ -2,7 +2,7 @@
 //!
 //! [`FormatOptions`] holds only what was said; what was left out is `None` and gets its default from the size
 //! of the volume in [`crate::geometry`]. The defaults are those of mke2fs 1.47 with the configuration that
-//! Debian ships. Parsing of the `-O` and `-E` words is in [`crate::words`].
+//! Debian ships. Parsing of the `-O` and `-E` words is in [`crate::option_parser`].
 
 use crate::error::{Error, Result};
 use hectare_device::Topology;

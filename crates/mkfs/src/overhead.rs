@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::geometry::Note;
 use crate::layout::base_range;
 use crate::options::FormatOptions;
-use crate::own::Place;
 use crate::plan::Plan;
+use crate::system_inodes::Place;
 use hectare_units::{Blocks, Bytes, GroupNr};
 
 /// Blocks of each part of an empty volume. Parts that share a cluster are counted by their own blocks; what

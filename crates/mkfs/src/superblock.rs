@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::geometry::Shape;
 use crate::options::FormatOptions;
-use crate::own::{JOURNAL_INODE, ORPHAN_FILE, Own};
+use crate::system_inodes::{JOURNAL_INODE, ORPHAN_FILE, Own};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;

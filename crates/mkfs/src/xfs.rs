@@ -13,12 +13,12 @@
 mod execute;
 mod geometry;
 mod group;
+mod option_parser;
 mod options;
 mod plan;
-mod words;
 
 pub use execute::execute;
 pub use geometry::Note;
+pub use option_parser::parse;
 pub use options::{FormatOptions, GroupSize, LogSize, StripeOption};
 pub use plan::Plan;
-pub use words::parse;

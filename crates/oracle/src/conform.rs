@@ -23,7 +23,7 @@ mod user;
 
 use crate::compare::Times;
 use crate::fsck::e2fsck;
-use crate::killed::Ended;
+use crate::kill_test::Ended;
 use crate::trees::random::Random;
 use crate::{Combo, Skip, What, compare, walk};
 use call::Call;
@@ -32,7 +32,7 @@ use pair::Pair;
 use std::path::{Path, PathBuf};
 use user::User;
 
-/// Feature sets that sequences run on, by the names of [`crate::combos()`], and what they are mounted with.
+/// Feature sets that sequences run on, by the names of [`crate::feature_matrix()`], and what they are mounted with.
 pub const SETS: [(&str, &str); 22] = [
     ("ext4", ""),
     ("ext4-1k", ""),

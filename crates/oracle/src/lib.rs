@@ -16,39 +16,39 @@
 //! freely where a library must not.
 
 pub mod browser;
-pub mod combos;
 pub mod compare;
 pub mod conform;
 pub mod corpus;
+pub mod durability;
 pub mod e2fsprogs;
 pub mod entry;
+pub mod feature_matrix;
 pub mod filled;
 pub mod fsck;
-pub mod killed;
+pub mod kill_test;
 pub mod loops;
 pub mod mount;
-pub mod patience;
 pub mod prometheus;
 pub mod scratch;
 pub mod skip;
 pub mod superblock;
-pub mod synced;
 pub mod tool;
 pub mod trees;
+pub mod wait;
 pub mod walk;
 
-pub use combos::{Combo, combos};
 pub use compare::{What, assert_same, compare};
 pub use corpus::{corpus, unpacked};
 pub use e2fsprogs::{debugfs, debugfs_write, dumpe2fs, dumpe2fs_superblock, e2freefrag, mke2fs};
 pub use entry::{Content, Entry, Kind, Time};
+pub use feature_matrix::{Combo, combos};
 pub use filled::{Filled, filled, source};
 pub use fsck::{assert_clean, assert_clean_but_wide, e2fsck};
 pub use loops::LoopDevice;
 pub use mount::{KernelMount, MountError};
-pub use patience::until;
 pub use prometheus::Metrics;
 pub use skip::Skip;
 pub use tool::{is_root, tool};
 pub use trees::{Scale, Tree};
+pub use wait::until;
 pub use walk::walk;

@@ -4,7 +4,7 @@
 //! The kernel lets go of an image a moment after the last close, and dropping waits for that.
 
 use crate::mount::Access;
-use crate::patience::{PATIENCE, PAUSE};
+use crate::wait::{PATIENCE, PAUSE};
 use crate::{Skip, is_root, tool};
 use std::fs;
 use std::path::{Path, PathBuf};

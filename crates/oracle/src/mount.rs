@@ -9,7 +9,7 @@
 //! [`loops`](crate::loops).
 
 use crate::loops::{LoopDevice, can_attach, complain};
-use crate::patience::{PATIENCE, PAUSE};
+use crate::wait::{PATIENCE, PAUSE};
 use crate::{Skip, scratch, superblock, tool};
 use std::fs;
 use std::io::Read;

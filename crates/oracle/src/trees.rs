@@ -71,7 +71,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Fits every volume of [`combos()`](crate::combos()) and takes well under a second.
+    /// Fits every volume of [`combos()`](crate::feature_matrix()) and takes well under a second.
     pub const SMALL: Self = Self { files: 600, depth: 20, sparse: 1 << 30, extents: 600, target: 1000 };
     /// What the format must carry: 100,000 files in a directory, a sparse file of 1 TiB, 50,000 extents.
     pub const FULL: Self = Self { files: 100_000, depth: 20, sparse: 1 << 40, extents: 50_000, target: 4095 };

@@ -28,10 +28,10 @@ mod measure;
 mod using;
 
 use super::figures::shown;
-use super::told::{aligned, machine};
+use super::results::{aligned, machine};
 use crate::scratch::{Scratch, leave_nothing};
 use crate::steps::target_folder;
-use hectare_lab::paired::Spread;
+use hectare_lab::paired_stats::Spread;
 use hectare_oracle::KernelMount;
 use limit::writes_alone;
 use measure::{Figures, measure};
@@ -461,7 +461,7 @@ fn exponent(points: &[(u64, f64)]) -> Option<f64> {
 
 fn write(file: &Path, results: &[Outcome<'_>]) -> std::io::Result<()> {
     let cases: Vec<Value> = results.iter().map(Outcome::json).collect();
-    super::told::write_json(file, &json!({ "machine": machine(), "cases": cases }))
+    super::results::write_json(file, &json!({ "machine": machine(), "cases": cases }))
 }
 
 #[cfg(test)]

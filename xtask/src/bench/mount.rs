@@ -15,19 +15,19 @@
 //! names in a directory, so it lists them in the first round only; the table says so.
 
 mod jobs;
-mod levers;
-mod sides;
-mod verdict;
+mod mounts;
+mod option_ablation;
+mod thresholds;
 
 use crate::scratch::{Scratch, leave_nothing};
 use crate::steps::{root, understood};
 use jobs::{Ground, Job};
+use mounts::{Mounted, Side};
 use serde_json::json;
-use sides::{Mounted, Side};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use verdict::{Seconds, Verdict};
+use thresholds::{Seconds, Verdict};
 
 const USAGE: &str = "usage: cargo xtask bench mount [levers] [--only JOB]... [--pairs N] [--quick] \
                      [--binary FILE] [--json FILE]";
@@ -111,7 +111,7 @@ type Times = BTreeMap<(Job, Side), Vec<f64>>;
 /// Runs the comparison; whether everything ran, was clean and was as claimed.
 pub(super) fn run(words: &[&str]) -> bool {
     if let ["null", dir] = words {
-        return sides::be_null(Path::new(dir));
+        return mounts::be_null(Path::new(dir));
     }
     let levers = words.first() == Some(&"levers");
     let words = if levers { &words[1..] } else { words };
@@ -125,7 +125,7 @@ pub(super) fn run(words: &[&str]) -> bool {
             return compare(&stage, &options);
         }
         // Nothing is claimed of them.
-        levers::pull(&stage, &options).map(|table| {
+        option_ablation::pull(&stage, &options).map(|table| {
             print!("{table}");
             true
         })
@@ -151,7 +151,7 @@ fn compare(stage: &Stage, options: &Options) -> Result<bool, String> {
         }
     }
     let verdicts: Vec<Verdict> = Job::ALL.into_iter().filter_map(|job| judged(job, &times)).collect();
-    print!("{}", verdict::table(&verdicts));
+    print!("{}", thresholds::table(&verdicts));
     write(&options.json, &times)?;
     println!("figures: {}", options.json.display());
     Ok(verdicts.iter().all(Verdict::is_met))

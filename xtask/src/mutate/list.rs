@@ -41,23 +41,23 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         None,
         "index-not-updated",
-        "src/held.rs",
+        "src/locked_group.rs",
         ("            self.space.index.update(self.nr, from.orders, to.orders);\n", ""),
         &[("passes", "the_last_pass_finds_the_longest_run_there_is")],
     ),
     of(
         Some("goal"),
         "goal",
-        "src/passes.rs",
+        "src/criteria.rs",
         ("let goal = has(Mechanism::Goal).then_some(GOAL);", "let goal: Option<Pass> = None;"),
         &[("passes", "the_goal_is_taken_if_all_of_it_is_free")],
     ),
     of(
         Some("goal"),
         "goal-always",
-        "src/passes.rs",
+        "src/criteria.rs",
         ("let goal = has(Mechanism::Goal).then_some(GOAL);", "let goal = Some(GOAL);"),
-        &[("lib", "passes::tests::mballoc_is_the_kernels_table")],
+        &[("lib", "criteria::tests::mballoc_is_the_kernels_table")],
     ),
     of(
         Some("best-avail"),
@@ -107,7 +107,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         Some("skip-smaller"),
         "skip-smaller",
-        "src/passes.rs",
+        "src/criteria.rs",
         (
             "pass(Counted::GoalFast, Candidates::Indexed, Test::Average, Scan::First, Length::Want);",
             "pass(Counted::GoalFast, Candidates::Indexed, Test::Average, Scan::Best, Length::Want);",
@@ -148,7 +148,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         None,
         "optimize-scan",
-        "src/space.rs",
+        "src/state.rs",
         (
             "self.config.policy.has(Mechanism::Index) && self.tunables.mb_optimize_scan()",
             "self.config.policy.has(Mechanism::Index)",
@@ -165,7 +165,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         None,
         "last-pass-skips",
-        "src/passes.rs",
+        "src/criteria.rs",
         ("Counted::AnyFree => (false, false),", "Counted::AnyFree => (true, false),"),
         &[("busy", "the_last_criterion_waits")],
     ),
@@ -189,21 +189,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         Some("goal-try-lock"),
         "goal-try-lock",
-        "src/passes.rs",
+        "src/criteria.rs",
         ("Counted::Goal => (policy.has(Mechanism::GoalTryLock), false),", "Counted::Goal => (false, false),"),
         &[("busy", "the_goal_is_waited_for_unless_it_is_passed_by_as_well")],
     ),
     of(
         Some("goal-try-lock"),
         "goal-try-lock-always",
-        "src/passes.rs",
+        "src/criteria.rs",
         ("Counted::Goal => (policy.has(Mechanism::GoalTryLock), false),", "Counted::Goal => (true, false),"),
         &[("busy", "the_goal_is_waited_for_unless_it_is_passed_by_as_well")],
     ),
     of(
         Some("goal-try-lock"),
         "goal-try-lock-of-a-file",
-        "src/passes.rs",
+        "src/criteria.rs",
         ("at_goal: locking(AT_GOAL, policy),", "at_goal: AT_GOAL,"),
         &[("busy", "only_a_goal_that_another_place_can_stand_in_for_is_passed_by")],
     ),
@@ -224,7 +224,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         Some("contention"),
         "contention-never-falls",
-        "src/slot.rs",
+        "src/group_info.rs",
         ("        contention.got_at_once();\n", ""),
         &[("busy", "a_closed_file_gets_a_window_only_while_locks_are_contended")],
     ),
@@ -252,7 +252,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         Some("chunk"),
         "chunk",
-        "src/passes.rs",
+        "src/criteria.rs",
         (
             "pass(Counted::Chunk, Candidates::Indexed, Test::Chunk, Scan::First, Length::Asked);",
             "pass(Counted::Chunk, Candidates::Indexed, Test::Average, Scan::First, Length::Asked);",
@@ -262,7 +262,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         Some("split"),
         "split",
-        "src/passes.rs",
+        "src/criteria.rs",
         ("            last.insert(0, SPLIT);\n", "            last.reserve(1);\n"),
         &[("passes", "a_request_longer_than_every_run_is_split_at_one_run_scanned_each")],
     ),
@@ -276,14 +276,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         Some("classes"),
         "classes",
-        "src/space.rs",
+        "src/state.rs",
         ("classes: has_classes.then(", "classes: (has_classes && groups == 0).then("),
         &[("classes", "sizes_go_to_units_of_their_own_and_stay_there")],
     ),
     of(
         Some("classes"),
         "classes-admit-all",
-        "src/class.rs",
+        "src/size_class.rs",
         (
             "Stage::Matching => self.class(group) == Some(class),",
             "Stage::Matching => self.class(group).is_some(),",
@@ -293,7 +293,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         Some("classes"),
         "classes-never-unset",
-        "src/class.rs",
+        "src/size_class.rs",
         ("        self.change(group, None);\n", ""),
         &[("classes", "a_unit_is_unset_again_when_what_was_freed_is_committed")],
     ),
@@ -307,9 +307,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         Some("classes"),
         "classes-not-listed",
-        "src/class/bounds.rs",
+        "src/size_class/bounds.rs",
         ("bytes > **bound", "bytes >= **bound"),
-        &[("lib", "class::bounds::tests::the_bounds_belong_to_the_lower_class")],
+        &[("lib", "size_class::bounds::tests::the_bounds_belong_to_the_lower_class")],
     ),
     of(
         Some("classes"),
@@ -421,7 +421,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         None,
         "metadata-near-its-goal",
-        "src/passes.rs",
+        "src/criteria.rs",
         ("[GOAL, NEAR, GOAL_LEN_FAST, ANY_FREE];", "[GOAL, GOAL_LEN_FAST, GOAL_LEN_SLOW, ANY_FREE];"),
         &[("passes", "metadata_goes_next_to_its_goal_whatever_the_policy")],
     ),

@@ -5,11 +5,11 @@
 //! it went.
 
 use super::{Search, Walk};
+use crate::criteria::{Pass, Scan, Test};
 use crate::error::AllocError;
-use crate::held::Held;
-use crate::passes::{Pass, Scan, Test};
+use crate::group_info::Slot;
+use crate::locked_group::Held;
 use crate::reservation::Reservation;
-use crate::slot::Slot;
 use crate::source::GroupSource;
 use crate::trace::{Answer, Ended, Event, NotMade, What, Why};
 use hectare_units::{GroupNr, low32};

@@ -1,9 +1,9 @@
 //! A request in the terms of one group.
 
-use crate::class::Class;
-use crate::passes::{Length, Pass, Scan};
+use crate::criteria::{Length, Pass, Scan};
 use crate::request::{GoalFrom, Purpose, Request};
-use crate::space::Space;
+use crate::size_class::Class;
+use crate::state::Space;
 use crate::trace::Asked;
 use hectare_units::GroupNr;
 

@@ -4,9 +4,9 @@
 //! Run with `cargo test -p hectare-alloc --features shuttle --lib refusal`.
 
 use super::{Plan, Search};
-use crate::class::Stage;
-use crate::passes::ANY_FREE;
-use crate::purse::Purse;
+use crate::budget::Purse;
+use crate::criteria::ANY_FREE;
+use crate::size_class::Stage;
 use crate::{AllocError, Allocator, Config, GroupSource, Layout, Policy, Request, Reservation};
 use hectare_units::{ClusterNr, Clusters, GroupNr};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};

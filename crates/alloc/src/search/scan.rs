@@ -2,8 +2,8 @@
 
 use super::Search;
 use crate::buddy::Buddy;
-use crate::held::Held;
-use crate::passes::{Length, Pass, Scan};
+use crate::criteria::{Length, Pass, Scan};
+use crate::locked_group::Held;
 use crate::source::GroupSource;
 use std::ops::Range;
 

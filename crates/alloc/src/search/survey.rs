@@ -5,10 +5,10 @@
 //! somebody else took a run, so this ends.
 
 use super::{Found, Search};
-use crate::class::Stage;
-use crate::held::Held;
-use crate::passes::{Pass, Scan};
-use crate::slot::Slot;
+use crate::criteria::{Pass, Scan};
+use crate::group_info::Slot;
+use crate::locked_group::Held;
+use crate::size_class::Stage;
 use crate::source::GroupSource;
 use crate::trace::{Ended, Why};
 use hectare_units::GroupNr;

@@ -13,10 +13,10 @@
 //! them, and there are no more of them than threads.
 
 use super::Plan;
-use crate::class::{Class, Stage};
+use crate::criteria::{Candidates, Pass, Scan};
 use crate::mechanism::Mechanism;
-use crate::passes::{Candidates, Pass, Scan};
-use crate::space::{Space, average_order};
+use crate::size_class::{Class, Stage};
+use crate::state::{Space, average_order};
 use hectare_units::GroupNr;
 use std::ops::Range;
 

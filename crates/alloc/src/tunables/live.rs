@@ -7,7 +7,7 @@
 //! What it is not: the size classes, which stay as they were when the volume was opened.
 
 use super::{BadTunable, Tunables};
-use crate::class::SizeClasses;
+use crate::size_class::SizeClasses;
 use crate::sync::{Mutex, Ordering, Setting};
 
 macro_rules! live {

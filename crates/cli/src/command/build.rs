@@ -45,8 +45,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
     /// Give everything to this owner: UID:GID
-    #[arg(long, value_name = "UID:GID", value_parser = crate::people::Owner::parse)]
-    owner: Option<crate::people::Owner>,
+    #[arg(long, value_name = "UID:GID", value_parser = crate::passwd::Owner::parse)]
+    owner: Option<crate::passwd::Owner>,
     /// Change permissions, as in chmod: u=rwX,go=rX; D: and F: before a clause limit it to directories or the
     /// rest
     #[arg(long, value_name = "MODES", value_parser = super::chmod::parse_mode)]
@@ -97,7 +97,7 @@ impl Arguments {
         }
         let owner = match self.owner {
             None => None,
-            Some(crate::people::Owner { uid: Some(uid), gid: Some(gid) }) => Some((uid, gid)),
+            Some(crate::passwd::Owner { uid: Some(uid), gid: Some(gid) }) => Some((uid, gid)),
             Some(_) => return Err(Failure::Usage("--owner: give both, UID:GID".to_owned())),
         };
         Ok(Options {

@@ -2,9 +2,9 @@
 
 use crate::failure::Outcome;
 use crate::image::read_each;
+use crate::image_path::Place;
 use crate::output::Output;
-use crate::place::Place;
-use crate::writing::Looking;
+use crate::write_args::Looking;
 use hectare_units::u64_of;
 
 /// Bytes read at a time.

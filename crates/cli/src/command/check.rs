@@ -4,7 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::image::{Image, device};
 use crate::name::{JsonName, shown};
 use crate::output::Output;
-use crate::writing::Looking;
+use crate::write_args::Looking;
 use hectare_check::{Options, Problem, Report};
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::feature::Incompat;

@@ -2,9 +2,9 @@
 
 use crate::failure::{LeftOut, Outcome};
 use crate::image::change_each;
-use crate::place::Place;
+use crate::image_path::Place;
 use crate::walk;
-use crate::writing::Writing;
+use crate::write_args::Writing;
 use hectare_engine::Changes;
 use hectare_populate::{Error, ModeChange};
 

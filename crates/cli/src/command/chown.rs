@@ -2,10 +2,10 @@
 
 use crate::failure::{LeftOut, Outcome};
 use crate::image::change_each;
-use crate::people::Owner;
-use crate::place::Place;
+use crate::image_path::Place;
+use crate::passwd::Owner;
 use crate::walk;
-use crate::writing::Writing;
+use crate::write_args::Writing;
 use hectare_engine::{Changes, Kind};
 
 /// Change owners inside an image

@@ -1,15 +1,15 @@
 //! `hectare cp`.
 
-use crate::copy::inside::Inside;
-use crate::copy::local::{LocalOrigin, LocalTarget, Node, Rights};
+use crate::copy::host::{LocalOrigin, LocalTarget, Node, Rights};
+use crate::copy::volume::Inside;
 use crate::copy::{Goal, Options, Origin, copy};
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
+use crate::image_path::{Operand, Place, same_file, split};
 use crate::name::shown;
 use crate::output::reason;
-use crate::place::{Operand, Place, same_file, split};
 use crate::progress::Progress;
-use crate::writing::{Looking, Writing};
+use crate::write_args::{Looking, Writing};
 use hectare_engine::Error;
 use hectare_units::InodeNr;
 use std::num::NonZeroUsize;

@@ -7,9 +7,9 @@ use crate::failure::{Failure, Outcome};
 use crate::image::Image;
 use crate::name::shown;
 use crate::output::{Output, write_file};
-use crate::part;
+use crate::partition_args;
 use crate::picture::svg;
-use crate::writing::{Looking, Policies, Tuning};
+use crate::write_args::{Looking, Policies, Tuning};
 use hectare_engine::{Ask, AskGoal, Explanation, OpenOptions};
 use hectare_units::{BlockNr, Clusters};
 use std::ffi::OsString;
@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 fn of_mount(arguments: &Arguments) -> Outcome<Explanation> {
     let about_one = arguments.want.is_some() || arguments.goal.is_some() || arguments.policy.is_some();
-    if about_one || arguments.tuning.is_given() || !part::is_whole() {
+    if about_one || arguments.tuning.is_given() || !partition_args::is_whole() {
         let reason = "a mount reports the requests it had; to ask about a request of your own, give an image";
         return Err(Failure::Usage(reason.to_owned()));
     }

@@ -1,11 +1,11 @@
 //! `hectare freefrag`.
 
 use crate::failure::{LeftOut, Outcome};
-use crate::free::{FreeSpace, Reading, is_last};
+use crate::free_extents::{FreeSpace, Reading, is_last};
 use crate::image::Image;
 use crate::name::JsonName;
 use crate::output::Output;
-use crate::writing::Looking;
+use crate::write_args::Looking;
 use hectare_ext4::geometry::Geometry;
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
@@ -108,7 +108,7 @@ impl Report<'_> {
     fn json(&self, image: &std::path::Path) -> Json {
         let block = self.geometry.block_size.bytes().get();
         let bars = self.space.classes.iter().zip(0u32..).filter(|(class, _)| class.extents > 0);
-        let bar = |(class, shift): (&crate::free::Class, u32)| Bar {
+        let bar = |(class, shift): (&crate::free_extents::Class, u32)| Bar {
             from: block << shift,
             to: (!is_last(hectare_units::usize_of(shift))).then_some(block << (shift + 1)),
             extents: class.extents,

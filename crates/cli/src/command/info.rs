@@ -1,11 +1,11 @@
 //! `hectare info`.
 
+use crate::dumpe2fs::{Fields, fields, journal_fields};
 use crate::failure::{Failure, LeftOut, Outcome};
-use crate::header::{Fields, fields, journal_fields};
 use crate::image::{Hold, Image, device};
 use crate::name::shown;
 use crate::output::Output;
-use crate::writing::Looking;
+use crate::write_args::Looking;
 use hectare_device::Device;
 use hectare_engine::{GroupReport, StatFs, zero_runs};
 use hectare_ext4::feature::Incompat;

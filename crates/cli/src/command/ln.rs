@@ -2,10 +2,10 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
+use crate::image_path::{Place, same_file, split};
 use crate::name::join;
-use crate::place::{Place, same_file, split};
 use crate::umask;
-use crate::writing::Writing;
+use crate::write_args::Writing;
 use hectare_engine::Error;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

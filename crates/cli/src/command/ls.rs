@@ -4,12 +4,12 @@ use crate::clock;
 use crate::entry::{JsonEntry, arrow, mode_text};
 use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, read_each};
+use crate::image_path::{Place, split};
 use crate::name::{JsonName, join};
 use crate::names::Names;
 use crate::output::{JsonArray, Output};
-use crate::place::{Place, split};
 use crate::walk::{Entered, MET_TWICE};
-use crate::writing::Looking;
+use crate::write_args::Looking;
 use hectare_engine::{Kind, Metadata, Result};
 use hectare_units::InodeNr;
 

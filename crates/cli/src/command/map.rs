@@ -7,7 +7,7 @@ use crate::output::{Output, write_file};
 use crate::picture::layout::{Facts, layout};
 use crate::picture::survey::{Survey, survey};
 use crate::picture::{raster, svg};
-use crate::writing::Looking;
+use crate::write_args::Looking;
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;

@@ -2,9 +2,9 @@
 
 use crate::failure::Outcome;
 use crate::image::{Image, change_each};
-use crate::place::Place;
+use crate::image_path::Place;
 use crate::umask;
-use crate::writing::Writing;
+use crate::write_args::Writing;
 use hectare_engine::{Changes, Error};
 use hectare_populate::ModeChange;
 

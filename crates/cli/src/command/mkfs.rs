@@ -1,21 +1,21 @@
 //! `hectare mkfs`: ext2, ext3 and ext4. XFS has other options and so a command of its own ([`xfs`]), to which
 //! `-t xfs` hands over as mkfs(8) does.
 
-mod goal;
 mod image_arguments;
+mod target;
 pub(crate) mod xfs;
 
 use super::format_options::{FormatArguments, with_suffix};
 use crate::failure::{Failure, Outcome};
 use crate::name::hex;
 use crate::progress::Meter;
-use goal::Goal;
 use hectare_mkfs::{FormatOptions, FsType, Plan, Run, Step, Usage, execute, whole_pages};
 use hectare_units::Bytes;
 use image_arguments::ImageArguments;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use target::Goal;
 
 /// Make an empty volume
 ///
@@ -159,7 +159,7 @@ fn say(image: &ImageArguments, plan: &Plan) -> Outcome {
     let (blocks, inodes) = (geometry.blocks_count, geometry.inodes_count());
     let mut lines = vec![
         format!("Creating filesystem with {blocks} {}k blocks and {inodes} inodes", block / 1024),
-        format!("Filesystem UUID: {}", crate::header::uuid_text(&sb.uuid()).unwrap_or_default()),
+        format!("Filesystem UUID: {}", crate::dumpe2fs::uuid_text(&sb.uuid()).unwrap_or_default()),
     ];
     if !backups.is_empty() {
         let list: Vec<String> = backups.iter().map(u64::to_string).collect();

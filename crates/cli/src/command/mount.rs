@@ -14,7 +14,7 @@
 use crate::failure::{Failure, Outcome, tell};
 use crate::logging::{self, Place};
 use crate::name::shown;
-use crate::part;
+use crate::partition_args;
 use hectare_device::{Device, FileDevice, FileOptions, Reason, StatsDevice};
 use hectare_engine::Volume;
 use hectare_fuse::{
@@ -82,7 +82,7 @@ pub(crate) struct Arguments {
     #[arg(long, hide = true)]
     keeper: bool,
     /// `mount.fuse` has added options
-    #[arg(long = crate::mount_form::ADDED, hide = true)]
+    #[arg(long = crate::mount_helper::ADDED, hide = true)]
     by_mount_fuse: bool,
     /// What mount(8) passes on to whoever mounts for it: nothing that matters here
     #[arg(short = 'n', short_alias = 's', hide = true, action = clap::ArgAction::Count)]
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return remount(arguments);
     }
     let options = arguments.options()?;
-    if options.offset != 0 && !part::is_whole() {
+    if options.offset != 0 && !partition_args::is_whole() {
         return Err(Failure::Usage("the part of the image is named twice".into()));
     }
     if arguments.keeper {
@@ -162,7 +162,7 @@ impl Arguments {
     /// The arguments that say the same to the process in the background.
     fn for_background(&self) -> Vec<OsString> {
         let mut arguments = self.for_other("--background");
-        arguments.extend(part::arguments().into_iter().map(OsString::from));
+        arguments.extend(partition_args::arguments().into_iter().map(OsString::from));
         if let Some(address) = self.metrics {
             arguments.extend(["--metrics".into(), address.to_string().into()]);
         }
@@ -186,7 +186,7 @@ impl Arguments {
     /// The first arguments of another process of this program, and the options.
     fn for_other(&self, what: &str) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = vec!["mount".into(), what.into()];
-        arguments.extend(self.by_mount_fuse.then(|| format!("--{}", crate::mount_form::ADDED).into()));
+        arguments.extend(self.by_mount_fuse.then(|| format!("--{}", crate::mount_helper::ADDED).into()));
         for list in &self.options {
             arguments.extend(["-o".into(), list.into()]);
         }
@@ -329,9 +329,9 @@ fn serve_watched(
     let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
     let claim = file.claim().map_err(|error| fail(&error))?;
     let device = if options.offset == 0 {
-        part::cut(file)?
+        partition_args::cut(file)?
     } else {
-        part::from_offset(file, Bytes::new(options.offset))?
+        partition_args::from_offset(file, Bytes::new(options.offset))?
     };
     let device = Arc::new(StatsDevice::new(device));
     let below: Arc<dyn Device> = Arc::clone(&device) as _;

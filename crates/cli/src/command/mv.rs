@@ -2,9 +2,9 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
+use crate::image_path::{Place, same_file, split};
 use crate::name::join;
-use crate::place::{Place, same_file, split};
-use crate::writing::Writing;
+use crate::write_args::Writing;
 use hectare_engine::{Error, RenameMode};
 
 /// Move or rename files inside one image

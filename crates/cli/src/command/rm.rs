@@ -2,9 +2,9 @@
 
 use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, change_each};
-use crate::place::{Place, split};
+use crate::image_path::{Place, split};
 use crate::walk;
-use crate::writing::Writing;
+use crate::write_args::Writing;
 use hectare_engine::Error;
 
 /// Remove files and directories inside an image

@@ -3,12 +3,12 @@
 use crate::entry::{JsonEntry, arrow};
 use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, read_each};
+use crate::image_path::Place;
 use crate::name::{JsonName, join};
 use crate::names::{Entry, Names};
 use crate::output::{JsonArray, Output};
-use crate::place::Place;
 use crate::walk::{Entered, MET_TWICE};
-use crate::writing::Looking;
+use crate::write_args::Looking;
 use hectare_engine::{Kind, Result};
 use hectare_units::{InodeNr, u64_of};
 use serde::Serialize;

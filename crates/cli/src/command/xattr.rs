@@ -2,10 +2,10 @@
 
 use crate::failure::Outcome;
 use crate::image::Image;
+use crate::image_path::Place;
 use crate::name::{JsonName, hex};
 use crate::output::Output;
-use crate::place::Place;
-use crate::writing::{Looking, Writing};
+use crate::write_args::{Looking, Writing};
 use hectare_engine::XattrHow;
 use hectare_units::InodeNr;
 use serde::Serialize;

@@ -5,7 +5,7 @@
 //! it, wherever the group that owns it is: with `flex_bg` the inode tables of many groups lie in one.
 
 use crate::failure::LeftOut;
-use crate::free::FreeSpace;
+use crate::free_extents::FreeSpace;
 use crate::image::Image;
 use hectare_engine::GroupReport;
 use hectare_ext4::geometry::Geometry;

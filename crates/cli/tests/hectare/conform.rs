@@ -1,7 +1,7 @@
 //! The mount against the kernel's ext4, call by call: a little of what `cargo xtask conform` does for long.
 
 use hectare_oracle::conform::{CREWS, Conform, Done, EXERCISES, SETS};
-use hectare_oracle::killed::Ended;
+use hectare_oracle::kill_test::Ended;
 use hectare_oracle::{scratch, skip, skip_part};
 use std::path::{Path, PathBuf};
 

@@ -236,7 +236,7 @@ struct Qemu(std::process::Child);
 
 impl Qemu {
     fn open(image: &std::path::Path, how: &[&str]) -> Result<Qemu, hectare_oracle::Skip> {
-        let mut program = hectare_oracle::need("qemu-io")?;
+        let mut program = hectare_oracle::tool::need("qemu-io")?;
         program.args(["-f", "raw"]).args(how).arg(image);
         let piped = std::process::Stdio::piped;
         let mut child = program.stdin(piped()).stdout(piped()).spawn().unwrap();

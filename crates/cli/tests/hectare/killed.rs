@@ -1,10 +1,10 @@
 //! `SIGKILL` to whoever serves a mount, in the middle of work: a few of what `cargo xtask killed` does more
 //! often.
 
-use hectare_oracle::killed::{Ended, Killed};
+use hectare_oracle::durability::Checked;
+use hectare_oracle::kill_test::{Ended, Killed};
 use hectare_oracle::scratch;
 use hectare_oracle::skip;
-use hectare_oracle::synced::Checked;
 use std::path::Path;
 
 #[test]

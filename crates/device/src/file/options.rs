@@ -4,8 +4,8 @@
 //! are made on the open file; the look beforehand only avoids what opening itself would do wrong (waiting for
 //! a pipe's other end, or missing that a block device needs `O_EXCL` from the start).
 
+use super::atomic_create::PendingFile;
 use super::direct::Direct;
-use super::pending::PendingFile;
 use super::{FileDevice, Kind, file_type, lock, not_a_device, place, too_large};
 use crate::device::Device;
 use crate::{Error, Operation, Reason, Result};

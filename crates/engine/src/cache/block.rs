@@ -19,7 +19,7 @@
 
 use crate::cache::shard::{self, Cached};
 use crate::error::Result;
-use crate::findings::Findings;
+use crate::fs_errors::Findings;
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::Format as DirFormat;
 use hectare_ext4::error::Place;

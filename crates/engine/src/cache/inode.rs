@@ -20,19 +20,19 @@
 //! meanwhile.
 
 use crate::cache::block::{Block, BlockCache};
-use crate::cache::held::{Held, RankedLock};
+use crate::cache::ranked_lock::{Held, RankedLock};
 use crate::cache::runs::Runs;
 use crate::cache::shard::{self, Cached};
 use crate::cache::writers::Writers;
-use crate::delay::Delayed;
+use crate::delalloc::Delayed;
 use crate::error::{Error, Result};
-use crate::times::Mark;
+use crate::lazytime::Mark;
 use hectare_alloc::Window;
 use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::Timestamp;
 use hectare_journal::Handle;
-use hectare_journal::rank::LockRank;
+use hectare_journal::lock_order::LockRank;
 use hectare_units::{Clusters, InodeNr, TxnId, usize_of};
 use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::Range;

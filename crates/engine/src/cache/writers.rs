@@ -16,7 +16,7 @@
 //! What it is not: a lock of readers, who don't enter, nor of those who hold the operation lock exclusively,
 //! who need not.
 
-use hectare_journal::rank::{self, LockRank, Ranked};
+use hectare_journal::lock_order::{self, LockRank, Ranked};
 use hectare_units::low16;
 use parking_lot::{Condvar, Mutex};
 use std::ops::Range;
@@ -76,7 +76,7 @@ impl Writers {
     #[inline]
     #[track_caller]
     pub(crate) fn enter(&self, range: Range<u64>) -> Writing<'_> {
-        let ranked = rank::enter(LockRank::Range);
+        let ranked = lock_order::enter(LockRank::Range);
         if !self.replace(NOBODY, as_word(&range), Ordering::Acquire) {
             self.join(range.clone());
         }

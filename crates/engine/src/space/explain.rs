@@ -12,7 +12,7 @@ use super::Hole;
 use crate::error::{Error, Result};
 use crate::map::MapRef;
 use crate::options::OpenOptions;
-use crate::volume::{Volume, opening};
+use crate::volume::{Volume, open};
 use hectare_alloc::{
     AllocError, FileRequest, GoalFrom, Preallocation, Recording, Request, Reservation, Trace, Window,
 };
@@ -97,7 +97,7 @@ impl Volume {
             ));
         }
         let options = OpenOptions { record: Some(Recording::WHOLE), ..options.clone() };
-        let allocator = opening::allocator(&self.groups, &self.sb, &options)?;
+        let allocator = open::allocator(&self.groups, &self.sb, &options)?;
         let request = |(goal, from)| {
             let request = Request::new(goal, ask.want).for_data(ask.asked).at_least(ask.least);
             Request { goal_from: from, ..request }.with_root_reserve(options.use_reserved_blocks)

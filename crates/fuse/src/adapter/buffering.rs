@@ -18,11 +18,11 @@
 //!
 //! What is written through shared mappings asks nobody, with and without the cache; `msync` reports it.
 //!
-//! [`Server::waits`]: crate::serving::Server::waits
+//! [`Server::waits`]: crate::event_loop::Server::waits
 
 use super::Adapter;
 use crate::errno::Answer;
-use crate::nodes::Node;
+use crate::node_table::Node;
 use crate::protocol::NodeId;
 use crate::protocol::reply::Reply;
 use hectare_units::Bytes;

@@ -6,7 +6,7 @@
 
 use super::{Adapter, TRANSFER_MAX};
 use crate::errno::Answer;
-use crate::nodes::{Node, node_id};
+use crate::node_table::{Node, node_id};
 use crate::protocol::NodeId;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Copying, Opening};
@@ -223,7 +223,7 @@ impl Adapter {
     }
 
     /// Looks for data or a hole. What the kernel has gathered of the file it has written back before
-    /// ([`Server::gathers`](crate::serving::Server::gathers)).
+    /// ([`Server::gathers`](crate::event_loop::Server::gathers)).
     pub(super) fn seek(&self, id: NodeId, at: i64, whence: u32) -> Answer<u64> {
         if self.opens_unasked() && !self.behaviour.read_only {
             // Nobody knows then what it has gathered, which would look like a hole and be left out of copies.
@@ -250,8 +250,8 @@ pub(super) fn may_write(flags: u32) -> bool {
 mod tests {
     use super::*;
     use crate::adapter::Behaviour;
+    use crate::event_loop::Server;
     use crate::protocol::init::Features;
-    use crate::serving::Server;
     use hectare_device::MemoryDevice;
     use hectare_engine::{Changes, Creation, OpenOptions, Overwrite, Timestamp, Volume};
     use hectare_mkfs::FormatOptions;

@@ -3,7 +3,7 @@
 use super::Adapter;
 use crate::attr;
 use crate::errno::Answer;
-use crate::nodes::Node;
+use crate::node_table::Node;
 use crate::options::Atime;
 use crate::protocol::NodeId;
 use crate::protocol::init::Features;

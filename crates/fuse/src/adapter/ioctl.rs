@@ -11,7 +11,7 @@
 
 use super::Adapter;
 use crate::errno::Answer;
-use crate::nodes::Node;
+use crate::node_table::Node;
 use crate::protocol::NodeId;
 use hectare_engine::{Caller, InodeFlags, Shutdown, to_xflags, with_xflags};
 use rustix::io::Errno;

@@ -7,7 +7,7 @@ use super::Adapter;
 use super::content::may_write;
 use crate::attr;
 use crate::errno::Answer;
-use crate::nodes::node_id;
+use crate::node_table::node_id;
 use crate::protocol::NodeId;
 use crate::protocol::reply::{Entries, no_entry};
 use crate::protocol::request::Request;

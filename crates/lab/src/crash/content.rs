@@ -8,7 +8,7 @@
 //!
 //! Not here: which operations are known to be durable ([`super::expect`]).
 
-use super::cell::{CELL, CELL_LEN, Cell, Found};
+use super::self_describing::{CELL, CELL_LEN, Cell, Found};
 use hectare_units::{index_of, low32, u64_of};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use super::expect::Expected;
 use super::format::Format;
-use super::keep::Kept;
+use super::repro::Kept;
 use super::session::{Recording, Setup, record};
 use super::trial::{Oracle, Trial};
 use super::workload::Workload;

@@ -1,6 +1,6 @@
 //! The volumes that crash: small, with the smallest journal, so that the log wraps and states are cheap.
 
-use super::parts::Parts;
+use super::devices::Parts;
 use crate::error::{Error, Result};
 use hectare_device::{Device, MemoryDevice};
 use hectare_engine::{Creation, DataMode, OpenOptions, Timestamp, Volume};

@@ -1,12 +1,12 @@
 //! A workload runs on a volume whose device records everything.
 
-use super::cell;
 use super::content::Edit;
+use super::devices::Parts;
 use super::dice::Dice;
 use super::format::{FORMATS, Format, open_options};
 use super::history::{BEGINS, Done, History, number};
 use super::op::Op;
-use super::parts::Parts;
+use super::self_describing;
 use super::tree::Tree;
 use super::workload::{Generator, Workload};
 use crate::error::Result;
@@ -264,7 +264,7 @@ impl Worker<'_> {
             Op::RemoveDir { path } => volume.remove_dir(path),
             Op::SetXattr { path, name, len } => {
                 let id = self.generator.tree().id(path).unwrap_or(0);
-                let value = cell::attribute(id, number, *len);
+                let value = self_describing::attribute(id, number, *len);
                 volume.set_xattr(volume.resolve(path, false)?, name, &value, XattrHow::Either)
             }
             Op::RemoveXattr { path, name } => volume.remove_xattr(volume.resolve(path, false)?, name),
@@ -285,7 +285,7 @@ fn perform_edit(file: &OpenFile, edit: Edit, id: u32, number: u32) -> hectare_en
     match edit {
         Edit::Write { .. } | Edit::Comb { .. } => edit
             .written()
-            .try_for_each(|(at, len)| file.write_all_at(at, &cell::written(id, number, at, len))),
+            .try_for_each(|(at, len)| file.write_all_at(at, &self_describing::written(id, number, at, len))),
         Edit::Resize { size } => file.set_len(size),
         Edit::Allocate { at, len, keep_size } => {
             file.fallocate(FallocateMode::Allocate { keep_size }, at, len)
@@ -304,7 +304,7 @@ fn write_some(
     number: u32,
     (at, len): (u64, u64),
 ) -> hectare_engine::Result<Option<Edit>> {
-    let data = cell::written(id, number, at, len);
+    let data = self_describing::written(id, number, at, len);
     let mut done = 0;
     while done < len {
         match file.write_at(at + done, &data[index_of(done)..]) {

@@ -6,8 +6,8 @@
 //!
 //! Sizes and content are not part of it: they reach storage at times of their own ([`super::content`]).
 
-use super::cell;
 use super::op::Op;
+use super::self_describing;
 use hectare_units::u64_of;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -171,7 +171,7 @@ impl Tree {
             Op::Unlink { path } | Op::RemoveDir { path } => self.drop_name(path),
             Op::SetXattr { path, name, len } => {
                 if let Some((id, node)) = self.node(path) {
-                    let value = digest(&cell::attribute(id, version, *len));
+                    let value = digest(&self_describing::attribute(id, version, *len));
                     node.attributes.insert(name.clone(), value);
                 }
             }

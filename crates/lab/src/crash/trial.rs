@@ -1,11 +1,11 @@
 //! One state a crash left: opened, looked at, compared, used, and checked after each.
 
-use super::cell;
+use super::devices::{Image, Parts};
 use super::dice::Dice;
 use super::expect::{Expected, Found};
 use super::format::{BALLAST, Format, open_options};
-use super::look::{content, look};
-use super::parts::{Image, Parts};
+use super::self_describing;
+use super::snapshot::{content, look};
 use super::tree::Kind;
 use hectare_check::Options;
 use hectare_device::{CrashStates, Device, MemoryDevice, OverlayDevice, RecordDevice};
@@ -161,7 +161,7 @@ impl Trial<'_> {
             }
         }
         let nr = volume.resolve("after/made", false).map_err(|error| error.to_string())?;
-        if content(&volume, nr)? != cell::written(AFTER, LATE, 0, MADE) {
+        if content(&volume, nr)? != self_describing::written(AFTER, LATE, 0, MADE) {
             return Err("what was written after the crash is not what was read".into());
         }
         volume.close().map_err(|error| error.to_string())
@@ -200,7 +200,7 @@ fn change_file(volume: &Volume, path: &str, id: u32) -> Result<(), String> {
     let file = volume.open_file(path).map_err(|error| error.to_string())?;
     let size = file.metadata().map_err(|error| error.to_string())?.size;
     for at in [0, size] {
-        let written = cell::written(id, LATE, at, 1024);
+        let written = self_describing::written(id, LATE, at, 1024);
         file.write_all_at(at, &written).map_err(|error| error.to_string())?;
         let mut read = vec![0; written.len()];
         file.read_at(at, &mut read).map_err(|error| error.to_string())?;
@@ -216,7 +216,7 @@ fn make_more(volume: &Volume) -> hectare_engine::Result<()> {
     let creation = Creation { uid: AFTER, ..Creation::default() };
     volume.create_dir("after", creation)?;
     let made = volume.create_file("after/file", creation)?;
-    made.write_all_at(0, &cell::written(AFTER, LATE, 0, MADE))?;
+    made.write_all_at(0, &self_describing::written(AFTER, LATE, 0, MADE))?;
     drop(made);
     volume.rename_path("after/file", "after/made", RenameMode::Replace)?;
     volume.hard_link("after/made", "after/link")?;

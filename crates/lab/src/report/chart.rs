@@ -1,10 +1,10 @@
 //! The charts. Each is a drawing of its own, 560 units wide, with its scale, its unit and a text under the
 //! pointer for every mark; a system has one colour in all of them.
 
+use super::humanize::{axis, capital, short, size, whole};
 use super::series::{Group, Series};
 use super::svg::{Anchor, Box, Svg, ticks};
 use super::table::regions;
-use super::words::{axis, capital, short, size, whole};
 use crate::fragmentation::{Bucket, Fragmentation, Region};
 use crate::run::{Run, float};
 use crate::stats::Pass;

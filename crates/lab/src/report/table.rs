@@ -1,8 +1,8 @@
 //! The table for a terminal: a block for each workload, a row for each run, only columns that say something.
 
 use super::Report;
+use super::humanize::{duration, short, whole};
 use super::series::{Group, groups};
-use super::words::{duration, short, whole};
 use crate::fragmentation::FileExtents;
 use crate::latency::Latency;
 use crate::run::{Run, float};

@@ -6,9 +6,9 @@
 
 use super::text::{in_unit, labelled};
 use super::{Part, Role, Row};
-use crate::paired::Spread;
+use crate::paired_stats::Spread;
+use crate::report::humanize::axis;
 use crate::report::svg::{Anchor, Box, Svg, ticks};
-use crate::report::words::axis;
 use crate::run::float;
 use hectare_units::u64_of;
 

@@ -6,7 +6,7 @@ use super::plan::{Failed, FileSystem, How, Section, Volume};
 use crate::age::Figures;
 use crate::bench::{After, Bench, On, bench};
 use crate::error::{Error, Result};
-use crate::fresh::fresh_copy;
+use crate::image_copy::fresh_copy;
 use crate::inspect::inspect;
 use crate::run::Run;
 use crate::target::engine::Through;

@@ -1,7 +1,7 @@
 //! Reproductions as tables for a terminal.
 
 use super::{EXPERIMENTS, Part, Reproduction, Role, Row, Unit};
-use crate::report::words::{short, whole};
+use crate::report::humanize::{short, whole};
 use std::fmt::Write;
 
 /// Columns of a line of the terminal that a text is broken at.

@@ -12,8 +12,8 @@
 use crate::error::{Error, Result};
 use crate::target::directory::Directory;
 use crate::target::{Target, TargetFile};
-use crate::workload::crew::{Count, Stop, measure, seconds, together};
 use crate::workload::processes::{Worker, apart, child};
+use crate::workload::worker_threads::{Count, Stop, measure, seconds, together};
 use crate::workload::{Ran, size};
 use std::ffi::OsString;
 use std::path::Path;
@@ -84,7 +84,7 @@ pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, jobs: u3
     })
 }
 
-type Worked = Vec<crate::workload::crew::Worked<Count>>;
+type Worked = Vec<crate::workload::worker_threads::Worked<Count>>;
 
 fn threads(options: &Options, target: &dyn Target, paths: &[String]) -> Result<Worked> {
     let files: Result<Vec<_>> = paths.iter().map(|path| target.create(path)).collect();

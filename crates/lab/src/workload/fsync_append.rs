@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::latency::Histogram;
 use crate::run::Measure;
 use crate::target::Target;
-use crate::workload::crew::{Count, Stop, Worked, seconds, together};
+use crate::workload::worker_threads::{Count, Stop, Worked, seconds, together};
 use crate::workload::{Ran, payload, size};
 use hectare_units::usize_of;
 use std::time::{Duration, Instant};

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::latency::Histogram;
 use crate::run::{JobFigures, Measure};
 use crate::target::{Target, TargetFile};
-use crate::workload::crew::{Count, Stop, Worked, scaled, seconds, together};
+use crate::workload::worker_threads::{Count, Stop, Worked, scaled, seconds, together};
 use crate::workload::{How, Ran, payload};
 use std::thread;
 use std::time::{Duration, Instant};

@@ -7,7 +7,7 @@
 
 use crate::error::Result;
 use crate::target::Target;
-use crate::workload::crew::{Count, Stop, measure, seconds, together};
+use crate::workload::worker_threads::{Count, Stop, measure, seconds, together};
 use crate::workload::{How, Ran, payload, size};
 use std::time::Duration;
 

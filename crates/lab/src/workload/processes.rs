@@ -6,7 +6,7 @@
 //! or why it failed. So a parent that dies ends its children, too.
 
 use crate::error::{Error, Result};
-use crate::workload::crew::{Count, Stop, Worked};
+use crate::workload::worker_threads::{Count, Stop, Worked};
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;

@@ -18,7 +18,7 @@ use crate::random::Random;
 use crate::run::{JobFigures, Measure};
 use crate::stats::AllocatorStats;
 use crate::target::{Access, Target, TargetFile};
-use crate::workload::crew::{Count, Ramp, Stop, Worked, digits, measure, ramped, seconds};
+use crate::workload::worker_threads::{Count, Ramp, Stop, Worked, digits, measure, ramped, seconds};
 use crate::workload::{Ran, payload, size};
 use hectare_units::{index_of, u64_of, usize_of};
 use std::sync::OnceLock;

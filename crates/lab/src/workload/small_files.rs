@@ -16,7 +16,7 @@
 
 use crate::error::Result;
 use crate::target::Target;
-use crate::workload::crew::{Count, Stop, digits, measure, seconds, share, together};
+use crate::workload::worker_threads::{Count, Stop, digits, measure, seconds, share, together};
 use crate::workload::{Ran, payload, size};
 
 /// What the threads do together.

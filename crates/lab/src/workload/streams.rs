@@ -12,7 +12,7 @@
 use crate::error::{Error, Result};
 use crate::random::Random;
 use crate::target::{Target, TargetFile};
-use crate::workload::crew::{Count, Stop, measure, seconds, share, together};
+use crate::workload::worker_threads::{Count, Stop, measure, seconds, share, together};
 use crate::workload::{Ran, payload, size};
 use serde::Serialize;
 

@@ -1,9 +1,9 @@
 //! Two mounts of volumes that began as the same bytes: the program's and the kernel's.
 
 use crate::fsck::e2fsck;
-use crate::killed::{Ended, Server};
+use crate::kill_test::{Ended, Server};
 use crate::mount::can_mount;
-use crate::patience::{PATIENCE, PAUSE};
+use crate::wait::{PATIENCE, PAUSE};
 use crate::{KernelMount, Skip, is_root, mke2fs, tool};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::output::{Output, write_file};
 use crate::spinner::Spinner;
-use crate::writing::{Explain, Policies, Tuning, data_mode_parser};
+use crate::write_args::{Explain, Policies, Tuning, data_mode_parser};
 use hectare_engine::{DataMode, Timestamp};
 use hectare_lab::{After, Bench, On, Policy, Report, Run, Settings, Through, Workload, bench, bench_afresh};
 use std::os::unix::ffi::OsStrExt;

@@ -2,12 +2,12 @@
 //! what was made.
 
 use super::failed;
-use super::goal::topology;
+use super::target::topology;
 use crate::failure::Outcome;
 use crate::image::{Hold, file_device};
 use crate::name::shown;
 use crate::output::Output;
-use crate::part;
+use crate::partition_args;
 use hectare_device::Topology;
 use hectare_mkfs::Error;
 use hectare_units::Bytes;
@@ -46,7 +46,7 @@ impl ImageArguments {
             _ => {
                 let file = file_device(&self.image, Hold::Writers)?;
                 let topology = topology(&file);
-                Ok((asked.map_or_else(|| Ok(part::cut(file)?.len()), Ok)?, topology))
+                Ok((asked.map_or_else(|| Ok(partition_args::cut(file)?.len()), Ok)?, topology))
             }
         }
     }

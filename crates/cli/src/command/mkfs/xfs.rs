@@ -1,7 +1,7 @@
 //! `hectare mkfs.xfs`, or `hectare mkfs -t xfs`.
 
-use super::goal::Goal;
 use super::image_arguments::ImageArguments;
+use super::target::Goal;
 use super::watched;
 use crate::failure::{Failure, Outcome};
 use crate::name::hex;

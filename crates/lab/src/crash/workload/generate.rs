@@ -1,10 +1,10 @@
 //! Chooses operations that fit what there is.
 
 use super::{Verb, Workload};
-use crate::crash::cell::CELL;
 use crate::crash::content::Edit;
 use crate::crash::dice::Dice;
 use crate::crash::op::Op;
+use crate::crash::self_describing::CELL;
 use crate::crash::tree::{Kind, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,0 +1,294 @@
+//! Inodes with a task: the journal, the orphans, the blocks kept for growing.
+
+use crate::attributes::Found;
+use crate::blocks::Held;
+use crate::context::Scan;
+use crate::map::numbers;
+use crate::raw_inode::Slot;
+use crate::report::{Error, Problem, What};
+use hectare_ext4::checksum::crc32c;
+use hectare_ext4::error::Place;
+use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::orphan::OrphanBlock;
+use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, u64_of, usize_of};
+use std::collections::BTreeSet;
+
+/// Bytes of a journal's superblock.
+const JOURNAL_SUPER: usize = 1024;
+/// The number every block of a journal's administration starts with.
+const JOURNAL_MAGIC: u32 = 0xc03b_3998;
+/// Features of a journal without which it can't be replayed: revoke, 64-bit, asynchronous commit, checksums
+/// v2 and v3, fast commit.
+const JOURNAL_KNOWN: u32 = 0x3f;
+const JOURNAL_CHECKSUMS: u32 = 0x18;
+/// The fewest blocks of a journal.
+const JOURNAL_BLOCKS_MIN: u64 = 1024;
+/// The slot of an inode's indirect map that names a table of tables.
+const DOUBLE: usize = 13;
+
+/// The inodes that wait for their end.
+#[derive(Default)]
+pub(crate) struct Orphans {
+    set: BTreeSet<u32>,
+    /// Clusters of the orphan file, once it was read.
+    file: Option<u64>,
+}
+
+impl Orphans {
+    /// Whether an inode is one.
+    pub(crate) fn contains(&self, nr: InodeNr) -> bool {
+        !self.set.is_empty() && self.set.contains(&nr.get())
+    }
+
+    /// All of them.
+    pub(crate) fn listed(&self) -> Vec<InodeNr> {
+        self.set.iter().map(|nr| InodeNr::new(*nr)).collect()
+    }
+}
+
+impl Scan<'_> {
+    /// Reads the orphan list and the orphan file, so that the inodes named there are judged as orphans.
+    pub(crate) fn read_orphan_list(&mut self) -> Result<(), Error> {
+        let sb = &self.volume.sb;
+        let mut bytes = vec![0; usize_of(sb.geometry().inode_size)];
+        let mut next = sb.last_orphan();
+        while let Some(nr) = next {
+            if !self.add_orphan(nr, "the orphan list") || !self.read_slot(nr, &mut bytes)? {
+                break;
+            }
+            next = Slot::new(&bytes).and_then(|slot| InodeNr::from_disk(slot.dtime()));
+        }
+        let sb = &self.volume.sb;
+        if sb.features().compat.contains(Compat::ORPHAN_FILE)
+            && let Some(nr) = InodeNr::from_disk(sb.raw().s_orphan_file_inum.get())
+        {
+            if !self.read_slot(nr, &mut bytes)? {
+                self.tell(What::Orphans, Place::Inode(nr), "there is no such inode for the orphan file");
+            } else if let Some(slot) = Slot::new(&bytes) {
+                self.read_orphan_file(nr, slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads an inode's slot; false if there is no such inode.
+    fn read_slot(&self, nr: InodeNr, bytes: &mut [u8]) -> Result<bool, Error> {
+        let geometry = self.volume.geometry();
+        let Some((group, index)) = geometry.inode_slot(nr) else { return Ok(false) };
+        let Some(desc) = self.groups.get(group.index()) else { return Ok(false) };
+        let within = Bytes::new(u64::from(index) * u64::from(geometry.inode_size));
+        self.volume.device.read_at(desc.inode_table.offset(geometry.block_size) + within, bytes)?;
+        Ok(true)
+    }
+
+    /// Notes an orphan; false if it can't be one, or was met before.
+    fn add_orphan(&mut self, nr: InodeNr, place: &'static str) -> bool {
+        let sb = &self.volume.sb;
+        if nr < sb.first_inode() || nr.get() > sb.geometry().inodes_count() {
+            self.tell(What::Orphans, Place::Volume, format!("{place} names inode {nr}, which can't be"));
+            return false;
+        }
+        if !self.orphans.set.insert(nr.get()) {
+            self.tell(What::Orphans, Place::Inode(nr), format!("{place} names it twice"));
+            return false;
+        }
+        if !self.volume.options.allow_orphans {
+            self.tell(What::Orphans, Place::Inode(nr), format!("it is in {place}, which was not processed"));
+        }
+        true
+    }
+
+    fn read_orphan_file(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+        let mapped = self.map(nr, slot, true)?;
+        self.orphans.file = Some(mapped.held.clusters);
+        let blocks = self.blocks_of(slot);
+        if mapped.end != u64::from(blocks) || mapped.unwritten {
+            self.tell(What::Orphans, Place::Inode(nr), "the orphan file has holes or unwritten blocks");
+        }
+        let seed = self.volume.sb.seed().map(|seed| seed.inode(nr, slot.raw.i_generation.get()));
+        let mut block = self.buffer();
+        for at in mapped.runs.clone() {
+            let Some(run) = self.runs.get(at).copied() else { break };
+            for i in 0..u64::from(run.len) {
+                let at = BlockNr::new(run.physical.get() + i);
+                self.volume.read(at, &mut block)?;
+                match OrphanBlock::new(&block, at, seed) {
+                    Ok(orphans) => {
+                        orphans.orphans().for_each(|(_, nr)| {
+                            self.add_orphan(nr, "the orphan file");
+                        });
+                    }
+                    Err(corrupt) => self.tell_corrupt(What::Orphans, corrupt),
+                }
+            }
+        }
+        self.give_back(block);
+        self.runs.truncate(mapped.runs.start);
+        let present = self.volume.sb.features().ro_compat.contains(RoCompat::ORPHAN_PRESENT);
+        if present && self.orphans.set.is_empty() && !self.volume.options.allow_orphans {
+            self.tell(What::Orphans, Place::Volume, "orphan_present is set, but the orphan file is empty");
+        }
+        if !present && !self.orphans.set.is_empty() && self.volume.sb.last_orphan().is_none() {
+            self.tell(
+                What::Orphans,
+                Place::Volume,
+                "the orphan file is not empty, but orphan_present is not set",
+            );
+        }
+        Ok(())
+    }
+
+    /// The orphan file was walked before; what is left is its block count.
+    pub(crate) fn check_orphan_file(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+        let clusters = self.orphans.file.unwrap_or_default();
+        self.check_block_count(nr, slot, &Found::default(), clusters);
+        Ok(())
+    }
+
+    /// Checks the journal's inode and the journal's own superblock.
+    pub(crate) fn check_journal(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+        let mapped = self.map(nr, slot, true)?;
+        self.check_block_count(nr, slot, &Found::default(), mapped.held.clusters);
+        let blocks = u64::from(self.blocks_of(slot));
+        if blocks < JOURNAL_BLOCKS_MIN || mapped.end < blocks {
+            let reason = format!("its size is {} bytes, {} blocks are there", slot.size(), mapped.end);
+            self.tell(What::Journal, Place::Inode(nr), reason);
+        }
+        let mut block = self.buffer();
+        if self.read_file_block(&mapped.runs, 0, &mut block)? {
+            if let Some(reason) = self.wrong_journal(&block, blocks) {
+                self.tell(What::Journal, Place::Inode(nr), reason);
+            }
+        } else {
+            self.tell(What::Journal, Place::Inode(nr), "it has no first block");
+        }
+        self.give_back(block);
+        self.runs.truncate(mapped.runs.start);
+        Ok(())
+    }
+
+    /// What is wrong with a journal's superblock. All numbers there are big-endian.
+    fn wrong_journal(&self, block: &[u8], blocks: u64) -> Option<String> {
+        let bytes = block.get(..JOURNAL_SUPER)?;
+        let word = |at: usize| match bytes.get(at..at + 4) {
+            Some([a, b, c, d]) => u32::from_be_bytes([*a, *b, *c, *d]),
+            _ => 0,
+        };
+        if word(0) != JOURNAL_MAGIC || !matches!(word(4), 3 | 4) {
+            return Some(format!("its superblock starts with {:#010x}, type {}", word(0), word(4)));
+        }
+        if word(0x0c) != self.volume.geometry().block_size.get() {
+            return Some(format!("its blocks have {} bytes", word(0x0c)));
+        }
+        if u64::from(word(0x10)) > blocks || word(0x14) == 0 {
+            return Some(format!(
+                "its log is said to be {} of {blocks} blocks from {}",
+                word(0x10),
+                word(0x14)
+            ));
+        }
+        if word(0x40) > 1 {
+            return Some(format!("it is said to have {} users", word(0x40)));
+        }
+        let features = if word(4) == 4 { word(0x28) } else { 0 };
+        if features & !JOURNAL_KNOWN != 0 {
+            return Some(format!("it has the unknown features {:#x}", features & !JOURNAL_KNOWN));
+        }
+        if word(4) == 4 && word(0x2c) != 0 {
+            return Some(format!("it has the unknown features {:#x} for reading only", word(0x2c)));
+        }
+        if features & JOURNAL_CHECKSUMS != 0 {
+            let (before, after) = bytes.split_at(0xfc);
+            let expected = crc32c(crc32c(crc32c(!0, before), &[0; 4]), after.get(4..)?);
+            if word(0xfc) != expected {
+                return Some(format!(
+                    "its checksum is {:#010x}, its content gives {expected:#010x}",
+                    word(0xfc)
+                ));
+            }
+        }
+        let to_be_replayed = self.volume.sb.features().incompat.contains(Incompat::RECOVER);
+        (word(0x1c) != 0 && !to_be_replayed)
+            .then(|| "it is not empty, but the superblock does not say needs_recovery".to_owned())
+    }
+
+    /// Checks the inode that holds the descriptor blocks kept for growing: its table of tables names these
+    /// blocks in group 0, and each of them names its copies. They are claimed with the groups' metadata.
+    /// Numbers that lead elsewhere on the volume are only noted: nothing but growing uses them.
+    pub(crate) fn check_resize_inode(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+        let volume = self.volume;
+        let geometry = volume.geometry();
+        let numbers: Vec<u32> = numbers(slot.block()).collect();
+        let double = numbers.get(DOUBLE).copied().unwrap_or(0);
+        let others = numbers.iter().filter(|number| **number != 0).count() - usize::from(double != 0);
+        if others > 0 {
+            self.tell(What::ResizeInode, Place::Inode(nr), "it has blocks beside its table");
+        }
+        let mut count = u64_of(others);
+        if double == 0 {
+            if geometry.reserved_gdt_blocks > 0 {
+                self.note_resize(nr, "it has no table");
+            }
+        } else if !volume.holds(u64::from(double)) {
+            self.tell(What::ResizeInode, Place::Inode(nr), format!("its table lies at block {double}"));
+        } else {
+            let at = BlockNr::new(u64::from(double));
+            self.claim_block(nr, at, &mut Held::default());
+            count += 1 + self.check_resize_table(nr, at)?;
+        }
+        self.check_block_count(nr, slot, &Found::default(), count);
+        Ok(())
+    }
+
+    /// Counts the blocks that the table names, and those which these name.
+    fn check_resize_table(&mut self, nr: InodeNr, at: BlockNr) -> Result<u64, Error> {
+        let volume = self.volume;
+        let geometry = volume.geometry();
+        let (mut table, mut copies) = (self.buffer(), self.buffer());
+        volume.read(at, &mut table)?;
+        let per = geometry.block_size.get() / 4;
+        let (start, kept) = (geometry.desc_blocks(), geometry.reserved_gdt_blocks);
+        let first = geometry.super_block(GroupNr::new(0)).get() + 1;
+        let backups: Vec<u64> = (1..geometry.groups())
+            .map(GroupNr::new)
+            .filter(|group| geometry.has_super(*group))
+            .map(|group| u64::from(group.get()) * u64::from(geometry.blocks_per_group()))
+            .collect();
+        let (mut count, mut right, mut outside) = (0, true, None);
+        for (i, number) in (0..per).zip(numbers(&table)) {
+            let index = if i >= start % per { i - start % per } else { i + per - start % per };
+            let expected = if index < kept { first + u64::from(start + index) } else { 0 };
+            right &= u64::from(number) == expected;
+            if number == 0 {
+                continue;
+            }
+            count += 1;
+            if !volume.holds(u64::from(number)) {
+                outside = Some(number);
+                continue;
+            }
+            volume.read(BlockNr::new(u64::from(number)), &mut copies)?;
+            for (i, copy) in numbers(&copies).enumerate() {
+                right &= u64::from(copy) == backups.get(i).map_or(0, |backup| expected + backup);
+                count += u64::from(copy != 0);
+                if copy != 0 && !volume.holds(u64::from(copy)) {
+                    outside = Some(copy);
+                }
+            }
+        }
+        self.give_back(table);
+        self.give_back(copies);
+        if let Some(number) = outside {
+            let reason = format!("it names block {number}, outside the volume");
+            self.tell(What::ResizeInode, Place::Inode(nr), reason);
+        } else if !right {
+            self.note_resize(nr, "it names other blocks than those kept for growing");
+        }
+        Ok(count)
+    }
+
+    fn note_resize(&mut self, nr: InodeNr, reason: &'static str) {
+        let problem = Problem { what: What::ResizeInode, place: Place::Inode(nr), reason: reason.into() };
+        self.report.notes.push(problem);
+    }
+}

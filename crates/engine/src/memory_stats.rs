@@ -1,0 +1,88 @@
+//! What a volume in use holds in memory, and how its free space lies at this moment: for who operates it.
+//!
+//! Nothing here does I/O, but for [`Volume::free_runs_now`] of a group whose bitmap nobody has needed yet,
+//! and nothing waits for a commit. What is counted in shards is counted one shard after the other, so a
+//! number is of about one moment.
+//!
+//! Not here: what was counted since the volume was opened ([`crate::group_report`], [`Volume::journal_stats`]).
+
+use crate::error::Result;
+use crate::volume::Volume;
+use crate::volume_journal::VolumeLog;
+use hectare_alloc::Run;
+use hectare_units::{BlockNr, Blocks, Bytes, GroupNr};
+use std::ops::Range;
+
+/// What a volume holds in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Gauges {
+    /// Metadata blocks in memory.
+    pub cached_blocks: usize,
+    /// Those of them that the next commit writes.
+    pub dirty_blocks: usize,
+    /// Inodes in memory.
+    pub cached_inodes: usize,
+    /// Those of them that the next commit writes.
+    pub dirty_inodes: usize,
+    /// Groups whose block bitmap is in memory.
+    pub loaded_groups: usize,
+    /// Bytes that were appended to files and have no place yet.
+    pub delayed_bytes: usize,
+    /// Blocks that the journal holds and that are not at their places yet.
+    pub journal_blocks: usize,
+    /// Space that is free, but only once the next commit has been made.
+    pub pending: Bytes,
+    /// Space that is kept for what is being written and will be written next.
+    pub reserved: Bytes,
+}
+
+impl Volume {
+    /// What the volume holds in memory.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        let counts = self.allocator.counts();
+        let cluster = self.geometry().cluster_bytes();
+        let bytes = |clusters: u64| Bytes::new(clusters.saturating_mul(cluster));
+        Gauges {
+            cached_blocks: self.blocks.len(),
+            dirty_blocks: self.blocks.dirty_blocks(),
+            cached_inodes: self.inodes.len(),
+            dirty_inodes: self.inodes.dirty_inodes(),
+            loaded_groups: self.allocator.loaded_groups(),
+            delayed_bytes: self.delay.bytes(),
+            journal_blocks: self.log.as_ref().map_or(0, VolumeLog::pending),
+            pending: bytes(counts.pending.get()),
+            reserved: bytes(counts.reserved.get().saturating_add(counts.claimed.get())),
+        }
+    }
+
+    /// Why the volume takes no change any more, if something has failed; one line.
+    #[must_use]
+    pub fn stopped(&self) -> Option<String> {
+        let aborted = self.inner.journal.check().err().map(|aborted| aborted.reason().to_owned());
+        aborted.or_else(|| self.findings.stop().map(str::to_owned))
+    }
+
+    /// Calls `visit` with every group in order, and the bytes free in it as far as is known without loading
+    /// it; takes no lock.
+    pub fn for_each_free(&self, mut visit: impl FnMut(GroupNr, Bytes)) {
+        let cluster = self.geometry().cluster_bytes();
+        self.allocator
+            .for_each_group(|group, free| visit(group, Bytes::new(u64::from(free).saturating_mul(cluster))));
+    }
+
+    /// The free runs of a group as they are in memory, changes that are not committed among them, in order.
+    ///
+    /// # Errors
+    /// As [`Self::block_bitmap`].
+    pub fn free_runs_now(&self, group: GroupNr) -> Result<Vec<Range<BlockNr>>> {
+        let geometry = self.geometry();
+        // The last cluster of a volume may be cut.
+        let end = BlockNr::new(geometry.blocks_count.get());
+        let run = |run: Run| {
+            let start = geometry.cluster_start(run.start);
+            start..(start + Blocks::new(run.len.get() << geometry.cluster_ratio_shift)).min(end)
+        };
+        Ok(self.allocator.free_runs(group)?.into_iter().map(run).collect())
+    }
+}

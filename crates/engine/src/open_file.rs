@@ -1,0 +1,314 @@
+//! Open files.
+//!
+//! An [`OpenFile`] keeps its inode alive: a file whose last name is removed while it is open lives until it
+//! is closed, and is then freed. It has no position; every read and write says where.
+//!
+//! Small writes at the end of a file may gather in memory for a while ([`crate::delalloc`]): others see them at
+//! once, but what goes wrong when they are written is told later, by [`OpenFile::sync`] or
+//! [`OpenFile::close`].
+
+use crate::cache::inode::CachedInode;
+use crate::error::{Error, Result};
+use crate::fallocate::FallocateMode;
+use crate::file::Source;
+use crate::map::MapRef;
+use crate::seek::FileExtent;
+use crate::stat::{Changes, Metadata};
+use crate::volume::Volume;
+use hectare_ext4::extent::Extent;
+use hectare_ext4::inode::{InodeFlags, Kind};
+use hectare_units::{InodeNr, LogicalBlock};
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// An open regular file.
+pub struct OpenFile {
+    volume: Volume,
+    inode: Arc<CachedInode>,
+    /// Which failures of placing what had gathered were told here.
+    heard: AtomicU64,
+}
+
+impl Volume {
+    /// Opens a regular file by its inode number.
+    ///
+    /// # Errors
+    /// [`Error::IsADirectory`], [`Error::Invalid`] for anything else that has no content,
+    /// [`Error::NotFound`].
+    pub fn open_inode(&self, nr: InodeNr) -> Result<OpenFile> {
+        self.open_found(self.inode(nr)?)
+    }
+
+    pub(crate) fn open_found(&self, inode: Arc<CachedInode>) -> Result<OpenFile> {
+        match inode.get().kind() {
+            Some(Kind::File) => {}
+            Some(Kind::Directory) => return Err(Error::IsADirectory),
+            _ => return Err(Error::Invalid("only regular files have content to open")),
+        }
+        // Counted under the operation lock, so that a removal sees it or has freed the inode before.
+        let operation = inode.lock().read();
+        inode.check_alive()?;
+        inode.opened();
+        drop(operation);
+        let heard = AtomicU64::new(inode.delayed().heard());
+        Ok(OpenFile { volume: self.clone(), inode, heard })
+    }
+}
+
+impl OpenFile {
+    /// The inode's number.
+    #[must_use]
+    pub fn inode(&self) -> InodeNr {
+        self.inode.nr()
+    }
+
+    /// Reads from byte `at` on; fewer bytes than asked for, or none, only at the end of the file.
+    ///
+    /// A write that has returned is seen whole. One that runs meanwhile, over bytes that are there, may be
+    /// seen in part, as with direct I/O in the kernel.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], [`Error::Device`], or [`Error::Unsupported`] for content that can't be read.
+    pub fn read_at(&self, at: u64, out: &mut [u8]) -> Result<usize> {
+        let _operation = self.inode.lock().read();
+        self.volume.read_locked(&self.inode, at, out)
+    }
+
+    /// Writes at byte `at`, which may lie beyond the end; fewer bytes than asked for only if the volume is
+    /// full. Bytes at the end of the file may gather in memory, with their space counted, until the file is
+    /// synced or closed.
+    ///
+    /// Writes that overlap go one after the other, on every device and across extents: of two, the bytes that
+    /// both write are in the end all of the same one. The same holds for a write and any other call that
+    /// changes the content, but for [`Self::copy_range`], which goes by pieces. Writes over bytes that are
+    /// there run at the same time if they do not overlap; those that need space or make the file longer run
+    /// alone.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if not even the first byte found room, [`Error::FileTooLarge`],
+    /// [`Error::ReadOnly`], [`Error::Unsupported`] for files of a form that can't be written yet.
+    pub fn write_at(&self, at: u64, data: &[u8]) -> Result<usize> {
+        self.volume.write(&self.inode, at, data, Source::Caller)
+    }
+
+    /// The same for a caller who keeps the file's times, and sets them when it likes: they stay as they are.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn write_keeping_times(&self, at: u64, data: &[u8]) -> Result<usize> {
+        self.volume.write(&self.inode, at, data, Source::TimesKept)
+    }
+
+    /// The same for a cache that took the bytes when the file's flags (immutable, append-only) allowed it,
+    /// and brings them now, whole pages perhaps with bytes that are in the file already: flags are not looked
+    /// at.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`].
+    pub fn write_from_cache(&self, at: u64, data: &[u8]) -> Result<usize> {
+        self.volume.write(&self.inode, at, data, Source::Cache)
+    }
+
+    /// Writes all of `data` at byte `at`.
+    ///
+    /// # Errors
+    /// As [`Self::write_at`], and [`Error::NoSpace`] if the volume became full on the way.
+    pub fn write_all_at(&self, at: u64, data: &[u8]) -> Result<()> {
+        let done = self.write_at(at, data)?;
+        if done == data.len() { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    /// Makes the file longer (with a hole) or shorter.
+    ///
+    /// # Errors
+    /// [`Error::FileTooLarge`], [`Error::ReadOnly`]...
+    pub fn set_len(&self, size: u64) -> Result<()> {
+        self.volume.set_size(&self.inode, size, Source::Caller)?;
+        self.volume.sync_if_asked(&self.inode)
+    }
+
+    /// The same for a caller who keeps the file's times, and sets them when it likes: they stay as they are.
+    ///
+    /// # Errors
+    /// As [`Self::set_len`].
+    pub fn set_len_keeping_times(&self, size: u64) -> Result<()> {
+        self.volume.set_size(&self.inode, size, Source::TimesKept)?;
+        self.volume.sync_if_asked(&self.inode)
+    }
+
+    /// Gives the `len` bytes from `at` on space, without writing: they read as zeros until they are written,
+    /// and writing there, inside the size, can't fail for want of space. The file grows to the end of the
+    /// range unless `keep_size`.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]; what was allocated before stays, and the file is as long as that unless
+    /// `keep_size`. [`Error::FileTooLarge`], [`Error::ReadOnly`], [`Error::Invalid`] if `len` is 0.
+    pub fn allocate(&self, at: u64, len: u64, keep_size: bool) -> Result<()> {
+        self.fallocate(FallocateMode::Allocate { keep_size }, at, len)
+    }
+
+    /// What the file is.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn metadata(&self) -> Result<Metadata> {
+        Metadata::of(&self.volume, &self.inode)
+    }
+
+    /// Changes permissions, owners, times or size.
+    ///
+    /// # Errors
+    /// As [`Volume::change`].
+    pub fn change(&self, changes: &Changes) -> Result<()> {
+        self.volume.change(self.inode.nr(), changes)
+    }
+
+    /// The ranges that hold data, in order, as byte offset and length; what lies between them reads as zeros.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Device`].
+    pub fn data_ranges(&self) -> Result<Vec<(u64, u64)>> {
+        self.place()?;
+        let _operation = self.inode.lock().read();
+        self.volume.data_ranges_locked(&self.inode)
+    }
+
+    /// Makes the file's data durable, and what is needed to find it; not the times that overwriting left.
+    ///
+    /// # Errors
+    /// The first write that failed, now, or earlier where bytes that had gathered could not be written: each
+    /// who has the file open is told of that once.
+    pub fn sync_data(&self) -> Result<()> {
+        self.volume.flush_delayed(&self.inode, &self.heard)?;
+        self.volume.sync_cached(&self.inode, true)
+    }
+
+    /// What the file is mapped to, in the order of the file, as its map has it: neighbours that could be one
+    /// extent but are two are told as two. Unwritten extents and those beyond the size are among them;
+    /// content kept in the inode has none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Device`].
+    pub fn extents(&self) -> Result<Vec<Extent>> {
+        self.place()?;
+        let _operation = self.inode.lock().read();
+        let held = self.inode.get();
+        let mut extents = Vec::new();
+        if held.flags.contains(InodeFlags::INLINE_DATA) {
+            return Ok(extents);
+        }
+        let map = MapRef { volume: &self.volume, nr: self.inode.nr(), inode: &held };
+        map.for_each(LogicalBlock::ZERO, &mut |extent| {
+            extents.push(extent);
+            ControlFlow::Continue(())
+        })?;
+        Ok(extents)
+    }
+
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    pub(crate) fn cached(&self) -> &Arc<CachedInode> {
+        &self.inode
+    }
+
+    /// Makes the file durable: its data, its map, its attributes and times, and the name it was given when it
+    /// was made or renamed last.
+    ///
+    /// # Errors
+    /// The first write that failed, now, or earlier where bytes that had gathered could not be written: each
+    /// who has the file open is told of that once.
+    pub fn sync(&self) -> Result<()> {
+        self.volume.flush_delayed(&self.inode, &self.heard)?;
+        self.volume.sync_cached(&self.inode, false)
+    }
+
+    /// Gives the `len` bytes from `at` on space, or takes it away, or moves what comes after them, as `mode`
+    /// says.
+    ///
+    /// What is done to many extents takes several transactions. After a crash in the middle the volume is
+    /// clean and the file holds nothing foreign, but a first part may be done and the rest not: some of the
+    /// range punched or zeroed, or, collapsing and inserting, some of what follows moved and the rest not
+    /// yet. (The kernel promises as much.) Few extents are one transaction: all or nothing.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if `len` is 0, or where a mode can't be applied there;
+    /// [`Error::FileTooLarge`]; [`Error::NoSpace`], after which a first part may be done;
+    /// [`Error::NotPermitted`] for an append-only file and anything but allocating;
+    /// [`Error::ReadOnly`], [`Error::Unsupported`] as for writing.
+    pub fn fallocate(&self, mode: FallocateMode, at: u64, len: u64) -> Result<()> {
+        self.volume.fallocate(&self.inode, mode, (at, len), Source::Caller)
+    }
+
+    /// The same for a caller who keeps the file's times, and sets them when it likes: they stay as they are.
+    ///
+    /// # Errors
+    /// As [`Self::fallocate`].
+    pub fn fallocate_keeping_times(&self, mode: FallocateMode, at: u64, len: u64) -> Result<()> {
+        self.volume.fallocate(&self.inode, mode, (at, len), Source::TimesKept)
+    }
+
+    /// The first byte at or after `at` that may hold data (`SEEK_DATA`); `None` (the kernel's `ENXIO`) if
+    /// there is none, or `at` is not before the end. Holes and unwritten extents are no data.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Device`].
+    pub fn seek_data(&self, at: u64) -> Result<Option<u64>> {
+        self.place()?;
+        let _operation = self.inode.lock().read();
+        self.volume.seek_data_locked(&self.inode, at)
+    }
+
+    /// The first byte at or after `at` that is in no data (`SEEK_HOLE`), at the latest the end of the file;
+    /// `None` (the kernel's `ENXIO`) if `at` is not before the end.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Device`].
+    pub fn seek_hole(&self, at: u64) -> Result<Option<u64>> {
+        self.place()?;
+        let _operation = self.inode.lock().read();
+        self.volume.seek_hole_locked(&self.inode, at)
+    }
+
+    /// What the bytes of a range are mapped to, as the kernel's `FIEMAP` tells it: in order, cut to the
+    /// range's blocks, the last one marked so. What lies beyond the size is told too.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::Device`].
+    pub fn extents_in(&self, range: Range<u64>) -> Result<Vec<FileExtent>> {
+        self.place()?;
+        let _operation = self.inode.lock().read();
+        self.volume.extents_in_locked(&self.inode, range)
+    }
+
+    /// Closes the file and tells whether everything written to it so far has found its place, which dropping
+    /// can't. It is not durable by that; see [`Self::sync`].
+    ///
+    /// # Errors
+    /// The first write that failed, by whomever, unless it was told here before.
+    pub fn close(self) -> Result<()> {
+        self.volume.flush_delayed(&self.inode, &self.heard)
+    }
+
+    /// Gives what has gathered its place, before somebody looks at the map.
+    fn place(&self) -> Result<()> {
+        if self.inode.delayed().end().is_none() {
+            return Ok(());
+        }
+        let _operation = self.inode.lock().write();
+        self.volume.place_locked(&self.inode)
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if self.inode.closed() > 0 {
+            return;
+        }
+        self.volume.place_last(&self.inode);
+        self.volume.discard_window(&self.inode);
+        self.volume.delete_unnamed(&self.inode);
+    }
+}

@@ -1,0 +1,132 @@
+//! Inodes kept alive without being open.
+//!
+//! A mount must keep whatever its kernel still knows: an inode whose last name is removed lives, with all it
+//! holds, until the kernel forgets it, whether it is open or not. A [`HeldInode`] does that for any kind of
+//! inode. It is no open file: space kept for a file's next writes goes when the last [`OpenFile`] is closed,
+//! whoever holds the inode.
+//!
+//! Invariant: holding is counted under the inode's operation lock, so that a removal sees it or has freed the
+//! inode before. A number that is held means the same inode for as long as it is held.
+
+use crate::cache::inode::CachedInode;
+use crate::error::{Error, Result};
+use crate::immutable::Deed;
+use crate::map::MAP_CREDITS;
+use crate::open_file::OpenFile;
+use crate::stat::{Changes, Metadata};
+use crate::volume::Volume;
+use hectare_ext4::time::Timestamp;
+use hectare_units::InodeNr;
+use std::sync::Arc;
+
+/// An inode kept alive.
+pub struct HeldInode {
+    volume: Volume,
+    inode: Arc<CachedInode>,
+}
+
+impl Volume {
+    /// Holds an inode by its number.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such inode, or if it belongs to the format (the journal...).
+    pub fn hold_inode(&self, nr: InodeNr) -> Result<HeldInode> {
+        if self.is_special(nr) {
+            return Err(Error::NotFound);
+        }
+        self.hold_found(self.inode(nr)?)
+    }
+
+    /// Holds what a name leads to.
+    ///
+    /// # Errors
+    /// As [`Volume::lookup`].
+    pub fn hold_named(&self, parent: InodeNr, name: &[u8]) -> Result<HeldInode> {
+        let dir = self.inode(parent)?;
+        self.hold_found(self.lookup_inode(&dir, name)?)
+    }
+
+    fn hold_found(&self, inode: Arc<CachedInode>) -> Result<HeldInode> {
+        let operation = inode.lock().read();
+        inode.check_alive()?;
+        inode.held();
+        drop(operation);
+        Ok(HeldInode { volume: self.clone(), inode })
+    }
+}
+
+impl HeldInode {
+    /// The inode's number.
+    #[must_use]
+    pub fn inode(&self) -> InodeNr {
+        self.inode.nr()
+    }
+
+    /// What the inode is.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn metadata(&self) -> Result<Metadata> {
+        self.volume.stat_of(&self.inode)
+    }
+
+    /// Opens the regular file it is.
+    ///
+    /// # Errors
+    /// As [`Volume::open_inode`].
+    pub fn open(&self) -> Result<OpenFile> {
+        self.volume.open_found(Arc::clone(&self.inode))
+    }
+
+    /// Refuses to open the regular file it is for writing, where no write could be made: before anything
+    /// takes bytes on its behalf, as a kernel's cache does. `appends` says that all writes will be at the
+    /// end.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for an immutable file and, unless it `appends`, an append-only one;
+    /// [`Error::Unsupported`] for a file of a form that can't be written yet; otherwise as any write.
+    pub fn check_opens_for_writing(&self, appends: bool) -> Result<()> {
+        let _operation = self.inode.lock().read();
+        self.volume.check_takes_changes()?;
+        self.volume.check_content_writable(&self.inode)?;
+        if appends { Ok(()) } else { Deed::Rewrite.check(self.inode.get().flags, self.inode.nr()) }
+    }
+
+    /// Sets the times that writing leaves, for whoever keeps them while a file is open for writing, whatever
+    /// its flags have become meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]...
+    pub fn set_written(&self, mtime: Timestamp, ctime: Timestamp) -> Result<()> {
+        let changes = Changes { mtime: Some(mtime), ctime: Some(ctime), ..Changes::default() };
+        self.volume.retry(|| {
+            let _operation = self.inode.lock().write();
+            self.volume.check_takes_changes()?;
+            self.inode.check_alive()?;
+            self.volume.change_locked(&self.inode, &changes)
+        })?;
+        self.volume.sync_if_asked(&self.inode)
+    }
+
+    /// Sets the time of last access, and nothing else: an access is no change of the inode.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]...
+    pub fn set_accessed(&self, at: Timestamp) -> Result<()> {
+        {
+            let _operation = self.inode.lock().read();
+            self.inode.check_alive()?;
+            let mut handle = self.volume.start(MAP_CREDITS)?;
+            self.inode.edit(&mut handle, &self.volume.inodes).atime = self.volume.nearest(at);
+        }
+        self.volume.relieve()
+    }
+}
+
+impl Drop for HeldInode {
+    fn drop(&mut self) {
+        if self.inode.let_go() == 0 {
+            self.volume.delete_unnamed(&self.inode);
+        }
+    }
+}

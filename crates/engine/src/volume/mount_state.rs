@@ -1,0 +1,135 @@
+//! That a volume is in use: said on the device when it is opened, taken back when it is closed.
+//!
+//! While a volume is open for writing, its superblock says so: that its journal may be needed
+//! (`needs_recovery`), or, where there is none, that it was not cleanly unmounted. Closing writes everything,
+//! flushes, and takes that back.
+//!
+//! Invariant: the mark is durable before the first change, and goes only when everything else is. A close
+//! that fails leaves it.
+
+use super::{Inner, Shared, Volume};
+use crate::error::Result;
+use crate::groups::SUPERBLOCK_AT;
+use crate::volume_journal::VolumeLog;
+use hectare_ext4::superblock::{self, STATE_ERROR, STATE_VALID};
+use hectare_units::GroupNr;
+use log::{error, info};
+use std::sync::atomic::Ordering;
+
+impl Volume {
+    /// Writes everything, flushes, and marks the volume clean. Later changes fail; closing again does
+    /// nothing. Files without a name that are still open are freed.
+    ///
+    /// # Errors
+    /// The first write that failed; the volume then stays marked as not clean.
+    pub fn close(&self) -> Result<()> {
+        if self.is_shut_down() {
+            return self.inner.close();
+        }
+        let placed = if self.read_only { Ok(()) } else { self.end_delay() };
+        self.free_nameless()?;
+        self.inner.close()?;
+        placed
+    }
+}
+
+impl Shared {
+    /// Says on the device that the volume is in use.
+    pub(super) fn mark_open(&self) -> Result<()> {
+        let superblock = {
+            let mut live = self.refresh_superblock();
+            match self.log {
+                Some(_) => live.set_needs_recovery(true),
+                None => live.set_state(self.state_before & !STATE_VALID),
+            }
+            live.render(GroupNr::new(0))
+        };
+        let first = self.log.as_ref().map(VolumeLog::next);
+        self.write_superblock(&superblock)?;
+        match (&self.log, first) {
+            (Some(log), Some(first)) => log.begin(first),
+            _ => Ok(()),
+        }
+    }
+
+    /// Says on the device that the volume is not in use any more.
+    fn mark_closed(&self) -> Result<()> {
+        let superblock = {
+            self.record_findings();
+            let mut live = self.refresh_superblock();
+            live.set_needs_recovery(false);
+            let errors = live.state() & STATE_ERROR;
+            live.set_state(self.state_before | errors);
+            live.render(GroupNr::new(0))
+        };
+        if let Some(log) = &self.log {
+            log.checkpoint_all()?;
+        }
+        self.write_superblock(&superblock)
+    }
+
+    /// Writes the superblock to its place, now and durably, while the log is clean, and stays so; first a
+    /// copy to the log, for who finds the place torn.
+    fn write_superblock(&self, superblock: &[u8; superblock::SIZE]) -> Result<()> {
+        if let Some(log) = &self.log {
+            log.stage(superblock, self.exact_now())?;
+        }
+        self.device.write_at(SUPERBLOCK_AT, superblock)?;
+        Ok(self.device.flush()?)
+    }
+}
+
+impl Inner {
+    fn close(&self) -> Result<()> {
+        if self.shared.shut_down.load(Ordering::Acquire) {
+            self.abandon();
+        }
+        if self.shared.closed.swap(true, Ordering::AcqRel) || self.shared.read_only {
+            return Ok(());
+        }
+        self.stop_background();
+        let ended = self.end();
+        let device = self.shared.device.name();
+        match &ended {
+            Ok(()) => info!(device; "the volume is closed"),
+            Err(error) => error!(device, error:%; "the volume could not be closed well"),
+        }
+        ended
+    }
+
+    /// Writes everything, and takes the mark back.
+    fn end(&self) -> Result<()> {
+        self.sync()?;
+        // What the last commit freed is free now.
+        self.shared.mark_closed()?;
+        if let Some(mmp) = self.shared.mmp.lock().take() {
+            mmp.leave(&*self.shared.device)?;
+        }
+        self.shared.device.flush()?;
+        Ok(())
+    }
+
+    /// Ends the volume's thread, for whoever has ended all changes.
+    pub(crate) fn stop_background(&self) {
+        if let Some(background) = self.background.get() {
+            background.stop();
+        }
+    }
+
+    /// Lets go of a volume without writing to it.
+    pub(super) fn abandon(&self) {
+        self.shared.closed.store(true, Ordering::Release);
+        if let Some(mmp) = self.shared.mmp.lock().take() {
+            // Whoever finds the volume in use waits and sees that it is not.
+            let _ = mmp.leave(&*self.shared.device);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Errors can't be told here; whoever wants to hear of them calls `Volume::close`. The volume then
+        // stays marked as not clean on the device.
+        let _ = self.close();
+    }
+}

@@ -1,0 +1,95 @@
+//! What a server gives up before it reads an image.
+//!
+//! An image is untrusted, and whoever serves it needs little: the image's descriptor, which is open by then,
+//! the FUSE device, and a folder for its control socket. So it gives up every capability, also root's, and
+//! the way to get one by starting a program (`PR_SET_NO_NEW_PRIVS`); and Landlock, where the kernel has it,
+//! closes all files but those, the network for anything but what is bound already, and starting programs at
+//! all.
+//!
+//! What is needed later and can't be done then is the [keeper](crate::privileged_helper)'s.
+//!
+//! Hazard: all this is a thread's own and passed on to the threads that it starts. So it must come before the
+//! first of them: [`confine`] refuses otherwise.
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+use log::info;
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs};
+use std::io;
+use std::path::Path;
+
+/// The newest set of rights that is asked for; of older kernels, what they have.
+const RIGHTS: ABI = ABI::V6;
+/// Devices that are opened, or opened again, while serving.
+const DEVICES: [&str; 3] = [crate::event_loop::DEVICE, "/dev/null", "/dev/cpu_dma_latency"];
+/// What the kernel tells of this process, of processors, and of mounts.
+const TOLD: [&str; 2] = ["/proc", "/sys"];
+const THREADS: &str = "/proc/self/task";
+
+/// How much of the files of this machine is closed.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Confined(RulesetStatus);
+
+impl Confined {
+    /// Logs what has been given up.
+    pub fn log(self) {
+        let landlock = match self.0 {
+            RulesetStatus::FullyEnforced => "all",
+            RulesetStatus::PartiallyEnforced => "as far as the kernel has it",
+            RulesetStatus::NotEnforced => "not in this kernel",
+        };
+        info!(landlock; "this process has no capabilities and gets none");
+    }
+}
+
+/// Gives up what a server does not need; `control` is the folder for its control socket.
+///
+/// # Errors
+/// If this process has other threads already, or the kernel refuses.
+pub fn confine(control: Option<&Path>) -> io::Result<Confined> {
+    if std::fs::read_dir(THREADS).is_ok_and(|threads| threads.count() > 1) {
+        return Err(io::Error::other("privileges can't be given up once there are other threads"));
+    }
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    set_no_new_privs(true)?;
+    close_files(control).map(Confined).map_err(io::Error::other)
+}
+
+fn close_files(control: Option<&Path>) -> Result<RulesetStatus, RulesetError> {
+    let all = AccessFs::from_all(RIGHTS);
+    let closed = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(all)?
+        .handle_access(AccessNet::from_all(RIGHTS))?
+        .scope(Scope::from_all(RIGHTS))?
+        .create()?;
+    let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+    let socket = AccessFs::MakeSock | AccessFs::RemoveFile;
+    // To name places in this program, should it panic.
+    let program = std::env::current_exe().ok();
+    let closed = DEVICES.iter().try_fold(closed, |closed, path| open(closed, path.as_ref(), device))?;
+    let closed = TOLD
+        .iter()
+        .map(Path::new)
+        .chain(program.as_deref())
+        .try_fold(closed, |closed, path| open(closed, path, AccessFs::ReadFile | AccessFs::ReadDir))?;
+    let closed = match control {
+        Some(folder) => open(closed, folder, socket)?,
+        None => closed,
+    };
+    Ok(closed.restrict_self()?.ruleset)
+}
+
+/// Leaves open what lies at or below a path, if it is there.
+fn open(
+    closed: RulesetCreated,
+    path: &Path,
+    access: landlock::BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    let Ok(place) = PathFd::new(path) else { return Ok(closed) };
+    let access = if path.is_dir() { access } else { access & AccessFs::from_file(RIGHTS) };
+    closed.add_rule(PathBeneath::new(place, access))
+}
