@@ -1,4 +1,4 @@
-//! The volumes that inputs are changes to: small ones by mke2fs, with one of everything in them.
+//! The volumes that inputs change: small ones by mke2fs, with one of everything in them.
 //!
 //! They are made by `cargo xtask fuzz bases` (see there for what each holds) and kept compressed, because a
 //! fuzzer's findings are only good with the very bytes they were found on.

@@ -1,4 +1,4 @@
-//! Taking an input apart.
+//! Decodes an input into values.
 //!
 //! Every take succeeds: an exhausted input gives zeros, so that a short input is a valid one and the fuzzer
 //! need not learn lengths first.

@@ -1,13 +1,13 @@
-//! What an input may cost: heap and processor time in proportion to its length.
+//! Limits the cost of an input: heap and processor time in proportion to its length.
 //!
-//! An input of kilobytes that takes gigabytes or minutes is a fault, although nothing is wrong with the
-//! result: images and archives come from strangers. Targets for whole volumes start from volumes of up to
-//! 2 MiB, which the constant parts of the limits allow for.
+//! An input of kilobytes that takes gigabytes or minutes is a fault, even with a correct result: images and
+//! archives come from strangers. Targets for whole volumes start from volumes of up to 2 MiB, which the
+//! constant parts of the limits allow for.
 //!
-//! Every target allocates through a counter (crate `peakmem-alloc`). What is counted is what
-//! is asked for, whether it is touched or not, and whether it is granted or not. Time is that of all threads
-//! on processors, so that a machine that does much else changes nothing. A hang is not noticed here, since
-//! the body has to return first: libFuzzer and the tests of this package have clocks for that.
+//! Every target allocates through a counter (crate `peakmem-alloc`). It counts requested bytes, whether
+//! touched or not, and whether granted or not. Time is processor time of all threads, so that a busy machine
+//! changes nothing. A hang is not noticed here, since the body has to return first: libFuzzer and the tests
+//! of this package have clocks for that.
 
 use peakmem_alloc::{INSTRUMENTED_SYSTEM, PeakMemAllocTrait};
 use rustix::time::{ClockId, Timespec, clock_gettime};

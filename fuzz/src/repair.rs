@@ -1,8 +1,8 @@
-//! Setting every checksum of a damaged volume right.
+//! Repairs every checksum of a damaged volume.
 //!
 //! It goes wherever the damaged structures lead, so it trusts nothing: what doesn't lie inside the image is
-//! skipped, and how much is looked at is bounded by constants. It shares only the checksum functions and the
-//! superblock's geometry with what is tested; a panic there is a finding as well.
+//! skipped, and constants limit how much is read. It shares only the checksum functions and the superblock's
+//! geometry with the tested code; a panic there is a finding as well.
 
 use hectare_ext4::checksum::{Seed, crc16, crc32c};
 use hectare_ext4::dir::{self, Format};

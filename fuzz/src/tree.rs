@@ -1,7 +1,7 @@
 //! Stores in memory for the algorithms over several blocks: extent trees, indirect maps, directories.
 //!
-//! Any block number leads to one of the blocks there are, so that a tree of arbitrary bytes is not cut short
-//! by pointers to nowhere. Like the real stores, they hand out blocks that are held while they are read and
+//! Any block number leads to an existing block, so that pointers to nowhere don't end the walk of a tree of
+//! arbitrary bytes early. Like the real stores, they return blocks that are held while they are read and
 //! copied when they are changed.
 
 use crate::input::Input;

@@ -1,4 +1,4 @@
-//! What an input takes is measured, and too much of it is a failure. One test, for all threads are measured.
+//! Measures an input's cost; excess is a failure. One test only, since all threads are measured.
 
 use hectare_fuzz::measure::{Cost, HEAP_BASE, HEAP_PER_BYTE, TIME_BASE, bounded, processor_time};
 use std::hint::black_box;

@@ -4,7 +4,7 @@
 //! kept in `fuzz/artifacts`. `HECTARE_LONG=1` takes half a minute for each target. What searches is
 //! `cargo xtask fuzz`.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const SECONDS: u64 = 2;
 const SECONDS_LONG: u64 = 30;
-/// Time for the last input of all, on a machine that does much else.
+/// Timeout for the very last input, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// An allocation without bound fails at once instead of filling the machine.
 const ADDRESS_SPACE_KIB: u64 = 4 << 20;

@@ -1,27 +1,27 @@
-//! Comparisons with the kernel and others: `cargo xtask bench allocator|io|mkfs|mount [--only NAME]
-//! [--pairs N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE]`.
+//! Comparisons with the kernel and others: `cargo xtask bench allocator|io|mkfs|mount [--only NAME] [--pairs
+//! N] [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE]`.
 //!
 //! | comparison | of what |
 //! |---|---|
-//! | [`allocator`] | where space comes from, what it costs, how it is cut up |
-//! | [`mount`] | what goes through a mount, against fuse2fs; its own options and sides |
-//! | [`io`] | overwriting, fsync, and what the journal costs; on disk, too, and against a bare file |
-//! | [`mkfs`] | formatting, against mkfs.xfs and mke2fs; it has a shape of its own, told there |
+//! | [`allocator`] | where space comes from, its cost, its fragmentation |
+//! | [`mount`] | what goes through a mount, against fuse2fs; its own options and contenders |
+//! | [`io`] | overwriting, fsync, and the cost of the journal; on disk, too, and against a bare file |
+//! | [`mkfs`] | formatting, against mkfs.xfs and mke2fs; described there, since its form differs |
 //!
-//! Of the first two, every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if it says so, and
-//! then runs its sides in turn, round by round, each on a fresh copy: the kernel through a loop device over
-//! it, the engine on the image itself. The order alternates from round to round. All sides run the same
-//! program, `hectare bench`, as a child; this job only prepares, looks at what was left ([`side`]) and
-//! compares ([`told`]). What is compared is the median of the rounds' ratios; the machine drifts, so figures
+//! For the first two, every section ([`plan`]) makes a volume with `hectare mkfs`, ages it if requested, and
+//! then runs its contenders in turn, round by round, each on a fresh copy: the kernel through a loop device
+//! over it, the engine on the image itself. The order alternates from round to round. All contenders run the
+//! same program, `hectare bench`, as a child; this job only prepares, inspects the result ([`contender`]) and
+//! compares ([`results`]). The median of the rounds' ratios is compared; the machine drifts, so measurements
 //! of different runs are not.
 //!
-//! After every engine run `e2fsck -fn` judges the image; one that is not clean fails the job, like a run that
-//! fails. A claim that is missed is told, and fails it too.
+//! After every engine run `e2fsck -fn` checks the image; one that is not clean fails the job, like a run that
+//! fails. A missed claim is reported, and fails it too.
 //!
 //! Hazards: needs root and loop devices (without, the kernel does not run), and memory: an image holds up to
-//! 4 GiB of data, and a mounted one has it in the page cache as well. Images lie in `/dev/shm`, or for
-//! figures of the disk beside what cargo builds, and one is there at a time beside the one it is copied from.
-//! Whatever a killed run left, mounts too, the next one removes.
+//! 4 GiB of data, and a mounted one is in the page cache as well. Images lie in `/dev/shm`, or for
+//! measurements of the disk beside cargo's output, and one exists at a time beside the one it is copied from.
+//! The next run removes everything a killed run left, mounts too.
 
 mod allocator;
 mod contender;
@@ -43,16 +43,16 @@ use std::path::{Path, PathBuf};
 const USAGE: &str = "usage: cargo xtask bench allocator|io|mkfs|mount [--only NAME]... [--pairs N] \
                      [--seconds S] [--policy P] [--quick] [--binary FILE] [--json FILE] [--list]";
 
-/// What is compared.
+/// One comparison.
 #[derive(Clone, Copy, Debug)]
 enum Comparison {
-    /// Workloads, on the engine and on others: these sections.
+    /// Workloads, on the engine and on other file systems: these sections.
     Workloads(fn(&Options) -> Vec<Section>),
     /// Formatters.
     Formatters,
 }
 
-/// What the words of the command line ask for.
+/// The options of the command line.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     what: Comparison,
@@ -60,17 +60,17 @@ pub(crate) struct Options {
     only: Vec<String>,
     /// Rounds of the sections that compare with the kernel.
     pairs: u32,
-    /// Seconds that a run takes which is bounded by time.
+    /// The duration of a time-bound run, in seconds.
     seconds: f64,
     /// The engine's policy where a section does not name one; its own default if none.
     policy: Option<String>,
-    /// Everything small: to see that it works, not to compare.
+    /// Everything small: a smoke test, not a comparison.
     quick: bool,
-    /// The program, if it is not to be built.
+    /// The program; built if not given.
     binary: Option<PathBuf>,
-    /// Where the figures go.
+    /// The output file for the measurements.
     json: PathBuf,
-    /// Only name the sections.
+    /// Only list the sections.
     list: bool,
 }
 
@@ -119,7 +119,7 @@ fn number<T: std::str::FromStr>(word: &str, text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{word}: {text} is no number of that kind"))
 }
 
-/// Runs the job with its words; whether everything ran, was clean and was as claimed.
+/// Runs the job with its arguments; returns whether everything ran, was clean and met its claims.
 pub(crate) fn run(words: &[&str]) -> bool {
     if let ["mount", rest @ ..] = words {
         return mount::run(rest);
@@ -135,7 +135,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
     }
 }
 
-/// Runs the sections that are asked for.
+/// Runs the requested sections.
 fn workloads(options: &Options, sections: &[Section]) -> bool {
     let wanted = |section: &&Section| {
         options.only.is_empty() || options.only.iter().any(|only| section.name.starts_with(only.as_str()))
@@ -163,7 +163,7 @@ fn workloads(options: &Options, sections: &[Section]) -> bool {
         let told = compare(section, &ground, may_mount.is_ok(), options);
         print!("{}", told.table());
         all.push(told);
-        // After each section: a run of all takes long, and may be interrupted.
+        // Written after each section: a complete run takes long, and may be interrupted.
         if let Err(error) = results::write(&options.json, &all) {
             eprintln!("can't write {}: {error}", options.json.display());
             return false;
@@ -185,7 +185,7 @@ fn formatters(options: &Options) -> bool {
     built(options.binary.as_deref()).is_some_and(|binary| mkfs::run(options, &binary))
 }
 
-/// The program: the one that is given, or it is built.
+/// The given program, or a new build.
 fn built(given: Option<&Path>) -> Option<PathBuf> {
     if let Some(given) = given {
         return Some(given.to_owned());

@@ -1,8 +1,8 @@
-//! The mount against the kernel's ext4, call by call: `cargo xtask conform [--minutes N] [--seed N]
+//! Compares the mount with the kernel's ext4, call by call: `cargo xtask conform [--minutes N] [--seed N]
 //! [--steps N] [--features NAME] [--only PART] [--keep]`.
 //!
 //! First the table of cases that fail, then in turn, with the next seed each round, sequences of random
-//! calls, one file exercised, and several at work at once, on each feature set, until the time is over (see
+//! calls, one file exercised, and several workers at once, on each feature set, until the time is over (see
 //! `hectare_oracle::conform`). The first difference ends the run, with the seed and what led to it; `--keep`
 //! leaves both images.
 
@@ -62,7 +62,7 @@ impl Options {
     }
 }
 
-/// What a run is made of.
+/// The parts of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
     Cases,
@@ -91,7 +91,7 @@ fn known(name: &str) -> Result<&str, String> {
     Err(format!("--features: there is no {name}, but {}", names().collect::<Vec<_>>().join(", ")))
 }
 
-/// Runs the job with its words; whether nothing differed.
+/// Runs the job with its arguments; returns whether nothing differed.
 pub(crate) fn run(words: &[&str]) -> bool {
     let Some(options) = understood(Options::parse(words), USAGE) else { return false };
     if !shown(cargo().args(["build", "--quiet", "--package", "hectare"])) {
@@ -105,7 +105,7 @@ pub(crate) fn run(words: &[&str]) -> bool {
 fn compared(options: &Options, program: &Path) -> Result<(), String> {
     let folder = Scratch::new(Path::new("/dev/shm"), "hectare-conform")?;
     let conform = Conform::new(program, folder.path()).map_err(|skip| skip.to_string())?.alone();
-    // Both, whatever the first says.
+    // Both, whatever the result of the first.
     let differ = if options.has(Part::Cases) { cases(&conform) } else { Ok(()) };
     let result = rounds(&conform, options).and(differ);
     if result.is_err() && options.keep {
@@ -133,7 +133,7 @@ fn rounds(conform: &Conform, options: &Options) -> Result<(), String> {
     }
     let started = Instant::now();
     let mut all = Done::default();
-    // Of one file, and of several who work at once.
+    // One file, then several workers at once.
     let (mut steps, each) = (0, u64::from(options.steps));
     for seed in options.seed.. {
         for set in SETS.iter().filter(|set| options.has(Part::Calls) && options.takes(set.0)) {
@@ -156,7 +156,7 @@ fn rounds(conform: &Conform, options: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// What came of one job of a round; none where it can't be done here.
+/// The result of one job of a round; none where it can't be done here.
 fn told_of<T>(set: &impl Debug, seed: u64, result: Result<T, Ended>) -> Result<Option<T>, String> {
     match result {
         Ok(done) => Ok(Some(done)),

@@ -1,12 +1,12 @@
-//! Every reading command on every image of a folder: `cargo xtask corpus DIR`.
+//! Runs every reading command on every image of a directory: `cargo xtask corpus DIR`.
 //!
 //! Images are files that end with `.img` or `.img.gz`. Each command runs under a limit of [`MEMORY_KIB`] of
 //! memory of its own (`RLIMIT_DATA`) and [`PATIENCE`], and ends with 0, or with 1 and a reason: a signal, a
-//! panic, another exit code and the end of patience are failures. Printed is a line a command: the most
-//! memory and the longest time that any image took, and how often each exit code came. The most memory is
-//! the peak of the resident set, the program's own text and the image's pages included (GNU `time`).
+//! panic, another exit code and a timeout are failures. The output is a line per command: the peak memory and
+//! the longest time over all images, and the count of each exit code. The peak memory is that of the resident
+//! set, the program's own text and the image's pages included (GNU `time`).
 //!
-//! What this is not: a check of what the commands say; `make test` has the corpus for that, too.
+//! What this is not: a check of the commands' output; `make test` has the corpus for that, too.
 
 use crate::scratch::Scratch;
 use crate::steps::{cargo, shown, target_folder, went_well};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 const USAGE: &str = "usage: cargo xtask corpus DIR";
 const MEMORY_KIB: u64 = 256 << 10;
-/// Far longer than anything takes, on a machine that does much else.
+/// Far longer than any command takes, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// `IMAGE` stands for the image, `OUT` for a place to write to.
 const COMMANDS: [&[&str]; 13] = [
@@ -39,7 +39,7 @@ const COMMANDS: [&[&str]; 13] = [
     &["cp", "-a", "IMAGE:/", "OUT"],
 ];
 
-/// What a command came to on all images.
+/// A command's results on all images.
 #[derive(Default)]
 struct Row {
     /// KiB, and the image.
@@ -49,14 +49,14 @@ struct Row {
     codes: BTreeMap<i32, u32>,
 }
 
-/// What one run came to.
+/// The result of one run.
 struct Ran {
     code: i32,
     memory_kib: u64,
     time: Duration,
 }
 
-/// Runs the job with its words; whether no command failed.
+/// Runs the job with its arguments; returns whether no command failed.
 pub(crate) fn run(words: &[&str]) -> bool {
     let [folder] = words else {
         eprintln!("{USAGE}");
@@ -124,7 +124,7 @@ impl Runner {
         Ok(place)
     }
 
-    /// Runs a command; what is wrong with how it ended, if something is.
+    /// Runs a command; returns what is wrong with its end, if anything.
     fn run(&self, command: &[&str], image: &Path, scratch: &Path) -> Result<Ran, String> {
         let (out, used, said) = (scratch.join("out"), scratch.join("used"), scratch.join("said"));
         let place = |word: &&str| {

@@ -1,13 +1,13 @@
 //! Crashes: `cargo xtask crash [--points N] [--seed N] [--workload W]... [--format F] [--threads N] [--keep
-//! DIR] [--no-oracle]` looks at states that power cuts leave, until one is not survived or there were enough
+//! DIR] [--no-oracle]` tests states that power cuts leave, until one is not survived or there were enough
 //! (see `hectare_lab::crash`).
 //!
-//! Each line tells how far it is. On failure everything that is needed to look at it again goes to the folder
-//! of `--keep`, and the commands are told that do: `--at POINT[:TORN]` runs the workload again and looks at
-//! that crash alone, `--replay DIR` looks at what was kept, which is the same crash even where several
-//! threads made it.
+//! Each line reports the progress. On failure everything needed to reproduce it goes to the directory of
+//! `--keep`, and the commands for that are printed: `--at POINT[:TORN]` runs the workload again and tests
+//! that crash alone, `--replay DIR` tests what was kept, which is the same crash even where several threads
+//! made it.
 //!
-//! e2fsck judges one state in a hundred beside the checker, and the state of a failure.
+//! e2fsck checks one state in a hundred beside the checker, and the state of a failure.
 
 use crate::steps::root;
 use hectare_lab::crash::{
@@ -21,7 +21,7 @@ use std::time::Instant;
 const USAGE: &str = "usage: cargo xtask crash [--points N] [--seed N] [--workload W]... [--format F] \
                      [--threads N] [--keep DIR] [--at POINT[:TORN]] [--no-oracle] | --replay DIR";
 
-/// e2fsck judges each so many-th state.
+/// e2fsck checks every n-th state.
 const JUDGED_ONE_IN: u64 = 100;
 /// Seconds between two lines.
 const TOLD_EVERY: u64 = 5;
@@ -38,7 +38,7 @@ struct Options {
     replay: Option<PathBuf>,
 }
 
-/// Runs the job with its words; whether everything was survived.
+/// Runs the job with its arguments; returns whether everything was survived.
 pub(crate) fn run(words: &[&str]) -> bool {
     let options = match parse(words) {
         Ok(options) => options,
@@ -112,7 +112,7 @@ fn at(text: &str) -> Result<At, String> {
     Ok(At { point: number("--at", point)?, torn: torn.map(|torn| number("--at", torn)).transpose()? })
 }
 
-/// A seed nobody chose.
+/// An arbitrary seed.
 fn arbitrary() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(1, |now| u64::from(now.subsec_nanos()) << 20 ^ now.as_secs()) % 1_000_000_000
@@ -198,7 +198,7 @@ fn replay(folder: &Path, options: &Options, oracle: Option<&Oracle<'_>>) -> bool
         }
     };
     let Some(at) = options.at.or(kept.at()) else {
-        println!("it was no crash but the run that failed; history.txt tells what was done");
+        println!("the run itself failed, not a crash; history.txt lists its operations");
         return false;
     };
     let looked = look_at(&kept, at, oracle);
@@ -209,7 +209,7 @@ fn replay(folder: &Path, options: &Options, oracle: Option<&Oracle<'_>>) -> bool
     looked.is_ok()
 }
 
-/// What `e2fsck -fn` says of an image that it does not find clean.
+/// The output of `e2fsck -fn` on an image that it does not find clean.
 fn e2fsck(image: &Image) -> Result<(), String> {
     let failed = |error: std::io::Error| error.to_string();
     let thread = thread_digits();

@@ -1,7 +1,7 @@
-//! The demonstration: a real folder becomes a real ext4 image, which is checked and looked at.
+//! The demonstration: a real directory becomes a real ext4 image, which is checked and inspected.
 //!
-//! The folder is `DEMO_FROM`, or the host's documentation, or else the project's own crates. Nothing outside
-//! `out/` is written, and no step needs root.
+//! The directory is `DEMO_FROM`, or the host's documentation, or else the project's own crates. Nothing
+//! outside `out/` is written, and no step needs root.
 
 use crate::setup;
 use crate::steps::{cargo, root, shown, target_folder};
@@ -11,7 +11,7 @@ use std::process::Command;
 
 const IMAGE: &str = "out/demo.img";
 
-/// Runs the demonstration; whether every step succeeded.
+/// Runs the demonstration; returns whether every step succeeded.
 pub(crate) fn run() -> bool {
     setup::run();
     if !shown(cargo().args(["build", "--release", "--package", "hectare"])) {
@@ -59,7 +59,7 @@ fn folder() -> PathBuf {
     if let Some(chosen) = std::env::var_os("DEMO_FROM").filter(|chosen| !chosen.is_empty()) {
         return chosen.into();
     }
-    // Small container images have the folder but little in it.
+    // Small container images have the directory but little in it.
     let documents = Path::new("/usr/share/doc");
     let many = std::fs::read_dir(documents).is_ok_and(|entries| entries.count() >= 10);
     if many { documents.to_owned() } else { root().join("crates") }

@@ -3,13 +3,13 @@
 //!
 //! The targets are the programs of the package in `fuzz/`, linked with libFuzzer (crate `libfuzzer-sys`,
 //! which compiles it: a C++ compiler is needed). Coverage comes from flags that the stable compiler takes, so
-//! neither a nightly toolchain nor a tool to install is needed, and no sanitizer: what is looked for are
-//! panics, hangs (10 s) and amplification (`fuzz/src/measure.rs`), see `docs/fuzzing.md`.
+//! neither a nightly toolchain nor a tool to install is needed, and no sanitizer: the findings are panics,
+//! hangs (10 s) and amplification (`fuzz/src/measure.rs`), see `docs/fuzzing.md`.
 //!
-//! After `write` has run, e2fsck judges what the undamaged volumes among its inputs became (see [`kept`]).
-//! `cargo xtask fuzz bases` makes the volumes anew that inputs are changes to (see [`bases`]). Inputs that
-//! were found interesting are in `fuzz/corpus`, those that failed in `fuzz/artifacts`; git ignores both.
-//! `cargo xtask fuzz keep` adds some of the former to those of `fuzz/kept` (see [`keep`]).
+//! After `write` has run, e2fsck checks the resulting volumes of its undamaged inputs (see [`kept`]). `cargo
+//! xtask fuzz bases` makes the base volumes of inputs anew (see [`bases`]). Interesting inputs are in
+//! `fuzz/corpus`, failing ones in `fuzz/artifacts`; git ignores both. `cargo xtask fuzz keep` adds some of
+//! the former to those of `fuzz/kept` (see [`corpus`]).
 
 mod bases;
 mod corpus;
@@ -21,7 +21,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Those that must be clean before a release first.
+/// The targets; those that must be clean before a release come first.
 const TARGETS: [&str; 16] = [
     "walk",
     "write",
@@ -41,7 +41,7 @@ const TARGETS: [&str; 16] = [
     "requests",
 ];
 /// Coverage counters for libFuzzer; all of it stable. Comparisons are not traced, which would halve the
-/// speed: inputs are changes to something sound, and what words formats look for is in a dictionary.
+/// speed: inputs are changes to something sound, and the formats' magic values are in a dictionary.
 const FLAGS: [&str; 6] = [
     "--cfg=fuzzing",
     "-Cpasses=sancov-module",
@@ -56,14 +56,14 @@ const INPUT_MAX: usize = 8192;
 /// Address space of a target: an allocation without bound fails at once instead of filling the machine.
 const ADDRESS_SPACE: u64 = 4 << 30;
 
-/// What one run came to.
+/// The result of one run.
 struct Outcome {
     executions: u64,
     seconds: u64,
     crashes: usize,
 }
 
-/// Runs the job with its words; whether nothing was found.
+/// Runs the job with its arguments; returns whether nothing was found.
 pub(crate) fn run(words: &[&str]) -> bool {
     if words == ["bases"] {
         return bases::make();
@@ -119,7 +119,7 @@ fn parse<'a>(words: &[&'a str]) -> Result<(Vec<&'a str>, u64), String> {
     Ok((targets, seconds))
 }
 
-/// Builds all targets; the folder they are in.
+/// Builds all targets; returns their directory.
 fn build() -> Option<PathBuf> {
     let host = host()?;
     let mut cargo = cargo();
@@ -208,7 +208,7 @@ fn files(folder: &Path) -> usize {
     fs::read_dir(folder).map_or(0, Iterator::count)
 }
 
-/// What the last status line (`#1234 ...`) or the final statistics count.
+/// The count in the last status line (`#1234 ...`) or the final statistics.
 fn executions(log: &str) -> u64 {
     let statistics = log.lines().filter_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
     let status = log.lines().filter_map(|line| line.strip_prefix('#')?.split_whitespace().next());

@@ -1,11 +1,11 @@
-//! Killing the server of a mount: `cargo xtask killed [--times N] [--seed N] [--keep]`.
+//! Kills the server of a mount: `cargo xtask killed [--times N] [--seed N] [--keep]`.
 //!
 //! `hectare` is built and serves a volume that writers, a database and the host's programs work on; it is
 //! killed at any moment, and everything that was synced must have survived (see `hectare_oracle::kill_test`).
-//! One round a line. `--keep` leaves the image of a round that failed, as it was when that was found.
+//! One round per line. `--keep` leaves the image of a failed round, as it was when the failure was found.
 //!
-//! The seed says when the server dies and what each writer does, not how they interleave: a failure may take
-//! several runs to come again.
+//! The seed determines when the server dies and what each writer does, not how they interleave: a failure may
+//! take several runs to recur.
 
 use crate::scratch::{Scratch, leave_nothing, told};
 use crate::steps::{cargo, shown, target_folder, understood, went_well};
@@ -45,7 +45,7 @@ impl Options {
     }
 }
 
-/// Runs the job with its words; whether nothing was lost.
+/// Runs the job with its arguments; returns whether nothing was lost.
 pub(crate) fn run(words: &[&str]) -> bool {
     let Some(options) = understood(Options::parse(words), USAGE) else { return false };
     if !shown(cargo().args(["build", "--quiet", "--package", "hectare"])) {

@@ -1,11 +1,11 @@
 //! The picture of the live page: `cargo xtask live [--seconds N]`.
 //!
-//! A volume is made, mounted with its figures served, and worked on by several threads ([`load`]) for two
-//! minutes, which is as far back as the page looks; then Chromium draws the page: `docs/live.png`, which the
-//! README shows, and `out/live-dark.png`. In the end `e2fsck -fn` judges the volume.
+//! A volume is made, mounted with its metrics served, and worked on by several threads ([`load`]) for two
+//! minutes, which is the page's time range; then Chromium draws the page: `docs/live.png`, which the README
+//! shows, and `out/live-dark.png`. In the end `e2fsck -fn` checks the volume.
 //!
-//! Needs `/dev/fuse`, root or `fusermount3`, and Chromium. What the figures show is a build for tests on
-//! whatever machine this is: a picture, and no benchmark.
+//! Needs `/dev/fuse`, root or `fusermount3`, and Chromium. The numbers shown are those of a build for tests
+//! on an arbitrary machine: a picture, and no benchmark.
 
 mod load;
 
@@ -21,12 +21,12 @@ use std::time::Duration;
 const USAGE: &str = "usage: cargo xtask live [--seconds N]";
 /// The volume's size; the load keeps less than half of it.
 const SIZE: &str = "1G";
-/// How long the page looks back, and a little.
+/// The page's time range, and a little more.
 const SECONDS: u64 = 125;
 const PICTURE: &str = "docs/live.png";
 const DARK: &str = "out/live-dark.png";
 
-/// Runs the job with its words; whether there is a picture now.
+/// Runs the job with its arguments; returns whether there is a picture now.
 pub(crate) fn run(words: &[&str]) -> bool {
     let seconds = match words {
         [] => SECONDS,
@@ -67,7 +67,7 @@ fn pictures(url: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A mounted volume; dropped, it is taken off.
+/// A mounted volume; unmounted when dropped.
 struct Mount {
     image: PathBuf,
     dir: PathBuf,
@@ -92,7 +92,7 @@ impl Mount {
         told["metrics"].as_str().map(str::to_owned).ok_or_else(|| "no figures are served".into())
     }
 
-    /// Takes it off, and has the volume judged.
+    /// Unmounts it, and checks the volume.
     fn judge(self) -> Result<(), String> {
         if !shown(hectare().arg("umount").arg(&self.dir)) {
             return Err("it is still mounted".into());
@@ -103,7 +103,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Unless that is done.
+        // Unless it was unmounted before.
         let _ = quiet(hectare().arg("umount").arg(&self.dir));
     }
 }

@@ -5,13 +5,13 @@
 //! | `tidy` | checks the repository itself: layers, module essays, lengths, banned words (see [`tidy`]) |
 //! | `setup` | installs the Debian packages that tests need, if it may; else says what is missing |
 //! | `test` | setup, formatting, lints, tidy and every test, then one line that counts them |
-//! | `demo` | turns a real folder into an image, checks it and looks at it |
+//! | `demo` | turns a real directory into an image, checks and inspects it |
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
-//! | `corpus` | runs every reading command on every image of a folder, within limits (see [`corpus`]) |
+//! | `corpus` | runs every reading command on every image of a directory, within limits (see [`corpus`]) |
 //! | `conform` | compares the mount with the kernel's ext4, call by call (see [`conform`]) |
-//! | `crash` | looks at the states that power cuts leave, a hundred thousand of them (see [`crash`]) |
+//! | `crash` | tests the states that power cuts leave, a hundred thousand of them (see [`crash`]) |
 //! | `bench` | compares the engine with the kernel, in turn on the same volumes (see [`mod@bench`]) |
-//! | `killed` | kills the server of a mount in the middle of work, again and again (see [`killed`]) |
+//! | `killed` | kills the server of a mount in the middle of work, repeatedly (see [`killed`]) |
 //! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
 //! | `mutate` | switches the allocator's mechanisms off in the code; tests must notice (see [`mutate`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
@@ -44,6 +44,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["tidy"] => tidy::run(),
+        ["tidy", "--layers"] => tidy::layers(),
         ["setup"] => setup::run(),
         ["test"] => testing::run(),
         ["demo"] => demo::run(),

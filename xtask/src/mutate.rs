@@ -24,26 +24,26 @@ const USAGE: &str = "usage: cargo xtask mutate alloc [NAME]...";
 
 /// A change of the code that some tests must notice.
 struct Mutation {
-    /// What it is called.
+    /// Its name.
     name: &'static str,
-    /// The mechanism that it switches off, if it is one's.
+    /// The mechanism that it switches off, if any.
     mechanism: Option<&'static str>,
-    /// The file, from the folder of the crate.
+    /// The file, relative to the crate's directory.
     file: &'static str,
-    /// What is replaced; there once.
+    /// The replaced text, which occurs once.
     text: &'static str,
-    /// By what.
+    /// The replacement.
     with: &'static str,
     /// Tests that fail then: the file below `tests`, or `lib`, and the name.
     tests: &'static [(&'static str, &'static str)],
 }
 
-/// How long a test may take that a mutation has made wait.
+/// The timeout for a test that a mutation makes hang.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// The crate.
 const ALLOC: &str = "crates/alloc";
 
-/// What became of a mutation.
+/// The outcome of a mutation.
 enum Outcome {
     /// Every test named has failed.
     Noticed,
@@ -51,7 +51,7 @@ enum Outcome {
     Survived(&'static str),
 }
 
-/// Runs the job with its words; whether every mutation was noticed.
+/// Runs the job with its arguments; returns whether every mutation was noticed.
 pub(crate) fn run(words: &[&str]) -> bool {
     let Some(chosen) = understood(choose(words), USAGE) else { return false };
     went_well("mutate", all(&chosen))
@@ -152,13 +152,13 @@ impl Copy {
     }
 }
 
-/// What a command printed; nothing if it did not end in time.
+/// A command's output; `None` if it did not end in time.
 fn ended(command: &mut Command) -> Result<Option<String>, String> {
     let mut child = command.process_group(0).spawn().map_err(|error| error.to_string())?;
     let until = Instant::now() + PATIENCE;
     while child.try_wait().map_err(|error| error.to_string())?.is_none() {
         if Instant::now() > until {
-            // The test as well as cargo.
+            // Kills the test as well as cargo.
             let group = rustix::process::Pid::from_child(&child);
             // If that fails, it has just ended by itself.
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
@@ -171,7 +171,7 @@ fn ended(command: &mut Command) -> Result<Option<String>, String> {
     Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// Copies a file or a folder with all it holds.
+/// Copies a file or a directory, recursively.
 fn copy_all(from: &Path, to: &Path) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", from.display());
     if !from.is_dir() {

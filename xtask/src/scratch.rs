@@ -1,24 +1,24 @@
-//! A folder of this process for large temporary files, removed when nobody needs it.
+//! A directory of this process for large temporary files, removed when it is no longer needed.
 //!
-//! A killed process removes nothing, so each name ends in the process's id, and whoever makes a folder first
-//! removes those of processes that are gone. What is mounted in them is unmounted by the oracle's own sweep.
+//! A killed process removes nothing, so each name ends in the process's id, and making a directory first
+//! removes those of processes that are gone. Mounts in them are unmounted by the oracle's own sweep.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A folder that goes with this value.
+/// A directory that is removed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes a folder of this name and the process's id below `parent`, and removes what killed processes
-    /// have left there. One of a name at a time.
+    /// Makes a directory of this name and the process's id below `parent`, and removes what killed processes
+    /// have left there. Only one per name at a time.
     pub(crate) fn new(parent: &Path, name: &str) -> Result<Self, String> {
         hectare_oracle::scratch::sweep();
         fs::create_dir_all(parent).map_err(told(parent))?;
         for entry in fs::read_dir(parent).map_err(told(parent))?.flatten() {
             if is_abandoned(&entry.file_name().to_string_lossy(), name) {
-                let _ = fs::remove_dir_all(entry.path()); // somebody else's, perhaps
+                let _ = fs::remove_dir_all(entry.path()); // another user's, perhaps
             }
         }
         let folder = parent.join(format!("{name}.{}", std::process::id()));
@@ -43,7 +43,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the oracle's folder of this process, which the next one would remove: for the end of a process.
+/// Removes the oracle's directory of this process, which the next one would remove: for the end of a process.
 pub(crate) fn leave_nothing() {
     let _ = fs::remove_dir_all(hectare_oracle::scratch::folder()); // the next run tries again
 }
@@ -53,7 +53,7 @@ fn is_abandoned(found: &str, name: &str) -> bool {
     owner.is_some_and(|id| id.parse::<u32>().is_ok() && !Path::new("/proc").join(id).exists())
 }
 
-/// A failure with the path it is about.
+/// A failure with its path.
 pub(crate) fn told<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> String + use<E> {
     let path = path.display().to_string();
     move |error| format!("{path}: {error}")

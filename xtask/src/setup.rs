@@ -1,14 +1,14 @@
-//! Installing what tests and the demo need from Debian's packages, if that is allowed.
+//! Installs the Debian packages that tests and the demo need, if allowed.
 //!
-//! Nothing here is necessary to build Hectare or to use it: a tool that stays missing makes the checks that
-//! need it skips, by name. `HECTARE_NO_INSTALL=1` forbids installing.
+//! Nothing here is necessary to build Hectare or to use it: a tool that stays missing turns the checks that
+//! need it into skips, by name. `HECTARE_NO_INSTALL=1` forbids installing.
 
 use crate::steps::{quiet, shown};
 use hectare_oracle::{is_root, tool};
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// Each tool, and the Debian package that has it.
+/// Each tool, and its Debian package.
 const TOOLS: [(&str, &str); 28] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
@@ -44,7 +44,7 @@ fn missing() -> Vec<(&'static str, &'static str)> {
     TOOLS.into_iter().filter(|(name, _)| tool(name).is_none()).collect()
 }
 
-/// Installs what is missing, or says so; true in any case, because what is missing is skipped later.
+/// Installs what is missing, or reports it; true in any case, because what is missing is skipped later.
 pub(crate) fn run() -> bool {
     let packages: BTreeSet<&str> = missing().into_iter().map(|(_, package)| package).collect();
     if packages.is_empty() {
@@ -60,7 +60,7 @@ pub(crate) fn run() -> bool {
     true
 }
 
-/// The words that start an apt-get which may install.
+/// The command line of an apt-get that may install.
 fn installer() -> Option<Vec<&'static str>> {
     let forbidden = std::env::var("HECTARE_NO_INSTALL").is_ok_and(|v| v == "1");
     if forbidden || tool("apt-get").is_none() {

@@ -1,16 +1,16 @@
-//! A soak: `cargo xtask soak [--minutes N] [--threads N] [--seed N] [--keep]`.
+//! A soak test: `cargo xtask soak [--minutes N] [--threads N] [--seed N] [--keep]`.
 //!
 //! Threads do everything the engine offers at once, on a volume with a journal in memory-backed storage, for
-//! minutes: each knows what its own files should be ([`worker`], [`owned`], [`content`]) and looks. Every
-//! half minute a line tells how far it is and how much memory the process uses, which must not keep growing
-//! ([`memory`]). In the end the volume is closed, `e2fsck -fn` judges it, and it is opened again, for
-//! reading, to look at every file once more.
+//! minutes: each knows what its own files should be ([`worker`], [`owned`], [`content`]) and checks. Every
+//! half minute a line reports the progress and the memory use of the process, which must not keep growing
+//! ([`memory`]). In the end the volume is closed, `e2fsck -fn` checks it, and it is opened again, read-only,
+//! to check every file once more.
 //!
-//! The seed says what each thread does in which order, not how they interleave: a failure may take several
-//! runs to come again. `--keep` leaves the image of a run that failed.
+//! The seed determines what each thread does in which order, not how they interleave: a failure may take
+//! several runs to recur. `--keep` leaves the image of a run that failed.
 //!
-//! Hazard: threads that wait for each other for ever. Where nothing moves for a minute, the process says so
-//! and ends, without cleaning up more than its folder.
+//! Hazard: threads that wait for each other for ever. If nothing moves for a minute, the process reports it
+//! and ends, without cleaning up more than its directory.
 
 mod content;
 mod memory;
@@ -37,7 +37,7 @@ const SIZE: &str = "2G";
 const TICK: Duration = Duration::from_secs(1);
 /// Between two lines.
 const LINE: Duration = Duration::from_secs(30);
-/// How long nothing may move.
+/// The longest time without progress.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, PartialEq, Debug)]
@@ -71,7 +71,7 @@ impl Options {
     }
 }
 
-/// Runs the job with its words; whether nothing went wrong.
+/// Runs the job with its arguments; returns whether nothing went wrong.
 pub(crate) fn run(words: &[&str]) -> bool {
     let Some(options) = understood(Options::parse(words), USAGE) else { return false };
     let result = soak(&options);
@@ -102,7 +102,7 @@ fn on_image(image: &Path, options: &Options, folder: &Scratch) -> Result<(), Str
     let worked = work(&volume, options, folder);
     let closed = volume.close().map_err(told(image));
     drop(volume);
-    // Also after a failure: whether the volume is sound says where to look.
+    // Also after a failure: whether the volume is sound shows where to search.
     let judged = judge(image);
     let (left, samples) = worked?;
     closed?;
@@ -129,7 +129,7 @@ impl Drop for StopsAll<'_> {
     }
 }
 
-/// What the threads left, and the samples of memory in KiB.
+/// The files that the threads left, and the samples of memory in KiB.
 fn work(volume: &Volume, options: &Options, folder: &Scratch) -> Result<(Vec<Left>, Vec<u64>), String> {
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     let workers: Result<Vec<_>, _> =
@@ -154,7 +154,7 @@ fn work(volume: &Volume, options: &Options, folder: &Scratch) -> Result<(Vec<Lef
     })
 }
 
-/// Samples memory, prints lines, and tells the threads when their time is over.
+/// Samples memory, prints lines, and signals the threads when their time is over.
 fn watch(options: &Options, stop: &AtomicBool, done: &AtomicU64, folder: &Scratch) -> Vec<u64> {
     let (started, mut samples) = (Instant::now(), Vec::new());
     let (mut lines, mut moved, mut before) = (1, started, 0);
@@ -196,7 +196,7 @@ fn judge(image: &Path) -> Result<(), String> {
     Err("e2fsck does not find the volume clean".to_owned())
 }
 
-/// Looks at every file of the closed volume.
+/// Checks every file of the closed volume.
 fn look_again(image: &Path, left: &[Left]) -> Result<(), String> {
     let device = FileOptions::new().open(image).map_err(|error| error.to_string())?;
     let volume = Volume::open(Arc::new(device), OpenOptions::read_only()).map_err(told(image))?;

@@ -1,23 +1,23 @@
-//! Running commands in the open: each is printed before it runs, so that anyone can run it by hand.
+//! Runs commands visibly: each is printed before it runs, so that it can be repeated by hand.
 
 use hectare_oracle::tool::line_of;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The folder of the workspace.
+/// The workspace's directory.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// The cargo that runs this, in the workspace's folder.
+/// The cargo that runs this, in the workspace's directory.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
     cargo
 }
 
-/// Prints a command as one would type it, then runs it; whether it succeeded.
+/// Prints a command as one would type it, then runs it; returns whether it succeeded.
 pub(crate) fn shown(command: &mut Command) -> bool {
     println!("\n$ {}", line_of(command));
     match command.status() {
@@ -29,7 +29,7 @@ pub(crate) fn shown(command: &mut Command) -> bool {
     }
 }
 
-/// What a job's words ask for; if they ask for nothing it knows, that and how to ask are told.
+/// The options of a job's command line; if they don't parse, the error and the usage are printed.
 pub(crate) fn understood<O>(parsed: Result<O, String>, usage: &str) -> Option<O> {
     parsed.inspect_err(|message| eprintln!("{message}\n{usage}")).ok()
 }
@@ -45,7 +45,7 @@ pub(crate) fn minutes(option: &str, text: &str) -> Result<std::time::Duration, S
     std::time::Duration::try_from_secs_f64(parsed::<f64>(option, text)? * 60.0).map_err(wrong)
 }
 
-/// Whether a job went well; if not, what it is called and what went wrong are told.
+/// Whether a job succeeded; if not, its name and the error are printed.
 pub(crate) fn went_well(job: &str, result: Result<(), String>) -> bool {
     result.inspect_err(|message| eprintln!("{job} FAILED: {message}")).is_ok()
 }

@@ -1,4 +1,4 @@
-//! `make test`: every check there is, and one line that counts them.
+//! `make test`: runs every check, and prints one line that counts them.
 //!
 //! Formatting, lints and tidy count as one check each. A test that skipped itself is counted as skipped
 //! although the harness calls it passed; a part that a test left out, and an ignored test, count as skipped
@@ -17,20 +17,20 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-/// Why the database of advisories was not asked.
+/// Why the advisory database was not checked.
 const NO_DENY: &str = "cargo-deny is not installed; tidy has looked at licences, sources and bans";
 
-/// What the checks came to.
+/// The totals of the checks.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tally {
     passed: usize,
     failed: Vec<String>,
     skipped: BTreeSet<(String, String)>,
-    /// Test programs that began and did not end yet.
+    /// Test programs that have begun and not ended.
     running: usize,
 }
 
-/// Runs everything; whether nothing failed.
+/// Runs everything; returns whether nothing failed.
 pub(crate) fn run() -> bool {
     setup::run();
     let mut tally = Tally::default();
@@ -74,8 +74,8 @@ const EXPLORERS: [&[&str]; 3] = [
     &["-p", "hectare-alloc", "--features", "loom", "--lib", "--", "every_schedule"],
 ];
 
-/// Tests that run at a time: one more than there are processors, for tests on disks and mounts wait for a
-/// quarter of their time. Who has said how many is heard.
+/// Concurrent tests: one more than there are processors, for tests on disks and mounts wait for a quarter of
+/// their time. An explicit number is respected.
 fn test_threads() -> String {
     let said = std::env::var("RUST_TEST_THREADS").ok();
     said.unwrap_or_else(|| (std::thread::available_parallelism().map_or(1, usize::from) + 1).to_string())

@@ -105,9 +105,9 @@ impl<S: GroupSource> Allocator<S> {
         self.reserve_from(request, Purse::Available { floor })
     }
 
-    /// Reserves what is free at the very goal: at least the least, at most the full length. `None` if less
-    /// is free there, if the goal lies in a part of the volume that is set apart for other sizes, or if the
-    /// policy passes by goals whose group is busy and this one is.
+    /// Reserves what is free exactly at the goal: at least the minimum, at most the full length. `None` if
+    /// less is free there, if the goal lies in a part of the volume that is set apart for other sizes, or if
+    /// the policy skips goals whose group is busy and this one is.
     ///
     /// # Errors
     /// Those of loading the goal's group.
@@ -222,7 +222,7 @@ impl<S: GroupSource> Allocator<S> {
     ///
     /// # Errors
     /// [`AllocError::InFlight`] if one is reserved or pending, [`AllocError::Outside`],
-    /// [`AllocError::NoSpace`] if so many are claimed that the free ones can't be spared, or the errors of
+    /// [`AllocError::NoSpace`] if claims leave too few free clusters, or the errors of
     /// loading a group.
     pub fn mark_used(&self, run: Run) -> Result<(), AllocError<S::Error>> {
         for (group, range) in self.pieces(run)? {
@@ -338,7 +338,7 @@ impl<S: GroupSource> Allocator<S> {
         self.space.counters.counts()
     }
 
-    /// Calls `visit` with every group anybody has looked at and its clusters free in memory, in order,
+    /// Calls `visit` with every group touched so far and its clusters free in memory, in order,
     /// without locking or loading.
     pub fn for_each_group(&self, mut visit: impl FnMut(GroupNr, u32)) {
         self.space.slots.made_from(GroupNr::new(0)).for_each(|(group, slot)| visit(group, slot.free()));
@@ -440,8 +440,8 @@ impl<S: GroupSource> Allocator<S> {
         Some(self.space.recorder.as_ref()?.trace())
     }
 
-    /// Records that up to `asked` clusters of a file were taken from what its window keeps. Whoever takes
-    /// from a [`Window`](crate::Window) without the allocator says so, or the record has a gap.
+    /// Records that up to `asked` clusters of a file were taken from its window. Code that takes from a
+    /// [`Window`](crate::Window) without the allocator must call this, or the record has a gap.
     #[inline]
     pub fn note_window(&self, file: u32, asked: Clusters, taken: &Reservation) {
         if self.space.recorder.is_some() {

@@ -1,4 +1,4 @@
-//! What the benches under `benches/` reach of the inside. No interface.
+//! Access to internals for the benches under `benches/`. Not a public interface.
 
 mod buddy;
 mod index;

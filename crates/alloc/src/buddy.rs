@@ -1,13 +1,14 @@
 //! The free space of one group as a binary buddy system.
 //!
 //! Order 0 is the in-use bitmap itself: a bit per cluster, set = in use. On top of it lie the orders from 1
-//! up: in order k a set bit `i` says that `i << k .. (i + 1) << k` is a *free chunk*. That is the opposite
-//! sense of the kernel's buddy block, where a free chunk is a clear bit; nothing of it reaches the disk, and
-//! this way an empty order is a row of zeros. The orders share one allocation.
+//! Order 0 is the in-use bitmap itself: a bit per cluster, set = in use. Above it are the orders from 1
+//! up: in order k a set bit `i` says that `i << k .. (i + 1) << k` is a *free chunk*. The kernel's buddy
+//! block uses the opposite sense, where a free chunk is a clear bit. Nothing of the buddy bitmap reaches the
+//! disk, and in this sense an empty order is a row of zeros. The orders share one allocation.
 //!
-//! Which chunks there are follows from the bitmap alone: they are the largest aligned blocks of 2^k clusters,
-//! k below the number of orders, that are wholly free. All operations keep it so, and therefore a group that
-//! was changed a thousand times is equal to one made afresh from its bitmap.
+//! The bitmap alone determines the chunks: they are the largest aligned blocks of 2^k clusters, k below the
+//! number of orders, that are wholly free. All operations preserve this, so a group that was changed a
+//! thousand times equals one built afresh from its bitmap.
 //!
 //! Invariants ([`Buddy::check`]):
 //! - a free cluster is in exactly one chunk; as a chunk of order 0 it has no bit of its own but is a free
@@ -16,10 +17,9 @@
 //! - `counters[k]` is the number of chunks of order k, and bit k of `present` says whether there are any;
 //! - `fragments` is the number of maximal free runs, `first_free` the first free cluster or else the length.
 //!
-//! Hazards: [`take`](Buddy::take) and [`give`](Buddy::give) trust their callers to know that the range is
-//! free or in use as a whole; release builds don't look, and a wrong range breaks the invariants. A bitmap
-//! read from disk can hold anything, and whether it holds as many free clusters as it should is for the
-//! owner to compare.
+//! Hazards: [`take`](Buddy::take) and [`give`](Buddy::give) trust their callers that the whole range is
+//! free or in use; release builds don't check, and a wrong range breaks the invariants. A bitmap read from
+//! disk can hold anything; the owner has to check that it holds as many free clusters as it should.
 //!
 //! What it is not: it neither locks nor knows why a cluster is in use.
 
@@ -87,7 +87,7 @@ impl Buddy {
         buddy
     }
 
-    /// Counts what the bitmap says by itself: free clusters and runs, and where the first is.
+    /// Counts what the bitmap alone says: free clusters and runs, and where the first is.
     fn survey(&mut self) {
         let mut before = 0;
         for word in &self.words {
@@ -308,7 +308,7 @@ impl Buddy {
 
     /// The order of the chunk that holds a free cluster.
     fn order_at(&self, at: u32) -> u32 {
-        // The word of the bitmap tells on which side of its own order to look.
+        // The word of the bitmap shows on which side of its own order to look.
         let within = (1 << WORD_ORDER.min(self.top)) - 1;
         let whole = self.words[usize_of(at / WORD)] == 0;
         let mut orders = self.present & if whole { !within } else { (1 << WORD_ORDER) - 2 };
@@ -324,7 +324,7 @@ impl Buddy {
 
     /// Makes chunks of what a chunk of `order` has beside `start..end`, after it was removed.
     ///
-    /// What lies before is cut at the set bits of `start`: bit k is a chunk of order k that ends where the
+    /// What lies before is split at the set bits of `start`: bit k is a chunk of order k that ends where the
     /// lower bits are cleared. What lies behind is the mirror image: where bit k of `end - 1` is clear, a
     /// chunk of order k starts at the next multiple of 2^k.
     fn split(&mut self, order: u32, start: u32, end: u32) {

@@ -1,4 +1,4 @@
-//! Who pays for a run: the available clusters above a floor, or a claim made earlier.
+//! What a run is paid from: the available clusters above a floor, or a claim made earlier.
 
 use crate::counters::Counters;
 

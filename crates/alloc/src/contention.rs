@@ -1,12 +1,12 @@
 //! How contended the locks of groups are, as one small number.
 //!
-//! The number rises when somebody has to wait for a group and falls when somebody gets one at once, so it is
-//! about the last few locks. Above [`THRESHOLD`] the volume counts as busy. That changes one thing: what is
-//! left of a file that nobody has open any more gets a window all the same, so that the next locks are taken
-//! for more space each (`prealloc`). Source: ext4's `s_lock_busy`, its constants, and where it is asked.
+//! The number rises when a thread has to wait for a group's lock and falls when one gets it at once, so it
+//! describes the last few locks. Above [`THRESHOLD`] the volume counts as busy. That changes one thing: a
+//! file that is no longer open still gets a window for its remaining clusters, so that the next locks are
+//! taken for more space each (`prealloc`). Source: ext4's `s_lock_busy`, its constants, and where it is read.
 //!
-//! What it is not: exact. Two threads that change it at once may count as one; nothing but advice is made of
-//! it, and an atomic addition per lock would contend by itself.
+//! What it is not: exact. Two threads that change it at once may count as one. It is used only as a hint,
+//! and an atomic addition per lock would itself contend.
 
 use crate::sync::{AtomicU32, Ordering};
 

@@ -1,14 +1,14 @@
 //! The counters of a whole volume.
 //!
-//! Two kinds. `available` is what anyone may still take: clusters free in memory less those claimed. It
-//! decides "no space", so it is one exact number; but it is touched only where a run is taken or comes back,
-//! never on the way from reserved to used. What publishing and freeing change (free clusters of the durable
-//! bitmaps, clusters waiting for their commit) nobody needs while work goes on, so it is kept in stripes, one
-//! cache line per thread or few threads, and added up when it is read.
+//! There are two kinds. `available` is what anyone may still take: clusters free in memory less those
+//! claimed. It decides "no space", so it is one exact number; but it is touched only where a run is taken or
+//! given back, never between reserved and used. What publishing and freeing change (free clusters of the
+//! durable bitmaps, clusters waiting for their commit) is not needed during normal operation, so it is kept
+//! in stripes, one cache line per thread or few threads, and summed when it is read.
 //!
 //! Space is taken from `available` only at the moment a run is taken, under the group's lock, never before
-//! the search: so nobody sees "no space" because of what another request has not found yet, and the last
-//! cluster can be had.
+//! the search. So no request sees "no space" because of what another request has not found yet, and the
+//! last cluster can be allocated.
 
 use crate::request::Request;
 use crate::sync::{AtomicU64, Ordering, thread_number};
@@ -89,7 +89,7 @@ impl Counters {
         &self.stripes[thread_number() % STRIPES].0
     }
 
-    /// What must be left untouched for a caller who may or may not use the root reserve.
+    /// Clusters to leave untouched, given whether the caller may use the root reserve.
     pub(crate) fn floor(&self, take_root_reserve: bool) -> u64 {
         let kept = self.kept.0.load(Ordering::Relaxed);
         if take_root_reserve {
@@ -99,7 +99,7 @@ impl Counters {
         }
     }
 
-    /// The same for a request.
+    /// Clusters that a request must leave untouched.
     pub(crate) fn floor_of(&self, request: &Request) -> u64 {
         if request.vital { 0 } else { self.floor(request.take_root_reserve) }
     }
@@ -162,8 +162,8 @@ impl Counters {
         self.give_back(n);
     }
 
-    /// The volume turned out to have so many free clusters more than was said, or fewer. What was given out
-    /// already stays.
+    /// Corrects the number of the volume's free clusters by the difference to what was announced. Clusters
+    /// already handed out stay so.
     pub(crate) fn correct(&self, by: i64) {
         let update = |have: u64| Some(have.saturating_add_signed(by));
         let _always = self.available.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, update);

@@ -1,17 +1,17 @@
-//! The policies, as tables of passes.
+//! The policies as tables of criteria.
 //!
-//! A pass says which groups are candidates and in which order, what makes one worth its lock, how it is
-//! scanned, how long a run must be, and what to do about a busy one. A table is a row of *steps*: some passes
-//! over some of the size classes. The search (`search`) goes through them from top to bottom and ends with
-//! the first run it takes. Tables are made of a policy's mechanisms once, when a volume is opened
-//! ([`Tables::new`]).
+//! A criterion ([`Pass`]) says which groups are candidates and in which order, what makes one worth its
+//! lock, how it is scanned, how long a run must be, and what to do about a busy one. Going through the groups
+//! by it is a pass. A table is a row of *steps*: some criteria for some of the size classes. The search
+//! (`search`) goes through them from top to bottom and ends with the first run it takes. Tables are made of a
+//! policy's mechanisms once, when a volume is opened ([`Tables::new`]).
 //!
-//! | pass | candidates | scan | busy group |
+//! | criterion | candidates | scan | busy group |
 //! |---|---|---|---|
 //! | [`GOAL`] | the goal's group | at the goal, full length | wait |
 //! | [`NEAR`] | the goal's group | the first run from the goal on | skip |
 //! | [`POWER2_ALIGNED`] | index by largest chunk | an aligned chunk | skip |
-//! | [`GOAL_LEN_FAST`] | index by average run | the first run of the full length; shorter ones cost nothing | skip |
+//! | [`GOAL_LEN_FAST`] | index by average run | first run of full length; shorter ones cost nothing | skip |
 //! | [`BEST_AVAIL_LEN`] | the same, trimmed step by step, not below what is asked | as above | skip |
 //! | [`CHUNK`] | index by largest chunk | the first run of what is asked | skip |
 //! | [`SPLIT`] | the highest average there is | the first run as long as that average | skip |
@@ -22,7 +22,7 @@
 //!
 //! [`POWER2_ALIGNED`] to [`ANY_FREE`] without [`CHUNK`] and [`SPLIT`] are the kernel's criteria (6.18) under
 //! their names (`CR_POWER2_ALIGNED` ...), and `mballoc` is just these: the kernel tries a goal only where a
-//! window of a file begins at a neighbour's end, which is asked for by itself
+//! window of a file begins at a neighbour's end, which is a separate request
 //! ([`Allocator::reserve_at`](crate::Allocator::reserve_at)); other policies try each.
 //!
 //! Where the average says that no group is good enough but some has a chunk of the length asked for,
@@ -48,9 +48,9 @@ pub(crate) enum Candidates {
     Goal,
     /// Those the index knows to pass the test, from the goal on and around.
     Indexed,
-    /// The same with shorter and shorter lengths.
+    /// Those, with shorter and shorter lengths.
     Trimmed,
-    /// The same with lower and lower averages, from the highest there is.
+    /// Those, with lower and lower averages, from the highest there is.
     Highest,
     /// All, from the goal on and around.
     Linear,
@@ -65,7 +65,7 @@ pub(crate) enum Test {
     Average,
     /// Perhaps a run of the length.
     Fits,
-    /// So many free clusters, wherever they lie.
+    /// That many free clusters, wherever they lie.
     Free,
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Length {
     Want,
     /// What the caller needs now.
     Asked,
-    /// As the average run of the group, no longer than asked and no shorter than the least.
+    /// The average run of the group, no longer than asked and no shorter than the least.
     Average,
     /// The least of use.
     Least,
@@ -108,7 +108,7 @@ pub(crate) enum Busy {
     Wait,
 }
 
-/// One pass over the groups.
+/// One criterion, by which a pass goes over the groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Pass {
     pub(crate) counted: Counted,
@@ -117,7 +117,7 @@ pub(crate) struct Pass {
     pub(crate) scan: Scan,
     pub(crate) length: Length,
     pub(crate) busy: Busy,
-    /// Whether a group whose lock is held is passed by before it is chosen.
+    /// Whether a group whose lock is held is skipped before it is chosen.
     pub(crate) peeks: bool,
 }
 
@@ -139,16 +139,16 @@ pub(crate) const NEAR: Pass =
 /// A power of two, aligned.
 pub(crate) const POWER2_ALIGNED: Pass =
     pass(Counted::P2Aligned, Candidates::Indexed, Test::Chunk, Scan::Chunk, Length::Want);
-/// The full length where the average run has it.
+/// The full length, where the average run is that long.
 pub(crate) const GOAL_LEN_FAST: Pass =
     pass(Counted::GoalFast, Candidates::Indexed, Test::Average, Scan::First, Length::Want);
-/// The same as it was before runs shorter than the goal were skipped: each is counted, and when
+/// [`GOAL_LEN_FAST`] before runs shorter than the goal were skipped: each is counted, and when
 /// `mb_max_to_scan` have been, the best of them is taken.
 pub(crate) const GOAL_LEN_FAST_COUNTING: Pass = Pass { scan: Scan::Best, ..GOAL_LEN_FAST };
-/// A trimmed length where the average run has it.
+/// A trimmed length, where the average run is that long.
 pub(crate) const BEST_AVAIL_LEN: Pass =
     pass(Counted::BestAvail, Candidates::Trimmed, Test::Average, Scan::First, Length::Asked);
-/// What is asked where some chunk has it.
+/// The length asked for, where some chunk is that long.
 pub(crate) const CHUNK: Pass =
     pass(Counted::Chunk, Candidates::Indexed, Test::Chunk, Scan::First, Length::Asked);
 /// The longest average there is.
@@ -160,7 +160,7 @@ pub(crate) const GOAL_LEN_SLOW: Pass =
 /// The first run of the full length.
 pub(crate) const FIRST: Pass =
     pass(Counted::FirstFit, Candidates::Indexed, Test::Fits, Scan::FromGoal, Length::Want);
-/// The first run of what is asked.
+/// The first run of the length asked for.
 pub(crate) const FIRST_ASKED: Pass =
     pass(Counted::FirstFit, Candidates::Indexed, Test::Fits, Scan::FromGoal, Length::Asked);
 /// The shortest run that will do.
@@ -177,7 +177,7 @@ pub(crate) const AT_GOAL: Pass = Pass { length: Length::Least, ..GOAL };
 /// Metadata: at its goal, else close behind it.
 const METADATA: [Pass; 4] = [GOAL, NEAR, GOAL_LEN_FAST, ANY_FREE];
 
-/// The same over all groups in order.
+/// The pass over all groups in order.
 const fn linear(pass: Pass) -> Pass {
     Pass { candidates: Candidates::Linear, ..pass }
 }
@@ -186,7 +186,7 @@ const fn linear(pass: Pass) -> Pass {
 struct Rows {
     /// For the full length.
     full: Vec<Pass>,
-    /// For what is asked.
+    /// For the length asked for.
     asked: Vec<Pass>,
     /// For what there is, over all groups.
     last: Vec<Pass>,
@@ -232,7 +232,7 @@ impl Rows {
         Self { full: shaped(full), asked: shaped(asked), last: shaped(last) }
     }
 
-    /// A unit of another class only when what is asked can't be had otherwise.
+    /// A unit of another class only when the length asked for is not free elsewhere.
     fn table(self, has_classes: bool) -> Box<[Step]> {
         let Self { full, asked, last } = self;
         let mut table: Vec<Step> = Vec::new();

@@ -1,16 +1,15 @@
-//! Freed space that the device may forget.
+//! Freed space to be discarded.
 //!
 //! Where discarding is on, the runs that a transaction freed are remembered in their groups once it has
-//! committed, merged with those beside them. They are free like any others, and whoever reserves one takes
-//! it off the list: what will be written again needs no discard. [`Allocator::take_discards`] hands runs out
-//! to be discarded; while one is out its clusters are reserved, so that nobody writes there under the
-//! discard.
+//! committed, merged with adjacent ones. They are free like any others. Reserving one takes it off the list:
+//! what will be written again needs no discard. [`Allocator::take_discards`] hands out runs to be discarded;
+//! until one is returned its clusters are reserved, so that nobody writes there during the discard.
 //!
 //! All free space can be discarded as well, remembered or not, a run at a time ([`Allocator::take_free`]).
 //!
-//! A group with remembered runs stays in memory, so a caller whose device refuses must say so
-//! ([`Allocator::stop_discards`]). What it is not: the discarding itself, and the runs that are in the queue
-//! when the volume is closed are lost to it (trimming the whole volume finds them again).
+//! A group with remembered runs stays in memory, so a caller whose device does not support discard must
+//! report it ([`Allocator::stop_discards`]). What it is not: the discarding itself. Runs still queued when
+//! the volume is closed are lost (trimming the whole volume finds them again).
 
 use crate::allocator::Allocator;
 use crate::bits;

@@ -1,4 +1,4 @@
-//! Why space could not be had or given back.
+//! Errors of reserving and giving back space.
 
 use hectare_units::{ClusterNr, GroupNr};
 

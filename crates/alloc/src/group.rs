@@ -1,11 +1,11 @@
 //! One group in memory: its free space, and what of it is reserved or being freed.
 //!
-//! A [`Slot`](crate::group_info::Slot) exists for every group of the volume; the [`Group`] behind it exists from
-//! the first touch until it is evicted. The in-use bitmap is the buddy's; the durable one is rendered from it
-//! as in use - reserved - pending.
+//! A [`Slot`](crate::group_info::Slot) exists for every group of the volume; the [`Group`] behind it exists
+//! from the first touch until it is evicted. The in-use bitmap is the buddy's; the durable one is rendered
+//! from it as in use - reserved - pending.
 //!
-//! Hazard: the ranges given to the changes here must be in the state the change starts from; they come from
-//! reservations and from looking under the same lock, and only debug builds look again.
+//! Hazard: the ranges passed to the changes here must be in the state the change starts from; they come from
+//! reservations and from checks under the same lock, and only debug builds check again.
 
 use crate::bits;
 use crate::buddy::Buddy;
@@ -19,7 +19,7 @@ use std::ops::Range;
 /// How a group in memory stands to its bitmap in the source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Home {
-    /// The source has it as it is here.
+    /// The source has the same bitmap.
     Clean,
     /// Changed since it was last rendered; it is on the list of dirty groups.
     Dirty,
@@ -33,7 +33,7 @@ pub(crate) struct Group {
     reserved: RangeSet,
     /// What each transaction freed; at most the running and the committing one are here.
     pending: Vec<(TxnId, RangeSet)>,
-    /// Free clusters that were in use once and whose contents nobody has discarded yet. Always empty where
+    /// Free clusters that were in use once and whose contents are not discarded yet. Always empty where
     /// discarding is off.
     discards: RangeSet,
     /// Free clusters of the group when it holds nothing but the volume's own metadata.
@@ -170,7 +170,7 @@ impl Group {
         range.end - start + self.buddy.run_at(range.end, u32::MAX)
     }
 
-    /// Remembers that free clusters hold what nobody needs. Returns whether they are the first of the group.
+    /// Remembers free clusters to be discarded. Returns whether they are the first of the group.
     pub(crate) fn queue_discard(&mut self, range: Range<u32>) -> bool {
         let first = self.discards.len() == 0;
         self.discards.insert(range);

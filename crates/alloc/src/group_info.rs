@@ -1,18 +1,18 @@
-//! What a group costs that somebody has looked at, loaded or not: a lock, and a few numbers that can be read
+//! The summary of a group that has been touched, loaded or not: a lock, and a few numbers that can be read
 //! without it.
 //!
 //! The numbers are written under the lock and read without it, to pass over groups that can't serve a
-//! request. They are advice, and what counts is looked at again under the lock; with one exception that the
-//! proof of "no space" rests on: [`Slot::longest`] is never below the length of the longest free run.
+//! request. They are hints, and are checked again under the lock, with one exception that the proof of "no
+//! space" rests on: [`Slot::longest`] is never below the length of the longest free run.
 //!
-//! Not here: the class of a group, which belongs to a whole flex group (see `class`).
+//! Not here: the class of a group, which belongs to a whole flex group (see `size_class`).
 
 use crate::contention::Contention;
 use crate::group::Group;
 use crate::index::Orders;
 use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 
-/// One group as everybody sees it, on a cache line of its own: files that grow side by side often do so in
+/// One group as all threads see it, on a cache line of its own: files that grow side by side often do so in
 /// neighbouring groups.
 #[repr(align(64))]
 pub(crate) struct Slot {
@@ -33,10 +33,10 @@ const ORDER_MASK: u32 = 0xff;
 const WHOLE: u32 = 1 << 16;
 const LOADED: u32 = 1 << 17;
 
-/// What a slot says of its group.
+/// The summary of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct State {
-    /// Where the index of loaded groups has it.
+    /// Its place in the index of loaded groups.
     pub(crate) orders: Orders,
     /// Nothing is in use but the volume's own metadata.
     pub(crate) whole: bool,
@@ -77,12 +77,12 @@ impl Slot {
         }
     }
 
-    /// Whether somebody holds the group's lock at this moment.
+    /// Whether the group's lock is held at this moment.
     pub(crate) fn is_locked(&self) -> bool {
         self.group.is_locked()
     }
 
-    /// Locks the group if nobody else has it.
+    /// Locks the group, unless its lock is held.
     pub(crate) fn try_lock(&self, contention: &Contention) -> Option<MutexGuard<'_, Option<Box<Group>>>> {
         let place = self.group.try_lock()?;
         contention.got_at_once();

@@ -1,31 +1,31 @@
-//! The slots of the groups, a page of them made on first touch.
+//! The group infos, allocated a page at a time on first touch.
 //!
 //! A volume may have a hundred million groups, of which one use touches a few. So what every group costs, its
-//! [`Slot`] and its place in the index of untouched groups, is made when somebody looks at the group: for a
+//! [`Slot`] and its place in the index of untouched groups, is made when the group is first touched: for a
 //! *page* of neighbours at once, whose numbers the source has at hand together (for ext4, the descriptors of
-//! one block). Until then the page is *unread*: nothing is known of its groups, and each is taken for one
-//! that may be wholly free.
+//! one block). Until then the page is *unread*: nothing is known of its groups, and each is assumed to be
+//! wholly free.
 //!
-//! # What that may not change
-//! - A search is never wrong for it, at worst it looks at a page that turns out to have nothing. The index
-//!   names an unread page for every length, and whoever comes there makes it; from then on what the
-//!   descriptors say counts. The last pass of every table goes through all groups and so makes every page: no
-//!   space is overlooked because nobody has read of it.
-//! - A page that can't be read is an error for who wants one of its groups, as a group is that can't be
-//!   loaded.
-//! - Free space is counted from the start. The source says how many clusters are free in all
-//!   ([`GroupSource::free_total`]); what the pages made have, is no longer *assumed* of those unread. Such a
-//!   total may be wrong on a volume that is. It is put right when the last page is made; and nobody is
-//!   refused space because of it: before the first refusal, what the unread pages really have is counted
-//!   ([`Allocator::settle`]).
+//! # What this must not change
+//! - It never makes a search wrong; at worst the search reads a page that turns out to have nothing. The
+//!   index names an unread page for every length, and the first search that gets there makes it; from then
+//!   on the descriptors count. The last pass of every table goes through all groups and so makes every page:
+//!   no space is overlooked because its page is unread.
+//! - A page that can't be read is an error for requests that need one of its groups, like a group that can't
+//!   be loaded.
+//! - Free space is counted from the start. The source reports how many clusters are free in all
+//!   ([`GroupSource::free_total`]); what the pages made so far have is subtracted from what is *assumed* of
+//!   those unread. On an inconsistent volume that total may be wrong. It is corrected when the last page is
+//!   made; and no request is refused space because of it: before the first refusal, the real free space of
+//!   the unread pages is counted ([`Allocator::settle`]).
 //!
-//! # The order of things
-//! Pages are made under one lock. The groups are put into the index before the page can be seen, and the page
-//! leaves the unread ones after that, so that a group is found in at least one of both at every moment; who
-//! finds it in the index too early waits for the lock. The lock comes after those of groups, and nothing but
-//! the source's own locks comes after it.
+//! # Order
+//! Pages are made under one lock. The groups are put into the index before the page becomes visible, and the
+//! page leaves the unread ones after that, so that a group is in at least one of both at every moment; a
+//! search that finds it in the index too early waits for the lock. The lock comes after those of groups, and
+//! only the source's own locks come after it.
 //!
-//! What it is not: a cache. A page stays.
+//! What it is not: a cache. A page stays in memory.
 
 use crate::allocator::Allocator;
 use crate::error::AllocError;
@@ -39,7 +39,7 @@ use std::ops::Range;
 /// The most groups of a page; a power of two.
 const PAGE_MAX: u32 = 1024;
 
-/// What is assumed of the pages nobody has made.
+/// What is assumed of the unread pages.
 struct Unread {
     /// Their free clusters. Wraps where the total turns out to have been too low.
     free: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Slots {
 
 impl Slots {
     /// No slot yet of `groups` groups, in pages of at least `together` and `flex` groups, within limits. In
-    /// all, `free` clusters are free; `exact` if nobody needs to count them again.
+    /// all, `free` clusters are free; `exact` if they need not be counted again.
     pub(crate) fn new(groups: u32, together: u32, flex: u32, free: u64, exact: bool) -> Self {
         let shift = together.max(flex).clamp(1, PAGE_MAX).next_power_of_two().ilog2();
         let pages = groups.div_ceil(1 << shift);
@@ -140,7 +140,7 @@ impl Slots {
 }
 
 impl<S: GroupSource> Allocator<S> {
-    /// A group's slot, made with its page if nobody has touched that yet.
+    /// A group's slot, made with its page on first touch.
     ///
     /// # Errors
     /// Those of [`GroupSource::prepare`].
@@ -189,9 +189,9 @@ impl<S: GroupSource> Allocator<S> {
         *unread = Unread { free, counted: true, more: by > 0 };
     }
 
-    /// To be called before somebody is refused space: counts what the pages nobody has made really have free,
-    /// if that was not done, and corrects the counters by it. Whether more may be available than the refusal
-    /// was based on.
+    /// To be called before a request is refused space: counts the real free clusters of the unread pages,
+    /// unless that was done, and corrects the counters. Returns whether more may be available than the
+    /// refusal was based on.
     ///
     /// # Errors
     /// Those of [`GroupSource::count_free`].

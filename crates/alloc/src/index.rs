@@ -7,11 +7,10 @@
 //! changes order touches only the trees between the old order and the new one.
 //!
 //! Invariants: a group is in the trees as its last [`GroupIndex::update`] said; groups not loaded are in
-//! none. Updates of one group come one after the other (under its lock), those of different groups as they
-//! like.
+//! none. Updates of one group are serialized by its lock; those of different groups may run in any order.
 //!
-//! Hazard: an answer is a hint. The group may have changed since, and while an update runs it may be in some
-//! of the trees between two orders and not in others. Callers take the group's lock and look.
+//! Hazard: an answer is a hint. The group may have changed since, and during an update it may be in some
+//! of the trees between two orders and not in others. Callers check under the group's lock.
 //!
 //! Memory: 28 trees over 3*10^7 groups span 108 MB of address space, which the system backs page by page as
 //! groups are loaded.

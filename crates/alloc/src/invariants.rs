@@ -1,4 +1,4 @@
-//! What must hold between the groups in memory, their slots, the index and the counters, when nothing runs.
+//! The invariants between the groups in memory, their slots, the index and the counters, when nothing runs.
 //! For tests.
 
 use crate::group_info::Slot;

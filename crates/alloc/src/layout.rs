@@ -99,7 +99,7 @@ impl Layout {
         self.group_start(group) + Clusters::new(u64::from(at))
     }
 
-    /// A run cut at group boundaries; `None` if it reaches beyond the end of the volume.
+    /// A run split at group boundaries; `None` if it reaches beyond the end of the volume.
     pub(crate) fn pieces(&self, run: Run) -> Option<impl Iterator<Item = (GroupNr, Range<u32>)> + use<>> {
         let end = run.start.checked_add(run.len).filter(|end| end.get() <= self.total.get())?;
         let layout = *self;

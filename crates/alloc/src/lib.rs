@@ -1,4 +1,4 @@
-//! The allocator: which clusters of a volume are free, and who may have them.
+//! The allocator: tracks free clusters and hands them out.
 //!
 //! It knows nothing of ext4 and does no I/O. Storage is seen through [`GroupSource`], which loads the bitmap
 //! of one group; the way back is [`Allocator::render_dirty`], which hands out the bitmaps to be written. All
@@ -9,7 +9,7 @@
 //! then [`Reservation::publish`] makes the run used in the *durable* bitmap, inside a transaction. A cluster
 //! is in one of four states, and two bitmaps follow from them:
 //!
-//! | state | in-use bitmap (who may be given it) | durable bitmap (what is written) |
+//! | state | in-use bitmap (what may be allocated) | durable bitmap (what is written) |
 //! |---|---|---|
 //! | free | 0 | 0 |
 //! | reserved | 1 | 0 |
@@ -25,19 +25,19 @@
 //! - a group with reservations, pending frees or unwritten changes stays in memory.
 //!
 //! Where a request goes is the business of the [`Policy`], which is put together from [mechanisms](Mechanism)
-//! and becomes a table of passes over the groups (`passes`), gone
-//! through by one driver (`search`), which finds its candidates in an index of all groups (`index`) and
-//! within one group in a buddy system (`buddy`). Size classes (`class`) can set parts of the volume apart.
+//! and becomes a table of passes over the groups (`criteria`). One driver (`search`) runs the table. It finds
+//! candidates in an index of all groups (`index`) and space within a group in a buddy system (`buddy`). Size
+//! classes (`size_class`) can set parts of the volume apart.
 //!
 //! Hazards: bitmaps and descriptor counts come from disk and are not trusted: a bitmap that does not hold as
 //! many free clusters as announced is an error that names the group. A group's lock is held while its bitmap
-//! is loaded, so a [`GroupSource`] must not call back. Locks: one group at a time (further ones are only
-//! tried for, to load them with it), then the lists of dirty, rendered and to be discarded groups and the
-//! classes', which are leaves; in the order of the whole program a group comes after an inode's data lock and
-//! before a block. That order is not checked here but by the callers.
+//! is loaded, so a [`GroupSource`] must not call back. Locks: one group at a time (others are only
+//! try-locked, to load them with it), then the lists of dirty, rendered and to be discarded groups and the
+//! classes', which are leaves; in the program-wide lock order a group comes after an inode's data lock and
+//! before a block. The callers check that order, not this crate.
 //!
 //! What it is not: a page cache, an inode's preallocation (that is reservations kept by the caller), or a
-//! transaction manager (it is told of transactions through [`Transaction`] and
+//! transaction manager (which reports transactions to it through [`Transaction`] and
 //! [`Allocator::committed`]).
 
 mod allocator;

@@ -1,7 +1,7 @@
 //! A loaded group under its lock, and every change that can be made to it.
 //!
-//! Each change ends with the group, its slot, the index, the class of its unit and the volume's counters
-//! saying the same. Leaves of the lock order: the lists of dirty groups and of discards, and the classes'.
+//! Each change leaves the group, its slot, the index, the class of its unit and the volume's counters
+//! consistent. Leaves of the lock order: the lists of dirty groups and of discards, and the classes'.
 
 use crate::budget::Purse;
 use crate::group::{Group, Home};
@@ -72,7 +72,7 @@ impl<'a> Held<'a> {
         slot.set_longest(slot.longest().min(len.saturating_sub(1)));
     }
 
-    /// Reserves the start of a free range, as much as the purse pays for, for a request of `class` if it has
+    /// Reserves the start of a free range, as much as the budget allows, for a request of `class` if it has
     /// one.
     pub(crate) fn take(
         &mut self,
@@ -98,7 +98,7 @@ impl<'a> Held<'a> {
         Taken::Done(Reservation::new(self.space.clone(), self.nr, range))
     }
 
-    /// Makes sure that the group's unit is one for this class. In this order: see `class`.
+    /// Makes sure that the group's unit is one for this class. For the order see `size_class`.
     fn enter(&self, class: Class, stage: Stage) -> bool {
         let Some(classes) = &self.space.classes else { return true };
         let (slot, state) = (self.slot, self.slot.state());

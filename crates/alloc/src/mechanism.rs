@@ -1,8 +1,8 @@
 //! The mechanisms that a policy is put together from, by name.
 //!
-//! Each can be switched on and off by itself, so that what it is worth can be measured: `mballoc,-best-avail`
-//! is the allocator before that criterion was added. [`Mechanism::LIST`] says of each what it does, whose
-//! idea it is, and where it is in the code.
+//! Each can be switched on and off by itself, so that its benefit can be measured: `mballoc,-best-avail`
+//! is the allocator before that criterion was added. [`Mechanism::LIST`] says of each what it does, where
+//! the idea comes from, and where it is in the code.
 //!
 //! What it is not: the order of the search (criteria, first fit, best fit), of which a policy has exactly
 //! one ([`crate::policy`]), nor a number that can be tuned ([`crate::Tunables`]).
@@ -21,15 +21,15 @@ pub enum Mechanism {
     SkipSmaller,
     /// The goal itself is tried before anything else, whatever it is the goal of.
     Goal,
-    /// Groups whose lock is held are passed by.
+    /// Groups whose lock is held are skipped.
     TryLock,
-    /// Groups whose lock is held are passed by before anything else is asked of them.
+    /// Groups whose lock is held are skipped before anything else about them is checked.
     Peek,
-    /// The goal's group is passed by as well if its lock is held.
+    /// The goal's group is skipped as well if its lock is held.
     GoalTryLock,
-    /// What is left of a closed file gets a window only while locks are contended.
+    /// The rest of a closed file gets a window only while locks are contended.
     Contention,
-    /// What is asked is found by the largest chunk where averages hide it.
+    /// The length asked for is found by the largest chunk where averages hide it.
     Chunk,
     /// A request longer than every run gets the longest average run.
     Split,
@@ -45,7 +45,7 @@ pub enum Mechanism {
     Room,
 }
 
-/// What is said of a mechanism.
+/// The description of a mechanism.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct About {
     /// Which.
@@ -54,7 +54,7 @@ pub struct About {
     pub name: &'static str,
     /// What it does, in one sentence.
     pub does: &'static str,
-    /// Whose idea it is.
+    /// Where the idea comes from.
     pub source: &'static str,
     /// Where it is in the code, from the root of the project.
     pub code: &'static str,
@@ -122,7 +122,7 @@ impl Mechanism {
             "Hectare", "crates/alloc/src/prealloc.rs";
     };
 
-    /// What is said of it.
+    /// Its description.
     #[must_use]
     pub fn about(self) -> &'static About {
         &Self::LIST[self as usize]
@@ -157,13 +157,13 @@ impl Mechanisms {
         set
     }
 
-    /// The same with one more.
+    /// Returns these mechanisms and one more.
     #[must_use]
     pub const fn with(self, mechanism: Mechanism) -> Self {
         Self(self.0 | 1 << mechanism as u16)
     }
 
-    /// The same without one.
+    /// Returns these mechanisms without one.
     #[must_use]
     pub const fn without(self, mechanism: Mechanism) -> Self {
         Self(self.0 & !(1 << mechanism as u16))

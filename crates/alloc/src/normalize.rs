@@ -1,10 +1,10 @@
 //! How far beyond a request a file's space is preallocated: the kernel's table of windows.
 //!
-//! A file that is written piece by piece would get its space piece by piece, between that of others. So a
-//! request is widened to a window of the file, whose length grows with the file and whose start is aligned in
-//! the file, before space is looked for; what the request does not need is kept for the next ones. Pure
-//! arithmetic: nothing here knows what is free. Only the end of a window is told: unlike the kernel's, ours
-//! begin with the request, so that nothing is kept for what the file has already.
+//! A file that is written piece by piece would get its space piece by piece, between that of others. So
+//! before the search a request is widened to a window of the file, whose length grows with the file and
+//! whose start is aligned in the file; what the request does not need is kept for the next ones. Pure
+//! arithmetic: nothing here knows what is free. Only the end of a window is returned: unlike the kernel's,
+//! ours begin with the request, so that nothing is kept for what the file already has.
 //!
 //! Source of the table: ext4's request normalisation (Linux 6.18), with its quirk that blocks of 4 KiB give
 //! every file beyond 8 MiB windows of 8 MiB, however long the request.

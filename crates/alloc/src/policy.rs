@@ -6,7 +6,7 @@
 //! of mount options.
 //!
 //! A policy chooses where a request goes, and how much is kept for the next. Not its business: how much a
-//! caller may take, what is reserved or being freed, discard, journalling; those lie above it.
+//! caller may take, what is reserved or being freed, discard, journalling; those belong to the layers above.
 
 use crate::mechanism::{Mechanism, Mechanisms};
 use serde::{Serialize, Serializer};
@@ -46,7 +46,7 @@ const PLAIN: Mechanisms = KERNEL.with(Mechanism::Index).with(Mechanism::Goal);
 impl Policy {
     /// Linux's ext4 (6.18) with `mb_optimize_scan`: five criteria over the group index.
     pub const MBALLOC: Self = Self::MBALLOC_LINEAR.with(Mechanism::Index).with(Mechanism::BestAvail);
-    /// The same without `mb_optimize_scan`: the criteria are tried over all groups in order.
+    /// [`Self::MBALLOC`] without `mb_optimize_scan`: the criteria are tried over all groups in order.
     pub const MBALLOC_LINEAR: Self =
         Self { order: Order::Criteria, mechanisms: KERNEL.with(Mechanism::SkipSmaller) };
     /// First fit inside groups set apart by the size of requests, as btrfs does it.
@@ -81,13 +81,13 @@ impl Policy {
     pub const NAMES: [&'static str; 6] =
         ["mballoc", "mballoc-linear", "size-class", "hybrid", "best-fit", "first-fit"];
 
-    /// The same with a mechanism.
+    /// Returns this policy with a mechanism.
     #[must_use]
     pub const fn with(self, mechanism: Mechanism) -> Self {
         Self { mechanisms: self.mechanisms.with(mechanism), ..self }
     }
 
-    /// The same without a mechanism.
+    /// Returns this policy without a mechanism.
     #[must_use]
     pub const fn without(self, mechanism: Mechanism) -> Self {
         Self { mechanisms: self.mechanisms.without(mechanism), ..self }
@@ -99,7 +99,7 @@ impl Policy {
         self.mechanisms.has(mechanism)
     }
 
-    /// The same mechanisms, but the first run that will do.
+    /// Returns the policy with these mechanisms that takes the first run that will do.
     pub(crate) const fn first_fit(self) -> Self {
         Self { order: Order::FirstFit, ..self }
     }

@@ -1,4 +1,4 @@
-//! Space kept for what a file will probably write next.
+//! Keeps space for what a file will probably write next.
 //!
 //! A preallocation is nothing but a [`Reservation`] that outlives its request, so it costs no I/O, shows in
 //! no durable bitmap and is gone after a crash. There are two kinds:
@@ -12,24 +12,24 @@
 //! of `mb_group_prealloc` blocks. `size-class` and `hybrid` give *room to grow*: windows and slots of up to a
 //! whole group while there is plenty of free space, laid one after the other through the groups of the size
 //! class of the request; when a small file turns out to be a stream while it is the last one of its slot, it
-//! takes over what is left of the slot. So files that grow side by side don't cut each other in pieces, and
-//! the space between them is filled without gaps.
+//! takes over the rest of the slot. So files that grow side by side don't fragment each other, and the space
+//! between them is filled without gaps.
 //!
 //! # No space
 //! Whenever a request would fail for want of space, everything that is kept is given back first
 //! ([`Preallocation::reserve`]), so "no space" stays exact: it is true of the free and the kept space
-//! together. What is kept changes hands under the lock of its window or slot, and goes back to the allocator
-//! under it, so that whoever gives everything back waits for others who do. Where that can't be, on the way
-//! from the allocator to a keeper or from one to another, space is counted as moving ([`Moves`]), and whoever
-//! finds nothing looks again if something moved. A request that has once found nothing asks for no more than
-//! it needs and moves nothing, so two of them don't keep each other looking.
+//! together. Kept space changes owner under the lock of its window or slot, and goes back to the allocator
+//! under it, so that a thread giving everything back waits for others that do. Where that is impossible, on
+//! the way from the allocator to an owner or from one owner to another, space is counted as moving
+//! ([`Moves`]), and a search that finds nothing looks again if something moved. A request that has once found
+//! nothing asks for no more than it needs and moves nothing, so two of them don't keep each other looking.
 //!
 //! Locks: a window's and a slot's are never held while the allocator searches; only groups come after them. A
 //! cursor's comes before all of these and is held during a search, reading from the device included: the
 //! windows of one size class are laid out one at a time.
 //!
-//! Hazard: a window should be [discarded](Window::discard) before it is dropped: space that is on its way
-//! back from a dropped one is not seen by others who find nothing.
+//! Hazard: a window should be [discarded](Window::discard) before it is dropped: space on its way back from
+//! a dropped one is invisible to requests that find nothing.
 //!
 //! What it is not: a promise. A window may vanish between two requests.
 
@@ -75,11 +75,11 @@ pub struct FileRequest {
     pub continuation: Option<ClusterNr>,
     /// The first cluster of the file after `logical` that has space.
     pub right: Option<u64>,
-    /// Where the file is at home when it has no space yet.
+    /// The goal of a file that has no space yet.
     pub home: ClusterNr,
     /// Whether the caller asked for space as such (fallocate): the kernel then keeps nothing for later.
     pub explicit: bool,
-    /// Whether this is what was left when the last who had the file open has closed it.
+    /// Whether this is what was left when the file's last user closed it.
     pub closed: bool,
     /// Whether the clusters set aside for root may be taken.
     pub take_root_reserve: bool,
@@ -142,7 +142,7 @@ pub struct Preallocation {
     windows: [Mutex<Vec<Weak<Window>>>; SHARDS],
     /// Where the last window of each size class ended.
     cursors: Box<[Mutex<Option<ClusterNr>>]>,
-    /// What is on its way to be kept.
+    /// Space on its way to be kept.
     moves: Moves,
     /// What the index offered lately, by thread.
     offers: Box<[Offer]>,
@@ -254,7 +254,7 @@ impl Preallocation {
             && blocks <= tunables.mb_stream_req().into()
     }
 
-    /// What is left of a closed file up to its end: a window would be given back unused. Not so while group
+    /// The rest of a closed file up to its end: a window would be given back unused. Not so while group
     /// locks are contended. Source: the kernel's rule.
     fn needs_no_window<S: GroupSource>(&self, allocator: &Allocator<S>, request: &FileRequest) -> bool {
         self.config.policy.has(Mechanism::Contention)
@@ -293,7 +293,7 @@ impl Preallocation {
         offer
     }
 
-    /// Just what is asked for.
+    /// Exactly the requested length.
     fn plain<S: GroupSource>(
         &self,
         allocator: &Allocator<S>,
@@ -451,7 +451,7 @@ impl Preallocation {
         Ok(taken)
     }
 
-    /// What the thread's slot keeps, if the file took its last piece and goes on where that ended.
+    /// What the thread's slot keeps, if the file took its last piece and continues where that ended.
     fn take_over(&self, request: &FileRequest) -> Vec<Reservation> {
         let mut slot = self.slots[thread_number() % self.slots.len()].0.lock();
         // It is as long as it is: nothing of the file may lie behind.
@@ -463,8 +463,8 @@ impl Preallocation {
 
     /// Up to `want` clusters that lie one after the other, in as many groups as that takes: after the file's
     /// last cluster, else after the last window of the request's size class, else where the policy finds a
-    /// first piece. Where space is cut up, one piece of the group its stream was last served from. At least
-    /// one piece, and no more than [`window::PIECES_MAX`].
+    /// first piece. Where free space is fragmented, one piece of the group that last served its stream. At
+    /// least one piece, and no more than [`window::PIECES_MAX`].
     fn spacious<S: GroupSource>(
         &self,
         allocator: &Allocator<S>,
@@ -474,7 +474,7 @@ impl Preallocation {
     ) -> Result<Vec<Reservation>, AllocError<S::Error>> {
         let want = want.max(request.len);
         if want.min(self.recent_offer(allocator)) < self.group_prealloc(allocator) {
-            // Little space is left, or it is cut up: nothing is gained by taking turns, and streams that keep
+            // Little space is left, or it is fragmented: taking turns gains nothing, and streams that stay
             // apart don't wait for each other.
             if let Some(space) = self.continued(allocator, request, want, Clusters::ONE)? {
                 return Ok(vec![space]);
@@ -516,7 +516,7 @@ impl Preallocation {
                 return Ok(space);
             }
         }
-        // A modest piece: the window goes on from there as far as space is free.
+        // A modest piece: the window extends from there as far as space is free.
         let probe = self.group_prealloc(allocator).max(request.len).min(allocator.offer()).min(want);
         let goal = cursor.unwrap_or_else(|| request.goal());
         allocator.reserve(&self.ask(request, goal, probe).packed())

@@ -1,17 +1,17 @@
-//! Whether space came back while somebody looked for it.
+//! Detects whether space was given back during a search.
 //!
-//! A search goes from place to place. That each place was full when it was looked at does not mean that there
-//! was ever a moment when nothing was free: a cluster may have come back in a place behind the search while
-//! one was taken in a place before it. If nothing came back meanwhile, though, free space only shrank, what
-//! was full stayed full, and at the end of the search nothing was free.
+//! A search goes from place to place. That each place was full when it was examined does not mean that there
+//! was ever a moment when nothing was free: a cluster may have been given back behind the search while one
+//! was taken ahead of it. If nothing was given back meanwhile, though, free space only shrank, what was full
+//! stayed full, and at the end of the search nothing was free.
 //!
 //! So everything that makes space free is counted twice, before its first effect and after its last. Nothing
-//! came back during a search if, at its end, no more were begun than had been completed at its start. One
-//! count would not do: counted only before, one that is under way at the start goes unseen; counted only
+//! was given back during a search if, at its end, no more were begun than had been completed at its start.
+//! One count would not do: counted only before, one that is under way at the start goes unseen; counted only
 //! after, one that is under way at the end.
 //!
-//! Space comes back all the time, and a search hardly ever fails. So each thread, or a few threads, count on
-//! a cache line of their own, and a search that fails adds the counts up. The sums are no snapshots, and need
+//! Space is given back all the time, and a search hardly ever fails. So each thread, or a few threads, count
+//! on a cache line of their own, and a search that fails sums the counts. The sums are no snapshots, and need
 //! not be. Let the sum of what was completed be read until t1, and that of what was begun from t2 on, later.
 //! The first is no more than was completed by t1, the second no less than was begun by t2; and what was
 //! completed by t1 was begun by then. So if the sums are equal, as many were completed by t1 as were begun by

@@ -1,9 +1,9 @@
-//! What can be asked of the allocator.
+//! Requests to the allocator.
 
 use hectare_units::{ClusterNr, Clusters, TxnId};
 use serde::{Deserialize, Serialize};
 
-/// An open transaction. Whoever has one keeps the commit from rendering until it is closed.
+/// An open transaction. Holding one keeps the commit from rendering until it is closed.
 pub trait Transaction {
     /// Its id.
     fn id(&self) -> TxnId;
@@ -19,7 +19,7 @@ pub enum Purpose {
     Data,
 }
 
-/// Where a goal comes from: for who explains a request, the search does not care.
+/// Where a goal comes from: for explaining a request; the search ignores it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -27,7 +27,7 @@ pub enum GoalFrom {
     /// The caller named it.
     #[default]
     Caller,
-    /// It is where the file would go on without a break.
+    /// It continues the file without a break.
     Continuation,
     /// It is the group of the file's inode.
     Home,
@@ -43,7 +43,7 @@ pub enum GoalFrom {
     Nowhere,
 }
 
-/// What is asked of [`Allocator::reserve`](crate::Allocator::reserve).
+/// A request to [`Allocator::reserve`](crate::Allocator::reserve).
 ///
 /// The run that is given has at least `min` and at most `want` clusters; which length between, and where,
 /// the policy decides. It tries for `want` first and prefers not to go below `asked`.
@@ -51,9 +51,9 @@ pub enum GoalFrom {
 pub struct Request {
     /// Where the run would best start. Beyond the end of the volume it means no preference.
     pub goal: ClusterNr,
-    /// The length wished for. No more than a group's length can be had at once.
+    /// The length requested. No more than a group's length can be reserved at once.
     pub want: Clusters,
-    /// What is needed now, where more is wished for in advance; decides the size class. Counts as at least
+    /// What is needed now, where more is requested in advance; decides the size class. Counts as at least
     /// `min` and at most `want`.
     pub asked: Clusters,
     /// The least length of use to the caller; at least 1.
@@ -72,7 +72,7 @@ pub struct Request {
     pub vital: bool,
     /// Where the goal comes from.
     pub goal_from: GoalFrom,
-    /// The file it is for, by its inode number, where that is known; for who explains it, too.
+    /// The file it is for, by its inode number, where that is known; also for explaining it.
     pub file: Option<u32>,
 }
 
@@ -96,52 +96,52 @@ impl Request {
         }
     }
 
-    /// The same, but no fewer than `min` clusters.
+    /// Returns the request with a least length of `min` clusters.
     #[must_use]
     pub const fn at_least(self, min: Clusters) -> Self {
         Self { min, ..self }
     }
 
-    /// The same for the contents of a file of which `asked` clusters are to be written now.
+    /// Returns the request for the contents of a file of which `asked` clusters are to be written now.
     #[must_use]
     pub const fn for_data(self, asked: Clusters) -> Self {
         Self { asked, purpose: Purpose::Data, ..self }
     }
 
-    /// The same, but rather than at the goal in the group that this stream was last served from. A stream is
-    /// a file or what else writes in one row; its key is any number that stays the same, such as its inode's.
+    /// Returns the request served rather in the group that last served this stream than at the goal. A stream
+    /// is a file or another sequential writer; its key is any constant number, such as its inode's.
     #[must_use]
     pub const fn on_stream(self, key: u32) -> Self {
         Self { stream: Some(key), ..self }
     }
 
-    /// The same, but at the goal or not at all: as much as is free there, from the least length to the full.
+    /// Returns the request served at the goal or not at all: as much as is free there, of at least `min`.
     #[must_use]
     pub const fn exactly_at_goal(self) -> Self {
         Self { only_goal: true, ..self }
     }
 
-    /// The same, but under policies with size classes at the first place behind the goal that will do, not
-    /// where it fits best: what is laid row on row should leave no gaps.
+    /// Returns the request packed: under policies with size classes it is served at the first place behind
+    /// the goal that will do, not where it fits best: what is laid row on row should leave no gaps.
     #[must_use]
     pub const fn packed(self) -> Self {
         Self { packed: true, ..self }
     }
 
-    /// The same, said to be for a file with a goal that comes from there.
+    /// Returns the request marked as for a file, with a goal from `goal_from`.
     #[must_use]
     pub const fn of_file(self, file: u32, goal_from: GoalFrom) -> Self {
         Self { file: Some(file), goal_from, ..self }
     }
 
-    /// The same, and the root reserve may be used if `allowed`.
+    /// Returns the request with the root reserve usable if `allowed`.
     #[must_use]
     pub const fn with_root_reserve(self, allowed: bool) -> Self {
         Self { take_root_reserve: allowed, ..self }
     }
 
-    /// The same, and whatever is free may be used: for what must not fail although the volume is full, such
-    /// as the one block without which thousands can't be freed.
+    /// Returns the request with whatever is free usable: for what must not fail although the volume is full,
+    /// such as the one block without which thousands can't be freed.
     #[must_use]
     pub const fn vital(self) -> Self {
         Self { vital: true, ..self }

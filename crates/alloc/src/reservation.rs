@@ -11,7 +11,7 @@ use hectare_units::{Clusters, GroupNr, low32};
 use std::fmt;
 use std::ops::Range;
 
-/// A contiguous run inside one group that nobody else can get. In the durable bitmap it is still free, until
+/// A contiguous run inside one group that no other request can get. In the durable bitmap it is free, until
 /// it is [published](Self::publish). Dropping it gives the space back.
 #[must_use = "dropping a reservation gives its space back"]
 pub struct Reservation {

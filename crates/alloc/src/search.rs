@@ -1,32 +1,32 @@
-//! Which group, and where in it: the driver that goes through a policy's table of passes
+//! Chooses a group and a place in it: the driver that goes through a policy's table of criteria
 //! ([`crate::criteria`]).
 //!
-//! A pass is a walk over candidate groups (`walk`). Each is looked at without its lock, by what its slot
-//! says; then locked, or skipped if it is busy; looked at again; scanned (`scan`); and if the scan finds a
-//! run, the run is taken at once, under the same lock. Passes that compare runs of several groups first
-//! (`survey`) come back to the best one. Groups not in memory are loaded on the way: freely where that needs
-//! no I/O, else up to a budget per request in the passes that skip busy groups. The same budget pays for
-//! learning what groups are like that nobody has looked at (`pages`).
+//! A pass is a walk over candidate groups (`walk`). Each is checked without its lock, by its group info;
+//! then locked, or skipped if it is busy; checked again; scanned (`scan`); and if the scan finds a run, the
+//! run is taken at once, under the same lock. Passes that compare runs of several groups first (`survey`)
+//! return to the best one. Groups not in memory are loaded on the way: freely where that needs no I/O, else
+//! up to a budget per request in the passes that skip busy groups. The same budget pays for reading the
+//! pages of untouched groups (`group_table`).
 //!
 //! # No space
 //! [`AllocError::NoSpace`] is exact: it must be true at some moment of the search that no run of the least
 //! length is free and can be paid for. Two ways lead to it.
-//! - The purse holds less than the least length, by one atomic read: true at that moment.
+//! - The budget holds less than the least length, by one atomic read: true at that moment.
 //! - The last pass has looked at every group, waiting for its lock, and found no such run; and nothing that
 //!   makes space free was under way at the start of the search or began before its end
-//!   ([`Moves`](crate::release_epoch::Moves)). Then free space only shrank meanwhile: a group that had no run long
-//!   enough when it was looked at has none at the end. Groups are passed over without their lock only by
+//!   ([`Moves`](crate::release_epoch::Moves)). Then free space only shrank meanwhile: a group that had no run
+//!   long enough when it was looked at has none at the end. Groups are passed over without their lock only by
 //!   [`Slot::longest`](crate::group_info::Slot::longest), which is never below the longest run: it is raised
-//!   under the lock between the two counts of a move, and lowered under the lock by who has scanned the
-//!   group. It is read, like the counts, in the one order of `SeqCst`. If something did move, the search
-//!   looks again. What moves and what is available is changed by all processors, so both are asked only by
-//!   who has found nothing: the first time through the table is no proof, and it is gone through once more
-//!   before a refusal.
+//!   under the lock between the two counts of a move, and lowered under the lock after a scan of the group.
+//!   It is read, like the counts, in the single order of `SeqCst`. If something did move, the search looks
+//!   again. All processors change what moves and what is available, so only a search that has found nothing
+//!   reads both: the first time through the table is no proof, and the table is run once more before a
+//!   refusal.
 //!
-//! The search so ends unless others make progress for ever: each repetition means that somebody gave space
-//! back, or is just doing so.
+//! So the search ends unless others make progress for ever: each repetition means that another thread gave
+//! space back, or is just doing so.
 //!
-//! What it is not: a policy (that is the table), nor an account of who may have how much (the purse).
+//! What it is not: a policy (that is the table), nor an account of how much a request may use (the budget).
 
 mod note;
 mod plan;
@@ -70,13 +70,13 @@ pub(crate) struct Search<'a, 'p, S: GroupSource> {
     stage: Stage,
     /// Reads from the device left for the passes that have others behind them.
     reads_left: u32,
-    /// The first group that could not be loaded in a pass that goes on without it.
+    /// The first group that could not be loaded in a pass that continues without it.
     broken: Option<AllocError<S::Error>>,
     /// The page of groups that could not be read last: for none of its other groups it is tried again.
     unreadable: Range<u32>,
-    /// Whether the last candidate was passed by because it was busy.
+    /// Whether the last candidate was skipped because it was busy.
     passed_busy: bool,
-    /// What happened, where that is recorded, and how many runs had been looked at when it was noted last.
+    /// What happened, where that is recorded, and how many runs had been scanned when it was noted last.
     steps: Option<Box<Steps>>,
     noted: u32,
 }
@@ -146,7 +146,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
             }
             match seen {
                 Some(seen) if self.space.moves.none_since(seen) => return Err(AllocError::NoSpace),
-                // Whoever is just giving back may need the processor.
+                // A thread that is just giving space back may need the processor.
                 Some(_) => thread::yield_now(),
                 None => {}
             }
@@ -333,7 +333,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         Ok(Some(held))
     }
 
-    /// A group can't be had; that is told later, if no other has space, unless it is the goal's.
+    /// A group can't be loaded; reported later, if no other has space, unless it is the goal's.
     #[cold]
     fn go_on_without(
         &mut self,

@@ -1,12 +1,12 @@
 //! A counted reference to the space of a volume, with a count for each thread or few threads.
 //!
-//! Every reservation holds such a reference, so one is made and dropped for each piece of space that anybody
-//! takes. Were there one count, its cache line would go from processor to processor twice for each piece, and
-//! all of them together could take no more pieces a second than that line can move. So an allocator has a
-//! number of references to its space, each with a count of its own, and a thread clones the one that is its
-//! own. What is split off a reservation counts where that did.
+//! Every reservation holds such a reference, so one is made and dropped for each piece of space taken. With a
+//! single count, its cache line would move between processors twice per piece, and all of them together could
+//! take no more pieces a second than that line can move. So an allocator has a number of references to its
+//! space, each with a count of its own, and a thread clones its own one. What is split off a reservation
+//! counts with the same reference.
 //!
-//! What it is not: a lock. The space is open to all who have a reference.
+//! What it is not: a lock. The space is open to every holder of a reference.
 
 use crate::locked_group::Held;
 use crate::state::Space;

@@ -1,5 +1,5 @@
 //! Size classes: parts of the volume set apart by the size of what is allocated there, so that long-lived
-//! small files don't cut up the space that large ones need.
+//! small files don't fragment the space that large ones need.
 //!
 //! The *unit* that carries a class is a flex group, or a single group where there are none. A unit starts
 //! unset. The first data run taken in it sets its class; it is unset again when nothing is in use in it but
@@ -8,17 +8,17 @@
 //! btrfs's size classes of block groups. Which sizes make a class is a list ([`SizeClasses`]).
 //!
 //! The class of a unit that was in use before the volume was opened is not stored anywhere. It is guessed
-//! when the first group of it is loaded: the used runs after five positions are measured, and the smallest
-//! decides.
+//! when the first group of the unit is loaded: the used runs after five positions are measured, and the
+//! smallest decides.
 //!
-//! How it stays right without a lock on the way of an allocation: the class of a unit is one atomic, with a
+//! It stays right without a lock in the path of an allocation: the class of a unit is one atomic, with a
 //! set of units per class ([`BitTree`]) beside it for searching. Changes are rare and are made under one
 //! lock, class and sets together. Unsetting races with taking: the taker first says that its group is no
-//! longer wholly free, then reads the class; the one who unsets first changes the class, then looks again
-//! whether all groups are wholly free, and puts the class back if not. In the one order of `SeqCst` at least
-//! one of them sees the other.
+//! longer wholly free, then reads the class; the unsetter first changes the class, then checks again whether
+//! all groups are wholly free, and restores the class if not. In the single order of `SeqCst` at least one of
+//! them sees the other.
 //!
-//! What it is not: a promise. A unit's class is where requests go first, nothing else depends on it.
+//! What it is not: a promise. A unit's class says where requests go first; nothing else depends on it.
 
 mod bounds;
 
@@ -36,7 +36,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Class(u8);
 
-/// Positions of a group whose used runs are looked at to guess a class.
+/// Positions of a group whose used runs are examined to guess a class.
 const SAMPLES: u32 = 5;
 
 impl Class {
@@ -214,7 +214,7 @@ impl Classes {
         Ok(())
     }
 
-    /// The class of an allocation of so many bytes.
+    /// The class of an allocation of `bytes` bytes.
     pub(crate) fn of(&self, bytes: u64) -> Class {
         self.sizes.of(bytes)
     }

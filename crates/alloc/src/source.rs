@@ -1,9 +1,9 @@
-//! Where groups come from, and bringing them into memory.
+//! The source of groups, and loading them into memory.
 //!
-//! What is known of a group without its bitmap comes with its page of slots (`pages`). The bitmap is loaded
-//! under the group's own lock. Where reading it means I/O, the other groups of its flex group that have free
-//! space and that nobody holds are read with it and indexed too, their locks only tried for: their bitmaps
-//! lie side by side, and the searches that come next will want them.
+//! What is known of a group without its bitmap comes with its page of group infos (`group_table`). The bitmap
+//! is loaded under the group's own lock. Where reading it means I/O, the other groups of its flex group that
+//! have free space are read with it and indexed too, if a try-lock gets them: their bitmaps lie side by
+//! side, and the searches that come next will want them.
 
 use crate::allocator::Allocator;
 use crate::buddy::Buddy;
@@ -22,7 +22,7 @@ use std::time::Instant;
 /// Its functions are called with locks of groups held or before any thread has the allocator; none may call
 /// back into it.
 pub trait GroupSource: Send + Sync {
-    /// Why a bitmap can't be had.
+    /// Why a bitmap can't be loaded.
     type Error: std::error::Error + Send + Sync + 'static;
 
     /// The durable bitmap of a group, as last rendered: bit `i % 64` of word `i / 64` is 1 if cluster `i` of
@@ -39,21 +39,21 @@ pub trait GroupSource: Send + Sync {
     /// to hold another number fails with [`AllocError::Miscounted`].
     fn free_hint(&self, group: GroupNr) -> u32;
 
-    /// Free clusters of all groups, if that is known without asking each. `None`: the hints are added up when
-    /// the allocator is made. A total that is not their sum is corrected before anybody is refused space
+    /// Free clusters of all groups, if that is known without asking each. `None`: the hints are summed when
+    /// the allocator is made. A total that is not their sum is corrected before a request is refused space
     /// because of it.
     fn free_total(&self) -> Option<Clusters> {
         None
     }
 
-    /// How many neighbours a group's hint is had with at the price of one. They are asked for together, from
+    /// How many neighbours' hints cost the price of one. They are requested together, from
     /// a multiple of this (or of a power of two next to it) on.
     fn together(&self) -> u32 {
         1
     }
 
-    /// Makes ready what the other functions tell of some groups without I/O. Called before any of them, but
-    /// for [`count_free`](Self::count_free), is asked of a group.
+    /// Prepares what the other functions return about some groups without I/O. Called before any of them, but
+    /// for [`count_free`](Self::count_free), is called for a group.
     ///
     /// # Errors
     /// Whatever keeps it from being read; it fails the operation that needed one of the groups, and is tried
@@ -96,7 +96,7 @@ pub trait GroupSource: Send + Sync {
     }
 }
 
-/// Groups, and the bitmap of each or why it can't be had.
+/// Groups, and the bitmap of each or why it can't be loaded.
 pub type Loaded<E> = Vec<(GroupNr, Result<Vec<u64>, E>)>;
 
 /// The place of a group in memory, under its lock.
@@ -145,7 +145,7 @@ impl<S: GroupSource> Allocator<S> {
                 (result, places.iter_mut().find(|(mate, _)| *mate == nr))
                 && place.is_none()
             {
-                // Whoever needs this group hears what is wrong with it; nobody has asked yet.
+                // The error is returned to the request that needs this group; none has so far.
                 let _: Result<(), _> = self.install(nr, place, words);
             }
         }
@@ -202,7 +202,7 @@ impl<S: GroupSource> Allocator<S> {
     }
 
     /// Drops up to `at_most` groups from memory that the source can give back as they are, and returns how
-    /// many were dropped. Groups in use by others are passed over. Each call goes on where the last one
+    /// many were dropped. Groups in use by others are passed over. Each call continues where the last one
     /// ended.
     pub fn evict(&self, at_most: usize) -> usize {
         let space = self.space();

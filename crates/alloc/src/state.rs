@@ -2,12 +2,12 @@
 //!
 //! Every change of a group goes through [`Held`], which keeps the slot's numbers, the
 //! index, the volume's counters and the list of dirty groups in step with the bitmap. Nothing here loads a
-//! bitmap: what a reservation or a commit touches is in memory already, and stays there until it is done.
+//! bitmap: the groups that a reservation or a commit touches are in memory and stay there until it is done.
 //!
-//! A group is in one of two indexes: in that of the loaded ones by what its free space is like, or in that of
-//! the untouched ones by the best it could be, all its free clusters as one run. A search asks both; what it
-//! finds in the second is loaded, and so moves to the first. Or it is in neither, but on a page of slots that
-//! nobody has read yet (`pages`): then it may be anything, and is looked at to learn what.
+//! A group is in one of two indexes: loaded ones by the state of their free space, untouched ones by the
+//! best it could be, all their free clusters as one run. A search asks both; what it finds in the second is
+//! loaded, and so moves to the first. Or it is in neither, but on an unread page of group infos
+//! (`group_table`): then it may be anything, and has to be read first.
 
 use crate::contention::Contention;
 use crate::counters::Counters;
@@ -58,11 +58,11 @@ pub(crate) struct Space {
     pub(crate) discards: Mutex<Vec<GroupNr>>,
     /// Whether freed runs are remembered to be discarded.
     pub(crate) discarding: AtomicBool,
-    /// Tells a search that found nothing whether to look again.
+    /// Decides whether a search that found nothing has to look again.
     pub(crate) moves: Moves,
     /// Groups in memory.
     pub(crate) loaded: AtomicU32,
-    /// Where eviction goes on.
+    /// Where the next eviction starts.
     pub(crate) evict_from: AtomicU32,
     /// What can be tuned while the volume is in use.
     pub(crate) tunables: Live,
@@ -87,7 +87,7 @@ impl GroupMap for Space {
     }
 
     fn is_whole(&self, group: GroupNr) -> bool {
-        // A group nobody has looked at may be anything.
+        // An untouched group may be anything.
         self.slots.get(group).is_some_and(Slot::is_whole)
     }
 }
@@ -149,7 +149,7 @@ impl Space {
         &self.tables[usize::from(self.is_indexed())]
     }
 
-    /// The slot of a group that somebody has touched before.
+    /// The slot of a group that has been touched before.
     pub(crate) fn slot(&self, group: GroupNr) -> &Slot {
         self.slots.get(group).expect("a slot that was made stays")
     }
@@ -160,8 +160,8 @@ impl Space {
         Orders { largest: None, average: best_average(free, self.config.orders()) }
     }
 
-    /// The highest order that the average free run of any group has, as far as is known; of pages nobody has
-    /// read the best is believed.
+    /// The highest order that the average free run of any group has, as far as is known; of unread pages the
+    /// best is assumed.
     pub(crate) fn highest_average(&self) -> Option<u32> {
         if self.slots.has_unread() {
             return best_average(self.layout.clusters_per_group(), self.config.orders());

@@ -1,4 +1,4 @@
-//! What the allocator counts, always.
+//! The allocator's counters, which are always on.
 //!
 //! A request counts in a [`RequestStats`] on its own stack, which costs plain additions, and hands it in once
 //! at its end ([`Stats::add`]), where only the passes it made cost anything. The totals are spread over
@@ -8,9 +8,9 @@
 //!
 //! [`StatsSnapshot::text`] and [`structs_summary`] have the layout of Linux's `mb_stats` and
 //! `mb_structs_summary` under `/proc/fs/ext4/DEVICE` (as of 6.18, recorded from a running kernel; see the
-//! tests), so that what reads those reads these; what the kernel does not count follows at the end. Two
-//! differences in meaning: times are in nanoseconds, and the counters start with the volume, not with a
-//! switch.
+//! tests), so that programs that read those can read these; what the kernel does not count follows at the
+//! end. Two differences in meaning: times are in nanoseconds, and the counters start with the volume, not
+//! with a switch.
 //!
 //! What it is not: an account of space (that is [`Counts`](crate::Counts), which is exact).
 
@@ -41,7 +41,7 @@ pub enum Pass {
     /// Every group, for anything.
     #[serde(rename = "CR_ANY_FREE")]
     AnyFree,
-    /// By the largest chunk, for what is asked; not one of the kernel's.
+    /// By the largest chunk, for the length asked for; not one of the kernel's.
     #[serde(rename = "chunk")]
     Chunk,
     /// The longest average run, for a request longer than all; not one of the kernel's.
@@ -62,7 +62,7 @@ pub struct PassStats<N> {
     pub hits: N,
     /// Groups asked whether they are worth a look.
     pub groups_considered: N,
-    /// Free runs looked at.
+    /// Free runs scanned.
     pub extents_scanned: N,
     /// Times the pass went over all its groups for nothing.
     pub useless_loops: N,
@@ -83,7 +83,7 @@ pub struct PassesStats<N> {
     pub goal_slow: PassStats<N>,
     /// Every group, for anything.
     pub any_free: PassStats<N>,
-    /// By the largest chunk, for what is asked. The kernel has no such block, nor those that follow.
+    /// By the largest chunk, for the length asked for. The kernel has no such block, nor those that follow.
     #[serde(default)]
     pub chunk: PassStats<N>,
     /// The longest average run, for a request longer than all.
@@ -222,7 +222,7 @@ counters! {
         success,
         /// Groups that were searched.
         groups_scanned,
-        /// Free runs looked at, in all passes.
+        /// Free runs scanned, in all passes.
         extents_scanned,
         /// Requests that got the very place of their goal.
         goal_hits,
@@ -232,13 +232,13 @@ counters! {
         len_goal_hits,
         /// Requests served by an aligned chunk of a power of two.
         p2_hits,
-        /// Searches ended because enough had been looked at.
+        /// Searches ended because enough was scanned.
         breaks,
         /// Runs chosen and then lost to another request before they were taken.
         lost,
-        /// Groups passed by because another request held their lock.
+        /// Groups skipped because another request held their lock.
         busy_skips,
-        /// Groups passed by for the same reason before they were chosen.
+        /// Groups skipped for the same reason before they were chosen.
         busy_peeks,
         /// Times a request waited for a group's lock.
         busy_waits,
@@ -465,12 +465,12 @@ impl Stats {
         });
     }
 
-    /// So many clusters were set aside for later requests.
+    /// Counts `clusters` clusters that were set aside for later requests.
     pub(crate) fn preallocated(&self, clusters: u64) {
         self.with(|totals| totals.preallocated = totals.preallocated.wrapping_add(clusters));
     }
 
-    /// So many of the clusters set aside were given back.
+    /// Counts `clusters` of the clusters set aside that were given back.
     pub(crate) fn discarded(&self, clusters: u64) {
         self.with(|totals| totals.discarded = totals.discarded.wrapping_add(clusters));
     }

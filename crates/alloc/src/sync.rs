@@ -7,7 +7,7 @@
 //! loom's (weak memory, all schedules, tiny runs); with feature `virtual` it takes virtual time on virtual
 //! processors ([`virtual_cpus`]). Should several be on, `virtual` goes before `shuttle` before `loom`.
 //!
-//! Work that virtual time is to know of, beside locks and atomics, is charged where it is done ([`charge`]).
+//! Work other than locks and atomics that costs virtual time is charged where it is done ([`charge`]).
 //! That costs nothing where time is real.
 //!
 //! Hazard: an explorer's lock works only inside its run, so with such a feature on only the tests written for
@@ -59,7 +59,7 @@ pub(crate) enum Cost {
     Group,
     /// A free run found in a group.
     Extent,
-    /// A word of a group's bitmap looked at.
+    /// A word of a group's bitmap examined.
     Word,
     /// A run taken from a group's free space or given back to it.
     Change,

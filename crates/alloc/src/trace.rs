@@ -1,19 +1,19 @@
-//! What a request went through on its way to space, for who asks why it lies where it lies.
+//! Records how a request was served, to explain why a file lies where it does.
 //!
-//! While a volume records, each search gathers [`Event`]s: what every pass passed by and for what reason,
-//! what it scanned, what it took. Events are small values; those of neighbouring groups that say the same are one.
-//! At its end the request is handed in as a [`RequestTrace`], and the last ones are kept ([`Recording`] says
-//! how many); how many older ones were dropped is counted. Space that was kept for a file is recorded too:
+//! While a volume records, each search collects [`Event`]s: what every pass skipped and for what reason, what
+//! it scanned, what it took. Events are small values; equal events of neighbouring groups are merged.
+//! At its end the request is stored as a [`RequestTrace`], and the last ones are kept ([`Recording`] sets
+//! how many); the number of older ones dropped is counted. Space that was kept for a file is recorded too:
 //! then no pass ran at all.
 //!
 //! Costs: a volume that does not record pays for one branch at each place where something could be noted. One
-//! that does pays for the events and one lock a request; reasons are worked out from what the group says of
-//! itself at the moment it is passed by, once more than the search has done, so of two that race a reason may
-//! be the newer one.
+//! that does pays for the events and one lock a request; reasons are derived from the group info at the
+//! moment the group is skipped, after the search has read it, so when threads race a reason may be the newer
+//! one.
 //!
 //! Invariants: memory is bounded, whatever the volume and the requests; what is left out is counted.
 //!
-//! What it is not: the counters ([`crate::stats`]), which are always on and know no groups.
+//! What it is not: the counters ([`crate::stats`]), which are always on and don't distinguish groups.
 
 use crate::layout::{Layout, Run};
 use crate::request::{GoalFrom, Purpose, Request};
@@ -24,7 +24,7 @@ use hectare_units::u64_of;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// How much is kept of what requests went through.
+/// How much is kept of the traces of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Recording {
     /// Requests, the last ones.
@@ -36,11 +36,11 @@ pub struct Recording {
 impl Recording {
     /// For a volume in use: the last 10,000 requests, in 4 MiB at most.
     pub const LAST: Self = Self { requests: 10_000, events: 100_000 };
-    /// For a request that is looked at by itself: a million events, so that every group of it is named.
+    /// For examining a single request: a million events, so that every group of it is named.
     pub const WHOLE: Self = Self { requests: 100, events: 1_000_000 };
 }
 
-/// Why something was passed by.
+/// Why something was skipped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -84,18 +84,18 @@ pub enum NotMade {
     NoChunk,
     /// The pass before asked for as little.
     SameLength,
-    /// What is asked is too long for the goal to be trimmed.
+    /// The length asked for is too long for the goal to be trimmed.
     NoTrim,
 }
 
-/// Why a pass ended before it had looked at all groups.
+/// Why a pass ended before it had examined all groups.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Ended {
-    /// So many groups that the index named came to nothing.
+    /// Too many of the groups that the index named failed.
     Patience,
-    /// As many runs were looked at as `mb_max_to_scan` allows, or the best is good enough.
+    /// As many runs were scanned as `mb_max_to_scan` allows, or the best is good enough.
     Enough,
     /// The chosen run was lost to another request.
     Lost,
@@ -106,17 +106,17 @@ pub enum Ended {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum What {
-    /// They were passed by.
+    /// They were skipped.
     Passed {
         /// For that reason.
         why: Why,
-        /// The best of them has so much of what was too little: clusters free, in the longest run, in the
+        /// The value of the best of them, which was too little: clusters free, in the longest run, in the
         /// largest chunk, or on average. With [`Why::Index`], the order they fell short of.
         best: u32,
     },
     /// One was scanned under its lock.
     Scanned {
-        /// Runs that were counted as looked at.
+        /// Runs that were counted as scanned.
         extents: u32,
         /// The longest free run in it, in clusters.
         longest: u32,
@@ -128,7 +128,7 @@ pub enum What {
         /// How many clusters it has.
         len: u32,
     },
-    /// The pass was not made: no group was looked at.
+    /// The pass was not made: no group was examined.
     NotMade(NotMade),
     /// The pass ended here.
     Ended(Ended),
@@ -139,7 +139,7 @@ pub enum What {
 pub struct Event {
     /// The pass.
     pub pass: Pass,
-    /// Which size classes it looked at.
+    /// Which size classes it covered.
     pub stage: Stage,
     /// The length that a run had to have, in clusters.
     pub need: u32,
@@ -290,7 +290,7 @@ pub struct Trace {
     pub overwritten: u64,
 }
 
-/// What one request gathers on its way.
+/// What one request collects on its way.
 #[derive(Default)]
 pub(crate) struct Steps {
     events: Vec<Event>,
@@ -347,7 +347,7 @@ impl Recorder {
         Self { limits, kept: Mutex::new(Kept::default()) }
     }
 
-    /// What a request gathers its events in.
+    /// An empty collector for a request's events.
     pub(crate) fn steps(&self) -> Box<Steps> {
         Box::new(Steps { most: self.limits.events, ..Steps::default() })
     }
@@ -366,7 +366,7 @@ impl Recorder {
         }
     }
 
-    /// A copy of what is kept.
+    /// A copy of the kept traces.
     pub(crate) fn trace(&self) -> Trace {
         let kept = self.kept.lock();
         let requests: Vec<_> = kept.requests.iter().cloned().collect();

@@ -1,4 +1,4 @@
-//! What can be tuned, under the names Linux gives it in `/sys/fs/ext4/DEVICE`, with its defaults.
+//! The tunables, under the names Linux gives them in `/sys/fs/ext4/DEVICE`, with their defaults.
 
 mod live;
 
@@ -30,7 +30,7 @@ pub struct Tunables {
     /// Whether the index is used at all; `None` uses it on volumes of at least 16 groups.
     pub mb_optimize_scan: Option<bool>,
     /// Blocks of a stripe, to which large requests are aligned; 0 or 1 means none. `None`, the default, is
-    /// what the volume says of itself; an allocator alone takes it for none.
+    /// what the superblock says; an allocator alone takes it for none.
     pub stripe: Option<u32>,
     /// The bounds of the size classes, under policies that have any. Default 128 KiB and 8 MiB.
     pub classes: SizeClasses,
@@ -161,11 +161,11 @@ impl Tunables {
     }
 }
 
-/// Volumes of at least this many groups use the index unless told otherwise.
+/// Volumes of at least this many groups use the index by default.
 const OPTIMIZE_SCAN_GROUPS: u32 = 16;
 
 impl Tunables {
-    /// Whether a volume of so many groups is searched through the index.
+    /// Whether a volume of `groups` groups is searched through the index.
     #[must_use]
     pub fn optimize_scan(&self, groups: u32) -> bool {
         self.mb_optimize_scan.unwrap_or(groups >= OPTIMIZE_SCAN_GROUPS)
@@ -188,7 +188,7 @@ pub struct Config {
     /// Whether freed runs are kept for [`Allocator::take_discards`](crate::Allocator::take_discards) once
     /// their transaction has committed.
     pub discard: bool,
-    /// How much is kept of what requests went through, for [`Allocator::trace`](crate::Allocator::trace);
+    /// How much is kept of the traces of requests, for [`Allocator::trace`](crate::Allocator::trace);
     /// nothing, if `None`.
     pub record: Option<crate::Recording>,
 }

@@ -1,6 +1,6 @@
-//! Where a request goes while another holds the lock of the group it would take: past it in every criterion
-//! but the last, which waits, and the goal, which waits unless that is switched off; and everywhere it waits
-//! without the mechanisms.
+//! Where a request goes while another thread holds the lock of the group it would take: past it in every
+//! criterion but the last, which waits, and the goal, which waits unless that is switched off; without the
+//! mechanisms it waits everywhere.
 
 #![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
 #![cfg(not(any(feature = "shuttle", feature = "loom")))]
@@ -69,7 +69,7 @@ impl GroupSource for Gated {
     }
 }
 
-/// A volume on which somebody holds the locks of some groups until the gate is opened.
+/// A volume on which the locks of some groups are held until the gate is opened.
 struct Held {
     allocator: Arc<Allocator<Gated>>,
     holders: Vec<JoinHandle<()>>,
@@ -358,7 +358,7 @@ fn a_closed_file_gets_a_window_only_while_locks_are_contended() {
             let waiter = thread::spawn(move || drop(allocator.reserve(&exact)));
             let until = Instant::now() + LONG;
             while policy.has(Mechanism::Contention) && held.allocator.contention() < count {
-                assert!(Instant::now() < until, "who waits does not count");
+                assert!(Instant::now() < until, "waiters are not counted");
                 thread::yield_now();
             }
             waiter

@@ -1,5 +1,5 @@
-//! What is asked of the source, and when: of a volume with a hundred million groups only what is touched. And
-//! that nothing is overlooked for it.
+//! What is read from the source, and when: of a volume with a hundred million groups only what is touched.
+//! And that this overlooks nothing.
 
 #![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
 #![cfg(not(any(feature = "shuttle", feature = "loom")))]
@@ -210,7 +210,7 @@ fn groups_that_cannot_be_read_about_are_an_error_for_who_needs_them() {
         let elsewhere = at(200).unwrap();
         let group = allocator.layout().locate(elsewhere.run().start).unwrap().0.get();
         assert!(!(64..128).contains(&group), "{policy}: {group}");
-        // All others taken: whoever can't look everywhere must not say that there is nothing.
+        // All others taken: a request that can't look everywhere must not report that there is no space.
         let mut held = vec![elsewhere];
         let error = loop {
             match allocator.reserve(&Request { min: Clusters::ONE, ..data(cluster(200), 1024) }) {

@@ -1,4 +1,4 @@
-//! Each pass is the one that answers where it should be, as the counters tell.
+//! Each pass serves the requests it should, as the counters show.
 
 #![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
 #![cfg(not(any(feature = "shuttle", feature = "loom")))]
@@ -41,7 +41,7 @@ fn len(reservation: &Reservation) -> u64 {
     reservation.len().get()
 }
 
-/// Serves a request; it must be served by the pass named, with so many runs looked at in it.
+/// Serves a request; it must be served by the pass named, which must have scanned that many runs.
 fn served(
     allocator: &Allocator<Disk>,
     request: Request,
@@ -106,7 +106,7 @@ fn a_goal_too_long_is_trimmed_but_not_below_what_is_asked() {
     let got = served(&allocator, data(8, 64, 10), |passes| &passes.best_avail, 1);
     assert_eq!(len(&got), 16, "all of the run, and a trim of two orders");
     assert_eq!((allocator.stats().trims, allocator.stats().splits), (2, 0));
-    // Three orders are the limit: the kernel goes on to the slow criterion, a chunk is found by the index.
+    // Three orders are the limit: the kernel uses the slow criterion next, a chunk is found by the index.
     let got = served(&allocator, data(8, 256, 10), |passes| &passes.goal_slow, 127);
     assert_eq!(len(&got), 16);
     let with_chunk = patterned(indexed(Policy::MBALLOC.with(Mechanism::Chunk)), 4, runs_of_16);
@@ -132,7 +132,7 @@ fn shorter_runs_are_counted_only_where_they_are_not_skipped() {
     let counting = patterned(indexed(Policy::MBALLOC.without(Mechanism::SkipSmaller)), 3, used);
     let got = served(&counting, data(0, 12, 12), |passes| &passes.goal_fast, 41);
     assert_eq!((start(&got), len(&got)), (1024 + 500, 12));
-    // When so many have been looked at, the best is taken, as long as it may be.
+    // After that many runs the best is taken, as long as it may be.
     let tunables = Tunables { mb_max_to_scan: 20, mb_optimize_scan: Some(true), ..Tunables::default() };
     let policy = Policy::MBALLOC.without(Mechanism::SkipSmaller);
     let limited = patterned(Config { policy, tunables, ..Config::default() }, 3, used);
@@ -286,7 +286,7 @@ fn a_stream_goes_on_in_its_last_group() {
     let again = allocator.reserve(&request.on_stream(2)).unwrap();
     assert_eq!(start(&again) / 1024, 3);
     assert_eq!(allocator.stats().stream_goal_hits, 1, "only the second found its stream there");
-    // Streams are told apart by a quarter of the groups: 2 and 6 are the same, 3 is another.
+    // Streams are distinguished by a quarter of the groups: 2 and 6 are the same, 3 is another.
     drop(allocator.reserve(&request.on_stream(6)).unwrap());
     assert_eq!(allocator.stats().stream_goal_hits, 2);
     drop(allocator.reserve(&request.on_stream(3)).unwrap());
@@ -338,7 +338,7 @@ fn a_walk_of_the_index_gives_up_after_so_many_groups() {
     let allocator = patterned(indexed(Policy::MBALLOC), 200, with_longer);
     (0..200).for_each(|group| drop(allocator.group_summary(GroupNr::new(group)).unwrap()));
     let got = served(&allocator, data(8, 24, 24), |passes| &passes.goal_fast, 1);
-    assert_eq!(start(&got) / 1024, 191, "in the order above every group has it");
+    assert_eq!(start(&got) / 1024, 191, "in the order above every group qualifies");
     let trimmed = allocator.reserve(&data(8, 30, 24)).unwrap();
     assert_eq!(len(&trimmed), 30);
 }

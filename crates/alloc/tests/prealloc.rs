@@ -212,7 +212,7 @@ fn a_window_of_which_the_first_piece_is_used_whole_can_be_given_back() {
     for policy in [Policy::SIZE_CLASS, Policy::HYBRID] {
         let volume = Volume::new(policy, 64, 4096);
         let window = Arc::default();
-        // The file's last cluster lies 20 before the end of its group, so the window goes on in the next.
+        // The file's last cluster lies 20 before the end of its group, so the window continues in the next.
         let request = FileRequest {
             file: 7,
             logical: 100,

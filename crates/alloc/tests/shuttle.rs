@@ -1,5 +1,5 @@
 //! The allocator under shuttle: random and PCT schedules of a few threads, each lock and atomic a point where
-//! another may go on.
+//! another may run.
 //!
 //! Run with `cargo test -p hectare-alloc --features shuttle --test shuttle`.
 
@@ -51,9 +51,9 @@ fn data(at: u64, n: u64) -> Request {
     Request::new(ClusterNr::new(at), Clusters::new(n)).for_data(Clusters::new(n))
 }
 
-/// Two threads, each with one cluster, which it gives back after it has taken another. Who asks has one, the
-/// other two at most: of four clusters one is free at every moment. (What it would take for a search to be
-/// wrong here is explored in `search/refusal_tests.rs`, with the last pass alone.)
+/// Two threads, each with one cluster, which it gives back after it has taken another. The requester has
+/// one, the other two at most: of four clusters one is free at every moment. (What it would take for a search
+/// to be wrong here is explored in `search/refusal_tests.rs`, with the last pass alone.)
 fn never_refused(policy: Policy) {
     let allocator = allocator(policy, 1, 4, 1);
     let threads: Vec<_> = (0..2)
@@ -215,7 +215,7 @@ fn append_until_refused(
         };
         match prealloc.take(allocator, &window, &request) {
             Ok(taken) => {
-                assert!(!was_refused, "{taken:?} is given after others were told that nothing is left");
+                assert!(!was_refused, "{taken:?} is handed out after others were refused");
                 space.push(taken);
             }
             Err(AllocError::NoSpace) => break,
@@ -226,7 +226,7 @@ fn append_until_refused(
     space
 }
 
-/// Nobody gives space back, so once one was refused, nobody may get any: what one thread keeps, or is about
+/// No thread gives space back, so once one was refused, none may get any: what one thread keeps, or is about
 /// to, is not "used" for another.
 fn refused_for_good(policy: Policy) {
     let allocator = allocator(policy, 8, 2, 1);

@@ -1,5 +1,4 @@
-//! What is recorded of requests: on small volumes where each reason must appear, and nothing that costs more
-//! than it may.
+//! What is recorded of requests: on small volumes where each reason must appear, within the bounds on cost.
 
 #![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
 #![cfg(not(any(feature = "shuttle", feature = "loom")))]
@@ -81,7 +80,7 @@ fn every_pass_says_what_it_passed_by_and_what_it_took() {
     let trace = traced(&allocator, data(8, 60, 60));
     assert_eq!(events(&trace, Criterion::Goal), [(0, 1, What::Scanned { extents: 0, longest: 8 })]);
     assert_eq!(not_made(&trace, Criterion::P2Aligned), [NotMade::NoChunk]);
-    // Of groups nobody has loaded only the number of free clusters is known; it promises more than there is.
+    // Of groups not loaded only the number of free clusters is known; it promises more than there is.
     assert_eq!(
         events(&trace, Criterion::GoalFast),
         [
@@ -287,7 +286,7 @@ fn what_a_file_or_a_thread_has_kept_makes_no_pass() {
         assert_eq!(trace.asked.file, Some(12));
         (taken, trace)
     };
-    // A small file: its thread's slot is filled by a search from its home, and the next piece is there.
+    // A small file: its thread's slot is filled by a search from its goal, and the next piece is there.
     let (first, filled) = take(0, 1, None);
     assert_eq!((filled.asked.want, filled.asked.asked, filled.asked.from), (512, 1, GoalFrom::Home));
     let (_second, kept) = take(1, 2, Some(first.run().end().get()));

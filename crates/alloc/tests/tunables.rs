@@ -1,4 +1,4 @@
-//! What is tuned while a volume is in use holds for the next request.
+//! Tunables set while a volume is in use apply to the next request.
 
 #![allow(clippy::unwrap_used)] // the helpers of these tests are tests too
 #![cfg(not(any(feature = "shuttle", feature = "loom")))]
@@ -51,7 +51,7 @@ fn the_limits_of_a_scan() {
     assert_eq!(scanned(&[], 500, 500), 201);
     assert_eq!(scanned(&["mb_max_to_scan=20"], 500, 500), 21);
     assert_eq!(allocator.tunables().mb_max_to_scan, 20);
-    // A run of 24 is long enough, and after so many others nothing better is looked for.
+    // A run of 24 is long enough, and after that many runs nothing better is looked for.
     let linear = patterned(Policy::MBALLOC_LINEAR, 1, |at| at >= 24 && (at % 4 >= 2 || at < 64));
     let content = |set: &[&str]| after(&linear, set, data(500, 18, 18)).1.passes.goal_slow.extents_scanned;
     assert_eq!((content(&[]), content(&["mb_min_to_scan=3"])), (11, 4));
@@ -89,7 +89,7 @@ fn groups_that_are_looked_at_in_order() {
     assert_eq!((considered(&[]), considered(&["mb_max_linear_groups=4"])), (0, 4));
 }
 
-/// Clusters that are set aside for others when a file of so many clusters asks for all of them.
+/// Clusters that are set aside for others when a file of `len` clusters asks for all of them.
 fn set_aside(allocator: &Allocator<Disk>, set: &[&str], len: u64) -> u64 {
     allocator.set_tunables(set.iter().copied()).unwrap();
     let prealloc = Preallocation::new(allocator.config());

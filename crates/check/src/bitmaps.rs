@@ -1,4 +1,4 @@
-//! Bitmaps and counts: they say what the walk has found.
+//! Bitmaps and counts: compares them with the findings of the walk.
 
 use crate::bits::{Bits, all_set_from, count_ones, is_set};
 use crate::context::Scan;
@@ -59,7 +59,7 @@ impl Scan<'_> {
         totals.free_clusters += u64::from(clusters - used);
         if self.group_flag(desc, GroupFlags::BLOCK_UNINIT) {
             if self.own_metadata(nr, desc)?.slice(0, u64::from(clusters)) != expected {
-                let reason = "the group is said to hold nothing but its own metadata, which is not so";
+                let reason = "the group is marked as holding only its own metadata, which is wrong";
                 self.tell(What::BlockBitmap, Place::Group(nr), reason);
             }
         } else {
@@ -80,7 +80,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// The bitmap of a group that was never initialised: what it keeps for itself.
+    /// The bitmap of a group that was never initialised: its own metadata.
     fn own_metadata(&self, nr: GroupNr, desc: &GroupDesc) -> Result<Bits, Error> {
         let geometry = self.volume.geometry();
         let mut bits = Bits::new(u64::from(geometry.clusters_in(nr)))?;

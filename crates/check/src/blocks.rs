@@ -1,4 +1,4 @@
-//! Who holds which block: every cluster is claimed once.
+//! Tracks the owner of each block: every cluster is claimed once.
 //!
 //! The volume's own metadata is claimed first, then the blocks of each inode as they are found. Without
 //! `bigalloc` a cluster is a block. With it, neighbouring extents of one file may share a cluster, if they

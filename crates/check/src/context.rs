@@ -16,13 +16,13 @@ use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_units::{BlockNr, GroupNr, InodeNr, u64_of};
 use std::borrow::Cow;
 
-/// The most clusters that are looked at: the pages of their bitmap take 32 MiB.
+/// The most clusters that are checked: the pages of their bitmap take 32 MiB.
 const CLUSTERS_MAX: u64 = 1 << 36;
 
-/// Features whose structures nobody documents or uses any more.
+/// Features whose structures are no longer documented or used.
 const UNJUDGED: [&str; 5] = ["imagic_inodes", "lazy_bg", "snapshot_bitmap", "snapshot", "replica"];
 
-/// The volume that is looked at.
+/// The volume being checked.
 pub(crate) struct Volume<'a> {
     pub(crate) device: &'a dyn Device,
     pub(crate) sb: SuperBlock,
@@ -71,7 +71,7 @@ pub(crate) struct Scan<'a> {
     pub(crate) directories: Vec<Directory>,
     /// Blocks of directories still to be read at most: all of them together are no more than the volume has.
     pub(crate) directory_blocks: u64,
-    /// The extents of directories, and of files whose content is looked at, one after another.
+    /// The extents of directories, and of files whose content is checked, one after another.
     pub(crate) runs: Vec<Extent>,
     pub(crate) orphans: Orphans,
     pub(crate) attributes: crate::attributes::Shared,
@@ -80,18 +80,18 @@ pub(crate) struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// Tells a problem.
+    /// Reports a problem.
     pub(crate) fn tell(&mut self, what: What, place: Place, reason: impl Into<Cow<'static, str>>) {
         let problem = Problem { what, place, reason: reason.into() };
         self.report.tell(problem, self.volume.options.problems_max);
     }
 
-    /// Tells a problem of an inode.
+    /// Reports a problem of an inode.
     pub(crate) fn tell_inode(&mut self, nr: InodeNr, reason: impl Into<Cow<'static, str>>) {
         self.tell(What::Inode, Place::Inode(nr), reason);
     }
 
-    /// Tells what a parser found.
+    /// Reports the finding of a parser.
     pub(crate) fn tell_corrupt(&mut self, what: What, corrupt: Corrupt) {
         self.report.tell(Problem::of(what, corrupt), self.volume.options.problems_max);
     }
@@ -148,7 +148,7 @@ pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Erro
     Ok(scan.report)
 }
 
-/// Reads the superblock; `None`, and a problem told, if there is no sound one.
+/// Reads the superblock; returns `None`, and reports a problem, if there is no sound one.
 fn superblock(
     device: &dyn Device,
     options: &Options,
@@ -188,7 +188,7 @@ impl Scan<'_> {
         finds_descriptors
     }
 
-    /// Names what a volume has that is not looked at.
+    /// Names what a volume has that is not checked.
     fn leave_unjudged(&mut self) {
         let sb = &self.volume.sb;
         let features = sb.features();

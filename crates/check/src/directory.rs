@@ -181,7 +181,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    /// Whether a directory's content is looked at: not if a block is in it twice, or if it and those before
+    /// Whether a directory's content is checked: not if a block is in it twice, or if it and those before
     /// it have more blocks than the volume. Shared blocks were reported when their maps were walked.
     fn can_be_read(&mut self, directory: &Directory, runs: &[Extent]) -> bool {
         let mut ranges: Vec<(u64, u64)> =

@@ -1,4 +1,4 @@
-//! The group descriptors, and the blocks that groups keep for themselves.
+//! The group descriptors, and the blocks of each group's own metadata.
 
 use crate::context::Scan;
 use crate::report::{Error, What};
@@ -8,7 +8,7 @@ use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_units::{BlockNr, GroupNr, memory, usize_of};
 
-/// A stretch of metadata: first block, blocks, whose.
+/// A run of metadata: first block, blocks, owner.
 type Stretch = (u64, u64, Option<GroupNr>);
 
 impl Scan<'_> {
@@ -68,7 +68,7 @@ impl Scan<'_> {
         for (first, len, _) in stretches {
             let geometry = self.volume.geometry();
             let cluster = |block: u64| geometry.cluster_of(BlockNr::new(block)).get();
-            // Metadata may share clusters with other metadata; overlaps were told already.
+            // Metadata may share clusters with other metadata; overlaps were already reported.
             let _ = self.claims.bits.claim(cluster(first)..cluster(first + len - 1) + 1);
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! The index of a directory: every index block, and which hashes each leaf may hold.
+//! Checks the htree of a directory: every index block, and which hashes each leaf may hold.
 //!
 //! A directory with an index names each of its blocks but the root once, in order of hashes, all leaves at
-//! the same depth. An index that breaks a rule is told, and the leaves are then read without it.
+//! the same depth. An index that breaks a rule is reported, and the leaves are then read without it.
 
 use crate::context::Scan;
 use crate::directory::Directory;
@@ -56,8 +56,8 @@ struct Walk<'a> {
 type Wrong = (LogicalBlock, String);
 
 impl Scan<'_> {
-    /// Reads a directory's index, all of whose blocks are there; `None`, and a problem told, if it is broken
-    /// or can't be judged.
+    /// Reads a directory's index, all of whose blocks are there; returns `None`, and reports a problem, if it
+    /// is corrupt or can't be judged.
     pub(crate) fn read_index(
         &mut self,
         directory: &Directory,

@@ -1,4 +1,4 @@
-//! Every inode: its fields, its map, its attributes; and what is remembered of it for the later steps.
+//! Every inode: its fields, its map, its attributes; and what the later steps need to know of it.
 
 use crate::attributes::Found;
 use crate::context::Scan;
@@ -183,8 +183,8 @@ impl Scan<'_> {
         self.used_inode(nr, slot, role)
     }
 
-    /// The first time of deletion that can be no inode number of the orphan list; 0 where the volume's own
-    /// times are so early that the two can't be told apart.
+    /// The first deletion time that can't be an inode number of the orphan list; 0 where the volume's own
+    /// times are so early that the two can't be distinguished.
     fn listed_dtime_end(&self) -> u32 {
         let raw = self.volume.sb.raw();
         let inodes = raw.s_inodes_count.get();
@@ -296,7 +296,7 @@ impl Scan<'_> {
         let orphan = self.inodes.get(nr.get()).is_some_and(|info| info.orphan);
         let past = mapped.written_end.saturating_sub(1) << bits > size && !flags.contains(InodeFlags::VERITY);
         if past && !orphan {
-            let reason = format!("its size is {size}, but written blocks go on to {}", mapped.written_end);
+            let reason = format!("its size is {size}, but written blocks extend to {}", mapped.written_end);
             self.tell_inode(nr, reason);
         }
         let blocks_max = if flags.contains(InodeFlags::EXTENTS) {
@@ -330,7 +330,7 @@ impl Scan<'_> {
         self.check_block_count(nr, slot, found, 0);
     }
 
-    /// The list of bad blocks is an indirect map; its blocks belong to nobody else.
+    /// The list of bad blocks is an indirect map; its blocks have no other owner.
     fn check_bad_blocks(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
         if slot.block().iter().any(|byte| *byte != 0) {
             self.report.leave("whether the blocks in the list of bad blocks are bad");

@@ -1,18 +1,18 @@
-//! The checker: whether a volume is sound, told without changing it.
+//! The checker: reports whether a volume is sound, without changing it.
 //!
 //! [`check`] walks everything the format holds, once: superblock and group descriptors, every inode with its
 //! map and attributes, every directory with its index, then the connections between them, and last the
-//! bitmaps and counts, which must say what the walk has found. It judges as `e2fsck -fn` does, so that a
-//! crash test can ask a million times in the process what the tool would say. It is stricter where the kernel
+//! bitmaps and counts, which must agree with the findings of the walk. It judges as `e2fsck -fn` does, so
+//! that a crash test can get the tool's verdict a million times in-process. It is stricter where the kernel
 //! is: checksums of group descriptors, depths of extent nodes, names of inodes that hold attribute values,
 //! and metadata of uninitialised groups that a bitmap leaves free; and where one name is in two blocks of a
-//! directory. It does not look at quotas and external journals.
+//! directory. It does not check quotas and external journals.
 //!
 //! Rules:
-//! - *Nothing is believed.* Any bytes give a report or an error: no panic, no loop, no read outside the
-//!   device. A block that is claimed a second time is told and not descended into, which bounds every walk by
-//!   the size of the volume.
-//! - *Everything is read once*, and file data not at all; the only content looked at is that of directories,
+//! - *Nothing is trusted.* Any bytes give a report or an error: no panic, no loop, no read outside the
+//!   device. A block that is claimed a second time is reported and not descended into, which bounds every
+//!   walk by the size of the volume.
+//! - *Everything is read once*, and file data not at all; the only content read is that of directories,
 //!   symbolic links, the journal's superblock and the orphan file.
 //! - *What can't be judged is named* in [`Report::unchecked`]; it is not taken for clean.
 //! - Findings are data ([`Problem`]): printing and exit codes are the caller's.
@@ -21,8 +21,8 @@
 //! for each inode in use and its neighbours; of directories, one block at a time and a hash of each name of
 //! one directory.
 //!
-//! What this is not: it repairs nothing, replays no journal (a volume that needs it is judged as it lies, and
-//! that it needs it is a problem), and compares no quota.
+//! What this is not: it repairs nothing, replays no journal (a volume that needs it is judged as it is on
+//! disk, and needing it is a problem), and compares no quota.
 
 mod attributes;
 mod bitmaps;

@@ -1,4 +1,4 @@
-//! The tree of directories, and how many names each inode has.
+//! The directory tree, and the link count of each inode.
 
 use crate::context::Scan;
 use crate::report::What;

@@ -1,7 +1,7 @@
-//! The maps of files: extent trees and indirect blocks, each block of them claimed as it is met.
+//! The maps of files: extent trees and indirect blocks, each block of them claimed when it is reached.
 //!
-//! A node or table that is claimed already is not descended into, so a walk ends however the blocks name each
-//! other.
+//! A node or table that is claimed already is not descended into, so a walk ends whatever cycles the blocks
+//! form.
 
 use crate::blocks::Held;
 use crate::context::Scan;
@@ -96,7 +96,7 @@ impl Scan<'_> {
     fn check_room(&mut self, nr: InodeNr, node: &Node<'_>, fits: usize) {
         if node.max() + MAX_SLACK < fits {
             let reason =
-                format!("an extent node claims room for {} entries and has it for {fits}", node.max());
+                format!("an extent node claims room for {} entries, but has room for {fits}", node.max());
             self.tell(What::Map, Place::Inode(nr), reason);
         }
     }

@@ -1,7 +1,7 @@
-//! An inode as it lies in its table, looked at in place.
+//! An inode in its table, read in place.
 //!
-//! The typed inode of the format crate copies what it reads and refuses what is out of range; a checker wants
-//! to see a million of them, unused ones too, and to say itself what is wrong.
+//! The typed inode of the format crate copies what it reads and refuses what is out of range; a checker has
+//! to read a million of them, unused ones too, and to report faults itself.
 
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::feature::RoCompat;

@@ -1,7 +1,7 @@
-//! The records of a directory block, as they lie there.
+//! The records of a directory block, as they are on disk.
 //!
-//! The format crate's own walk serves those who use a directory; here unused records are judged, too, and the
-//! stored file type is wanted as it is.
+//! The format crate's own walk is for using a directory; here unused records are judged, too, and the
+//! stored file type is needed unchanged.
 
 /// Bytes before a record's name.
 const HEADER: usize = 8;
@@ -19,7 +19,7 @@ pub(crate) struct Record<'a> {
     pub(crate) file_type: u8,
     /// The name.
     pub(crate) name: &'a [u8],
-    /// The byte after the name, where the record goes on so far.
+    /// The byte after the name, if the record extends that far.
     pub(crate) after: Option<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! What a check has found, as data.
+//! The findings of a check, as data.
 
 use hectare_ext4::error::{Corrupt, Place, Unsupported};
 use hectare_units::OutOfMemory;

@@ -1,4 +1,4 @@
-//! Inodes with a task: the journal, the orphans, the blocks kept for growing.
+//! Inodes with a task: the journal, the orphans, the blocks reserved for growing.
 
 use crate::attributes::Found;
 use crate::blocks::Held;
@@ -182,13 +182,13 @@ impl Scan<'_> {
         }
         if u64::from(word(0x10)) > blocks || word(0x14) == 0 {
             return Some(format!(
-                "its log is said to be {} of {blocks} blocks from {}",
+                "it claims {} of its {blocks} blocks for the log, from block {}",
                 word(0x10),
                 word(0x14)
             ));
         }
         if word(0x40) > 1 {
-            return Some(format!("it is said to have {} users", word(0x40)));
+            return Some(format!("its superblock claims {} users", word(0x40)));
         }
         let features = if word(4) == 4 { word(0x28) } else { 0 };
         if features & !JOURNAL_KNOWN != 0 {

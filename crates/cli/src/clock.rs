@@ -1,4 +1,4 @@
-//! Moments as text, in the time zone of the host (`TZ`, else `/etc/localtime`, else UTC).
+//! Formats times in the host's time zone (`TZ`, else `/etc/localtime`, else UTC).
 
 use hectare_engine::Timestamp;
 use jiff::tz::TimeZone;
@@ -32,7 +32,7 @@ fn moment(time: Timestamp) -> Option<jiff::Timestamp> {
     jiff::Timestamp::new(time.seconds, i32::try_from(time.nanoseconds).ok()?).ok()
 }
 
-/// For moments beyond the calendar's range (the year 9999).
+/// For times beyond the calendar's range (the year 9999).
 fn plain(time: Timestamp) -> String {
     format!("@{}", time.seconds)
 }

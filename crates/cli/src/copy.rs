@@ -1,16 +1,16 @@
 //! Copying trees between the host and images, and between images.
 //!
-//! A copy goes from an [`Origin`] to a [`Target`]; each is either a folder of the host ([`local`]) or a
-//! volume ([`inside`]). One thread walks the origin and makes names in the target, parents first; the content
-//! of files is copied by several. A directory gets its final attributes when everything in it has been made,
-//! because making things changes its times.
+//! A copy goes from an [`Origin`] to a [`Target`]; each is either a directory of the host ([`host`]) or a
+//! volume ([`volume`]). One thread walks the origin and creates names in the target, parents first; several
+//! threads copy the content of files. A directory gets its final attributes when everything in it has been
+//! made, because making things changes its times.
 //!
-//! What can't be read is named and left out, and the copy goes on; the first thing that can't be written ends
-//! it.
+//! A file or directory that can't be read is reported and left out, and the copy continues; the first write
+//! error ends it.
 //!
 //! Hazards: an image may be hostile. Names that would leave the target directory (`..`, anything with a `/`)
 //! are left out, nothing is ever written through a symbolic link that the copy met or made, and a directory
-//! that is met twice is not entered again. A file may change while it is read: what is copied is its size
+//! that is met twice is not entered again. A file may change while it is read: it is copied up to its size
 //! when it was opened.
 
 pub(crate) mod content;
@@ -34,7 +34,7 @@ pub(crate) type Reason = String;
 /// How to copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// Directories too, with all they hold.
+    /// Directories too, recursively.
     pub(crate) recursive: bool,
     /// Keep modes, owners, times and extended attributes.
     pub(crate) preserve: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Options {
     pub(crate) threads: NonZeroUsize,
 }
 
-/// What is copied of a file beside its content.
+/// A file's metadata that is copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Meta {
     pub(crate) kind: Kind,
@@ -67,7 +67,7 @@ pub(crate) type Named<N> = (Vec<u8>, N);
 /// Extended attributes: full name and value.
 pub(crate) type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Something to make that has no content of its own to be copied later.
+/// A file without content to be copied later.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Special {
     /// A symbolic link to this target.
@@ -120,17 +120,17 @@ pub(crate) trait Target: Sync {
     type File: Send;
     /// The first name of a file that gets several.
     type First;
-    /// Why nothing of this kind is made, if that is so.
+    /// Why nothing of this kind can be created, if that is so.
     fn refuses(&self, kind: Kind) -> Option<&'static str>;
-    /// What has the name, if anything; links are not followed.
+    /// The kind of file with this name, if it exists; links are not followed.
     fn find(&self, dir: &Self::Dir, name: &[u8]) -> Result<Option<Kind>, Reason>;
-    /// A directory that is there.
+    /// Opens an existing directory.
     fn enter(&self, dir: &Self::Dir, name: &[u8]) -> Result<Self::Dir, Reason>;
     /// Makes a directory.
     fn make_dir(&self, dir: &Self::Dir, name: &[u8], mode: u16) -> Result<Self::Dir, Reason>;
-    /// Makes a regular file, or empties the one that is there.
+    /// Creates a regular file, or truncates the existing one.
     fn make_file(&self, dir: &Self::Dir, name: &[u8], mode: u16, there: bool) -> Result<Self::File, Reason>;
-    /// Makes anything else, and sets its attributes.
+    /// Creates any other file, and sets its attributes.
     fn make_special(
         &self,
         dir: &Self::Dir,
@@ -141,7 +141,7 @@ pub(crate) trait Target: Sync {
     ) -> Result<Self::First, Reason>;
     /// Gives a file another name.
     fn link(&self, first: &Self::First, dir: &Self::Dir, name: &[u8]) -> Result<(), Reason>;
-    /// Removes what is no directory.
+    /// Removes a file that is not a directory.
     fn remove(&self, dir: &Self::Dir, name: &[u8]) -> Result<(), Reason>;
     /// What [`Target::link`] needs of a file just made.
     fn first(&self, file: &Self::File, dir: &Self::Dir, name: &[u8]) -> Result<Self::First, Reason>;
@@ -159,7 +159,7 @@ pub(crate) trait Target: Sync {
     fn show(&self, path: &[u8]) -> String;
 }
 
-/// Where one thing goes.
+/// The destination of one file.
 pub(crate) struct Goal<D> {
     /// Into this directory,
     pub(crate) dir: D,
@@ -176,7 +176,7 @@ struct Level<C, D> {
     from: Vec<u8>,
     dir: D,
     to: Vec<u8>,
-    /// Its attributes are set when all that it holds has been copied.
+    /// Its attributes, set when all its content has been copied.
     leave: Option<Leave>,
 }
 
@@ -191,7 +191,7 @@ struct Copier<'a, O: Origin, T: Target> {
     options: Options,
     left_out: &'a LeftOut,
     pool: &'a Pool<'a, O::File, T>,
-    /// The directories on the way to what is copied.
+    /// The stack of directories being copied.
     levels: Vec<Level<O::Children, T::Dir>>,
     first_names: HashMap<Identity, T::First>,
     entered: HashSet<Identity>,
@@ -199,7 +199,7 @@ struct Copier<'a, O: Origin, T: Target> {
     made: HashSet<InodeNr>,
 }
 
-/// Copies one thing with all it holds.
+/// Copies one file or directory, recursively.
 pub(crate) fn copy<O: Origin, T: Target>(
     origin: &O,
     target: &T,
@@ -267,7 +267,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         Ok(())
     }
 
-    /// Ends the innermost directory.
+    /// Finishes the innermost directory.
     fn leave(&mut self) -> Outcome {
         let Some(Level { dir, to, leave: Some(Leave { mode, kept }), .. }) = self.levels.pop() else {
             return Ok(());
@@ -351,7 +351,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         Ok(())
     }
 
-    /// Makes a directory the innermost, what it holds to be copied next, and its own attributes after that.
+    /// Makes a directory the innermost: its content is copied next, and its own attributes after that.
     fn enter(&mut self, node: &O::Node, from: &[u8], meta: Meta, dir: T::Dir, to: Vec<u8>, new: bool) {
         let target = self.target.dir_inode(&dir);
         let itself = target.and_then(|(volume, _)| self.origin.inode_in(node, volume));
@@ -471,7 +471,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             self.target.make_special(dir, name, &special, self.mode(&meta), keep.as_ref())
         })();
         match made {
-            // Devices need root in a folder of the host; the rest of the tree does not.
+            // Devices need root in a directory of the host; the rest of the tree does not.
             Err(reason) if matches!(special, Special::Node(..)) => {
                 self.left_out.tell(self.target.show(to), reason);
                 Ok(None)

@@ -1,4 +1,4 @@
-//! One file of a volume, as lists and JSON tell it.
+//! One file of a volume, for lists and JSON.
 
 use crate::clock;
 use crate::name::{JsonName, shown};
@@ -77,7 +77,7 @@ pub(crate) struct JsonEntry {
 }
 
 impl JsonEntry {
-    /// Of what `stat` tells, and a link's target.
+    /// From the metadata that `stat` returns, and a link's target.
     pub(crate) fn new(name: &[u8], meta: &Metadata, target: Option<Vec<u8>>) -> Self {
         let device = matches!(meta.kind, Kind::CharDevice | Kind::BlockDevice).then_some(meta.device);
         Self {

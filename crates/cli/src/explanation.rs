@@ -1,9 +1,9 @@
-//! Why space lies where it lies: reports of what requests for space went through.
+//! Explains allocation: reports of the search behind each request.
 //!
 //! An [`Explanation`] comes from a volume that recorded, or from a mount's server, which may be another
-//! user's program: no number in it is trusted, and what it calls its policy is shown as a name is. [`text`]
-//! says it in lines, [`summary`] adds many requests up, [`picture`] colours the groups of the volume by what
-//! became of them, and [`page`] has all of that in one file.
+//! user's program: no number in it is trusted, and the name of its policy is escaped as a file name is.
+//! [`text`] formats it as lines, [`summary`] adds up many requests, [`picture`] colours the groups of the
+//! volume by their fate, and [`page`] has all of that in one file.
 
 pub(crate) mod page;
 pub(crate) mod picture;
@@ -171,7 +171,7 @@ mod tests {
         let told = lines(&explanation, LAST, text::Detail::Short);
         let expected = "\
 policy mballoc
-request 1: 4 KiB asked, goal length 8 MiB; goal block 32768 in group 1, where the file goes on
+request 1: 4 KiB asked, goal length 8 MiB; goal block 32768 in group 1, where the file continues
   goal                  8 MiB: 12 KiB free there; nothing
   CR_POWER2_ALIGNED         -: not tried, the length is no power of two that it serves
   CR_GOAL_LEN_FAST      8 MiB: 5 groups left out by the index (average run below 8 MiB) [0-4]; \
@@ -192,7 +192,7 @@ request 1: 4 KiB asked, goal length 8 MiB; goal block 32768 in group 1, where th
         assert_eq!(ranges(&events, usize::MAX), "0-2, 8-10, 20, 30");
     }
 
-    /// A server may say anything.
+    /// A server may send anything.
     #[test]
     fn numbers_that_make_no_sense_are_told_without_harm() {
         let whats = [

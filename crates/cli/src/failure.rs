@@ -1,8 +1,8 @@
-//! How a command ends when it does not succeed.
+//! How an unsuccessful command ends.
 //!
-//! A failure is one line that names the thing and the reason; `main` prints it after `hectare: ` and exits
-//! with 1. Commands that walk a tree print a line for each thing they had to leave out, go on, and end with
-//! [`Failure::Told`]. A reader that went away (`hectare ls ... | head`) is no failure at all.
+//! A failure is one line that names the object and the reason; `main` prints it after `hectare: ` and exits
+//! with 1. Commands that walk a tree print a line for each file they had to leave out, continue, and end with
+//! [`Failure::Told`]. A closed standard output (`hectare ls ... | head`) is no failure at all.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ use std::fmt;
 pub(crate) enum Failure {
     /// One line to print.
     Line(String),
-    /// Everything was said already.
+    /// Everything was reported already.
     Told,
-    /// The arguments contradict each other; printed with a hint at the help, exit code 2.
+    /// The arguments contradict each other; printed with a pointer to the help, exit code 2.
     Usage(String),
-    /// Nobody reads standard output any more.
+    /// Standard output was closed by its reader.
     ReaderGone,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn tell(line: impl fmt::Display) {
 pub(crate) struct LeftOut(std::sync::atomic::AtomicUsize);
 
 impl LeftOut {
-    /// Says what was left out and why.
+    /// Reports what was left out and why.
     pub(crate) fn tell(&self, what: impl fmt::Display, reason: impl fmt::Display) {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         tell(format_args!("{what}: {reason}"));

@@ -1,4 +1,4 @@
-//! `IMAGE:PATH`, as in scp: what an argument names.
+//! Parses `IMAGE:PATH`, as in scp: what an argument names.
 //!
 //! The image ends at the first colon before which an existing file or block device stands, so that
 //! `disk.img:/etc/a:b` and `dir/disk.img:x` mean what they look like. `IMAGE:` alone is the root directory,
@@ -34,7 +34,7 @@ pub(crate) enum Operand {
 }
 
 impl Place {
-    /// Reads an argument that can only mean something inside an image.
+    /// Parses an argument that can only name a path inside an image.
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let bytes = argument.as_bytes();
         if let Some(at) = image_end(bytes).or_else(|| first_colon_of_missing(bytes)) {
@@ -43,7 +43,7 @@ impl Place {
         Self { image: argument.into(), path: Vec::new() }
     }
 
-    /// How clap reads it.
+    /// The parser for clap.
     pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
         OsStringValueParser::new().map(|argument| Self::parse(&argument))
     }
@@ -72,12 +72,12 @@ pub(crate) fn show(image: &Path, path: &[u8]) -> String {
 }
 
 impl Operand {
-    /// How clap reads it.
+    /// The parser for clap.
     pub(crate) fn parser() -> impl TypedValueParser<Value = Self> {
         OsStringValueParser::new().map(|argument| Self::parse(&argument))
     }
 
-    /// Reads an argument that can mean either.
+    /// Parses an argument that can mean either.
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let bytes = argument.as_bytes();
         let local = || Self::Local(argument.into());
@@ -126,7 +126,7 @@ pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// A path cut into the directory and the last name; the name is empty for the root, and can be `.` or `..`.
+/// A path split into the directory and the last name; the name is empty for the root, and can be `.` or `..`.
 pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
     let trimmed = &path[..end];

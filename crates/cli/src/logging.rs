@@ -1,15 +1,15 @@
-//! What a process that serves a mount logs, and where to: standard error, a file, or the system's log.
+//! The server's log: its records, and its destination: standard error, a file, or the system's log.
 //!
-//! A line has a moment, a level, where it comes from, what happened, and fields (`logfmt`):
+//! A line has a time, a level, its origin, a message, and fields (`logfmt`):
 //!
 //!     time=2026-11-20T15:16:28.123456Z level=info from=hectare_engine msg="the volume is open" ...
 //!
 //! The system's log (the socket that syslog daemons and journald listen on) gets the last part; it has its
-//! own moments and levels.
+//! own times and levels.
 //!
-//! Hazard: what is logged may be logged under any lock of the engine. So nobody waits for a line to be
-//! written: lines go through a queue to a thread of their own, and if that can't follow, lines are lost,
-//! which is told in their place. [`flush`] waits, for a moment.
+//! Hazard: a record may be logged under any lock of the engine. So no caller waits for a line to be written:
+//! lines go through a queue to a thread of their own, and if that can't follow, lines are lost, and their
+//! number is logged instead. [`flush`] waits, for a moment.
 
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;
@@ -29,9 +29,9 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-/// The variable that says what is logged, if nothing else does.
+/// The environment variable that sets the level by default.
 const VARIABLE: &str = "HECTARE_LOG";
-/// Crates of others are heard only when something is wrong.
+/// Other crates log errors only.
 const OWN: &str = "hectare";
 /// Lines that wait to be written.
 const QUEUE: usize = 4096;
@@ -43,7 +43,7 @@ const DAEMON: u8 = 3 << 3;
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
-/// Where lines go.
+/// The destination of lines.
 pub(crate) enum Place {
     /// Standard error.
     StandardError,
@@ -54,7 +54,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// A file, made if it is not there.
+    /// A file, created if it does not exist.
     pub(crate) fn file(path: &Path) -> Outcome<Self> {
         hectare_device::check_output_place(path).map_err(|error| Failure::Line(error.to_string()))?;
         let file = File::options().append(true).create(true).open(path);
@@ -71,7 +71,7 @@ impl Place {
         Some(Self::System(socket))
     }
 
-    /// Nothing can be done if that fails.
+    /// Writes a line. Nothing can be done if that fails.
     fn write(&mut self, line: &Line) {
         let Line { level, time, text } = line;
         let name = level.as_str().to_ascii_lowercase();
@@ -98,7 +98,7 @@ const fn severity(level: Level) -> u8 {
     }
 }
 
-/// What to log: what was asked for, or what the environment says, or `info`.
+/// The level: as requested, or from the environment, or `info`.
 pub(crate) fn level(asked: Option<LevelFilter>) -> Outcome<LevelFilter> {
     match (asked, std::env::var(VARIABLE)) {
         (Some(level), _) => Ok(level),
@@ -110,7 +110,7 @@ pub(crate) fn level(asked: Option<LevelFilter>) -> Outcome<LevelFilter> {
     }
 }
 
-/// Begins to log. To be called once; a process that logs already goes on as it is.
+/// Starts logging. To be called once; a process that logs already continues as it is.
 pub(crate) fn start(level: LevelFilter, place: Place) {
     let (lines, queue) = sync_channel(QUEUE);
     let lost = Arc::new(AtomicU64::new(0));
@@ -122,7 +122,7 @@ pub(crate) fn start(level: LevelFilter, place: Place) {
     }
 }
 
-/// Has panics logged, with the place of each, before they are told as they were.
+/// Logs panics, with the place of each, before the default hook prints them.
 fn log_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -131,7 +131,7 @@ fn log_panics() {
     }));
 }
 
-/// What a panic says, and where it struck.
+/// The message of a panic, and its place.
 fn panicked(panic: &PanicHookInfo<'_>) -> String {
     let text = panic.payload().downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.payload().downcast_ref().copied()).unwrap_or("no reason is given");
@@ -152,7 +152,7 @@ struct Line {
 
 enum Message {
     Line(Line),
-    /// Everything before it is written once this is answered.
+    /// Answered once everything before it is written.
     Flush(SyncSender<()>),
 }
 
@@ -189,7 +189,7 @@ fn write(mut place: Place, queue: &Receiver<Message>, lost: &AtomicU64) {
     while let Ok(message) = queue.recv() {
         match message {
             Message::Line(line) => place.write(&line),
-            // Who asked may have gone.
+            // The requester may be gone.
             Message::Flush(answer) => drop(answer.send(())),
         }
         let lines = lost.swap(0, Ordering::Relaxed);
@@ -204,7 +204,7 @@ fn write(mut place: Place, queue: &Receiver<Message>, lost: &AtomicU64) {
 fn text(record: &Record<'_>) -> String {
     let from = record.target().split("::").next().unwrap_or_default();
     let mut text = format!("from={from} msg={}", quoted(&record.args().to_string()));
-    // Ours does not fail.
+    // Our visitor does not fail.
     let _ = record.key_values().visit(&mut Fields(&mut text));
     text
 }

@@ -1,10 +1,10 @@
-//! `--max-memory`: the most memory that the process, and any it starts, may have.
+//! `--max-memory`: the memory limit of the process, and of any it starts.
 //!
-//! The limit is the kernel's (`RLIMIT_DATA`): heap, private mappings that can be written, stacks of threads.
-//! Not counted are the program's own text, mapped image files, and the kernel's page cache. What an image
-//! decides the size of is asked for, so that a refusal is an error like any other
-//! ([`hectare_units::memory`]). Whatever else is refused, the standard library says on standard error in its
-//! own words, and aborts; an abort under a limit ends with exit code 1 here, as other failures do.
+//! The limit is the kernel's (`RLIMIT_DATA`): heap, private writable mappings, stacks of threads. Not counted
+//! are the program's own text, mapped image files, and the kernel's page cache. Allocations whose size an
+//! image determines are fallible, so that a refusal is an error like any other ([`hectare_units::memory`]).
+//! Any other refusal makes the standard library print its own message on standard error, and abort; an abort
+//! under a limit ends with exit code 1 here, as other failures do.
 //!
 //! What this is not: a promise that a command works within the limit.
 
@@ -16,11 +16,11 @@ use signal_hook::consts::SIGABRT;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Less is refused: no command could do anything.
+/// The smallest limit accepted: no command could do anything with less.
 const LEAST: u64 = 32 << 20;
-/// Each of a volume's two caches may have this part of the limit.
+/// Each of a volume's two caches may use this part of the limit.
 const CACHE_PART: u64 = 8;
-/// Bytes that an inode takes in the cache.
+/// Bytes per inode in the cache.
 const INODE_LEN: usize = 1024;
 
 /// How much memory may be used.
@@ -32,7 +32,7 @@ pub(crate) struct MaxMemory {
 }
 
 impl MaxMemory {
-    /// Sets the limit, for good. To be called once, before anything is opened.
+    /// Sets the limit, permanently. To be called once, before anything is opened.
     pub(crate) fn apply(self) -> Outcome {
         let Some(bytes) = self.max_memory else { return Ok(()) };
         if bytes < LEAST {
@@ -47,7 +47,7 @@ impl MaxMemory {
     }
 }
 
-/// Options whose caches fit the limit that the process has.
+/// Options whose caches fit the process's limit.
 pub(crate) fn bounded(options: OpenOptions) -> OpenOptions {
     let limit = getrlimit(Resource::Data).current;
     let Some(part) = limit.and_then(|limit| usize::try_from(limit / CACHE_PART).ok()) else { return options };

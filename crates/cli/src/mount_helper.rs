@@ -1,22 +1,23 @@
-//! How `mount`, `umount` and `fstab` call the program as their helper.
+//! Completes the command line where `mount`, `umount` and `fstab` call the program as their helper.
 //!
 //! Type `hectare` makes `mount` run `mount.hectare IMAGE DIR -o OPTIONS`, and type `fuse.hectare`
-//! `mount.fuse.hectare`, if somebody made links of these names (docs/operating.md); otherwise the latter
+//! `mount.fuse.hectare`, if links of these names are installed (docs/operating.md); otherwise the latter
 //! makes it run `mount.fuse3`, and that `hectare IMAGE DIR -o OPTIONS`. `umount` runs `umount.fuseblk.hectare
-//! DIR` or `umount.fuse.hectare DIR`. None of them says `hectare mount` or `hectare umount`, which is put in
-//! here.
+//! DIR` or `umount.fuse.hectare DIR`. None of them says `hectare mount` or `hectare umount`, which is
+//! inserted here.
 //!
-//! Hazard: `mount.fuse3` adds `dev,suid` whenever root mounts, so that what comes that way is marked as such.
+//! Hazard: `mount.fuse3` adds `dev,suid` whenever root mounts, so options that come that way are marked as
+//! such.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// The beginnings of the names by which helpers are called, and what they are to do.
+/// Prefixes of the names by which helpers are called, and their commands.
 const HELPERS: [(&str, &str); 2] = [("mount.", "mount"), ("umount.", "umount")];
-/// What marks options to which somebody has added some.
+/// Marks options to which `mount.fuse` has added some.
 pub(crate) const ADDED: &str = "by-mount-fuse";
 
-/// The arguments, the program's name first, with what is meant put in.
+/// The arguments, the program's name first, with the implied command inserted.
 pub(crate) fn complete(mut arguments: Vec<OsString>, is_command: impl Fn(&OsStr) -> bool) -> Vec<OsString> {
     let called = arguments.first().map(Path::new).and_then(Path::file_name).map(OsStr::to_string_lossy);
     let helper =
@@ -29,7 +30,7 @@ pub(crate) fn complete(mut arguments: Vec<OsString>, is_command: impl Fn(&OsStr)
     arguments
 }
 
-/// Whether the arguments are an image, a folder, which need not be there, and `-o`.
+/// Whether the arguments are an image, a directory, which need not exist, and `-o`.
 fn is_mount_form(arguments: &[OsString], is_command: impl Fn(&OsStr) -> bool) -> bool {
     let [_, image, dir, option, _, ..] = arguments else { return false };
     !is_command(image) && option == "-o" && Path::new(dir).is_absolute()
@@ -48,7 +49,7 @@ mod tests {
         let (mount, by_fuse) = (&["mount"][..], &["mount", "--by-mount-fuse"][..]);
         for (given, put_in) in [
             (&["hectare", "/disk.img", "/", "-o", "rw"][..], by_fuse),
-            (&["hectare", "/disk.img", "/no such folder", "-o", "rw"][..], by_fuse),
+            (&["hectare", "/disk.img", "/no such directory", "-o", "rw"][..], by_fuse),
             (&["/sbin/mount.hectare", "/disk.img", "/"][..], mount),
             (&["/sbin/mount.fuse.hectare", "/disk.img", "/", "-o", "rw,suid"][..], mount),
             (&["/sbin/umount.fuseblk.hectare", "/mnt", "-l"][..], &["umount"][..]),

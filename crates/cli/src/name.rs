@@ -1,4 +1,4 @@
-//! File names are bytes: how they are shown.
+//! Displays file names, which are bytes.
 //!
 //! On a terminal and in messages, a name that is not plain text (control characters, bytes that are not
 //! UTF-8) is written as `$'...'`, which a shell reads back to the same bytes; a name can thus never move the

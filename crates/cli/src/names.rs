@@ -1,8 +1,8 @@
-//! The names of one directory, to be shown in order.
+//! The sorted names of one directory.
 //!
-//! Order takes all names at once, so memory follows the directory: about twice its bytes on the volume (16
-//! bytes and the name for a record of at least 12). All names are in one piece of memory, and its growth is
-//! an error where the system refuses it.
+//! Sorting takes all names at once, so memory follows the directory: about twice its bytes on the volume (16
+//! bytes and the name for a record of at least 12). All names are in one buffer, and a refusal by the system
+//! to grow it is an error.
 
 use crate::image::Image;
 use hectare_engine::{Cookie, Kind, Result};
@@ -11,12 +11,12 @@ use hectare_units::{InodeNr, memory, u64_of};
 /// Entries read at a time.
 const STEP: usize = 1024;
 
-/// What a name stands for.
+/// The file that a name refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) inode: InodeNr,
-    /// What that is, if the directory says so.
+    /// Its kind, if recorded in the directory entry.
     pub(crate) kind: Option<Kind>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Names {
     taken: usize,
 }
 
-/// Where a name is in [`Names::bytes`].
+/// The position of a name in [`Names::bytes`].
 struct Place {
     start: u64,
     inode: InodeNr,
@@ -37,7 +37,8 @@ struct Place {
 }
 
 impl Names {
-    /// Those that `wanted` lets pass, sorted by the bytes of their names; `.` and `..`, if among them, first.
+    /// The entries that `wanted` accepts, sorted by the bytes of their names; `.` and `..`, if among them,
+    /// first.
     pub(crate) fn sorted(image: &Image, nr: InodeNr, wanted: impl Fn(Entry<'_>) -> bool) -> Result<Self> {
         let mut names = Self::default();
         let mut at = Cookie::START;

@@ -1,4 +1,4 @@
-//! Standard output: buffered, quiet about a reader that went away, and careful with names on a terminal.
+//! Standard output: buffered, silent about a closed reader, and safe for names on a terminal.
 
 use crate::failure::{Failure, Outcome};
 use crate::name::{inert, shown};
@@ -9,7 +9,7 @@ use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Standard output. To be finished with [`Output::finish`], or what is still buffered may be lost unnoticed.
+/// Standard output. To be finished with [`Output::finish`], or buffered output may be lost unnoticed.
 pub(crate) struct Output {
     writer: BufWriter<StdoutLock<'static>>,
     terminal: bool,
@@ -27,7 +27,7 @@ impl Output {
         self.writer.write_all(bytes).map_err(failed)
     }
 
-    /// Writes a file name: quoted where a terminal would stumble over it, else raw.
+    /// Writes a file name: quoted where it could disturb a terminal, else raw.
     pub(crate) fn name(&mut self, name: &[u8]) -> Outcome {
         if self.terminal { self.bytes(shown(name).as_bytes()) } else { self.bytes(name) }
     }
@@ -45,7 +45,7 @@ impl Output {
         self.finish()
     }
 
-    /// Hands everything over.
+    /// Flushes the output.
     pub(crate) fn finish(mut self) -> Outcome {
         self.writer.flush().map_err(failed)
     }
@@ -71,12 +71,12 @@ impl JsonArray {
         let text = serde_json::to_string_pretty(value).map_err(|error| Failure::of("JSON", error))?;
         out.bytes(if self.begun { b",\n  " } else { b"[\n  " })?;
         self.begun = true;
-        // No string of JSON has a line feed in it, so that all of them are between its parts.
+        // No string of JSON contains a line feed, so all of them are between its parts.
         out.bytes(inert(&text).replace('\n', "\n  ").as_bytes())
     }
 
-    /// Ends the array, and hands everything over. If something went `wrong` before its first entry, there is
-    /// no array.
+    /// Ends the array, and flushes the output. If something went `wrong` before its first entry, there is no
+    /// array.
     pub(crate) fn finish(self, mut out: Output, wrong: bool) -> Outcome {
         match (self.begun, wrong) {
             (true, _) => out.bytes(b"\n]\n")?,
@@ -87,14 +87,14 @@ impl JsonArray {
     }
 }
 
-/// Writes a file of output that was asked for by its name.
+/// Writes an output file named on the command line.
 pub(crate) fn write_file(path: &Path, content: &[u8]) -> Outcome {
     check_output_place(path).map_err(|error| Failure::Line(error.to_string()))?;
     std::fs::write(path, content)
         .map_err(|error| Failure::of(shown(path.as_os_str().as_bytes()), reason(&error)))
 }
 
-/// What the system says, without the error's number.
+/// The system's message, without the error number.
 pub(crate) fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()

@@ -1,4 +1,5 @@
-//! Users and groups: numbers first, names by the host's files only where a number does not parse.
+//! Users and groups: numbers first; names are looked up in the host's files only where a number does not
+//! parse.
 //!
 //! The owners inside an image belong to another system, so lists show numbers.
 
@@ -16,7 +17,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Reads the argument. Clap calls it.
+    /// Parses the argument, for clap.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (user, group) = text.split_once(':').unwrap_or((text, ""));
         let owner = Self { uid: number(user, USERS, "user")?, gid: number(group, GROUPS, "group")? };

@@ -1,4 +1,4 @@
-//! Pictures of a volume: which parts are full, how the free space is cut up, where the metadata lies.
+//! Pictures of a volume: usage, fragmentation of the free space, location of metadata.
 //!
 //! [`survey`] reads the volume into cells, [`layout`] makes a [`scene`] of rectangles and texts of them, and
 //! [`svg`] or [`raster`] (PNG) draws the scene; both draw the same. Sizes are in units of the scene, of which

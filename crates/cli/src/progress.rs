@@ -1,4 +1,4 @@
-//! Progress of what takes long: shown on a terminal only, and only once a second has passed.
+//! Progress of long operations: shown on a terminal only, and only after a second.
 
 use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Counts files and bytes, and shows them when it is time to.
+/// Counts files and bytes, and shows them periodically.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     started: Instant,
@@ -27,7 +27,7 @@ fn hidden_bar(template: &str) -> Option<ProgressBar> {
     })
 }
 
-/// Shows a bar once a second has passed; whether it is shown.
+/// Shows a bar once a second has passed; returns whether it is shown.
 fn unhide(bar: &ProgressBar, started: Instant) -> bool {
     if started.elapsed() < QUIET {
         return false;
@@ -39,7 +39,7 @@ fn unhide(bar: &ProgressBar, started: Instant) -> bool {
 }
 
 impl Progress {
-    /// Starts counting. `what` is shown before the figures ("copying").
+    /// Starts counting. `what` is shown before the numbers ("copying").
     pub(crate) fn new(what: &'static str) -> Self {
         let bar = hidden_bar("{spinner} {prefix} {msg} {elapsed}");
         bar.iter().for_each(|bar| bar.set_prefix(what));
@@ -77,7 +77,7 @@ impl Drop for Progress {
     }
 }
 
-/// Shows how much is done of what is known beforehand, and the time that the rest will take.
+/// Shows the progress of an operation of known size, and the estimated remaining time.
 pub(crate) struct Meter {
     bar: Option<ProgressBar>,
     started: Instant,
@@ -92,14 +92,14 @@ impl Meter {
         Self { bar, started: Instant::now(), step: Mutex::new("") }
     }
 
-    /// Takes what is done of `step` ("writing"), from any thread.
+    /// Records the progress of `step` ("writing"), from any thread.
     pub(crate) fn show(&self, step: &'static str, done: u64, all: u64) {
         let Some(bar) = &self.bar else { return };
         let mut last = self.step.lock();
         if *last != step {
             *last = step;
             bar.set_prefix(step);
-            bar.reset(); // the time left is told by this step's speed
+            bar.reset(); // the remaining time is estimated from this step's speed
         }
         drop(last);
         bar.set_length(all);

@@ -1,4 +1,4 @@
-//! The permission bits that new files don't get.
+//! The process's umask.
 
 use rustix::fs::Mode;
 use std::sync::OnceLock;

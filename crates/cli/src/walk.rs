@@ -1,10 +1,10 @@
-//! Walking the tree of a volume that may be broken.
+//! Walks the tree of a volume that may be corrupt.
 //!
-//! A broken directory is named and left out, and the walk goes on. A directory has one parent; one that is
-//! met twice is broken too (it could hold itself), and is not entered again, so that every walk ends.
+//! A corrupt directory is reported and left out, and the walk continues. A directory has one parent; one that
+//! is met twice is corrupt too (it could contain itself), and is not entered again, so that every walk ends.
 //!
-//! A walk holds some entries of each directory that it is in ([`Entries`]), however large that is. What is to
-//! be shown in order holds its names ([`Names`](crate::names::Names)).
+//! A walk holds some entries of each directory that it is in ([`Entries`]), however large that is. Ordered
+//! lists hold all the names of a directory ([`Names`](crate::names::Names)).
 
 use crate::failure::LeftOut;
 use crate::image::Image;
@@ -17,15 +17,15 @@ use std::vec::IntoIter;
 /// Entries of a directory that a walk holds.
 const BATCH: usize = 256;
 
-/// What is said of a directory that is met twice.
+/// The message for a directory that is met twice.
 pub(crate) const MET_TWICE: &str = "the directory is corrupt: it was met before on another path";
 
-/// The directories that were entered.
+/// The directories already entered.
 #[derive(Default)]
 pub(crate) struct Entered(HashSet<InodeNr>);
 
 impl Entered {
-    /// Whether the directory may be entered: it was not yet.
+    /// Whether the directory may be entered: on the first time only.
     pub(crate) fn enter(&mut self, nr: InodeNr) -> bool {
         self.0.insert(nr)
     }
@@ -35,7 +35,7 @@ impl Entered {
 /// its names: what is held does not grow with the directory.
 pub(crate) struct Entries {
     nr: InodeNr,
-    /// Where to go on; `None` at the end.
+    /// Where to continue; `None` at the end.
     at: Option<Cookie>,
     batch: IntoIter<DirEntry>,
 }
@@ -64,8 +64,8 @@ impl Entries {
     }
 }
 
-/// Visits an inode and, if it is a directory, everything below it, parents first. What fails is told and left
-/// out.
+/// Visits an inode and, if it is a directory, everything below it, parents first. Failures are reported and
+/// left out.
 pub(crate) fn each(
     image: &Image,
     root: InodeNr,
@@ -103,7 +103,7 @@ pub(crate) fn each(
     }
 }
 
-/// Removes what a name stands for, a directory with all below it. What fails is told and stays.
+/// Removes a name, a directory with everything below it. What fails is reported and stays.
 pub(crate) fn remove(image: &Image, parent: InodeNr, name: &[u8], path: &[u8], left_out: &LeftOut) {
     let volume = image.volume();
     let mut entered = Entered::default();
@@ -136,7 +136,7 @@ pub(crate) fn remove(image: &Image, parent: InodeNr, name: &[u8], path: &[u8], l
             }
             None => {
                 match volume.rmdir(level.parent, &level.name) {
-                    // What stayed in it has been reported.
+                    // The entries left in it have been reported.
                     Err(Error::NotEmpty) if left_out.outcome().is_err() => {}
                     Err(error) => left_out.tell(image.show(&level.path), error),
                     Ok(()) => {}
@@ -147,7 +147,7 @@ pub(crate) fn remove(image: &Image, parent: InodeNr, name: &[u8], path: &[u8], l
     }
 }
 
-/// A directory that is being emptied, to be removed then.
+/// A directory that is being emptied before its removal.
 struct Emptied {
     parent: InodeNr,
     name: Vec<u8>,

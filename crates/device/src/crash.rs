@@ -1,21 +1,21 @@
-//! The states in which a power cut can leave a device, made from what a [`RecordDevice`](crate::RecordDevice)
-//! has logged.
+//! Makes the states in which a power cut can leave a device from the log of a
+//! [`RecordDevice`](crate::RecordDevice).
 //!
-//! A *point* n lies before the n-th event of the log. What is durable there: everything before the last flush
-//! that had succeeded by then, and of a part that is flushed by itself, what was done to it before its last.
-//! That up to which all is durable is kept in a *base*, which goes forward through the log once; what came
-//! later is laid over it anew for each state, so a state costs what was written since the last flush.
+//! A *point* n lies before the n-th event of the log. Durable there: everything before the last flush that
+//! had succeeded by then, and of a part that is flushed by itself, what was done to it before its last flush.
+//! The log up to where all is durable is applied to a *base*, which advances through the log once; later
+//! writes are laid over it anew for each state, so a state costs what was written since the last flush.
 //!
 //! - [`CrashStates::prefix`]: all of it arrived.
-//! - [`CrashStates::torn`]: storage chose. A write arrived whole, not at all, or some of its sectors of 512
-//!   bytes did; of writes to one sector that arrived, the last counts. The same seed chooses the same again.
+//! - [`CrashStates::torn`]: a random choice. A write arrived whole, not at all, or some of its sectors of 512
+//!   bytes did; of writes to one sector that arrived, the last counts. The same seed makes the same choice.
 //!
 //! A durable write ([`Device::write_durable`]) that had returned has arrived. As long as it is the very last
 //! event before the point, it may not have returned yet, and may be torn as any other; a mark behind it says
 //! that it had. A new length always arrived.
 //!
-//! The base starts as the device was when the recording began. To have the image once for both, record on one
-//! overlay of it and take another as the base:
+//! The base starts as the device was when the recording began. To share one image, record on one overlay of
+//! it and use another as the base:
 //!
 //! ```
 //! use hectare_device::{CrashStates, Device, MemoryDevice, OverlayDevice, RecordDevice};
@@ -40,8 +40,8 @@
 //! # Ok::<(), hectare_device::Error>(())
 //! ```
 //!
-//! Hazard: the base goes forward under the states made from it. So while one still exists, the base stays,
-//! and what needs it forward is refused ([`Reason::Busy`]).
+//! Hazard: the base advances under the states made from it. So while one still exists, the base stays, and
+//! states that need it further on are refused ([`Reason::Busy`]).
 
 mod storage;
 
@@ -50,15 +50,15 @@ use crate::{Device, Error, Event, Operation, OverlayDevice, Reason, Result, Span
 use hectare_units::{Bytes, index_of, u64_of};
 use std::sync::Arc;
 
-/// What a discarded range holds afterwards. Anything is allowed; who relies on something is found out by
-/// trying another.
+/// What a discarded range holds afterwards. Anything is allowed; trying several values finds code that
+/// relies on one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Discarded {
     /// What it held before.
     Kept,
     /// Zeros.
     Zeros,
-    /// The byte 0xab, which nobody can take for something else.
+    /// The byte 0xab, which can't be taken for anything else.
     #[default]
     Garbage,
 }
@@ -101,7 +101,7 @@ impl<D: Device> CrashStates<D> {
         }
     }
 
-    /// Decides what discarded ranges hold (garbage unless told otherwise).
+    /// Decides what discarded ranges hold (garbage by default).
     #[must_use]
     pub fn discarded(mut self, discarded: Discarded) -> Self {
         self.discarded = discarded;
@@ -140,7 +140,7 @@ impl<D: Device> CrashStates<D> {
     ///
     /// # Errors
     /// If the point is beyond the end of the log, or before the last flush of one asked for earlier; if a
-    /// state made earlier is in the way; if the base fails.
+    /// state made earlier still exists; if the base fails.
     pub fn prefix(&mut self, point: usize) -> Result<OverlayDevice<Arc<D>>> {
         self.advance(point)?;
         if self.whole_to > point {

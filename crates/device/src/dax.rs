@@ -5,21 +5,21 @@
 //! each other and a reader sees each 4 KiB of one write or of another, never of both; within an aligned MiB
 //! that even holds for whole operations.
 //!
-//! A page is touched only if it is known to exist; everything else goes the long way, through the file. That
-//! is known by windows of 2 MiB: a window in which the file has no hole (`survey`) is made *ready* at its
+//! A page is touched only if it is known to exist; everything else uses the slow path, through the file.
+//! Windows of 2 MiB are tracked: a window in which the file has no hole (`survey`) is made *ready* at its
 //! first use. One with holes becomes ready when much was written to it, by giving it all its pages; so a
 //! large sparse image stays sparse where little is written.
 //!
 //! Hazards:
-//! - *Signals.* Touching a page that cannot be had kills the program (SIGBUS). A host without memory cannot
-//!   do that to ready windows, whose pages exist, and to all others memory is given by system calls that
-//!   can fail. Reading a hole would fill it, so that is not done either. Somebody who shortens the file or
+//! - *Signals.* Touching a page that can't be allocated or read kills the program (SIGBUS). A host without
+//!   memory can't do that to ready windows, whose pages exist; all others get memory by system calls that
+//!   can fail. Reading a hole would fill it, so that is not done either. A program that shortens the file or
 //!   punches holes into it would, and is kept out by the lock all users of an image take (see
-//!   [`FileOptions`]): it must be opened exclusively. Memory that breaks, or a swap that cannot be read,
-//!   kills, as it does to any program.
+//!   [`FileOptions`]): it must be opened exclusively. Failing memory, or a swap that can't be read, kills,
+//!   as it does any program.
 //! - *Other writers.* Writes of other programs that ignore the lock are races, with undefined content.
 //! - *Durability.* On tmpfs there is none, and flushing does nothing. On `dax` storage a flush is the file's.
-//! - *Address space.* A file too long to be mapped works the long way.
+//! - *Address space.* A file too long to be mapped uses the slow path.
 //!
 //! [`FileOptions`]: crate::FileOptions
 
@@ -46,14 +46,14 @@ const TMPFS: u32 = 0x0102_1994;
 const UNKNOWN: u8 = 0;
 /// It has, or had, holes. Writes to it count up from here.
 const SPARSE: u8 = 1;
-/// So much was written to it that it may be given all its pages.
+/// Enough was written to it that it may be given all its pages.
 const MUCH_WRITTEN: u8 = 16;
 /// It has no holes.
 const WHOLE: u8 = 254;
-/// It has no holes, and the processor has been told where its pages are.
+/// It has no holes, and its pages are in the page tables.
 const READY: u8 = 255;
 
-/// How much is zeroed or discarded at a time, while nobody else may use any of the device: enough that a
+/// How much is zeroed or discarded at a time, while the whole device is locked: enough that a
 /// sparse terabyte takes a few thousand calls, and little enough that filled memory is freed in some ten
 /// milliseconds.
 const PUNCH_LEN: u64 = 128 << 20;
@@ -139,7 +139,7 @@ impl DaxDevice {
         let seen = state.load(Ordering::Relaxed);
         if (SPARSE..MUCH_WRITTEN).contains(&seen) {
             let counted = if write { (seen + weight(piece)).min(MUCH_WRITTEN) } else { seen };
-            // Whoever comes between counts too, or has found out more.
+            // A concurrent thread counts too, or has found out more.
             let _ = state.compare_exchange(seen, counted, Ordering::Relaxed, Ordering::Relaxed);
             if counted < MUCH_WRITTEN {
                 return false;
@@ -196,7 +196,7 @@ fn weight(piece: Span) -> u8 {
     u8::try_from(filled + 1).unwrap_or(MUCH_WRITTEN).min(MUCH_WRITTEN)
 }
 
-/// Tells what a file lies on.
+/// Finds out what a file lies on.
 fn storage_of(file: &FileDevice) -> Result<Storage> {
     let fail = |errno| Error::errno(file.name(), Operation::Open, None, errno);
     let system = rustix::fs::fstatfs(file.file()).map_err(fail)?;

@@ -1,4 +1,4 @@
-//! The trait itself, with the parts of it that every backend can do the plain way.
+//! The [`Device`] trait, with the plain versions of what every backend can do.
 
 use crate::scratch::with_scratch;
 use crate::{Error, Operation, Reason, Result, Span};
@@ -72,7 +72,7 @@ pub trait Device: Send + Sync {
     /// As [`Device::write_at`].
     fn zero(&self, at: Bytes, len: Bytes) -> Result<()>;
 
-    /// Tells the storage that the range is not needed; its content is undefined afterwards. A backend that
+    /// Hints that the range is not needed; its content is undefined afterwards. A backend that
     /// has no use for the hint does nothing.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What can go wrong with a device, told on one line: which device, what was tried, where, and why it failed.
+//! The error of a device operation, on one line: which device, what was tried, where, and why it failed.
 //!
 //! The error is one pointer wide, because the hot path returns `Result<()>` for every block and the detail is
 //! needed only when something failed. It can be cloned, so that a volume that stops at its first failure can
@@ -88,9 +88,9 @@ pub enum Reason {
     EndsEarly,
     /// The device was opened for reading only.
     ReadOnly,
-    /// Somebody else uses it; the text says who, as far as that can be known, and what to do.
+    /// It is in use; the text says by what, as far as that can be found out, and what to do.
     Busy(String),
-    /// The path names something that is no device; the text says what it is.
+    /// The path does not name a device; the text says what it is.
     NotADevice(&'static str),
     /// There is a file of this name, and it was not to be overwritten.
     Exists,
@@ -98,7 +98,7 @@ pub enum Reason {
     Unsupported(&'static str),
     /// Its length does not suit direct I/O, which works in units of this many bytes.
     Unaligned(u32),
-    /// The file system that holds it takes no file of so many bytes.
+    /// The file system that holds it does not support a file of this many bytes.
     TooLarge(Bytes),
 }
 
@@ -151,7 +151,7 @@ impl Error {
         Self(Box::new(Detail { device: device.into(), operation, span, reason }))
     }
 
-    /// The same from what the standard library reports.
+    /// A failure with an error of the standard library.
     pub(crate) fn io(device: &str, operation: Operation, span: Option<Span>, error: &io::Error) -> Self {
         let reason = match error.kind() {
             io::ErrorKind::UnexpectedEof => Reason::EndsEarly,
@@ -160,7 +160,7 @@ impl Error {
         Self::new(device, operation, span, reason)
     }
 
-    /// The same from a bare system call.
+    /// A failure with the error of a bare system call.
     pub(crate) fn errno(device: &str, operation: Operation, span: Option<Span>, errno: Errno) -> Self {
         Self::new(device, operation, span, Reason::Io(errno.raw_os_error()))
     }
@@ -211,7 +211,7 @@ impl Error {
         }
     }
 
-    /// Whether somebody else uses the device.
+    /// Whether the device is in use elsewhere.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         matches!(self.0.reason, Reason::Busy(_))

@@ -1,16 +1,16 @@
 //! A device that is a regular file or a block device of the host.
 //!
 //! Reads and writes are `pread` and `pwrite`, through the host's page cache or past it (`direct`). Space is
-//! given back with `fallocate` (`hole`). One write alone can be made durable (`durable`). Writers of a
-//! memory-backed file pass beside each other (`gate`, `fresh`), and so do direct ones, which holes would
-//! hinder (`ahead`). Opening takes a lock, so that two programs don't write one volume (`lock`, `options`); a
-//! file under construction has no name until it is finished (`pending`).
+//! given back with `fallocate` (`punch`). One write alone can be made durable (`dsync`). Writers of a
+//! memory-backed file run side by side (`write_queue`, `uffd_insert`), and so do direct ones, which holes
+//! would hinder (`host_prealloc`). Opening takes a lock, so that two programs don't write one volume (`lock`,
+//! `options`); a file under construction has no name until it is finished (`atomic_create`).
 //!
 //! Hazards:
-//! - The length is read once, at opening. A file that others shorten meanwhile gives `EndsEarly`, never a
-//!   short success; one that others lengthen is not noticed.
-//! - The lock is advisory: it keeps out programs that ask. The kernel's own users of an image, loop devices,
-//!   don't ask, so they are looked for.
+//! - The length is read once, at opening. A file that is shortened meanwhile gives `EndsEarly`, never a
+//!   short success; lengthening it is not noticed.
+//! - The lock is advisory: it keeps out programs that check it. The kernel's own users of an image, loop
+//!   devices, don't, so they are looked for.
 //! - A new name in a directory is durable only when the directory is, so the first flush after a creation
 //!   flushes the directory too.
 
@@ -150,7 +150,7 @@ impl FileDevice {
         matches!(self.kind, Kind::Block(_))
     }
 
-    /// What it says of itself, if it is a block device.
+    /// The sizes it reports, if it is a block device.
     #[must_use]
     pub fn topology(&self) -> Option<Topology> {
         match self.kind {
@@ -165,7 +165,7 @@ impl FileDevice {
         self.direct.is_some()
     }
 
-    /// A hold on the file as it is open, lock included, that can let go of the lock before the device goes.
+    /// A reference to the open file, lock included, that can release the lock before the device is dropped.
     ///
     /// # Errors
     /// If there are no descriptors left.
@@ -266,7 +266,7 @@ impl FileDevice {
     }
 }
 
-/// What to tell if setting a file's length to `len` failed since there are no such files; the kernel is not
+/// The error if setting a file's length to `len` failed since there are no such files; the kernel is not
 /// even asked where the number does not fit.
 fn too_large(
     error: &io::Error,
@@ -291,7 +291,7 @@ fn advance(parts: &[IoSlice<'_>], done: usize) -> (usize, usize) {
     (parts.len(), 0)
 }
 
-/// What one call can take of parts of whose first the first `skip` bytes are done; `advanced` holds them if
+/// The parts that one call can take, where `skip` bytes of the first are done; `advanced` holds them if
 /// there are any.
 fn batch<'p>(
     parts: &'p [IoSlice<'p>],
@@ -473,7 +473,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(8).unwrap();
         let device = FileDevice::from_file(file, "file").unwrap();
-        // A limit on written bytes is out of reach here, so the resumption is told directly.
+        // A limit on written bytes is out of reach here, so the resumption is passed directly.
         let parts = [IoSlice::new(b"abc"), IoSlice::new(b"defgh")];
         device.write_parts(Span::new(Bytes::ZERO, Bytes::new(8)), &parts, 4).unwrap();
         let mut buf = [0; 8];

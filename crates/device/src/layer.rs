@@ -1,4 +1,4 @@
-//! Devices that wrap another device and see every operation pass. Each is generic over what it wraps, so a
+//! Devices that wrap another device and intercept every operation. Each is generic over what it wraps, so a
 //! stack can be built of values, of references, or of `Arc<dyn Device>`.
 
 pub(crate) mod elsewhere;

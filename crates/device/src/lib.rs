@@ -2,9 +2,8 @@
 //! through [`Device`] and cannot tell a disk from an image file or from memory.
 //!
 //! - **Backends** hold bytes: [`FileDevice`] (regular files and block devices), [`DaxDevice`] (files in
-//!   memory,
-//!   mapped), [`MemoryDevice`] (a vector, for tests and small images), [`SparseDevice`] (an exabyte of which
-//!   only the written part is stored).
+//!   memory, mapped), [`MemoryDevice`] (a vector, for tests and small images), [`SparseDevice`] (an exabyte
+//!   of which only the written part is stored).
 //! - **Layers** wrap any device: [`FaultDevice`] (operations that fail on demand), [`TraceDevice`] (what was
 //!   asked, when), [`StatsDevice`] (how much was asked), [`SliceDevice`] (a window, such as a partition),
 //!   [`OverlayDevice`] (changes that stay in memory), [`ElsewhereDevice`] (blocks read from
@@ -13,16 +12,13 @@
 //!
 //! Hazards that every implementation must answer:
 //! - *Reaching outside.* A device never grows by being written to: a range that does not fit is refused
-//!   before
-//!   anything is touched, with all arithmetic on the range checked.
+//!   before anything is touched, with all arithmetic on the range checked.
 //! - *Half-done work.* `read_at` and `write_at` do all or report an error; after a failed write the content
-//!   of
-//!   the range is undefined, outside the range it is untouched.
+//!   of the range is undefined, outside the range it is untouched.
 //! - *Order.* Nothing but [`Device::flush`] orders writes towards durable storage. Overlapping operations of
 //!   several threads are the caller's affair (the engine has writes of a file that overlap wait for each
 //!   other); disjoint ones never disturb each other, even inside a sector.
-//! - *Failed flushes.* After a failed flush nobody knows what became durable, and asking again proves
-//!   nothing.
+//! - *Failed flushes.* After a failed flush it is unknown what became durable, and retrying proves nothing.
 //!   The device reports; remembering that it happened is the volume's business.
 //!
 //! What this crate is not: it knows no on-disk format, caches nothing, and starts no thread.

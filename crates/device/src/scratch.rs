@@ -1,4 +1,4 @@
-//! Buffers that a thread keeps for copying, aligned so that direct I/O takes them as they are.
+//! Per-thread buffers for copying, aligned so that direct I/O takes them as they are.
 //!
 //! Each is 1 MiB: large enough that the cost of a system call vanishes beside the copy, small enough that a
 //! hundred threads with two of them stay within a few hundred megabytes. A thread that uses two at once (a

@@ -1,7 +1,7 @@
 //! A device of any length, up to 16 EiB, of which only what was written is stored: formatting an exabyte then
 //! takes as much memory as the metadata it writes.
 //!
-//! What is stored is 4 KiB chunks, sixteen neighbours to a region, the regions in hash maps spread over
+//! Stored are chunks of 4 KiB, sixteen neighbours to a region, the regions in hash maps spread over
 //! shards with a lock each. A chunk that would hold only zeros is not stored: zeros written where nothing is
 //! leave nothing, and overwriting a whole chunk with zeros drops it.
 //!

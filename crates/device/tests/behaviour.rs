@@ -1,4 +1,4 @@
-//! One suite for every backend and every stack of layers: whatever is a `Device` must pass all of it.
+//! One suite for every backend and every stack of layers: each `Device` must pass all of it.
 //!
 //! A stack that this machine cannot make (no direct I/O on the host file system, no loop devices without
 //! root) is skipped by name.
@@ -317,7 +317,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What the device must hold; `None` where nobody may rely on anything.
+/// What the device must hold; `None` where the content is undefined.
 struct Model(Vec<Option<u8>>);
 
 impl Model {

@@ -1,4 +1,4 @@
-//! Opening, creating and publishing: who is let in, what is refused and how that is said, what is left
+//! Opening, creating and publishing: what is allowed, what is refused with which error, and what is left
 //! behind.
 
 #![allow(clippy::unwrap_used)] // a failing helper fails its test; sizes here are small

@@ -1,4 +1,4 @@
-//! Many threads write one file at once: nothing is lost, and a host without room says so.
+//! Many threads write one file at once: nothing is lost, and a host without room returns an error.
 
 // A failing helper fails its test; sizes here are small.
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation)]
@@ -122,7 +122,7 @@ fn a_host_that_runs_full_says_so_to_every_writer() {
         })
         .collect()
     };
-    // Who runs into the end, and on which way, is chance.
+    // Which writer runs into the end, and on which path, is random.
     for _ in 0..20 {
         let written: Vec<u64> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || write(thread))).collect();

@@ -1,7 +1,7 @@
-//! The volume's own thread: gives a place to what was appended long ago, commits what has been waiting for
-//! long, and brings home what fills the log.
+//! The volume's own thread: places old appends, commits at an interval, and checkpoints a full log.
 //!
-//! Operations never depend on it: who needs a commit makes one. The thread bounds how old an unwritten change
+//! Operations never depend on it: one that needs a commit makes it. The thread bounds how old an unwritten
+//! change
 //! can get ([`OpenOptions::commit_interval`](crate::OpenOptions)), and takes work off the operations: a
 //! transaction that has grown large is committed here while it may still grow, and checkpoints are made
 //! before a commit has to wait for one.
@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What the thread is told.
+/// What the thread is to do.
 #[derive(Default)]
 struct Told {
     stop: bool,
@@ -29,15 +29,15 @@ struct Signal {
     changed: Condvar,
 }
 
-/// The thread, as others see it.
+/// The thread, as its users see it.
 pub(crate) struct Background {
     signal: Arc<Signal>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Background {
-    /// A thread that commits a volume at intervals. Without one (the host has none left) everything works,
-    /// but nothing is written before it must be.
+    /// Starts a thread that commits a volume at intervals. Without one (the host has none left) everything
+    /// works, but nothing is written before it must be.
     pub(crate) fn start(volume: Weak<Inner>, interval: Duration) -> Self {
         let signal = Arc::new(Signal::default());
         let shared = Arc::clone(&signal);
@@ -48,7 +48,7 @@ impl Background {
         Self { signal, thread: Mutex::new(thread) }
     }
 
-    /// Asks for a commit now.
+    /// Requests a commit now.
     pub(crate) fn ask_for_commit(&self) {
         let mut told = self.signal.told.lock();
         if !told.commit {
@@ -57,13 +57,13 @@ impl Background {
         }
     }
 
-    /// Ends the thread and waits until it has.
+    /// Stops the thread and waits for its end.
     pub(crate) fn stop(&self) {
         self.signal.told.lock().stop = true;
         self.signal.changed.notify_one();
         let thread = self.thread.lock().take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
-            // It ends whatever happened in it; there is nothing to learn from how.
+            // It has ended, however it did; the result does not matter.
             let _ = thread.join();
         }
     }
@@ -88,7 +88,7 @@ fn run(volume: &Weak<Inner>, signal: &Signal, interval: Duration) {
         let Some(inner) = volume.upgrade() else { return };
         let volume = Volume { inner };
         let _ends = Unwinding::watch(&volume, "a panic ended the thread that commits what has waited");
-        // Failures are latched, and told to whoever syncs the file or changes the volume next.
+        // Failures are latched, and reported by the next fsync of the file or change of the volume.
         if volume.check_takes_changes().is_ok() {
             volume.place_aged(interval);
             let _ = volume.inner.work();

@@ -1,4 +1,4 @@
-//! What of the volume is held in memory: metadata blocks and inodes.
+//! The caches of the volume: metadata blocks and inodes.
 
 pub(crate) mod block;
 pub(crate) mod inode;

@@ -1,8 +1,8 @@
-//! On whose behalf a mount asks.
+//! The caller: the process on whose behalf a mount makes a request.
 //!
-//! The library's own calls ask no questions: whoever has the image may do anything with it. A mount serves
-//! many users and must answer each as the kernel's ext4 would; the operations that can tell users apart take
-//! a [`Caller`]. What is here says who that is; what each may do is decided where it is done
+//! The library's own calls check no permissions: an owner of the image may do anything with it. A mount
+//! serves many users and must answer each as the kernel's ext4 would; the operations that distinguish users
+//! take a [`Caller`]. This module says who that is; what each may do is decided by the operations
 //! ([`crate::permission`], [`crate::flags`], [`crate::xattr_permission`]).
 
 bitflags::bitflags! {
@@ -31,7 +31,7 @@ bitflags::bitflags! {
     }
 }
 
-/// A user at work.
+/// A user making a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caller<'a> {
     /// The user.
@@ -40,12 +40,12 @@ pub struct Caller<'a> {
     pub gid: u32,
     /// Other groups the user is in.
     pub groups: &'a [u32],
-    /// What the user may do besides.
+    /// The user's capabilities.
     pub capabilities: Capabilities,
 }
 
 impl<'a> Caller<'a> {
-    /// Root, who may do everything.
+    /// Root, with all capabilities.
     pub const ROOT: Caller<'static> =
         Caller { uid: 0, gid: 0, groups: &[], capabilities: Capabilities::all() };
 

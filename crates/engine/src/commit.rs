@@ -1,16 +1,15 @@
-//! The commit: everything typed becomes bytes, once, and the bytes go to the log, or home where there is
-//! none.
+//! The commit: renders typed state into bytes, once, and writes them to the log or their final locations.
 //!
 //! [`Committer::freeze`] runs with no handle open. It renders inodes into their table blocks, block bitmaps
 //! from the allocator, inode bitmaps and descriptors from the groups, seals every dirty metadata block, and
 //! the superblock last. [`Committer::write`] then writes all of it beside new work: to the volume's log
-//! ([`crate::volume_journal`]), or straight to the home blocks of a volume that has no journal.
+//! ([`crate::volume_journal`]), or straight to the final locations on a volume that has no journal.
 //!
 //! Rendering inodes is most of that work. If there are many, [`Committer::prepare`] does it before, beside
 //! open handles, and the few that were changed since are rendered again.
 //!
 //! Invariant: a block appears once among the frozen ones, since each kind of metadata has one owner (the
-//! block cache, the allocator, the groups, the superblock). Only a broken volume makes two structures claim
+//! block cache, the allocator, the groups, the superblock). Only on a corrupt volume do two structures claim
 //! one block, and then nothing of the transaction is written.
 
 use crate::error::{Error, Result};
@@ -28,10 +27,10 @@ use std::time::Instant;
 /// Groups whose block bitmaps are kept in memory after a commit, 4 KiB each with blocks of 4 KiB.
 const LOADED_GROUPS_MAX: usize = 2048;
 
-/// Dirty inodes from which on they are rendered before handles are kept out: so many take 30 us.
+/// The least number of dirty inodes to render before handles are kept out: rendering this many takes 30 us.
 const PREPARED_INODES_MIN: usize = 64;
 
-/// How often that is done at most: while it lasts, other threads dirty more.
+/// How often that is repeated at most: while it lasts, other threads dirty more.
 const PREPARED_TIMES: u32 = 3;
 
 /// What a commit writes.
@@ -43,7 +42,7 @@ pub(crate) struct Frozen {
     superblock: Option<[u8; hectare_ext4::superblock::SIZE]>,
     /// Errors that it has recorded.
     errors: u32,
-    /// When the freeze began, if somebody measures.
+    /// When the freeze began, if it is measured.
     began: Option<Instant>,
     /// Keeps cached blocks from eviction until they are written.
     _held: Box<dyn Any + Send>,
@@ -149,19 +148,19 @@ impl Frozen {
         log.commit(&self.blocks, &self.revokes, superblock, now)
     }
 
-    /// Writes the blocks to their places.
+    /// Writes the blocks to their final locations.
     fn bring_home(&self, shared: &Shared) -> Result<()> {
         write_sorted(&*shared.device, shared.geometry().block_size, &self.blocks)?;
         if let Some(superblock) = &self.superblock {
             let live = shared.live_sb.lock();
             if live.error_count() != self.errors {
-                // All changes have ended meanwhile, and the superblock on the device says why.
+                // All changes have ended meanwhile, and the superblock on the device has the reason.
                 return Err(Error::Aborted("it was recorded before this commit ended".into()));
             }
             shared.device.write_at(crate::groups::SUPERBLOCK_AT, superblock)?;
         }
-        // Durable before `committed` gives freed clusters to others, whose data would else be seen through
-        // this file's old map after a crash.
+        // Durable before `committed` gives freed clusters to others, whose data would otherwise be visible
+        // through this file's old map after a crash.
         Ok(shared.device.flush()?)
     }
 }
@@ -178,13 +177,13 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// Who looks at an inode has its data lock, and may be put aside by the host with it.
+    /// A thread reading an inode holds its data lock, and the host may preempt it there.
     #[test]
     fn a_commit_waits_for_nobody_who_looks_at_an_inode() {
         let device = Arc::new(MemoryDevice::new(Bytes::mib(8)));
         let shared = || Arc::clone(&device) as Arc<dyn Device>;
         let format = FormatOptions::default();
-        // Only what is asked for here is committed.
+        // Only what is requested here is committed.
         let options = OpenOptions { commit_interval: None, ..OpenOptions::default() };
         let volume = Volume::format(shared(), &format, Overwrite::Refuse, options).unwrap();
         volume.write_file("file", &[1; 8192], Creation::default()).unwrap();

@@ -1,11 +1,11 @@
-//! Copying a range from one file to another, or to another place in the same (`copy_file_range`).
+//! Copies a range from one file to another, or within one (`copy_file_range`).
 //!
 //! Data goes from the device to the device through one large buffer; it never leaves the engine. What reads
 //! as zeros without having been written (holes, unwritten extents) is not written: the target gets a hole
 //! there, and where it had data, that is punched out.
 //!
-//! The files are locked anew for every piece, the lower number first, so that others are not kept out for
-//! long: of a file that changes meanwhile some pieces may be older than others, as with any reading.
+//! The files are locked anew for every chunk, the lower number first, so that others are not kept out for
+//! long: of a file that changes meanwhile some chunks may be older than others, as with any reading.
 
 use crate::cache::inode::CachedInode;
 use crate::encrypted_names::check_not_ciphertext;
@@ -17,21 +17,21 @@ use hectare_ext4::inode::InodeFlags;
 use hectare_units::{index_of, u64_of};
 use std::sync::Arc;
 
-/// Bytes copied at a time: large enough that what a transaction costs does not show.
+/// Bytes copied at a time: large enough that the cost of a transaction does not show.
 const PIECE: u64 = 4 << 20;
 
-/// What is found in the source.
+/// What the source has.
 enum Found {
-    /// So many bytes to be read.
+    /// The number of bytes to read.
     Data(u64),
-    /// So many that were never written.
+    /// The number of bytes that were never written.
     Hole(u64),
 }
 
 impl OpenFile {
     /// Copies up to `len` bytes from byte `at` of this file to byte `target_at` of another one of the same
-    /// volume, and says how many: fewer at the end of this file, or if the volume becomes full. Other changes
-    /// of either file may come between the pieces, of 4 MiB at most, in which it goes.
+    /// volume, and returns how many: fewer at the end of this file, or if the volume becomes full. Other
+    /// changes of either file may come between the chunks of at most 4 MiB.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the ranges overlap in one file, [`Error::OtherVolume`]; [`Error::NoSpace`] if
@@ -40,8 +40,7 @@ impl OpenFile {
         self.copy_to(at, (target, target_at), len, Source::Caller)
     }
 
-    /// The same for a caller who keeps the target's times, and sets them when it likes: they stay as they
-    /// are.
+    /// Like [`Self::copy_range`], but does not update the target's mtime and ctime.
     ///
     /// # Errors
     /// As [`Self::copy_range`].
@@ -55,7 +54,7 @@ impl OpenFile {
         self.copy_to(at, (target, target_at), len, Source::TimesKept)
     }
 
-    /// Copies to a place in another file; `whose` says whether its times change.
+    /// Copies into another file; `whose` says whether its times change.
     fn copy_to(&self, at: u64, (target, target_at): (&Self, u64), len: u64, whose: Source) -> Result<u64> {
         let volume = self.volume();
         if !Arc::ptr_eq(&volume.inner, &target.volume().inner) {
@@ -84,7 +83,7 @@ impl OpenFile {
 }
 
 impl Volume {
-    /// Copies a first part of a range; how many bytes, 0 at the end of the source.
+    /// Copies a first part of a range; returns how many bytes, 0 at the end of the source.
     fn copy_piece(
         &self,
         (source, at): (&OpenFile, u64),
@@ -142,7 +141,7 @@ impl Volume {
         Ok(Found::Data(data.min(len)))
     }
 
-    /// Makes a range of a file read as zeros without giving it space, and the file at least as long.
+    /// Makes a range of a file read as zeros without allocating it, and the file at least as long.
     fn copy_hole(&self, inode: &Arc<CachedInode>, at: u64, len: u64, whose: Source) -> Result<()> {
         let (size, end) = (inode.get().size, at + len);
         let inside = at..end.min(size);

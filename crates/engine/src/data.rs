@@ -1,10 +1,9 @@
-//! Writing file data to the device, and what a failure of that means.
+//! Writes file data to the device, and decides what an I/O error there means.
 //!
-//! Bytes that the device refuses are told to whoever writes them, or, where they had gathered, to whoever
-//! syncs or closes the file ([`crate::delalloc`]); the volume goes on, since its metadata is what it was. Who
-//! wants no file to be used any more once one has lost bytes opens the volume with `data_err=abort`
-//! ([`OpenOptions::data_errors_abort`](crate::OpenOptions)): then the first such failure is the end of all
-//! changes, as a failed write of metadata always is.
+//! The write returns the error to its caller; for buffered bytes, fsync or close of the file reports it
+//! ([`crate::delalloc`]). The volume stays in use, since its metadata is unchanged. `data_err=abort`
+//! ([`OpenOptions::data_errors_abort`](crate::OpenOptions)) is for users who want no file used any more once
+//! one has lost bytes: the first such error then ends all changes, as a failed write of metadata always does.
 
 use crate::error::Result;
 use crate::volume::Volume;
@@ -12,17 +11,17 @@ use hectare_units::Bytes;
 use std::io::IoSlice;
 
 impl Volume {
-    /// Writes bytes of a file to their place.
+    /// Writes bytes of a file to their blocks.
     pub(crate) fn write_data(&self, at: Bytes, data: &[u8]) -> Result<()> {
         self.data_written(self.device.write_at(at, data))
     }
 
-    /// Writes bytes of a file, in parts that follow each other, to their place.
+    /// Writes bytes of a file, in parts that follow each other, to their blocks.
     pub(crate) fn write_data_parts(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
         self.data_written(self.device.write_all_at(at, parts))
     }
 
-    /// Makes bytes of a file zeros.
+    /// Zeros bytes of a file.
     pub(crate) fn zero_data(&self, at: Bytes, len: Bytes) -> Result<()> {
         self.data_written(self.device.zero(at, len))
     }

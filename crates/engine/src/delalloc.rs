@@ -1,27 +1,26 @@
-//! Delayed allocation: small appends gather in memory, and get their place later, together.
+//! Delayed allocation: buffers small appends in memory and allocates their blocks later, together.
 //!
-//! A log that is written 100 bytes at a time would take a transaction and a piece of space for each write;
-//! and of many logs that grow side by side, each would lie in crumbs. So bytes that are written at the end of
-//! a file, a few at a time and into space that is not mapped yet, are kept beside the inode ([`Delayed`]).
-//! They are *placed* (written to their final place and mapped, as any write) when the file is synced or
-//! closed, when they are much or old, and before anything else looks at or changes the file's map.
+//! Without it, a log written 100 bytes at a time would take a transaction and an allocation for each write;
+//! and many logs growing side by side would be fragmented. So bytes written at the end of a file, a few at a
+//! time and into space that is not mapped yet, are kept beside the inode ([`Delayed`]). They are *placed*
+//! (written to newly mapped blocks, as by any write) when the file is synced or closed, when they are many or
+//! old, and before anything else reads or changes the file's map.
 //!
-//! Space is counted when bytes are taken in: a claim covers the clusters they need, and the blocks by which
-//! the tree may grow in the worst case. So a full volume is told to whoever writes, and placing never lacks
-//! space. Claims are more than will be needed; who finds no space therefore has everything placed before it
-//! says so ([`Volume::place_for_space`](crate::Volume)).
+//! Space is counted when bytes are buffered: a claim covers the clusters they need, and the blocks by which
+//! the tree may grow in the worst case. So the write itself reports a full volume, and writeback never lacks
+//! space. Claims exceed what will be needed; an allocation that finds no space therefore has everything
+//! placed before it fails ([`Volume::place_for_space`](crate::Volume)).
 //!
 //! Invariants, under the file's operation lock:
-//! - the bytes begin at the size that the inode has; the size that a file shows is where they end;
-//! - a file with bytes is on the volume's list, and is open: the last one to close it places them.
+//! - the bytes begin at the size in the inode; the size that a file reports is where they end;
+//! - a file with buffered bytes is on the volume's list and is open: its last close places them.
 //!
-//! What can't be placed because the device fails is lost, as it is with the kernel; the error is kept beside
-//! the inode and told once to each who has the file open, when he syncs or closes it ([`untold`]). The next
-//! sync of the volume tells it, too, or closing the volume; that is the only one who can where the last one
-//! to close a file loses bytes.
+//! Bytes that can't be written because the device fails are lost, as with the kernel. The error is kept
+//! beside the inode and reported once per open file, at fsync or close ([`wb_error`]). The next sync of the
+//! volume, or closing it, reports it as well; nothing else can where the last close of a file loses bytes.
 //!
-//! Locks: the state of a file ([`Delayed::state`]) is taken after everything else but groups, and the
-//! inode's data lock never under it.
+//! Locks: a file's state ([`Delayed::state`]) is locked after everything else but groups; never take the
+//! inode's data lock under it.
 
 mod buffer;
 mod wb_error;
@@ -38,16 +37,16 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use wb_error::Untold;
 
-/// Writes of more bytes are placed at once.
+/// Larger writes are placed at once.
 const SMALL_MAX: usize = 64 << 10;
-/// A file whose bytes have become so many has them placed.
+/// A file with more buffered bytes than this is placed.
 const FILE_MAX: usize = 1 << 20;
-/// Bytes are charged to the budget so many at a time.
+/// Bytes are charged to the budget in units of this size.
 const CHARGE: usize = 4096;
 /// Shards of the list of files.
 const SHARDS: u32 = 16;
 
-/// Bytes appended to a file that have no place yet.
+/// Bytes appended to a file that are not allocated yet.
 struct Buffer {
     /// Where they begin: the size of the inode.
     start: u64,
@@ -58,7 +57,7 @@ struct Buffer {
     clusters: Clusters,
     /// Bytes charged to the budget.
     charged: usize,
-    /// When the first came.
+    /// When the first arrived.
     since: Instant,
 }
 
@@ -67,7 +66,7 @@ impl Buffer {
         self.start + u64_of(self.bytes.len())
     }
 
-    /// Takes bytes in, which begin inside or at the end.
+    /// Adds bytes, which begin inside or at the end.
     fn write(&mut self, at: u64, data: &[u8]) {
         let skip = index_of(at - self.start);
         let over = data.len().min(self.bytes.len() - skip);
@@ -77,17 +76,17 @@ impl Buffer {
     }
 }
 
-/// What a file's state is.
+/// The state of a file.
 #[derive(Default)]
 struct State {
     buffer: Option<Buffer>,
-    /// What the bytes need, and what the tree may take; until they are placed.
+    /// Covers the clusters of the bytes and the worst growth of the tree, until the bytes are placed.
     claim: Option<Claim>,
-    /// What could not be placed, and who has heard of it.
+    /// Writeback errors, and which of them were reported.
     failed: Untold,
 }
 
-/// What was appended to one file and has no place yet.
+/// What was appended to one file and is not allocated yet.
 #[derive(Default)]
 pub(crate) struct Delayed {
     /// Where the bytes end; 0 if there are none.
@@ -96,8 +95,8 @@ pub(crate) struct Delayed {
 }
 
 impl Delayed {
-    /// Where the file ends, if that is not yet in its inode. To be asked before the inode is: of the two, the
-    /// larger is the size.
+    /// Where the file ends, if its inode does not have that yet. Read it before the inode: the larger of the
+    /// two is the size.
     pub(crate) fn end(&self) -> Option<u64> {
         match self.end.load(Ordering::Acquire) {
             0 => None,
@@ -105,12 +104,12 @@ impl Delayed {
         }
     }
 
-    /// Bytes that have gathered.
+    /// The number of buffered bytes.
     fn len(&self) -> usize {
         self.state().buffer.as_ref().map_or(0, |buffer| buffer.bytes.len())
     }
 
-    /// Clusters that the bytes will take.
+    /// The clusters that the bytes will take.
     pub(crate) fn clusters(&self) -> Clusters {
         if self.end().is_none() {
             return Clusters::ZERO;
@@ -118,8 +117,8 @@ impl Delayed {
         self.state().buffer.as_ref().map_or(Clusters::ZERO, |buffer| buffer.clusters)
     }
 
-    /// Copies bytes out from byte `at` of the file on, which lies where bytes have gathered or after them;
-    /// how many there were. The caller holds the operation lock.
+    /// Copies bytes out from byte `at` of the file on, which lies in the buffered bytes or after them;
+    /// returns how many. The caller holds the operation lock.
     pub(crate) fn read(&self, at: u64, out: &mut [u8]) -> usize {
         let state = self.state();
         let Some(buffer) = &state.buffer else { return 0 };
@@ -139,13 +138,12 @@ impl Delayed {
         self.state().buffer.as_ref().map(|buffer| buffer.since)
     }
 
-    /// What somebody who opens the file is to remember, to be told what goes wrong from now on, and what
-    /// nobody has heard of yet.
+    /// The number that a new open file records, so that it gets later errors and one not yet reported to any.
     pub(crate) fn heard(&self) -> u64 {
         self.state.get().map_or(0, |state| state.lock().failed.heard())
     }
 
-    /// What went wrong that somebody who has the file open was not told yet.
+    /// The writeback error not yet reported to this open file, if any.
     fn tell(&self, heard: &AtomicU64) -> Option<Error> {
         self.state.get()?.lock().failed.tell(heard)
     }
@@ -154,21 +152,21 @@ impl Delayed {
 /// A part of the list of files.
 type FileShard = Mutex<HashMap<InodeNr, Arc<CachedInode>>>;
 
-/// What the files of a volume have gathered.
+/// The buffered appends of a volume's files.
 pub(crate) struct Delay {
-    /// Bytes that may gather in all; none if 0.
+    /// Bytes that may be buffered in all; none if 0.
     budget: usize,
     /// Bytes charged.
     bytes: AtomicUsize,
-    /// Clusters of data that will be taken.
+    /// Clusters that the data will take.
     promised: AtomicU64,
-    /// The files with bytes.
+    /// The files with buffered bytes.
     files: Box<[FileShard]>,
-    /// Held by whoever brings the bytes back under the budget.
+    /// Held by the thread that brings the bytes back under the budget.
     relieving: Mutex<()>,
-    /// Nothing gathers any more.
+    /// No more bytes are buffered.
     closing: AtomicBool,
-    /// What could not be placed since the volume was synced last.
+    /// The first writeback error since the volume was synced last.
     failed: Mutex<Option<Error>>,
 }
 
@@ -185,12 +183,12 @@ impl Delay {
         }
     }
 
-    /// Bytes that have gathered and have no place yet.
+    /// Buffered bytes that are not allocated yet.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Clusters of free space that are as good as taken.
+    /// Free clusters that buffered data will take.
     pub(crate) fn promised(&self) -> Clusters {
         Clusters::new(self.promised.load(Ordering::Relaxed))
     }
@@ -199,11 +197,11 @@ impl Delay {
         &self.files[usize_of(nr.get() % SHARDS)]
     }
 
-    /// Puts a file on the list; `false` if nothing may gather any more.
+    /// Puts a file on the list; returns `false` if no more bytes may be buffered.
     fn register(&self, inode: &Arc<CachedInode>) -> bool {
         self.shard(inode.nr()).lock().insert(inode.nr(), Arc::clone(inode));
-        // In this order, and the other way round where the volume closes: it sees the file, or this sees it
-        // closing.
+        // In this order, and in the opposite one where the volume closes: either it sees the file, or this
+        // sees it closing.
         if !self.closing.load(Ordering::SeqCst) {
             return true;
         }
@@ -221,7 +219,7 @@ impl Delay {
     /// The files of one shard of the list.
     fn files(&self, shard: usize) -> Vec<Arc<CachedInode>> {
         let mut files: Vec<_> = self.files[shard % self.files.len()].lock().values().cloned().collect();
-        // Always the same order: what is done alike makes the same image.
+        // Always in the same order: the same operations make the same image.
         files.sort_unstable_by_key(|inode| inode.nr());
         files
     }

@@ -1,5 +1,4 @@
-//! The blocks of a directory, as the directory code wants them: read and written through the block cache,
-//! found through the directory's own map.
+//! Finds a directory's blocks through its map, and reads and writes them through the block cache.
 
 mod bounds;
 
@@ -37,7 +36,7 @@ impl Deref for DirBlock {
     }
 }
 
-/// A directory, to look at.
+/// A directory, for reading.
 pub(crate) struct DirRef<'a> {
     pub(crate) volume: &'a Shared,
     pub(crate) nr: InodeNr,
@@ -90,7 +89,7 @@ impl DirRead for DirRef<'_> {
     }
 }
 
-/// A directory, to be changed inside a transaction.
+/// A directory, for changes inside a transaction.
 pub(crate) struct DirMut<'a, 'h> {
     pub(crate) volume: &'a Volume,
     pub(crate) handle: &'a mut Handle<'h>,
@@ -143,7 +142,7 @@ impl DirWrite for DirMut<'_, '_> {
         f: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
         let DirBlock { bytes, block } = read;
-        // Else the edit would have to leave these bytes as they are, and copy them.
+        // Otherwise the edit would have to leave these bytes as they are, and copy them.
         drop(bytes);
         let kind = self.as_ref().kind(at);
         Ok(self.volume.blocks.edit(self.handle, &block, kind, f))

@@ -1,14 +1,14 @@
-//! Telling the device what it may forget: space whose freeing has committed.
+//! Discards freed space on the device, once its freeing has committed.
 //!
 //! The allocator queues runs only after their transaction is durable, so nothing that a crash could bring
-//! back is discarded; and it keeps a run reserved while it is out, so nobody writes into the range meanwhile.
-//! On an image file a discard punches a hole; on a device it is handed through.
+//! back is discarded; and it keeps a run reserved while it is being discarded, so the range is not written
+//! meanwhile. On an image file a discard punches a hole; on a device it is passed through.
 //!
-//! Hazard: space that is out can't be had by others. Who runs out of space therefore waits for it to come
-//! back before it says so ([`Discards::wait`]).
+//! Hazard: space being discarded is not available to others. An allocation that runs out of space therefore
+//! waits for it before it fails ([`Discards::wait`]).
 //!
-//! A device that refuses is not asked again, and nothing is queued for it, which would keep groups in memory:
-//! discarding is advice, and its failure fails nothing.
+//! After a device has refused once, it gets no more discards, and nothing is queued for it, which would keep
+//! groups in memory: a discard is a hint, and its failure fails nothing.
 
 use crate::volume::Shared;
 use hectare_alloc::Run;
@@ -17,20 +17,20 @@ use hectare_units::Bytes;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Runs discarded between two looks at the queue.
+/// Runs discarded per read of the queue.
 const BATCH: usize = 64;
 
-/// Discarding, as the threads of a volume share it.
+/// The state of discarding that the threads of a volume share.
 #[derive(Default)]
 pub(crate) struct Discards {
-    /// Held while runs are out to be discarded: they are free space that can't be had for a moment.
+    /// Held while runs are being discarded: they are free space that is unavailable for a moment.
     under_way: Mutex<()>,
-    /// Batches that are back.
+    /// Batches that were returned.
     pub(crate) done: AtomicU64,
 }
 
 impl Discards {
-    /// Takes runs out, discards them and gives them back, with nobody else doing so.
+    /// Runs `discard`, which takes runs, discards them and returns them, while no other thread does.
     pub(crate) fn with<R>(&self, discard: impl FnOnce() -> R) -> R {
         let _under_way = self.under_way.lock();
         let result = discard();
@@ -38,14 +38,14 @@ impl Discards {
         result
     }
 
-    /// Waits until what is out now is back.
+    /// Waits until the runs being discarded now are returned.
     pub(crate) fn wait(&self) {
         drop(self.under_way.lock());
     }
 }
 
 impl Shared {
-    /// Discards what is queued. Called with nothing locked, after a commit.
+    /// Discards the queued runs. Called with nothing locked, after a commit.
     pub(crate) fn discard_freed(&self) {
         if !self.options.discard {
             return;
@@ -56,7 +56,7 @@ impl Shared {
         }
     }
 
-    /// Discards some runs and gives them back; whether there were any.
+    /// Discards some runs and returns them; reports whether there were any.
     fn discard_batch(&self) -> bool {
         let runs = self.allocator.take_discards(BATCH);
         if runs.iter().any(|run| self.discard_clusters(run.run()).is_err()) {

@@ -1,4 +1,4 @@
-//! Names and content that are ciphertext: what can be said of encrypted files without their key.
+//! Names and content that are ciphertext: what encrypted files show without their key.
 //!
 //! An encrypted directory stores, for each name but `.` and `..`, ciphertext of 1 to 255 bytes. These may be
 //! any, also `/` and NUL, so they can't be a component of a path. They are shown as text, base64url without
@@ -9,7 +9,7 @@
 //! have. Text that isn't what [`shown`] makes of some bytes (padding, stray last bits, the text of a dot)
 //! names nothing, so that no entry has two names.
 //!
-//! What this is not: it has no keys and decrypts nothing. The names are not those that the kernel lists
+//! What it is not: it has no keys and decrypts nothing. The names are not those that the kernel lists
 //! without the key, which hold a hash and at most 149 bytes of ciphertext.
 
 use crate::error::{Error, Result};
@@ -23,17 +23,17 @@ use hectare_units::InodeNr;
 /// The longest text: that of 255 bytes.
 const TEXT_MAX: usize = Name::LEN_MAX.div_ceil(3) * 4;
 
-/// A name as a directory stores it, made from what a caller asked for.
+/// A name as a directory stores it, made from the requested one.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Stored<'a> {
-    /// As it was asked for.
+    /// As requested.
     Plain(Name<'a>),
     /// Ciphertext, not yet known to be of a possible length.
     Ciphertext(Vec<u8>),
 }
 
 impl Stored<'_> {
-    /// The name to look for.
+    /// The name to look up.
     ///
     /// # Errors
     /// [`Error::NotFound`] if no directory can hold it.
@@ -45,7 +45,7 @@ impl Stored<'_> {
     }
 }
 
-/// What to look for in a directory with these flags when `name` is asked for.
+/// What to look up in a directory with these flags for the requested `name`.
 ///
 /// # Errors
 /// [`Error::NameTooLong`], or [`Error::NotFound`] if no directory can hold it.
@@ -70,7 +70,7 @@ pub(crate) fn shown(name: &[u8], flags: InodeFlags) -> Vec<u8> {
     URL_SAFE_NO_PAD.encode(name).into_bytes()
 }
 
-/// Refuses the content of an encrypted inode, which would be ciphertext.
+/// Returns an error for the content of an encrypted inode, which would be ciphertext.
 ///
 /// # Errors
 /// [`Error::Unsupported`], which names the inode.

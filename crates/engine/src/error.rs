@@ -1,9 +1,8 @@
-//! What an operation on a volume can answer instead of doing its work.
+//! The errors of operations on a volume.
 //!
 //! One flat enum whose variants are the conditions a caller can act on; each has the `errno` that the kernel
-//! gives for the same condition ([`Error::errno`]), so that a mount needs no second table. The text names
-//! what was asked for where the caller would not know (an inode, a feature); paths are added at the
-//! path-level API.
+//! gives for the same condition ([`Error::errno`]), so that a mount needs no second table. The text names the
+//! object where the caller would not know it (an inode, a feature); the path-level API adds paths.
 
 use hectare_ext4::error::{Corrupt, FormatError, Unsupported};
 use hectare_units::{Bytes, InodeNr, OutOfMemory};
@@ -11,20 +10,20 @@ use hectare_units::{Bytes, InodeNr, OutOfMemory};
 /// The engine's result.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why an operation was not done.
+/// Why an operation failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No such name, or no such inode any more.
     #[error("no such file or directory")]
     NotFound,
-    /// The name is taken.
+    /// The name exists already.
     #[error("the file exists already")]
     Exists,
-    /// A directory was needed.
+    /// The operation needs a directory.
     #[error("not a directory")]
     NotADirectory,
-    /// A directory is in the way.
+    /// The target is a directory.
     #[error("it is a directory")]
     IsADirectory,
     /// The directory holds entries.
@@ -39,7 +38,7 @@ pub enum Error {
     /// The inode has as many links as it can have.
     #[error("too many links")]
     TooManyLinks,
-    /// The volume is full; how much was asked for in vain where that is known.
+    /// The volume is full; with the size of the failed request where that is known.
     #[error("the volume is full")]
     NoSpace,
     /// There is no free inode.
@@ -63,7 +62,7 @@ pub enum Error {
     /// The inode is immutable or append-only.
     #[error("inode {0} is immutable or append-only")]
     NotPermitted(InodeNr),
-    /// The caller has not got the right to do that, whatever the permissions say (`EPERM`).
+    /// The caller lacks the right to do that, whatever the permissions (`EPERM`).
     #[error("{0}")]
     Forbidden(&'static str),
     /// The permissions do not allow it (`EACCES`).
@@ -90,23 +89,23 @@ pub enum Error {
     /// The bytes on the device break the format.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
-    /// The device holds something else than a volume; the text says what, and what to do.
+    /// The device does not hold a volume; the text says what it holds, and what to do.
     #[error("{0}")]
     NotAVolume(String),
-    /// A volume can't be made as asked.
+    /// A volume can't be made with these options.
     #[error("{0}")]
     Format(String),
     /// The device failed.
     #[error("{message}")]
     Device {
-        /// What the device said, one line.
+        /// The device's error, one line.
         message: String,
         /// The system's error number.
         errno: i32,
         /// Whether the medium under the device is full.
         no_space: bool,
     },
-    /// An earlier write failed, or something was found to be broken on a volume that is not to go on then
+    /// An earlier write failed, or metadata corruption was found on a volume that must not continue then
     /// ([`OnError`](crate::OnError)), so that nothing more is written.
     #[error("nothing more is written, since something went wrong earlier: {0}")]
     Aborted(String),
@@ -116,12 +115,12 @@ pub enum Error {
     /// The volume was closed.
     #[error("the volume is closed")]
     Closed,
-    /// A read beyond what is there; kept apart so that callers can say how much is missing.
+    /// A read beyond the end; kept apart so that callers can report how much is missing.
     #[error("only {have} of {want} bytes are there")]
     Short {
-        /// Bytes there are.
+        /// Bytes present.
         have: Bytes,
-        /// Bytes wanted.
+        /// Bytes requested.
         want: Bytes,
     },
 }

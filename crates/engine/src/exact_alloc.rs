@@ -1,12 +1,12 @@
-//! Space by place: holding named free blocks, and putting them into a file as they are.
+//! Allocates chosen blocks: holds free blocks by number, and maps them into a file as they are.
 //!
 //! For laying out a volume on purpose (aging it for a comparison), not for ordinary writing: here the caller
-//! says which blocks, and no policy is asked. A [`HeldSpace`] is free in the durable bitmap and nobody else's
-//! in memory; dropping it gives it back, [`OpenFile::append_held`] makes it an unwritten extent at the end of
-//! a file. No data is written, so an image in a sparse file stays small.
+//! chooses the blocks, without a policy. A [`HeldSpace`] is free in the durable bitmap and exclusive in
+//! memory; dropping it returns it, [`OpenFile::append_held`] makes it an unwritten extent at the end of a
+//! file. No data is written, so an image in a sparse file stays small.
 //!
-//! Hazard: blocks of extent trees and directories are allocated as ever, from what is free and not held.
-//! Whoever holds everything leaves them nothing.
+//! Hazard: blocks of extent trees and directories are allocated as usual, from what is free and not held.
+//! Holding everything leaves them nothing.
 
 use crate::error::{Error, Result};
 use crate::file::LARGE_FILE;
@@ -21,7 +21,7 @@ use hectare_units::{BlockNr, Bytes, Clusters, LogicalBlock, low32};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// Blocks of a volume that are free and held: nobody else can get them. Dropping it gives them back.
+/// Free blocks of a volume that are held: no other allocation can get them. Dropping it returns them.
 #[must_use = "dropping held space gives it back"]
 pub struct HeldSpace {
     volume: Volume,
@@ -65,7 +65,7 @@ impl Volume {
         let space = match self.allocator.reserve_at(&request)? {
             Some(space) => space,
             None => {
-                // It may be kept for somebody's next write.
+                // It may be preallocated for another file's next write.
                 self.allocator.count_discarded(self.prealloc.discard_all());
                 self.allocator.reserve_at(&request)?.ok_or(Error::NoSpace)?
             }
@@ -75,8 +75,8 @@ impl Volume {
 }
 
 impl OpenFile {
-    /// Puts held space at the end of the file, in the order given, as unwritten extents: the file grows by
-    /// it and reads as zeros there. On an error, what was not put into the file is given back.
+    /// Appends held space to the file, in the order given, as unwritten extents: the file grows by it and
+    /// reads as zeros there. On an error, what was not put into the file is returned.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the file does not end with a whole block, or space is another volume's;
@@ -88,7 +88,7 @@ impl OpenFile {
         let _operation = inode.lock().write();
         volume.check_changeable(inode)?;
         volume.place_locked(inode)?;
-        // What is kept is kept for holes, and these are about to be filled.
+        // Preallocated space is for holes, and these are about to be filled.
         volume.discard_window(inode);
         let size = volume.geometry().block_size;
         let mut end = {
@@ -115,7 +115,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Maps one piece at file block `at`; the block after it.
+    /// Maps one extent at file block `at`; returns the block after it.
     fn append_one(&self, at: u64, piece: HeldSpace) -> Result<u64> {
         let (volume, inode) = (self.volume(), self.cached());
         let blocks = piece.blocks();

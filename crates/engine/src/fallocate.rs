@@ -1,20 +1,18 @@
-//! Space as such: giving it to a file before it is written, taking it away, moving what comes after it
-//! (`fallocate`).
+//! Allocates, frees and moves ranges of a file without writing data (`fallocate`).
 //!
-//! Nothing here writes data, but for zeros into blocks of which only a part is meant: what was written
-//! becomes unwritten, or is unmapped, or gets another place in the file, by changing the map. Unwritten
-//! blocks read as zeros and are never read from the device, so no block of another file's past can show.
+//! Nothing here writes data, except zeros into blocks that a range covers in part: what was written becomes
+//! unwritten, is unmapped, or moves within the file, by changing the map. Unwritten blocks read as zeros and
+//! are never read from the device, so no old data of another file can show.
 //!
-//! Every step is one transaction that leaves a sound file: its extents in order, none over another, none that
+//! Every step is one transaction that leaves a sound file: its extents in order, none overlapping, none that
 //! is written beyond the size. Where one transaction is not enough, the steps in between show in the content
 //! (part of a range punched, part of what follows moved), and a crash can leave one of them. The size changes
-//! with the step that makes it right: before anything is moved up, after everything was moved down.
 //!
-//! Blocks that are cleared in part are cleared after the map has changed, in their place, as an overwrite is;
-//! only bytes that were meant to become zeros are ever touched.
+//! Partly covered blocks are zeroed after the map has changed, in place, like an overwrite; only bytes of the
+//! range are ever touched.
 //!
-//! Hazard: splitting an extent may need a block for the tree. A full volume has some that are kept for that
-//! ([`crate::space`]); when they are used up, zeroing writes zeros instead, and punching and inserting say
+//! Hazard: splitting an extent may need a block for the tree. A full volume has some reserved for that
+//! ([`crate::space`]); when they are used up, zeroing writes zeros instead, and punching and inserting report
 //! that the volume is full, with nothing of that step done.
 
 mod credits;
@@ -36,23 +34,23 @@ use std::sync::Arc;
 /// What to do with a range of a file; the modes of `fallocate(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FallocateMode {
-    /// Holes get space that reads as zeros until it is written; what is mapped stays.
+    /// Allocates holes, which read as zeros until they are written; what is mapped stays.
     Allocate {
         /// The file does not grow to the end of the range.
         keep_size: bool,
     },
-    /// The range reads as zeros, and its whole blocks are given back, beyond the size too; the size stays.
+    /// The range reads as zeros, and its whole blocks are freed, beyond the size too; the size stays.
     PunchHole,
-    /// The range reads as zeros, and has space: what is written becomes unwritten, holes are allocated.
+    /// The range reads as zeros, and is allocated: what is written becomes unwritten, holes are allocated.
     ZeroRange {
         /// The file does not grow to the end of the range.
         keep_size: bool,
     },
-    /// The range is cut out: what follows moves down, and the file becomes shorter. It must be made of whole
+    /// The range is removed: what follows moves down, and the file becomes shorter. It must be made of whole
     /// clusters and end before the file does.
     CollapseRange,
-    /// A hole is put in: what was from the beginning of the range on moves up, and the file becomes longer.
-    /// It must be made of whole clusters and begin before the file's end.
+    /// A hole is inserted: everything from the beginning of the range on moves up, and the file becomes
+    /// longer. It must be made of whole clusters and begin before the file's end.
     InsertRange,
     /// Later writes to the range need no space. No two files share blocks here, so it does what
     /// [`Allocate`](Self::Allocate) does (the kernel's ext4 does not offer it).
@@ -120,7 +118,7 @@ impl Volume {
         self.sync_if_asked(inode)
     }
 
-    /// Gives a range space; the file is stamped even where it has all of it, as the kernel does.
+    /// Allocates a range; the file is stamped even if all of it was allocated, as in the kernel.
     fn allocate_range(
         &self,
         inode: &Arc<CachedInode>,
@@ -134,8 +132,8 @@ impl Volume {
         self.change_map(inode, (MAP_CREDITS, source), |_| Ok(()))
     }
 
-    /// Changes a map, and stamps the file unless the caller keeps its times, in one transaction;
-    /// again if the space that is missing may have become free.
+    /// Changes a map, and stamps the file unless the caller keeps its times, in one transaction; retries if
+    /// the missing space may have become free.
     fn change_map<R>(
         &self,
         inode: &Arc<CachedInode>,

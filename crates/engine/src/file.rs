@@ -1,10 +1,11 @@
-//! File data: reading and writing. Sizes alone change in [`crate::truncate`].
+//! Reads and writes file data. [`crate::truncate`] changes sizes alone.
 //!
 //! Data goes straight between the caller's buffer and the device; there is no page cache here. A write into a
 //! hole reserves space, writes the data to its final place, and only then maps it, in a short transaction; so
 //! metadata never points at blocks whose data is not written. A write inside blocks that are mapped and
-//! written changes no map at all ([`crate::overwrite`]). Small writes at the end of a file gather before they
-//! get here ([`crate::delalloc`]). Files whose data is journalled are written otherwise ([`crate::journalled`]).
+//! written changes no map at all ([`crate::overwrite`]). Small writes at the end of a file are buffered
+//! before they get here ([`crate::delalloc`]). Files with journalled data take another path
+//! ([`crate::journalled`]).
 //!
 //! | write              | inside written blocks | unwritten blocks or holes           | beyond the size |
 //! |--------------------|-----------------------|-------------------------------------|-----------------|
@@ -12,7 +13,7 @@
 //! | handle             | none                  | after the data is written, to map it | the same        |
 //!
 //! Invariants: bytes between the end of a file and the end of its last block are zero on the device, so that
-//! growing exposes nothing old: shrinking clears them, and writes pad the blocks they map. Everything here
+//! growing exposes nothing old: shrinking zeroes them, and writes pad the blocks they map. Everything here
 //! runs under the inode's operation lock, shared to read and exclusive to change.
 
 use crate::cache::inode::CachedInode;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 pub(crate) const FILE_BLOCKS_MAX: u64 = (1 << 32) - 1;
 /// Blocks one write maps at a time.
 const WRITE_STEP: u32 = 32768;
-/// What pads a write: as much as the largest block holds.
+/// Padding for writes: as much as the largest block holds.
 pub(crate) static ZEROS: [u8; 65536] = [0; 65536];
 /// Files of at least this size need `large_file`.
 pub(crate) const LARGE_FILE: u64 = hectare_ext4::inode::LARGE_FILE.get();
@@ -47,33 +48,33 @@ pub(crate) const LARGE_FILE: u64 = hectare_ext4::inode::LARGE_FILE.get();
 pub(crate) enum Split {
     /// It becomes up to three, for which the tree may need a block.
     AsNeeded,
-    /// It stays one, and is cleared around that part: there is no block left, and who has allocated space was
-    /// promised that it can be written.
+    /// It stays one, and is zeroed around that part: there is no block left, and allocated space must stay
+    /// writable.
     Spare,
 }
 
 /// What one step of a write did.
 struct Written {
     len: usize,
-    /// Whether size and times are those after the write already.
+    /// Whether size and times have their final values already.
     noted: bool,
 }
 
-/// Whose bytes are written.
+/// Where written bytes come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A caller's, now: the times change with it. If there is no space, some is given back first.
+    /// A caller, now: the times change with it. If there is no space, some is freed first.
     Caller,
-    /// The same of a caller who keeps the file's times, and sets them.
+    /// A caller who keeps the file's times, and sets them.
     TimesKept,
-    /// The same of a cache that took the bytes when the file's flags allowed it; they may forbid it by now.
+    /// A cache that took the bytes when the file's flags allowed it; they may forbid it by now.
     Cache,
-    /// Bytes that have gathered: the times changed when they came, and there is space claimed for them.
+    /// Buffered bytes: the times changed when they arrived, and there is a claim on space for them.
     Gathered,
 }
 
 impl Volume {
-    /// Copies bytes of a file out; fewer than asked for at its end. The caller holds the operation lock.
+    /// Copies bytes of a file out; fewer than requested at its end. The caller holds the operation lock.
     pub(crate) fn read_locked(&self, inode: &CachedInode, at: u64, out: &mut [u8]) -> Result<usize> {
         if let Some((place, _)) = inode.runs().find(at, out.len()) {
             self.device.read_at(place, out)?;
@@ -105,7 +106,7 @@ impl Volume {
     }
 
     /// Fills `out` from byte `at` of a file's map, whatever its size; holes read as zeros. The data lock is
-    /// not held while the device works: a commit may be waiting for whoever wants it.
+    /// not held during I/O: a commit may be waiting for a thread that waits for this lock.
     fn read_mapped(&self, inode: &CachedInode, mut at: u64, mut out: &mut [u8]) -> Result<()> {
         let journalled = self.journals_data(&inode.get());
         while !out.is_empty() {
@@ -122,8 +123,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Where byte `at` of a file lies, `None` if it reads as zero, and for how many bytes that goes on. A run
-    /// of written blocks is remembered.
+    /// Where byte `at` of a file lies, `None` if it reads as zero, and how many bytes follow likewise. A run
+    /// of written blocks is cached.
     pub(crate) fn run_at(&self, inode: &CachedInode, at: u64) -> Result<(Option<Bytes>, u64)> {
         let size = self.geometry().block_size;
         let block = LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?;
@@ -146,7 +147,7 @@ impl Volume {
         })
     }
 
-    /// Whether bytes inside the size of a file may be written over, and nothing is to be done afterwards.
+    /// Whether bytes inside the size of a file may be overwritten without anything to do afterwards.
     fn takes_overwrites(&self, inode: &CachedInode, data: &Inode) -> bool {
         data.kind() == Some(Kind::File)
             && !inode.is_freed()
@@ -179,7 +180,7 @@ impl Volume {
         self.relieve_delayed();
         self.relieve()?;
         if inode.delayed().end().is_none() {
-            self.sync_if_asked(inode)?; // for a file that asks, nothing gathers
+            self.sync_if_asked(inode)?; // buffers nothing if the file requires sync
         }
         Ok(done)
     }
@@ -206,8 +207,8 @@ impl Volume {
         self.write_pieces(inode, at, data, source)
     }
 
-    /// Writes bytes piece by piece, and maps those that lie in no written block yet; how many: all, or those
-    /// before the volume was full. The caller holds the operation lock exclusively.
+    /// Writes bytes chunk by chunk, and maps those that lie in no written block yet; returns how many: all,
+    /// or those before the volume was full. The caller holds the operation lock exclusively.
     pub(crate) fn write_pieces(
         &self,
         inode: &Arc<CachedInode>,
@@ -230,8 +231,8 @@ impl Volume {
         Ok(done)
     }
 
-    /// Writes `len` bytes in steps: each is told how many bytes are done and how to split an extent, and how
-    /// many it did is its answer. How many all did: all, or those before the volume was full.
+    /// Writes `len` bytes in steps: each gets the number of bytes done and how to split an extent, and
+    /// returns how many it did. Returns how many all did: all, or those before the volume was full.
     pub(crate) fn in_steps(
         &self,
         len: usize,
@@ -263,14 +264,14 @@ impl Volume {
         FILE_BLOCKS_MAX << self.geometry().block_size.shift()
     }
 
-    /// Notes that the volume has a large file, if a file ends at byte `end`.
+    /// Records that the volume has a large file, if a file ends at byte `end`.
     pub(crate) fn bring_large_file(&self, end: u64) {
         if end >= LARGE_FILE {
             self.bring_feature(RoCompat::LARGE_FILE);
         }
     }
 
-    /// Refuses to write where there is no content, and what the file's flags forbid.
+    /// Returns an error where there is no content to write, and for what the file's flags forbid.
     pub(crate) fn check_write(&self, inode: &CachedInode, at: u64, source: Source) -> Result<()> {
         if source == Source::Cache {
             return self.check_has_content(inode);
@@ -279,7 +280,7 @@ impl Volume {
         self.check_appends(inode, at)
     }
 
-    /// Refuses to change content where there is none, and where the file's flags forbid any change.
+    /// Returns an error where there is no content to change, and where the file's flags forbid any change.
     pub(crate) fn check_content_writable(&self, inode: &CachedInode) -> Result<()> {
         self.check_has_content(inode)?;
         Deed::Grow.check(inode.get().flags, inode.nr())
@@ -298,7 +299,7 @@ impl Volume {
         self.check_file_writable(&data, inode.nr())
     }
 
-    /// Refuses to write over bytes of a file that forbids it.
+    /// Returns an error for overwriting bytes of a file that forbids it.
     pub(crate) fn check_appends(&self, inode: &CachedInode, at: u64) -> Result<()> {
         let gathered = inode.delayed().end().unwrap_or(0);
         let data = inode.get();
@@ -358,7 +359,7 @@ impl Volume {
         }
     }
 
-    /// Writes as much of `data` to byte `at` as a piece of new space takes, and maps it.
+    /// Writes as much of `data` to byte `at` as one new extent takes, and maps it.
     fn fill_piece(
         &self,
         inode: &Arc<CachedInode>,
@@ -376,14 +377,14 @@ impl Volume {
         })
     }
 
-    /// As much of `data` as so many blocks hold from byte `within` of the first on.
+    /// The part of `data` that fits into `blocks` blocks from byte `within` of the first on.
     pub(crate) fn part_in<'a>(&self, data: &'a [u8], within: u64, blocks: u32) -> &'a [u8] {
         let bytes = (u64::from(blocks) << self.geometry().block_size.shift()).saturating_sub(within);
         &data[..data.len().min(index_of(bytes))]
     }
 
-    /// Clears what an unwritten extent of the file has around `target`, a part of it, so that it can be
-    /// marked as a whole, but for what lies beyond the end of the file; the blocks that can be marked now.
+    /// Zeroes what an unwritten extent of the file has around `target`, a part of it, so that it can be
+    /// marked as a whole, except beyond the end of the file; returns the blocks that can be marked now.
     pub(crate) fn clear_around(
         &self,
         inode: &Arc<CachedInode>,
@@ -407,7 +408,7 @@ impl Volume {
         Ok(first..end)
     }
 
-    /// Makes what was written at `at` part of the file: `change` maps it and says how many bytes it is. In
+    /// Makes what was written at `at` part of the file: `change` maps it and returns how many bytes it is. In
     /// the same transaction the size grows with it, so that no written block ever lies beyond the end.
     fn settle(
         &self,
@@ -444,7 +445,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Brings a write up to byte `end` into the inode: the size, and the times if the caller does not keep
+    /// Updates the inode for a write up to byte `end`: the size, and the times if the caller does not keep
     /// them.
     pub(crate) fn bring_written(&self, target: &mut Inode, end: u64, source: Source) {
         target.size = target.size.max(end);
@@ -458,8 +459,8 @@ impl Volume {
         }
     }
 
-    /// Clears what lies between the end of the file and the end of its last block, before a write or a growth
-    /// that starts beyond the end would expose it.
+    /// Zeroes the bytes between the end of the file and the end of its last block, before a write or a growth
+    /// that starts beyond the end would expose them.
     pub(crate) fn clear_tail(&self, inode: &Arc<CachedInode>, next: u64) -> Result<()> {
         let size = self.geometry().block_size;
         let (end, within) = {
@@ -493,7 +494,7 @@ impl Volume {
             if start >= held.size {
                 return ControlFlow::Break(());
             }
-            // Tables that name each other again and again make ranges without end of a few blocks.
+            // Tables that name each other repeatedly make endless ranges of a few blocks.
             let Some(rest) = left.checked_sub(extent.len.into()) else {
                 let what = "it has more blocks than the volume";
                 broken = Some(Corrupt::new("the map", Place::Inode(inode.nr()), what).into());

@@ -1,19 +1,18 @@
-//! The flags of an inode and its project, as programs see and set them (`chattr`, `FS_IOC_SETFLAGS`,
-//! `FS_IOC_FSSETXATTR`).
+//! An inode's flags and project for programs (`chattr`, `FS_IOC_SETFLAGS`, `FS_IOC_FSSETXATTR`).
 //!
-//! Some flags say how the inode is stored; those are shown and can't be set. What is set and does something
-//! here: immutable and append-only ([`crate::immutable`]), the top of a tree for the placement of directories,
-//! inheriting the project, `SYNC` (content and attributes are durable when a change of them returns) and
-//! `DIRSYNC` (so are names). `NOATIME` and `NODUMP` are for whoever keeps access times or dumps. The others
-//! are kept as they are set. To move data into the journal, to map by blocks or to ignore case is refused, by
-//! name.
+//! Some flags describe how the inode is stored; those are shown and can't be set. The flags that can be set
+//! and have an effect here: immutable and append-only ([`crate::immutable`]), the top of a tree for the
+//! placement of directories, inheriting the project, `SYNC` (content and attributes are durable when a change
+//! of them returns) and `DIRSYNC` (so are names). `NOATIME` and `NODUMP` are for programs that keep access
+//! times or dump. `JOURNAL_DATA` sends content through the journal ([`crate::journalled`]). The others are
+//! stored as set. Changes that would map by blocks or ignore case are refused, by name.
 //!
 //! A project is a number that space is accounted to. Directories with `PROJINHERIT` hold one project's files
-//! only: what is made in them is given it, and links and renames from other projects are refused
+//! only: new files inherit it, and links and renames from other projects are refused
 //! ([`Volume::check_same_project`](crate::Volume)).
 //!
-//! Format facts: the kernel's `include/uapi/linux/fs.h` numbers, and which flags ext4 shows and takes, as the
-//! running kernel answers (tested).
+//! Format facts: the kernel's `include/uapi/linux/fs.h` numbers, and which flags ext4 shows and accepts, as
+//! the running kernel does (tested).
 
 use crate::cache::inode::CachedInode;
 use crate::caller::{Caller, Capabilities};
@@ -31,10 +30,10 @@ use std::sync::Arc;
 const MODIFIABLE: InodeFlags = InodeFlags::from_bits_retain(0x624b_c0ff);
 /// Flags that are shown.
 const VISIBLE: InodeFlags = InodeFlags::from_bits_retain(0x725b_dfff);
-/// What only directories can have.
+/// Flags for directories only.
 const OF_DIRECTORIES: InodeFlags =
     InodeFlags::DIRSYNC.union(InodeFlags::TOPDIR).union(InodeFlags::CASEFOLD).union(InodeFlags::PROJINHERIT);
-/// What inodes without content can have.
+/// Flags for inodes without content.
 const OF_ANY: InodeFlags = InodeFlags::NODUMP.union(InodeFlags::NOATIME);
 
 /// Flags with their numbers in `fsx_xflags`.
@@ -69,13 +68,13 @@ pub fn with_xflags(mut flags: InodeFlags, xflags: u32) -> Result<InodeFlags> {
     Ok(flags)
 }
 
-/// What a new inode takes of its directory's flags: a file not those that only mean something to directories,
-/// others only what any inode can have.
+/// The flags that a new inode inherits from its directory: a file all except those for directories only,
+/// others only those that any inode can have.
 pub(crate) fn inherited(parent: InodeFlags, kind: Kind) -> InodeFlags {
     possible(parent & InodeFlags::INHERITED, kind)
 }
 
-/// Those of the flags that an inode of a kind can have.
+/// The subset of the flags that an inode of a kind can have.
 fn possible(flags: InodeFlags, kind: Kind) -> InodeFlags {
     match kind {
         Kind::Directory => flags,
@@ -88,7 +87,7 @@ impl Volume {
     /// The flags of an inode that programs see (`FS_IOC_GETFLAGS`).
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such inode, or what reading it says.
+    /// [`Error::NotFound`] if there is no such inode, or the error of reading it.
     pub fn inode_flags(&self, nr: InodeNr) -> Result<InodeFlags> {
         let inode = self.inode(nr)?;
         let data = inode.get();
@@ -98,11 +97,11 @@ impl Volume {
     }
 
     /// Sets the flags of an inode (`FS_IOC_SETFLAGS`). Those that are shown but can't be set stay as they
-    /// are, whatever `flags` says of them.
+    /// are, whatever their value in `flags`.
     ///
     /// # Errors
-    /// [`Error::Forbidden`] for who is not the owner, for changing the immutable or append-only flag without
-    /// the capability, and for changing anything else of an inode that stays immutable;
+    /// [`Error::Forbidden`] if the caller is not the owner, for changing the immutable or append-only flag
+    /// without the capability, and for changing anything else of an inode that stays immutable;
     /// [`Error::Unsupported`] for flags that the kind of inode, the volume or this program does not have.
     pub fn set_inode_flags(&self, nr: InodeNr, flags: InodeFlags, caller: &Caller<'_>) -> Result<()> {
         self.change_flags(nr, Some(flags), None, caller)
@@ -111,7 +110,7 @@ impl Volume {
     /// The project of an inode; 0 on a volume without projects.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such inode, or what reading it says.
+    /// [`Error::NotFound`] if there is no such inode, or the error of reading it.
     pub fn project(&self, nr: InodeNr) -> Result<u32> {
         let inode = self.inode(nr)?;
         let project = inode.get().projid;
@@ -154,7 +153,7 @@ impl Volume {
             self.check_takes_changes()?;
             inode.check_alive()?;
             let (flags, project) = self.check_flags(&inode, flags, project, caller)?;
-            // What has gathered was written while that was allowed.
+            // The buffered bytes were written while that was allowed.
             self.place_locked(&inode)?;
             if !flags.contains(InodeFlags::JOURNAL_DATA) {
                 self.end_data_journalling(&inode)?;
@@ -197,7 +196,7 @@ impl Volume {
         Ok((flags, project))
     }
 
-    /// What the flags of an inode become, if they may be set to `wanted`.
+    /// The new flags of an inode, if they may be set to `wanted`.
     fn settable(&self, data: &Inode, wanted: InodeFlags, caller: &Caller<'_>) -> Result<InodeFlags> {
         let refuse = |what: &str| Err(Error::Unsupported(what.into()));
         if !VISIBLE.contains(wanted) {
@@ -211,10 +210,10 @@ impl Volume {
         let changed = (data.flags ^ wanted) & MODIFIABLE;
         let protecting = InodeFlags::IMMUTABLE | InodeFlags::APPEND;
         if changed.intersects(protecting) && !caller.may(Capabilities::LINUX_IMMUTABLE) {
-            return Err(Error::Forbidden("immutable and append-only are set by who has CAP_LINUX_IMMUTABLE"));
+            return Err(Error::Forbidden("changing immutable or append-only requires CAP_LINUX_IMMUTABLE"));
         }
         if changed.contains(InodeFlags::JOURNAL_DATA) && !caller.may(Capabilities::SYS_RESOURCE) {
-            return Err(Error::Forbidden("data journalling is set by who has CAP_SYS_RESOURCE"));
+            return Err(Error::Forbidden("changing the data journalling flag requires CAP_SYS_RESOURCE"));
         }
         if changed.contains(InodeFlags::EXTENTS) {
             return refuse("a file can't be brought from extents to blocks or back yet");
@@ -240,13 +239,13 @@ impl Volume {
         self.sb.features().ro_compat.contains(RoCompat::PROJECT)
     }
 
-    /// The project of what is made in a directory.
+    /// The project of a new file in a directory.
     pub(crate) fn inherited_project(&self, parent: &Inode) -> u32 {
         let passes = self.has_projects() && parent.flags.contains(InodeFlags::PROJINHERIT);
         if passes { parent.projid } else { 0 }
     }
 
-    /// Refuses to name an inode in a directory that holds another project's files.
+    /// Returns an error for naming an inode in a directory that holds another project's files.
     pub(crate) fn check_same_project(&self, dir: &CachedInode, inode: &CachedInode) -> Result<()> {
         let (dir, inode) = (
             {
@@ -264,15 +263,14 @@ impl Volume {
         self.options.synchronous == Synchronous::All || flags.contains(InodeFlags::SYNC)
     }
 
-    /// Makes an inode durable if that is asked for after every change (`SYNC`). To be called with nothing
-    /// locked.
+    /// Makes an inode durable if it has to be after every change (`SYNC`). Called with nothing locked.
     pub(crate) fn sync_if_asked(&self, inode: &CachedInode) -> Result<()> {
         let asked = self.syncs_changes(inode.get().flags);
         if asked { self.sync_cached(inode, false) } else { Ok(()) }
     }
 
-    /// Makes names durable where that is asked for after every change (`SYNC`, `DIRSYNC`). To be called with
-    /// nothing locked.
+    /// Makes names durable where they have to be after every change (`SYNC`, `DIRSYNC`). Called with nothing
+    /// locked.
     pub(crate) fn sync_names_if_asked(&self, dirs: &[&Arc<CachedInode>]) -> Result<()> {
         let of_all = self.options.synchronous >= Synchronous::Names;
         let asks = |dir: &&&Arc<CachedInode>| {

@@ -1,7 +1,7 @@
-//! Which flushes of the device there were, so that a sync need not add one.
+//! Tracks the flushes of the device, so that a sync need not add one.
 //!
-//! A commit flushes. Who waited for a commit and then wants the data it wrote before to be durable has that
-//! already if one of those flushes began after the data was written. Flushes are numbered as they begin.
+//! A commit flushes. After waiting for a commit, a sync of data written earlier needs no flush of its own if
+//! one of those flushes began after the data was written. Flushes are numbered as they begin.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Default)]
 pub(crate) struct Flushes {
     begun: AtomicU64,
-    /// The highest number of one that ended well.
+    /// The highest number of a successful one.
     ended: AtomicU64,
 }
 
@@ -18,12 +18,12 @@ pub(crate) struct Flushes {
 pub(crate) struct Moment(u64);
 
 impl Flushes {
-    /// To be called before a flush, with nothing of it done; its number.
+    /// Called before a flush, with nothing of it done; returns its number.
     pub(crate) fn begin(&self) -> u64 {
         self.begun.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// The flush with that number ended well.
+    /// The flush with that number succeeded.
     pub(crate) fn end(&self, number: u64) {
         self.ended.fetch_max(number, Ordering::SeqCst);
     }
@@ -33,7 +33,7 @@ impl Flushes {
         Moment(self.begun.load(Ordering::SeqCst))
     }
 
-    /// Whether a flush that began after a moment has ended well: what was written before the moment is
+    /// Whether a flush that began after a moment has succeeded: what was written before the moment is
     /// durable.
     pub(crate) fn since(&self, moment: Moment) -> bool {
         self.ended.load(Ordering::SeqCst) > moment.0

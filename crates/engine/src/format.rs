@@ -1,4 +1,4 @@
-//! Making a volume and opening it, in one call.
+//! Makes a volume and opens it, in one call.
 
 use crate::error::{Error, Result};
 use crate::options::OpenOptions;

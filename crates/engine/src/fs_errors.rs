@@ -1,20 +1,20 @@
-//! What is found to be broken while a volume is in use, and what follows from it.
+//! Metadata corruption found while a volume is in use, and the volume's reaction to it.
 //!
-//! Whoever reads metadata and finds that it breaks the format, or that the device can't give it, notes it
-//! here and fails with the error. The operation is over with that; the volume goes on. What was noted is
-//! recorded in the superblock with the next commit, as the kernel does it (first and last error, their
-//! number, and a state that asks for e2fsck). Unless the volume is to go on after errors
-//! ([`OnError::Continue`]), it takes no change any more from then on: the next one aborts the journal, and is
-//! told why. What was committed before stays; what was not is lost, since it may build on what is broken.
+//! Code that reads metadata and finds that it breaks the format, or that the device can't read it, records
+//! that here and returns the error. Only that operation fails; the volume stays in use. The next commit
+//! records the error in the superblock, as the kernel does (first and last error, their number, and a state
+//! that requests e2fsck). Unless the volume is to continue after errors ([`OnError::Continue`]), it takes no
+//! more changes from then on: the next one aborts the journal, and returns the reason. Committed changes
+//! stay; the others are lost, since they may build on corrupt metadata.
 //!
-//! Noting takes a lock that nothing is done under, and does no I/O, so that it may be done under any lock. It
-//! is logged, too: whoever gives the process a logger gives it one that does not wait.
+//! Recording takes a leaf lock and does no I/O, so that it may be done under any lock. It also logs: a logger
+//! installed in the process must not wait.
 //!
-//! Invariant: what is wrong with one place counts once while the volume is open, however often it is met, and
-//! on whichever layers the error is noted on its way up.
+//! Invariant: an error at one place counts once while the volume is open, however often it is met, and on
+//! whichever layers it is recorded on its way up.
 //!
-//! Not here: failed writes. Those of metadata abort the journal whatever the volume says; those of file data
-//! are the business of who wrote it ([`crate::data`]).
+//! Not here: failed writes. Those of metadata abort the journal whatever the volume's reaction is; those of
+//! file data are reported to the writer ([`crate::data`]).
 
 use crate::error::{Error, Result};
 use crate::groups::SUPERBLOCK_AT;
@@ -35,10 +35,10 @@ use std::sync::atomic::Ordering;
 
 /// The error number (errno) of a failed device.
 const EIO: i32 = 5;
-/// Places remembered; on a volume with more that are broken, they are forgotten now and then, and count anew.
+/// Places remembered; with more corrupt places on a volume, they are dropped now and then, and count anew.
 const PLACES_MAX: usize = 4096;
 
-/// One place that is broken.
+/// One corrupt place.
 #[derive(Clone, Debug)]
 struct Finding {
     structure: &'static str,
@@ -51,7 +51,7 @@ struct Finding {
 }
 
 impl Finding {
-    /// As the superblock has it.
+    /// In the superblock's form.
     fn record(&self) -> RecordedError<'_> {
         let inode = match self.place {
             Place::Inode(nr) | Place::FileBlock(nr, _) => Some(nr),
@@ -65,7 +65,7 @@ impl Finding {
         RecordedError { function, block, inode, time: self.time, code: self.code }
     }
 
-    /// One line for who meets a volume that has stopped because of it.
+    /// The reason that a stopped volume gives, one line.
     fn reason(&self, reaction: OnError) -> String {
         let block = self.record().block.map(|nr| format!(" in block {nr}")).unwrap_or_default();
         let (message, time) = (&self.message, self.time.utc());
@@ -73,7 +73,7 @@ impl Finding {
     }
 }
 
-/// What is not in the superblock yet.
+/// What the superblock does not have yet.
 struct Waiting {
     first: Finding,
     last: Finding,
@@ -88,12 +88,12 @@ struct State {
     first: Option<Finding>,
 }
 
-/// What was found on a volume since it was opened.
+/// The errors found on a volume since it was opened.
 pub(crate) struct Findings {
     reaction: OnError,
     fixed_time: Option<Timestamp>,
     state: Mutex<State>,
-    /// Why there are to be no more changes.
+    /// Why no more changes are accepted.
     stop: OnceLock<String>,
 }
 
@@ -103,19 +103,19 @@ impl Findings {
         Self { reaction, fixed_time, state: Mutex::default(), stop: OnceLock::new() }
     }
 
-    /// Notes an error that says that something is corrupt; any other is none of a volume's.
+    /// Records an error that reports corruption; ignores any other.
     pub(crate) fn note(&self, error: &Error) {
         self.note_at(error, None);
     }
 
-    /// The same where the block is known in which that is.
+    /// Like [`Self::note`], where the block with the error is known.
     pub(crate) fn note_at(&self, error: &Error, block: Option<BlockNr>) {
         let Error::Corrupt(corrupt) = error else { return };
         let code = if corrupt.is_checksum { ERRCODE_CHECKSUM } else { ERRCODE_CORRUPT };
         self.add(corrupt.structure, corrupt.place, block, code, error);
     }
 
-    /// Notes what went wrong when a block of metadata was read: it is corrupt, or the device failed.
+    /// Records an error of reading a block of metadata: it is corrupt, or the device failed.
     pub(crate) fn note_read(&self, error: &Error, structure: &'static str, place: Place, block: BlockNr) {
         match error {
             Error::Device { .. } => self.add(structure, place, Some(block), ERRCODE_IO, error),
@@ -149,17 +149,17 @@ impl Findings {
         }
     }
 
-    /// Why there are to be no more changes, if something was found that asks for it.
+    /// Why no more changes are accepted, if an error requires that.
     pub(crate) fn stop(&self) -> Option<&str> {
         self.stop.get().map(String::as_str)
     }
 
-    /// Whether something is not in the superblock yet.
+    /// Whether the superblock lacks an error.
     pub(crate) fn is_waiting(&self) -> bool {
         self.state.lock().waiting.is_some()
     }
 
-    /// Records what is not in the superblock yet; whether there was anything.
+    /// Records what the superblock does not have yet; returns whether there was anything.
     pub(crate) fn record(&self, sb: &mut SuperBlock) -> bool {
         let waiting = self.state.lock().waiting.take();
         let Some(Waiting { first, last, count }) = waiting else { return false };
@@ -167,7 +167,7 @@ impl Findings {
         true
     }
 
-    /// How many there were, and the first.
+    /// The number of errors, and the first.
     pub(crate) fn told(&self) -> Option<FoundErrors> {
         let state = self.state.lock();
         let first = state.first.as_ref()?;
@@ -182,10 +182,10 @@ impl Findings {
     }
 }
 
-/// What was found to be broken on a volume since it was opened.
+/// The metadata corruption found on a volume since it was opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundErrors {
-    /// Places at which something is broken, of those that were looked at.
+    /// The number of corrupt places, of those that were read.
     pub count: u32,
     /// The first of them: structure, place and reason, one line.
     pub first: String,
@@ -197,9 +197,9 @@ pub struct FoundErrors {
     pub time: Timestamp,
 }
 
-/// Notes what is wrong with metadata on an error's way up.
+/// Records metadata corruption on an error's way up.
 pub(crate) trait Watched {
-    /// Notes the error, if it says that something is corrupt.
+    /// Records the error, if it reports corruption.
     fn watched(self, findings: &Findings) -> Self;
 }
 
@@ -210,24 +210,25 @@ impl<T> Watched for Result<T> {
 }
 
 impl Volume {
-    /// What the volume does when metadata turns out to be broken: what it was opened with
+    /// What the volume does on metadata corruption: what it was opened with
     /// ([`OpenOptions::errors`](crate::OpenOptions)), or else what its superblock says.
     ///
     /// - [`OnError::Continue`]: the operation fails, the error is recorded in the superblock with the next
-    ///   commit, and the volume goes on.
+    ///   commit, and the volume stays in use.
     /// - [`OnError::RemountReadOnly`]: the error is recorded, and from then on every change is refused
-    ///   ([`Error::Aborted`], which names the first error); what was not committed is lost. Reading goes on.
-    /// - [`OnError::Panic`]: the same, since a library ends nobody's process; whoever mounts the volume can
-    ///   ask here and do what is wanted.
+    ///   ([`Error::Aborted`], which names the first error); what was not committed is lost. Reading still
+    ///   works.
+    /// - [`OnError::Panic`]: the same, since a library does not end the process; the server of a mount can
+    ///   read this and act on it.
     ///
-    /// A failed write or flush of metadata ends all changes whatever this is.
+    /// A failed write or flush of metadata ends all changes in any case.
     #[must_use]
     pub fn errors_behaviour(&self) -> OnError {
         self.findings.reaction
     }
 
-    /// What was found to be broken since the volume was opened, also by those who only read; `None` if
-    /// nothing was. What was found before, the [superblock](Self::superblock) tells.
+    /// The corruption found since the volume was opened, also by readers; `None` if there was none. The
+    /// [superblock](Self::superblock) has what was found before.
     #[must_use]
     pub fn found_errors(&self) -> Option<FoundErrors> {
         self.findings.told()
@@ -235,12 +236,12 @@ impl Volume {
 }
 
 impl Shared {
-    /// Brings what was found into the superblock that is to be written; whether there was anything new.
+    /// Puts new errors into the superblock that is to be written; returns whether there were any.
     pub(crate) fn record_findings(&self) -> bool {
         self.findings.record(&mut self.live_sb.lock())
     }
 
-    /// Records in the superblock that all changes have ended, and why; as far as the device still takes it.
+    /// Records in the superblock that all changes have ended, and why; as far as the device still accepts it.
     pub(crate) fn record_failure(&self, reason: &str) {
         if self.shut_down.load(Ordering::Acquire) {
             return;
@@ -253,7 +254,7 @@ impl Shared {
             let error = RecordedError { function: reason, block: None, inode: None, time, code: ERRCODE_IO };
             live.record_error(&error);
         }
-        // What has not been committed must not get to the device with it.
+        // Uncommitted changes must not get to the device with it.
         let found = match &self.log {
             Some(log) => SuperBlock::parse(&log.durable_superblock(), self.device.len()).ok(),
             None => recover::read_superblock(&self.device, &self.options).ok(),
@@ -263,7 +264,7 @@ impl Shared {
         if self.log.is_some() {
             sb.set_needs_recovery(true);
         }
-        // There is nobody left to tell if this fails as well.
+        // If this fails as well, nothing is left to report it to.
         let _ = self.device.write_at(SUPERBLOCK_AT, &sb.render(GroupNr::new(0)));
         match &self.log {
             Some(log) => drop(log.record_error(EIO)),

@@ -1,10 +1,10 @@
-//! What a volume's groups say of themselves: descriptors, bitmaps, free runs.
+//! Reports a volume's groups: descriptors, bitmaps, free runs.
 //!
 //! For reports (`info`, `freefrag`, `map`), not for allocation: everything is read from the device as the
-//! last commit left it, so on a volume that is being written the figures are those of a moment ago, each
-//! group's by itself. A broken descriptor or bitmap is an error for its group, not for the report.
+//! last commit left it, so on a volume that is being written the numbers are slightly old, each group's
+//! separately. A broken descriptor or bitmap is an error for its group, not for the report.
 //!
-//! With `bigalloc` a bit of a block bitmap stands for a cluster; runs are always told in blocks.
+//! With `bigalloc` a bit of a block bitmap stands for a cluster; runs are always reported in blocks.
 
 use crate::error::Result;
 use crate::groups::Source;
@@ -25,7 +25,7 @@ pub struct GroupReport {
     pub group: GroupNr,
     /// Its first block.
     pub first_block: BlockNr,
-    /// Its blocks; fewer than in the others only in the last.
+    /// Its blocks; only the last group may have fewer than the others.
     pub blocks: u32,
     /// Its clusters; the same as its blocks without `bigalloc`.
     pub clusters: u32,
@@ -35,7 +35,7 @@ pub struct GroupReport {
     pub superblock: Option<BlockNr>,
     /// The descriptor blocks it holds, primary or copies.
     pub descriptors: Option<Range<BlockNr>>,
-    /// The descriptor blocks it keeps free for growing.
+    /// The descriptor blocks it reserves for growing.
     pub reserved_descriptors: Option<Range<BlockNr>>,
     /// Blocks of every group's inode table.
     pub itable_blocks: u32,
@@ -48,23 +48,23 @@ impl Volume {
         self.geometry().groups()
     }
 
-    /// What the allocator has counted since the volume was opened; [`StatsSnapshot::text`] prints it in the
+    /// The allocator's counters since the volume was opened; [`StatsSnapshot::text`] prints them in the
     /// layout of the kernel's `mb_stats`.
     #[must_use]
     pub fn allocator_stats(&self) -> StatsSnapshot {
         self.allocator.stats()
     }
 
-    /// The tunables of the search for space as they are now.
+    /// The current tunables of the search for space.
     #[must_use]
     pub fn tunables(&self) -> Tunables {
         self.allocator.tunables()
     }
 
-    /// Sets tunables, each as `NAME=VALUE`, for every request for space that begins from now on; all or none.
+    /// Sets tunables, each as `NAME=VALUE`, for every allocation that begins from now on; all or none.
     ///
     /// # Errors
-    /// If there is none of a name, or a value is no number or out of bounds.
+    /// If there is none of that name, or a value is no number or out of bounds.
     pub fn set_tunables<'a>(
         &self,
         given: impl IntoIterator<Item = &'a str>,
@@ -73,7 +73,7 @@ impl Volume {
     }
 
     /// How contended the locks of groups are, from 0 to 8; above 2 the volume counts as busy, under policies
-    /// that care.
+    /// that use it.
     #[must_use]
     pub fn contention(&self) -> u32 {
         self.allocator.contention()
@@ -163,7 +163,7 @@ impl Volume {
         if group.get() < self.geometry().groups() {
             return Ok(());
         }
-        Err(Corrupt::new("a group number", Place::Group(group), "there are not so many groups").into())
+        Err(Corrupt::new("a group number", Place::Group(group), "there is no such group").into())
     }
 
     /// Where the group holds a superblock, descriptor blocks and the reserve for more of them.

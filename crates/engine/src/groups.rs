@@ -1,16 +1,16 @@
-//! Group descriptors and inode bitmaps in use.
+//! The group descriptors and inode bitmaps in use.
 //!
-//! Descriptors are loaded a block at a time on first touch and kept typed; inode bitmaps a group at a time.
-//! Both are changed inside transactions under locks of their own group, so that threads at work in different
-//! groups don't meet, and what changed is put on a list, from which it is rendered once per commit
-//! ([`Groups::render`]). Inodes are taken and given back in [`inodes`]; where, is decided in
-//! [`crate::ialloc`] from the sums that [`flex`] keeps. How much is free in all is known without reading all
-//! groups ([`totals`]). The block bitmaps belong to the allocator, which loads them through [`Source`].
+//! Descriptors are loaded a block at a time on first use and kept typed; inode bitmaps a group at a time.
+//! Both are changed inside transactions under locks of their own group, so that threads in different groups
+//! don't contend, and changes are put on a list, from which they are rendered once per commit
+//! ([`Groups::render`]). [`inodes`] allocates and frees inodes; [`crate::ialloc`] decides where, from the
+//! sums that [`flex`] keeps. How much is free in all is known without reading all groups ([`totals`]). The
+//! block bitmaps belong to the allocator, which loads them through [`Source`].
 //!
-//! Invariants: what a descriptor says of free inodes and directories changes together with the bitmap, under
+//! Invariants: a descriptor's counts of free inodes and directories change together with the bitmap, under
 //! the bitmap's lock (bitmap before descriptor), and the sums of the flex group with the descriptor, under
-//! the descriptor's. Whatever differs from what is on the device is marked dirty and on the list. A broken
-//! descriptor is an error for whoever needs that group, not for the volume.
+//! the descriptor's. Whatever differs from the device is marked dirty and on the list. A broken descriptor
+//! fails the operations that need its group, not the volume.
 
 pub(crate) mod flex;
 mod inodes;
@@ -39,19 +39,19 @@ use totals::Free;
 
 /// One block of descriptors, and the groups it describes.
 struct DescBlock {
-    /// As read, or as rendered last.
+    /// As read, or as last rendered.
     bytes: Mutex<Vec<u8>>,
     groups: Box<[Group]>,
     dirty: AtomicBool,
 }
 
-/// One group: its descriptor, and its inode bitmap once that is needed.
+/// One group: its descriptor, and its inode bitmap once it is needed.
 struct Group {
     desc: Mutex<std::result::Result<GroupDesc, Corrupt>>,
     inodes: OnceLock<Mutex<InodeBitmap>>,
 }
 
-/// A rendered block and where it goes.
+/// A rendered block and its final location.
 pub(crate) type Rendered = LoggedBlock;
 
 /// The descriptors and inode bitmaps of a volume.
@@ -68,13 +68,13 @@ pub(crate) struct Groups {
     dirty_bitmaps: Mutex<Vec<GroupNr>>,
     /// Dirty blocks of descriptors.
     dirty_descs: Mutex<Vec<u32>>,
-    /// As many as there are in both lists.
+    /// The number of entries in both lists.
     dirty_count: AtomicU32,
 }
 
 impl Groups {
-    /// The groups of a volume of which nothing is read yet, unless it has to be counted what is free:
-    /// `clean` says that its journal is not needed.
+    /// Opens the groups of a volume without reading any, unless the free space has to be counted: `clean`
+    /// says that its journal is not needed.
     pub(crate) fn open(
         metadata: MetadataView,
         sb: Arc<SuperBlock>,
@@ -111,16 +111,16 @@ impl Groups {
         }))
     }
 
-    /// Reads the descriptors of some groups, so that looking at them needs no I/O any more.
+    /// Reads the descriptors of some groups, so that later reads of them need no I/O.
     ///
     /// # Errors
-    /// If the device fails. A descriptor that is broken is an error for whoever needs it.
+    /// If the device fails. A broken descriptor is an error only for operations that need it.
     fn prepare(&self, groups: Range<u32>) -> Result<()> {
         let per = self.sb.geometry().descs_per_block();
         (groups.start / per..groups.end.div_ceil(per)).try_for_each(|index| self.desc_block(index).map(drop))
     }
 
-    /// Notes what is wrong with a descriptor that was just read.
+    /// Records what is wrong with a descriptor that was just read.
     fn note_broken(&self, index: u32, group: &Group) {
         if let Err(corrupt) = &*group.desc.lock() {
             let nr = self.sb.geometry().desc_block(index);
@@ -168,7 +168,7 @@ impl Groups {
         self.look(group, GroupDesc::clone)
     }
 
-    /// Looks at a descriptor.
+    /// Reads from a descriptor.
     fn look<R>(&self, group: GroupNr, look: impl FnOnce(&GroupDesc) -> R) -> Result<R> {
         match &*self.group(group)?.0.desc.lock() {
             Ok(desc) => Ok(look(desc)),
@@ -181,10 +181,10 @@ impl Groups {
         &self.flex
     }
 
-    /// What a flex group has.
+    /// The counts of a flex group.
     ///
     /// # Errors
-    /// If the device fails; groups with a broken descriptor have nothing.
+    /// If the device fails; groups with a broken descriptor count as empty.
     pub(crate) fn flex_counts(&self, flex: u32) -> Result<FlexCounts> {
         Ok(self.flex_sums(flex)?.counts())
     }
@@ -198,7 +198,7 @@ impl Groups {
         Ok(self.flex.make_sums(flex, |group| self.desc(group).ok()))
     }
 
-    /// The groups that directories without room in their own were served from.
+    /// The groups that served directories without room in their own.
     pub(crate) fn recent(&self) -> &Recent {
         &self.recent
     }
@@ -211,7 +211,7 @@ impl Groups {
             Err(corrupt) => return Err(corrupt.clone().into()),
         };
         let block = self.desc_block(index)?;
-        // Mostly it is dirty already; looking first keeps the line with the flag shared between cores.
+        // Usually it is dirty already; reading first keeps the line with the flag shared between cores.
         if !block.dirty.load(Ordering::Acquire) && !block.dirty.swap(true, Ordering::AcqRel) {
             self.dirty_descs.lock().push(index);
             self.dirty_count.fetch_add(1, Ordering::Relaxed);
@@ -219,7 +219,7 @@ impl Groups {
         Ok(result)
     }
 
-    /// Takes over a block bitmap rendered by the allocator; the bytes to write to its place.
+    /// Accepts a block bitmap rendered by the allocator; returns the bytes to write to its final location.
     pub(crate) fn seal_block_bitmap(&self, group: GroupNr, words: &[u64], free: u32) -> Result<Rendered> {
         let sb = &*self.sb;
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -240,7 +240,7 @@ impl Groups {
         self.dirty_count.load(Ordering::Relaxed)
     }
 
-    /// Notes a group whose inode bitmap has become dirty.
+    /// Lists a group whose inode bitmap has become dirty.
     fn note_dirty_bitmap(&self, group: GroupNr) {
         self.dirty_bitmaps.lock().push(group);
         self.dirty_count.fetch_add(1, Ordering::Relaxed);
@@ -281,5 +281,5 @@ fn desc_range(index: u32, desc_size: u32) -> Range<usize> {
     at..at + usize_of(desc_size)
 }
 
-/// Bytes of a superblock's place on the device.
+/// The superblock's offset on the device.
 pub(crate) const SUPERBLOCK_AT: Bytes = hectare_ext4::geometry::SUPERBLOCK_OFFSET;

@@ -1,14 +1,14 @@
-//! Giving out and taking back inodes.
+//! Allocates and frees inodes.
 //!
 //! A file goes into its directory's group, so that what is listed together is read together; when that group
-//! is full, into the one that the directory was served from last, another group of the same flex group, one
-//! found by probing, or any. A directory goes where [`orlov`] puts it, into the first group of that flex
-//! group with a free inode: directories lie close together, and leave the groups their files grow into.
+//! is full, into the one that served the directory last, another group of the same flex group, one found by
+//! probing, or any. A directory goes where [`orlov`] puts it, into the first group of that flex group with a
+//! free inode: directories lie close together, and leave the groups their files grow into.
 //!
-//! Nothing here walks the groups: sums over flex groups are kept by [`crate::groups::flex`], which reads of a
-//! flex group when it is first asked about it; so each rule but the last looks at a bounded number of them.
-//! The last resort goes over all flex groups, of which only those with free inodes are looked into. While
-//! nothing is given back, that finds the last free inode however many threads look for it.
+//! Nothing here walks the groups: [`crate::groups::flex`] keeps sums over flex groups, and reads a flex group
+//! on first use; so each rule but the last examines a bounded number of them. The last resort goes over all
+//! flex groups, and searches only those with free inodes. While nothing is freed, that finds the last free
+//! inode however many threads search.
 
 mod orlov;
 
@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Volume {
-    /// Makes an inode in a free slot. It has no links yet and is not in any directory.
+    /// Makes an inode in a free slot. It has no links yet and is in no directory.
     pub(crate) fn new_inode(
         &self,
         handle: &mut Handle<'_>,
@@ -35,7 +35,7 @@ impl Volume {
         let directory = inode.kind() == Some(Kind::Directory);
         let taken = if directory { self.take_for_directory(parent)? } else { self.take_for_file(parent)? };
         let Taken { nr, fresh_block } = taken.ok_or(Error::NoInodes)?;
-        // Held until the inode has found it in the cache.
+        // Kept until the inode has found it in the cache.
         let _fresh = fresh_block.map(|block| self.blocks.load_zeros(block));
         let home = match self.inode_home(nr) {
             Ok(home) => home,
@@ -50,7 +50,7 @@ impl Volume {
         Ok(cached)
     }
 
-    /// An inode for anything but a directory.
+    /// Allocates an inode for anything but a directory.
     fn take_for_file(&self, parent: InodeNr) -> Result<Option<Taken>> {
         let groups = &self.groups;
         let (home, _) = groups.slot(parent)?;
@@ -77,13 +77,13 @@ impl Volume {
         Ok(taken)
     }
 
-    /// An inode for a directory.
+    /// Allocates an inode for a directory.
     fn take_for_directory(&self, parent: InodeNr) -> Result<Option<Taken>> {
         let flex = self.groups.flex();
         let (home, _) = self.groups.slot(parent)?;
         let home = flex.of(home);
         let shape = self.shape();
-        // One that can't be read is not the one.
+        // One that can't be read is not a candidate.
         let counts = |nr| self.groups.flex_counts(nr).unwrap_or_default();
         if self.begins_trees(parent)? {
             let start = if flex.count() == 1 { 0 } else { self.arbitrary() % flex.count() };
@@ -102,7 +102,7 @@ impl Volume {
         Ok(taken)
     }
 
-    /// Whether the directories in a directory have nothing to do with each other.
+    /// Whether the subdirectories of a directory are unrelated to each other.
     fn begins_trees(&self, directory: InodeNr) -> Result<bool> {
         if directory == InodeNr::ROOT {
             return Ok(true);
@@ -133,7 +133,7 @@ impl Volume {
         (group.get()..end).chain(start..group.get().min(end)).map(GroupNr::new)
     }
 
-    /// The first free inode from a flex group on.
+    /// Allocates the first free inode from a flex group on.
     fn take_anywhere(&self, start: u32, directory: bool) -> Result<Option<Taken>> {
         let mut unreadable = None;
         for flex in (start..self.groups.flex().count()).chain(0..start) {
@@ -149,11 +149,11 @@ impl Volume {
                 return Ok(taken);
             }
         }
-        // Who could not look everywhere must not say that there is none.
+        // If not all groups were readable, it is unknown whether there is none.
         unreadable.map_or(Ok(None), Err)
     }
 
-    /// The first free inode of a flex group.
+    /// Allocates the first free inode of a flex group.
     fn take_in(&self, flex: u32, directory: bool) -> Result<Option<Taken>> {
         for group in self.groups.flex().groups(flex).map(GroupNr::new) {
             if self.groups.has_inodes(group)
@@ -165,7 +165,7 @@ impl Volume {
         Ok(None)
     }
 
-    /// Frees an inode whose content is gone. The caller holds its operation lock.
+    /// Frees an inode that has no content any more. The caller holds its operation lock.
     pub(crate) fn free_inode(&self, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) -> Result<()> {
         let directory = {
             let now = self.now();

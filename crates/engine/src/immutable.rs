@@ -1,25 +1,24 @@
-//! What the flags of an inode forbid: immutable ones change in nothing, append-only ones only grow.
+//! Enforces the immutable and append-only flags: immutable inodes don't change, append-only ones only grow.
 //!
-//! This is the only place that looks at the two flags. Everything that changes an inode says here what it is
-//! about to do, under the inode's operation lock; the flags change under the same lock, exclusively
-//! ([`crate::flags`]).
+//! Only this module reads the two flags. Every operation that changes an inode checks its deed here, under
+//! the inode's operation lock; the flags change under the same lock, exclusively ([`crate::flags`]).
 
 use crate::error::{Error, Result};
 use hectare_ext4::inode::InodeFlags;
 use hectare_units::InodeNr;
 
-/// What is to be done to an inode.
+/// A change of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deed {
     /// Its content grows, in bytes or in space.
     Grow,
-    /// What its content is changes: bytes are written over, cut off, cleared or moved.
+    /// Its content changes: bytes are overwritten, truncated, zeroed or moved.
     Rewrite,
     /// Its owners, permissions, times or attributes change, or it gets or loses a name.
     Alter,
-    /// A name is added to it, a directory.
+    /// A directory gets a name.
     AddName,
-    /// A name is taken from it, a directory, or leads elsewhere.
+    /// A directory loses a name, or the name leads elsewhere.
     TakeName,
 }
 
@@ -37,7 +36,7 @@ impl Deed {
         !flags.intersects(self.forbidden_by())
     }
 
-    /// Refuses what the flags of inode `nr` forbid.
+    /// Returns an error for what the flags of inode `nr` forbid.
     pub(crate) fn check(self, flags: InodeFlags, nr: InodeNr) -> Result<()> {
         if self.is_allowed(flags) { Ok(()) } else { Err(Error::NotPermitted(nr)) }
     }

@@ -1,18 +1,17 @@
-//! File data that goes through the journal: of every regular file with `data=journal`, and of those that are
-//! flagged so (`chattr +j`) in any mode.
+//! Journals file data: of all regular files with `data=journal`, of flagged ones (`chattr +j`) in any mode.
 //!
-//! The blocks of such a file are blocks like a directory's. They are changed in the block cache under a
-//! handle, logged with the transaction, and go home with the rest; they are read from wherever they are
-//! ([`BlockCache::read_at`](crate::cache::block::BlockCache)), and revoked when they are freed. So what a
-//! handle writes is one with the map and the size that go with it. A write is one handle if the log lets it
-//! and the file is not in too many pieces there ([`Volume::write_journalled`]).
+//! The blocks of such a file are treated like a directory's. They are changed in the block cache under a
+//! handle, logged with the transaction, and checkpointed with the rest; they are read from wherever they are
+//! ([`BlockCache::read_at`](crate::cache::block::BlockCache)), and revoked when they are freed. So a handle's
+//! data is atomic with the map and the size that go with it. A write is one handle if it fits the log and the
+//! file is not too fragmented there ([`Volume::write_journalled`]).
 //!
-//! Invariants, for a file while this holds for it:
-//! - nobody writes its blocks past the log: the log would bring older bytes back over what was written;
-//! - neither runs nor appended bytes are remembered for it ([`crate::cache::runs`], [`crate::delalloc`]): both
-//!   lead past the log;
+//! Invariants, for a file in this state:
+//! - its blocks are never written past the log: the log would bring older bytes back over the new ones;
+//! - neither runs nor appended bytes are cached for it ([`crate::cache::runs`], [`crate::delalloc`]): both
+//!   bypass the log;
 //! - a block's bytes count only once its extent is marked as written, so that copies in the log of what was
-//!   written before are no harm to a block that is unwritten again.
+//!   written before do no harm to a block that is unwritten again.
 //!
 //! A file leaves this state only when nothing of it is in the log or the cache
 //! ([`Volume::set_journal_data`]).
@@ -35,7 +34,7 @@ use hectare_units::{BlockNr, Blocks, Bytes, InodeNr, LogicalBlock, index_of, low
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
-/// Blocks of data that one handle writes at most: it keeps others from committing as long as that takes.
+/// Blocks of data that one handle writes at most: it keeps others from committing as long as it is open.
 const STEP_MAX: u32 = 1024;
 
 /// Neighbouring file blocks of one state that a write touches, and where they lie or will lie.
@@ -61,10 +60,10 @@ impl Part {
     }
 }
 
-/// Blocks that are changed in part, in memory before the handle starts.
+/// Blocks that are changed in part, loaded before the handle starts.
 type Edges = Vec<Arc<Block>>;
 
-/// The rest of a block that is to be cleared under a handle.
+/// The rest of a block that is to be zeroed under a handle.
 pub(crate) struct Clearing {
     block: Arc<Block>,
     from: usize,
@@ -86,9 +85,9 @@ impl Shared {
 }
 
 impl Volume {
-    /// Sets or clears the flag by which a file's content goes through the journal whatever the mode
-    /// (`chattr +j`, `chattr -j`). A directory gives it to what is made in it. To clear it of a file takes a
-    /// commit and a checkpoint.
+    /// Sets or clears the flag that sends a file's content through the journal whatever the mode (`chattr
+    /// +j`, `chattr -j`). New files inherit it from a directory. Clearing it on a file takes a commit and a
+    /// checkpoint.
     ///
     /// # Errors
     /// As [`Volume::set_inode_flags`] for root.
@@ -105,8 +104,8 @@ impl Volume {
         if ends { self.bring_data_home(inode) } else { Ok(()) }
     }
 
-    /// Brings all blocks of a file home and out of the log and the cache. The caller holds the operation
-    /// lock.
+    /// Checkpoints all blocks of a file and drops them from the log and the cache. The caller holds the
+    /// operation lock.
     fn bring_data_home(&self, inode: &CachedInode) -> Result<()> {
         let journal = &self.inner.journal;
         journal.commit().map_err(aborted)?;
@@ -122,8 +121,8 @@ impl Volume {
         })
     }
 
-    /// Writes bytes through the journal; how many: all, or those before the volume was full. The caller holds
-    /// the operation lock exclusively.
+    /// Writes bytes through the journal; returns how many: all, or those before the volume was full. The
+    /// caller holds the operation lock exclusively.
     pub(crate) fn write_journalled(
         &self,
         inode: &Arc<CachedInode>,
@@ -139,8 +138,8 @@ impl Volume {
         })
     }
 
-    /// Writes as much as one handle takes: maps the blocks, sets the size and, of a caller who does not keep
-    /// them, the times, and logs the bytes.
+    /// Writes as much as one handle takes: maps the blocks, sets the size and, unless the caller keeps them,
+    /// the times, and logs the bytes.
     fn write_step(
         &self,
         inode: &Arc<CachedInode>,
@@ -164,7 +163,7 @@ impl Volume {
             match apply(&mut map, part) {
                 Ok(len) => runs.push((first, len)),
                 Err(error) if runs.is_empty() => return Err(error),
-                // What is mapped gets its bytes, whatever comes next.
+                // What is mapped gets its bytes, whatever follows.
                 Err(_) => break,
             }
             if runs.last().is_some_and(|(_, len)| *len < wanted) {
@@ -185,8 +184,8 @@ impl Volume {
         Ok(now.len())
     }
 
-    /// What the blocks are that a write touches whose first block begins `bytes` before its end, as many as
-    /// one handle takes; at least one.
+    /// The state of the blocks of a write whose first block begins `bytes` before its end, as many as one
+    /// handle takes; at least one.
     fn parts(&self, inode: &Arc<CachedInode>, at: u64, bytes: u64, split: Split) -> Result<Vec<Part>> {
         let size = self.geometry().block_size;
         let first =
@@ -210,7 +209,7 @@ impl Volume {
         }
         if let (Split::Spare, Some(Part { extent, change: Change::Mark(range) })) = (split, parts.first_mut())
         {
-            // No handle is open: clearing takes some of its own.
+            // No handle is open: zeroing starts its own.
             let size_after = inode.get().size.max(extent.end() << size.shift());
             *range = self.clear_around(inode, extent, size_after)?;
         }
@@ -257,8 +256,8 @@ impl Volume {
         edges.into_iter().map(|block| self.blocks.load(block, Kind::Plain, Place::Inode(nr))).collect()
     }
 
-    /// Changes bytes of a block of data under a handle. What is not changed of it stays if it is one of
-    /// `edges`, else it becomes zero.
+    /// Changes bytes of a block of data under a handle. Its other bytes stay if it is one of `edges`, else
+    /// they become zero.
     fn log_part(
         &self,
         handle: &mut Handle<'_>,
@@ -273,8 +272,8 @@ impl Volume {
         self.blocks.edit(handle, &block, Kind::Plain, |bytes| change(&mut bytes[from..from + len]));
     }
 
-    /// Clears bytes in written or unwritten blocks of a file that lie next to each other on the device, `len`
-    /// from `place` on. The caller holds the operation lock exclusively, and no handle.
+    /// Zeroes bytes in written or unwritten blocks of a file that are contiguous on the device, `len` from
+    /// `place` on. The caller holds the operation lock exclusively, and no handle.
     pub(crate) fn clear_place(&self, inode: &Arc<CachedInode>, place: Bytes, len: u64) -> Result<()> {
         if self.journals_data(&inode.get()) {
             return self.log_zeros(inode, place, len);
@@ -285,7 +284,7 @@ impl Volume {
         }
     }
 
-    /// Clears bytes through the journal, in as many handles as that takes.
+    /// Zeroes bytes through the journal, in as many handles as that takes.
     fn log_zeros(&self, inode: &Arc<CachedInode>, place: Bytes, len: u64) -> Result<()> {
         let size = self.geometry().block_size;
         let (mut at, end) = (place.get(), place.get() + len);
@@ -298,7 +297,7 @@ impl Volume {
             let edges = [at, until].into_iter().filter(partly).map(|byte| self.data_block(inode.nr(), byte));
             let edges = edges.collect::<Result<Edges>>()?;
             let mut handle = self.start(INODE_CREDITS + low32(blocks.end - blocks.start))?;
-            // For who syncs the file.
+            // For fsync of the file.
             drop(inode.edit(&mut handle, &self.inodes));
             while at < until {
                 let from = size.within(Bytes::new(at));
@@ -321,7 +320,7 @@ impl Volume {
         self.blocks.load(block, Kind::Plain, Place::Inode(nr))
     }
 
-    /// Clears the rest of a block of data from a byte of the device on, now; or, if the data is journalled,
+    /// Zeroes the rest of a block of data from a byte of the device on, now; or, if the data is journalled,
     /// prepares to do so under the handle that makes the file end there.
     pub(crate) fn begin_clearing(&self, inode: &Arc<CachedInode>, at: Bytes) -> Result<Option<Clearing>> {
         let size = self.geometry().block_size;
@@ -340,7 +339,7 @@ impl Volume {
     }
 }
 
-/// Changes the map as a part of a write needs it; how many of its blocks are written blocks now.
+/// Changes the map for a part of a write; returns how many of its blocks are written blocks now.
 fn apply(map: &mut MapMut<'_, '_>, part: Part) -> Result<u32> {
     match part.change {
         Change::None => Ok(part.extent.len),

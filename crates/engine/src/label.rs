@@ -1,14 +1,14 @@
 //! The volume's label, which programs read and set (`FS_IOC_GETFSLABEL`, `FS_IOC_SETFSLABEL`).
 //!
-//! It changes with a transaction, as everything in the superblock. Its copies in other groups keep the old
-//! one: they are for finding the groups again, and nobody compares labels.
+//! It changes with a transaction, like everything in the superblock. The copies in other groups keep the old
+//! one: they serve for finding the groups again, and no program compares labels.
 
 use crate::error::{Error, Result};
 use crate::volume::Volume;
 use std::sync::atomic::Ordering;
 
 impl Volume {
-    /// The label, up to 16 bytes, as it is now.
+    /// The current label, up to 16 bytes.
     #[must_use]
     pub fn label(&self) -> Vec<u8> {
         self.live_sb.lock().label().to_vec()
@@ -17,7 +17,7 @@ impl Volume {
     /// Sets the label, durably.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for one of more than 16 bytes, or with a NUL; or what committing says.
+    /// [`Error::Invalid`] for one of more than 16 bytes, or with a NUL; or the error of the commit.
     pub fn set_label(&self, label: &[u8]) -> Result<()> {
         {
             let _handle = self.start(1)?;

@@ -1,9 +1,9 @@
-//! Time stamps that wait: a file was written over, and its times are brought into the inode later.
+//! Defers the time stamps of overwrites: the times reach the inode later.
 //!
-//! Writing over a file changes nothing but its times. To stamp the inode at once would take a handle and the
-//! inode's data lock exclusively, which is more work than the write. So the moment is left in one word beside
-//! the inode ([`Mark`]); whoever next changes the inode under a handle, or the commit that renders it, brings
-//! it in first.
+//! An overwrite changes only a file's times. Stamping the inode at once would take a handle and the inode's
+//! data lock exclusively, which is more work than the write. So the time is kept in one word beside the inode
+//! ([`Mark`]); the next change of the inode under a handle, or the commit that renders it, moves it there
+//! first.
 //!
 //! A time fits one word because the format's range is 34 bits of seconds, and nanoseconds take 30.
 
@@ -14,25 +14,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const NANOSECOND_BITS: u32 = 30;
 
-/// A moment that waits to be brought into an inode, or none.
+/// A time still to be moved into an inode, or none.
 #[derive(Default)]
 pub(crate) struct Mark(AtomicU64);
 
 impl Mark {
-    /// Leaves a moment; whether it is another one than was left before. Of two moments that wait, the later
-    /// one stays.
+    /// Sets the pending time; returns whether it changed. Of two, the later one stays.
     pub(crate) fn set(&self, now: Timestamp) -> bool {
         let now = encode(now);
-        // Looking first keeps the line shared between cores: the clock ticks rarely.
+        // Reading first keeps the line shared between cores: the clock ticks rarely.
         self.0.load(Ordering::Acquire) != now && self.0.fetch_max(now, Ordering::AcqRel) < now
     }
 
-    /// The moment that waits.
+    /// The pending time.
     pub(crate) fn get(&self) -> Option<Timestamp> {
         decode(self.0.load(Ordering::Acquire))
     }
 
-    /// Brings what waits into the inode, whose data lock is held exclusively.
+    /// Moves the pending time into the inode, whose data lock is held exclusively.
     pub(crate) fn bring_into(&self, inode: &mut Inode) {
         if self.0.load(Ordering::Acquire) == 0 {
             return;
@@ -42,7 +41,7 @@ impl Mark {
         }
     }
 
-    /// Stamps a copy of the inode with what waits, which goes on waiting.
+    /// Stamps a copy of the inode with the pending time, which stays pending.
     pub(crate) fn show_in(&self, copy: &mut Inode) {
         if let Some(time) = self.get() {
             stamp(copy, time);

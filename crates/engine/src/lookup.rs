@@ -1,8 +1,8 @@
-//! Looking at names: finding them, listing them, and what they lead to.
+//! Reads names: finds them, lists them, and returns what they lead to.
 //!
 //! These operations take the operation lock of one inode, shared, and change nothing. A number that a name
-//! led to a moment ago may belong to another inode now; so whoever goes on with what was found holds the
-//! inode itself ([`Volume::lookup_inode`]), and sees when it is freed.
+//! led to a moment ago may belong to another inode now; so callers that continue with the result hold the
+//! inode itself ([`Volume::lookup_inode`]), and see when it is freed.
 
 use crate::cache::inode::CachedInode;
 use crate::directory::{DirRef, NameSpot};
@@ -22,10 +22,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 impl Volume {
-    /// Looks a name up; in an encrypted directory, by the text that a listing gives for it.
+    /// Looks a name up; in an encrypted directory, by the text of a listing.
     ///
     /// # Errors
-    /// [`Error::NotFound`], or what reading the directory says.
+    /// [`Error::NotFound`], or the error of reading the directory.
     pub fn lookup(&self, parent: InodeNr, name: &[u8]) -> Result<InodeNr> {
         let dir = self.directory(parent)?;
         let stored = encrypted_names::stored(name, dir.get().flags)?;
@@ -33,7 +33,7 @@ impl Volume {
         self.lookup_locked(&dir, stored.name()?)?.ok_or(Error::NotFound)
     }
 
-    /// What a name leads to, held since it had the name: if it is freed from now on, that shows.
+    /// The inode that a name leads to, held since it had the name: if it is freed from now on, that shows.
     pub(crate) fn lookup_inode(&self, dir: &CachedInode, name: &[u8]) -> Result<Arc<CachedInode>> {
         if dir.get().kind() != Some(Kind::Directory) {
             return Err(Error::NotADirectory);
@@ -61,8 +61,8 @@ impl Volume {
         found.map(|nr| self.check_named(dir, nr)).transpose()
     }
 
-    /// Where a name that isn't in a directory yet goes, of which the operation lock is held and which can be
-    /// written to.
+    /// The place for a name that isn't in a directory yet. The directory's operation lock is held, and it can
+    /// be written to.
     ///
     /// # Errors
     /// [`Error::Exists`] if it is there.
@@ -76,7 +76,7 @@ impl Volume {
         }
     }
 
-    /// Looks at a directory's map when its blocks are first read. Nobody frees or adds blocks meanwhile: the
+    /// Checks a directory's map when its blocks are first read. No blocks are freed or added meanwhile: the
     /// caller holds the operation lock.
     fn check_bounds(&self, dir: &CachedInode, store: &DirRef<'_>) -> Result<()> {
         if !dir.is_bounded() {
@@ -147,7 +147,7 @@ impl Volume {
     /// 340 bytes).
     ///
     /// # Errors
-    /// [`Error::NotADirectory`], or what reading the directory says.
+    /// [`Error::NotADirectory`], or the error of reading the directory.
     pub fn read_dir_at(&self, nr: InodeNr, from: Cookie, max: usize) -> Result<Vec<DirEntry>> {
         let dir = self.directory(nr)?;
         let _operation = dir.lock().read();
@@ -179,10 +179,10 @@ impl Volume {
         Ok(entries)
     }
 
-    /// What an inode is.
+    /// The metadata of an inode.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such inode, or what reading it says.
+    /// [`Error::NotFound`] if there is no such inode, or the error of reading it.
     pub fn stat(&self, nr: InodeNr) -> Result<Metadata> {
         self.stat_of(&*self.inode(nr)?)
     }
@@ -194,7 +194,7 @@ impl Volume {
     /// The target of a symbolic link.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is none, or what reading it says.
+    /// [`Error::Invalid`] if it is none, or the error of reading it.
     pub fn read_link_at(&self, nr: InodeNr) -> Result<Vec<u8>> {
         self.read_link_of(&*self.inode(nr)?)
     }

@@ -1,8 +1,8 @@
-//! Which blocks of the volume hold a file: looking up, mapping new space, unmapping.
+//! The map of a file: looks blocks up, maps new space, unmaps.
 //!
-//! The tree itself is [`hectare_ext4::extent`]'s; here it is given its nodes ([`MapRef`], [`MapMut`]: the
+//! The tree itself is [`hectare_ext4::extent`]'s; this module supplies its nodes ([`MapRef`], [`MapMut`]: the
 //! block cache, inside a transaction) and its space ([`crate::space`]). Data space follows *reserve -> write
-//! -> publish*: [`Volume::reserve_for`] takes space in memory, the caller writes the data there, and
+//! -> publish*: [`Volume::reserve_for`] reserves space in memory, the caller writes the data there, and
 //! [`MapMut::publish`] maps it and makes it used, in one transaction.
 //!
 //! With `bigalloc` space comes in clusters, but a map counts blocks: a cluster is freed only with its last
@@ -25,14 +25,14 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Extents that one call unmaps where the caller names no number.
+/// Extents that one call unmaps where the caller gives no limit.
 const REMOVE_STEP: usize = 8;
 
-/// Metadata blocks that mapping one extent may dirty: a split on every level, twice (an unwritten extent cut
-/// in three), the inode, and slack.
+/// Metadata blocks that mapping one extent may dirty: a split on every level, twice (an unwritten extent
+/// split in three), the inode, and slack.
 pub(crate) const MAP_CREDITS: u32 = 32;
 
-/// The map of an inode, to look things up in.
+/// The map of an inode, for lookups.
 pub(crate) struct MapRef<'a> {
     pub(crate) volume: &'a Shared,
     pub(crate) nr: InodeNr,
@@ -107,7 +107,7 @@ impl TreeRead for MapRef<'_> {
     }
 }
 
-/// The map of an inode, to be changed inside a transaction.
+/// The map of an inode, for changes inside a transaction.
 pub(crate) struct MapMut<'a, 'h> {
     pub(crate) volume: &'a Volume,
     pub(crate) handle: &'a mut Handle<'h>,
@@ -120,11 +120,12 @@ impl MapMut<'_, '_> {
         MapRef { volume: self.volume, nr: self.nr, inode: self.inode }
     }
 
-    /// Maps a piece and makes its space used, extent by extent; how many blocks that were. They are fewer
-    /// than the piece has if the tree found no block to grow by; the space of the others is given back then.
+    /// Maps a piece and makes its space used, extent by extent; returns how many blocks that were. They are
+    /// fewer than the piece has if the tree found no block to grow by; the space of the others is then
+    /// returned.
     ///
     /// # Errors
-    /// As [`extent::insert`]. What was mapped before is used, [`Error::NoSpace`] says that nothing was.
+    /// As [`extent::insert`]. What was mapped before is used; [`Error::NoSpace`] means that nothing was.
     pub(crate) fn publish(&mut self, piece: Piece, unwritten: bool) -> Result<u32> {
         let (Extent { logical, len, physical, .. }, mut space) = piece.into_parts();
         let mut done = 0;
@@ -136,7 +137,7 @@ impl MapMut<'_, '_> {
                 Err(Error::NoSpace) if done > 0 => break,
                 inserted => inserted?,
             }
-            // At once, and not when all is mapped: what the map names must be in use, whatever comes next.
+            // At once, and not when all is mapped: what the map names must be in use, whatever follows.
             if let Some(space) = &mut space {
                 let last = at + Blocks::new(u64::from(step - 1));
                 let geometry = self.volume.geometry();
@@ -203,8 +204,8 @@ impl MapMut<'_, '_> {
         Ok(progress)
     }
 
-    /// Where to begin to unmap blocks of names, each of which is revoked: a few long extents would be more
-    /// than a transaction holds. Names are unmapped to their end.
+    /// The block from which to unmap directory or symlink blocks, each of which is revoked: a few long
+    /// extents would be more than a transaction holds. Such files are unmapped to their end.
     fn first_of_names(&self, from: LogicalBlock, to_exclusive: u64) -> Result<LogicalBlock> {
         let Some(log) = &self.volume.log else { return Ok(from) };
         let end = extent::last(self)?.map_or(0, |last| last.end());

@@ -1,10 +1,11 @@
-//! What a volume in use holds in memory, and how its free space lies at this moment: for who operates it.
+//! The memory and the free space of a volume in use, for its operator.
 //!
-//! Nothing here does I/O, but for [`Volume::free_runs_now`] of a group whose bitmap nobody has needed yet,
-//! and nothing waits for a commit. What is counted in shards is counted one shard after the other, so a
-//! number is of about one moment.
+//! Nothing here does I/O, except [`Volume::free_runs_now`] of a group whose bitmap was not needed yet, and
+//! nothing waits for a commit. Sharded counters are read one shard after the other, so a number is of about
+//! one moment.
 //!
-//! Not here: what was counted since the volume was opened ([`crate::group_report`], [`Volume::journal_stats`]).
+//! Not here: what was counted since the volume was opened ([`crate::group_report`],
+//! [`Volume::journal_stats`]).
 
 use crate::error::Result;
 use crate::volume::Volume;
@@ -13,7 +14,7 @@ use hectare_alloc::Run;
 use hectare_units::{BlockNr, Blocks, Bytes, GroupNr};
 use std::ops::Range;
 
-/// What a volume holds in memory.
+/// The memory of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Gauges {
     /// Metadata blocks in memory.
@@ -26,18 +27,18 @@ pub struct Gauges {
     pub dirty_inodes: usize,
     /// Groups whose block bitmap is in memory.
     pub loaded_groups: usize,
-    /// Bytes that were appended to files and have no place yet.
+    /// Bytes that were appended to files and are not allocated yet.
     pub delayed_bytes: usize,
-    /// Blocks that the journal holds and that are not at their places yet.
+    /// Blocks that the journal holds and that are not yet at their final locations.
     pub journal_blocks: usize,
-    /// Space that is free, but only once the next commit has been made.
+    /// Space that is free, but only after the next commit.
     pub pending: Bytes,
-    /// Space that is kept for what is being written and will be written next.
+    /// Space that is reserved or preallocated for what is being written and will be written next.
     pub reserved: Bytes,
 }
 
 impl Volume {
-    /// What the volume holds in memory.
+    /// The memory of the volume.
     #[must_use]
     pub fn gauges(&self) -> Gauges {
         let counts = self.allocator.counts();
@@ -56,7 +57,7 @@ impl Volume {
         }
     }
 
-    /// Why the volume takes no change any more, if something has failed; one line.
+    /// Why the volume accepts no more changes, if something has failed; one line.
     #[must_use]
     pub fn stopped(&self) -> Option<String> {
         let aborted = self.inner.journal.check().err().map(|aborted| aborted.reason().to_owned());
@@ -71,13 +72,13 @@ impl Volume {
             .for_each_group(|group, free| visit(group, Bytes::new(u64::from(free).saturating_mul(cluster))));
     }
 
-    /// The free runs of a group as they are in memory, changes that are not committed among them, in order.
+    /// The free runs of a group in memory, uncommitted changes included, in order.
     ///
     /// # Errors
     /// As [`Self::block_bitmap`].
     pub fn free_runs_now(&self, group: GroupNr) -> Result<Vec<Range<BlockNr>>> {
         let geometry = self.geometry();
-        // The last cluster of a volume may be cut.
+        // The last cluster of a volume may be incomplete.
         let end = BlockNr::new(geometry.blocks_count.get());
         let run = |run: Run| {
             let start = geometry.cluster_start(run.start);

@@ -1,9 +1,9 @@
-//! Multiple-mount protection: refuse a volume that another host has in use, and say so while it is ours.
+//! Multiple-mount protection: refuses a volume that another host has in use, and marks ours as in use.
 //!
-//! The MMP block holds a sequence number that whoever uses the volume changes every few seconds. On entering
-//! for writing the block must say *clean* (or hold still for long enough, which is not tried: a volume that
-//! looks in use is refused, and the message says how to clear it). While the volume is open its block holds a
-//! sequence of ours, and a thread renews it; leaving writes *clean* again.
+//! The MMP block holds a sequence number that the user of the volume changes every few seconds. To open for
+//! writing, the block must say *clean* (or not change for long enough, which is not tried: a volume that
+//! looks in use is refused, and the message says how to clear it). While the volume is open its block holds
+//! our sequence number, and a thread renews it; closing writes *clean* again.
 
 use crate::error::{Error, Result};
 use hectare_device::Device;
@@ -20,14 +20,14 @@ use std::time::Duration;
 /// A volume that others can see is in use. Dropping it stops the renewal and leaves the block as it is.
 pub(crate) struct Guard {
     at: Bytes,
-    /// The block that says nobody uses the volume.
+    /// The block of an unused volume.
     clean: [u8; 1024],
     stop: Arc<(Mutex<bool>, Condvar)>,
     heartbeat: Option<JoinHandle<()>>,
 }
 
-/// Checks the MMP block and, for writing, takes the volume. `None` where the volume has no such protection or
-/// is opened for reading only.
+/// Checks the MMP block and, for writing, takes the volume. Returns `None` where the volume has no such
+/// protection or is opened for reading only.
 pub(crate) fn enter(device: &Arc<dyn Device>, sb: &SuperBlock, read_only: bool) -> Result<Option<Guard>> {
     if !sb.features().incompat.contains(Incompat::MMP) {
         return Ok(None);
@@ -79,10 +79,10 @@ impl Guard {
                 let mut stopped = stopped.lock();
                 while !*stopped {
                     if wake.wait_for(&mut stopped, interval).timed_out() {
-                        // Far below the two values that mean something else.
+                        // Far below the two values with a special meaning.
                         sequence = sequence % 0x7fff_ffff + 1;
-                        // A failed renewal lets others think the volume free; the next write fails too and
-                        // latches.
+                        // After a failed renewal other hosts may think the volume free; the next write fails
+                        // too and latches.
                         let _ = device.write_at(at, &mine(sequence, &*device).render(seed));
                     }
                 }
@@ -97,7 +97,7 @@ impl Guard {
         *self.stop.0.lock() = true;
         self.stop.1.notify_all();
         if let Some(heartbeat) = self.heartbeat.take() {
-            let _ = heartbeat.join(); // it does not panic, and there is nothing to learn from it
+            let _ = heartbeat.join(); // it does not panic; the result does not matter
         }
     }
 

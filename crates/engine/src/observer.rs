@@ -1,21 +1,21 @@
-//! Timings of a volume at work, for a caller that measures.
+//! Times the work of a volume, for callers that measure.
 //!
-//! An observer is called by the threads that do the work, once the work is done and with no lock held that
-//! another observer's call could wait for. It is part of what it measures: it should do as little as to count
-//! into memory of the thread's own. Without one, nothing is timed.
+//! The working threads call an observer once the work is done and with no lock held that another observer's
+//! call could wait for. It is part of what it measures: it should do no more than count into memory of the
+//! thread's own. Without one, nothing is timed.
 //!
-//! What it is not: the metrics that are always there ([`Volume::journal_stats`](crate::Volume::journal_stats),
+//! What it is not: the metrics that always exist ([`Volume::journal_stats`](crate::Volume::journal_stats),
 //! [`Volume::allocator_stats`](crate::Volume::allocator_stats)), nor a place to act from: an observer that
-//! calls the volume may wait for itself.
+//! calls the volume may deadlock on itself.
 
 use crate::volume::Shared;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Is called with the time that parts of the work took.
+/// Receives the durations of parts of the work.
 pub trait Observer: Send + Sync {
-    /// A request for space was answered, whether there was space or not.
+    /// An allocation request ended, with or without space.
     fn reserved(&self, _took: Duration) {}
 
     /// A transaction was committed: the time from its freeze until it was durable.
@@ -33,7 +33,7 @@ impl fmt::Debug for Observed {
 }
 
 impl Shared {
-    /// Asks the allocator for space, under the eyes of the observer, if there is one.
+    /// Requests space from the allocator, timed for the observer, if there is one.
     pub(crate) fn reserving<T>(&self, ask: impl FnOnce() -> T) -> T {
         let Some(Observed(observer)) = &self.options.observer else { return ask() };
         let began = Instant::now();
@@ -42,7 +42,7 @@ impl Shared {
         answer
     }
 
-    /// A transaction whose freeze began then is durable.
+    /// A transaction whose freeze began at `began` is durable.
     pub(crate) fn observe_commit(&self, began: Option<Instant>) {
         if let (Some(began), Some(Observed(observer))) = (began, &self.options.observer) {
             observer.committed(began.elapsed());

@@ -1,11 +1,10 @@
 //! Open files.
 //!
 //! An [`OpenFile`] keeps its inode alive: a file whose last name is removed while it is open lives until it
-//! is closed, and is then freed. It has no position; every read and write says where.
+//! is closed, and is then freed. It has no position; every read and write gives an offset.
 //!
-//! Small writes at the end of a file may gather in memory for a while ([`crate::delalloc`]): others see them at
-//! once, but what goes wrong when they are written is told later, by [`OpenFile::sync`] or
-//! [`OpenFile::close`].
+//! Small writes at the end of a file may be buffered in memory for a while ([`crate::delalloc`]): others see
+//! them at once, but [`OpenFile::sync`] or [`OpenFile::close`] reports their writeback errors.
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
@@ -26,7 +25,7 @@ use std::sync::atomic::AtomicU64;
 pub struct OpenFile {
     volume: Volume,
     inode: Arc<CachedInode>,
-    /// Which failures of placing what had gathered were told here.
+    /// The number of the last writeback error reported here.
     heard: AtomicU64,
 }
 
@@ -63,10 +62,10 @@ impl OpenFile {
         self.inode.nr()
     }
 
-    /// Reads from byte `at` on; fewer bytes than asked for, or none, only at the end of the file.
+    /// Reads from byte `at` on; fewer bytes than requested, or none, only at the end of the file.
     ///
-    /// A write that has returned is seen whole. One that runs meanwhile, over bytes that are there, may be
-    /// seen in part, as with direct I/O in the kernel.
+    /// A write that has returned is seen whole. A concurrent one, over existing bytes, may be seen in part,
+    /// as with direct I/O in the kernel.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::Device`], or [`Error::Unsupported`] for content that can't be read.
@@ -75,15 +74,14 @@ impl OpenFile {
         self.volume.read_locked(&self.inode, at, out)
     }
 
-    /// Writes at byte `at`, which may lie beyond the end; fewer bytes than asked for only if the volume is
-    /// full. Bytes at the end of the file may gather in memory, with their space counted, until the file is
-    /// synced or closed.
+    /// Writes at byte `at`, which may lie beyond the end; fewer bytes than requested only if the volume is
+    /// full. Bytes at the end of the file may be buffered in memory, with their space counted, until the file
+    /// is synced or closed.
     ///
-    /// Writes that overlap go one after the other, on every device and across extents: of two, the bytes that
-    /// both write are in the end all of the same one. The same holds for a write and any other call that
-    /// changes the content, but for [`Self::copy_range`], which goes by pieces. Writes over bytes that are
-    /// there run at the same time if they do not overlap; those that need space or make the file longer run
-    /// alone.
+    /// Overlapping writes are serialized, on every device and across extents: of two, the bytes that both
+    /// write are in the end all of the same one. The same holds for a write and any other call that changes
+    /// the content, except [`Self::copy_range`], which copies in chunks. Overwrites of existing bytes run
+    /// concurrently if they do not overlap; writes that need space or extend the file run alone.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if not even the first byte found room, [`Error::FileTooLarge`],
@@ -92,7 +90,7 @@ impl OpenFile {
         self.volume.write(&self.inode, at, data, Source::Caller)
     }
 
-    /// The same for a caller who keeps the file's times, and sets them when it likes: they stay as they are.
+    /// Like [`Self::write_at`], but does not update mtime and ctime.
     ///
     /// # Errors
     /// As [`Self::write_at`].
@@ -100,9 +98,9 @@ impl OpenFile {
         self.volume.write(&self.inode, at, data, Source::TimesKept)
     }
 
-    /// The same for a cache that took the bytes when the file's flags (immutable, append-only) allowed it,
-    /// and brings them now, whole pages perhaps with bytes that are in the file already: flags are not looked
-    /// at.
+    /// Like [`Self::write_at`], for a cache that took the bytes when the file's flags (immutable,
+    /// append-only) allowed it, and writes them back now, perhaps in whole pages with bytes that the file has
+    /// already: flags are not checked.
     ///
     /// # Errors
     /// As [`Self::write_at`].
@@ -128,7 +126,7 @@ impl OpenFile {
         self.volume.sync_if_asked(&self.inode)
     }
 
-    /// The same for a caller who keeps the file's times, and sets them when it likes: they stay as they are.
+    /// Like [`Self::set_len`], but does not update mtime and ctime.
     ///
     /// # Errors
     /// As [`Self::set_len`].
@@ -137,7 +135,7 @@ impl OpenFile {
         self.volume.sync_if_asked(&self.inode)
     }
 
-    /// Gives the `len` bytes from `at` on space, without writing: they read as zeros until they are written,
+    /// Allocates the `len` bytes from `at` on, without writing: they read as zeros until they are written,
     /// and writing there, inside the size, can't fail for want of space. The file grows to the end of the
     /// range unless `keep_size`.
     ///
@@ -148,7 +146,7 @@ impl OpenFile {
         self.fallocate(FallocateMode::Allocate { keep_size }, at, len)
     }
 
-    /// What the file is.
+    /// The file's metadata.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
@@ -174,19 +172,19 @@ impl OpenFile {
         self.volume.data_ranges_locked(&self.inode)
     }
 
-    /// Makes the file's data durable, and what is needed to find it; not the times that overwriting left.
+    /// Makes the file's data durable, and what is needed to find it; not the times of overwrites.
     ///
     /// # Errors
-    /// The first write that failed, now, or earlier where bytes that had gathered could not be written: each
-    /// who has the file open is told of that once.
+    /// The first write that failed, now, or earlier where buffered bytes could not be written: that is
+    /// reported once per open file.
     pub fn sync_data(&self) -> Result<()> {
         self.volume.flush_delayed(&self.inode, &self.heard)?;
         self.volume.sync_cached(&self.inode, true)
     }
 
-    /// What the file is mapped to, in the order of the file, as its map has it: neighbours that could be one
-    /// extent but are two are told as two. Unwritten extents and those beyond the size are among them;
-    /// content kept in the inode has none.
+    /// The file's extents, in order, as in its map: neighbours that could be one extent but are two are
+    /// returned as two. Unwritten extents and those beyond the size are among them; content kept in the inode
+    /// has none.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::Device`].
@@ -214,24 +212,23 @@ impl OpenFile {
         &self.inode
     }
 
-    /// Makes the file durable: its data, its map, its attributes and times, and the name it was given when it
-    /// was made or renamed last.
+    /// Makes the file durable: its data, its map, its attributes and times, and the name it got when it was
+    /// made or last renamed.
     ///
     /// # Errors
-    /// The first write that failed, now, or earlier where bytes that had gathered could not be written: each
-    /// who has the file open is told of that once.
+    /// The first write that failed, now, or earlier where buffered bytes could not be written: that is
+    /// reported once per open file.
     pub fn sync(&self) -> Result<()> {
         self.volume.flush_delayed(&self.inode, &self.heard)?;
         self.volume.sync_cached(&self.inode, false)
     }
 
-    /// Gives the `len` bytes from `at` on space, or takes it away, or moves what comes after them, as `mode`
-    /// says.
+    /// Allocates or frees the `len` bytes from `at` on, or moves what follows them, according to `mode`.
     ///
-    /// What is done to many extents takes several transactions. After a crash in the middle the volume is
-    /// clean and the file holds nothing foreign, but a first part may be done and the rest not: some of the
-    /// range punched or zeroed, or, collapsing and inserting, some of what follows moved and the rest not
-    /// yet. (The kernel promises as much.) Few extents are one transaction: all or nothing.
+    /// Operations on many extents take several transactions. After a crash in the middle the volume is clean
+    /// and the file holds nothing foreign, but a first part may be done and the rest not: some of the range
+    /// punched or zeroed, or, when collapsing and inserting, some of what follows moved and the rest not yet.
+    /// (The kernel promises as much.) Few extents are one transaction: all or nothing.
     ///
     /// # Errors
     /// [`Error::Invalid`] if `len` is 0, or where a mode can't be applied there;
@@ -242,7 +239,7 @@ impl OpenFile {
         self.volume.fallocate(&self.inode, mode, (at, len), Source::Caller)
     }
 
-    /// The same for a caller who keeps the file's times, and sets them when it likes: they stay as they are.
+    /// Like [`Self::fallocate`], but does not update mtime and ctime.
     ///
     /// # Errors
     /// As [`Self::fallocate`].
@@ -261,7 +258,7 @@ impl OpenFile {
         self.volume.seek_data_locked(&self.inode, at)
     }
 
-    /// The first byte at or after `at` that is in no data (`SEEK_HOLE`), at the latest the end of the file;
+    /// The first byte at or after `at` that is not data (`SEEK_HOLE`), at the latest the end of the file;
     /// `None` (the kernel's `ENXIO`) if `at` is not before the end.
     ///
     /// # Errors
@@ -272,8 +269,8 @@ impl OpenFile {
         self.volume.seek_hole_locked(&self.inode, at)
     }
 
-    /// What the bytes of a range are mapped to, as the kernel's `FIEMAP` tells it: in order, cut to the
-    /// range's blocks, the last one marked so. What lies beyond the size is told too.
+    /// The extents of a range of bytes, as the kernel's `FIEMAP` reports them: in order, clipped to the
+    /// range's blocks, the last one marked. Extents beyond the size are included.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::Device`].
@@ -283,16 +280,16 @@ impl OpenFile {
         self.volume.extents_in_locked(&self.inode, range)
     }
 
-    /// Closes the file and tells whether everything written to it so far has found its place, which dropping
-    /// can't. It is not durable by that; see [`Self::sync`].
+    /// Closes the file and reports whether everything written to it so far was placed, which dropping can't.
+    /// That does not make it durable; see [`Self::sync`].
     ///
     /// # Errors
-    /// The first write that failed, by whomever, unless it was told here before.
+    /// The first write that failed, by any writer, unless it was reported here before.
     pub fn close(self) -> Result<()> {
         self.volume.flush_delayed(&self.inode, &self.heard)
     }
 
-    /// Gives what has gathered its place, before somebody looks at the map.
+    /// Places the buffered bytes, before the map is read.
     fn place(&self) -> Result<()> {
         if self.inode.delayed().end().is_none() {
             return Ok(());

@@ -1,28 +1,28 @@
-//! Orphans: inodes that somebody must deal with after a crash.
+//! Records orphans: inodes that recovery has to free or truncate.
 //!
 //! An inode that has lost its last name but is open, or takes several transactions to free, would after a
-//! crash be in use with nobody to find it; one that is being cut short would keep blocks beyond its end. Both
-//! are noted on the volume, in the transaction that makes them so, and taken off in the one that ends it.
-//! Whoever opens the volume for writing next frees the ones and goes on cutting the others ([`cleanup`]).
+//! crash be in use with nothing to find it by; one that is being truncated would keep blocks beyond its end.
+//! Both are recorded on the volume, in the transaction that makes them so, and removed in the one that ends
+//! it. The next opening for writing frees the former and resumes truncating the latter ([`cleanup`]).
 //!
-//! The format has two places for them. The list goes from the superblock (`s_last_orphan`) through the
+//! The format has two places for them. The list runs from the superblock (`s_last_orphan`) through the
 //! inodes, each naming the next where its time of deletion will be. The orphan file ([`file`], feature
-//! `orphan_file`) has slots, and spares writing a neighbour's inode; when it is full, the list takes the
-//! rest. `orphan_present` is set as long as the file holds any.
+//! `orphan_file`) has slots, and saves writing a neighbour's inode; when it is full, the list takes the rest.
+//! `orphan_present` is set as long as the file holds any.
 //!
-//! Locks: [`State`] is locked after a handle and before the data of an inode, one at a time; so whoever adds
-//! or removes holds no inode's data. The superblock comes after it.
+//! Locks: [`State`] is locked after a handle and before the data of an inode, one at a time; so callers that
+//! add or remove hold no inode's data lock. The superblock comes after it.
 //!
-//! Invariants: what is noted here is what the running transaction would leave on the volume; a member's inode
+//! Invariants: the state here is what the running transaction would leave on the volume; a member's inode
 //! stays in memory. An inode is added and removed under its operation lock; its neighbours change under the
 //! lock here.
 //!
-//! A list or file that can't be followed keeps the volume from being written: what is on it may be in use by
-//! nobody, or be named twice, and only a check of everything tells. (The kernel mounts it, notes the error,
-//! and goes on with whatever these inodes hold. Here somebody has to run `e2fsck -fy` first; reading needs no
+//! A list or file that can't be followed keeps the volume from being written: inodes on it may be in use
+//! without a name, or listed twice, and only a full check shows which. (The kernel mounts it, records the
+//! error, and continues with whatever these inodes hold. Here `e2fsck -fy` has to run first; reading needs no
 //! orphans, and works.)
 //!
-//! What it is not: without a journal a crash leaves anything, so nothing is noted there, as the kernel does.
+//! Without a journal a crash leaves anything, so nothing is recorded there, as in the kernel.
 
 mod cleanup;
 mod file;
@@ -38,16 +38,16 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Blocks that noting an orphan or taking one off dirties: the inode and its neighbour, or a block of the
-/// orphan file.
+/// Blocks that adding or removing an orphan dirties: the inode and its neighbour, or a block of the orphan
+/// file.
 pub(crate) const ORPHAN_CREDITS: u32 = 3;
 
 /// The orphans of a volume.
 pub(crate) struct Orphans {
-    /// Whether they are noted on the volume.
+    /// Whether they are recorded on the volume.
     noted: bool,
     state: Mutex<State>,
-    /// As many as there are members; most of the time none, and then there is no need to look.
+    /// The number of members; usually none, and then there is no need to look.
     count: AtomicUsize,
     cleaned: OnceLock<Cleaned>,
 }
@@ -67,14 +67,14 @@ struct Member {
     place: Place,
 }
 
-/// Where an orphan is noted.
+/// Where an orphan is recorded.
 #[derive(Clone, Copy)]
 enum Place {
     /// In the list, between two others.
     List {
-        /// The one that names it; the superblock if none does.
+        /// The inode that names it; the superblock if none does.
         before: Option<InodeNr>,
-        /// The one it names.
+        /// The inode it names.
         after: Option<InodeNr>,
     },
     /// In the orphan file.
@@ -82,12 +82,13 @@ enum Place {
 }
 
 impl Orphans {
-    /// Those of a volume; `noted` says whether it has a journal.
+    /// The orphans of a volume; `noted` says whether it has a journal.
     pub(crate) fn new(noted: bool) -> Self {
         Self { noted, state: Mutex::default(), count: AtomicUsize::new(0), cleaned: OnceLock::new() }
     }
 
-    /// Notes an inode, if it is not yet. The caller holds its operation lock, and no inode's data.
+    /// Adds an inode, if it is not recorded yet. The caller holds its operation lock, and no inode's data
+    /// lock.
     pub(crate) fn add(&self, volume: &Shared, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
         if !self.noted {
             return;
@@ -110,9 +111,9 @@ impl Orphans {
         self.count.store(state.members.len(), Ordering::Release);
     }
 
-    /// Takes an inode off, if it was noted. The caller holds its operation lock, and no inode's data.
+    /// Removes an inode, if it was recorded. The caller holds its operation lock, and no inode's data lock.
     pub(crate) fn remove(&self, volume: &Shared, handle: &mut Handle<'_>, nr: InodeNr) {
-        // It can't come or go meanwhile: the caller holds its lock.
+        // It can't appear or disappear meanwhile: the caller holds its lock.
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
@@ -138,7 +139,7 @@ impl Orphans {
 }
 
 impl State {
-    /// Knows of an orphan that is noted on the volume.
+    /// Adds an orphan that the volume has recorded.
     fn insert(&mut self, member: Member) {
         self.in_file += usize::from(matches!(member.place, Place::File(_)));
         self.members.insert(member.inode.nr(), member);
@@ -155,7 +156,7 @@ impl State {
         Place::List { before: None, after }
     }
 
-    /// Lets the list go on from one member (or the superblock) to another, or end there.
+    /// Links one member of the list (or the superblock) to another, or ends it there.
     fn join(
         &mut self,
         volume: &Shared,
@@ -183,7 +184,7 @@ impl State {
     }
 }
 
-/// Lets an inode of the list name the next one.
+/// Sets the next inode in an inode of the list.
 fn set_next(volume: &Shared, handle: &mut Handle<'_>, inode: &Arc<CachedInode>, next: Option<InodeNr>) {
     inode.edit(handle, &volume.inodes).dtime = next.map_or(0, InodeNr::get);
 }

@@ -1,13 +1,12 @@
-//! Writing over bytes that are there: in place, without a handle.
+//! Direct overwrites: writes over mapped, written blocks in place, without a handle.
 //!
 //! A write inside the size and inside written blocks changes no map. It shares the operation lock with reads
 //! and other such writes, and its time stamp waits for the next commit ([`crate::lazytime`]).
 //!
-//! What is promised: two writes of one file that overlap end as one or the other, whole, across extents and
-//! on every device, since each enters its range ([`crate::cache::writers`]) for as long as it writes. Writes
-//! that do not overlap run at the same time. All other changes of content exclude these by the operation
-//! lock. A read is not kept out: one that overlaps a write may see parts of it, as with direct I/O in the
-//! kernel.
+//! Guarantee: two overlapping writes of one file end wholly as one or the other, across extents and on every
+//! device, since each enters its range ([`crate::cache::writers`]) for as long as it writes. Writes that do
+//! not overlap run concurrently. All other changes of content exclude these by the operation lock. A read is
+//! not kept out: one that overlaps a write may see parts of it, as with direct I/O in the kernel.
 
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
@@ -19,8 +18,8 @@ use hectare_units::{Bytes, index_of, u64_of};
 use std::sync::Arc;
 
 impl Volume {
-    /// Writes over blocks that are mapped and written, inside the size, under the shared lock; whether that
-    /// was possible. No handle is needed: nothing changes but the times, which wait for the next commit.
+    /// Overwrites blocks that are mapped and written, inside the size, under the shared lock; returns whether
+    /// that was possible. No handle is needed: only the times change, and wait for the next commit.
     pub(crate) fn overwrite(
         &self,
         inode: &Arc<CachedInode>,
@@ -36,7 +35,7 @@ impl Volume {
                 _ => return Ok(false),
             };
             if self.options.overwrite_handles {
-                drop(self.start(MAP_CREDITS)?); // as around the mapping that ext4 looked up in a transaction
+                drop(self.start(MAP_CREDITS)?); // like the transaction in which ext4 looked up the mapping
             }
             self.overwrite_range(inode, at, data, place)?;
             self.count_written(data.len());
@@ -46,12 +45,12 @@ impl Volume {
             self.relieve()?;
         }
         if looked_up {
-            self.sync_if_asked(inode)?; // a run that is remembered as writable is of a file that doesn't ask
+            self.sync_if_asked(inode)?; // files that require sync have no runs cached as writable
         }
         Ok(true)
     }
 
-    /// Whether the bytes all lie inside the size and in written blocks, and may be written over in place.
+    /// Whether the bytes all lie inside the size and in written blocks, and may be overwritten in place.
     fn is_written(&self, inode: &CachedInode, mut at: u64, len: usize, source: Source) -> Result<bool> {
         let end = at + u64_of(len);
         if end > inode.get().size || self.journals_data(&inode.get()) {
@@ -65,7 +64,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// Writes over bytes, alone in their range: in one piece where they all lie at `place`.
+    /// Overwrites bytes, alone in their range: in one write where they all lie at `place`.
     fn overwrite_range(&self, inode: &CachedInode, at: u64, data: &[u8], place: Option<Bytes>) -> Result<()> {
         let _writing = inode.writers().enter(at..at + u64_of(data.len()));
         match place {

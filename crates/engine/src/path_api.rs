@@ -1,8 +1,8 @@
-//! The volume by paths, in the shape of `std::fs`.
+//! The volume's interface by paths, in the shape of `std::fs`.
 //!
-//! Paths are bytes, `/`-separated, taken from the root directory whether they begin with `/` or not; `.` and
-//! `..` are looked up like any name (the root's `..` is the root). Symbolic links on the way are followed
-//! within the volume, at most 40 of them; whether a link at the end is followed, each function says.
+//! Paths are bytes, `/`-separated, resolved from the root directory whether they begin with `/` or not; `.`
+//! and `..` are looked up like any name (the root's `..` is the root). Symbolic links on the way are followed
+//! within the volume, at most 40 of them; each function documents whether it follows a link at the end.
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ use hectare_units::{InodeNr, index_of, memory, u64_of};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
-/// Symbolic links one path may lead through.
+/// The most symbolic links in the resolution of one path.
 const LINKS_FOLLOWED_MAX: usize = 40;
 /// The longest path, links replaced, in bytes.
 const PATH_MAX: usize = 1 << 20;
@@ -27,7 +27,7 @@ const PATH_MAX: usize = 1 << 20;
 const LIST_STEP: usize = 1024;
 
 impl Volume {
-    /// The inode at a path; a symbolic link at its end is followed if `follow` says so.
+    /// The inode at a path; follows a symbolic link at its end if `follow`.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::SymlinkLoop`]...
@@ -80,7 +80,7 @@ impl Volume {
         Ok((self.resolve(parent, true)?, name))
     }
 
-    /// What lies at a path; a symbolic link at its end is followed.
+    /// The metadata of the inode at a path; a symbolic link at its end is followed.
     ///
     /// # Errors
     /// As [`Volume::resolve`].
@@ -88,7 +88,7 @@ impl Volume {
         self.stat_of(&*self.find(path.as_ref(), true)?)
     }
 
-    /// What lies at a path; a symbolic link at its end is not followed.
+    /// The metadata of the inode at a path; a symbolic link at its end is not followed.
     ///
     /// # Errors
     /// As [`Volume::resolve`].
@@ -113,7 +113,7 @@ impl Volume {
         self.open_inode(nr)
     }
 
-    /// Makes anything at a path where nothing is.
+    /// Makes an inode of any kind at a path that does not exist.
     ///
     /// # Errors
     /// As [`Volume::create`].
@@ -228,7 +228,7 @@ impl Volume {
         Ok(content)
     }
 
-    /// Makes a file with this content, or replaces the content of the one that is there.
+    /// Makes a file with this content, or replaces the content of the existing one.
     ///
     /// # Errors
     /// As [`Volume::create_file`] and [`OpenFile::write_at`].
@@ -329,8 +329,8 @@ impl Volume {
         self.list_attributes(&*self.inode(nr)?)
     }
 
-    /// The full names and the values of an inode's extended attributes: for who wants all, at the cost of
-    /// reading them once.
+    /// The full names and the values of an inode's extended attributes: for callers that want all, at the
+    /// cost of reading them once.
     ///
     /// # Errors
     /// [`Error::Corrupt`]..., and [`Error::Unsupported`] if the values have more than 64 MiB together.
@@ -341,7 +341,7 @@ impl Volume {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// [`Error::Exists`] or [`Error::NoAttribute`] as `how` says, [`Error::AttributeTooLarge`]...
+    /// [`Error::Exists`] or [`Error::NoAttribute`] according to `how`, [`Error::AttributeTooLarge`]...
     pub fn set_xattr(&self, nr: InodeNr, name: impl AsRef<[u8]>, value: &[u8], how: How) -> Result<()> {
         self.set_attribute(&self.inode(nr)?, name.as_ref(), value, how, None)
     }

@@ -1,13 +1,14 @@
-//! Who may do what: permissions, access ACLs, and what a change by somebody else than root takes away.
+//! Checks permissions and access ACLs, and clears set-id bits and file capabilities on changes.
 //!
 //! For mounts that do not let the host's kernel decide (`default_permissions`), and for what only the file
-//! system can do: set-id bits and file capabilities go when somebody writes to a file or gives it away.
+//! system can do: set-id bits and file capabilities are cleared when a user writes to a file or gives it
+//! away.
 //!
 //! The order of the rules is the kernel's. The owner's bits count for the owner, whatever an ACL says; an ACL
-//! is asked only where the mode's group bits (its mask) grant anything; a user it names is judged by that
-//! entry, and who is in one of its groups by these, never by what others get.
+//! is consulted only where the mode's group bits (its mask) grant anything; that entry decides for a user it
+//! names, and the group entries for a member of its groups, never the entry for others.
 //!
-//! What it is not: the library's own calls ask none of this ([`crate::caller`]).
+//! What it is not: a check of the library's own calls ([`crate::caller`]).
 
 use crate::cache::inode::CachedInode;
 use crate::caller::{Caller, Capabilities};
@@ -28,7 +29,7 @@ pub(crate) const SET_GID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o010;
 
 bitflags::bitflags! {
-    /// What is to be done with a file, with the numbers of `access(2)`.
+    /// Kinds of access to a file, with the numbers of `access(2)`.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct Access: u8 {
         /// Execute it, or look names up in it.
@@ -45,7 +46,7 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error::PermissionDenied`]; [`Error::NotPermitted`] for writing to what is immutable;
-    /// [`Error::ReadOnly`] for writing to a volume that is; [`Error::NotFound`], or what reading it says.
+    /// [`Error::ReadOnly`] for writing to a volume that is; [`Error::NotFound`], or the error of reading it.
     pub fn permission(&self, nr: InodeNr, caller: &Caller<'_>, access: Access) -> Result<()> {
         let inode = self.inode(nr)?;
         let _operation = inode.lock().read();
@@ -54,7 +55,7 @@ impl Volume {
         self.check_permission(nr, &data, caller, access)
     }
 
-    /// The same for an inode whose operation lock is held.
+    /// Like [`Self::permission`], for an inode whose operation lock is held.
     pub(crate) fn check_permission(
         &self,
         nr: InodeNr,
@@ -87,14 +88,14 @@ impl Volume {
         Ok(of_class(if caller.is_in(data.gid) { 3 } else { 0 }).contains(access))
     }
 
-    /// Changes an inode on behalf of a user, who must be allowed to. As with the kernel, giving a file away
-    /// and changing its size take set-id bits and file capabilities from it. That the user may write to a
-    /// file whose size changes is for whoever opened it to see to; setting times to the present is allowed to
-    /// whoever may write ([`Volume::permission`]), and then done with [`Volume::touch`].
+    /// Changes an inode on behalf of a user, whose rights are checked. As with the kernel, giving a file away
+    /// and changing its size clear set-id bits and file capabilities. The opener of the file checks that the
+    /// user may write to a file whose size changes; setting times to the present is allowed to users with
+    /// write permission ([`Volume::permission`]), and then done with [`Volume::touch`].
     ///
     /// # Errors
-    /// [`Error::Forbidden`] for who is not the owner, and for giving away what only root can;
-    /// otherwise as [`Volume::change`].
+    /// [`Error::Forbidden`] if the caller is not the owner, and for giving away what only root can; otherwise
+    /// as [`Volume::change`].
     pub fn change_as(&self, nr: InodeNr, changes: &Changes, caller: &Caller<'_>) -> Result<()> {
         let inode = self.inode(nr)?;
         check_rights(&inode.get(), changes, caller)?;
@@ -117,12 +118,12 @@ impl Volume {
         self.sync_if_asked(&inode)
     }
 
-    /// Takes from a file what must not survive that a user writes to it: set-id bits, unless the user may
-    /// keep them, and file capabilities. To be called before the first write; most files have neither, and
-    /// then it costs a look. Whether there was anything to take.
+    /// Clears what must not survive a write by a user: set-id bits, unless the user may keep them, and file
+    /// capabilities. Called before the first write; most files have neither, and then it costs a lookup.
+    /// Returns whether there was anything to clear.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::ReadOnly`], or what changing the inode says.
+    /// [`Error::NotFound`], [`Error::ReadOnly`], or the error of changing the inode.
     pub fn drop_privileges(&self, nr: InodeNr, caller: &Caller<'_>) -> Result<bool> {
         let inode = self.inode(nr)?;
         let plan =
@@ -149,24 +150,25 @@ impl Volume {
         Ok(true)
     }
 
-    /// The permissions that an inode gets when it is given to another owner or group by who is allowed to:
-    /// set-ID bits go from all but directories, as [`Self::change_as`] has it. `None` if they stay.
+    /// The permissions of an inode after a permitted change of owner or group: set-ID bits are cleared on all
+    /// but directories, as in [`Self::change_as`]. `None` if they stay.
     ///
     /// # Errors
-    /// [`Error::NotFound`], or what reading the inode says.
+    /// [`Error::NotFound`], or the error of reading the inode.
     pub fn permissions_given_away(&self, nr: InodeNr, caller: &Caller<'_>) -> Result<Option<u16>> {
         let inode = self.inode(nr)?;
         let data = inode.get();
-        // To whom makes no difference.
+        // The new owner makes no difference.
         let given = Changes { gid: Some(data.gid), ..Changes::default() };
         Ok(settle(&data, &given, caller).0.permissions)
     }
 
-    /// What of a umask counts for what is made in a directory: nothing, if the directory has a default ACL,
-    /// which then says all ([`Creation`](crate::Creation) takes permissions with the umask applied).
+    /// The part of a umask that counts for new files in a directory: none, if the directory has a default
+    /// ACL, which then decides alone ([`Creation`](crate::Creation) takes permissions with the umask
+    /// applied).
     ///
     /// # Errors
-    /// [`Error::NotADirectory`], [`Error::NotFound`], or what reading the directory says.
+    /// [`Error::NotADirectory`], [`Error::NotFound`], or the error of reading the directory.
     pub fn umask_in(&self, directory: InodeNr, umask: u16) -> Result<u16> {
         let dir = self.directory(directory)?;
         let _operation = dir.lock().read();
@@ -174,7 +176,7 @@ impl Volume {
         Ok(if has_default { 0 } else { umask })
     }
 
-    /// Takes the file capabilities from an inode, if it has any.
+    /// Removes the file capabilities of an inode, if it has any.
     fn drop_capability(&self, inode: &Arc<CachedInode>) -> Result<()> {
         let has = has_capability(self, inode.nr(), &inode.get())?;
         if has { self.remove_attribute_locked(inode, &Name::capability()) } else { Ok(()) }
@@ -185,8 +187,8 @@ fn has_capability(volume: &Volume, nr: InodeNr, data: &Inode) -> Result<bool> {
     volume.has_attribute(nr, data, &Name::capability())
 }
 
-/// Whether an access ACL grants all of `access` to a user who is not the owner. Of several groups the user is
-/// in, one must grant it all.
+/// Whether an access ACL grants all of `access` to a user other than the owner. Of several groups of the
+/// user, one must grant it all.
 fn acl_grants(acl: &Acl, file_group: u32, caller: &Caller<'_>, access: Access) -> bool {
     let perm_of = |tag: Tag| acl.entries().iter().find(|entry| entry.tag == tag).map(|entry| entry.perm);
     let mask = perm_of(Tag::Mask).unwrap_or(7);
@@ -206,7 +208,7 @@ fn acl_grants(acl: &Acl, file_group: u32, caller: &Caller<'_>, access: Access) -
     perm_of(Tag::Other).is_some_and(grants)
 }
 
-/// Whether a user may do it although permissions forbid it. Executing takes somebody who may execute it.
+/// Whether a user's capabilities override the permissions. Executing needs execute permission for some class.
 fn overrides(data: &Inode, kind: Kind, caller: &Caller<'_>, access: Access) -> bool {
     let only_looks = match kind {
         Kind::Directory => !access.contains(Access::WRITE),
@@ -224,7 +226,7 @@ pub(crate) fn keeps_set_gid(caller: &Caller<'_>, group: u32) -> bool {
     caller.is_in(group) || caller.may(Capabilities::FSETID)
 }
 
-/// Refuses changes that are for the owner, or for root.
+/// Returns an error for changes that only the owner, or root, may make.
 fn check_rights(data: &Inode, changes: &Changes, caller: &Caller<'_>) -> Result<()> {
     let gives_to = changes.uid.filter(|uid| *uid != data.uid || caller.uid != data.uid);
     let own_group = |gid: u32| caller.uid == data.uid && (gid == data.gid || caller.is_in(gid));
@@ -252,7 +254,7 @@ fn kept_mode(data: &Inode, caller: &Caller<'_>, always: bool) -> u16 {
     data.mode & !(SET_UID | if drops_gid { SET_GID } else { 0 })
 }
 
-/// The changes to be made with what they bring along, and whether they take file capabilities away.
+/// The complete changes with their side effects, and whether they clear file capabilities.
 fn settle(data: &Inode, changes: &Changes, caller: &Caller<'_>) -> (Changes, bool) {
     let gives = (changes.uid.is_some() || changes.gid.is_some()) && data.kind() != Some(Kind::Directory);
     let group = changes.gid.unwrap_or(data.gid);
@@ -275,7 +277,7 @@ mod tests {
     use super::*;
     use hectare_ext4::acl::Entry;
 
-    /// The kernel's rule, written as it reads: entry by entry.
+    /// The kernel's rule, entry by entry.
     fn by_the_book(acl: &Acl, group: u32, caller: &Caller<'_>, want: u8) -> bool {
         let mask = acl.entries().iter().find(|e| e.tag == Tag::Mask).map_or(7, |e| e.perm);
         let mut member = false;

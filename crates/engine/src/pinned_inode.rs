@@ -1,12 +1,12 @@
-//! Inodes kept alive without being open.
+//! Pins inodes: keeps them alive without an open file.
 //!
-//! A mount must keep whatever its kernel still knows: an inode whose last name is removed lives, with all it
-//! holds, until the kernel forgets it, whether it is open or not. A [`HeldInode`] does that for any kind of
-//! inode. It is no open file: space kept for a file's next writes goes when the last [`OpenFile`] is closed,
-//! whoever holds the inode.
+//! A mount must keep every inode that its kernel still knows: one whose last name is removed lives, with all
+//! its content, until the kernel forgets it, whether it is open or not. A [`HeldInode`] does that for any
+//! kind of inode. It is no open file: the preallocated space of a file is released when the last [`OpenFile`]
+//! is closed, even while the inode is pinned.
 //!
-//! Invariant: holding is counted under the inode's operation lock, so that a removal sees it or has freed the
-//! inode before. A number that is held means the same inode for as long as it is held.
+//! Invariant: pins are counted under the inode's operation lock, so that a removal sees them or has freed the
+//! inode before. The number of a pinned inode means the same inode for as long as it is pinned.
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
@@ -19,14 +19,14 @@ use hectare_ext4::time::Timestamp;
 use hectare_units::InodeNr;
 use std::sync::Arc;
 
-/// An inode kept alive.
+/// A pinned inode.
 pub struct HeldInode {
     volume: Volume,
     inode: Arc<CachedInode>,
 }
 
 impl Volume {
-    /// Holds an inode by its number.
+    /// Pins an inode by its number.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is no such inode, or if it belongs to the format (the journal...).
@@ -37,7 +37,7 @@ impl Volume {
         self.hold_found(self.inode(nr)?)
     }
 
-    /// Holds what a name leads to.
+    /// Pins the inode that a name leads to.
     ///
     /// # Errors
     /// As [`Volume::lookup`].
@@ -62,7 +62,7 @@ impl HeldInode {
         self.inode.nr()
     }
 
-    /// What the inode is.
+    /// The inode's metadata.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
@@ -70,7 +70,7 @@ impl HeldInode {
         self.volume.stat_of(&self.inode)
     }
 
-    /// Opens the regular file it is.
+    /// Opens the inode, a regular file.
     ///
     /// # Errors
     /// As [`Volume::open_inode`].
@@ -78,9 +78,8 @@ impl HeldInode {
         self.volume.open_found(Arc::clone(&self.inode))
     }
 
-    /// Refuses to open the regular file it is for writing, where no write could be made: before anything
-    /// takes bytes on its behalf, as a kernel's cache does. `appends` says that all writes will be at the
-    /// end.
+    /// Returns an error where the regular file can't be written: before a cache, such as the kernel's,
+    /// accepts bytes for it. `appends` says that all writes will be at the end.
     ///
     /// # Errors
     /// [`Error::NotPermitted`] for an immutable file and, unless it `appends`, an append-only one;
@@ -92,8 +91,8 @@ impl HeldInode {
         if appends { Ok(()) } else { Deed::Rewrite.check(self.inode.get().flags, self.inode.nr()) }
     }
 
-    /// Sets the times that writing leaves, for whoever keeps them while a file is open for writing, whatever
-    /// its flags have become meanwhile.
+    /// Sets the times of writes, for a caller that keeps them while a file is open for writing, whatever its
+    /// flags have become meanwhile.
     ///
     /// # Errors
     /// [`Error::ReadOnly`]...

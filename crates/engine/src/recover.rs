@@ -1,19 +1,20 @@
-//! What the last user of a volume left in its journal is dealt with before the volume is used.
+//! Recovers the journal that the last user of a volume left, before the volume is used.
 //!
 //! For writing, the log is replayed into the device, and a new one is begun behind it. For reading only, the
-//! device is not touched: the blocks of the log are read in place of those that they are copies of. Only a
-//! superblock that says `needs_recovery` makes the log count; without that, whatever lies there is old.
+//! device is not touched: the blocks of the log are read in place of the originals. The log counts only if
+//! the superblock says `needs_recovery`; without that, its content is old.
 //!
-//! The superblock itself may be torn: it has two sectors, and a power cut may leave one of them old. Whoever
-//! writes it to its place has a copy in the log before. So where its checksum is wrong and the log holds a
-//! copy that is right, the copy counts; to find the log, what never changes of a superblock is enough.
+//! The superblock itself may be torn: it has two sectors, and a power cut may leave one of them old. Every
+//! write of it to its final location puts a copy into the log first. So where its checksum is wrong and the
+//! log holds a valid copy, the copy counts; the fields of a superblock that never change suffice to find the
+//! log.
 //!
-//! The journal may lie on a device of its own, which the caller must name
+//! The journal may lie on a device of its own, which the caller must give
 //! ([`OpenOptions::journal`](crate::OpenOptions)) and which is known by its UUID.
 //!
 //! Fast commits are replayed after the log ([`fast`]).
 //!
-//! Orphans are dealt with after this, when the volume can be used ([`crate::orphan`]).
+//! Orphan cleanup comes after this, when the volume can be used ([`crate::orphan`]).
 
 mod fast;
 mod inode;
@@ -36,11 +37,11 @@ use log::info;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A volume whose journal has been dealt with.
+/// A volume whose journal was recovered.
 pub(crate) struct Recovered {
-    /// The volume's device; with replayed blocks over it if it is not to be written.
+    /// The volume's device; with replayed blocks over it if it must not be written.
     pub(crate) device: Arc<dyn Device>,
-    /// As it is after the replay.
+    /// The superblock after the replay.
     pub(crate) sb: SuperBlock,
     /// The log to write to.
     pub(crate) log: Option<VolumeLog>,
@@ -56,12 +57,11 @@ struct LogPlace {
     external: bool,
 }
 
-/// Deals with the journal of the volume on `device`.
+/// Recovers the journal of the volume on `device`.
 pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOptions) -> Result<Recovered> {
     let needed = sb.features().incompat.contains(Incompat::RECOVER);
     let has_journal = sb.features().compat.contains(Compat::HAS_JOURNAL);
-    // Who only reads may do so without a journal that lies elsewhere; it shows in the superblock that it is
-    // needed.
+    // Reading only is possible without a journal that lies elsewhere; the superblock shows that it is needed.
     let elsewhere = sb.journal_inode().is_none() && options.journal.is_none();
     if !has_journal || (options.read_only && (!needed || elsewhere || options.no_replay)) {
         return Ok(Recovered { device: Arc::clone(device), sb, log: None, clean: !needed });
@@ -86,7 +86,7 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
     Ok(Recovered { device: Arc::clone(device), sb, log: Some(log), clean: !needed })
 }
 
-/// Finds the log and makes sure that it is this volume's.
+/// Finds the log and verifies that it is this volume's.
 fn find(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions) -> Result<LogPlace> {
     if let Some(nr) = sb.journal_inode() {
         let map = inode::log_map(&**device, sb, nr)?;
@@ -110,7 +110,7 @@ pub(crate) fn read_superblock(device: &Arc<dyn Device>, options: &OpenOptions) -
     if let Some(instead) = hectare_probe::instead(&**device)? {
         return Err(Error::NotAVolume(instead));
     }
-    // If there is no copy to be found, what is wrong is the superblock, and not that.
+    // Without a copy, the superblock's error is the one to return.
     from_log(device, options).map_err(|_| error)
 }
 
@@ -125,13 +125,13 @@ fn from_log(device: &Arc<dyn Device>, options: &OpenOptions) -> Result<SuperBloc
     }
     let view = recovery.laid_over(Arc::clone(device), Arc::clone(&place.device))?;
     let mut sb = superblock_of(&view, SuperBlock::parse)?;
-    // Whether the log is needed or not: it is, for this.
+    // Needed or not, this reads the log.
     sb.set_needs_recovery(true);
     Ok(sb)
 }
 
-/// The copy that whoever writes the superblock while the log is clean puts into it before: the last block
-/// before the commit block with which the log ends.
+/// The copy that goes into a clean log before the superblock is written: the last block before the commit
+/// block with which the log ends.
 fn staged(place: &LogPlace, recovery: &Recovery, torn: &SuperBlock) -> Result<SuperBlock> {
     let none = || Corrupt::new("the journal", Place::Volume, "it holds no copy of the superblock");
     let (first, end) = (recovery.superblock().first().get(), recovery.superblock().end().get());
@@ -162,7 +162,7 @@ fn superblock_of(
     Ok(parse(&bytes, device.len())?)
 }
 
-/// Lays what the log holds over a device that is not to be written.
+/// Overlays the log's blocks on a device that must not be written.
 fn replayed_in_memory(
     device: &Arc<dyn Device>,
     found: SuperBlock,
@@ -183,7 +183,7 @@ fn replayed_in_memory(
     Ok(Recovered { device: view, sb, log: None, clean: false })
 }
 
-/// Makes of the fast commits the transaction that they are a part of, and logs it, in a log that holds
+/// Makes the fast commits into the transaction that they are a part of, and logs it, in a log that holds
 /// nothing else. A crash before its commit block leaves an empty log with the fast commits.
 fn make_full(
     device: &Arc<dyn Device>,
@@ -212,8 +212,8 @@ fn make_full(
     Ok(())
 }
 
-/// Brings home what the log holds, and marks it as clean; the superblock as it is to be then. The one on the
-/// device goes on saying that the log is needed, until the volume is closed.
+/// Checkpoints the log, and marks it as clean; returns the superblock to write then. The one on the device
+/// keeps saying that the log is needed, until the volume is closed.
 fn replay(
     device: &Arc<dyn Device>,
     before: SuperBlock,
@@ -233,7 +233,7 @@ fn replay(
             time: Timestamp::now(),
             code: ERRCODE_IO,
         });
-        // Before the log forgets it.
+        // Before the log drops it.
         sb.set_needs_recovery(true);
         device.write_at(SUPERBLOCK_AT, &sb.render(GroupNr::new(0)))?;
         device.flush()?;
@@ -243,7 +243,7 @@ fn replay(
     Ok(sb)
 }
 
-/// Begins a new log behind what was there.
+/// Begins a new log behind the old content.
 fn start(
     device: &Arc<dyn Device>,
     sb: &SuperBlock,
@@ -256,13 +256,13 @@ fn start(
     VolumeLog::new(log, Arc::clone(device), sb.geometry().block_size)
 }
 
-/// A new log whose first transaction is to be `first`.
+/// A new log that starts with transaction `first`.
 fn log_from(device: &Arc<dyn Device>, place: &LogPlace, superblock: JournalSuperblock, first: TxnId) -> Log {
     let volume = place.external.then(|| Arc::clone(device));
     Log::new(Arc::clone(&place.device), place.map.clone(), superblock, first, volume)
 }
 
-/// The superblock of a log to be written, with the features that it is to have.
+/// The superblock of a log to be written, with its features.
 fn log_superblock(sb: &SuperBlock, recovery: &Recovery) -> Result<JournalSuperblock> {
     let features = sb.features();
     let mut superblock = recovery.superblock().clone();

@@ -1,9 +1,9 @@
-//! Removing names, and with the last one the inode.
+//! Removes names, and with the last one the inode.
 //!
-//! Everything that could refuse is asked before the name goes. An inode of little content goes with its last
-//! name, in one transaction. Any other becomes an orphan ([`crate::orphan`]) in it, so that a crash does not
-//! lose its space, and is freed afterwards, in as many transactions as that takes; a file that is open, when
-//! it is closed (the volume's list of nameless files knows it, so that closing the volume frees it).
+//! Everything that could fail is checked before the name is removed. An inode of little content is freed with
+//! its last name, in one transaction. Any other becomes an orphan ([`crate::orphan`]) in it, so that a crash
+//! does not lose its space, and is freed afterwards, in as many transactions as that takes; an open file, at
+//! its last close (the volume's list of nameless files contains it, so that closing the volume frees it).
 
 use crate::cache::inode::CachedInode;
 use crate::directory::DirRef;
@@ -22,8 +22,7 @@ use hectare_units::InodeNr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Blocks that taking a name away dirties: the directory's block and inode, the inode that is named, and
-/// slack.
+/// Blocks that removing a name dirties: the directory's block and inode, the inode that is named, and slack.
 const UNLINK_CREDITS: u32 = 8;
 /// Blocks that freeing an inode without content dirties: itself, its bitmap and descriptor, and the attribute
 /// block, or that one's bitmap and descriptor.
@@ -31,7 +30,7 @@ const FREE_CREDITS: u32 = 8;
 /// Blocks that dropping an inode dirties at most if none of its content is freed with it.
 pub(crate) const DROP_CREDITS: u32 = FREE_CREDITS + ORPHAN_CREDITS;
 
-/// What becomes of an inode that may have lost its last name.
+/// The fate of an inode that may have lost its last name.
 #[must_use]
 pub(crate) enum Dropped {
     /// It stays: it has names, or is open.
@@ -43,7 +42,7 @@ pub(crate) enum Dropped {
 }
 
 impl Volume {
-    /// Removes a name of a file; with the last one, and when nobody has it open, the file.
+    /// Removes a name of a file; with the last one, unless it is open, the file.
     ///
     /// # Errors
     /// [`Error::IsADirectory`] for a directory, [`Error::NotFound`]...
@@ -73,11 +72,11 @@ impl Volume {
         })
     }
 
-    /// Refuses a directory that holds entries. The caller holds its operation lock.
+    /// Returns an error for a directory that is not empty. The caller holds its operation lock.
     pub(crate) fn check_empty(&self, dir: &CachedInode) -> Result<()> {
         let data = dir.get();
         let empty = if data.flags.contains(InodeFlags::INLINE_DATA) {
-            // It has no blocks to look into, whatever it holds.
+            // It has no blocks to search, whatever it holds.
             let mut empty = true;
             self.each_inline(dir, &data, &mut |entry| {
                 empty &= matches!(entry.name, b"." | b"..");
@@ -125,7 +124,8 @@ impl Volume {
         self.sync_names_if_asked(&[&dir])
     }
 
-    /// Refuses to remove a name of an inode that must not change, or whose content could not be freed.
+    /// Returns an error for removing a name of an inode that must not change, or whose content could not be
+    /// freed.
     pub(crate) fn check_removable(&self, victim: &CachedInode) -> Result<()> {
         self.check_changeable(victim)?;
         let data = victim.get();
@@ -140,7 +140,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses to free an inode with content that can't be freed yet.
+    /// Returns an error for freeing an inode with content that can't be freed yet.
     pub(crate) fn check_freeable(&self, nr: InodeNr, data: &Inode) -> Result<()> {
         if data.file_acl.is_some() {
             self.attributes(nr, data)?; // a broken attribute block is found before the name is gone
@@ -163,7 +163,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Counts a link less; a directory loses all, and its parent that of "..".
+    /// Decrements the link count; a directory loses all links, and its parent that of "..".
     pub(crate) fn drop_link(
         &self,
         handle: &mut Handle<'_>,
@@ -181,7 +181,7 @@ impl Volume {
         }
     }
 
-    /// Drops an inode, in the transaction that may have taken its last name: if nobody has it open, it is
+    /// Drops an inode, in the transaction that may have removed its last name: unless it is in use, it is
     /// freed `at_once`, or becomes an orphan. The caller holds its operation lock.
     ///
     /// # Errors
@@ -195,7 +195,7 @@ impl Volume {
         if inode.get().links > 0 {
             return Ok(Dropped::Stays);
         }
-        // Looked at after the links are gone: whoever closes it now looks at the links after that.
+        // Checked after the links are gone: a concurrent close checks the links after its own count.
         if inode.is_in_use() {
             self.orphans.add(self, handle, inode);
             self.nameless.lock().insert(inode.nr(), Arc::clone(inode));
@@ -215,7 +215,7 @@ impl Volume {
         }
     }
 
-    /// Ends what [`Self::drop_unnamed`] began, after its transaction's handle is closed.
+    /// Finishes what [`Self::drop_unnamed`] began, after its transaction's handle is closed.
     pub(crate) fn finish_drop(&self, inode: &Arc<CachedInode>, dropped: Dropped) -> Result<()> {
         match dropped {
             Dropped::Stays => Ok(()),
@@ -224,8 +224,8 @@ impl Volume {
         }
     }
 
-    /// Frees an inode that has no links, for whoever was the last to use it. A failure leaves an inode
-    /// without a name, which e2fsck finds; there is nobody left to tell.
+    /// Frees an inode that has no links, after its last use. A failure leaves an inode without a name, which
+    /// e2fsck finds; there is no caller left to report it to.
     pub(crate) fn delete_unnamed(&self, inode: &Arc<CachedInode>) {
         if inode.get().links == 0 {
             let _operation = inode.lock().write();
@@ -233,7 +233,7 @@ impl Volume {
         }
     }
 
-    /// Frees an inode that has no links if nobody uses it any more. The caller holds its operation lock.
+    /// Frees an inode that has no links unless it is in use. The caller holds its operation lock.
     fn delete_if_unused(&self, inode: &Arc<CachedInode>) -> Result<()> {
         if inode.get().links > 0 || inode.is_freed() || inode.is_in_use() {
             return Ok(());
@@ -242,7 +242,7 @@ impl Volume {
         self.delete(inode)
     }
 
-    /// Frees the files that have no name any more although they are open: nobody can come after them.
+    /// Frees the nameless files that are still open: the volume closes, so no later close can.
     pub(crate) fn free_nameless(&self) -> Result<()> {
         for inode in std::mem::take(&mut *self.nameless.lock()).into_values() {
             let _operation = inode.lock().write();
@@ -253,7 +253,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Frees an inode without links and all it holds. The caller holds its operation lock.
+    /// Frees an inode without links and all its content. The caller holds its operation lock.
     pub(crate) fn delete(&self, inode: &Arc<CachedInode>) -> Result<()> {
         self.discard_window(inode);
         let at_once = self.unmap_at_once(inode.nr(), &inode.get(), 0)?;

@@ -1,8 +1,7 @@
-//! Renaming: the one operation on two directories and up to two inodes at once.
+//! Renames: the one operation on two directories and up to two inodes at once.
 //!
-//! Locks, in this order: the volume's rename lock if the directories differ (so that who lies under whom
-//! stands still), the directories (the one above first, else the lower number), then the inodes named (lower
-//! number first).
+//! Lock order: the volume's rename lock if the directories differ (so that the hierarchy does not change),
+//! the directories (the one above first, else the lower number), then the inodes named (lower number first).
 
 use crate::cache::inode::CachedInode;
 use crate::directory::{DIR_CREDITS, DirMut};
@@ -18,21 +17,21 @@ use hectare_journal::Handle;
 use hectare_units::InodeNr;
 use std::sync::Arc;
 
-/// What a rename does when the new name is taken, and leaves under the old one.
+/// What a rename does if the new name exists, and leaves under the old one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RenameMode {
     /// The new name's inode loses that name.
     #[default]
     Replace,
-    /// The new name must be free (`RENAME_NOREPLACE`).
+    /// The new name must not exist (`RENAME_NOREPLACE`).
     NoReplace,
-    /// Both names must exist, and swap what they name (`RENAME_EXCHANGE`).
+    /// Both names must exist, and swap their inodes (`RENAME_EXCHANGE`).
     Exchange,
     /// A character device 0:0 is left under the old name (`RENAME_WHITEOUT`).
     Whiteout {
-        /// Whose it is.
+        /// Its owner.
         uid: u32,
-        /// And of which group, unless the directory passes on its own.
+        /// Its group, unless the directory passes on its own.
         gid: u32,
         /// As `Replace`; else as `NoReplace`.
         replaces: bool,
@@ -40,27 +39,27 @@ pub enum RenameMode {
 }
 
 impl RenameMode {
-    /// As `Replace`, and root's whiteout is left.
+    /// As `Replace`, leaving root's whiteout.
     pub const WHITEOUT: Self = Self::Whiteout { uid: 0, gid: 0, replaces: true };
 }
 
-/// What `Whiteout` leaves behind.
+/// The node that `Whiteout` leaves.
 const WHITEOUT: NewNode<'_> = NewNode::CharDevice(DeviceNumber { major: 0, minor: 0 });
 
 /// How deep directories may nest before a chain of ".." is taken for a loop.
 const DEPTH_MAX: usize = 1 << 20;
 
-/// Blocks that giving a name a new inode, or letting ".." lead elsewhere, dirties: the block, and the inodes
-/// of the directory, of what is named and of a parent.
+/// Blocks that pointing a name, or "..", at another inode dirties: the block, and the inodes of the
+/// directory, of the named inode and of a parent.
 const POINT_CREDITS: u32 = 4;
-/// Blocks that swapping what two names lead to dirties.
+/// Blocks that swapping the inodes of two names dirties.
 const EXCHANGE_CREDITS: u32 = 4 * POINT_CREDITS;
-/// Blocks that making what a whiteout leaves dirties: an inode, its bitmap and descriptor, and the same of an
-/// attribute block.
+/// Blocks that making a whiteout dirties: an inode, its bitmap and descriptor, and the same of an attribute
+/// block.
 const WHITEOUT_CREDITS: u32 = 8;
-/// Blocks that renaming dirties, without those that freeing what the new name led to does.
+/// Blocks that renaming dirties, without those for freeing the inode that the new name led to.
 const RENAME_CREDITS: u32 = DIR_CREDITS + 3 * POINT_CREDITS + WHITEOUT_CREDITS + DROP_CREDITS;
-/// Blocks that freeing its content may dirty, to be done in the same transaction.
+/// Blocks that freeing that inode's content in the same transaction may dirty.
 const AT_ONCE_CREDITS: u32 = 24;
 const _: () = assert!(RENAME_CREDITS + AT_ONCE_CREDITS < 200);
 
@@ -101,7 +100,7 @@ impl Volume {
         self.sync_names_if_asked(&[&from, &to])
     }
 
-    /// Whether the first of two directories is to be locked first, and the directories above both, each from
+    /// Whether the first of two directories is to be locked first, and the ancestors of both, each from
     /// itself up.
     fn lock_order(&self, a: InodeNr, b: InodeNr) -> Result<(bool, Ancestry)> {
         let ancestry = Ancestry { from: self.ancestors(a)?, to: self.ancestors(b)? };
@@ -115,7 +114,7 @@ impl Volume {
         Ok((a_first, ancestry))
     }
 
-    /// A directory and all above it. The caller holds the rename lock.
+    /// A directory and all its ancestors. The caller holds the rename lock.
     fn ancestors(&self, nr: InodeNr) -> Result<Vec<InodeNr>> {
         let mut chain = vec![nr];
         let mut at = nr;
@@ -149,7 +148,7 @@ impl Volume {
             _ => {}
         }
         if target == Some(source) {
-            return Ok(()); // two names of one inode, or one name: nothing is to be done
+            return Ok(()); // two names of one inode, or one name: nothing to do
         }
         for (nr, dir) in [(Some(source), from.dir), (target, to.dir)] {
             if nr == Some(dir.nr()) {
@@ -198,7 +197,8 @@ impl Volume {
         }
         if let Some(target) = target {
             self.check_replaceable(kind, target)?;
-            // Who replaces a file by one just written wants one of the two after a crash, not an empty one.
+            // A program that replaces a file by a new one expects one of the two after a crash, not an empty
+            // file.
             let _ = self.place_locked(source);
         } else if moves_directory {
             self.check_subdirectory_fits(to.dir)?;
@@ -212,7 +212,7 @@ impl Volume {
         let at_once = target.map_or(Ok(None), |target| self.unmap_at_once(target.nr(), &target.get(), 0))?;
         let at_once = at_once.filter(|credits| *credits <= AT_ONCE_CREDITS);
         let mut handle = self.start(RENAME_CREDITS + at_once.unwrap_or(0))?;
-        // What may find no room comes first.
+        // What may find no space comes first.
         let left =
             whiteout.map(|inode| self.make_node(&mut handle, from.dir.nr(), WHITEOUT, inode)).transpose()?;
         match target {
@@ -286,7 +286,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Lets a name that exists lead to another inode.
+    /// Points an existing name at another inode.
     fn point_name(&self, handle: &mut Handle<'_>, side: &Side<'_>, inode: InodeNr, kind: Kind) -> Result<()> {
         let mut data = side.dir.edit(handle, &self.inodes);
         let mut store = DirMut { volume: self, handle, nr: side.dir.nr(), inode: &mut data };
@@ -296,7 +296,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Lets a moved directory's ".." lead to its new parent, and counts it there.
+    /// Points a moved directory's ".." at its new parent, and counts it there.
     fn move_dot_dot(
         &self,
         handle: &mut Handle<'_>,
@@ -315,7 +315,7 @@ impl Volume {
     }
 }
 
-/// The directories above the old and the new parent, themselves included.
+/// The ancestors of the old and the new parent, themselves included.
 struct Ancestry {
     from: Vec<InodeNr>,
     to: Vec<InodeNr>,

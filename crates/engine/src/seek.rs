@@ -1,8 +1,8 @@
-//! Where a file has data: looking for the next data or hole, and telling extents as `FIEMAP` does.
+//! Finds data and holes in a file, and reports extents as `FIEMAP` does.
 //!
-//! Data is what is mapped and written, inside the size; unwritten extents are space, but hold none (the
-//! kernel says the same of them, unless pages of theirs are in its cache). Answers come from the map alone,
-//! so the first byte of a block that was never written is never called data, and a block of written zeros is.
+//! Data is what is mapped and written, inside the size; unwritten extents are space, but hold none (as in the
+//! kernel, unless its cache has pages of theirs). The results come from the map alone, so no byte of a block
+//! that was never written is reported as data, and a block of written zeros is.
 
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
@@ -17,31 +17,31 @@ bitflags::bitflags! {
     /// What is special about a [`FileExtent`], with the kernel's numbers (`FIEMAP_EXTENT_*`).
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct ExtentFlags: u32 {
-        /// It is the last in the range that was asked for.
+        /// It is the last in the requested range.
         const LAST = 0x1;
         /// Its bytes are stored in another form than they are read: the file is encrypted.
         const ENCODED = 0x8;
-        /// The same.
+        /// Likewise.
         const DATA_ENCRYPTED = 0x80;
-        /// Its place is not made of whole blocks.
+        /// Its location is not made of whole blocks.
         const NOT_ALIGNED = 0x100;
         /// It lies in the inode, among metadata.
         const DATA_INLINE = 0x200;
-        /// It has space and reads as zeros.
+        /// It is allocated and reads as zeros.
         const UNWRITTEN = 0x800;
-        /// The format keeps no extents for the file; they were put together from blocks.
+        /// The format keeps no extents for the file; they were merged from blocks.
         const MERGED = 0x1000;
     }
 }
 
-/// A run of a file's bytes that lies in one run of the device's.
+/// A run of a file's bytes that is contiguous on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileExtent {
     /// Its first byte in the file.
     pub at: Bytes,
-    /// Where that is on the device. Content in the inode: where it begins there.
+    /// Its location on the device. For content in the inode: where it begins there.
     pub place: Bytes,
-    /// How many bytes: whole blocks, but for content in the inode.
+    /// How many bytes: whole blocks, except for content in the inode.
     pub len: Bytes,
     /// What is special about it.
     pub flags: ExtentFlags,
@@ -58,7 +58,7 @@ impl FileExtent {
         }
     }
 
-    /// The part in a range that begins and ends with blocks.
+    /// The part inside a range of whole blocks.
     fn cut(self, range: &Range<u64>) -> Self {
         let (start, end) = (self.at.get(), self.at.get().saturating_add(self.len.get()));
         let (from, to) = (start.max(range.start), end.min(range.end));
@@ -82,7 +82,7 @@ impl Volume {
         Ok(found.filter(|found| *found < size))
     }
 
-    /// The first byte at or after `at` that is not in data. The caller holds the operation lock.
+    /// The first byte at or after `at` that is not data. The caller holds the operation lock.
     pub(crate) fn seek_hole_locked(&self, inode: &CachedInode, at: u64) -> Result<Option<u64>> {
         let mut hole = at;
         let size = self.each_data(inode, at, &mut |data| {
@@ -95,8 +95,8 @@ impl Volume {
         Ok((at < size).then(|| hole.min(size)))
     }
 
-    /// Visits the runs of data that end after `at`, in order; the size of the file. None for an `at` that is
-    /// not before it.
+    /// Visits the runs of data that end after `at`, in order; returns the size of the file. None for an `at`
+    /// that is not before it.
     fn each_data(
         &self,
         inode: &CachedInode,
@@ -161,7 +161,8 @@ impl Volume {
         Ok(found)
     }
 
-    /// Content that is kept in the inode; it begins in the block map's bytes, and may go on in an attribute.
+    /// Content that is kept in the inode; it begins in the block map's bytes, and may continue in an
+    /// attribute.
     fn inline_extent(
         &self,
         inode: &CachedInode,

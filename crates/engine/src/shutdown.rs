@@ -1,36 +1,36 @@
-//! Ending the use of a volume at once, as the kernel's `EXT4_IOC_SHUTDOWN` does: what is on the device then
-//! is what a crash would leave, and whoever opens the volume next recovers it.
+//! Shuts a volume down at once, like the kernel's `EXT4_IOC_SHUTDOWN`.
+//!
+//! The device is left as by a crash, and the next opening recovers it.
 //!
 //! Changes fail from then on as after a failed write ([`Error::Aborted`], `EIO`), but nothing is recorded in
-//! the superblock, and closing the volume writes nothing. Who mounts a volume has to refuse the rest
+//! the superblock, and closing the volume writes nothing. The server of a mount has to refuse the rest
 //! ([`Volume::is_shut_down`]).
 //!
-//! Hazards: an operation that is under way may still write file data to its place, as one that a power cut
-//! overtakes. The block of multiple-mount protection is given back when the volume is closed: it is about who
-//! uses the volume, not about what it holds.
+//! Hazards: a running operation may still write file data, like one interrupted by a power cut. The MMP block
+//! is released when the volume is closed: it is about the user of the volume, not about its content.
 
 use crate::error::Result;
 use crate::volume::Volume;
 use log::warn;
 use std::sync::atomic::Ordering;
 
-/// What is still written when a volume is shut down.
+/// What a shutdown still writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shutdown {
     /// Everything.
     Flush,
-    /// The changes of metadata so far, through the journal, with the data they need; bytes that have gathered
-    /// for files are lost.
+    /// The changes of metadata so far, through the journal, with the data they need; buffered bytes of files
+    /// are lost.
     FlushLog,
     /// Nothing.
     Cut,
 }
 
 impl Volume {
-    /// Ends the use of the volume; doing so again does nothing.
+    /// Shuts the volume down; doing so again does nothing.
     ///
     /// # Errors
-    /// The first of the writes that `how` asks for that failed. The volume is shut down in any case.
+    /// The first failed write of those that `how` requires. The volume is shut down in any case.
     pub fn shut_down(&self, how: Shutdown) -> Result<()> {
         if self.is_shut_down() {
             return Ok(());

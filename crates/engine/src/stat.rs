@@ -1,4 +1,4 @@
-//! What an inode and a volume say of themselves, and changing what may be changed directly.
+//! Reports the metadata of inodes and volumes, and changes what may be changed directly.
 
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
@@ -16,12 +16,12 @@ use std::sync::Arc;
 /// Bytes of inodes that have one word for a time.
 const NARROW_INODE: u32 = 128;
 
-/// What `stat` tells of an inode.
+/// The result of `stat` for an inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Metadata {
     /// Its number.
     pub inode: InodeNr,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Permission, set-id and sticky bits (`0o7777`).
     pub permissions: u16,
@@ -47,19 +47,19 @@ pub struct Metadata {
     pub ctime: Timestamp,
     /// Creation, where the inode has room for it.
     pub crtime: Option<Timestamp>,
-    /// What is special about it.
+    /// Its flags.
     pub flags: InodeFlags,
-    /// Tells two files that had the same number apart.
+    /// Distinguishes files that had the same number.
     pub generation: u32,
     /// Project.
     pub project: u32,
 }
 
 impl Metadata {
-    /// What an inode in use is, with what its fields don't say yet.
+    /// The metadata of an inode in use, with what its fields don't have yet.
     pub(crate) fn of(volume: &Volume, cached: &CachedInode) -> Result<Self> {
-        // In this order: what has gathered is placed, and the inode is as large, before this says there is
-        // none.
+        // In this order: buffered bytes are placed, and the inode has the new size, before this reports that
+        // there are none.
         let (end, clusters) = (cached.delayed().end().unwrap_or(0), cached.delayed().clusters());
         let held = cached.get();
         let written = cached.touched();
@@ -118,7 +118,7 @@ impl Metadata {
     }
 }
 
-/// What is to be changed of an inode; `None` leaves a field as it is.
+/// Changes of an inode; `None` leaves a field as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Changes {
     /// Permission, set-id and sticky bits.
@@ -133,7 +133,7 @@ pub struct Changes {
     pub atime: Option<Timestamp>,
     /// Last change of the content.
     pub mtime: Option<Timestamp>,
-    /// Last change of the inode, where it should not become now.
+    /// Last change of the inode, unless it becomes now.
     pub ctime: Option<Timestamp>,
     /// Creation.
     pub crtime: Option<Timestamp>,
@@ -148,9 +148,9 @@ pub struct StatFs {
     pub blocks: Blocks,
     /// Free blocks.
     pub free: Blocks,
-    /// Free blocks that not only root may take, without those that are kept for the blocks of trees.
+    /// Free blocks that not only root may take, without those reserved for the blocks of trees.
     pub available: Blocks,
-    /// Free blocks that this volume may be given: those of root, too, if it was opened so
+    /// Free blocks that this volume may allocate: those of root, too, if it was opened so
     /// ([`OpenOptions::use_reserved_blocks`](crate::OpenOptions)).
     pub usable: Blocks,
     /// Inodes.
@@ -167,7 +167,7 @@ impl Volume {
     /// Changes an inode's permissions, owners, times or size.
     ///
     /// # Errors
-    /// [`crate::Error::NotPermitted`] for an immutable inode, or what setting the size says.
+    /// [`crate::Error::NotPermitted`] for an immutable inode, or the error of setting the size.
     pub fn change(&self, nr: InodeNr, changes: &Changes) -> Result<()> {
         let inode = self.inode(nr)?;
         if let Some(size) = changes.size {
@@ -182,7 +182,7 @@ impl Volume {
     }
 
     /// Sets times to the present, as `utimensat` without times does: also of an append-only file, which
-    /// [`Volume::change`] refuses. `changes` has times alone, which whoever calls has from the clock.
+    /// [`Volume::change`] refuses. `changes` has times alone, which the caller has from the clock.
     ///
     /// # Errors
     /// [`crate::Error::NotPermitted`] for an immutable inode, [`crate::Error::NotFound`], or
@@ -228,8 +228,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The moment nearest to a time that inodes of this volume can hold: what is told now is what will be
-    /// read. As with the kernel, the first and the last second have no parts.
+    /// The nearest time that inodes of this volume can hold: what is returned now is what will be read. As
+    /// with the kernel, the first and the last second have no fractions.
     pub(crate) fn nearest(&self, time: Timestamp) -> Timestamp {
         let is_narrow = self.geometry().inode_size == NARROW_INODE;
         let last = if is_narrow { SECONDS_MAX_NARROW } else { SECONDS_MAX };
@@ -240,12 +240,12 @@ impl Volume {
     /// How full the volume is.
     ///
     /// # Errors
-    /// What reading the journal's inode says.
+    /// The error of reading the journal's inode.
     pub fn statfs(&self) -> Result<StatFs> {
         let geometry = self.geometry();
         let shift = geometry.cluster_ratio_shift;
-        // What waits for a commit or is kept for later writes is as good as free: whoever runs out commits
-        // and discards.
+        // What waits for a commit or is preallocated counts as free: an allocation that finds no space
+        // commits and discards.
         let free = self.allocator.counts().durable_free().saturating_sub(self.delay.promised());
         let free = Blocks::new(free.get() << shift);
         let uuid = self.sb.uuid();
@@ -267,7 +267,7 @@ impl Volume {
     }
 
     /// Blocks that the format takes before any file: superblocks, descriptors, bitmaps, inode tables,
-    /// journal. As whoever wrote the superblock counted them, if it says so.
+    /// journal. The superblock's own count, if it has one.
     fn overhead(&self) -> Result<Blocks> {
         let geometry = self.geometry();
         let stored = u64::from(self.sb.raw().s_overhead_clusters.get());

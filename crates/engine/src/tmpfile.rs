@@ -1,4 +1,4 @@
-//! Files that are made without a name (`O_TMPFILE`), and inodes found again by number and generation.
+//! Makes files without a name (`O_TMPFILE`), and finds inodes by number and generation.
 //!
 //! A nameless file is an orphan from the start: it lives while it is open, and a crash frees it. Linking it
 //! once gives it a name and makes it a file like others ([`Volume::link`](crate::Volume::link)).
@@ -41,11 +41,11 @@ impl Volume {
         self.open_found(made)
     }
 
-    /// What the inode is that a handle of this number and generation was given for.
+    /// The metadata of the inode that a handle of this number and generation was made for.
     ///
     /// # Errors
-    /// [`Error::Stale`] if it is gone, whether or not the number was given out again, or never was; or what
-    /// reading it says.
+    /// [`Error::Stale`] if it is gone, whether or not the number was given out again, or never existed; or
+    /// the error of reading it.
     pub fn inode_with_generation(&self, nr: InodeNr, generation: u32) -> Result<Metadata> {
         let stale = || Error::Stale(nr);
         if self.is_special(nr) || self.geometry().inode_slot(nr).is_none() {

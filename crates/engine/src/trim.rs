@@ -1,8 +1,8 @@
-//! Trimming: telling the device that all free space of a range is not needed (`FITRIM`).
+//! Trims: discards all free space of a range on the device (`FITRIM`).
 //!
-//! Every free run is taken out of the allocator, discarded, and given back, so that nobody writes there
-//! meanwhile. One run at a time is out; who runs out of space just then waits for it
-//! ([`crate::discard`]). What waits for a commit is committed first, and so is among it.
+//! Every free run is taken out of the allocator, discarded, and returned, so that it is not written
+//! meanwhile. Only one run at a time is out; an allocation that lacks space just then waits for it
+//! ([`crate::discard`]). Space that waits for a commit is committed first, and so is included.
 
 use crate::error::{Error, Result};
 use crate::volume::Volume;
@@ -11,13 +11,13 @@ use hectare_units::{ClusterNr, Clusters, GroupNr, low32};
 use std::ops::Range;
 
 impl Volume {
-    /// Discards the free runs of at least `min_len` bytes that lie, as far as they do, in a range of the
-    /// volume's bytes; how many bytes that was.
+    /// Discards the free runs of at least `min_len` bytes, clipped to a range of the volume's bytes; returns
+    /// how many bytes that was.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a range that begins beyond the volume or is shorter than a block, or a
     /// `min_len` that no group can hold; [`Error::ReadOnly`]; [`Error::Corrupt`] for a bitmap that can't be
-    /// used; what the device says.
+    /// used; the device's error.
     pub fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64> {
         self.check_takes_changes()?;
         let geometry = self.geometry();
@@ -57,7 +57,7 @@ impl Volume {
         Ok(trimmed)
     }
 
-    /// Discards a run and gives it back.
+    /// Discards a run and returns it.
     fn trim_run(&self, run: DiscardRun) -> Result<Clusters> {
         let len = run.run().len;
         self.discard_clusters(run.run())?;

@@ -1,18 +1,17 @@
-//! Sizes of files: growing, which maps nothing, and cutting: unmapping what lies beyond an end, in as many
-//! transactions as that takes.
+//! Changes file sizes: growing maps nothing; truncating unmaps, in as many transactions as that takes.
 //!
-//! A file of few extents is cut in one transaction. Any other gets its new size and becomes an orphan
+//! A file of few extents is truncated in one transaction. Any other gets its new size and becomes an orphan
 //! ([`crate::orphan`]) in the first, loses its blocks from the end on in those that follow, and is no orphan
-//! any more with the last: whoever finds it after a crash has only to go on.
+//! any more with the last: after a crash, recovery only has to resume.
 //!
 //! What a transaction may dirty is bounded beforehand. Freeing an extent changes the bitmap of each group it
 //! lies in, and the block that holds the group's descriptor; so does freeing a tree node, and the node above
-//! it changes. A volume has only so many groups, which bounds both on a small one. Of what holds names each
-//! block is revoked, and the records of that take room in the log like blocks. ([`Step`])
+//! it changes. The number of groups bounds both on a small volume. Blocks of directories and symlinks are
+//! each revoked, and the records of that take room in the log like blocks. ([`Step`])
 //!
-//! Hazard: the rest of a file's last block is cleared before its size says so, as data is always written
+//! Hazard: the rest of a file's last block is zeroed before the size changes, as data is always written
 //! before what refers to it. A crash in between leaves a file that is as long as before and has zeros there.
-//! (Journalled data is cleared in the same transaction.)
+//! (Journalled data is zeroed in the same transaction.)
 
 use crate::cache::inode::CachedInode;
 use crate::error::Result;
@@ -28,13 +27,13 @@ use hectare_units::{Bytes, InodeNr, LogicalBlock, low32, u64_of, usize_of};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Blocks that one step of cutting may dirty, as far as that can be chosen.
+/// Blocks that one step of truncating may dirty, as far as that can be chosen.
 const STEP_CREDITS: u32 = 180;
 /// Extents of the largest step: it keeps others from committing for as long as it lasts.
 const STEP_EXTENTS: u32 = 256;
 /// Blocks of the log that the records of what one step revokes take at most.
 pub(crate) const STEP_REVOKES: u32 = 16;
-/// Blocks that unmapping all of a file may dirty if it is to be part of another transaction.
+/// Blocks that unmapping all of a file may dirty as part of another transaction.
 const AT_ONCE_CREDITS: u32 = 100;
 /// Blocks that a change of the inode alone dirties: itself, and slack.
 pub(crate) const INODE_CREDITS: u32 = 2;
@@ -45,7 +44,7 @@ const MAP_END: u64 = 1 << 32;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Step {
     extents: u32,
-    /// Blocks that dirties at most.
+    /// The most blocks that this dirties.
     credits: u32,
 }
 
@@ -69,19 +68,19 @@ impl Bounds {
         }
     }
 
-    /// Groups that so many blocks in a row may lie in, and blocks of descriptors that these may have.
+    /// The most groups that `blocks` contiguous blocks may lie in, and the blocks of their descriptors.
     fn run(&self, blocks: u32) -> (u32, u32) {
         let groups = (blocks.saturating_sub(1) / self.group_blocks).saturating_add(2);
         let descs = ((groups - 1) / self.descs_per_block).saturating_add(2).min(groups);
         (groups, descs)
     }
 
-    /// Blocks that are dirtied where so many groups are touched, with so many blocks of descriptors.
+    /// Blocks dirtied by touching `groups` groups with `descs` blocks of descriptors.
     fn touched(&self, groups: u32, descs: u32) -> u32 {
         groups.min(self.groups).saturating_add(descs.min(self.desc_blocks))
     }
 
-    /// Blocks that unmapping so many extents of a tree of that depth may dirty: each may be as long as an
+    /// Blocks that unmapping `extents` extents of a tree of that depth may dirty: each may be as long as an
     /// extent can be, and be alone in its leaf and the nodes above, which are then freed with it.
     fn extents(&self, extents: u32, depth: u32) -> u32 {
         let (groups, descs) = self.run(WRITTEN_MAX);
@@ -92,7 +91,7 @@ impl Bounds {
         freed.saturating_add(extents.saturating_mul(depth)).saturating_add(depth + INODE_CREDITS)
     }
 
-    /// The largest step that is small enough, of at least one extent, beside so many blocks of revoke
+    /// The largest step that is small enough, of at least one extent, with `revokes` blocks of revoke
     /// records.
     fn step(&self, depth: u32, revokes: u32) -> Step {
         let mut extents = STEP_EXTENTS;
@@ -105,7 +104,7 @@ impl Bounds {
 }
 
 impl Volume {
-    /// Makes a file longer or shorter. Where changes are to be durable at once, the caller sees to that.
+    /// Makes a file longer or shorter. Where changes must be durable at once, the caller syncs.
     pub(crate) fn set_size(&self, inode: &Arc<CachedInode>, to: u64, source: Source) -> Result<()> {
         let _operation = inode.lock().write();
         self.check_resizable(inode, to)?;
@@ -115,8 +114,8 @@ impl Volume {
         if to > from {
             self.clear_tail(inode, to)?;
         }
-        // Space beyond the end goes even if the size stays; a file that has none, as when it was just made,
-        // is not looked through for it.
+        // Space beyond the end is freed even if the size stays; a file without space, such as a new one, is
+        // not searched for it.
         if to < from || (to == from && inode.get().sectors > 0) {
             self.cut(inode, to, source)
         } else {
@@ -124,8 +123,8 @@ impl Volume {
         }
     }
 
-    /// Whether a file may get this size, which says nothing of whether it can: for who must do something
-    /// else before, that should not happen in vain.
+    /// Checks that a file may get this size, not that it can: for callers that must do something else first,
+    /// only if the change is allowed.
     ///
     /// # Errors
     /// [`crate::Error::FileTooLarge`], [`crate::Error::NotPermitted`] for an immutable or append-only file,
@@ -136,7 +135,7 @@ impl Volume {
         self.check_resizable(&inode, size)
     }
 
-    /// The same where the caller holds the operation lock.
+    /// Like [`Self::check_resize`], where the caller holds the operation lock.
     fn check_resizable(&self, inode: &CachedInode, to: u64) -> Result<()> {
         self.check_takes_changes()?;
         self.check_size(0, to)?;
@@ -153,7 +152,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes a file end at `size`, which is not beyond its end, and frees all blocks after that. The caller
+    /// Truncates a file to `size`, which is not beyond its end, and frees all blocks after that. The caller
     /// holds the operation lock.
     pub(crate) fn cut(&self, inode: &Arc<CachedInode>, size: u64, source: Source) -> Result<()> {
         if self.begin_cut(inode, size, source)? == Progress::More {
@@ -162,7 +161,7 @@ impl Volume {
         self.relieve_frees()
     }
 
-    /// Does the first transaction of cutting a file, which makes it an orphan unless it is the last, too.
+    /// Runs the first transaction of truncating a file, which makes it an orphan unless it is the last, too.
     fn begin_cut(&self, inode: &Arc<CachedInode>, size: u64, source: Source) -> Result<Progress> {
         self.discard_window(inode);
         let rest = self.rest_of_block(inode, size)?;
@@ -182,7 +181,7 @@ impl Volume {
         };
         drop(data);
         match done {
-            // Of an earlier cut that failed.
+            // Left by an earlier truncate that failed.
             Ok(Progress::Done) => self.end_cut(&mut handle, inode),
             _ => self.orphans.add(self, &mut handle, inode),
         }
@@ -199,16 +198,15 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes a file that was cut off the orphans, unless it is one for want of a name.
+    /// Removes a truncated file from the orphans, unless it is one for lack of a name.
     fn end_cut(&self, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
         if inode.get().links > 0 {
             self.orphans.remove(self, handle, inode.nr());
         }
     }
 
-    /// Blocks that unmapping all of a file after `size` bytes dirties, if it is little enough to be done in
-    /// one transaction with other changes: the root of its map has all its extents, and they lie in few
-    /// groups.
+    /// Blocks that unmapping all of a file after `size` bytes dirties, if that fits one transaction with
+    /// other changes: the root of its map has all its extents, and they lie in few groups.
     pub(crate) fn unmap_at_once(&self, nr: InodeNr, data: &Inode, size: u64) -> Result<Option<u32>> {
         if !data.flags.contains(InodeFlags::EXTENTS) {
             return Ok(Some(0));
@@ -231,7 +229,7 @@ impl Volume {
         Ok((credits <= AT_ONCE_CREDITS).then_some(credits))
     }
 
-    /// Unmaps all blocks of a file that lie wholly after `size` bytes, of which [`Self::unmap_at_once`] said
+    /// Unmaps all blocks of a file that lie wholly after `size` bytes, where [`Self::unmap_at_once`] found
     /// that they are few.
     pub(crate) fn unmap_all(
         &self,
@@ -258,7 +256,7 @@ impl Volume {
             if !data.flags.contains(InodeFlags::EXTENTS) {
                 return Ok(());
             }
-            // The tree never grows by this.
+            // This never grows the tree.
             let depth = depth(&MapRef { volume: self, nr: inode.nr(), inode: &data })?;
             let revokes = self.revoke_credits(&data, u64::MAX).min(STEP_REVOKES);
             Bounds::of(self).step(depth, revokes)
@@ -269,8 +267,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Blocks of the log that it takes to revoke so many blocks of an inode that are unmapped. Of a file's
-    /// only those are revoked that the log holds, which are few beside it.
+    /// Blocks of the log that revoking `blocks` unmapped blocks of an inode takes. A file's blocks are
+    /// revoked only if they are in the log, and those are few.
     fn revoke_credits(&self, data: &Inode, blocks: u64) -> u32 {
         let log = self.log.as_ref().filter(|_| data.kind() != Some(Kind::File));
         log.map_or(0, |log| log.revoke_blocks(blocks))
@@ -283,7 +281,7 @@ impl Volume {
         map.remove_some(from, MAP_END, usize_of(step.extents))
     }
 
-    /// Clears the rest of the block that holds a byte of a regular file, from that byte on.
+    /// Zeroes the rest of the block that holds a byte of a regular file, from that byte on.
     pub(crate) fn clear_after(&self, inode: &Arc<CachedInode>, at: u64) -> Result<()> {
         let Some(place) = self.rest_of_block(inode, at)? else { return Ok(()) };
         let size = self.geometry().block_size;
@@ -298,7 +296,7 @@ impl Volume {
             return Ok(None);
         };
         let data = inode.get();
-        // What an encrypted block would have to hold to read as zeros, only who has the key can tell.
+        // Only the key determines which bytes of an encrypted block read as zeros.
         let cleared = data.flags.contains(InodeFlags::EXTENTS) && !data.flags.contains(InodeFlags::ENCRYPT);
         if data.kind() != Some(Kind::File) || !cleared {
             return Ok(None);
@@ -312,7 +310,7 @@ impl Volume {
         Ok(physical.map(|physical| physical.offset(size) + Bytes::of(within)))
     }
 
-    /// The first file block wholly after so many bytes; `None` if no map goes that far.
+    /// The first file block wholly after `size` bytes; `None` if no map reaches that far.
     fn first_after(&self, size: u64) -> Option<LogicalBlock> {
         let first = size.div_ceil(self.geometry().block_size.bytes().get());
         (first < MAP_END).then(|| LogicalBlock::new(low32(first)))

@@ -1,12 +1,12 @@
-//! Panics: what is in memory can't be trusted after one, so nothing of it may reach the device.
+//! Handles panics: memory can't be trusted after one, so nothing of it may reach the device.
 //!
-//! A panic is a defect of this program, wherever it strikes. With a handle open it leaves half a change, and
+//! A panic is a defect of this program, wherever it occurs. With an open handle it leaves half a change, and
 //! the handle itself ends all changes ([`hectare_journal`]). Where bytes or duties would be lost without a
-//! handle, an [`Unwinding`] does; and whoever serves others and survives the panic of one calls
+//! handle, an [`Unwinding`] does; and a server that survives the panic of one request calls
 //! [`Volume::end_changes`].
 //!
-//! What it is not: a way to go on. The volume is read until it is closed, and recovered when it is opened
-//! next.
+//! What it is not: a way to continue. The volume can be read until it is closed, and is recovered when it is
+//! next opened.
 
 use crate::volume::{Inner, Volume};
 use std::fmt::Display;
@@ -21,7 +21,7 @@ pub(crate) struct Unwinding<'a> {
 }
 
 impl<'a> Unwinding<'a> {
-    /// Watches over something that a panic would leave undone; `what` says it to whoever reads the log.
+    /// Guards work that a panic would leave undone; `what` describes it in the log message.
     pub(crate) fn watch(volume: &'a Volume, what: &'static str) -> Self {
         Self { inner: &volume.inner, what, before: thread::panicking() }
     }
@@ -36,24 +36,24 @@ impl Drop for Unwinding<'_> {
 }
 
 impl Volume {
-    /// Ends all changes, for that reason if it is the first, as a failed commit does: nothing that has not
-    /// been committed ever will be, changes are refused, what is read goes on being read. Recorded in the
-    /// superblock, as far as the device takes it; the next to open the volume recovers it.
+    /// Ends all changes, with that reason if it is the first, as a failed commit does: nothing uncommitted
+    /// will be committed, changes are refused, reading still works. Recorded in the superblock, as far as the
+    /// device accepts it; the next opening recovers the volume.
     ///
-    /// For whoever has caught a panic of the engine. Of a volume that is open for reading only nothing
-    /// happens.
+    /// For callers that have caught a panic of the engine. No effect on a volume that is open for reading
+    /// only.
     pub fn end_changes(&self, reason: impl Display) {
         self.inner.end_changes(reason);
     }
 }
 
 impl Inner {
-    /// Ends all changes, as [`Volume::end_changes`].
+    /// Ends all changes, like [`Volume::end_changes`].
     pub(crate) fn end_changes(&self, reason: impl Display) {
         if self.shared.read_only {
             return;
         }
-        // Whoever is here may be unwinding already. That all has ended is known before it is written down.
+        // This thread may be unwinding already. The end is known before it is written down.
         let _ = catch_unwind(AssertUnwindSafe(|| self.journal.abort(reason)));
     }
 }

@@ -1,10 +1,10 @@
-//! A volume: everything that is shared by the operations on it.
+//! A volume: the state that all operations on it share.
 //!
 //! [`Volume`] is a cheap handle (clone it, share it between threads); the state behind it holds the caches,
-//! the allocator, the groups and the journal. The last handle to go closes the volume; call [`Volume::close`]
-//! to learn whether that worked.
+//! the allocator, the groups and the journal. Dropping the last handle closes the volume; [`Volume::close`]
+//! reports whether that worked.
 //!
-//! [`opening`] puts it together, [`in_use`] marks it on the device and closes it, [`durable`] decides when
+//! [`open`] puts it together, [`mount_state`] marks it on the device and closes it, [`sync`] decides when
 //! changes are written. Not here: the operations themselves, which are methods of [`Volume`] beside their
 //! subject (namespace, file data, attributes and others).
 
@@ -43,12 +43,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// What everything on a volume shares. Nothing of it can be reached from outside the crate.
+/// The state shared by everything on a volume. It can't be reached from outside the crate.
 #[doc(hidden)]
 pub struct Shared {
     pub(crate) device: Arc<dyn Device>,
-    /// As read when the volume was opened; geometry, seed and features that shape the layout are taken from
-    /// here.
+    /// As read when the volume was opened; source of the geometry, the seed and the features that shape the
+    /// layout.
     pub(crate) sb: Arc<SuperBlock>,
     /// The superblock that is written: counts, state and times change.
     pub(crate) live_sb: Mutex<SuperBlock>,
@@ -63,26 +63,26 @@ pub struct Shared {
     pub(crate) read_only: bool,
     pub(crate) kbytes_written: AtomicU64,
     pub(crate) discards: Discards,
-    /// The journal in use; only of a volume that has one and is open for writing.
+    /// The journal in use; only if the volume has one and is open for writing.
     pub(crate) log: Option<VolumeLog>,
     pub(crate) flushes: Flushes,
-    /// What was appended and has no place yet.
+    /// What was appended and is not allocated yet.
     pub(crate) delay: Delay,
-    /// What was found to be broken.
+    /// The metadata corruption found.
     pub(crate) findings: Arc<Findings>,
-    /// Whether a failed write of file data is the end of all changes.
+    /// Whether a failed write of file data ends all changes.
     pub(crate) data_errors_abort: bool,
-    /// Set once by whoever shuts the volume down ([`crate::shutdown`]).
+    /// Set once, by a shutdown ([`crate::shutdown`]).
     pub(crate) shut_down: AtomicBool,
     /// Whether the superblock has changed in the running transaction beside its counts.
     pub(crate) superblock_changed: AtomicBool,
-    /// Set once by whoever closes the volume.
+    /// Set once, by closing the volume.
     closed: AtomicBool,
     /// Files that have lost their last name and are still open.
     pub(crate) nameless: Mutex<HashMap<InodeNr, Arc<CachedInode>>>,
-    /// Inodes that somebody must deal with after a crash.
+    /// Inodes that recovery has to free or truncate.
     pub(crate) orphans: Orphans,
-    /// Serialises renames that move a directory, so that none can come to lie under itself.
+    /// Serializes renames that move a directory, so that none can come to lie under itself.
     pub(crate) rename_lock: Mutex<()>,
     /// The state the superblock had when it was opened, restored on close.
     state_before: u16,
@@ -110,7 +110,7 @@ impl std::ops::Deref for Volume {
 }
 
 impl Volume {
-    /// How many handles and commits there were, and how long commits kept handles out.
+    /// The number of handles and commits, and how long commits kept handles out.
     #[must_use]
     pub fn journal_stats(&self) -> JournalStats {
         self.inner.journal.stats()
@@ -122,7 +122,7 @@ impl Volume {
         &self.sb
     }
 
-    /// How space is chosen.
+    /// The policy of allocation.
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.options.policy
@@ -140,15 +140,15 @@ impl Volume {
         &self.device
     }
 
-    /// Opens a transaction. Nothing may be waited for while it is open.
+    /// Opens a transaction. Don't wait for anything while it is open.
     #[track_caller]
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         self.check_takes_changes()?;
         self.inner.journal.start(Credits::new(credits)).map_err(aborted)
     }
 
-    /// Refuses changes to a volume that is open for reading only, closed, or has failed. File data goes to
-    /// the device without a transaction, so whoever writes it asks first.
+    /// Returns an error if the volume is open for reading only, closed, or has failed. File data goes to the
+    /// device without a transaction, so writers of it call this first.
     pub(crate) fn check_takes_changes(&self) -> Result<()> {
         if self.read_only {
             return Err(Error::ReadOnly);
@@ -173,13 +173,13 @@ impl Volume {
         Ok(inode)
     }
 
-    /// What the slot of an inode holds, an inode without links too, and where it lies.
+    /// The content of an inode's slot, also of an inode without links, and its location.
     pub(crate) fn read_slot(&self, nr: InodeNr) -> Result<(Inode, Home)> {
         let home = self.inode_home(nr)?;
         let (block, slot) = &home;
         let inode = Inode::parse(&block.bytes()[slot.clone()], nr, &self.sb).map_err(|error| {
             let error = Error::from(error);
-            // Who makes a number up may meet anything.
+            // A made-up number may lead to any content.
             if self.groups.inode_in_use(nr).unwrap_or(false) {
                 self.findings.note_at(&error, Some(block.nr()));
             }
@@ -204,12 +204,12 @@ impl Volume {
         Ok((loaded, at..at + usize_of(geometry.inode_size)))
     }
 
-    /// The moment changes are stamped with.
+    /// The time that changes are stamped with.
     pub(crate) fn now(&self) -> Timestamp {
         self.nearest(self.options.fixed_time.unwrap_or_else(clock::coarse_now))
     }
 
-    /// A number no one should rely on: inode generations.
+    /// An arbitrary number, for inode generations.
     pub(crate) fn arbitrary(&self) -> u32 {
         // splitmix64: any two steps apart are unrelated
         let mut z = self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
@@ -228,7 +228,7 @@ impl Shared {
         self.sb.features().incompat.contains(feature)
     }
 
-    /// Notes a feature that a first use brings with it.
+    /// Sets a feature that its first use requires.
     pub(crate) fn bring_feature(&self, feature: RoCompat) {
         let mut live = self.live_sb.lock();
         if !live.features().ro_compat.contains(feature) {
@@ -236,7 +236,7 @@ impl Shared {
         }
     }
 
-    /// The moment, not rounded.
+    /// The current time, not rounded.
     pub(crate) fn exact_now(&self) -> Timestamp {
         self.options.fixed_time.unwrap_or_else(Timestamp::now)
     }

@@ -1,14 +1,14 @@
-//! The volume's log in use: what a commit writes to it, and what comes home from it.
+//! The volume's log in use: commits to it, and checkpoints from it.
 //!
 //! A volume with a journal commits through [`VolumeLog`]: the frozen blocks, the superblock among them, go to
-//! the log; when they are durable there the commit is done, and the blocks are on their way home
+//! the log; when they are durable there the commit is done, and the blocks wait for their checkpoint
 //! ([`hectare_journal::Pending`]). Metadata is read through [`VolumeLog::view`], which shows them as if they
-//! were home already.
+//! were at their final locations already.
 //!
 //! The superblock is a block like the others here: it is logged with each commit that has blocks, so that
-//! free counts, the head of the list of orphans and new features change together with what they speak of.
+//! free counts, the head of the list of orphans and new features change together with what they describe.
 //!
-//! Not here: where the log lies and what an earlier user left in it ([`crate::recover`]).
+//! Not here: where the log lies and its recovery ([`crate::recover`]).
 
 use crate::error::{Error, Result};
 use hectare_device::Device;
@@ -26,20 +26,20 @@ const TRANSACTION_SHARE: u32 = 3;
 /// Bytes pending at which a checkpoint begins although there is room in the log.
 const PENDING_BYTES_MAX: u64 = 64 << 20;
 
-/// The log of a volume, and what is between it and home.
+/// The log of a volume, and what is not checkpointed yet.
 pub(crate) struct VolumeLog {
     log: Mutex<Log>,
     pending: Arc<Pending>,
     /// Metadata blocks freed by the running transaction.
     revokes: Mutex<Vec<BlockNr>>,
-    /// As many as `revokes` has; looked at without its lock.
+    /// The length of `revokes`; read without its lock.
     revoke_count: AtomicUsize,
     revokes_per_block: usize,
     capacity: u32,
     superblock_nr: BlockNr,
-    /// The superblock's block as it was found: what lies beside the superblock stays.
+    /// The superblock's block as it was found: the bytes beside the superblock stay.
     superblock_block: Vec<u8>,
-    /// The superblock as it was logged last, for who must write it past the log.
+    /// The superblock as last logged, for writing it past the log.
     logged_superblock: Mutex<Option<[u8; SUPERBLOCK_SIZE]>>,
     block_size: BlockSize,
 }
@@ -54,7 +54,7 @@ impl From<LogError> for Error {
 }
 
 impl VolumeLog {
-    /// Takes a log into use for the volume on `device`.
+    /// Opens a log for the volume on `device`.
     pub(crate) fn new(log: Log, device: Arc<dyn Device>, block_size: BlockSize) -> Result<Self> {
         let superblock_nr = BlockNr::new(crate::groups::SUPERBLOCK_AT.get() >> block_size.shift());
         let mut superblock_block = vec![0; block_size.len()];
@@ -73,8 +73,8 @@ impl VolumeLog {
         })
     }
 
-    /// Puts a copy of the superblock into a log that is clean and stays so: whoever finds the superblock's
-    /// place torn finds the copy just before where the log says that it ends.
+    /// Puts a copy of the superblock into a log that is clean and stays so: if the superblock is torn, the
+    /// copy is found just before the end of the log.
     pub(crate) fn stage(&self, superblock: &[u8; SUPERBLOCK_SIZE], time: Timestamp) -> Result<()> {
         self.commit(&[self.superblock_block(superblock)], &[], superblock, time)?;
         Ok(self.log.lock().finish()?)
@@ -90,12 +90,12 @@ impl VolumeLog {
         self.log.lock().next()
     }
 
-    /// Metadata as it is read: with what is pending in its place.
+    /// The view for reading metadata: with pending blocks in their place.
     pub(crate) fn view(&self) -> MetadataView {
         MetadataView::with_pending(Arc::clone(&self.pending))
     }
 
-    /// Blocks that are logged and not home yet.
+    /// Blocks that are logged and not checkpointed yet.
     pub(crate) fn pending(&self) -> usize {
         self.pending.len()
     }
@@ -105,34 +105,34 @@ impl VolumeLog {
         self.capacity
     }
 
-    /// Notes that a metadata block was freed: copies of it in the log must not come back over what its place
-    /// is used for next.
+    /// Records that a metadata block was freed: copies of it in the log must not overwrite the next use of
+    /// its place.
     pub(crate) fn revoke(&self, nr: BlockNr) {
         self.revokes.lock().push(nr);
         self.revoke_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Blocks of the log that telling of so many freed blocks takes.
+    /// Blocks of the log that the revoke records of `freed` blocks take.
     pub(crate) fn revoke_blocks(&self, freed: u64) -> u32 {
         u32::try_from(freed.div_ceil(u64_of(self.revokes_per_block))).unwrap_or(u32::MAX)
     }
 
-    /// Freed blocks that so many blocks of the log tell of.
+    /// Freed blocks whose revoke records fit into `blocks` blocks of the log.
     pub(crate) fn revokes_in(&self, blocks: u32) -> u64 {
         u64_of(self.revokes_per_block).saturating_mul(blocks.into())
     }
 
-    /// Blocks of the log that the running transaction takes for what it freed.
+    /// Blocks of the log that the running transaction takes for its revoke records.
     pub(crate) fn gathered_revokes(&self) -> u32 {
         self.revoke_blocks(u64_of(self.revoke_count.load(Ordering::Relaxed)))
     }
 
-    /// Whether a recovery, now or after the next commits, might write a copy of a block home.
+    /// Whether a recovery, now or after the next commits, might replay a copy of a block.
     pub(crate) fn is_logged(&self, nr: BlockNr) -> bool {
         self.pending.is_logged(nr)
     }
 
-    /// What was freed since this was last asked, in order, each once. Called with no handle open.
+    /// What was freed since the last call, in order, each once. Called with no handle open.
     pub(crate) fn take_revokes(&self) -> Vec<BlockNr> {
         let mut revokes = std::mem::take(&mut *self.revokes.lock());
         self.revoke_count.store(0, Ordering::Relaxed);
@@ -163,14 +163,14 @@ impl VolumeLog {
         Ok(())
     }
 
-    /// Whether blocks should go home soon.
+    /// Whether a checkpoint should be made soon.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         let bytes = u64_of(self.pending.len()) << self.block_size.shift();
         let log = self.log.lock();
         bytes >= PENDING_BYTES_MAX || log.free() < log.len() / 2
     }
 
-    /// Brings home what takes up more than a quarter of the log.
+    /// Checkpoints what takes up more than a quarter of the log.
     pub(crate) fn checkpoint(&self) -> Result<()> {
         let keep = self.log.lock().len() / 4;
         let bytes = u64_of(self.pending.len()) << self.block_size.shift();
@@ -178,12 +178,12 @@ impl VolumeLog {
         Ok(self.pending.checkpoint(&self.log, keep)?)
     }
 
-    /// Brings everything home.
+    /// Checkpoints everything.
     pub(crate) fn checkpoint_all(&self) -> Result<()> {
         Ok(self.pending.checkpoint(&self.log, 0)?)
     }
 
-    /// The superblock as the log has it, or the device if none was logged: what a recovery would find.
+    /// The superblock in the log, or on the device if none was logged: what a recovery would find.
     pub(crate) fn durable_superblock(&self) -> [u8; SUPERBLOCK_SIZE] {
         let at = self.block_size.within(crate::groups::SUPERBLOCK_AT);
         self.logged_superblock.lock().unwrap_or_else(|| {
@@ -193,7 +193,7 @@ impl VolumeLog {
         })
     }
 
-    /// Tells whoever recovers the log that the volume failed; as far as that is possible.
+    /// Records in the log, for its recovery, that the volume failed; as far as that is possible.
     pub(crate) fn record_error(&self, errno: i32) -> Result<()> {
         Ok(self.log.lock().record_error(errno)?)
     }

@@ -1,15 +1,14 @@
-//! Extended attributes on behalf of users: whose attributes these are, by the prefix of their names.
+//! Checks users' access to extended attributes, by the prefix of their names.
 //!
 //! | prefix | read by | changed by |
 //! |---|---|---|
-//! | `user.` (files and directories) | who may read the file | who may write to it; of a sticky directory:
-//! the owner |
+//! | `user.` (files and directories) | readers of the file | its writers; of a sticky directory, the owner |
 //! | `trusted.` | `CAP_SYS_ADMIN`; for others it is not there | `CAP_SYS_ADMIN` |
 //! | `security.` | everybody | `CAP_SYS_ADMIN`; `security.capability`: `CAP_SETFCAP` |
 //! | `system.posix_acl_` | everybody | the owner |
 //!
 //! The rules are those of the kernel (xattr(7)). Without a user ([`Volume::set_xattr`] and its like) there
-//! are none: what the format can hold can be set, read and copied.
+//! are none: everything that the format can hold can be set, read and copied.
 
 use crate::caller::{Caller, Capabilities};
 use crate::error::{Error, Result};
@@ -24,7 +23,7 @@ impl Volume {
     /// The value of an attribute, for a user.
     ///
     /// # Errors
-    /// [`Error::NoAttribute`] if it is not there, or not for this user; [`Error::PermissionDenied`];
+    /// [`Error::NoAttribute`] if it does not exist, or not for this user; [`Error::PermissionDenied`];
     /// otherwise as [`Volume::get_xattr`].
     pub fn get_xattr_as(&self, nr: InodeNr, name: impl AsRef<[u8]>, caller: &Caller<'_>) -> Result<Vec<u8>> {
         let inode = self.inode(nr)?;
@@ -35,7 +34,7 @@ impl Volume {
         self.get_attribute(&inode, name.as_ref())
     }
 
-    /// The full names of the attributes that a user may know of.
+    /// The full names of the attributes that are visible to a user.
     ///
     /// # Errors
     /// As [`Volume::list_xattrs`].
@@ -89,7 +88,8 @@ impl Volume {
         }
     }
 
-    /// Refuses a change of an attribute that is not this user's to make. The caller holds the operation lock.
+    /// Returns an error for a change of an attribute that this user may not make. The caller holds the
+    /// operation lock.
     pub(crate) fn check_changes_attribute(
         &self,
         nr: InodeNr,
@@ -109,7 +109,7 @@ impl Volume {
             Index::USER => self.check_permission(nr, data, caller, Access::WRITE),
             Index::TRUSTED => needs(Capabilities::SYS_ADMIN, "trusted attributes are root's"),
             Index::SECURITY if *name == Name::capability() => {
-                needs(Capabilities::SETFCAP, "file capabilities are set by who has CAP_SETFCAP")
+                needs(Capabilities::SETFCAP, "changing file capabilities requires CAP_SETFCAP")
             }
             Index::SECURITY => needs(Capabilities::SYS_ADMIN, "security attributes are root's"),
             Index::ACL_ACCESS | Index::ACL_DEFAULT => {

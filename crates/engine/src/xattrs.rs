@@ -1,4 +1,4 @@
-//! Extended attributes of an inode in use.
+//! Reads and changes the extended attributes of an inode in use.
 //!
 //! Attributes lie in the inode's slot, in one attribute block, or both. A change reads all of them, changes
 //! the list and lays it out anew. An attribute block may be shared by inodes with equal attributes; it is
@@ -23,12 +23,12 @@ use hectare_journal::Handle;
 use hectare_units::{BlockNr, Bytes, InodeNr, index_of, memory, u64_of};
 use std::sync::Arc;
 
-/// The most bytes a value in an inode of its own may have, as the kernel limits it.
+/// The most bytes of a value in an inode of its own, as the kernel limits it.
 const EA_INODE_MAX: u64 = 64 << 10;
 
-/// The most bytes that the values of one inode may have together where all are asked for: some hundred values
-/// of the largest size, where a block of 4 KiB has room for two hundred small ones. One value of 64 KiB may
-/// stand under each of thousands of names.
+/// The most bytes that the values of one inode may have together in a request for all: some hundred values of
+/// the largest size, where a block of 4 KiB has room for two hundred small ones. One value of 64 KiB may
+/// appear under each of thousands of names.
 const VALUES_MAX: Bytes = Bytes::mib(64);
 
 impl Volume {
@@ -110,7 +110,7 @@ impl Volume {
         let attrs = self.attributes(inode.nr(), &inode.get())?;
         let hidden = Name::inline_data();
         let shown = attrs.iter().filter(|attr| attr.name != hidden);
-        // By what they claim, before any is read; a value of another size is refused when it is.
+        // By their declared sizes, before any is read; a value of another size is refused when it is.
         let total: u64 = shown.clone().map(|attr| stored_len(&attr.value)).sum();
         if Bytes::new(total) > VALUES_MAX {
             let (nr, most) = (inode.nr(), VALUES_MAX.get() >> 20);
@@ -135,8 +135,8 @@ impl Volume {
         Ok(attrs.iter().filter(|attr| attr.name != hidden).filter_map(|attr| attr.name.full()).collect())
     }
 
-    /// Sets an attribute, for a user if there is one, who must be allowed to. An access ACL sets the mode's
-    /// permissions as well.
+    /// Sets an attribute, for a user if there is one, whose permission is checked. An access ACL sets the
+    /// mode's permissions as well.
     pub(crate) fn set_attribute(
         &self,
         inode: &Arc<CachedInode>,
@@ -168,7 +168,7 @@ impl Volume {
                     }
                 }
                 if name.index() == Index::ACL_DEFAULT && data.kind() != Some(FileKind::Directory) {
-                    return Err(Error::PermissionDenied); // which is how the kernel says that there is none
+                    return Err(Error::PermissionDenied); // like the kernel, where it means that there is none
                 }
                 xattr::set(attrs, &name, stored, how).map_err(set_error)
             })
@@ -191,7 +191,7 @@ impl Volume {
             self.change_attributes(inode, |data, attrs| {
                 caller
                     .map_or(Ok(()), |caller| self.check_changes_attribute(inode.nr(), data, &name, caller))?;
-                // To have no ACL is to say no more than the mode, which is never wrong.
+                // Having no ACL means no more than the mode, which is always consistent.
                 if matches!(name.index(), Index::ACL_ACCESS | Index::ACL_DEFAULT) {
                     return remove_if_there(attrs, &name);
                 }
@@ -201,8 +201,8 @@ impl Volume {
         self.sync_if_asked(inode)
     }
 
-    /// Removes an attribute, whatever the flags of the inode say: it goes because something else was allowed.
-    /// The caller holds the operation lock.
+    /// Removes an attribute, whatever the flags of the inode: as part of another, permitted change. The
+    /// caller holds the operation lock.
     pub(crate) fn remove_attribute_locked(&self, inode: &Arc<CachedInode>, name: &Name) -> Result<()> {
         self.change_attributes(inode, |_, attrs| remove_if_there(attrs, name))
     }
@@ -212,7 +212,7 @@ impl Volume {
         Ok(xattr::find(&self.attributes(nr, data)?, name).is_some())
     }
 
-    /// The access ACL, where it says more than the mode.
+    /// The access ACL, where it differs from the mode.
     pub(crate) fn access_acl(&self, nr: InodeNr, data: &Inode) -> Result<Option<Acl>> {
         let attrs = self.attributes(nr, data)?;
         attrs
@@ -232,7 +232,7 @@ impl Volume {
         Ok(Acl::from_disk(&self.value(nr, attr)?).map_err(bad)?)
     }
 
-    /// Changes the attributes of an inode, which the caller holds the operation lock of and may change.
+    /// Changes the attributes of an inode, whose operation lock the caller holds and which it may change.
     fn change_attributes(
         &self,
         inode: &Arc<CachedInode>,
@@ -261,12 +261,12 @@ impl Volume {
     ) -> Result<()> {
         let before = self.attributes(nr, data)?;
         self.refuse_values_elsewhere(nr, &before)?;
-        // Removing one, or repeating a mode in an ACL, must not want for space.
+        // Removing one, or repeating a mode in an ACL, must not fail for lack of space.
         let room = if bytes_of(attrs) <= bytes_of(&before) { Room::Kept } else { Room::Open };
         self.lay_attributes_out(handle, nr, data, (attrs, room))
     }
 
-    /// Lays out attributes none of whose values lies elsewhere, with a block from `room` if one is needed.
+    /// Lays out attributes whose values all lie here, with a block from `room` if one is needed.
     fn lay_attributes_out(
         &self,
         handle: &mut Handle<'_>,
@@ -282,7 +282,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Refuses, by name, to change or remove attributes with values in inodes of their own.
+    /// Returns an error, by name, for changing or removing attributes with values in inodes of their own.
     pub(crate) fn refuse_values_elsewhere(&self, nr: InodeNr, attrs: &[Attr]) -> Result<()> {
         if !attrs.iter().any(|attr| matches!(attr.value, Value::Inode { .. })) {
             return Ok(());
@@ -319,7 +319,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Lets go of an inode's attribute block: one reference less, or freed with the last.
+    /// Releases an inode's attribute block: one reference less, or freed with the last.
     pub(crate) fn leave_attribute_block(&self, handle: &mut Handle<'_>, data: &mut Inode) -> Result<()> {
         let Some(nr) = data.file_acl.take() else { return Ok(()) };
         let block = self.xattr_block(nr)?;
@@ -335,7 +335,7 @@ impl Volume {
         Ok(())
     }
 
-    /// What a new inode takes from its directory's default ACL: the mode it gets, and its attributes.
+    /// What a new inode inherits from its directory's default ACL: its mode, and its attributes.
     pub(crate) fn inherited_acl(
         &self,
         parent: InodeNr,
@@ -360,7 +360,7 @@ impl Volume {
         Ok((inherited.mode, own))
     }
 
-    /// What `chmod` makes of an access ACL.
+    /// An access ACL after `chmod`.
     pub(crate) fn chmod_acl(
         &self,
         handle: &mut Handle<'_>,
@@ -381,7 +381,7 @@ impl Volume {
     }
 }
 
-/// The bytes that a value says it has.
+/// The declared size of a value.
 fn stored_len(value: &Value) -> u64 {
     match value {
         Value::Inline(bytes) => u64_of(bytes.len()),
@@ -398,7 +398,7 @@ pub(crate) fn parse_name(name: &[u8]) -> Result<Name> {
     })
 }
 
-/// Refuses attributes that are not for programs: `system.` holds what belongs to the format, but for ACLs.
+/// Returns an error for attributes that are not for programs: `system.` belongs to the format, except ACLs.
 pub(crate) fn check_outside(name: &Name) -> Result<()> {
     match name.index() {
         Index::USER | Index::TRUSTED | Index::SECURITY | Index::ACL_ACCESS | Index::ACL_DEFAULT => Ok(()),

@@ -11,13 +11,13 @@
 //! Invariant: an [`Acl`] is never empty and always valid: entries in the order owner, users, owning group,
 //! groups, mask, others, with exactly one owner, owning group and others, and a mask if anybody is named.
 //!
-//! What this is not: a permission check, and no opinion on who may set an ACL.
+//! What this is not: a permission check, neither for access nor for setting an ACL.
 
 use crate::error::{Corrupt, Place};
 use crate::xattr::{Index, Name};
 use std::borrow::Cow;
 
-/// Whom an entry is for.
+/// The subject of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Tag {
     /// The file's owner.
@@ -37,7 +37,7 @@ pub enum Tag {
 /// One entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Whom it is for.
+    /// Its subject.
     pub tag: Tag,
     /// Read 4, write 2, execute 1.
     pub perm: u8,
@@ -61,7 +61,7 @@ pub enum Invalid {
     /// Permissions beyond read, write and execute.
     #[error("the access control list grants permissions {0:#o}")]
     Perm(u16),
-    /// An id that means nobody.
+    /// An id that names no one.
     #[error("the access control list names no valid id")]
     Id,
     /// An entry is missing, doubled or out of order.
@@ -84,7 +84,7 @@ pub struct Inherited {
 
 const XATTR_VERSION: u32 = 2;
 const DISK_VERSION: u32 = 1;
-/// The id that means nobody.
+/// The id that names no one.
 const NO_ID: u32 = !0;
 
 const USER_OBJ: u16 = 0x01;

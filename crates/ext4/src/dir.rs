@@ -14,7 +14,7 @@
 //!
 //! Invariants: every leaf holds exactly the names whose hash lies from its own index entry up to the next
 //! one; bit 0 of an index hash says that names of that same hash also lie in the leaf before. Nothing here
-//! verifies or sets checksums on the way: whoever owns the blocks does so when they are loaded and committed.
+//! verifies or sets checksums: the owner of the blocks does so when they are loaded and committed.
 //!
 //! Hazards: all bytes are untrusted, so every index descent is bounded by the number of levels the format
 //! allows and by the size of the directory, and every record is checked before it is used.

@@ -1,4 +1,4 @@
-//! What can be wrong with bytes that claim to be ext4.
+//! The errors of bytes that claim to be ext4.
 //!
 //! Two kinds and no more: [`Corrupt`] (the bytes break the format) and [`Unsupported`] (the bytes are fine,
 //! but use something this program does not handle). Both name the structure, the place and the reason on one

@@ -1,4 +1,4 @@
-//! The extent tree: which blocks of the volume hold which blocks of a file.
+//! The extent tree: maps the blocks of a file to blocks of the volume.
 //!
 //! A tree is a root of 60 bytes inside the inode (`i_block`) and, below it, whole blocks. Every node is a
 //! header and an array of 12-byte entries sorted by file block: *extents* in leaves (depth 0), *index
@@ -8,8 +8,8 @@
 //!
 //! Hazards and the rules that meet them:
 //! - *Untrusted nodes.* The store verifies a node when it loads it ([`check_block`]: checksum and all that
-//!   can be told without the parent). Every operation checks again what depends on the parent (depth, first
-//!   key, end of range) and each entry it uses, so that even bytes nobody verified give an error, never a
+//!   can be checked without the parent). Every operation checks again what depends on the parent (depth,
+//!   first key, end of range) and each entry it uses, so that even unverified bytes give an error, never a
 //!   panic or a loop: the depth stored in a node must be one less than its parent's, so no path is longer
 //!   than [`DEPTH_MAX`].
 //! - *Keys of parents are exact.* An index entry's key equals the first key of its child, and every child has
@@ -25,8 +25,8 @@
 //! Invariants of every tree written here: entries sorted, never overlapping, keys exact, no empty node but
 //! the root, all leaves at the same depth, neighbours in a leaf joined when they are inserted or marked.
 //!
-//! It is not: an allocator (data blocks come and go as [`Extent`]s), nor the keeper of checksums: those are
-//! set with [`set_checksum`] when the store writes a node out.
+//! It is not: an allocator (data blocks come and go as [`Extent`]s), nor responsible for checksums: the
+//! store sets those with [`set_checksum`] when it writes a node out.
 //!
 //! Source of the format: the ext4 disk layout documentation of the Linux kernel, "Extent Tree".
 

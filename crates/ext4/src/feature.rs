@@ -1,4 +1,4 @@
-//! The feature table: what a volume uses, how it is called, and what this program does with it.
+//! The feature table: the features a volume uses, their names, and which of them this program supports.
 //!
 //! A volume names its features in three words. An unknown `incompat` bit means the volume can't be read, an
 //! unknown `ro_compat` bit that it can't be written, an unknown `compat` bit nothing.

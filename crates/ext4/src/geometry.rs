@@ -1,6 +1,6 @@
-//! Where things lie: groups, superblock copies, descriptor blocks, inode slots.
+//! Computes where things lie: groups, superblock copies, descriptor blocks, inode slots.
 //!
-//! A volume is cut into groups of `clusters_per_group` clusters. Some groups begin with a copy of the
+//! A volume is divided into groups of `clusters_per_group` clusters. Some groups begin with a copy of the
 //! superblock and of the group descriptors ("base metadata"); bitmaps and inode tables lie where the
 //! descriptors say. All of this follows from a few numbers of the superblock, and the same arithmetic serves
 //! the formatter, the engine and the reports. Everything here is pure and assumes numbers validated by

@@ -62,7 +62,7 @@ impl GroupDesc {
         let geometry = sb.geometry();
         let bytes = bytes
             .get(..usize_of(geometry.desc_size))
-            .ok_or_else(|| Corrupt::new(STRUCTURE, Place::Group(group), "it is cut short"))?;
+            .ok_or_else(|| Corrupt::new(STRUCTURE, Place::Group(group), "it is truncated"))?;
         let raw = raw_of(bytes);
         check_checksum(bytes, &raw, group, sb)?;
         let desc = Self::from_raw(&raw);
@@ -159,7 +159,7 @@ impl GroupDesc {
     /// Compares a block bitmap with the stored checksum.
     ///
     /// # Errors
-    /// [`Corrupt`] if they differ, or if the bitmap is cut short; fine without `metadata_csum`.
+    /// [`Corrupt`] if they differ, or if the bitmap is truncated; fine without `metadata_csum`.
     pub fn verify_block_bitmap(&self, bitmap: &[u8], group: GroupNr, sb: &SuperBlock) -> Result<(), Corrupt> {
         let covered = sb.geometry().block_bitmap_bytes();
         verify_bitmap("the block bitmap", bitmap.get(..covered), self.block_bitmap_csum, group, sb)
@@ -168,7 +168,7 @@ impl GroupDesc {
     /// Compares an inode bitmap with the stored checksum.
     ///
     /// # Errors
-    /// [`Corrupt`] if they differ, or if the bitmap is cut short; fine without `metadata_csum`.
+    /// [`Corrupt`] if they differ, or if the bitmap is truncated; fine without `metadata_csum`.
     pub fn verify_inode_bitmap(&self, bitmap: &[u8], group: GroupNr, sb: &SuperBlock) -> Result<(), Corrupt> {
         let covered = sb.geometry().inode_bitmap_bytes();
         verify_bitmap("the inode bitmap", bitmap.get(..covered), self.inode_bitmap_csum, group, sb)
@@ -202,7 +202,7 @@ fn verify_bitmap(
     group: GroupNr,
     sb: &SuperBlock,
 ) -> Result<(), Corrupt> {
-    let covered = covered.ok_or_else(|| Corrupt::new(structure, Place::Group(group), "it is cut short"))?;
+    let covered = covered.ok_or_else(|| Corrupt::new(structure, Place::Group(group), "it is truncated"))?;
     let Some(seed) = sb.seed() else { return Ok(()) };
     let mask = if sb.geometry().desc_size >= 64 { !0 } else { 0xffff };
     let expected = seed.checksum(covered) & mask;

@@ -196,7 +196,7 @@ pub struct Inode {
     pub version: u64,
     /// Map, target, device number or first bytes.
     pub block: [u8; BLOCK_BYTES],
-    /// Tells two files that had the same number apart.
+    /// Distinguishes two files that had the same number.
     pub generation: u32,
     /// The attribute block, if any.
     pub file_acl: Option<BlockNr>,
@@ -256,7 +256,7 @@ impl Inode {
         Self::parse_unsealed(slot, nr, sb)
     }
 
-    /// As [`Self::parse`], but whatever the checksum is: for a slot that was put together from parts that
+    /// Like [`Self::parse`], but ignores the checksum: for a slot that was put together from parts that
     /// something else vouches for.
     ///
     /// # Errors
@@ -563,7 +563,7 @@ struct Parts<'a> {
 
 fn parts(slot: &[u8], nr: InodeNr) -> Result<Parts<'_>, Corrupt> {
     let bad = |what: &'static str| Corrupt::new(STRUCTURE, Place::Inode(nr), what);
-    let (raw, beyond) = raw::Inode::ref_from_prefix(slot).map_err(|_| bad("its slot is cut short"))?;
+    let (raw, beyond) = raw::Inode::ref_from_prefix(slot).map_err(|_| bad("its slot is truncated"))?;
     let extra_isize = extra_isize_of(beyond);
     if usize::from(extra_isize) > beyond.len() || !extra_isize.is_multiple_of(4) {
         return Err(bad("its extra size exceeds its slot"));

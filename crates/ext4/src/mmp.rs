@@ -1,12 +1,12 @@
 //! Multiple mount protection: a block that says whether another machine uses the volume (feature `mmp`).
 //!
-//! Whoever mounts such a volume for writing keeps counting up a number in this block (`s_mmp_block`) and
-//! writes its name beside it. Two numbers are set apart: one for a volume closed cleanly, one for a volume
+//! A host that mounts such a volume for writing keeps incrementing a number in this block (`s_mmp_block`) and
+//! writes its name beside it. Two numbers are reserved: one for a volume closed cleanly, one for a volume
 //! being checked.
 //!
-//! Hazards: "in use" is all one look can tell; a machine that crashed leaves the same mark as one that is
-//! alive, and only watching the number for a few check intervals tells them apart. The node and device names
-//! are whatever the other machine wrote and end at a zero byte or with their field.
+//! Hazards: "in use" is all that one read can show; a crashed machine leaves the same mark as a live one, and
+//! only watching the number for a few check intervals distinguishes them. The node and device names are
+//! whatever the other machine wrote and end at a zero byte or with their field.
 
 use crate::checksum::Seed;
 use crate::error::{Corrupt, Place};
@@ -55,12 +55,12 @@ const _: () = {
     assert!(offset_of!(RawMmp, mmp_checksum) == 1020);
 };
 
-/// Whether somebody uses the volume.
+/// Whether the volume is in use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Status {
     /// Nobody: it was closed cleanly.
     Clean,
-    /// Somebody does, or crashed while doing so.
+    /// It is, or its user crashed.
     InUse {
         /// The machine's name, as text.
         node: String,
@@ -69,18 +69,18 @@ pub enum Status {
         /// The running count.
         sequence: u32,
     },
-    /// It is being checked, or a check was cut short.
+    /// It is being checked, or a check was interrupted.
     Fsck,
 }
 
 /// What the block says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mmp {
-    /// Whether somebody uses the volume.
+    /// Whether the volume is in use.
     pub status: Status,
     /// When the block was last written, in seconds since 1970.
     pub time: u64,
-    /// Seconds between two checks by whoever uses it.
+    /// Seconds between two checks by its user.
     pub check_interval: u16,
 }
 
@@ -109,7 +109,7 @@ impl Mmp {
     }
 
     /// The first bytes of the block as they are to be written (the rest is zero); `seed` as in
-    /// [`Self::parse`]. Names are cut to their fields, with a zero byte at the end.
+    /// [`Self::parse`]. Names are truncated to their fields, with a zero byte at the end.
     #[must_use]
     pub fn render(&self, seed: Option<Seed>) -> [u8; size_of::<RawMmp>()] {
         let mut raw = RawMmp::new_zeroed();

@@ -1,4 +1,4 @@
-//! The orphan file: inodes that must be dealt with after a crash (feature `orphan_file`).
+//! The orphan file: inodes that recovery has to free or truncate (feature `orphan_file`).
 //!
 //! An inode that was unlinked while open, or whose truncation is under way, is an orphan. Older volumes chain
 //! orphans through the inodes themselves from the superblock; the orphan file keeps them in a hidden file

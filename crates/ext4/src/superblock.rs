@@ -1,4 +1,4 @@
-//! The superblock: the one structure everything else is found from.
+//! The superblock: the structure from which everything else is found.
 //!
 //! [`SuperBlock::parse`] is the only way in: it checks every number that later arithmetic relies on, so that
 //! [`Geometry`] needs no checks of its own. The raw record stays inside, so that fields this program has no
@@ -64,9 +64,9 @@ impl SuperBlock {
         Self::of_raw(&raw, device)
     }
 
-    /// The same for a superblock of which only some sectors of the last write arrived, so that its checksum
-    /// is wrong: good for what never changes, which is enough to find the journal. Nothing else of it should
-    /// be relied on.
+    /// Like [`Self::parse`], for a superblock of which only some sectors of the last write arrived, so that
+    /// its checksum is wrong: good for what never changes, which is enough to find the journal. Nothing else
+    /// of it should be relied on.
     ///
     /// # Errors
     /// As [`Self::parse`].
@@ -80,7 +80,7 @@ impl SuperBlock {
         let geometry = geometry_of(raw, features)?;
         if geometry.bytes() > device {
             return Err(corrupt(format!(
-                "it claims {} bytes, but the device has only {device}: is the image cut short?",
+                "it claims {} bytes, but the device has only {device}: is the image truncated?",
                 geometry.bytes()
             ))
             .into());
@@ -202,7 +202,7 @@ impl SuperBlock {
         InodeNr::from_disk(self.raw.s_orphan_file_inum.get())
     }
 
-    /// Says whether the orphan file may hold entries (`orphan_present`).
+    /// Sets whether the orphan file may hold entries (`orphan_present`).
     pub fn set_orphan_present(&mut self, present: bool) {
         self.geometry.features.ro_compat.set(RoCompat::ORPHAN_PRESENT, present);
         self.raw.s_feature_ro_compat = self.geometry.features.ro_compat.bits().into();
@@ -276,7 +276,7 @@ impl SuperBlock {
         self.raw.s_feature_ro_compat = self.geometry.features.ro_compat.bits().into();
     }
 
-    /// Says whether the journal may hold what is not home yet (`needs_recovery`).
+    /// Sets whether the journal may hold blocks that are not in their final locations yet (`needs_recovery`).
     pub fn set_needs_recovery(&mut self, needed: bool) {
         self.geometry.features.incompat.set(Incompat::RECOVER, needed);
         self.raw.s_feature_incompat = self.geometry.features.incompat.bits().into();
@@ -339,7 +339,7 @@ fn read_raw(bytes: &[u8]) -> Result<raw::SuperBlock, FormatError> {
     Ok(raw)
 }
 
-/// What is said of a volume that an interrupted format left.
+/// The error for a volume that an interrupted format left.
 #[must_use]
 pub fn unfinished() -> Corrupt {
     corrupt("a format was interrupted here, so there is no volume; run mkfs again")

@@ -5,7 +5,7 @@ use proptest::prelude::ProptestConfig;
 /// How many times as many cases a long run has.
 const LONG: u32 = 50;
 
-/// So many cases, or [`LONG`] times as many in a long run, which is listed as left out otherwise.
+/// `cases` cases, or [`LONG`] times as many in a long run, which is listed as left out otherwise.
 pub(crate) fn cases(test: &str, cases: u32) -> ProptestConfig {
     let long = std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1");
     if !long {

@@ -90,7 +90,7 @@ impl Timestamp {
 /// Seconds of a day.
 const DAY: i64 = 86_400;
 
-/// Year, month and day of the month, of so many days after 1970-01-01. Counts from the first of March, so
+/// Year, month and day of the month, `days` days after 1970-01-01. Counts from the first of March, so
 /// that the day that only leap years have is the last one of a year.
 fn date_of(days: i64) -> (i64, i64, i64) {
     // 400 years have 146,097 days, and begin again with the same day of the week.

@@ -15,7 +15,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// So many cases, and a hundred times as many under `HECTARE_LONG=1`, which is listed as left out otherwise.
+/// `cases` cases, and a hundred times as many under `HECTARE_LONG=1`, which is listed as left out otherwise.
 fn cases(test: &str, cases: u32) -> ProptestConfig {
     let long = std::env::var("HECTARE_LONG").is_ok_and(|value| value == "1");
     if !long {

@@ -1,16 +1,16 @@
-//! FUSE requests answered by the engine.
+//! Answers FUSE requests with the engine.
 //!
-//! One method a request, each of which asks the engine and sends one answer; what they share by subject lies
-//! in the modules below: names ([`names`]), inodes ([`inodes`]), content ([`content`]), writes that the kernel
-//! buffers ([`buffering`]), `ioctl` ([`ioctl`]). Nothing is kept for an open file but that it is open
-//! ([`crate::node_table`]): handles say no more than whether they may write.
+//! One method per request: it calls the engine and sends one answer. The shared parts lie in the modules
+//! below, by subject: names ([`names`]), inodes ([`inodes`]), content ([`content`]), writes that the kernel
+//! buffers ([`buffering`]), `ioctl` ([`ioctl`]). No state is kept for an open file except that it is open
+//! ([`crate::node_table`]): a handle only says whether it may write.
 //!
-//! What the kernel is asked to do itself, because it can and that saves round trips: locks, permissions
-//! (where they are checked at all), the umask's and ACLs' part in `access`, flushing on `close` (the engine
-//! has nothing to tell then that `fsync` does not), and what a directory's stream needs to be opened.
+//! Left to the kernel, because it can do it and that saves round trips: locks, permission checks (where there
+//! are any), the parts of the umask and of ACLs in `access`, flushing on `close` (the engine has no error to
+//! report then that `fsync` does not), and opening directory streams.
 //!
-//! Set-user-ID and set-group-ID bits are ours to clear on writing, truncating and changing owners
-//! (`HANDLE_KILLPRIV_V2`): otherwise the kernel would ask for `security.capability` before every write.
+//! The server clears set-user-ID and set-group-ID bits on write, truncate and chown (`HANDLE_KILLPRIV_V2`):
+//! otherwise the kernel would ask for `security.capability` before every write.
 
 mod buffering;
 mod content;
@@ -37,61 +37,60 @@ use std::time::Duration;
 use zerocopy::FromZeros;
 use zerocopy::native_endian::U64;
 
-/// How long the kernel may keep names, their absence, and attributes, unless told otherwise: it hears of
-/// every change.
+/// How long the kernel may cache names, negative names and attributes by default: it sees every change.
 pub(crate) const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// The largest read and write, unless told otherwise, and the largest there can be.
+/// The default limit of reads and writes, and the largest one there can be.
 pub(crate) const TRANSFER_MAX: u32 = 1 << 20;
-/// Requests the kernel may have under way in the background (read-ahead, writeback).
+/// Background requests (readahead, writeback) that the kernel may have in flight.
 const BACKGROUND_MAX: u16 = 64;
-/// What an inode of this size has room for: whole seconds.
+/// The inode size that has room for whole seconds only.
 const NARROW_INODE: u32 = 128;
 /// Nanoseconds of a second.
 const SECOND: u32 = 1_000_000_000;
-/// What is kept of a file stays when it is opened (`FOPEN_KEEP_CACHE`), and so does a directory's list
+/// Opening a file keeps its cached pages (`FOPEN_KEEP_CACHE`), and opening a directory its cached list, too
 /// (`FOPEN_CACHE_DIR`).
 const OPEN_KEEPS: u32 = 1 << 1;
 const OPENDIR_KEEPS: u32 = OPEN_KEEPS | 1 << 3;
-/// Permissions of links, which nobody looks at.
+/// Permissions of symbolic links, which are never checked.
 const LINK_MODE: u32 = 0o777;
 
-/// How requests are answered, where there is a choice.
+/// The configurable part of how requests are answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Behaviour {
-    /// The volume takes no change.
+    /// The volume is read-only.
     pub read_only: bool,
     /// Which reads set the time of last access.
     pub atime: Atime,
-    /// Listing a directory counts as access.
+    /// Listing a directory updates its access time.
     pub directory_atime: bool,
-    /// Access ACLs count where the kernel checks permissions.
+    /// Access ACLs are enforced where the kernel checks permissions.
     pub acl: bool,
-    /// What is made gets the group of its directory.
+    /// New files get the group of their directory.
     pub directory_groups: bool,
-    /// Blocks are counted with those that the format takes.
+    /// `statfs` counts the blocks of the format's metadata, too.
     pub counts_overhead: bool,
-    /// The kernel checks permissions and ACLs; otherwise whoever can reach the mount may do everything.
+    /// The kernel checks permissions and ACLs; otherwise every user with access to the mount may do
+    /// everything.
     pub check_permissions: bool,
-    /// The kernel gathers writes, and tells whoever writes that all is well before we hear of it. Otherwise
-    /// it sends each at once; only what is written through shared mappings it brings later in any case.
+    /// The kernel buffers writes and reports success before the server sees the data. Otherwise it sends each
+    /// write at once; only writes through shared mappings arrive later in any case.
     pub writeback: bool,
-    /// Files are opened without a request: then the flags of immutable and append-only files show only when
-    /// data is written.
+    /// Files are opened without a request; so immutable and append-only files fail only when data is written.
     pub no_open: bool,
-    /// Times of creation are told. The kernel gets them with no other request than `STATX`, and asks for each
-    /// inode that a program wants all of, as Rust's library does always.
+    /// Creation times are reported. The kernel gets them by `STATX` requests only, one for each inode of
+    /// which a program asks for all attributes, as Rust's standard library always does.
     pub creation_times: bool,
-    /// Directories are listed with the attributes of what they name, where that seems of use.
+    /// Directories are listed with the attributes of their entries, where that seems useful.
     pub list_attributes: bool,
-    /// How long the kernel may keep names and attributes.
+    /// How long the kernel may cache names and attributes.
     pub kept: Duration,
-    /// How long it may keep that a name is not there.
+    /// How long it may cache that a name does not exist.
     pub kept_absent: Duration,
-    /// The kernel tells of every `close`, for nothing.
+    /// The kernel sends `FLUSH` on every `close`, without effect.
     pub ask_flush: bool,
-    /// The kernel asks before it lists a directory, for nothing.
+    /// The kernel sends `OPENDIR` before it lists a directory, without effect.
     pub ask_opendir: bool,
-    /// Names of one directory are looked up, and it is listed, by several at once.
+    /// Lookups and listings of one directory run in parallel.
     pub parallel_directories: bool,
     /// The largest read and write, in bytes.
     pub transfer_max: u32,
@@ -126,15 +125,15 @@ pub struct Adapter {
     volume: Volume,
     nodes: Nodes,
     behaviour: Behaviour,
-    /// What the kernel can do.
+    /// The features that the kernel offers.
     kernel: Features,
-    /// The room below which writes must ask before the kernel buffers them.
+    /// The free space below which the kernel must ask before it buffers a write.
     reserve: Bytes,
     operations: Arc<Operations>,
 }
 
 impl Adapter {
-    /// Answers for a volume, and counts what it answers.
+    /// Serves a volume, and counts its requests in `operations`.
     ///
     /// # Errors
     /// If the root directory can't be read.
@@ -151,7 +150,7 @@ impl Adapter {
         self.nodes.get(id)
     }
 
-    /// What the kernel is to do for us, as far as it can.
+    /// The features to request, as far as the kernel offers them.
     fn features(&self) -> Features {
         let mut wanted = features();
         let listing = Features::DO_READDIRPLUS | Features::READDIRPLUS_AUTO;
@@ -159,13 +158,13 @@ impl Adapter {
         wanted.set(Features::PARALLEL_DIROPS, self.behaviour.parallel_directories);
         wanted.set(Features::WRITEBACK_CACHE, self.is_writeback());
         wanted.set(Features::POSIX_ACL, self.behaviour.check_permissions && self.behaviour.acl);
-        // Whoever opens without asking can't have the file cut by that.
+        // Without `OPEN` requests, opening can't truncate the file.
         wanted.set(Features::ATOMIC_O_TRUNC, !self.opens_unasked());
         wanted
     }
 
-    /// Whether the kernel gathers writes: only to files that it asks to open, since of some no write can be
-    /// made, and it would take all.
+    /// Whether the kernel buffers writes: only if it sends `OPEN`, since some files can't be written, and it
+    /// would buffer writes to them, too.
     fn is_writeback(&self) -> bool {
         self.behaviour.writeback
             && !self.behaviour.read_only
@@ -173,8 +172,8 @@ impl Adapter {
             && self.kernel.contains(Features::WRITEBACK_CACHE)
     }
 
-    /// Whether the kernel opens files without a request, and so without telling when they are closed. Where
-    /// nothing can be written, there is nothing that opening would have to refuse.
+    /// Whether the kernel opens files without a request, and so does not report when they are closed. On a
+    /// read-only mount opening has nothing to refuse.
     fn opens_unasked(&self) -> bool {
         let wanted = self.behaviour.no_open || self.behaviour.read_only;
         wanted && self.kernel.contains(Features::NO_OPEN_SUPPORT)
@@ -186,10 +185,10 @@ impl Adapter {
     }
 }
 
-/// What the kernel is always to do for us.
+/// The features that are requested by default.
 ///
 /// Not `ASYNC_DIO`: with it the kernel drops cached pages before an asynchronous direct write and not after,
-/// so that whoever reads meanwhile keeps old bytes for good, and such a write is told any error as `EIO`.
+/// so that a concurrent reader keeps stale data for good, and any error of such a write is reported as `EIO`.
 pub(crate) fn features() -> Features {
     Features::DO_READDIRPLUS
         | Features::READDIRPLUS_AUTO
@@ -202,19 +201,19 @@ pub(crate) fn features() -> Features {
         | Features::HANDLE_KILLPRIV_V2
 }
 
-/// What is asked of the kernel beside features.
+/// Everything that is requested of the kernel.
 pub(crate) fn wanted(features: Features, transfer_max: u32) -> Wanted {
     Wanted { features, transfer_max, background_max: BACKGROUND_MAX, time_step: 1 }
 }
 
-/// The answer to opening: nothing is kept for one that is open.
+/// The answer to an open request: there is no state for an open file.
 pub(crate) fn open_out(is_directory: bool) -> OpenOut {
     let mut out = OpenOut::new_zeroed();
     out.open_flags.set(if is_directory { OPENDIR_KEEPS } else { OPEN_KEEPS });
     out
 }
 
-/// The answer to opening a file so, with a handle that says whether it may write.
+/// The answer to opening a file with these flags, with a handle that says whether it may write.
 fn open_file_out(flags: u32) -> OpenOut {
     let mut out = open_out(false);
     out.fh.set(if content::may_write(flags) { WRITER_HANDLE } else { 0 });
@@ -228,12 +227,12 @@ pub(crate) fn size_out(size: u32) -> SizeOut {
     out
 }
 
-/// Who asks. Of other groups and of single capabilities the kernel does not tell.
+/// The caller. The kernel does not pass its supplementary groups and capabilities.
 fn caller(request: &Request<'_>) -> Caller<'static> {
     Caller::user(request.uid, request.gid, &[])
 }
 
-/// Puts a value, if there is room for it, or how large it is where `room` is 0.
+/// Puts a value if it fits into `room`, or its size where `room` is 0.
 fn put_value(reply: &mut Reply, value: &[u8], room: u32) -> Answer {
     let len = u32::try_from(value.len()).map_err(|_| Errno::TOOBIG)?;
     if room == 0 {
@@ -246,7 +245,7 @@ fn put_value(reply: &mut Reply, value: &[u8], room: u32) -> Answer {
     Ok(())
 }
 
-/// What a request counts as; `None` for those that are not passed to the engine.
+/// The operation that a request counts as; `None` for those that are not passed to the engine.
 fn counted(body: &Body<'_>) -> Option<Operation> {
     Some(match body {
         Body::Lookup { .. } => Operation::Lookup,
@@ -297,8 +296,8 @@ impl Server for Adapter {
 
     fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         match request.body {
-            // With these the kernel never asks again. Of closing the engine has nothing to tell that `fsync`
-            // does not.
+            // After `ENOSYS` the kernel never sends these again. The engine has no error to report on closing
+            // that `fsync` does not.
             Body::Flush if !self.behaviour.ask_flush => return Err(Errno::NOSYS.into()),
             Body::Statx if !self.behaviour.creation_times => return Err(Errno::NOSYS.into()),
             Body::Open(_) if self.opens_unasked() => return Err(Errno::NOSYS.into()),
@@ -321,20 +320,20 @@ impl Server for Adapter {
         }
     }
 
-    /// What the engine has in memory can't be trusted any more: nothing of it may reach the device.
+    /// The engine's memory can't be trusted any more: none of it may reach the device.
     fn panicked(&self) {
         self.volume.end_changes("answering a request has panicked");
     }
 
-    /// With the last who may write, the kernel has written everything back, also what came through shared
-    /// mappings.
+    /// After the last writer has closed the file, the kernel has written everything back, also writes through
+    /// shared mappings.
     fn waits(&self, node: NodeId, why: Wait) -> bool {
         self.nodes.has_writers(node) && (why == Wait::Seek || self.is_guarded())
     }
 }
 
 impl Adapter {
-    /// Passes a request on: first those about names, then those about other subjects.
+    /// Dispatches a request: first those about names, then those about other subjects.
     fn ask_engine(&self, request: &Request<'_>, reply: &mut Reply) -> Answer {
         let node = request.node;
         let named = match &request.body {
@@ -463,8 +462,8 @@ impl Adapter {
             Body::Ioctl { command, input, room } => {
                 let output = self.control(&caller(request), node, *command, input, *room)?;
                 if ioctl::changes_attributes(*command) {
-                    // The time of change, of which the kernel does not think. Of files it keeps its own if it
-                    // gathers writes.
+                    // The change time, of which the kernel does not think. If it buffers writes, it keeps its
+                    // own for files.
                     reply.make_stale(node);
                 }
                 reply.put(&IoctlOut::new_zeroed());

@@ -1,17 +1,17 @@
-//! Bursts: while many requests come, waking is made quicker.
+//! Speeds up wakeups during bursts of requests.
 //!
-//! A program that makes or looks at many small files waits for each answer, and most of that wait is waking:
-//! the server's thread for the request, on another processor that went idle meanwhile, then the program for
-//! the answer. An [`Aid`] does something against that which costs more than it is worth while little happens.
-//! So a [`Pace`] counts the requests, and a *governor*, a thread of its own, has the aid begin when a few
-//! came fast one after another, and end when few came for a moment, or when others suffer from it.
+//! A program that creates or reads many small files waits for each answer, and most of that wait is wakeup
+//! latency: first of the server's thread, on another processor that went idle meanwhile, then of the program.
+//! An [`Aid`] reduces that, at a cost that is not worth it while little happens. So a [`Pace`] counts the
+//! requests, and a *governor*, a thread of its own, starts the aid when a few requests came in quick
+//! succession, and stops it when few came for a moment, or when other programs suffer from it.
 //!
-//! There are two: idle processors of a virtual machine that don't halt ([`idle_poll`]), which root may ask
-//! for, and a thread that doesn't sleep ([`busy_poll`]), which takes a processor for itself and saves only
-//! the first half of the wait. Both together are hardly quicker than the first alone
+//! There are two aids: idle processors of a virtual machine that don't halt ([`idle_poll`]), which root may
+//! ask for, and a thread that doesn't sleep ([`busy_poll`]), which takes a processor for itself and saves
+//! only the first half of the wait. Both together are hardly quicker than the first alone
 //! (docs/benchmarks/mount.md).
 //!
-//! What it is not: a promise. With or without, nothing changes but time.
+//! What it is not: a promise. An aid affects latency only.
 
 pub(crate) mod busy_poll;
 pub(crate) mod idle_poll;
@@ -22,37 +22,37 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// So many requests are looked at together.
+/// Requests per window.
 const WINDOW: u64 = 16;
-/// A burst begins when a window of them came in so long: 4 a millisecond.
+/// A burst begins when a window fills within this time: 4 requests a millisecond.
 const WINDOW_FAST: Duration = Duration::from_millis(4);
-/// How often the governor looks during a burst, and so about how long the aid outlasts the last request.
+/// The period of the governor during a burst, and so about how long the aid outlasts the last request.
 const TICK: Duration = Duration::from_millis(2);
 /// Fewer requests in a tick end a burst: half as many as begin it.
 const REQUESTS_MIN: u64 = 4;
-/// How long an aid rests when others suffered from it.
+/// How long an aid rests after other programs suffered from it.
 const REST: Duration = Duration::from_millis(100);
 
-/// What helps during a burst.
+/// Reduces wakeup latency during a burst.
 pub(crate) trait Aid: Send {
-    /// Begins; whether it can now.
+    /// Begins; returns whether that was possible.
     fn begin(&mut self) -> bool;
 
-    /// Whether others suffer from it. Asked once a tick.
+    /// Whether other programs suffer from it. Called once a tick.
     fn is_a_burden(&mut self) -> bool;
 
-    /// Ends what has begun.
+    /// Ends it.
     fn end(&mut self);
 }
 
-/// Counts requests as they come, and wakes the governor, if there is one, when they come quickly.
+/// Counts requests, and wakes the governor, if there is one, when they come quickly.
 #[derive(Default)]
 pub(crate) struct Pace {
     requests: AtomicU64,
-    /// When the last window of them was full, in nanoseconds since there is a governor.
+    /// When the last window was full, in nanoseconds since the governor started.
     window_full: AtomicU64,
     governor: OnceLock<(Thread, Instant)>,
-    /// Why the governor was woken: they come quickly.
+    /// Why the governor was woken: requests come quickly.
     is_fast: AtomicBool,
     /// The governor is at work and need not be woken.
     is_burst: AtomicBool,
@@ -60,7 +60,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Counts a request: one addition, to a count that all threads share.
+    /// Counts a request: one addition, to a counter shared by all threads.
     pub(crate) fn request(&self) {
         let count = self.requests.fetch_add(1, Ordering::Relaxed);
         if count.is_multiple_of(WINDOW) && !self.is_burst.load(Ordering::Relaxed) {
@@ -84,17 +84,17 @@ impl Pace {
     }
 }
 
-/// The governor of a session, as long as that lasts.
+/// The governor of a session, for the lifetime of the session.
 pub(crate) struct Governor {
     pace: Arc<Pace>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Governor {
-    /// Begins to watch over the requests that `pace` counts.
+    /// Starts the thread that watches the requests counted by `pace`.
     ///
     /// # Errors
-    /// If there can't be a thread more.
+    /// If the thread can't be started.
     pub(crate) fn start(aid: Box<dyn Aid>, pace: Arc<Pace>) -> io::Result<Self> {
         let watched = Arc::clone(&pace);
         let thread =
@@ -117,7 +117,7 @@ impl Drop for Governor {
 fn govern(mut aid: Box<dyn Aid>, pace: &Pace) {
     while !pace.has_ended.load(Ordering::Relaxed) {
         thread::park();
-        // It may have been woken once more for what is over.
+        // It may have been woken once more for a burst that is over.
         if !pace.is_fast.swap(false, Ordering::Relaxed) {
             continue;
         }
@@ -133,7 +133,7 @@ fn govern(mut aid: Box<dyn Aid>, pace: &Pace) {
     }
 }
 
-/// Returns when few requests come, or others suffer from the aid; whether the burst is over.
+/// Returns when few requests come, or other programs suffer from the aid; whether the burst is over.
 fn outlast(pace: &Pace, aid: &mut dyn Aid) -> bool {
     let mut seen = pace.count();
     loop {
@@ -152,7 +152,7 @@ fn outlast(pace: &Pace, aid: &mut dyn Aid) -> bool {
 mod tests {
     use super::*;
 
-    /// What an aid was told, and what it is to say.
+    /// The calls of an aid, and what it is to return.
     #[derive(Default)]
     struct Told {
         helps: AtomicBool,
@@ -178,11 +178,11 @@ mod tests {
         }
     }
 
-    /// Looks without a pause: what is waited for may be over soon.
+    /// Polls without a pause: the condition may hold for a short time only.
     fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         let began = Instant::now();
         while !is_so() {
-            assert!(began.elapsed() < Duration::from_secs(60), "waited for in vain: {what}");
+            assert!(began.elapsed() < Duration::from_secs(60), "timed out waiting: {what}");
         }
     }
 
@@ -204,7 +204,7 @@ mod tests {
             });
             until("it ends", || !helps());
         }
-        // One now and then is not many.
+        // One now and then is not a burst.
         let begun = told.begun.load(Ordering::SeqCst);
         for _ in 0..3 * WINDOW {
             pace.request();

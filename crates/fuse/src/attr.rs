@@ -1,4 +1,4 @@
-//! The engine's view of an inode in the protocol's terms, and back: kinds, device numbers, times.
+//! Converts inode metadata to and from the protocol's form: kinds, device numbers, times.
 
 use crate::node_table::node_id;
 use crate::protocol::reply::entry;
@@ -9,7 +9,7 @@ use zerocopy::FromZeros;
 
 /// The bits of a mode that are permissions.
 const PERMISSIONS: u32 = 0o7777;
-/// What `statx` tells: everything that `stat` does, and the time of creation where there is one (`STATX_`
+/// What `statx` reports: everything that `stat` does, and the creation time where there is one (`STATX_`
 /// `BASIC_STATS` and `BTIME` of `include/uapi/linux/stat.h`).
 const BASIC_STATS: u32 = 0x7ff;
 const BTIME: u32 = 0x800;
@@ -35,7 +35,7 @@ pub(crate) fn attributes(found: &Metadata) -> Attr {
     attr
 }
 
-/// The answer that tells of an inode.
+/// The answer with an inode's attributes.
 pub(crate) fn attr_out(kept: Duration, attr: Attr) -> AttrOut {
     let mut out = AttrOut::new_zeroed();
     out.attr_valid.set(kept.as_secs());
@@ -49,7 +49,7 @@ pub(crate) fn entry_out(kept: Duration, found: &Metadata) -> EntryOut {
     entry(node_id(found.inode), found.generation, kept, attributes(found))
 }
 
-/// The answer that tells of an inode all that `statx` has.
+/// The answer to `statx`, with all that it has for an inode.
 pub(crate) fn statx_out(kept: Duration, found: &Metadata) -> StatxOut {
     let mut stat = Statx::new_zeroed();
     stat.mask.set(if found.crtime.is_some() { BASIC_STATS | BTIME } else { BASIC_STATS });
@@ -85,7 +85,7 @@ fn mode(found: &Metadata) -> u16 {
     found.kind.mode_bits() | found.permissions
 }
 
-/// What `mknod` asks for; `None` for what it can't make.
+/// The inode that `mknod` asks for; `None` for kinds that it can't make.
 pub(crate) fn new_node(mode: u32, device: u32) -> Option<NewNode<'static>> {
     const KIND: u32 = 0o170_000;
     const DEFAULT: u32 = 0;

@@ -1,11 +1,11 @@
-//! Commits soon after changes, for mounts whose server is never told of `sync(2)`.
+//! Commits soon after changes, for mounts whose server does not receive `sync(2)`.
 //!
-//! A program that calls `sync` on a plain FUSE mount has the kernel write back what it gathered, and gets 0;
-//! whoever serves hears of the writes, but not that somebody relies on them. So a thread of the mount makes
-//! everything durable as soon as nothing has changed for [`REST`], and [`LONGEST`] after the first change
-//! where changes go on.
+//! When a program calls `sync` on a plain FUSE mount, the kernel writes back what it buffers and returns 0;
+//! the server receives the writes, but not that a caller relies on them. So a thread of the mount makes
+//! everything durable as soon as nothing has changed for [`REST`], and at the latest [`LONGEST`] after the
+//! first change.
 //!
-//! It ends by itself when the kernel does tell (`SYNCFS`): then the volume's own interval is enough.
+//! It ends when the kernel does send `SYNCFS`: then the volume's own interval is enough.
 
 use crate::protocol::request::Body;
 use hectare_engine::Volume;
@@ -16,20 +16,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// How long nothing has changed when it is time to commit.
+/// The time without a change after which to commit.
 const REST: Duration = Duration::from_millis(100);
-/// How old the first change becomes at most.
+/// The largest age of the first change.
 const LONGEST: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 struct State {
     changes: AtomicU64,
-    /// There is a change that no commit has begun after.
+    /// There is a change that no commit covers yet.
     is_due: AtomicBool,
     stop: AtomicBool,
 }
 
-/// The thread, as those see it who answer requests. Dropped, it ends.
+/// The thread, as seen by the threads that answer requests. Dropping it ends it.
 pub(crate) struct Settler {
     state: Arc<State>,
     thread: Thread,
@@ -45,7 +45,7 @@ impl Settler {
         Ok(Self { state, thread: handle.thread().clone(), handle: Mutex::new(Some(handle)) })
     }
 
-    /// A request has been answered.
+    /// Notes that a request has been answered.
     pub(crate) fn answered(&self, request: &Body<'_>) {
         let state = &*self.state;
         if state.stop.load(Ordering::Relaxed) {
@@ -66,7 +66,7 @@ impl Settler {
         self.thread.unpark();
     }
 
-    /// Ends it, and returns when it has ended.
+    /// Ends the thread, and returns when it has ended.
     pub(crate) fn stop(&self) {
         self.end();
         if let Some(thread) = self.handle.lock().take() {
@@ -98,10 +98,10 @@ fn run(volume: &Volume, state: &State) {
                 break;
             }
         }
-        // Whatever changes from here on is for the next time.
+        // Later changes are for the next commit.
         state.is_due.store(false, Ordering::Release);
         if !is_over() {
-            // A failure is latched, and told to whoever syncs or changes something next.
+            // A failure is latched, and reported to the next caller that syncs or changes something.
             let _ = volume.sync();
         }
     }

@@ -1,8 +1,8 @@
-//! The other side of a connection, without a kernel: requests as bytes, answers as bytes back.
+//! The kernel's side of a connection, without a kernel: takes requests as bytes, returns answers as bytes.
 //!
 //! For tests and for fuzzing: the adapter behind it is the one that a mount has, and so is everything between
-//! the bytes of a request and those of its answer ([`crate::event_loop`]). The bytes of a request are whatever
-//! the caller likes; only its header is made here, and even that can be left out ([`Client::send`]).
+//! the bytes of a request and those of its answer ([`crate::event_loop`]). The body of a request is up to the
+//! caller; only the header is made here, and even that can be left out ([`Client::send`]).
 //!
 //! What it is not: a mount's threads and descriptors, which only tests on real mounts have.
 
@@ -15,9 +15,9 @@ use std::sync::Arc;
 /// Bytes before the body of a request, and of an answer.
 const REQUEST_HEADER: usize = 40;
 const ANSWER_HEADER: usize = 16;
-/// The protocol that is spoken.
+/// The version of the protocol.
 const PROTOCOL: (u32, u32) = (7, 45);
-/// Features of the second word, as a kernel that can do everything offers them.
+/// Features of the second word, as offered by a kernel that supports everything.
 const EVERYTHING: u32 = 0xff;
 
 /// A connection to an adapter.
@@ -29,7 +29,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins a session of the adapter, as a kernel does that can do everything.
+    /// Begins a session with the adapter, as a kernel that supports everything.
     ///
     /// # Panics
     /// If the adapter will not speak the newest protocol.
@@ -51,7 +51,7 @@ impl Client {
         self.stale
     }
 
-    /// Sends bytes as they are; the answer, if they have one.
+    /// Sends bytes as they are; returns the answer, if there is one.
     pub fn send(&mut self, message: &[u8]) -> Option<&[u8]> {
         self.stale = None;
         let answered = self.session.answer(message, &mut self.reply)?;
@@ -69,13 +69,13 @@ impl Client {
         assert_eq!(answer, None);
     }
 
-    /// Sends a request; the body of its answer.
+    /// Sends a request; returns the body of its answer.
     ///
     /// # Errors
-    /// The error number that it is answered with.
+    /// The error number in the answer.
     ///
     /// # Panics
-    /// If the answer is none, or another's.
+    /// If there is no answer, or it belongs to another request.
     pub fn ask(&mut self, operation: u32, node: u64, body: &[u8]) -> Result<Vec<u8>, i32> {
         self.unique += 1;
         let unique = self.unique;
@@ -90,7 +90,7 @@ impl Client {
     }
 }
 
-/// A whole request of root's: header and body.
+/// A whole request from root: header and body.
 fn message(operation: u32, unique: u64, node: u64, body: &[u8]) -> Vec<u8> {
     let len = u32::try_from(REQUEST_HEADER + body.len()).unwrap_or(u32::MAX);
     let mut message = Vec::with_capacity(REQUEST_HEADER + body.len());
@@ -98,7 +98,7 @@ fn message(operation: u32, unique: u64, node: u64, body: &[u8]) -> Vec<u8> {
     message.extend_from_slice(&operation.to_ne_bytes());
     message.extend_from_slice(&unique.to_ne_bytes());
     message.extend_from_slice(&node.to_ne_bytes());
-    message.resize(REQUEST_HEADER, 0); // root asks, no process
+    message.resize(REQUEST_HEADER, 0); // the caller is root, without a process
     message.extend_from_slice(body);
     message
 }

@@ -1,25 +1,24 @@
-//! What a request that can't be answered is answered with: the one way from the engine's errors to error
-//! numbers.
+//! Converts the engine's errors to the error numbers of answers.
 //!
 //! The table itself is the engine's ([`hectare_engine::Error::errno`], exhaustive over its conditions), since
-//! those who have no mount want the same numbers. Here is what FUSE makes special: the kernel takes numbers
-//! from 1 to 511 only, and `ENOSYS` for "never ask again", so that neither may come from a device.
+//! users without a mount need the same numbers. Here is what is special to FUSE: the kernel accepts numbers
+//! from 1 to 511 only, and takes `ENOSYS` as "never ask again", so that neither may come from a device.
 
 use hectare_engine::Error;
 use rustix::io::Errno;
 
-/// The largest error number that the kernel takes from a server.
+/// The largest error number that the kernel accepts from a server.
 const ERRNO_MAX: i32 = 511;
 
-/// Error numbers that are counted by themselves; those beyond are counted as the last.
+/// Error numbers that are counted separately; larger ones are counted as the last.
 pub(crate) const COUNT: usize = 134;
 
-/// Where an error is counted.
+/// The index of the counter of an error.
 pub(crate) fn index(errno: Errno) -> usize {
     usize::try_from(errno.raw_os_error()).unwrap_or(0).min(COUNT - 1)
 }
 
-/// What those who read counters know an error by.
+/// The name of an error in the metrics.
 pub(crate) fn name(index: usize) -> String {
     let known = NAMES.iter().find(|(errno, _)| usize::try_from(errno.raw_os_error()) == Ok(index));
     known.map_or_else(|| format!("errno_{index}"), |(_, name)| (*name).to_owned())
@@ -39,11 +38,11 @@ static NAMES: [(Errno, &str); 34] = names! {
     STALE "ESTALE" DQUOT "EDQUOT" NOSYS "ENOSYS"
 };
 
-/// Why a request is refused.
+/// The error number of a refused request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal(pub(crate) Errno);
 
-/// An answer, or why there is none.
+/// An answer, or the error.
 pub(crate) type Answer<T = ()> = Result<T, Refusal>;
 
 impl From<Error> for Refusal {

@@ -1,5 +1,5 @@
-//! Serving a connection: requests are read, answered by a [`Server`], and their answers written, by several
-//! threads.
+//! The event loop of a connection: several threads read requests, let a [`Server`] answer them, and write the
+//! answers.
 //!
 //! [`Session`] needs no connection: it turns the bytes of a request into the bytes of an answer, which is
 //! what tests and fuzzing drive ([`crate::client`]). [`run`] does that for a connection, with a thread for
@@ -7,12 +7,12 @@
 //! queue for one lock.
 //!
 //! Invariants: a request that has an answer gets exactly one, on the descriptor it was read from (the kernel
-//! looks for it there); one whose answer panics gets `EIO`, and its thread goes on; threads end when the
+//! looks for it there); one whose answer panics gets `EIO`, and its thread continues; threads end when the
 //! kernel has hung up.
 //!
-//! Hazards: after a panic all go on; the [`Server`] is told, since its state is in doubt. Until the
-//! kernel has sent what it gathered of a file whose holes are looked for, the process can't be killed: if it
-//! is, nobody takes what is still to be sent, and the mount hangs until root ends it (`umount -f`).
+//! Hazards: after a panic all threads continue; the [`Server`] is notified, since its state is in doubt.
+//! While a request waits for the kernel to write back a file, the process can't be killed: if it is, no
+//! thread receives the rest of that data, and the mount hangs until root ends it (`umount -f`).
 
 use crate::adaptive_polling::Pace;
 use crate::errno::Answer;
@@ -33,18 +33,18 @@ use std::thread;
 
 /// The device of all connections.
 pub(crate) const DEVICE: &str = "/dev/fuse";
-/// Bytes of a request besides what is written: the kernel wants room for its headers.
+/// Bytes of a request besides the data of a write: the kernel wants room for its headers.
 const REQUEST_HEAD: u32 = 4096;
 
-/// Whatever answers requests.
+/// A server that answers requests.
 pub(crate) trait Server: Send + Sync + 'static {
-    /// Learns what the kernel can do, and says what it is asked to do.
+    /// Receives the features that the kernel offers, and returns what is requested of it.
     fn greet(&mut self, offered: Features) -> Wanted;
 
-    /// Answers a request: what is put into the reply, or an error.
+    /// Answers a request: puts data into the reply, or returns an error.
     fn answer(&self, request: &Request<'_>, reply: &mut Reply) -> Answer;
 
-    /// Learns that answering a request has panicked, which was answered with `EIO`.
+    /// Called when answering a request has panicked, which was answered with `EIO`.
     fn panicked(&self);
 
     /// Whether the kernel must write back what it buffers of a file before such a request is answered.
@@ -53,26 +53,26 @@ pub(crate) trait Server: Send + Sync + 'static {
     }
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 pub(crate) struct Answered<'r> {
     pub(crate) bytes: &'r [u8],
     /// The inode whose attributes the kernel is to drop before it gets the answer.
     pub(crate) stale: Option<NodeId>,
 }
 
-/// A server whose client has been greeted.
+/// A server whose client has sent `INIT`.
 pub(crate) struct Session<S> {
     server: S,
     agreed: Features,
     transfer_max: u32,
     pace: Arc<Pace>,
-    /// Requests whose answer panicked.
+    /// Number of requests whose answer panicked.
     panics: AtomicUsize,
 }
 
 impl<S: Server> Session<S> {
-    /// Answers the first request, and begins a session unless that is refused; the bytes to be sent in any
-    /// case.
+    /// Answers the first request, and begins a session unless that is refused; returns the bytes to be sent
+    /// in any case.
     pub(crate) fn greet(
         mut server: S,
         pace: Arc<Pace>,
@@ -131,11 +131,11 @@ pub(crate) fn greet<S: Server>(server: S, pace: Arc<Pace>, connection: &OwnedFd)
     session.map_err(io::Error::other)
 }
 
-/// Serves a connection with so many threads until the kernel hangs up. `clones` says that each is to have a
-/// descriptor of its own.
+/// Serves a connection with N threads until the kernel hangs up. With `clones`, each thread gets a descriptor
+/// of its own.
 ///
 /// # Errors
-/// If the connection breaks, or answering panicked: told when all threads have ended.
+/// If the connection breaks, or answering panicked; returned when all threads have ended.
 pub(crate) fn run<S: Server>(
     session: Session<S>,
     connection: OwnedFd,
@@ -157,7 +157,7 @@ pub(crate) fn run<S: Server>(
         worker.join().unwrap_or_else(|_| Err(io::Error::other("a thread that served it has panicked")))
     });
 
-    // Every thread is waited for before the first error is told.
+    // All threads have ended before the first error is returned.
     let ended: Vec<_> = ended.collect();
     if session.panics.load(Ordering::Relaxed) > 0 {
         return Err(io::Error::other("answering a request has panicked; the log says where"));
@@ -191,15 +191,15 @@ fn answer<S: Server>(session: &Session<S>, channel: &OwnedFd, message: &[u8], re
         send(channel, bytes);
     }));
     if tried.is_err() {
-        // Before who asked is told: its next request must find that all changes have ended.
+        // Before the answer is sent: the caller's next request must find that all changes have ended.
         session.panics.fetch_add(1, Ordering::Relaxed);
         session.server.panicked();
         drop(unanswered);
     }
 }
 
-/// Answers on a thread of its own, which waits until the kernel has sent what it gathered of a file: the
-/// others must be there to take that.
+/// Answers on a thread of its own, which waits until the kernel has written back what it buffers of a file:
+/// the other threads must be free to receive that.
 fn answer_after_writing_back<S: Server>(
     session: &Arc<Session<S>>,
     channel: &OwnedFd,
@@ -225,7 +225,7 @@ fn next(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
             Ok(0) => return Ok(None),
             Err(errno) if is_end(errno) => return Ok(None),
             Ok(len) => return Ok(Some(len)),
-            // Who asked has gone, a signal came, or there is nothing yet where reading doesn't wait.
+            // The caller is gone, a signal came, or a non-blocking read found nothing.
             Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -233,7 +233,7 @@ fn next(channel: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
 }
 
 /// Whether an error says that the kernel has hung up: `ECONNABORTED` where it did so between taking a request
-/// out of its queue and handing it over (one that nobody waits for, as `RELEASE` while it unmounts).
+/// out of its queue and handing it over (one without a waiting caller, such as `RELEASE` during unmount).
 fn is_end(errno: Errno) -> bool {
     matches!(errno, Errno::NODEV | Errno::CONNABORTED)
 }
@@ -241,7 +241,7 @@ fn is_end(errno: Errno) -> bool {
 fn send(channel: &OwnedFd, answer: &[u8]) {
     match rustix::io::write(channel, answer) {
         Ok(_) => {}
-        // Who asked has gone meanwhile, or the kernel has hung up.
+        // The caller is gone meanwhile, or the kernel has hung up.
         Err(errno) if errno == Errno::NOENT || is_end(errno) => {
             debug!(error:% = errno; "nobody waits for an answer");
         }
@@ -249,7 +249,7 @@ fn send(channel: &OwnedFd, answer: &[u8]) {
     }
 }
 
-/// A request that is being answered; dropped (by a panic, or for want of threads), it is answered with `EIO`.
+/// A request without an answer yet; dropped (by a panic, or for want of threads), it is answered with `EIO`.
 struct Unanswered<'a> {
     channel: &'a OwnedFd,
     message: &'a [u8],
@@ -264,7 +264,7 @@ impl Drop for Unanswered<'_> {
     }
 }
 
-/// Another descriptor of the same connection, with a queue of its own for what is read through it.
+/// Another descriptor of the same connection, with a queue of its own for the requests read through it.
 #[allow(unsafe_code)]
 fn clone(connection: &OwnedFd) -> io::Result<OwnedFd> {
     /// `FUSE_DEV_IOC_CLONE`: `_IOR(229, 0, uint32_t)`.
@@ -325,7 +325,7 @@ mod tests {
         }
     }
 
-    /// A thread that had taken `RELEASE` of a file out of the queue when it was unmounted.
+    /// A thread had taken the `RELEASE` of a file out of the queue when the mount was unmounted.
     #[test]
     fn regression_a_request_that_is_taken_back_while_unmounting_is_no_error() {
         let ends = [Errno::NODEV, Errno::CONNABORTED, Errno::IO, Errno::NOENT].map(is_end);
@@ -346,7 +346,7 @@ mod tests {
             rustix::io::write(&ours, &message(17, &[])).unwrap();
             assert_eq!(rustix::io::read(&ours, &mut answer).unwrap(), 16);
             assert_eq!(answer[4..8], (-5_i32).to_ne_bytes());
-            assert_eq!(told.load(Ordering::SeqCst), panics, "told before the answer");
+            assert_eq!(told.load(Ordering::SeqCst), panics, "notified before the answer");
         }
         drop(ours);
         assert!(worker.join().unwrap().unwrap_err().to_string().contains("panicked"));

@@ -1,27 +1,26 @@
-//! An ext4 volume behind a mount: the engine answers the kernel's FUSE requests.
+//! Mounts an ext4 volume through FUSE: the engine answers the kernel's requests.
 //!
 //! [`Adapter`] turns requests into calls of the engine's inode-level API and needs no mount: it is driven
-//! from bytes ([`client`] is such a driver). [`serve`] mounts it, on many threads,
-//! until it is unmounted or told to end. [`MountOptions`] are what `mount -o` knows.
+//! from bytes ([`client`] is such a driver). [`serve`] mounts it, on many threads, until it is unmounted or
+//! gets a signal. [`MountOptions`] are the options of `mount -o`.
 //!
-//! Who owns what: with the kernel's writeback cache (`-o writeback`), size, modification and
-//! change time of open files are the
-//! kernel's until it writes them back; we are the only other writer, so that names, negative names and
-//! attributes may be kept by the kernel for as long as it likes. What changes without it asking for that
-//! (set-ID bits that writing takes) it is told before it gets its answer.
+//! Ownership: with the kernel's writeback cache (`-o writeback`), size, modification and change time of open
+//! files are the kernel's until it writes them back; the server is the only other writer, so the kernel may
+//! cache names, negative names and attributes for as long as it likes. Of changes that it did not ask for
+//! (set-ID bits cleared by a write) it is notified before it gets its answer.
 //!
-//! Durability: `fsync` is the engine's, and so is `sync_interval`; what the kernel's cache holds is lost with
-//! a crash, as with any file system.
+//! Durability: `fsync` is the engine's, and so is the commit interval; what the kernel's cache holds is lost
+//! with a crash, as with any file system.
 //!
-//! What the kernel has gathered comes in nobody's name and with no space promised. So it does not gather
-//! unless asked to: then `write` hears at once that the volume is full or a file too large. What still comes
-//! late is what was written through a shared mapping, of which `msync`, `fsync` and `close` tell. Data takes
-//! the blocks reserved for root only where nobody but root can come, and flags of a file that forbid writing
-//! are looked at when it is opened and not when the kernel's writeback cache brings bytes.
+//! Data that the kernel buffers arrives without its writer's credentials and without reserved space. So the
+//! kernel does not buffer writes by default: then `write` reports at once that the volume is full or a file
+//! too large. Only writes through a shared mapping still arrive late; `msync`, `fsync` and `close` report
+//! their errors. Data takes the blocks reserved for root only on mounts that only root can access, and file
+//! flags that forbid writing are checked when a file is opened and not when the kernel's writeback cache
+//! sends data.
 //!
-//! Hazards: an inode that the kernel knows must live ([`nodes`]); numbers that the kernel does not know are
-//! refused, since some of them belong to the format. Nothing that a request says is taken for granted
-//! ([`protocol`]).
+//! Hazards: an inode that the kernel knows must live ([`node_table`]); numbers that the kernel does not know
+//! are refused, since some of them belong to the format. Nothing in a request is trusted ([`protocol`]).
 
 mod adapter;
 mod adaptive_polling;

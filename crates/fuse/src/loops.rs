@@ -1,12 +1,12 @@
-//! A loop device as the key of a `fuseblk` mount.
+//! Provides the loop device of a `fuseblk` mount.
 //!
 //! The kernel mounts `fuseblk` on a block device only, which it keeps for the mount alone. An image gets a
-//! loop device for that ([`attach`]). Nothing is read or written through it: whoever serves the mount goes on
-//! with the image itself. It tells the kernel, and all programs that look, which image is in use: they refuse
+//! loop device for that ([`attach`]). Nothing is read or written through it: the server uses the image
+//! itself. The loop device shows the kernel, and all programs that check, which image is in use: they refuse
 //! to mount, check or format it meanwhile.
 //!
-//! Invariant: it goes when its last user goes (`LO_FLAGS_AUTOCLEAR`): after the descriptor given here is
-//! closed, that is the mount, in whatever way that ends.
+//! Invariant: it is removed with its last user (`LO_FLAGS_AUTOCLEAR`): after the descriptor given here is
+//! closed, that is the mount, in whatever way it ends.
 //!
 //! Facts: loop(4) and `include/uapi/linux/loop.h`.
 
@@ -25,12 +25,12 @@ const LOOP_CTL_GET_FREE: Opcode = 0x4c82;
 const LOOP_CONFIGURE: Opcode = 0x4c0a;
 const LO_FLAGS_READ_ONLY: u32 = 1;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
-/// How often a device that another program was quicker to take is replaced by the next one.
+/// How often to retry with the next device when another program was quicker to take one.
 const TRIES: u32 = 16;
-/// The bytes of a file's name that a device remembers, the zero at its end included.
+/// The bytes of a file's name that a device remembers, including the final NUL.
 const NAME_MAX: usize = 64;
 
-/// `struct loop_config`, `struct loop_info64` included.
+/// `struct loop_config`, including `struct loop_info64`.
 #[derive(FromZeros, IntoBytes)]
 #[repr(C)]
 struct Config {
@@ -74,14 +74,13 @@ unsafe impl Ioctl for GetFree {
     }
 }
 
-/// A loop device on an image, which goes when the last descriptor of it is closed and nothing is mounted on
-/// it.
+/// A loop device on an image, removed when its last descriptor is closed and nothing is mounted on it.
 pub(crate) struct LoopDevice {
     pub(crate) path: PathBuf,
     _open: OwnedFd,
 }
 
-/// Gives an image a loop device. It does not share the descriptor, whose locks it would keep.
+/// Attaches a loop device to an image. It does not share the descriptor, whose locks it would keep.
 ///
 /// # Errors
 /// If there are none, or this process may not use them.
@@ -100,7 +99,7 @@ pub(crate) fn attach(image: BorrowedFd<'_>, name: &str, read_only: bool) -> io::
             .and_then(|device| configure(&device, &image, name, read_only).map(|()| device));
         match taken {
             Ok(device) => return Ok(LoopDevice { path, _open: device }),
-            // Another program was quicker, or is just letting go of it.
+            // Another program was quicker, or is just releasing it.
             Err(Errno::BUSY | Errno::NXIO) => {}
             Err(errno) => return Err(named(&path, errno)),
         }

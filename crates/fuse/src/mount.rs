@@ -1,19 +1,18 @@
-//! Attaching a FUSE connection to a folder, and detaching it.
+//! Attaches a FUSE connection to a directory, and detaches it.
 //!
-//! Root does it itself, everybody else through `fusermount3`, which is set-user-ID root and hands the
-//! descriptor back over a socket (its standard input here). Requests of other users than the one who
-//! mounts are not turned away here: the kernel does that already, and what its own threads write back comes
-//! as root.
+//! Root mounts directly, other users through `fusermount3`, which is set-user-ID root and returns the
+//! descriptor over a socket (its standard input here). Requests of users other than the mounting one are not
+//! refused here: the kernel does that already, and the data that its own threads write back comes as root.
 //!
-//! Root mounts an image as `fuseblk`, with a loop device as its key ([`loops`]). Then the kernel tells of
-//! `sync(2)` and `syncfs(2)` (since Linux 6.18), and unmounting waits until whoever serves has closed the
-//! volume. Where there are no loop devices, and for others than root, it is plain `fuse`, which has neither.
+//! Root mounts an image as `fuseblk`, on a loop device ([`loops`]). Then the kernel passes on `sync(2)` and
+//! `syncfs(2)` (since Linux 6.18), and unmounting waits until the server has closed the volume. Where there
+//! are no loop devices, and for users other than root, it is plain `fuse`, which has neither.
 //!
-//! Hazard: whoever serves a mount must not ask it for anything, nor unmount it. A thread that waits for an
-//! answer can't be killed, and while it is there its process keeps the connection open: if the process is
-//! killed, nobody answers, nobody gets an error, and the mount hangs until root ends it (`umount -f`). So
-//! what is mounted is looked up in the table of mounts, and another process waits for what the kernel has
-//! gathered; where there is a [keeper](crate::privileged_helper), it unmounts, too.
+//! Hazard: a server must neither use its own mount nor unmount it. A thread that waits for an answer can't be
+//! killed, and while it is there its process keeps the connection open: if the process is killed, no request
+//! is answered, no caller gets an error, and the mount hangs until root ends it (`umount -f`). So mounts are
+//! looked up in the mount table, and another process waits until the kernel has written back what it buffers;
+//! where there is a [privileged helper](crate::privileged_helper), it also unmounts.
 
 use crate::event_loop::DEVICE;
 use crate::loops;
@@ -31,46 +30,47 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 const HELPER: &str = "fusermount3";
-/// The variable that tells `fusermount3` where to send the descriptor, and the descriptor we give it.
+/// The variable that names the descriptor to which `fusermount3` sends the connection, and its value here.
 const HELPER_SOCKET: (&str, &str) = ("_FUSE_COMMFD", "0");
-/// What `/proc/mounts` calls the type, after `fuse.` or `fuseblk.`.
+/// The subtype in `/proc/mounts`, after `fuse.` or `fuseblk.`.
 const SUBTYPE: &str = "hectare";
-/// The size of a block that a `fuseblk` mount is told: what programs are told to read and write at once. All
-/// devices have such blocks.
+/// The block size of a `fuseblk` mount: reported to programs as the unit to read and write in. All devices
+/// have such blocks.
 const BLOCK: u32 = 4096;
 
-/// A mounted connection; dropped, it is detached.
+/// A mounted connection; dropping it detaches it.
 pub(crate) struct Mounted {
     dir: PathBuf,
     by_helper: bool,
-    /// The file system's device number, major and minor: whether it is still there.
+    /// The file system's device number, major and minor: to check that it is still mounted.
     device: (u32, u32),
     attached: bool,
 }
 
-/// Whether this process can mount by itself.
+/// Whether this process can mount without a helper.
 #[must_use]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// What is mounted where, and how.
+/// The arguments of a mount.
 #[derive(Clone, Copy)]
 pub struct Mounting<'a> {
-    /// What the table of mounts is to show: the image's path.
+    /// The source to show in the mount table: the image's path.
     pub source: &'a str,
     /// The directory to mount on.
     pub dir: &'a Path,
-    /// How.
+    /// The mount options.
     pub options: &'a MountOptions,
 }
 
-/// Opens a connection and attaches it to a folder. With an image, it is mounted as `fuseblk` where possible.
+/// Opens a connection and attaches it to a directory. With an image, it is mounted as `fuseblk` where
+/// possible.
 pub(crate) fn attach(what: &Mounting<'_>, image: Option<BorrowedFd<'_>>) -> io::Result<(OwnedFd, Mounted)> {
     let Mounting { source, options, .. } = *what;
     let dir = what.dir.canonicalize()?;
     if !dir.is_dir() {
-        return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is no folder to mount on"));
+        return Err(io::Error::new(io::ErrorKind::NotADirectory, "it is not a directory"));
     }
     let by_helper = !is_root();
     let connection = if by_helper {
@@ -78,9 +78,9 @@ pub(crate) fn attach(what: &Mounting<'_>, image: Option<BorrowedFd<'_>>) -> io::
     } else {
         by_root(source, image.filter(|_| options.block), &dir, options)?
     };
-    // From here on it is taken off again if anything fails.
+    // From here on it is unmounted again if anything fails.
     let mut mounted = Mounted { dir, by_helper, device: (0, 0), attached: true };
-    let unseen = || io::Error::other("what was mounted is not in the table of mounts; is /proc mounted?");
+    let unseen = || io::Error::other("the new mount is not in the table of mounts; is /proc mounted?");
     mounted.device = device_on(&mounted.dir)?.ok_or_else(unseen)?;
     Ok((connection, mounted))
 }
@@ -112,7 +112,7 @@ fn by_root(
     Ok(connection)
 }
 
-/// Mounts as `fuseblk` on a loop device, which then goes with the mount.
+/// Mounts as `fuseblk` on a loop device, which is removed with the mount.
 fn by_loop(
     source: &str,
     image: BorrowedFd<'_>,
@@ -124,7 +124,7 @@ fn by_loop(
     Ok(mount(&key.path, dir, format!("fuseblk.{SUBTYPE}"), flags(options), data)?)
 }
 
-/// What the kernel's FUSE itself is told.
+/// The options of the kernel's FUSE.
 fn kernel_options(options: &MountOptions) -> Vec<String> {
     let mut told = vec![format!("max_read={}", options.read_max)];
     if checks_permissions(options) {
@@ -136,7 +136,7 @@ fn kernel_options(options: &MountOptions) -> Vec<String> {
     told
 }
 
-/// Whether the kernel checks permissions: always where more than one user can come.
+/// Whether the kernel checks permissions: always where more than one user has access.
 pub(crate) fn checks_permissions(options: &MountOptions) -> bool {
     options.default_permissions || options.allow_other || is_root()
 }
@@ -184,13 +184,13 @@ fn by_fusermount(source: &str, dir: &Path, options: &MountOptions) -> io::Result
     }
 }
 
-/// Commas and backslashes would end the name.
+/// Escapes the name: commas and backslashes would end it.
 fn escaped(source: &str) -> String {
     source.replace('\\', "\\\\").replace(',', "\\,")
 }
 
 impl Mounted {
-    /// Sets what can be set only when a session has begun.
+    /// Sets what can be set only after a session has begun.
     pub(crate) fn tune(&self, options: &MountOptions) {
         self.read_ahead(options.read_ahead);
         if self.device.0 != 0 {
@@ -198,7 +198,7 @@ impl Mounted {
         }
     }
 
-    /// Syncs, so that the server sees whether the kernel passes that on. Only in another process.
+    /// Calls sync, so that the server sees whether the kernel passes that on. Only in another process.
     fn show_sync(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let synced = open(&self.dir, flags, Mode::empty()).and_then(rustix::fs::syncfs);
@@ -207,31 +207,32 @@ impl Mounted {
         }
     }
 
-    /// Has the kernel read ahead up to so many bytes: it grants a new mount no more than 128 KiB, and cuts
-    /// large reads up accordingly. Only root may change that.
+    /// Sets the kernel's readahead: a new mount gets no more than 128 KiB, and large reads are split
+    /// accordingly. Only root may change that.
     fn read_ahead(&self, bytes: u32) {
         let (major, minor) = self.device;
-        // A fuseblk mount has settings of its own, beside those of its block device.
+        // A fuseblk mount has settings of its own, besides those of its block device.
         let kind = if major == 0 { "" } else { "-fuseblk" };
         let setting = format!("/sys/class/bdi/{major}:{minor}{kind}/read_ahead_kb");
         if let Err(error) = std::fs::write(&setting, (bytes / 1024).to_string()) {
-            debug!(setting, error:%; "reading ahead stays as it is");
+            debug!(setting, error:%; "the readahead is unchanged");
         }
     }
 
-    /// Has the kernel write what it has gathered, and detaches: at once from the tree, and altogether when
-    /// the last program has left. Requests must be answered meanwhile. Whether it could be reached.
+    /// Has the kernel write back what it buffers, and detaches: from the tree at once, and altogether when
+    /// the last program has left. Requests must be answered meanwhile. Returns whether the mount could be
+    /// reached.
     pub(crate) fn detach(&mut self) -> bool {
         if !std::mem::take(&mut self.attached) {
             return true;
         }
         let Ok(Some(dir)) = dir_of(self.device) else {
-            // What lies over it can't be taken off, but what was written can be kept.
+            // What covers it can't be unmounted, but written data can be kept.
             self.write_back_all();
             return false;
         };
         self.dir = dir;
-        // Another may be mounted there when all is written.
+        // Another file system may be mounted there when everything is written.
         let held = self.hold();
         self.write_back();
         match held {
@@ -242,8 +243,8 @@ impl Mounted {
         true
     }
 
-    /// The root of the mount, to be unmounted by whoever may do that without a helper. Nothing is asked of
-    /// who serves it.
+    /// The root of the mount, for a process that may unmount without a helper. Sends no request to the
+    /// server.
     fn hold(&self) -> Option<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let root = open(&self.dir, flags, Mode::empty()).ok().filter(|_| !self.by_helper)?;
@@ -252,19 +253,19 @@ impl Mounted {
         ((found.stx_dev_major, found.stx_dev_minor) == self.device).then_some(root)
     }
 
-    /// Has the kernel write what it has gathered.
+    /// Has the kernel write back what it buffers.
     fn write_back(&self) {
         if sync_elsewhere(&["-f".as_ref(), "--".as_ref(), self.dir.as_os_str()]) {
             return;
         }
-        // No such program: better a while in which this process can't be killed than bytes that are lost.
+        // No such program: better a while in which this process can't be killed than lost data.
         if let Ok(dir) = open(&self.dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         {
             let _ = rustix::fs::syncfs(&dir);
         }
     }
 
-    /// Has the kernel write what it has gathered of all file systems, for want of a name for this one.
+    /// Has the kernel write back all file systems, for want of a name for this one.
     fn write_back_all(&self) {
         if !sync_elsewhere(&[]) {
             rustix::fs::sync();
@@ -279,7 +280,7 @@ impl Mounted {
         }
     }
 
-    /// Leaves it alone: somebody has unmounted it already.
+    /// Leaves it alone: it has been unmounted already.
     pub(crate) fn forget(&mut self) {
         self.attached = false;
     }
@@ -293,28 +294,28 @@ impl Drop for Mounted {
     }
 }
 
-/// A path that leads to what a descriptor has open, whatever lies where it was opened.
+/// A path to the file that a descriptor has open, whatever is at its original path now.
 fn magic_link(file: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// How something is unmounted, as umount(8) has it.
+/// How to unmount, as the options of umount(8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct How {
-    /// Off the tree at once, even if it is in use; it ends when its last user leaves.
+    /// Remove it from the tree at once, even if it is in use; it ends when its last user leaves.
     pub lazy: bool,
-    /// Requests that nobody answers are ended with an error (root only).
+    /// End unanswered requests with an error (root only).
     pub force: bool,
 }
 
-/// Runs `sync`, which can be killed while it waits for us; whether that worked.
+/// Runs `sync`, which can be killed while it waits for us; returns whether that worked.
 fn sync_elsewhere(arguments: &[&OsStr]) -> bool {
     let mut sync = Command::new("sync");
     sync.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     sync.status().is_ok_and(|status| status.success())
 }
 
-/// Takes a file system off a folder; unless told otherwise, only if it is not in use.
+/// Unmounts a directory; by default only if it is not in use.
 pub(crate) fn detach(dir: &Path, by_helper: bool, how: How) -> io::Result<()> {
     if !by_helper {
         let mut flags = UnmountFlags::NOFOLLOW;
@@ -332,7 +333,7 @@ pub(crate) fn detach(dir: &Path, by_helper: bool, how: How) -> io::Result<()> {
     Err(refused(&output))
 }
 
-/// What the helper had to say.
+/// The error that the helper reported.
 fn refused(output: &Output) -> io::Error {
     let said = String::from_utf8_lossy(&output.stderr);
     io::Error::other(format!("{HELPER} refuses: {}", said.lines().next().unwrap_or("no reason given")))

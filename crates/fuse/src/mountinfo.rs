@@ -1,8 +1,8 @@
-//! Which image is mounted where: found in `/proc/self/mountinfo` (proc(5)), without asking whoever serves it.
+//! Finds which image is mounted where in `/proc/self/mountinfo` (proc(5)), without a request to its server.
 //!
-//! Hazards: odd bytes are written in octal there; mounts can lie over each other, and the last one counts; a
-//! folder that is mounted can't be looked at by others than who mounted it, not even by root, so that its
-//! path is resolved through the folder above.
+//! Hazards: special bytes are written in octal there; mounts can cover each other, and the last one counts;
+//! only the mounting user can access a mounted directory, not even root can, so its path is resolved through
+//! its parent directory.
 
 use crate::loops;
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the kernel calls the type, and the type of those it has as a block device.
+/// The kernel's name of the type, and that of mounts on a block device.
 const KIND: &str = "fuse.hectare";
 const BLOCK_KIND: &str = "fuseblk.hectare";
 const TABLE: &str = "/proc/self/mountinfo";
@@ -21,25 +21,25 @@ const TABLE: &str = "/proc/self/mountinfo";
 /// A mount of ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountedImage {
-    /// The folder it is mounted on.
+    /// The directory it is mounted on.
     pub dir: PathBuf,
-    /// The image, as it was named when it was mounted.
+    /// The image, as named when it was mounted.
     pub source: PathBuf,
-    /// The device number that its files have, major and minor.
+    /// The device number of its files, major and minor.
     pub device: (u32, u32),
-    /// Who mounted it.
+    /// The user who mounted it.
     pub user: u32,
 }
 
-/// The table of mounts, as this process sees it.
+/// The mount table, as this process sees it.
 fn table() -> io::Result<String> {
     std::fs::read_to_string(TABLE).map_err(|error| io::Error::new(error.kind(), format!("{TABLE}: {error}")))
 }
 
-/// The image that a folder, or something below it, belongs to.
+/// The image that a directory, or a path below it, belongs to.
 ///
 /// # Errors
-/// If it belongs to no image that hectare has mounted.
+/// If it belongs to no image mounted by hectare.
 pub fn mounted_image(path: &Path) -> io::Result<MountedImage> {
     let path = resolved(path)?;
     let table = table()?;
@@ -48,15 +48,15 @@ pub fn mounted_image(path: &Path) -> io::Result<MountedImage> {
     path.ancestors().find_map(on).and_then(Line::image).ok_or_else(not_ours)
 }
 
-/// The folders on which an image is mounted, first what was mounted first.
+/// The directories on which an image is mounted, the oldest mount first.
 ///
 /// # Errors
-/// If the table can't be read.
+/// If the mount table can't be read.
 pub fn mounted_on(image: &Path) -> io::Result<Vec<PathBuf>> {
     let (user, number) = (rustix::process::geteuid().as_raw(), |path: &Path| {
         path.metadata().map(|found| (found.dev(), found.ino()))
     });
-    // What another user named is not looked at.
+    // Paths named by other users are not accessed.
     let same = |mounted: &MountedImage| {
         let path = &*mounted.source;
         let looked = || number(path).is_ok_and(|this| number(image).is_ok_and(|that| this == that));
@@ -67,7 +67,7 @@ pub fn mounted_on(image: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(ours.filter(same).map(|mounted| mounted.dir).collect())
 }
 
-/// The flags that a mount has for the kernel.
+/// The mount flags of a mount in the kernel.
 pub(crate) fn mount_flags(mounted: &MountedImage) -> io::Result<MountFlags> {
     let table = table()?;
     let mut lines = table.lines().filter_map(Line::parse);
@@ -92,15 +92,15 @@ fn flag(name: &str) -> MountFlags {
     }
 }
 
-/// The device number of what a folder shows that has something mounted on it. `dir` is a path without links.
+/// The device number that a directory with a mount on it shows. `dir` is a path without links.
 pub(crate) fn device_on(dir: &Path) -> io::Result<Option<(u32, u32)>> {
     let table = table()?;
     let top = table.lines().filter_map(Line::parse).rfind(|line| line.dir == dir);
     Ok(top.and_then(|line| line.number()))
 }
 
-/// The folder on which the file system of this device number can be reached now: one above it may have got
-/// another name since it was mounted, or something been mounted over it.
+/// The directory at which the file system of this device number can be reached now: a parent may have been
+/// renamed since it was mounted, or another file system mounted over it.
 pub(crate) fn dir_of(device: (u32, u32)) -> io::Result<Option<PathBuf>> {
     let table = table()?;
     let lines: Vec<Line> = table.lines().filter_map(Line::parse).collect();
@@ -114,7 +114,7 @@ fn reached<'a>(lines: &'a [Line], device: (u32, u32)) -> Option<&'a Path> {
     lines.iter().filter(is_it).rfind(is_on_top).map(|line| &*line.dir)
 }
 
-/// That there is none.
+/// The error that no such mount exists.
 pub(crate) fn not_ours() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "no image is mounted there by hectare")
 }
@@ -131,14 +131,14 @@ pub(crate) fn resolved(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Whether a folder can't be looked at because it is mounted by somebody else, or nobody serves it any more.
+/// Whether a directory can't be accessed because another user mounted it, or it has no server any more.
 fn is_mount_refusing(error: &io::Error) -> bool {
     [Errno::ACCESS, Errno::NOTCONN, Errno::CONNABORTED]
         .iter()
         .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
-/// One mount.
+/// A line of the table.
 struct Line<'a> {
     dir: PathBuf,
     device: &'a str,
@@ -167,7 +167,7 @@ impl<'a> Line<'a> {
         Some((major.parse().ok()?, minor.parse().ok()?))
     }
 
-    /// The mount, if it is one of ours. The table has a loop device where the kernel has a block device.
+    /// The mount, if it is one of ours. Where the kernel has a block device, the table has a loop device.
     fn image(&self) -> Option<MountedImage> {
         let [KIND | BLOCK_KIND, source, options] = self.system[..] else { return None };
         let user = options.split(',').find_map(|option| option.strip_prefix("user_id="))?;
@@ -181,7 +181,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A path as it is: three octal digits after a backslash are a byte.
+/// Unescapes a path: three octal digits after a backslash are a byte.
 fn unescaped(text: &str) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((first, after)) = rest.split_first() {

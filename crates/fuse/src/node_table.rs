@@ -1,14 +1,14 @@
-//! What the kernel knows: inodes that it looked up and has not forgotten, or has open.
+//! The node table: inodes that the kernel has looked up and not forgotten, or has open.
 //!
-//! Every answer that names an inode counts a lookup; the kernel gives lookups back in bulk (`FORGET`). An
-//! inode is held in the engine for as long as it is counted here, so that one without names lives until the
-//! kernel has forgotten *and* closed it. A file that is open is kept open here, once for all who opened it.
+//! Every answer that names an inode counts a lookup; the kernel returns lookups in bulk (`FORGET`). An inode
+//! is pinned in the engine for as long as it is counted here, so that an unlinked one lives until the kernel
+//! has forgotten *and* closed it. An open file is kept open here, once for all its openers.
 //!
-//! Numbers are the volume's, but for the root: 1 for FUSE, 2 for ext4. A number that is not in the table is
-//! refused (`ESTALE`), whatever the volume has under it: the kernel names only what it was told of, and some
-//! inodes (the journal) are nobody's.
+//! Numbers are the volume's, except for the root: 1 for FUSE, 2 for ext4. A number that is not in the table
+//! is refused (`ESTALE`), whatever the volume has under it: the kernel uses only numbers that it was given,
+//! and some inodes (the journal) are internal.
 //!
-//! Invariant: what is dropped here is dropped outside the table's locks, since dropping may free an inode.
+//! Invariant: nodes are dropped outside the table's locks, since dropping one may free an inode.
 
 use crate::errno::Answer;
 use crate::protocol::NodeId;
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 const SHARDS: u64 = 64;
 
-/// The number FUSE calls an inode by.
+/// The FUSE number of an inode.
 pub(crate) fn node_id(nr: InodeNr) -> NodeId {
     if nr == InodeNr::ROOT { NodeId::ROOT } else { NodeId(nr.get().into()) }
 }
@@ -31,10 +31,9 @@ pub(crate) fn node_id(nr: InodeNr) -> NodeId {
 /// An inode that the kernel knows.
 pub(crate) struct Node {
     held: HeldInode,
-    /// Open for as long as somebody has it open.
+    /// Open while the kernel keeps it open.
     file: Mutex<Option<Arc<OpenFile>>>,
-    /// The error that the kernel got when it last wrote back what it buffers; 0 for none, or if it has been
-    /// reported.
+    /// The error of the kernel's last writeback; 0 if there was none, or it has been reported.
     failure: AtomicI32,
 }
 
@@ -55,12 +54,12 @@ impl Node {
         Ok(self.held.metadata()?)
     }
 
-    /// Notes that what the kernel buffered could not be written back.
+    /// Notes that data buffered by the kernel could not be written back.
     pub(crate) fn note_failure(&self, errno: Errno) {
         self.failure.store(errno.raw_os_error(), Ordering::Relaxed);
     }
 
-    /// The error of the last failure that nobody has taken.
+    /// The error of the last failure that has not been reported.
     pub(crate) fn take_failure(&self) -> Option<Errno> {
         match self.failure.swap(0, Ordering::Relaxed) {
             0 => None,
@@ -68,7 +67,7 @@ impl Node {
         }
     }
 
-    /// The file it is: the one that is kept open, or one opened for this request.
+    /// The open file: the one that is kept open, or one opened for this request.
     pub(crate) fn file(&self) -> Answer<Arc<OpenFile>> {
         match &*self.file.lock() {
             Some(file) => Ok(Arc::clone(file)),
@@ -81,7 +80,7 @@ struct Known {
     node: Arc<Node>,
     lookups: u64,
     opens: u64,
-    /// How many of those who opened it may write.
+    /// How many of its openers may write.
     writers: u64,
 }
 
@@ -92,7 +91,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// A table that knows the root.
+    /// A table that contains the root.
     pub(crate) fn new(volume: &Volume) -> hectare_engine::Result<Self> {
         let root = Node::new(volume.hold_inode(InodeNr::ROOT)?);
         Ok(Self { root: Arc::new(root), shards: (0..SHARDS).map(|_| Mutex::default()).collect() })
@@ -103,7 +102,7 @@ impl Nodes {
         &self.shards[index]
     }
 
-    /// The inode that the kernel calls by this number.
+    /// The inode with this number.
     pub(crate) fn get(&self, id: NodeId) -> Answer<Arc<Node>> {
         if id == NodeId::ROOT {
             return Ok(Arc::clone(&self.root));
@@ -136,7 +135,7 @@ impl Nodes {
         node
     }
 
-    /// Gives lookups back.
+    /// Returns lookups.
     pub(crate) fn forget(&self, id: NodeId, lookups: u64) {
         self.uncount(id, |known| known.lookups = known.lookups.saturating_sub(lookups));
     }
@@ -148,13 +147,13 @@ impl Nodes {
         if let Some(known) = self.shard(id).lock().get_mut(&id.0) {
             known.opens = known.opens.saturating_add(1);
             known.writers = known.writers.saturating_add(may_write.into());
-            // One that is open already stays; closing this one is then not the last closing.
+            // A file that is open already stays; closing this one is then not the last close.
             node.file.lock().get_or_insert(file);
         }
         Ok(node)
     }
 
-    /// Uncounts an open file, and closes it with the last.
+    /// Uncounts an open file, and closes it after the last.
     pub(crate) fn release(&self, id: NodeId, may_write: bool) {
         self.uncount(id, |known| {
             known.opens = known.opens.saturating_sub(1);
@@ -162,7 +161,7 @@ impl Nodes {
         });
     }
 
-    /// Whether somebody who may write has a file open.
+    /// Whether a file is open for writing.
     pub(crate) fn has_writers(&self, id: NodeId) -> bool {
         self.shard(id).lock().get(&id.0).is_some_and(|known| known.writers > 0)
     }

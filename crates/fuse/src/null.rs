@@ -1,12 +1,12 @@
-//! A file system that answers every request at once: the limit of what any server behind this session can
-//! reach, for measuring.
+//! A file system that answers every request at once: the upper limit of any server behind this session, for
+//! benchmarking.
 //!
-//! Names and sizes are kept in memory, so that programs find what they made; content is not, and reads as
-//! whatever is at hand. It asks the kernel for what [`Adapter`](crate::Adapter) asks for, so that both
-//! get the same requests.
+//! Names and sizes are kept in memory, so that programs find the files they created; content is not, and
+//! reads as whatever the buffer holds. It requests the same of the kernel as [`Adapter`](crate::Adapter), so
+//! that both get the same requests.
 //!
-//! What it is not: correct. Permissions, times, links and renames onto something are not kept, and nothing is
-//! ever written anywhere.
+//! What it is not: correct. Permissions, times, links and renames over existing files are not kept, and
+//! nothing is ever written anywhere.
 
 use crate::adapter::{KEPT, TRANSFER_MAX, features, open_out, size_out, wanted};
 use crate::attr::attr_out;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use zerocopy::FromZeros;
 
-/// What `statfs` tells: 4 TiB in blocks of 4 KiB.
+/// What `statfs` reports: 4 TiB in blocks of 4 KiB.
 const BLOCKS: u64 = 1 << 30;
 const GENERATION: u32 = 0;
 
@@ -36,8 +36,7 @@ struct Node {
     names: Mutex<Names>,
 }
 
-/// A directory's names. What was removed leaves its place, so that whoever lists the rest goes on where he
-/// was.
+/// A directory's names. A removed name leaves its position empty, so that a listing in progress can continue.
 #[derive(Default)]
 struct Names {
     places: HashMap<Vec<u8>, usize>,
@@ -74,7 +73,7 @@ impl Null {
         Self { nodes, next: AtomicU64::new(NodeId::ROOT.0 + 1), kernel: Features::empty() }
     }
 
-    /// What a request is about.
+    /// The node of a request.
     fn node(&self, id: NodeId) -> Answer<Arc<Node>> {
         self.nodes.read().get(&id.0).map(Arc::clone).ok_or_else(|| Errno::STALE.into())
     }
@@ -106,7 +105,7 @@ impl Null {
         Ok(())
     }
 
-    /// Calls `add` with each name from a place on, what it names, and the place after it, until it says that
+    /// Calls `add` with each name from a position on, its node, and the next position, until it returns that
     /// there is no more room.
     fn list(
         &self,
@@ -203,7 +202,7 @@ impl Null {
             Body::Read { at, size, .. } => {
                 let end = self.node(request.node)?.size.load(Ordering::Relaxed);
                 let len = u32::try_from(end.saturating_sub(*at)).unwrap_or(u32::MAX).min(*size);
-                // What a file holds is what the last answer left there.
+                // The content of a file is what the last answer left in the buffer.
                 reply.fill(usize_of(len.min(TRANSFER_MAX)), |out| Ok(out.len()))?;
             }
             Body::Write { at, data, .. } => {

@@ -1,9 +1,9 @@
-//! What `mount -o` knows: how a volume can be mounted, and one table of options ([`table`]), read by the
-//! parser, the help and the tests.
+//! The options of `mount -o`, and the one table of options ([`table`]) behind the parser, the help and the
+//! tests.
 //!
-//! Options that mean nothing to a file system (`noauto`, `_netdev`, `x-...`) are for those who read `fstab`,
-//! and let through. What the kernel's ext4 takes beside that is taken, too ([`kernel`]). Anything else that
-//! is not in the tables is refused by name.
+//! Options without meaning for a file system (`noauto`, `_netdev`, `x-...`) are for programs that read
+//! `fstab`, and ignored. Options of the kernel's ext4 are accepted, too ([`kernel`]). Anything else that is
+//! not in the tables is refused by name.
 
 mod kernel;
 mod table;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use table::Form;
 
-/// Which reads set the time of last access.
+/// Which reads update the access time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Atime {
     /// None.
@@ -27,95 +27,95 @@ pub enum Atime {
     /// The first after a change, and one a day.
     #[default]
     Relative,
-    /// All that reach us: what the kernel has in its cache is read without asking.
+    /// All that reach the server: data in the kernel's cache is read without a request.
     Always,
 }
 
 /// How a volume is mounted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MountOptions {
-    /// Take no change.
+    /// Mount read-only.
     pub read_only: bool,
-    /// Others than who mounts may use it; the kernel checks permissions then.
+    /// Other users may access the mount; the kernel checks permissions then.
     pub allow_other: bool,
     /// The kernel checks permissions.
     pub default_permissions: bool,
-    /// Which reads set the time of last access.
+    /// Which reads update the access time.
     pub atime: Atime,
-    /// Listing a directory sets its time of last access.
+    /// Listing a directory updates its access time.
     pub directory_atime: bool,
-    /// Access ACLs count.
+    /// Access ACLs are enforced.
     pub acl: bool,
-    /// What is made gets the group of its directory (`grpid`).
+    /// New files get the group of their directory (`grpid`).
     pub directory_groups: bool,
-    /// The size of the volume is told with what the format takes (`minixdf`).
+    /// The reported size of the volume includes its metadata (`minixdf`).
     pub counts_overhead: bool,
-    /// The journal is not replayed, which needs `read_only`: the volume is read as its blocks are.
+    /// The journal is not replayed, which needs `read_only`: blocks are read as they are.
     pub no_replay: bool,
-    /// What was asked for and means nothing here, a line each, to be logged.
+    /// Options without effect, a line each, to be logged.
     pub notes: Vec<String>,
-    /// Small appends gather before they get a place.
+    /// Small appends are buffered before they are allocated (delalloc).
     pub delayed_allocation: bool,
-    /// What the journal promises of file data; what the volume asks for, if not given.
+    /// The journaling mode of file data; the volume's default, if not given.
     pub data: Option<DataMode>,
-    /// What to do when metadata turns out to be broken; what the volume asks for, if not given.
+    /// What to do on metadata corruption; the volume's default, if not given.
     pub errors: Option<OnError>,
-    /// Whether a failed write of file data ends all changes, if not as the volume says.
+    /// Whether a failed write of file data aborts the journal; the volume's default, if not given.
     pub data_errors_abort: Option<bool>,
-    /// How old a change gets before it is committed.
+    /// The age at which a change is committed.
     pub commit: Duration,
     /// Freed space is discarded on the device.
     pub discard: bool,
-    /// How space is chosen.
+    /// The allocation policy.
     pub policy: Policy,
-    /// The knobs of the search for space.
+    /// The allocator's tunables.
     pub tunables: Tunables,
-    /// What requests for space went through is kept.
+    /// Allocation requests are recorded.
     pub explain: bool,
-    /// Where the volume begins in the image, in bytes.
+    /// The byte offset of the volume in the image.
     pub offset: u64,
-    /// Threads that answer requests; 0: as many as seems right.
+    /// Threads that answer requests; 0: a suitable number.
     pub threads: usize,
-    /// Idle processors wait without halting while many requests come, if this is a virtual machine and it is
-    /// allowed.
+    /// Idle processors poll instead of halting during request bursts, in a virtual machine and if that is
+    /// permitted.
     pub idle_poll: bool,
-    /// Where they don't, a thread asks for requests again and again while many come.
+    /// Where they don't, a thread polls for requests during bursts.
     pub busy_poll: bool,
     /// Stay in the foreground.
     pub foreground: bool,
-    /// The kernel gathers writes.
+    /// The kernel buffers writes.
     pub writeback: bool,
     /// Files are opened without a request.
     pub no_open: bool,
-    /// Times of creation are told, which the kernel asks for one by one.
+    /// Creation times are reported, which the kernel requests one by one.
     pub creation_times: bool,
-    /// Directories are listed with the attributes of what they name, where that seems of use.
+    /// Directories are listed with the attributes of their entries, where that seems useful.
     pub list_attributes: bool,
-    /// How long the kernel keeps names and attributes.
+    /// How long the kernel caches names and attributes.
     pub kept: Duration,
-    /// How long it keeps that a name is not there; as long, if not given.
+    /// How long it caches that a name does not exist; as `kept`, if not given.
     pub kept_absent: Option<Duration>,
-    /// The kernel tells of every `close`, for nothing.
+    /// The kernel sends `FLUSH` on every `close`, without effect.
     pub ask_flush: bool,
-    /// The kernel asks before it lists a directory, for nothing.
+    /// The kernel sends `OPENDIR` before it lists a directory, without effect.
     pub ask_opendir: bool,
-    /// Names of one directory are looked up, and it is listed, by several at once.
+    /// Lookups and listings of one directory run in parallel.
     pub parallel_directories: bool,
     /// The largest read and write, in bytes.
     pub transfer_max: u32,
     /// The largest read, in bytes, if that is less.
     pub read_max: u32,
-    /// Bytes that the kernel reads ahead at most, where this may be set (by root).
+    /// The kernel's limit of readahead in bytes, where it may be set (by root).
     pub read_ahead: u32,
     /// Device nodes can be used (root only).
     pub dev: bool,
-    /// Set-ID bits count (root only).
+    /// Set-ID bits are honoured (root only).
     pub suid: bool,
     /// `dev` was given by the name that no program adds by itself.
     pub allow_dev: bool,
     /// `suid` was given by the name that no program adds by itself.
     pub allow_suid: bool,
-    /// Mount as `fuseblk` where that is possible (root only, with a loop device).
+    /// Mount as `fuseblk` where possible (root only, with a loop device).
     pub block: bool,
     /// Programs can be run.
     pub exec: bool,
@@ -123,13 +123,13 @@ pub struct MountOptions {
     pub sync: bool,
     /// Changes of names are written through.
     pub dirsync: bool,
-    /// What is logged; what `HECTARE_LOG` says, if not given.
+    /// The log level; that of `HECTARE_LOG`, if not given.
     pub log: Option<LevelFilter>,
     /// The file to log to.
     pub log_file: Option<PathBuf>,
-    /// Where statistics are served over HTTP.
+    /// Where metrics are served over HTTP.
     pub metrics: Option<SocketAddr>,
-    /// Others than this machine may reach them.
+    /// They may be served to other hosts.
     pub metrics_public: bool,
 }
 
@@ -189,21 +189,20 @@ impl Default for MountOptions {
 }
 
 const DEFAULT_COMMIT: Duration = Duration::from_secs(5);
-/// The largest read, unless told otherwise: half of what is read ahead, so that one half can be asked for
-/// while the other is read.
+/// The default limit of reads: half of the readahead, so that one half can be requested while the other is
+/// read.
 const READ_MAX: u32 = READ_AHEAD / 2;
-/// What the kernel reads ahead, unless told otherwise: the largest request there can be. More is faster for
-/// streams, but so much is read around each of the first hundred places, too, that a program touches in a
-/// file it has mapped.
+/// The default readahead: the largest request there can be. More is faster for streams, but as much is also
+/// read around each of the first hundred places that a program touches in a mapped file.
 const READ_AHEAD: u32 = TRANSFER_MAX;
 
-/// An option that can't be used, and why.
+/// An option that can't be used, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("mount option '{option}': {reason}")]
 pub struct BadOption {
-    /// As it was given.
+    /// The option as given.
     pub option: String,
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 /// Options for programs that read `fstab`: `x-systemd...`, `comment=`.
@@ -211,12 +210,12 @@ fn is_for_others(option: &str) -> bool {
     option.starts_with("x-") || option.starts_with("X-") || option.starts_with("comment=")
 }
 
-/// All options, those that only the kernel's ext4 has a use for included.
+/// All options, including those of the kernel's ext4 without effect here.
 fn known() -> impl Iterator<Item = &'static OptionRow> {
     OPTIONS.iter().chain(kernel::OPTIONS)
 }
 
-/// What to say of an option that is in no table: the name that is most like it, if one is.
+/// The message for an option that is in no table: with the most similar name, if there is one.
 fn unknown(name: &str) -> String {
     let likeness = |row: &OptionRow| strsim::damerau_levenshtein(row.name, name);
     let nearest = known().min_by_key(|row| likeness(row)).filter(|row| likeness(row) <= name.len() / 3);
@@ -225,10 +224,10 @@ fn unknown(name: &str) -> String {
 }
 
 impl MountOptions {
-    /// Adds a list as `-o` has it, separated by commas; later ones win.
+    /// Adds a list of options as `-o` takes it, separated by commas; later ones win.
     ///
     /// # Errors
-    /// The first option that is not known or can't have its value.
+    /// The first option that is unknown or has an invalid value.
     pub fn add(&mut self, list: &str) -> Result<(), BadOption> {
         list.split(',')
             .filter(|option| !option.is_empty() && !is_for_others(option))
@@ -256,21 +255,21 @@ impl MountOptions {
         Ok(())
     }
 
-    /// Takes `dev` and `suid` back unless they were given as `allow_dev` and `allow_suid`: for options that
-    /// came by way of `mount.fuse`, which adds both whenever root mounts.
+    /// Clears `dev` and `suid` unless they were given as `allow_dev` and `allow_suid`: for options passed
+    /// through `mount.fuse`, which adds both whenever root mounts.
     pub fn drop_added(&mut self) {
         self.dev &= self.allow_dev;
         self.suid &= self.allow_suid;
     }
 
-    /// Whether changes are committed soon where the kernel does not tell of `sync`: unless an interval was
+    /// Whether changes are committed soon where the kernel does not pass on `sync`: unless an interval was
     /// given.
     pub(crate) fn settles(&self) -> bool {
         self.commit == DEFAULT_COMMIT
     }
 
-    /// What the engine is opened with. Asks whether this process is root, whose mounts may fill the blocks
-    /// reserved for root unless others are allowed.
+    /// The engine's options. Checks whether this process is root, whose mounts may use the blocks reserved
+    /// for root unless other users have access.
     #[must_use]
     pub fn open_options(&self) -> OpenOptions {
         let defaults = OpenOptions::default();
@@ -284,7 +283,8 @@ impl MountOptions {
             data_mode: self.data,
             errors: self.errors,
             data_errors_abort: self.data_errors_abort,
-            // Only root comes to such a mount; where others do, nobody tells whose bytes are written.
+            // Only root can access such a mount; on others, buffered data comes without its writer's
+            // identity.
             use_reserved_blocks: is_root() && !self.allow_other,
             synchronous: match (self.sync, self.dirsync) {
                 (true, _) => Synchronous::All,
@@ -363,7 +363,7 @@ mod tests {
         .unwrap();
         assert!(!options.directory_atime && !options.acl && options.counts_overhead);
         assert!(options.directory_groups);
-        let note = "mount option 'mand' changes nothing: the kernel has no such option any more either";
+        let note = "mount option 'mand' changes nothing: the kernel has removed this option, too";
         assert!(options.notes.iter().any(|found| found == note), "{:?}", options.notes);
         assert_eq!((options.tunables.stripe, options.tunables.mb_optimize_scan), (Some(128), Some(false)));
         assert_eq!(options.notes.len(), 16, "all but those that do something, and relatime and _netdev");
@@ -430,7 +430,7 @@ mod tests {
             ),
             (
                 "test_dummy_encryption=v2",
-                "mount option 'test_dummy_encryption=v2': there is no encryption here",
+                "mount option 'test_dummy_encryption=v2': encryption is not supported",
             ),
             (
                 "dax=always",

@@ -1,18 +1,18 @@
-//! The keeper of a mount: a process beside the server that alone may mount and unmount.
+//! The privileged helper of a mount: a process beside the server that alone may mount and unmount.
 //!
 //! It mounts before the server has read a byte of the image, hands over the connection, and waits. So the
-//! server can do without any privilege ([`crate::sandbox`]), root's and that of `fusermount3`; and a call of
-//! the kernel that waits for an answer of the mount does not wait in the process that has to give it.
+//! server needs no privileges ([`crate::sandbox`]), neither root's nor those of `fusermount3`; and a system
+//! call that waits for an answer of the mount does not wait in the process that has to give it.
 //!
-//! What is mounted where and how it is told by whoever starts it, not by the server, which can only say when:
-//! the messages are single bytes. A server that has been taken over can have its own mount taken off.
+//! What to mount, where and how is passed by the process that starts it, not by the server, which can only
+//! say when: the messages are single bytes. A compromised server can have its own mount unmounted.
 //!
-//! It ends when the server's end of the socket closes, in whatever way the socket says so, and leaves the
-//! mount as it is: if the server was killed, programs get errors until somebody unmounts, instead of the
+//! It ends when the server's end of the socket closes, in whatever way the socket reports that, and leaves
+//! the mount as it is: if the server was killed, programs get errors until a user unmounts it, instead of the
 //! directory below.
 //!
-//! Hazard: it must outlive the server's last request. So signals that end the server mean nothing to it, and
-//! it is in no process group of a terminal.
+//! Hazard: it must outlive the server's last request. So it ignores the signals that end the server, and is
+//! in no process group of a terminal.
 
 use crate::mount::{Mounted, Mounting, attach, is_root};
 use crate::options::MountOptions;
@@ -32,30 +32,30 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// What the server says: mount, with the image's descriptor if it is to be `fuseblk`.
+/// The server's messages: mount, with the image's descriptor if it is to be `fuseblk`.
 const MOUNT: u8 = b'm';
-/// The same, but read-only, whatever was asked for.
+/// The same, but read-only, whatever the options say.
 const MOUNT_READ_ONLY: u8 = b'r';
 /// The session has begun: set what the kernel sets only then.
 const TUNE: u8 = b't';
-/// Have everything written back, and take it off.
+/// Write everything back, and unmount.
 const DETACH: u8 = b'd';
-/// Take it off: there is no session.
+/// Unmount: there is no session.
 const ABANDON: u8 = b'x';
-/// The first byte of an answer: done. A text follows if not.
+/// The first byte of an answer: done. Otherwise a text follows.
 const DONE: u8 = b'+';
 const FAILED: u8 = b'-';
 /// The longest message.
 const MESSAGE_MAX: usize = 4096;
 
-/// A keeper, as the server sees it.
+/// A privileged helper, as the server sees it.
 pub struct Keeper {
     socket: OwnedFd,
     is_mounted: bool,
 }
 
 impl Keeper {
-    /// Starts one: a program that calls [`keep`] with its standard input.
+    /// Starts a privileged helper: a program that calls [`keep`] with its standard input.
     ///
     /// # Errors
     /// If it can't be started.
@@ -67,11 +67,11 @@ impl Keeper {
         Ok(Self { socket, is_mounted: false })
     }
 
-    /// Has it mount, `read_only` if it was not to do so anyway; the connection.
+    /// Makes it mount, `read_only` if the options did not say so anyway; returns the connection.
     pub(crate) fn mount(&mut self, image: Option<BorrowedFd<'_>>, read_only: bool) -> io::Result<OwnedFd> {
         let connection = self.ask(if read_only { MOUNT_READ_ONLY } else { MOUNT }, image)?;
         self.is_mounted = true;
-        connection.ok_or_else(|| io::Error::other("the keeper of the mount gave no connection"))
+        connection.ok_or_else(|| io::Error::other("the privileged helper gave no connection"))
     }
 
     pub(crate) fn tune(&self) -> io::Result<()> {
@@ -93,7 +93,7 @@ impl Keeper {
 
     fn ask(&self, what: u8, file: Option<BorrowedFd<'_>>) -> io::Result<Option<OwnedFd>> {
         let gone = |errno| match errno {
-            Errno::PIPE | Errno::CONNRESET => io::Error::other("the keeper of the mount is gone"),
+            Errno::PIPE | Errno::CONNRESET => io::Error::other("the privileged helper is gone"),
             errno => errno.into(),
         };
         send(&self.socket, &[what], file).map_err(gone)?;
@@ -109,12 +109,12 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         if self.is_mounted {
-            let _ = self.ask(ABANDON, None); // it fails where the keeper is gone, and then nobody can
+            let _ = self.ask(ABANDON, None); // fails where the helper is gone; then nobody can
         }
     }
 }
 
-/// Keeps a mount: does what the server says over standard input, until it ends.
+/// Runs a privileged helper: does what the server says over standard input, until the server ends.
 ///
 /// # Errors
 /// If standard input is no socket of a server.
@@ -123,14 +123,14 @@ pub fn keep(what: &Mounting<'_>) -> io::Result<()> {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
     if is_root() {
-        // To mount, and to reach image and folder wherever they lie.
+        // To mount, and to reach image and directory wherever they are.
         let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::DAC_OVERRIDE;
         let none = CapabilitySet::empty();
         set_capabilities(None, CapabilitySets { effective: needed, permitted: needed, inheritable: none })?;
     }
     let mut mounted = None;
     let ended = obey(io::stdin().as_fd(), what, &mut mounted);
-    // Whether the server has left or was killed: the mount is not the keeper's to take off unasked.
+    // Whether the server has left or was killed: the helper must not unmount on its own.
     mounted.iter_mut().for_each(Mounted::forget);
     match ended {
         // A server that is killed before it has read an answer.
@@ -170,7 +170,7 @@ fn obey(
                 drop(mounted.take());
                 Ok(None)
             }
-            Some(_) => Err(io::Error::other("nothing that a keeper does")),
+            Some(_) => Err(io::Error::other("unknown message to the privileged helper")),
             None => return Ok(()),
         };
         match done {
@@ -199,7 +199,7 @@ fn send(socket: impl AsFd, message: &[u8], file: Option<BorrowedFd<'_>>) -> rust
     }
 }
 
-/// The next message, and the descriptor that came with it; an empty one when the other side is gone.
+/// The next message, and the descriptor that came with it; empty when the other side is gone.
 pub(crate) fn receive(socket: impl AsFd) -> rustix::io::Result<(Vec<u8>, Option<OwnedFd>)> {
     let mut message = vec![0; MESSAGE_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,12 +1,11 @@
-//! Changing a mount while it is there: `mount -o remount`.
+//! Changes a mount in place: `mount -o remount`.
 //!
-//! Whether it takes changes, and what its programs and device nodes mean, the kernel decides by itself:
-//! [`remount`] tells it. All else was settled with whoever serves when it was mounted:
-//! [`MountOptions::check_remount`] says whether a list asks for something of that to change, which is refused
-//! by name.
+//! Whether the mount is read-only, and whether set-ID bits, programs and device nodes are honoured, is up to
+//! the kernel: [`remount`] passes that on. Everything else was fixed with the server when it was mounted:
+//! [`MountOptions::check_remount`] finds an option that would change that, which is refused by name.
 //!
-//! Hazard: a list can hold more than the user gave. `mount` adds what the table of mounts and `fstab` say of
-//! the mount, and `mount.fuse` adds `dev,suid`.
+//! Hazard: a list can hold more than the user gave. `mount` adds the options of the mount table and of
+//! `fstab`, and `mount.fuse` adds `dev,suid`.
 
 use crate::mount::is_root;
 use crate::mountinfo::{MountedImage, mount_flags};
@@ -14,17 +13,17 @@ use crate::options::{BadOption, MountOptions};
 use rustix::mount::{MountFlags, mount_remount};
 use std::io;
 
-/// The option that asks for it.
+/// The option that requests it.
 pub const REMOUNT: &str = "remount";
-/// What the table of mounts says of every mount, or of every one of root's.
+/// Options that the mount table shows for every mount, or for every one of root's.
 const OF_THE_TABLE: [&str; 7] =
     [REMOUNT, "relatime", "default_permissions", "user_id", "group_id", "blksize", "fsname"];
 
 impl MountOptions {
-    /// Whether a list can be added to the options with which something was mounted, while it is.
+    /// Whether a list can be added to the options of an existing mount.
     ///
     /// # Errors
-    /// The first option that is not known, or that asks for what can't change.
+    /// The first option that is unknown, or that requests a change that can't be made.
     pub fn check_remount(&self, list: &str) -> Result<(), BadOption> {
         let mut all = self.clone();
         for option in list.split(',') {
@@ -40,7 +39,7 @@ impl MountOptions {
                 allow_dev: all.allow_dev,
                 allow_suid: all.allow_suid,
                 exec: all.exec,
-                notes: all.notes.clone(), // what changes nothing does so now as well
+                notes: all.notes.clone(), // an option without effect has none now, either
                 ..before
             };
             let bad = |reason: &str| BadOption { option: option.to_owned(), reason: reason.to_owned() };
@@ -55,11 +54,11 @@ impl MountOptions {
     }
 }
 
-/// Tells the kernel what a list, of which whoever serves the mount approves, changes. With `added`, `dev` and
-/// `suid` don't count, as `mount.fuse` adds them.
+/// Applies a list of options, already approved by the server, in the kernel. With `added`, `dev` and `suid`
+/// don't count, as `mount.fuse` adds them.
 ///
 /// # Errors
-/// If this process is not root, or the kernel refuses: what is open for writing keeps a mount from becoming
+/// If this process is not root, or the kernel refuses: files open for writing keep a mount from becoming
 /// read-only.
 pub fn remount(mounted: &MountedImage, list: &str, added: bool) -> io::Result<()> {
     if !is_root() {

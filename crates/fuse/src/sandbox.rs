@@ -1,14 +1,15 @@
-//! What a server gives up before it reads an image.
+//! The sandbox: what a server gives up before it reads an image.
 //!
-//! An image is untrusted, and whoever serves it needs little: the image's descriptor, which is open by then,
-//! the FUSE device, and a folder for its control socket. So it gives up every capability, also root's, and
-//! the way to get one by starting a program (`PR_SET_NO_NEW_PRIVS`); and Landlock, where the kernel has it,
-//! closes all files but those, the network for anything but what is bound already, and starting programs at
-//! all.
+//! An image is untrusted, and its server needs little: the image's descriptor, which is open by then, the
+//! FUSE device, and a directory for its control socket. So it gives up every capability, also root's, and the
+//! way to gain one by executing a program (`PR_SET_NO_NEW_PRIVS`); and Landlock, where it is supported,
+//! denies access to all other files, to the network except for sockets that are bound already, and to
+//! executing programs at all.
 //!
-//! What is needed later and can't be done then is the [keeper](crate::privileged_helper)'s.
+//! What is needed later and can't be done in the sandbox is left to the [privileged
+//! helper](crate::privileged_helper).
 //!
-//! Hazard: all this is a thread's own and passed on to the threads that it starts. So it must come before the
+//! Hazard: all this is per thread and inherited by the threads that it starts. So it must come before the
 //! first of them: [`confine`] refuses otherwise.
 
 use landlock::{
@@ -20,15 +21,15 @@ use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new
 use std::io;
 use std::path::Path;
 
-/// The newest set of rights that is asked for; of older kernels, what they have.
+/// The newest set of rights that is requested; older kernels apply what they have.
 const RIGHTS: ABI = ABI::V6;
-/// Devices that are opened, or opened again, while serving.
+/// Devices that are opened, or reopened, while serving.
 const DEVICES: [&str; 3] = [crate::event_loop::DEVICE, "/dev/null", "/dev/cpu_dma_latency"];
-/// What the kernel tells of this process, of processors, and of mounts.
+/// The kernel's information about this process, about processors, and about mounts.
 const TOLD: [&str; 2] = ["/proc", "/sys"];
 const THREADS: &str = "/proc/self/task";
 
-/// How much of the files of this machine is closed.
+/// How much of the file system is denied.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Confined(RulesetStatus);
 
@@ -37,14 +38,14 @@ impl Confined {
     pub fn log(self) {
         let landlock = match self.0 {
             RulesetStatus::FullyEnforced => "all",
-            RulesetStatus::PartiallyEnforced => "as far as the kernel has it",
-            RulesetStatus::NotEnforced => "not in this kernel",
+            RulesetStatus::PartiallyEnforced => "partially, as far as the kernel supports it",
+            RulesetStatus::NotEnforced => "not supported by this kernel",
         };
         info!(landlock; "this process has no capabilities and gets none");
     }
 }
 
-/// Gives up what a server does not need; `control` is the folder for its control socket.
+/// Gives up what a server does not need; `control` is the directory for its control socket.
 ///
 /// # Errors
 /// If this process has other threads already, or the kernel refuses.
@@ -68,7 +69,7 @@ fn close_files(control: Option<&Path>) -> Result<RulesetStatus, RulesetError> {
         .create()?;
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
     let socket = AccessFs::MakeSock | AccessFs::RemoveFile;
-    // To name places in this program, should it panic.
+    // To name source locations in this program, should it panic.
     let program = std::env::current_exe().ok();
     let closed = DEVICES.iter().try_fold(closed, |closed, path| open(closed, path.as_ref(), device))?;
     let closed = TOLD
@@ -83,7 +84,7 @@ fn close_files(control: Option<&Path>) -> Result<RulesetStatus, RulesetError> {
     Ok(closed.restrict_self()?.ruleset)
 }
 
-/// Leaves open what lies at or below a path, if it is there.
+/// Permits access to what is at or below a path, if it exists.
 fn open(
     closed: RulesetCreated,
     path: &Path,

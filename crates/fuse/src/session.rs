@@ -1,12 +1,12 @@
-//! A mount from beginning to end: attached, served by several threads, closed cleanly.
+//! The life of a mount: attached, served by several threads, closed cleanly.
 //!
 //! It ends when it is unmounted (by `umount` or `fusermount3 -u`), or by `SIGTERM`, `SIGINT` or `SIGHUP`:
-//! then the kernel is made to write what it has gathered, and the mount is detached. Programs that still
-//! have files open are given a moment; after that they get errors, and the volume is closed under them. A
-//! process that is killed leaves a volume that recovers.
+//! then the kernel writes back what it buffers, and the mount is detached. Programs that still have files
+//! open are given a moment; after that they get errors, and the volume is closed under them. A process that
+//! is killed leaves a volume that recovers.
 //!
 //! A `fuseblk` mount ends with a request (`DESTROY`), for whose answer the kernel and so `umount` wait: the
-//! volume is closed, and the image let go of, before that is answered ([`Ending`]).
+//! volume is closed, and the image released, before that is answered ([`Ending`]).
 
 use crate::adapter::{Adapter, Behaviour};
 use crate::adaptive_polling::busy_poll::BusyPoll;
@@ -39,9 +39,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// How long programs with open files are waited for after a signal.
+/// How long to wait for programs with open files after a signal.
 const GRACE: Duration = Duration::from_secs(2);
-/// Threads where nobody says how many: one waits for the device while another answers.
+/// The default number of threads: one waits for the device while another answers.
 const THREADS_MIN: usize = 4;
 
 /// Why a mount failed.
@@ -63,21 +63,21 @@ enum Event {
     Signal,
 }
 
-/// The image under a volume that is to be mounted, and who mounts it.
+/// The image of a volume to be mounted, and the process that mounts it.
 pub struct Image {
-    /// The image, as it is open: the mount is `fuseblk` if that can be had, and when it is unmounted, others
-    /// may have the image before this process has ended.
+    /// The image, as it is open: the mount is `fuseblk` if possible, and when it is unmounted, other
+    /// processes may open the image before this process has ended.
     pub claim: Claim,
-    /// Who mounts and unmounts.
+    /// The process that mounts and unmounts.
     pub keeper: Keeper,
 }
 
-/// Mounts a volume on a folder, calls `ready` once it can be used, and serves it until it is unmounted or a
-/// signal says to end; then closes the volume. What is answered is counted in `operations`. Without an
-/// `image`, this process mounts and unmounts by itself, as plain `fuse`.
+/// Mounts a volume on a directory, calls `ready` once it can be used, and serves it until it is unmounted or
+/// a signal ends it; then closes the volume. Answers are counted in `operations`. Without an `image`, this
+/// process mounts and unmounts without a helper, as plain `fuse`.
 ///
 /// # Errors
-/// What kept it from being mounted, or from ending well. The volume is closed in any case.
+/// What kept it from being mounted, or from ending cleanly. The volume is closed in any case.
 pub fn serve(
     volume: Volume,
     what: &Mounting<'_>,
@@ -116,17 +116,17 @@ pub fn serve(
     Ok(closed?)
 }
 
-/// Mounts a file system that answers at once and keeps nothing, the limit of what can be measured; otherwise
-/// as [`serve`].
+/// Mounts a file system that answers at once and keeps nothing, the upper limit of benchmarks; otherwise as
+/// [`serve`].
 ///
 /// # Errors
-/// What kept it from being mounted, or from ending well.
+/// What kept it from being mounted, or from ending cleanly.
 pub fn serve_null(dir: &Path, options: &MountOptions, ready: impl FnOnce()) -> Result<(), ServeError> {
     attend(Null::new(), &Mounting { source: "null", dir, options }, (&None, None), ready)
 }
 
-/// A server that does something before the kernel's last request is answered, and commits what was changed
-/// while the kernel does not tell of `sync`.
+/// A server that calls a function before the kernel's last request is answered, and commits changes soon
+/// while the kernel does not pass on `sync`.
 struct Ending<S, E> {
     server: S,
     settler: Option<Settler>,
@@ -157,7 +157,7 @@ impl<S: Server, E: Fn() + Send + Sync + 'static> Server for Ending<S, E> {
     }
 }
 
-/// Whoever has mounted it, and is to unmount it.
+/// The process that has mounted it, and is to unmount it.
 enum Attached {
     Here(Mounted),
     Kept(Keeper),
@@ -169,7 +169,7 @@ impl Attached {
             Self::Here(mounted) => mounted.tune(options),
             Self::Kept(keeper) => {
                 if let Err(error) = keeper.tune() {
-                    warn!(error:%; "reading ahead stays as it is");
+                    warn!(error:%; "the readahead is unchanged");
                 }
             }
         }
@@ -194,7 +194,7 @@ impl Attached {
     }
 }
 
-/// Attaches a connection, by the keeper if there is one.
+/// Attaches a connection, by the privileged helper if there is one.
 fn attach(
     what: &Mounting<'_>,
     (claim, keeper): (&Option<Claim>, Option<Keeper>),
@@ -234,7 +234,7 @@ fn adapter(
     Ok(Adapter::new(volume.clone(), behaviour, operations)?)
 }
 
-/// Mounts whatever answers requests, and serves it to the end.
+/// Mounts a server, and serves it to the end.
 fn attend(
     server: impl Server,
     what: &Mounting<'_>,
@@ -245,7 +245,7 @@ fn attend(
     let (sender, events) = channel();
     let signals = on_signals(sender.clone()).map_err(ServeError::Mount)?;
     let (connection, mut mounted) = attach(what, by).map_err(ServeError::Mount)?;
-    // Where the device is closed to us, all threads share the descriptor that the helper gave.
+    // Where the device can't be opened, all threads share the descriptor from the helper.
     let clones = access(DEVICE, Access::READ_OK | Access::WRITE_OK).is_ok();
     let pace = Arc::<Pace>::default();
     let governor = aid(options, clones, &connection)
@@ -274,7 +274,7 @@ fn threads(options: &MountOptions) -> usize {
     if options.threads == 0 { cores().max(THREADS_MIN) } else { options.threads }
 }
 
-/// What is to help in bursts; nothing with one processor, on which nothing is woken while something runs.
+/// The aid for bursts; none with one processor, on which no thread is woken while another runs.
 fn aid(options: &MountOptions, clones: bool, connection: &OwnedFd) -> io::Result<Option<Box<dyn Aid>>> {
     if cores() == 1 {
         return Ok(None);
@@ -310,7 +310,7 @@ fn wait(events: &Receiver<Event>, mounted: &mut Attached) -> io::Result<()> {
         }
         return ended;
     }
-    info!("a signal says to end");
+    info!("ending on a signal");
     mounted.detach();
     loop {
         match events.recv_timeout(GRACE) {

@@ -1,4 +1,4 @@
-//! Shutting down a volume that another process serves, from outside, by the `ioctl` that carries the mode.
+//! Shuts down a volume that another process serves, by the `ioctl` that carries the mode.
 
 use hectare_engine::Shutdown;
 use rustix::fs::{Mode, OFlags, open};
@@ -8,11 +8,11 @@ use std::path::Path;
 /// The adapter's `SHUTDOWN_BY`.
 const COMMAND: rustix::ioctl::Opcode = rustix::ioctl::opcode::write::<u32>(b'X', 125);
 
-/// Ends the use of the mounted volume that `path` lies on. With [`Shutdown::Flush`] the kernel first brings
-/// what it has gathered.
+/// Shuts down the mounted volume of `path`. With [`Shutdown::Flush`] the kernel first writes back what it
+/// buffers.
 ///
 /// # Errors
-/// `ENOTTY` if that is no volume of ours, `EPERM` for others than root, or what writing says.
+/// `ENOTTY` if that is no volume of ours, `EPERM` for users other than root, or the error of a write.
 pub fn shut_down(path: &Path, how: Shutdown) -> io::Result<()> {
     let top = open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
     let mode: u32 = match how {

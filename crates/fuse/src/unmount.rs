@@ -1,12 +1,11 @@
-//! Ending a mount from outside, and knowing when it has ended.
+//! Unmounts from outside, and waits until the mount has ended.
 //!
 //! `umount2(2)` of a plain FUSE file system returns when it is off the tree; its server may still be writing.
-//! So [`unmount`] goes on to wait until the image can be opened again, which is when the volume has been
-//! closed.
+//! So [`unmount`] then waits until the image can be opened again, which is when the volume has been closed.
 //!
-//! Hazard: the image of another user's mount is whatever that user named: a pipe, a device, a file that he
-//! keeps locked. So that is not opened, and the result says that nobody has waited. Also an image of
-//! one's own may be locked by others, so the wait has an end.
+//! Hazard: the image of another user's mount is whatever that user named: a pipe, a device, a locked file. So
+//! that is not opened, and the result says that the wait was skipped. The caller's own image may also be
+//! locked by other processes, so the wait has an end.
 
 use crate::mount::{How, detach, is_root};
 use crate::mountinfo::{MountedImage, mounted_image, mounted_on, not_ours, resolved};
@@ -15,8 +14,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the end of the server is waited for: a close writes what is in memory, which on a slow device
-/// takes a while.
+/// How long to wait for the server to end: closing writes what is in memory, which takes a while on a slow
+/// device.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What has been waited for when a mount is off its directory.
@@ -28,12 +27,12 @@ pub enum Unmounted {
     ServerOf(u32),
 }
 
-/// Takes an image off a directory, and returns when its volume is closed, if the caller mounted it and it can
-/// be opened to wait for that. Instead of the directory the image can be named, if it is mounted on one. Who
-/// unmounts lazily does not wait.
+/// Unmounts an image, and returns when its volume is closed, if the caller mounted it and it can be opened to
+/// wait for that. Instead of the directory the image can be named, if it is mounted on one. A lazy unmount
+/// does not wait.
 ///
 /// # Errors
-/// If no image of ours is mounted there, or it is in use; if it is off the folder, but not closed in time.
+/// If no image of ours is mounted there, or it is in use; if it is unmounted, but not closed in time.
 pub fn unmount(path: &Path, how: How) -> io::Result<Unmounted> {
     let mounted = find(path)?;
     detach(&mounted.dir, !is_root(), how)?;

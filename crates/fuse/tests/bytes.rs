@@ -1,7 +1,7 @@
-//! The adapter driven from bytes, without a mount: lifetimes that a kernel would hardly show, and requests
+//! Drives the adapter from bytes, without a mount: lifetimes that a kernel would hardly show, and requests
 //! that no kernel would send.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 use hectare_device::MemoryDevice;
 use hectare_engine::{Caller, Changes, Creation, InodeFlags, NewNode, OpenOptions, Overwrite, Volume};
@@ -77,7 +77,7 @@ fn write_request(at: u64, data: &[u8]) -> Vec<u8> {
     [quads(&[0, at]), words(&[size, 0]), quads(&[0]), words(&[0, 0]), data.to_vec()].concat()
 }
 
-/// What `valid` names of a size and the times of the content's and the inode's change, in seconds.
+/// The fields that `valid` selects: a size, the modification time and the change time, in seconds.
 fn setattr_request(valid: u32, size: u64, [mtime, ctime]: [u64; 2]) -> Vec<u8> {
     [words(&[valid, 0]), quads(&[0, size, 0, 0, mtime, ctime]), words(&[0; 8])].concat()
 }
@@ -129,7 +129,7 @@ fn a_name_that_is_not_there_may_be_remembered() {
     assert_eq!(client.ask(UNLINK, ROOT, b"nothing\0"), Err(ENOENT));
 }
 
-/// When the kernel writes back what it gathered, its time comes, too.
+/// When the kernel writes back what it buffers, its time arrives, too.
 #[test]
 fn times_of_what_was_written_before_a_file_became_immutable_are_no_error() {
     let volume = volume();
@@ -142,12 +142,12 @@ fn times_of_what_was_written_before_a_file_became_immutable_are_no_error() {
         let request = setattr_request(TIMES | OF_OPEN_FILE, 0, [1000, ctime]);
         client.ask(SETATTR, node, &request).unwrap();
     }
-    // Nobody's open file: a program sets them.
+    // Not open for writing: a program sets them.
     assert_eq!(client.ask(SETATTR, node, &setattr_request(TIMES, 0, [3000, 3000])), Err(EPERM));
     assert_ne!(volume.metadata("f").unwrap().mtime.seconds, 3000);
 }
 
-/// As the kernel's own file system does: what is refused leaves the file as it was, its set-ID bits, too.
+/// As the kernel's own file system: a refused request leaves the file as it was, including its set-ID bits.
 #[test]
 fn regression_the_kernel_hears_of_set_id_bits_that_changing_content_takes() {
     const TRUNC: u32 = 0o1000;
@@ -164,7 +164,7 @@ fn regression_the_kernel_hears_of_set_id_bits_that_changing_content_takes() {
     for (operation, body) in [
         (WRITE, write),
         (SETATTR, resize_request(2)),
-        (SETATTR, resize_request(2)), // that changes nothing but the bits
+        (SETATTR, resize_request(2)), // changes nothing but the bits
         (OPEN, words(&[TRUNC | 1, 1])),
     ] {
         make_set_id();
@@ -181,7 +181,7 @@ fn regression_the_kernel_hears_of_set_id_bits_that_changing_content_takes() {
     assert_eq!((client.stale(), mode()), (None, 0o4755));
 }
 
-/// What the kernel is told once and for all, unless somebody wants to hear of it.
+/// What the kernel learns once and for all, unless an option asks for the requests.
 #[test]
 fn needless_requests_are_refused_for_good_or_answered() {
     let volume = volume();
@@ -200,12 +200,12 @@ fn inodes_that_were_not_told_are_nobodys() {
     let volume = volume();
     let made = volume.create(InodeNr::ROOT, b"hidden", NewNode::File, Creation::default()).unwrap();
     let mut client = client(&volume);
-    // The ext4 root by its own number, the journal, and a file that nobody has looked up.
+    // The ext4 root by its own number, the journal, and a file that was never looked up.
     for node in [0, 2, 8, u64::from(made.get()), u64::MAX] {
         assert_eq!(client.ask(GETATTR, node, &[0; 16]), Err(ESTALE), "{node}");
         assert_eq!(client.ask(WRITE, node, &write_request(0, b"x")), Err(ESTALE), "{node}");
     }
-    // Whoever has a file handle asks for ".", and never gets an inode of the format.
+    // A client with a file handle asks for ".", and never gets an inode of the format.
     assert_eq!(client.ask(LOOKUP, 8, b".\0").map(|answer| quad(&answer, 0)), Ok(0));
     let found = client.ask(LOOKUP, made.get().into(), b".\0").unwrap();
     assert_eq!(quad(&found, 0), u64::from(made.get()));
@@ -230,7 +230,7 @@ fn times_before_1970_arrive_as_they_were_sent() {
     assert_eq!((mtime.seconds, mtime.nanoseconds), (seconds, nanoseconds));
 }
 
-/// What no inode can hold becomes the nearest that it can.
+/// A time that no inode can hold becomes the nearest that it can.
 #[test]
 fn times_that_are_too_early_are_the_earliest() {
     let volume = volume();
@@ -284,7 +284,7 @@ fn the_time_of_creation_is_told() {
     assert_eq!(told[32..][..4], 0xfff_u32.to_ne_bytes(), "all, that among them");
 }
 
-/// Bytes that mean nothing, the same in every run.
+/// Random bytes, the same in every run.
 struct Noise(u64);
 
 impl Noise {
@@ -298,7 +298,7 @@ impl Noise {
     fn body(&mut self) -> Vec<u8> {
         let len = usize::try_from(self.next() % 120).unwrap();
         let mut body: Vec<u8> = (0..len).map(|_| self.next().to_ne_bytes()[0]).collect();
-        // Half of them with fields that are small, as those of good requests are.
+        // Half of them with small fields, as good requests have.
         if self.next() & 1 == 0 {
             for (at, byte) in body.iter_mut().enumerate() {
                 *byte = if at % 4 == 0 { *byte } else { 0 };
@@ -308,7 +308,7 @@ impl Noise {
         body
     }
 
-    /// A command that is known, or not, with more or less than it needs.
+    /// A known or unknown command, with more or less input than it needs.
     fn control(&mut self) -> Vec<u8> {
         const COMMANDS: [u32; 7] =
             [0x8008_6601, 0x4008_6602, 0x8008_7601, 0x801c_581f, 0x401c_5820, 0xc018_5879, 0x1234_5678];
@@ -318,7 +318,7 @@ impl Noise {
         [quads(&[0]), words(&[0, command]), quads(&[0]), sizes, input].concat()
     }
 
-    /// An attribute to set, of a strange name or with strange flags.
+    /// An attribute to set, with a strange name or strange flags.
     fn attribute(&mut self) -> Vec<u8> {
         let value = self.body();
         let flags = u32::try_from(self.next() % 5).unwrap();
@@ -346,7 +346,7 @@ fn hostile_requests_get_an_error_and_never_end_the_session() {
                         client.tell(FORGET, node, &body[..8]);
                     }
                     FORGET | BATCH_FORGET => {}
-                    // Those with as many bytes as they say get further.
+                    // Those with as many bytes as announced get further.
                     IOCTL => drop(client.ask(IOCTL, node, &noise.control())),
                     SETXATTR => drop(client.ask(SETXATTR, node, &noise.attribute())),
                     WRITE => drop(client.ask(WRITE, node, &write_request(noise.next(), &body))),
@@ -382,13 +382,13 @@ fn regression_requests_that_lie_about_their_sizes_are_refused() {
     assert_eq!(client.ask(SETXATTR, file, &lie), Err(EINVAL));
     let lie = [quads(&[0]), words(&[0, 0x8008_6601]), quads(&[0]), words(&[4096, 8])].concat();
     assert_eq!(client.ask(IOCTL, file, &lie), Err(EINVAL));
-    // Not even a header, and headers that say more or less than there is.
+    // Not even a header, and headers that announce more or less than there is.
     client.send(b"x");
     for len in [0_u32, 39, 41, u32::MAX] {
         let request = [words(&[len, STATFS]), quads(&[u64::MAX, ROOT]), words(&[0; 4])].concat();
         client.send(&request);
     }
-    // Those that have no answer.
+    // Requests without an answer.
     for body in [&[][..], &[0; 3], &[0xff; 24]] {
         client.tell(FORGET, file, body);
         client.tell(BATCH_FORGET, file, body);

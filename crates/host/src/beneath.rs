@@ -1,33 +1,32 @@
-//! Opening what lies below a directory, without following a link anywhere on the way.
+//! Opens paths below a directory, without following a link anywhere on the way.
 //!
-//! `openat2` does it in one call. Where it is missing (before Linux 5.6), or a filter of system calls does
-//! not know it, each name is opened in the directory before it. The same is done under a program that
-//! pretends to be root: some of those have to see every directory being opened, and know nothing of
-//! `openat2`.
+//! `openat2` does it in one call. Where it is missing (before Linux 5.6), or a system call filter does not
+//! know it, each name is opened in the directory before it. The same is done under a program that emulates
+//! root: some of those have to see every directory being opened, and know nothing of `openat2`.
 
 use crate::fakeroot::{Pretence, pretence};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// Longest path handed to one system call; `PATH_MAX` is 4096 with the final NUL.
+/// The longest path passed to one system call; `PATH_MAX` is 4096 with the final NUL.
 const PATH_PIECE_MAX: usize = 4000;
 
-/// A directory on the way.
+/// The flags of an intermediate directory.
 const PASSED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens what lies at `path` below `top`; an empty path is `top` itself. The path may be of any length and
-/// has no `.` and no empty names.
+/// Opens `path` below `top`; an empty path is `top` itself. The path may be of any length and has no `.` and
+/// no empty names.
 ///
 /// # Errors
-/// What the system says; `ELOOP` or `ENOTDIR` if there is a symbolic link in the path, `EXDEV` for a `..`.
+/// The system's error; `ELOOP` or `ENOTDIR` if there is a symbolic link in the path, `EXDEV` for a `..`.
 pub fn open_below(top: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     if path.is_empty() {
         return open_name(top, b".", flags);
     }
     if matches!(pretence(), Pretence::None) {
         match open_at_once(top, path, flags) {
-            // A filter's answer may be either; from the file system itself it comes again below.
+            // It may be the filter's answer; the file system's own error comes again below.
             Err(Errno::NOSYS | Errno::PERM) => {}
             result => return result,
         }

@@ -1,27 +1,28 @@
-//! Programs that make an ordinary user look like root: fakeroot and pseudo.
+//! Detects programs that make an ordinary user look like root: fakeroot and pseudo.
 //!
-//! Both are loaded before the C library and answer its calls on metadata from a record of their own. A
-//! program that is statically linked, or was started without the loader's variable, is not under their hand
-//! although the environment says so: what it reads and sets is then real, and wrong for who asked.
+//! Both are preloaded before the C library and answer its calls on metadata from a database of their own. A
+//! program that is statically linked, or was started without the loader's variable, is not under their
+//! control although the environment says so: the metadata that it reads and sets is then real, and wrong for
+//! its user.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-/// Whether calls on metadata are answered by somebody else.
+/// Whether calls on metadata are answered by such a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pretence {
-    /// Nobody pretends.
+    /// There is none.
     None,
-    /// This program does, and this process is under its hand.
+    /// This program controls this process.
     InEffect(&'static str),
-    /// The environment names this program, but this process is not under its hand: metadata must be neither
+    /// The environment names this program, but it does not control this process: metadata must be neither
     /// read nor set on its word.
     Ignored(&'static str),
 }
 
 impl Pretence {
-    /// What to tell the user of a pretence that is not in effect.
+    /// The message about such a program that is not in effect.
     #[must_use]
     pub fn fault(self) -> Option<String> {
         let Self::Ignored(name) = self else { return None };
@@ -32,7 +33,7 @@ impl Pretence {
     }
 }
 
-/// The pretence that this process was started under.
+/// The program that this process was started under.
 #[must_use]
 pub fn pretence() -> Pretence {
     static FOUND: OnceLock<Pretence> = OnceLock::new();
@@ -55,7 +56,7 @@ fn named<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         let value = value.as_ref().as_bytes();
         match key.as_ref().as_bytes() {
             b"FAKEROOTKEY" => return Some(("fakeroot", "libfakeroot")),
-            // Anything but a word for "no" disables it.
+            // Any value but a word for "no" disables it.
             b"PSEUDO_DISABLED" => {
                 disabled |= !matches!(value.first(), None | Some(b'0' | b'f' | b'F' | b'n' | b'N'));
             }

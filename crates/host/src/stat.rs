@@ -1,7 +1,7 @@
-//! What the host says of a file.
+//! The metadata of files of the host.
 //!
-//! `statx` gives the time of birth as well; under a program that pretends to be root, which may not know
-//! `statx`, the older call is used, and there is no time of birth.
+//! `statx` gives the time of birth as well; under a program that emulates root, which may not know `statx`,
+//! the older call is used, and there is no time of birth.
 
 use crate::fakeroot::{Pretence, pretence};
 use hectare_units::low16;
@@ -10,12 +10,12 @@ use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp, makedev};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
-/// What tells a file from every other as long as it exists.
+/// What distinguishes a file from every other as long as it exists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Identity {
-    /// The number of the device it lies on.
+    /// The number of its device.
     pub device: u64,
-    /// Its inode there.
+    /// Its inode number there.
     pub inode: u64,
 }
 
@@ -31,23 +31,23 @@ pub struct Time {
 /// The metadata of a file of the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stat {
-    /// Which file it is.
+    /// The identity of the file.
     pub identity: Identity,
-    /// What it is.
+    /// Its type.
     pub file_type: FileType,
-    /// Permission, set-id and sticky bits: at most 0o7777.
+    /// Permission, set-ID and sticky bits: at most 0o7777.
     pub mode: u16,
-    /// Its names.
+    /// The number of its links.
     pub links: u64,
     /// The owner's number.
     pub uid: u32,
     /// The group's number.
     pub gid: u32,
-    /// Bytes, holes included.
+    /// Bytes, including holes.
     pub size: u64,
-    /// Sectors of 512 bytes that it takes.
+    /// Allocated sectors of 512 bytes.
     pub sectors: u64,
-    /// Major and minor number of the device that it stands for.
+    /// Major and minor number of a device node.
     pub device: (u32, u32),
     /// Last access.
     pub atime: Time,
@@ -62,7 +62,7 @@ pub struct Stat {
 /// The metadata of `name` in `dir`.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn stat(dir: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<Stat, Errno> {
     match pretence() {
         Pretence::None => with_birth(dir, name, flags),
@@ -73,7 +73,7 @@ pub fn stat(dir: BorrowedFd<'_>, name: &CStr, flags: AtFlags) -> Result<Stat, Er
 /// The metadata of an open file.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn stat_open(file: BorrowedFd<'_>) -> Result<Stat, Errno> {
     match pretence() {
         Pretence::None => with_birth(file, c"", AtFlags::EMPTY_PATH),

@@ -1,12 +1,12 @@
-//! Directories of one walk, of which a bounded number is open at a time.
+//! The directories of one walk, of which a bounded number is open at a time.
 //!
 //! A [`Dir`] remembers its parent, its name and its identity, not a descriptor. Its descriptor is kept among
-//! the [`OPEN_MAX`] last used ones, and opened again when it is needed: from a child that is still open by
-//! `..`, else by name from the nearest directory above that is. Whatever is opened must have the identity it
-//! had, so a directory that was moved or replaced meanwhile is an error, and so the way up can't lead out.
+//! the [`OPEN_MAX`] last used ones, and reopened when it is needed: from a child that is still open by `..`,
+//! else by name from the nearest open directory above. The opened directory must have the same identity, so
+//! one that was moved or replaced meanwhile is an error, and so the way up can't lead out.
 //!
-//! Hazard: the chain of parents can be as long as a tree is deep. It is taken down in a loop, since dropping
-//! it by recursion would end the stack.
+//! Hazard: the chain of parents can be as long as a tree is deep. It is dropped in a loop, since dropping it
+//! by recursion would overflow the stack.
 
 use crate::beneath::open_below;
 use crate::stat::{Identity, stat_open};
@@ -17,10 +17,10 @@ use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 
-/// Directories kept open.
+/// The limit of open directories.
 const OPEN_MAX: usize = 32;
 
-/// Enough to reach what a directory holds, needing no right to list it.
+/// Enough to reach the entries of a directory, without the right to list it.
 const REACHED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 /// A directory of a [`Walk`]; a clone is the same directory.
@@ -29,7 +29,7 @@ pub struct Dir(Arc<Node>);
 
 #[derive(Debug)]
 struct Node {
-    /// The directory it lies in and its name there; `None` for the top.
+    /// Its parent directory and its name there; `None` for the top.
     place: Option<(Dir, Box<[u8]>)>,
     identity: Identity,
 }
@@ -59,7 +59,7 @@ impl Dir {
     }
 }
 
-/// A folder that is walked.
+/// The walk of a directory tree.
 #[derive(Debug)]
 pub struct Walk {
     top: Dir,
@@ -69,7 +69,7 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// A walk from an open directory on.
+    /// Begins a walk at an open directory.
     ///
     /// # Errors
     /// If its metadata can't be read.
@@ -100,7 +100,7 @@ impl Walk {
         Ok(entered)
     }
 
-    /// A descriptor to reach what `dir` holds; it can't be read from.
+    /// A descriptor to reach the entries of `dir`; it can't be read from.
     ///
     /// # Errors
     /// If the directory is no longer where it was, or can't be reached.
@@ -122,7 +122,7 @@ impl Walk {
         Ok(fd)
     }
 
-    /// A descriptor that `dir` can be listed, and its own attributes set, through.
+    /// A descriptor to list `dir` and set its own attributes.
     ///
     /// # Errors
     /// If the directory is no longer where it was, or may not be read.
@@ -172,13 +172,13 @@ impl Walk {
     }
 }
 
-/// The error for a directory or file that is not the one it was.
+/// The error for a directory or file that is not the same any more.
 #[must_use]
 pub fn replaced() -> io::Error {
     io::Error::other("it was replaced meanwhile: stop what changes it, and try again")
 }
 
-/// A link or a file where a directory was says that somebody put it there.
+/// A link or a file in place of a directory means that it was replaced.
 fn told(errno: Errno) -> io::Error {
     match errno {
         Errno::LOOP | Errno::NOTDIR | Errno::XDEV => replaced(),
@@ -199,7 +199,7 @@ mod tests {
         Walk::new(rustix::fs::open(path, REACHED, Mode::empty()).unwrap()).unwrap()
     }
 
-    /// Makes `depth` directories in each other.
+    /// Creates a chain of `depth` nested directories.
     fn chain(walk: &Walk, depth: usize) -> Vec<Dir> {
         let mut dirs = vec![walk.top().clone()];
         for _ in 0..depth {

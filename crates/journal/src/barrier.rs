@@ -1,14 +1,14 @@
 //! The barrier: a lock that any number of handles share and a commit takes alone.
 //!
-//! Handles come and go millions of times between two commits, from every thread; a single reader count would
-//! be the one cache line they all write. So the lock is cut into shards. A handle takes the one of its
-//! thread, a commit takes all of them, in order.
+//! Handles start and end millions of times between two commits, from every thread; a single reader count
+//! would be the one cache line they all write. So the lock is split into shards. A handle takes the one of
+//! its thread, a commit takes all of them, in order.
 //!
-//! A commit takes the shards one after another, and whoever has a share may have been put aside by the host,
-//! which then lets others run: with more threads than processors, all that use the shards it has not come to
-//! yet, each for its time slice. So there is a *gate* before the shards, closed before the first is taken:
-//! nobody new gets in anywhere, and the processors are left to those who have shares to return. The gate is
-//! about time alone, which it also measures; that no handle is open is the shards' to say.
+//! A commit takes the shards one after another, and the host may preempt a thread that holds a share, and
+//! run others: with more threads than processors, all those on shards not taken yet, each for its time
+//! slice. So there is a *gate* before the shards, closed before the first is taken: no new handle gets in
+//! anywhere, and the processors are left to the threads with shares to return. The gate only saves time,
+//! which it also measures; the shards ensure that no handle is open.
 //!
 //! Hazards: a thread must not take a second share (a commit that waits between the two would wait for the
 //! first and block the second). The locks are fair: once a commit waits, new handles queue behind it, so a
@@ -70,7 +70,7 @@ impl Gate {
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        // Before those who wait are woken, each of whom may be given this processor at once.
+        // Before the waiters are woken, each of which may be given this processor at once.
         self.gate.pauses.add(self.since.elapsed());
         self.gate.closed.store(false, Ordering::Release);
     }
@@ -95,15 +95,15 @@ impl std::fmt::Debug for Shared<'_> {
     }
 }
 
-/// The whole lock; nobody has a share.
+/// The whole lock; there is no share.
 pub(crate) struct Exclusive<'a> {
-    // In this order: who waits at the gate finds the shards free.
+    // In this order: a thread that waits at the gate finds the shards free.
     _shards: Vec<RwLockWriteGuard<'a, ()>>,
     _gate: Closed<'a>,
 }
 
 impl Barrier {
-    /// A barrier nobody has a share of.
+    /// A barrier without shares.
     pub(crate) fn new() -> Self {
         Self {
             shards: std::iter::repeat_with(Shard::default).take(SHARDS).collect(),

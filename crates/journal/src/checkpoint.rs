@@ -1,16 +1,16 @@
-//! The way home: committed blocks that are in the log and not yet where they belong.
+//! The checkpoint: holds committed blocks that are in the log and not yet in their final locations.
 //!
-//! [`Pending`] holds the newest committed bytes of each such block. Until they are written home, what the
-//! device has there is old, so metadata is read through a [`MetadataView`], which puts pending bytes in its
-//! place; caches may drop what they like. A *checkpoint* writes blocks home, flushes, and lets the log's
-//! tail move; the order is what makes it safe.
+//! [`Pending`] holds the newest committed bytes of each such block. Until they are checkpointed, the device
+//! has old bytes there, so metadata is read through a [`MetadataView`], which returns the pending bytes
+//! instead; caches may drop what they like. A *checkpoint* writes blocks to their final locations, flushes,
+//! and lets the log's tail move; the order is what makes it safe.
 //!
 //! Hazards and invariants:
 //! - a block that is logged again belongs to the newer transaction from then on, and no longer holds up the
 //!   older one: if the newer one is durable, so is what the older one said of the block;
-//! - a block that was freed must never be written home once its place may be given to others: the commit that
-//!   frees it takes it out ([`Pending::revoke`]) and waits for a checkpoint that is just writing it;
-//! - a transaction leaves the log only after all blocks it holds up are home *and flushed*.
+//! - a freed block must never be checkpointed once its place may be reused: the commit that frees it removes
+//!   it ([`Pending::revoke`]) and waits for a checkpoint that is just writing it;
+//! - a transaction leaves the log only after all blocks it holds up are in place *and flushed*.
 //!
 //! What it is not: a cache. It holds what it must and nothing else.
 
@@ -23,7 +23,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Blocks written home in one go, between which commits may pass.
+/// Blocks checkpointed in one go, between which commits may pass.
 const BATCH: usize = 256;
 
 struct Entry {
@@ -38,18 +38,18 @@ struct Held {
     blocks: usize,
 }
 
-/// The blocks on their way home.
+/// The blocks that wait for a checkpoint.
 pub struct Pending {
     device: Arc<dyn Device>,
     block_size: BlockSize,
     blocks: RwLock<HashMap<BlockNr, Entry>>,
-    /// As many as `blocks` has; looked at without its lock.
+    /// As many as `blocks` has; read without its lock.
     count: AtomicUsize,
-    /// The newest transaction in the log that has each block; home or not, a recovery would write it.
+    /// The newest transaction in the log that has each block; checkpointed or not, a recovery would write it.
     logged: Mutex<BTreeMap<BlockNr, TxnId>>,
     /// In the order of the log.
     transactions: Mutex<VecDeque<Held>>,
-    /// Held while a batch is written home.
+    /// Held while a batch is checkpointed.
     writing: Mutex<()>,
     /// Held by a checkpoint as a whole.
     checkpoint: Mutex<()>,
@@ -77,13 +77,13 @@ impl Pending {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether everything is home.
+    /// Whether everything is in its final location.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Pending blocks are looked up before the device is read, so that one that comes home meanwhile is seen
+    /// Pending blocks are looked up before the device is read, so that one checkpointed meanwhile is seen
     /// in one of the two places. `buf` is not empty.
     fn read_at(&self, at: Bytes, buf: &mut [u8]) -> DeviceResult<()> {
         let size = self.block_size;
@@ -101,13 +101,13 @@ impl Pending {
         Ok(())
     }
 
-    /// Whether the log may hold a copy of a block that a recovery would write home.
+    /// Whether the log may hold a copy of a block that a recovery would write to its final location.
     #[must_use]
     pub fn is_logged(&self, nr: BlockNr) -> bool {
         self.logged.lock().contains_key(&nr)
     }
 
-    /// Logs a transaction and takes over its blocks, and revokes and lets go of those it freed. Room is made
+    /// Logs a transaction and takes over its blocks, and revokes and drops those it freed. Room is made
     /// first if there is not enough. `blocks` are in ascending order.
     ///
     /// A block may be both, freed and then used and logged again: a cluster of several blocks stays with its
@@ -131,8 +131,8 @@ impl Pending {
         if log.lock().free() < need {
             self.checkpoint(log, len.saturating_sub(need))?;
         }
-        // Locked until the blocks are taken over: who finds nothing pending moves the tail behind all there
-        // is.
+        // Locked until the blocks are taken over: a checkpoint that finds nothing pending moves the tail
+        // behind everything.
         let mut log = log.lock();
         let logged = log.append(blocks, revokes, time)?;
         {
@@ -160,7 +160,7 @@ impl Pending {
         self.count.store(pending.len(), Ordering::Relaxed);
     }
 
-    /// Takes out blocks that were freed; returns when none of them is being written home.
+    /// Removes blocks that were freed; returns when none of them is being checkpointed.
     fn revoke(&self, revokes: &[BlockNr]) {
         if self.is_empty() || revokes.is_empty() {
             return;
@@ -176,11 +176,11 @@ impl Pending {
         self.count.store(pending.len(), Ordering::Relaxed);
     }
 
-    /// Writes home what holds up the oldest transactions, so that at most `keep` log blocks stay in use,
-    /// flushes, and moves the log's tail. Others may add meanwhile.
+    /// Checkpoints the blocks that hold up the oldest transactions, so that at most `keep` log blocks stay in
+    /// use, flushes, and moves the log's tail. Others may add meanwhile.
     ///
     /// # Errors
-    /// The first write or flush that failed; nothing is lost then, the log still has it.
+    /// The first write or flush that failed; the log then still has everything.
     pub fn checkpoint(&self, log: &Mutex<Log>, keep: u32) -> Result<(), LogError> {
         let _one_at_a_time = self.checkpoint.lock();
         if let Some(last) = self.last_to_go(keep) {
@@ -220,7 +220,7 @@ impl Pending {
         last
     }
 
-    /// What is pending for transactions up to one, in the order of the device.
+    /// The blocks pending for transactions up to one, in the order of the device.
     fn held_up_to(&self, last: TxnId) -> Vec<(BlockNr, TxnId)> {
         let pending = self.blocks.read();
         let mut batch: Vec<_> = pending
@@ -232,7 +232,7 @@ impl Pending {
         batch
     }
 
-    /// Writes blocks home that are still pending for the same transaction.
+    /// Checkpoints blocks that are still pending for the same transaction.
     fn write_home(&self, part: &[(BlockNr, TxnId)]) -> Result<(), LogError> {
         let _writing = self.writing.lock();
         let blocks: Vec<LoggedBlock> = {
@@ -246,7 +246,7 @@ impl Pending {
         Ok(write_sorted(&*self.device, self.block_size, &blocks)?)
     }
 
-    /// Takes out what is home now.
+    /// Removes the blocks that are now in their final locations.
     fn settle(&self, batch: &[(BlockNr, TxnId)]) {
         let mut pending = self.blocks.write();
         let mut transactions = self.transactions.lock();
@@ -316,22 +316,22 @@ pub fn lay_over(read: &mut [u8], at: Bytes, nr: BlockNr, block: &[u8]) {
     read[into..into + len].copy_from_slice(&block[skip..skip + len]);
 }
 
-/// The metadata of a volume as it will be once all is home: pending blocks shown in their places.
+/// The metadata of a volume as it will be after a full checkpoint: pending blocks shown in their places.
 #[derive(Clone)]
 pub struct MetadataView {
     device: Arc<dyn Device>,
-    /// None where there is no journal, and every committed block is home.
+    /// None where there is no journal, and every committed block is in place.
     pending: Option<Arc<Pending>>,
 }
 
 impl MetadataView {
-    /// What is on a device for which nothing is ever pending.
+    /// The content of a device for which nothing is ever pending.
     #[must_use]
     pub const fn plain(device: Arc<dyn Device>) -> Self {
         Self { device, pending: None }
     }
 
-    /// What is on the device that blocks are pending for, with those in their places.
+    /// The content of the device that blocks are pending for, with those in their places.
     #[must_use]
     pub fn with_pending(pending: Arc<Pending>) -> Self {
         Self { device: Arc::clone(&pending.device), pending: Some(pending) }

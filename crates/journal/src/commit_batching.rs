@@ -1,26 +1,26 @@
-//! Whether a commit waits a moment for others who are about to ask for it.
+//! Commit batching: whether a commit waits a moment for other callers that are about to ask for it.
 //!
-//! Threads that write and sync in turn ask for a commit each, and one commit serves all who asked before it
-//! froze. When a commit ends, all it served go on together, and the first to be back would start the next
-//! for itself alone, which the others then have to sit out before theirs; or two halves take turns for
-//! ever. So who comes first waits for all who had a part in the last two commits, but no longer than half
-//! of what a commit takes: what is lost at most if they don't come.
+//! Threads that write and sync in turn ask for a commit each, and one commit serves all that asked before it
+//! froze. When a commit ends, all its callers continue together. The first to return would start the next
+//! commit for itself alone, and the others would have to wait for it before theirs; or two halves would
+//! alternate for ever. So the first caller waits for all participants of the last two commits, but no longer
+//! than half the duration of a commit: that is the most that is lost if they don't come.
 //!
-//! Commits that take next to nothing, as in memory, wait for nobody: waking up would take longer.
+//! Commits that take next to nothing, as in memory, don't wait: waking up would take longer.
 
 use std::time::Duration;
 
-/// Commits that are faster than this wait for nobody.
+/// Commits that are faster than this don't wait.
 const WORTH_WAITING: Duration = Duration::from_micros(100);
 /// The longest wait.
 const WAIT_MAX: Duration = Duration::from_millis(15);
 
-/// Those who ask for commits, as numbers of threads.
+/// The callers that ask for commits, as numbers of threads.
 #[derive(Default)]
 pub(crate) struct Company {
-    /// Who has asked for the running transaction.
+    /// The callers that asked for the running transaction.
     arrived: Vec<usize>,
-    /// Who asked for the one before.
+    /// The callers that asked for the one before.
     last: Vec<usize>,
     /// How many different ones asked for the two before.
     expected: usize,

@@ -1,16 +1,16 @@
-//! Credits: how much a transaction may still grow.
+//! Credits: the limit on how much a transaction may still grow.
 //!
-//! A transaction must fit the log, and nobody knows beforehand what an open handle will dirty. So a handle
-//! leases, before it starts, as many blocks as it may dirty at most ([`Credits`](crate::Credits)), and gives
-//! the lease back when it is closed; what it did dirty is by then in what the volume has gathered. A handle
-//! may start if what is gathered and all leases together fit the transaction.
+//! A transaction must fit the log, and the blocks that an open handle will dirty are not known beforehand. So
+//! before it starts a handle leases as many blocks as it may dirty at most ([`Credits`](crate::Credits)), and
+//! returns the lease when it is closed; by then the volume has counted the blocks it did dirty. A handle may
+//! start if the counted blocks and all leases together fit the transaction.
 //!
 //! That holds at the end, too: after the last start that passed, the open handles can add no more than their
 //! leases, and the leases were counted.
 //!
-//! Handles come and go millions of times a second from every thread, and one counter of leases would be the
-//! cache line they all write. So a lease that is given back stays with the shard of its thread, idle, and
-//! serves the next handle there. Whoever finds no room collects what is idle everywhere, and only if that
+//! Handles start and end millions of times a second from every thread, and one counter of leases would be
+//! the cache line they all write. So a returned lease stays with the shard of its thread, idle, and serves
+//! the next handle there. A handle that finds no room collects the idle leases everywhere, and only if that
 //! is not enough is a commit needed.
 
 use crate::sync::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ use hectare_units::{thread_number, usize_of};
 /// As many as the barrier has.
 const SHARDS: u32 = 64;
 
-/// Leases that nobody uses now, on a cache line (pair) of their own.
+/// Unused leases, on a cache line (pair) of their own.
 #[repr(align(128))]
 #[derive(Default)]
 struct Idle(AtomicU32);
@@ -43,8 +43,8 @@ impl Leases {
         &self.idle[thread_number() % self.idle.len()].0
     }
 
-    /// Leases `n` blocks of a transaction that holds `capacity`; whether there is room beside those that
-    /// `gathered` tells. Nobody may have leased more than `capacity`.
+    /// Leases `n` blocks of a transaction that holds `capacity`; returns whether there is room beside those
+    /// that `gathered` counts. None may have leased more than `capacity`.
     pub(crate) fn take(&self, n: u32, gathered: impl Fn() -> u32, capacity: u32) -> bool {
         let here = self.here();
         let had = here.swap(0, Ordering::AcqRel);

@@ -55,13 +55,13 @@ impl std::fmt::Debug for Lease<'_> {
     }
 }
 
-/// Who is told that a handle ended with its operation half done.
+/// Is notified when a handle ended with its operation half done.
 pub(crate) trait Ends {
     /// A panic left the operation that began at `place` where it was. Nothing may be committed any more.
     fn unwound(&self, txn: TxnId, place: &'static Location<'static>);
 }
 
-/// Tells if a handle ends by unwinding: what it covers is half a change then.
+/// Reports a handle that ends by unwinding: its changes are then half done.
 pub(crate) struct Whole<'a> {
     journal: &'a dyn Ends,
     txn: TxnId,
@@ -100,7 +100,7 @@ impl std::fmt::Debug for Whole<'_> {
 #[must_use = "a handle that is dropped at once covers nothing"]
 #[derive(Debug)]
 pub struct Handle<'a> {
-    // In this order: half a change is told of while the share still keeps commits out, and the lease and the
+    // In this order: half a change is reported while the share still keeps commits out, and the lease and the
     // share are returned before the rank is left.
     whole: Whole<'a>,
     _lease: Lease<'a>,

@@ -1,4 +1,4 @@
-//! The journal: starts handles, and commits what they did.
+//! The journal: starts handles, and commits their changes.
 
 use crate::barrier::Barrier;
 use crate::commit_batching::Company;
@@ -48,7 +48,7 @@ pub struct Journal<C> {
     state: Mutex<State>,
     /// A commit has ended, well or not.
     ended: Condvar,
-    /// Somebody has asked for the running transaction.
+    /// A caller has asked for the running transaction.
     arrived: Condvar,
     aborted: OnceLock<Aborted>,
 }
@@ -79,7 +79,7 @@ impl<C: Commit> Journal<C> {
     }
 
     /// Opens a handle for an operation that dirties no more blocks than `credits` says. Waits while a commit
-    /// is at its exclusive step, and commits first if the transaction has no room for so many.
+    /// is at its exclusive step, and commits first if the transaction has no room for that many.
     ///
     /// # Errors
     /// [`Aborted`] after the first failure.
@@ -106,8 +106,8 @@ impl<C: Commit> Journal<C> {
         }
     }
 
-    /// Room for that many blocks in the running transaction. Who asks for more than half of what one holds
-    /// (the log is small) gets no more: credits are upper bounds, and the log holds three transactions.
+    /// Room for that many blocks in the running transaction. A request for more than half its capacity (the
+    /// log is small) gets no more: credits are upper bounds, and the log holds three transactions.
     fn lease(&self, credits: Credits) -> Option<Lease<'_>> {
         let capacity = self.volume.capacity();
         let lease = |blocks| Lease { leases: &self.leases, blocks };
@@ -136,7 +136,7 @@ impl<C: Commit> Journal<C> {
         self.state.lock().committed
     }
 
-    /// Whether everything may go on.
+    /// Whether the journal is not aborted.
     ///
     /// # Errors
     /// [`Aborted`] after the first failure.
@@ -218,7 +218,7 @@ impl<C: Commit> Journal<C> {
         Ok(())
     }
 
-    /// One commit, by the thread that took the running transaction; tells the others when it has ended.
+    /// One commit, by the thread that took the running transaction; wakes the others when it has ended.
     fn run(&self, running: Running) -> Result<(), Aborted> {
         let mut ending = Ending { journal: self, txn: running.id(), returned: false };
         let result = self.run_steps(running);
@@ -249,9 +249,9 @@ impl<C: Commit> Ends for Journal<C> {
     }
 }
 
-/// Ends a commit for those who wait, however it ends: one that panicked must not leave them waiting.
+/// Ends a commit for its waiters, however it ends: one that panicked must not leave them waiting.
 ///
-/// That it panicked is told by `returned` alone. The shared state can't tell: when this runs after a good
+/// Only `returned` shows that it panicked. The shared state can't: when this runs after a good
 /// commit, another thread may already be at the next one.
 struct Ending<'a, C: Commit> {
     journal: &'a Journal<C>,
@@ -264,7 +264,7 @@ impl<C: Commit> Drop for Ending<'_, C> {
         if !self.returned {
             self.journal.abort(format_args!("the commit of transaction {} did not end", self.txn));
         }
-        // Under the lock, so that nobody is between looking at the state and going to sleep.
+        // Under the lock, so that no thread is between reading the state and going to sleep.
         let _state = self.journal.state.lock();
         self.journal.ended.notify_all();
     }

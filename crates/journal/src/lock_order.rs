@@ -1,13 +1,13 @@
 //! The order in which one thread may take locks, checked in debug builds.
 //!
 //! Two threads that take the same locks in different orders can wait for each other for ever, and no test is
-//! sure to meet the moment. So every lock has a rank, and a thread takes locks in ascending rank only.
-//! Whoever takes a lock calls [`enter`] first and keeps what it returns as long as the lock; a violation
+//! sure to hit the moment. So every lock has a rank, and a thread takes locks in ascending rank only. Code
+//! that takes a lock calls [`enter`] first and keeps the returned value as long as the lock; a violation
 //! panics at once, in whatever order the threads happen to run. Release builds check nothing and pay nothing.
 //!
 //! It does not check the order among locks of one rank (parent before child, lower inode number first; tree
-//! blocks from the root down): that is up to those who take them. The allocator is below this crate and
-//! checks nothing; its callers enter [`LockRank::Group`] if they want its locks covered.
+//! blocks from the root down): that is up to the callers. The allocator is below this crate and checks
+//! nothing; its callers enter [`LockRank::Group`] if they want its locks covered.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -58,7 +58,7 @@ pub struct Ranked {
     _thread: PhantomData<*const ()>,
 }
 
-/// Says that this thread is about to take a lock of `rank`.
+/// Declares that this thread is about to take a lock of `rank`.
 ///
 /// # Panics
 /// In debug builds, if it holds a lock that must not be held then.
@@ -69,7 +69,7 @@ pub fn enter(rank: LockRank) -> Ranked {
     Ranked { rank, _thread: PhantomData }
 }
 
-/// Says that this thread is about to wait for someone who takes a lock of `rank`.
+/// Declares that this thread is about to wait for a thread that takes a lock of `rank`.
 ///
 /// # Panics
 /// In debug builds, if it holds a lock that must not be held then.

@@ -1,4 +1,4 @@
-//! The log: where transactions are written before they go home.
+//! The log: where transactions are written before their blocks are checkpointed.
 //!
 //! A log is a ring of blocks on the volume (or on a device of its own). A transaction is a run of them: its
 //! revoke records, then descriptors each followed by the blocks it describes, and a commit block that makes
@@ -7,15 +7,15 @@
 //! transaction was frozen is durable before metadata that names it. The commit block is flushed in turn.
 //!
 //! The oldest transaction that may still be needed is the *tail*. Its place stands in the log's superblock,
-//! which is where a recovery begins. Room is made by moving the tail, which is for whoever knows that its
-//! blocks are home and flushed ([`crate::checkpoint`]).
+//! which is where a recovery begins. Moving the tail makes room; a caller that moves it must know that
+//! the blocks before it are in place and flushed ([`crate::checkpoint`]).
 //!
 //! Hazards and invariants:
-//! - the tail on the device is never ahead of what is home, and never behind what was overwritten: the
-//!   superblock is flushed before the room is used;
+//! - the tail on the device is never ahead of what is checkpointed, and never behind what was overwritten:
+//!   the superblock is flushed before the room is used;
 //! - sequence numbers of transactions in the log follow each other without a gap, so a transaction without
 //!   blocks is not written, and takes no number;
-//! - a transaction revokes no block that it logs: a record speaks of copies in its own transaction, too;
+//! - a transaction revokes no block that it logs: a record also covers copies in its own transaction;
 //! - a block that begins with the log's magic number is escaped, else a recovery would take it for the log's
 //!   own.
 //!
@@ -31,7 +31,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Blocks of one gathering write.
+/// Blocks of one vectored write.
 const RUN_MAX: usize = 1024;
 
 /// A block of metadata as it is to be on the volume.
@@ -113,7 +113,7 @@ impl Log {
         }
     }
 
-    /// Says on the device that a recovery is to begin at the first block, where the first transaction was
+    /// Records on the device that a recovery is to begin at the first block, where the first transaction was
     /// written, and flushes. To be called once.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ impl Log {
         u32::try_from(blocks + descriptors + revokes + 1).unwrap_or(u32::MAX)
     }
 
-    /// Revoked blocks that one block of the log tells of.
+    /// Revoked blocks that one block of the log lists.
     #[must_use]
     pub fn revokes_per_block(&self) -> usize {
         self.format.revokes_per_block()
@@ -232,7 +232,7 @@ impl Log {
         }
     }
 
-    /// The block of the ring that comes so many after another.
+    /// The block of the ring that is `by` blocks after another.
     fn ahead(&self, block: u32, by: u32) -> u32 {
         self.first + (block - self.first + by) % self.len()
     }
@@ -245,7 +245,7 @@ impl Log {
     }
 
     /// Moves the tail to a transaction, or behind the last one if there is none to keep, and flushes. What
-    /// lies before it must be home and flushed.
+    /// lies before it must be checkpointed and flushed.
     ///
     /// # Errors
     /// If the superblock can't be written or flushed.
@@ -272,7 +272,7 @@ impl Log {
     }
 
     /// Marks the log as clean: a recovery finds nothing to do, but where the last transaction ended.
-    /// Everything must be home and flushed. Flushes.
+    /// Everything must be checkpointed and flushed. Flushes.
     ///
     /// # Errors
     /// If the superblock can't be written or flushed.
@@ -283,7 +283,7 @@ impl Log {
         Ok(self.device.flush()?)
     }
 
-    /// Notes in the log that the volume failed (an `errno` value), for whoever recovers it. Flushes.
+    /// Notes in the log that the volume failed (an `errno` value), for its recovery. Flushes.
     ///
     /// # Errors
     /// If the superblock can't be written or flushed.

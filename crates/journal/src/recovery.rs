@@ -1,26 +1,26 @@
-//! Recovery: what a journal says that its volume does not have yet.
+//! Recovery: finds the logged changes that the volume does not have yet.
 //!
-//! [`read`] looks through a journal and gathers a [`Recovery`]: for each block of the volume, where its
-//! newest committed copy lies in the log. The volume is not touched. [`Recovery::apply`] then writes the
-//! copies to their places; or a reader lays them over the volume, block by block ([`Recovery::read_block`]).
+//! [`read`] scans a journal and builds a [`Recovery`]: for each block of the volume, where its newest
+//! committed copy lies in the log. The volume is not touched. [`Recovery::apply`] then writes the copies to
+//! their final locations; or a reader lays them over the volume, block by block ([`Recovery::read_block`]).
 //!
-//! Three steps, as every implementation of jbd2 takes them:
+//! Three steps, as in every implementation of jbd2:
 //! - *Scan.* From the superblock's start, transaction after transaction by sequence number, until a block
-//!   does not go on with what is expected. Only transactions with a good commit block count.
-//! - *Replay.* The newest copy of each block counts, and what the volume does not have is refused.
-//! - *Revoke.* A copy goes if its block was revoked in the same transaction or a later one. Only the newest
-//!   copies need to be asked about: if one is revoked, so are all older ones.
+//!   is not the expected one. Only transactions with a good commit block count.
+//! - *Replay.* The newest copy of each block counts, and blocks outside the volume are refused.
+//! - *Revoke.* A copy is dropped if its block was revoked in the same transaction or a later one. Only the
+//!   newest copies have to be checked: if one is revoked, so are all older ones.
 //!
 //! Then the checksums of the copies that are left are verified, and the fast commits are read.
 //!
-//! Invariants: applying is idempotent, since the copies stay in the log; it may be cut short anywhere and
-//! started again until the clean superblock is written. A `Recovery` holds places, not contents: its memory
+//! Invariants: applying is idempotent, since the copies stay in the log; it may be interrupted anywhere and
+//! restarted until the clean superblock is written. A `Recovery` holds places, not contents: its memory
 //! is bounded by the log's length, which is bounded by the device's.
 //!
 //! Hazards:
-//! - the log is read again when a `Recovery` is used, so nobody may write to it before;
+//! - the log is read again when a `Recovery` is used, so it must not be written before;
 //! - what lies behind the log's end is left from its earlier turns and looks like transactions; only the
-//!   sequence numbers (and, where a checksum is wrong, the commit times) tell the old from the new;
+//!   sequence numbers (and, where a checksum is wrong, the commit times) distinguish the old from the new;
 //! - a transaction whose checksums are wrong but whose commit block is there means damage, not a crash, and
 //!   is an error; with `async_commit` a crash may leave that at the very end, where it is the end.
 //!
@@ -44,7 +44,7 @@ use hectare_units::{BlockNr, Blocks, Bytes, LogicalBlock, TxnId, u64_of};
 use reader::LogReader;
 use std::collections::BTreeMap;
 
-/// The most bytes of fast commits that are gathered in memory. The largest area that mke2fs makes has 640 MiB
+/// The most bytes of fast commits that are kept in memory. The largest area that mke2fs makes has 640 MiB
 /// (a 64th of 10,240,000 blocks of 4 KiB).
 const FAST_COMMITS_MAX: Bytes = Bytes::gib(1);
 
@@ -57,7 +57,7 @@ pub struct LoggedCopy {
     pub escaped: bool,
     /// The transaction it belongs to.
     pub txn: TxnId,
-    /// Its checksum, as its tag has it.
+    /// Its checksum, from its tag.
     checksum: u32,
 }
 
@@ -72,8 +72,8 @@ pub struct Recovery {
     fast_commits: Vec<FastCommit>,
 }
 
-/// Reads a journal whose blocks `map` finds on `device`. `volume` is how many blocks the volume has whose
-/// journal it is.
+/// Reads a journal whose blocks `map` finds on `device`. `volume` is the number of blocks of the volume that
+/// the journal belongs to.
 ///
 /// # Errors
 /// If reading fails, the superblock is broken or uses unknown features, a transaction is damaged (the error
@@ -169,8 +169,8 @@ impl Recovery {
         &self.fast_commits
     }
 
-    /// The error that aborted the journal, a negative `errno` value; 0 for none. Recovery goes on as if there
-    /// was none, but the volume is to be marked as having errors.
+    /// The error that aborted the journal, a negative `errno` value; 0 for none. Recovery ignores it, but
+    /// the volume is to be marked as having errors.
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.superblock.errno()

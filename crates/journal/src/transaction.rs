@@ -32,8 +32,8 @@ pub trait Commit: Send + Sync {
     /// If a write or a flush fails.
     fn write(&self, frozen: Self::Frozen, txn: TxnId) -> Result<(), Self::Error>;
 
-    /// The transaction is safe: what it freed may be used again. Runs before anyone who waits for the
-    /// transaction is told.
+    /// The transaction is durable: what it freed may be used again. Runs before the waiters of the
+    /// transaction are woken.
     fn committed(&self, txn: TxnId);
 
     /// How many blocks the running transaction would write if it were frozen now; never too few, but for
@@ -84,7 +84,7 @@ impl<C: Commit> Commit for Arc<C> {
     }
 }
 
-/// The transaction that handles join. There is one of it, and whoever has it is the committer.
+/// The transaction that handles join. There is one of it, and its owner is the committer.
 #[derive(Debug)]
 pub(crate) struct Running {
     id: TxnId,

@@ -117,7 +117,7 @@ fn no_commit_freezes_while_a_handle_is_open_and_none_is_in_the_wrong_transaction
                 assert!(!txn.is_after(journal.committed()), "{txn} is committed");
             }
         }
-        unreachable!("it goes on until there were enough commits")
+        unreachable!("it runs until there were enough commits")
     };
     let work = &work;
     let changes: u64 = thread::scope(|scope| {
@@ -154,7 +154,7 @@ fn callers_waiting_for_one_transaction_share_its_commit() {
     thread::scope(|scope| {
         scope.spawn(|| journal.commit().unwrap());
         volume.wait_until_writing();
-        // New work goes on beside the write, in the next transaction.
+        // New work continues beside the write, in the next transaction.
         let txn = change(&journal);
         assert_eq!(txn, TxnId::new(2));
         for _ in 0..waiters {
@@ -162,7 +162,7 @@ fn callers_waiting_for_one_transaction_share_its_commit() {
             scope.spawn(move || {
                 asking.send(()).unwrap();
                 journal.commit_through(txn).unwrap();
-                assert_eq!(journal.volume().written.load(Ordering::SeqCst), 1, "safe when told so");
+                assert_eq!(journal.volume().written.load(Ordering::SeqCst), 1, "durable when reported so");
                 assert_eq!(journal.volume().last_committed.load(Ordering::SeqCst), 2);
             });
         }

@@ -1,6 +1,6 @@
-//! Prints the experiment of `virtual_cpus`: `cargo run --release -p hectare-lab --example virtual_cpus -- 1
-//! 2 64`. With `calibrate`, what things cost on this machine; with `validate`, real runs on 1 and 2 threads
-//! beside the model.
+//! Prints the experiment of `virtual_cpus`: `cargo run --release -p hectare-lab --example virtual_cpus -- 1 2
+//! 64`. With `calibrate`, measures the costs on this machine; with `validate`, compares real runs on 1 and 2
+//! threads with the model.
 
 use hectare_lab::virtual_cpus::{COSTS, Fill, Options, POLICIES, calibrate, run, run_one, run_real};
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn table(cpus: Vec<u32>) {
     }
 }
 
-/// Medians of the real runs that nobody disturbed.
+/// Medians of the undisturbed real runs.
 fn validate() {
     for (fill, policy) in Fill::ALL.into_iter().flat_map(|fill| POLICIES.map(|policy| (fill, policy))) {
         for threads in [1, 2] {

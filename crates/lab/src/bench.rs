@@ -1,9 +1,10 @@
-//! One workload on one target, once per number of threads.
+//! Runs one workload on one target, once per number of threads.
 //!
-//! Every run opens the target anew, works in the folder `bench-WORKLOAD` at its root, and ends with a sync
-//! that is timed by itself. An image is then closed and looked at ([`crate::inspect`]) before anything is
-//! removed. Runs of one call don't find each other's files: the folder is removed between them. But space
-//! that was used and freed is not where it was: [`bench_afresh`] gives every run a fresh copy of the image.
+//! Every run opens the target anew, works in the directory `bench-WORKLOAD` at its root, and ends with a sync
+//! that is timed separately. An image is then closed and inspected ([`crate::inspect`]) before anything is
+//! removed. Runs of one call don't find each other's files: the directory is removed between them. But
+//! freeing used space does not restore its layout: [`bench_afresh`] gives every run a fresh copy of the
+//! image.
 
 use crate::error::{Error, Result};
 use crate::image_copy::fresh_copy;
@@ -34,7 +35,7 @@ pub enum On {
         /// How the engine works.
         settings: Settings,
     },
-    /// A folder of the host.
+    /// A directory of the host.
     Directory(PathBuf),
     /// A file of the host, which must not exist; the workload's files are parts of it.
     Raw(PathBuf),
@@ -45,17 +46,17 @@ pub enum On {
 pub struct Settings {
     /// How it chooses space.
     pub policy: Policy,
-    /// The knobs of the search for space.
+    /// The allocator's tunables.
     pub tunables: Tunables,
-    /// What the journal promises of data; `None`: what the volume asks for.
+    /// The journal's data mode; `None`: the volume's default.
     pub data_mode: Option<DataMode>,
-    /// Whether small appends are buffered before they get a place (delayed allocation).
+    /// Whether small appends are buffered before they are allocated (delayed allocation).
     pub delayed_allocation: bool,
-    /// Whether each write over bytes that are there starts a handle, as ext4 once did.
+    /// Whether each write over existing bytes starts a handle, as ext4 once did.
     pub overwrite_handles: bool,
-    /// Whether requests for space and commits are timed, which costs two looks at the clock each.
+    /// Whether requests for space and commits are timed, at the cost of two clock readings each.
     pub timed: bool,
-    /// Whether what the last requests for space went through is kept.
+    /// Whether the last requests for space are recorded.
     pub explain: bool,
 }
 
@@ -75,7 +76,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What a volume is opened with.
+    /// The options for opening a volume.
     fn open_options(&self) -> OpenOptions {
         let Self { policy, tunables, data_mode, delayed_allocation, overwrite_handles, explain, .. } = *self;
         let defaults = OpenOptions::default();
@@ -84,7 +85,7 @@ impl Settings {
         OpenOptions { policy, tunables, data_mode, delayed_bytes, overwrite_handles, record, ..defaults }
     }
 
-    /// What differs from the default, beside the policy, as a name for the engine so set.
+    /// The settings that differ from the default, except the policy, as a suffix of the engine's name.
     fn suffix(&self) -> String {
         let mode = self.data_mode.map(|mode| format!("data={}", mode.name()));
         let nodelalloc = (!self.delayed_allocation).then(|| "nodelalloc".to_owned());
@@ -94,7 +95,7 @@ impl Settings {
     }
 }
 
-/// What becomes of the files when a run is over.
+/// What happens to the files after a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum After {
     /// They stay.
@@ -110,25 +111,25 @@ pub struct Bench {
     pub workload: Workload,
     /// Where.
     pub on: On,
-    /// With how many threads, one run for each; of no use where the workload itself says it.
+    /// With how many threads, one run for each; unused if the workload itself sets it.
     pub threads: Vec<u32>,
-    /// What becomes of the files of the last run; those of earlier ones are removed.
+    /// What happens to the files of the last run; those of earlier ones are removed.
     pub after: After,
-    /// Whether to remove the folder of an earlier call instead of refusing.
+    /// Whether to remove the directory of an earlier call instead of refusing.
     pub replace: bool,
     /// A name for reports.
     pub label: Option<String>,
 }
 
 impl Bench {
-    /// The folder the files lie in, from the target's root.
+    /// The directory of the files, from the target's root.
     #[must_use]
     pub fn folder(&self) -> String {
         format!("bench-{}", self.workload.name())
     }
 }
 
-/// Runs it, telling `say` what comes next.
+/// Runs it, announcing each step through `say`.
 ///
 /// # Errors
 /// One line that names the target, or the file, and the reason. Files of a run that failed are removed if
@@ -142,7 +143,7 @@ pub fn bench(bench: &Bench, mut say: impl FnMut(&str)) -> Result<Vec<Run>> {
         say(&format!("{}, {threads} thread{}", bench.workload.name(), if threads == 1 { "" } else { "s" }));
         let run = once(bench, threads);
         if run.is_err() && bench.after == After::Remove {
-            let _ = clear(bench, true); // the failure of the run is what is told
+            let _ = clear(bench, true); // the failure of the run is what is reported
         }
         runs.push(run?);
     }
@@ -156,10 +157,10 @@ pub fn bench(bench: &Bench, mut say: impl FnMut(&str)) -> Result<Vec<Run>> {
 }
 
 /// Runs it as [`bench`] does, but each run on a fresh copy of the image, which is removed after it: all start
-/// from the same bytes, and the image stays as it is. What is told names the image.
+/// from the same bytes, and the image is not changed. Messages name the image.
 ///
 /// # Errors
-/// Those of [`bench`] and [`fresh_copy`]; also for what is no image.
+/// Those of [`bench`] and [`fresh_copy`]; also if the target is no image.
 pub fn bench_afresh(of: &Bench, mut say: impl FnMut(&str)) -> Result<Vec<Run>> {
     let On::Engine { image, through, settings } = &of.on else {
         return Err(Error::Invalid("a fresh copy is made of an image: use engine:IMAGE".into()));
@@ -196,7 +197,7 @@ fn counts(bench: &Bench) -> Result<Vec<u32>> {
     Ok(counts)
 }
 
-/// Removes the folder, or refuses because it is there.
+/// Removes the directory, or refuses because it exists.
 fn clear(bench: &Bench, may_remove: bool) -> Result<()> {
     let folder = bench.folder();
     let is_there = looking(&bench.on, |target| match target.exists(&folder)? {
@@ -219,7 +220,7 @@ fn clear(bench: &Bench, may_remove: bool) -> Result<()> {
     .map(|(cleared, _)| cleared)
 }
 
-/// Opens the target only to look at it.
+/// Opens the target read-only.
 fn looking<T>(on: &On, act: impl FnOnce(&dyn Target) -> Result<T>) -> Result<T> {
     match on {
         On::Engine { image, .. } => act(&Engine::look(image)?),
@@ -227,7 +228,7 @@ fn looking<T>(on: &On, act: impl FnOnce(&dyn Target) -> Result<T>) -> Result<T> 
     }
 }
 
-/// Opens the target, uses it, closes it; with how many seconds opening and closing took, of an image.
+/// Opens the target, uses it, closes it; for an image, with the seconds that opening and closing took.
 fn with_target<T>(on: &On, act: impl FnOnce(&dyn Target) -> Result<T>) -> Result<(T, Option<[f64; 2]>)> {
     match on {
         On::Directory(base) => Ok((act(&Directory::open(base)?)?, None)),
@@ -246,7 +247,7 @@ fn with_target<T>(on: &On, act: impl FnOnce(&dyn Target) -> Result<T>) -> Result
     }
 }
 
-/// What a run says before the image is closed.
+/// The results of a run before the image is closed.
 struct Worked {
     ran: Ran,
     sync_seconds: f64,
@@ -296,7 +297,7 @@ fn work(workload: &Workload, target: &dyn Target, folder: &str, threads: u32) ->
     target.create_dir(folder)?;
     target.sync()?;
     let before = target.allocator_stats();
-    let _ = target.take_times(); // of making the folder
+    let _ = target.take_times(); // of making the directory
     let processor = timing::processor();
     let mut ran = workload.run(target, folder, threads)?;
     let (synced, sync_seconds) = timed(|| target.sync());
@@ -318,7 +319,7 @@ fn work(workload: &Workload, target: &dyn Target, folder: &str, threads: u32) ->
     Ok(Worked { ran, sync_seconds, allocator, pauses, timing, explanation, remarks, name: target.name() })
 }
 
-/// Only a closed image can be looked at: of a folder somebody else unmounts the image first.
+/// Only a closed image can be inspected: a mounted one must be unmounted by the user first.
 fn look(on: &On, folder: &str) -> Result<Option<Inspection>> {
     match on {
         On::Engine { image, .. } => inspect(image, folder).map(Some),

@@ -1,11 +1,11 @@
-//! `bench build`: a folder becomes an image, by Hectare and by the ways people use today.
+//! `bench build`: builds an image from a directory, by Hectare and by today's common methods.
 //!
-//! In every round each way runs once, after the others of the round before, on the same folder and into the
-//! same work folder: `hectare build`, `mke2fs -d` into an image of the same size, and the kernel's way (mkfs,
-//! loop mount, `cp -a`, unmount). Images are checked with `e2fsck -fn` once, after the last round, so that a
-//! fast and wrong image would not count.
+//! In every round each method runs once, after the others of the previous round, on the same directory and
+//! into the same work directory: `hectare build`, `mke2fs -d` into an image of the same size, and the kernel
+//! (mkfs, loop mount, `cp -a`, unmount). Images are checked with `e2fsck -fn` once, after the last round, so
+//! that a fast and wrong image would not count.
 //!
-//! A way that can't run here (no root, tool missing) is left out and named, not guessed.
+//! A method that can't run here (no root, tool missing) is left out and named, not guessed.
 
 use crate::paired_stats::Spread;
 use serde::Serialize;
@@ -20,17 +20,17 @@ use std::time::Instant;
 pub struct Options {
     /// The `hectare` program.
     pub hectare: PathBuf,
-    /// The folder to build from.
+    /// The directory to build from.
     pub source: PathBuf,
-    /// Where images are made; a folder in memory measures the programs, one on disk the disk.
+    /// Where images are made: memory measures the programs, a disk measures the disk.
     pub work: PathBuf,
     /// Rounds; at least 1.
     pub rounds: u32,
-    /// Ways to leave out, by name.
+    /// Methods to leave out, by name.
     pub without: Vec<String>,
 }
 
-/// How one way did.
+/// The results of one method.
 #[derive(Clone, Debug, Serialize)]
 pub struct Way {
     /// Its name.
@@ -45,18 +45,18 @@ pub struct Way {
     pub image_bytes: Option<u64>,
     /// Bytes of the image that are stored (holes left out).
     pub stored_bytes: Option<u64>,
-    /// The most memory it had, in KiB.
+    /// Its peak memory, in KiB.
     pub peak_kib: Option<u64>,
-    /// What `e2fsck -fn` said of the last image.
+    /// Whether `e2fsck -fn` found the last image clean.
     pub clean: Option<bool>,
     /// Why it was left out.
     pub left_out: Option<String>,
 }
 
-/// All figures of a run.
+/// All measurements of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The folder.
+    /// The directory.
     pub source: PathBuf,
     /// Files, directories and everything else in it.
     pub entries: u64,
@@ -64,14 +64,14 @@ pub struct Report {
     pub bytes: u64,
     /// Rounds.
     pub rounds: u32,
-    /// The ways, Hectare first.
+    /// The methods, Hectare first.
     pub ways: Vec<Way>,
 }
 
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file or folder.
+    /// A file or directory.
     #[error("{path}: {cause}")]
     Io {
         /// Which.
@@ -84,7 +84,7 @@ pub enum Error {
     Failed {
         /// Which.
         program: String,
-        /// The last line it said.
+        /// The last line of its output.
         said: String,
     },
 }
@@ -96,7 +96,7 @@ const KERNEL: &str = "mkfs, mount, cp -a, umount";
 /// Runs the comparison.
 ///
 /// # Errors
-/// If the folder can't be read, or a way that should run fails.
+/// If the directory can't be read, or a method that should run fails.
 pub fn run(options: &Options, mut told: impl FnMut(&str)) -> Result<Report, Error> {
     let (entries, bytes) = measure(&options.source)?;
     // mke2fs gives one inode for 16 KiB, which trees of small files exceed.
@@ -131,7 +131,7 @@ pub fn run(options: &Options, mut told: impl FnMut(&str)) -> Result<Report, Erro
     Ok(Report { source: options.source.clone(), entries, bytes, rounds: options.rounds.max(1), ways })
 }
 
-/// What the peers' volumes are to be like: a tenth larger than Hectare's, which finds its size by itself.
+/// The format of the peers' volumes: a tenth larger than Hectare's, which finds its size by itself.
 #[derive(Clone, Copy)]
 struct Shape {
     size: u64,
@@ -175,7 +175,7 @@ impl Way {
         }
     }
 
-    /// Makes the image once; the most memory it had, where that is known.
+    /// Makes the image once; returns the peak memory, where that is known.
     fn once(&self, options: &Options, image: &Path, shape: Shape) -> Result<Option<u64>, Error> {
         match self.name.as_str() {
             MKE2FS => {
@@ -209,7 +209,7 @@ impl Way {
     }
 }
 
-/// The peak memory that `hectare build --json` says it had.
+/// The peak memory that `hectare build --json` reports.
 fn peak_of(said: &Output) -> Option<u64> {
     let text = String::from_utf8_lossy(&said.stdout);
     let after = text.split("\"peak_kib\":").nth(1)?;
@@ -228,13 +228,13 @@ fn by_kernel(source: &Path, image: &Path, shape: Shape) -> Result<(), Error> {
     fs::create_dir_all(&target).map_err(io(&target))?;
     run_quietly(tool("mount").args(["-o", "loop"]).arg(image).arg(&target))?;
     let copied = run_quietly(tool("cp").arg("-a").arg(source.join(".")).arg(&target));
-    // Unmounting is part of the way, and must happen whatever the copy did.
+    // Unmounting is part of the method, and must happen whatever the copy did.
     let unmounted = run_quietly(tool("umount").arg(&target));
     let _ = fs::remove_dir(&target);
     copied.and(unmounted).map(drop)
 }
 
-/// Where a tool is, also where only root looks.
+/// The path of a tool, searched also where only root looks.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -264,8 +264,8 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|data| data.uid() == 0)
 }
 
-/// Entries and bytes of files in a folder; also brings its metadata into the host's caches before the first
-/// round.
+/// The number of entries and the bytes of files in a directory; also brings its metadata into the host's
+/// caches before the first round.
 fn measure(source: &Path) -> Result<(u64, u64), Error> {
     let (mut entries, mut bytes) = (0, 0);
     let mut folders = vec![source.to_owned()];

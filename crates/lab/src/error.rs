@@ -1,4 +1,4 @@
-//! Why a run could not be made: one line that names the thing and the reason.
+//! Why a run could not be made: one line that names the object and the reason.
 
 /// The lab's result.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -6,7 +6,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Why a run could not be made.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// A file, folder or image, and why it failed.
+    /// A file, directory or image, and why it failed.
     #[error("{what}: {reason}")]
     At {
         /// Which.
@@ -14,7 +14,7 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// What was asked for makes no sense.
+    /// The request makes no sense.
     #[error("{0}")]
     Invalid(String),
 }

@@ -1,13 +1,14 @@
-//! A fresh copy of an image: every side and every round of a comparison can start from the same bytes.
+//! A fresh copy of an image, so that every contender and every round of a comparison can start from the same
+//! bytes.
 //!
-//! The copy lies beside the image, so that it is on the same file system, and goes when it is dropped. Where
+//! The copy lies beside the image, so that it is on the same file system, and is removed when dropped. Where
 //! the host can share blocks between files (`FICLONE`: XFS, Btrfs, bcachefs) it costs next to nothing; else
-//! what is data is copied, and holes stay holes. So an aged image of 100 GiB, which holds a few MiB of
-//! metadata, is copied in a moment.
+//! data is copied, and holes stay holes. So an aged image of 100 GiB, which holds a few MiB of metadata, is
+//! copied in a moment.
 //!
-//! The image is locked as by any reader while it is copied: one that somebody writes is refused. Room is
-//! looked for before anything is copied, and what could not be finished is removed. Hazard: a copy stays
-//! behind when the process is killed; its name ends in `.fresh`.
+//! The image is locked as by any reader while it is copied: an image in use by a writer is refused. Free
+//! space is checked before anything is copied, and an unfinished copy is removed. Hazard: a copy stays behind
+//! when the process is killed; its name ends in `.fresh`.
 
 use crate::error::{Error, Result};
 use hectare_device::FileOptions;
@@ -33,7 +34,7 @@ pub struct FreshCopy {
 }
 
 impl FreshCopy {
-    /// Where it lies.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.file.path()
@@ -143,7 +144,7 @@ mod tests {
         assert!(place.parent() == Some(folder.path()) && place != image);
         assert_eq!(std::fs::read(&place).unwrap(), std::fs::read(&image).unwrap());
         assert!(std::fs::metadata(&place).unwrap().blocks() * SECTOR < 8 << 20, "holes stay holes");
-        // What is done to the copy does not reach the image.
+        // Changes to the copy do not reach the image.
         File::options().write(true).open(&place).unwrap().write_all_at(&[9], 0).unwrap();
         assert_eq!(std::fs::read(&image).unwrap()[0], 1);
         drop(copy);

@@ -1,7 +1,7 @@
-//! What a workload left behind, seen from a closed image: extents per file, and how the free space is cut up.
+//! Inspects a closed image after a workload: extents per file, and free-space fragmentation.
 //!
-//! The image is opened for reading only, so a kernel's work is judged by the same eyes as ours; it has to be
-//! unmounted before. Files are looked for in one folder, the one the workload worked in.
+//! The image is opened read-only, so the kernel's work is measured by the same code as ours; it has to be
+//! unmounted before. Files are searched in one directory, the one the workload worked in.
 
 use crate::error::{Error, Result};
 use crate::fragmentation::{FileExtents, Fragmentation};
@@ -11,19 +11,20 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What was left behind.
+/// What a workload left behind.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Inspection {
     /// The extents of the files.
     pub files: FileExtents,
-    /// How the free space of the volume is cut up.
+    /// The free-space fragmentation of the volume.
     pub fragmentation: Fragmentation,
 }
 
-/// Looks at the closed image; `folder` is a path in it. Without such a folder there are no files.
+/// Inspects the closed image; `folder` is a directory path in it, which may be missing: then there are no
+/// files.
 ///
 /// # Errors
-/// If the image can't be read; it is named.
+/// If the image can't be read; the error names it.
 pub fn inspect(image: &Path, folder: &str) -> Result<Inspection> {
     let fail = |error: hectare_engine::Error| Error::at(image.display().to_string(), error);
     let device = FileOptions::new().open(image).map_err(|error| Error::Invalid(error.to_string()))?;

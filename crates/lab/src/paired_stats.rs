@@ -1,4 +1,4 @@
-//! Figures of repeated runs: median, spread, ratio of pairs.
+//! Statistics of repeated runs: median, spread, ratio of pairs.
 //!
 //! Machines drift, so a peer's time is only compared with ours of the same round: a ratio is the median of
 //! the rounds' ratios, not the ratio of two medians.

@@ -1,17 +1,17 @@
-//! Published experiments, made again: before and after in one call, with the kernel beside them.
+//! Repeats published experiments: before and after in one call, with the kernel beside them.
 //!
 //! Each of the five pieces of work that the allocator and the formatter join was published with a table. An
-//! [`Experiment`] makes that table again: its *before* is the same engine with the mechanism left out, its
-//! *after* the same with it. Every side of every round works on a fresh copy of one volume; the order of the
-//! sides alternates from round to round; what is shown is the median, the difference of the medians, and the
-//! standard deviation, beside the figures that were published.
+//! [`Experiment`] makes that table again: its *before* is the same engine without the mechanism, its *after*
+//! the same with it. Every side of every round works on a fresh copy of one volume; the order of the sides
+//! alternates from round to round; the median, the difference of the medians, and the standard deviation are
+//! shown beside the published numbers.
 //!
-//! What can be compared with the published figures are counts per request, ratios and orders. Rates are those
-//! of this machine: a VM with two processors does not run 64 containers, and memory is no NVMe drive.
+//! Counts per request, ratios and orders can be compared with the published ones. Rates are those of this
+//! machine: a VM with two processors does not run 64 containers, and memory is no NVMe drive.
 //!
-//! The plans are data ([`plan`]), one file an experiment; [`ground`] makes volumes and runs one side,
-//! [`kernel`] mounts volumes by the kernel. What came of it is a [`Reproduction`], which [`text`] and
-//! [`page`] draw. The formatter's experiment ([`ag_headers`]) has no workload and measures by itself.
+//! The plans are data ([`plan`]), one file per experiment; [`ground`] makes volumes and runs one side,
+//! [`kernel`] mounts volumes by the kernel. The result is a [`Reproduction`], which [`text`] and [`page`]
+//! draw. The formatter's experiment ([`ag_headers`]) has no workload and measures by itself.
 
 pub mod ag_headers;
 mod bars;
@@ -42,7 +42,7 @@ use std::path::PathBuf;
 pub struct Options {
     /// Rounds: each runs every side once.
     pub rounds: u32,
-    /// Whether all is made small, to see that it works; the figures then say little.
+    /// Whether everything is made small, as a smoke test; the numbers then mean little.
     pub quick: bool,
     /// Whether the kernel's file systems run beside ours. That needs root, loop devices and the tools that
     /// make the file systems; a side that can't run is left out with the reason.
@@ -104,7 +104,7 @@ impl Experiment {
         EXPERIMENTS.iter().find(|experiment| experiment.name == name)
     }
 
-    /// Makes it, calling `say` with what comes next.
+    /// Makes it, announcing each step through `say`.
     ///
     /// # Errors
     /// One line: the options make no sense, there is no room for the volumes, or a side of ours failed.
@@ -129,7 +129,7 @@ impl Experiment {
     }
 }
 
-/// What came of an experiment.
+/// The results of an experiment.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Reproduction {
     /// The experiment's name.
@@ -138,11 +138,11 @@ pub struct Reproduction {
     pub title: &'static str,
     /// Where it was published.
     pub source: &'static str,
-    /// What is not the same here.
+    /// What differs here.
     pub differs: &'static str,
     /// Rounds.
     pub rounds: u32,
-    /// Whether all was made small.
+    /// Whether everything was made small.
     pub quick: bool,
     /// The machine.
     pub machine: Machine,

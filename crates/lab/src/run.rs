@@ -1,4 +1,4 @@
-//! The figures of one run of one workload on one target.
+//! The measurements of one run of one workload on one target.
 
 use crate::inspect::Inspection;
 use crate::latency::Latency;
@@ -7,23 +7,21 @@ use crate::timing::Timing;
 use hectare_engine::Explanation;
 use serde::{Deserialize, Serialize};
 
-/// One run. What a report shows of it are these figures and nothing else, so that a report can be made again
-/// from stored runs.
+/// One run. A report shows nothing but this data, so that it can be made again from stored runs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// The workload's name.
     pub workload: String,
-    /// What it was asked to be, in the words of the command line ("64 KiB, fsync each").
+    /// Its options, in the words of the command line ("64 KiB, fsync each").
     pub variant: String,
-    /// What it ran on: the image or folder.
+    /// What it ran on: the image or directory.
     pub target: String,
-    /// `engine`, how it reaches the image ([`Through`](crate::Through)) and the data mode, if one was asked
-    /// for; `raw`, or the kernel's name of
-    /// the file system.
+    /// `engine`, how it reaches the image ([`Through`](crate::Through)) and the data mode, if one was
+    /// requested; `raw`, or the kernel's name of the file system.
     pub system: String,
     /// The engine's policy.
     pub policy: Option<String>,
-    /// A name somebody gave the run.
+    /// A user-given name of the run.
     pub label: Option<String>,
     /// Threads that worked at a time.
     pub threads: u32,
@@ -45,12 +43,12 @@ pub struct Run {
     /// Where the time went, as far as it was measured.
     #[serde(default)]
     pub timing: Timing,
-    /// What the last requests for space went through, where that was recorded.
+    /// The trace of the last requests for space, if recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub explanation: Option<Explanation>,
     /// What was left behind.
     pub inspection: Option<Inspection>,
-    /// What was not done as asked.
+    /// Deviations from the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
 }
@@ -133,7 +131,7 @@ impl Run {
         ratio(float(self.measure.bytes), self.measure.seconds + self.sync_seconds)
     }
 
-    /// Journal handles that an operation took on the average; `None` where nobody counts them.
+    /// Journal handles per operation, on average; `None` where they are not counted.
     #[must_use]
     pub fn handles_per_operation(&self) -> Option<f64> {
         let handles = *self.allocator.as_ref()?.counts.get("journal_handles")?;

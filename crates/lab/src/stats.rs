@@ -1,7 +1,7 @@
-//! What an allocator counted, read from the text of the kernel's `mb_stats`.
+//! The allocator's counts, parsed from the text of the kernel's `mb_stats`.
 //!
-//! The kernel's file and our own text have one layout, so one reader serves both, and what runs on either can
-//! be set side by side. Names are kept as they are printed; a pass is a section `cr_NAME_stats`.
+//! The kernel's file and our own text have one layout, so one reader serves both, and runs on either can be
+//! compared. Names are kept as they are printed; a pass is a section `cr_NAME_stats`.
 //!
 //! The kernel counts from the mount on: the counts of a run are the difference of two readings.
 

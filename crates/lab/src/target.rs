@@ -1,7 +1,7 @@
-//! What a workload runs against: the few calls every file system has.
+//! The targets of workloads: the few calls every file system has.
 //!
-//! Three kinds: an image opened by our engine ([`engine`]), a folder of the host ([`directory`]), and one
-//! file of the host whose windows stand for files ([`raw`]), which is the limit no file system can pass.
+//! Three kinds: an image opened by our engine ([`engine`]), a directory of the host ([`directory`]), and one
+//! file of the host whose windows stand for files ([`raw`]), which is the limit no file system can exceed.
 //! Paths are relative to the target, `/`-separated. Every call may be made from any number of threads; each
 //! file is one handle that may be shared.
 
@@ -21,7 +21,7 @@ pub enum Access {
     /// Through the host's page cache.
     #[default]
     Cached,
-    /// Past it (`O_DIRECT`), where the file system can.
+    /// Bypassing it (`O_DIRECT`), where the file system can.
     Direct,
 }
 
@@ -80,25 +80,24 @@ pub trait Target: Send + Sync {
     /// The first write that failed.
     fn sync(&self) -> Result<()>;
 
-    /// What the allocator has counted since the target was opened (engine) or mounted (kernel); `None` where
-    /// nobody counts.
+    /// The allocator's counts since the target was opened (engine) or mounted (kernel); `None` where there
+    /// are none.
     fn allocator_stats(&self) -> Option<AllocatorStats>;
 
-    /// How long nothing could change while a commit froze what had changed, since the target was opened;
-    /// `None` where nobody counts.
+    /// How long commits blocked all changes, since the target was opened; `None` where that is not measured.
     fn commit_pauses(&self) -> Option<Latency> {
         None
     }
 
-    /// How long requests for space and commits took since this was last asked; `None` where nobody counts.
+    /// How long requests for space and commits took since the last call; `None` where that is not measured.
     fn take_times(&self) -> [Option<Latency>; 2] {
         [None; 2]
     }
 
-    /// Bytes that files may still take; `None` where nobody knows.
+    /// Bytes that files may still take; `None` if unknown.
     fn room(&self) -> Option<u64>;
 
-    /// As much of [`Self::room`] as is sure to have a place on the host below, too.
+    /// The part of [`Self::room`] that is sure to have space on the host below, too.
     fn sure_room(&self) -> Option<u64> {
         self.room()
     }
@@ -108,18 +107,18 @@ pub trait Target: Send + Sync {
         None
     }
 
-    /// What the last requests for space went through; `None` where nobody records it.
+    /// The trace of the last requests for space; `None` where that is not recorded.
     fn explanation(&self) -> Option<Explanation> {
         None
     }
 
-    /// What whoever reads the figures must know: that something was not done as asked.
+    /// Remarks for readers of the report: deviations from the request.
     fn remarks(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Bytes that are free on the host's file system of a place, for an ordinary user.
+/// Bytes that are free on the file system of a host path, for an ordinary user.
 fn host_room(place: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(place).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))

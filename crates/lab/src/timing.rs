@@ -1,10 +1,10 @@
 //! Where the time of a run goes: opening and closing the volume, requests for space, commits, processors.
 //!
-//! Requests and commits are timed by the engine, if an [`Observer`] is set. That costs two looks at the
-//! clock for each, so only experiments that show these figures ask for them; their speeds are then those of
-//! a volume that is watched.
+//! Requests and commits are timed by the engine, if an [`Observer`] is set. That costs two clock readings for
+//! each, so only experiments that show these times request them; their speeds are then those of an observed
+//! volume.
 //!
-//! Processor time is that of this process: what kernel threads do on behalf of a mount is not in it.
+//! Processor time is that of this process: it does not include what kernel threads do on behalf of a mount.
 
 use crate::latency::{Histogram, Latency};
 use hectare_engine::Observer;
@@ -29,7 +29,7 @@ pub struct Timing {
     pub commits: Option<Latency>,
 }
 
-/// Memory of threads' own: so many threads don't meet.
+/// Memory of threads' own: this many threads don't contend.
 const SHARDS: usize = 64;
 
 /// Counts how long requests for space and commits took.
@@ -46,7 +46,7 @@ impl Default for Times {
 }
 
 impl Times {
-    /// What was counted since it was last asked: requests for space, and commits.
+    /// The counts since the last call: requests for space, and commits.
     pub(crate) fn take(&self) -> [Option<Latency>; 2] {
         let mut requests = Histogram::default();
         for shard in &self.shards {

@@ -1,7 +1,7 @@
-//! How the allocator does on up to 256 processors, by virtual time: the requests of `fallocate2` on virtual
+//! Simulates the allocator on up to 256 processors, by virtual time: the requests of `fallocate2` on virtual
 //! CPUs (`hectare_alloc_virtual`), and on real threads to compare.
 //!
-//! The model, its costs, what it was validated by and what it leaves out are in `docs/virtual-cpus.md`.
+//! The model, its costs, its validation and what it leaves out are in `docs/virtual-cpus.md`.
 //!
 //! What it is not: a benchmark of this machine. Its figures are predictions, the same on every machine.
 
@@ -34,7 +34,7 @@ pub struct Options {
     pub fills: Vec<Fill>,
     /// Steps of 8 KiB in each run, over all CPUs.
     pub steps: u64,
-    /// What things cost.
+    /// The cost model.
     pub costs: Costs,
 }
 
@@ -54,7 +54,7 @@ impl Default for Options {
     }
 }
 
-/// What came out of one run.
+/// The result of one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
     /// The policy.
@@ -75,7 +75,7 @@ pub struct Row {
     pub fastest: u64,
     /// Requests for space.
     pub requests: u64,
-    /// Groups passed by because somebody held their lock.
+    /// Groups skipped because another thread held their lock.
     pub busy_skips: u64,
     /// Times a request waited for a group's lock.
     pub busy_waits: u64,
@@ -120,8 +120,8 @@ pub fn run_one(policy: &str, fill: Fill, cpus: u32, steps: u64, costs: &Costs) -
     row((policy, fill), &done, end.ns() / 1e9, counted)
 }
 
-/// The same on threads of this machine, each for `time`; `None` if one was taken off its processor meanwhile,
-/// which says more about what else runs than about the allocator.
+/// The same on threads of this machine, each for `time`; `None` if one was preempted meanwhile, which says
+/// more about other load than about the allocator.
 ///
 /// # Panics
 /// If there is no such policy.
@@ -153,11 +153,10 @@ pub fn run_real(policy: &str, fill: Fill, threads: u32, time: Duration) -> Optio
     worked.iter().all(|job| job.2).then(|| row((policy, fill), &done, seconds, counted))
 }
 
-/// Steps between two looks at the clock.
+/// Steps between two clock readings.
 const LOOK_EVERY: u64 = 64;
 
-/// Times the calling thread was taken off its processor though it could have gone on; `None` where that is
-/// not told.
+/// Times the calling thread was preempted although runnable; `None` where that is not reported.
 fn preemptions() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"))?.trim().parse().ok()

@@ -1,8 +1,8 @@
-//! Some thousand crashes; `cargo xtask crash` looks at more.
+//! Some thousand crashes; `cargo xtask crash` tests more.
 
 use hectare_lab::crash::{At, Failure, Format, Image, Kept, Progress, Search, Workload, explore, look_at};
 
-/// Where the next tests begin; whoever wants other crashes chooses another.
+/// The seed of the tests; `HECTARE_SEED` sets another.
 fn seed() -> u64 {
     std::env::var("HECTARE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1)
 }
@@ -20,7 +20,7 @@ fn search<'a>(workloads: &'a [Workload], points: u64) -> Search<'a> {
     }
 }
 
-/// e2fsck as a judge beside the checker; none where it is not installed.
+/// e2fsck as an oracle beside the checker; none where it is not installed.
 fn e2fsck(image: &Image) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let path = |name: &str| folder.path().join(name);

@@ -1,6 +1,6 @@
 //! Aging and measuring real volumes, judged by e2fsprogs and the kernel.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 use hectare_device::{Device, FileOptions};
 use hectare_engine::{Creation, OpenOptions, Volume};

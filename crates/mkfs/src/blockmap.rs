@@ -8,8 +8,8 @@ use hectare_units::{BlockNr, BlockSize, low32};
 /// Direct entries of an inode.
 const DIRECT: u64 = 12;
 
-/// Tables whose first entries lead to a file's block of this number: they lie right before it, as mke2fs has
-/// it.
+/// Tables whose first entries lead to a file's block of this number: they lie right before it, as in
+/// mke2fs.
 pub(crate) fn tables_before(block: u64, block_size: BlockSize) -> u32 {
     let per = u64::from(block_size.get() / 4);
     let Some(mut at) = block.checked_sub(DIRECT) else { return 0 };

@@ -1,7 +1,7 @@
-//! What fills a volume while it is formatted.
+//! The contents of a volume that is filled while it is formatted.
 //!
-//! Every bitmap, descriptor and inode-table block is written once, in final form, so whoever fills the volume
-//! (an image builder) must be able to say what lies in each group when that group is rendered. The formatter
+//! Every bitmap, descriptor and inode-table block is written once, in final form, so the contents (an image
+//! builder's) must be able to say what lies in each group when that group is rendered. The formatter
 //! keeps for itself the reserved inodes, lost+found and the orphan file ([`crate::Plan::first_free_inode`]
 //! comes after them), and the clusters of its own files; the contents have the root directory (inode 2),
 //! every inode from the first free one on, and any cluster that [`crate::Plan::space`] names.

@@ -1,4 +1,4 @@
-//! Why a volume can't be made, on one line.
+//! The error of a format, on one line.
 
 use hectare_ext4::FormatError;
 use hectare_probe::Found;
@@ -14,7 +14,7 @@ pub enum Error {
     Option {
         /// The option as the user writes it (`-O bigalloc`).
         option: String,
-        /// What is wrong and what to do.
+        /// The fault, and what to do.
         reason: String,
     },
     /// The device is too small for what was asked.

@@ -1,4 +1,4 @@
-//! Carrying out the plan of an ext4 volume: chunks of groups in any order, then descriptors as they become
+//! Executes the plan of an ext4 volume: chunks of groups in any order, then descriptors as they become
 //! complete, and the primary superblock last.
 
 use crate::contents::Contents;
@@ -13,7 +13,7 @@ use hectare_units::{u64_of, usize_of};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
-/// Writes the planned volume with `contents` to a device, after giving up what it holds if the options say
+/// Writes the planned volume with `contents` to a device, after discarding its content if the options say
 /// so. `run` may be a number of threads.
 ///
 /// # Errors
@@ -33,7 +33,7 @@ pub fn execute<'r>(
 }
 
 /// Writes the planned volume over a device that was [wiped](wipe), and that may hold content in places that
-/// [`Plan::space`] gave out: whoever fills the volume writes between the two.
+/// [`Plan::space`] returned: the contents are written between the two.
 ///
 /// # Errors
 /// If the device fails; what it holds then is not a volume.

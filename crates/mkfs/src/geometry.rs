@@ -1,9 +1,9 @@
-//! From options and a size to the shape of the volume.
+//! Computes the shape of a volume from options and a size.
 //!
-//! The numbers are found as mke2fs 1.47 finds them, so that the same options give the same volume: block size
-//! and inode ratio by usage, inodes rounded up to fill whole table blocks in multiples of 8, descriptor
+//! The numbers are computed as mke2fs 1.47 computes them, so the same options give the same volume: block
+//! size and inode ratio by usage, inodes rounded up to fill whole table blocks in multiples of 8, descriptor
 //! blocks reserved for growing 1024 times, a last group dropped where it could hold little more than its own
-//! metadata. Whatever was chosen in place of what was asked for is said in a [`Note`].
+//! metadata. Every choice that differs from what was asked for is reported in a [`Note`].
 //!
 //! Hazard: dropping the last group or shrinking the groups changes what was computed before, so the search
 //! starts over until nothing changes; every round makes the volume or its groups smaller, so it ends.
@@ -29,13 +29,13 @@ pub enum Note {
     MetaGroupsByDefault,
     /// The volume is large, so flex groups have this many groups.
     LargerFlexGroups(u32),
-    /// The volume is so large that space is given out in clusters, of so many bytes.
+    /// The volume is so large that space is allocated in clusters of this many bytes.
     Clusters(Bytes),
     /// The volume has more of the usual blocks than can be numbered, so they have this size.
     LargerBlocks(BlockSize),
     /// The volume has one block more than can be numbered; the last is left unused.
     LastBlockUnused,
-    /// The end of the device is left unused: a last group of so many blocks would hold only metadata.
+    /// The end of the device is left unused: a last group of this many blocks would hold only metadata.
     LastGroupDropped(Blocks),
     /// The volume is too small for a journal.
     NoJournal,
@@ -43,7 +43,7 @@ pub enum Note {
     SmallerGroups(u32),
     /// Metadata lies in its groups, not packed: that takes flex groups.
     NotPacked,
-    /// The volume is laid out for the device's stripes, of so many blocks on one disk and on all.
+    /// The volume is laid out for the device's stripes, with this many blocks on one disk and on all.
     StripeOfDevice(u16, u32),
 }
 
@@ -103,7 +103,7 @@ pub struct Shape {
     pub geometry: Geometry,
     /// Blocks only root may take.
     pub reserved_blocks: Blocks,
-    /// What is worth saying.
+    /// The notes on the choices.
     pub notes: Vec<Note>,
 }
 
@@ -153,7 +153,7 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     large::choose_clusters(options, &mut features, block_size, blocks);
     let cluster_shift = cluster_shift(options, &features, block_size, blocks, &mut notes)?;
     let (uncut, reserved_blocks) = (Blocks::new(blocks), reserved(options, blocks));
-    // Whole clusters: the kernel gives out a last one that is cut, and counts it otherwise than e2fsck.
+    // Whole clusters: the kernel allocates a partial last one, and counts it differently from e2fsck.
     let blocks = blocks >> cluster_shift << cluster_shift;
     let inode_size = inode_size(options, &features, block_size)?;
     check_block_count(blocks, &mut features, &mut notes)?;
@@ -195,7 +195,7 @@ pub fn shape(options: &FormatOptions, size: Bytes) -> Result<Shape> {
     Ok(Shape { reserved_blocks, geometry, notes })
 }
 
-/// What is to be said of stripes, if the device tells any; a sector is none.
+/// The note on stripes, if the device reports any; a sector is none.
 fn stripe_of_device(options: &FormatOptions, block_size: BlockSize) -> Option<Note> {
     let (stride, width) = (options.stride(block_size), options.stripe_width(block_size));
     let is_of_device = options.stride.is_none() || options.stripe_width.is_none();
@@ -213,7 +213,7 @@ fn check_plain(options: &FormatOptions) -> Result<()> {
         return Err(Error::option("-L", "a label has at most 16 bytes; shorten it"));
     }
     if options.last_mounted.len() > 63 {
-        return Err(Error::option("-M", "the folder has at most 63 bytes; shorten it"));
+        return Err(Error::option("-M", "the directory has at most 63 bytes; shorten it"));
     }
     if options.backup_superblocks > 2 {
         return Err(Error::option("-E num_backup_sb", "there can be 0, 1 or 2"));
@@ -299,7 +299,7 @@ fn cluster_shift(
     Ok(size.trailing_zeros() - block_size.shift())
 }
 
-/// The largest that the superblock's field of 16 bits can tell.
+/// The largest that the superblock's field of 16 bits can hold.
 const INODE_SIZE_MAX: u32 = 1 << 15;
 
 fn inode_size(options: &FormatOptions, features: &Features, block_size: BlockSize) -> Result<u32> {
@@ -352,7 +352,7 @@ fn flex_shift(
     }
 }
 
-/// How many inodes are wanted, before rounding, and the option that says so.
+/// How many inodes are wanted, before rounding, and the option that requests it.
 struct Inodes {
     wanted: u64,
     option: String,
@@ -364,7 +364,7 @@ impl Inodes {
     }
 }
 
-/// The inodes of a volume of so many bytes, a cut last cluster included, as mke2fs counts them.
+/// The inodes of a volume of `bytes` bytes, a partial last cluster included, as mke2fs counts them.
 fn inodes_wanted(options: &FormatOptions, usage: Usage, geometry: &Geometry, bytes: Bytes) -> Result<Inodes> {
     let cluster = u64::from(geometry.block_size.get()) << geometry.cluster_ratio_shift;
     let (option, wanted) = match options.inodes {
@@ -390,8 +390,8 @@ fn inodes_wanted(options: &FormatOptions, usage: Usage, geometry: &Geometry, byt
     Ok(inodes)
 }
 
-/// One for so many bytes; if the volume has fewer, what mke2fs gives then: one for a block that is used, of
-/// at least 4 KiB.
+/// One for every `ratio` bytes; if the volume has fewer, what mke2fs gives then: one for a block that is
+/// used, of at least 4 KiB.
 fn by_ratio(geometry: &Geometry, bytes: Bytes, ratio: u64) -> Result<u64> {
     let wanted = match bytes.get() / ratio {
         0 => geometry.bytes().get() / BlockSize::KIB4.max(geometry.block_size).bytes().get(),
@@ -439,7 +439,7 @@ fn settle(
                 continue;
             }
             return inodes
-                .refuse("a group can't hold so many inodes; ask for fewer (-N) or smaller groups (-g)");
+                .refuse("a group can't hold that many inodes; ask for fewer (-N) or smaller groups (-g)");
         };
         geometry.inodes_per_group = per_group;
         reserve_descriptors(options, &mut geometry, notes)?;
@@ -477,7 +477,7 @@ fn backup_groups(options: &FormatOptions, geometry: &Geometry) -> [u32; 2] {
 }
 
 /// Inodes of a group: the wanted number spread over the groups, filling whole table blocks, in multiples of
-/// 8; `None` if a bitmap can't count so many, for which more and smaller groups help.
+/// 8; `None` if a bitmap can't count that many, for which more and smaller groups help.
 fn inodes_per_group(geometry: &Geometry, wanted: u64) -> Result<Option<u32>> {
     const FIRST: u64 = 11;
     let groups = u64::from(geometry.groups());
@@ -490,7 +490,7 @@ fn inodes_per_group(geometry: &Geometry, wanted: u64) -> Result<Option<u32>> {
     each = each.min((1 << 16) - per_block);
     loop {
         let filled = ((each.div_ceil(per_block) * per_block).max(8)) & !7;
-        // The cut to a multiple of 8 must not take the first inode that is not reserved.
+        // Rounding down to a multiple of 8 must not take the first inode that is not reserved.
         let filled = if filled * groups <= FIRST { 16 } else { filled };
         if filled * groups <= u64::from(u32::MAX) {
             return Ok(Some(low32(filled)));
@@ -579,7 +579,7 @@ fn choose_journal(options: &FormatOptions, geometry: &mut Geometry, notes: &mut 
     Ok(())
 }
 
-/// The share only root may take of so many blocks, rounded down.
+/// The share of `blocks` blocks that only root may take, rounded down.
 fn reserved(options: &FormatOptions, blocks: u64) -> u64 {
     // 50 percent at most of less than 2^48 blocks: exact in a double, and never negative.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
@@ -587,7 +587,7 @@ fn reserved(options: &FormatOptions, blocks: u64) -> u64 {
     share
 }
 
-/// The share where not all blocks are used: in proportion, as mke2fs has it, but no more than half of them,
+/// The share where not all blocks are used: in proportion, as in mke2fs, but no more than half of them,
 /// of which e2fsck would complain.
 fn reserved_of_used(share: u64, blocks: u64, used: Blocks) -> Blocks {
     let in_proportion = u128::from(share) * u128::from(used.get()) / u128::from(blocks);

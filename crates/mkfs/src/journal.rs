@@ -1,7 +1,7 @@
 //! The journal of a fresh volume: how large it is, and its first block.
 //!
-//! A journal that was never used is a jbd2 superblock (version 2, all fields big-endian) and zeros. Its
-//! features are left off: the kernel turns on what it uses at the first mount.
+//! An unused journal is a jbd2 superblock (version 2, all fields big-endian) and zeros. Its features are
+//! left off: the kernel turns on what it uses at the first mount.
 
 use crate::error::{Error, Result};
 use crate::options::FormatOptions;
@@ -26,7 +26,7 @@ impl JournalSize {
 /// The fewest and most blocks of a journal.
 const BLOCKS: std::ops::RangeInclusive<u64> = 1024..=10_240_000;
 
-/// The journal mke2fs gives a volume of so many blocks; `None` if that is too small for one.
+/// The journal mke2fs gives a volume of `volume` blocks; `None` if that is too small for one.
 pub(crate) fn default_blocks(volume: Blocks) -> Option<u32> {
     const KI: u64 = 1024;
     Some(match volume.get() {
@@ -92,7 +92,7 @@ pub(crate) fn orphan_blocks(volume: Blocks) -> u32 {
 }
 
 /// Blocks of lost+found: 16 KiB, but 2 to 12 blocks (those an inode maps directly); one less with inline
-/// data, as mke2fs has it.
+/// data, as in mke2fs.
 pub(crate) fn lost_and_found_blocks(geometry: &Geometry) -> u32 {
     let blocks = (16384 / geometry.block_size.get()).clamp(2, 12);
     blocks - u32::from(geometry.features.incompat.contains(Incompat::INLINE_DATA))

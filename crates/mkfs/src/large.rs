@@ -1,14 +1,14 @@
-//! What a volume gets that is too large for mke2fs's defaults: larger blocks, clusters, meta groups, larger
+//! The choices for volumes too large for mke2fs's defaults: larger blocks, clusters, meta groups, larger
 //! flex groups.
 //!
 //! mke2fs keeps to groups of 128 MiB whatever the size; a volume of 1 PiB then has eight million of them, and
 //! everything that goes through groups, `e2fsck` and the kernel's mount included, takes gigabytes and
 //! minutes. Here a volume gets as large clusters as it needs to have about a million groups at most, above
 //! 16 TiB each meta group holds its own descriptors and flex groups are four times as large, and blocks grow
-//! where their numbers would have more than 48 bits. Whatever is chosen is told in a [`Note`], with the
-//! option that decides otherwise.
+//! where their numbers would have more than 48 bits. Every choice is reported in a [`Note`], with the
+//! option that overrides it.
 //!
-//! Invariant: what the options say, one way or the other, is never changed. Below 16 TiB nothing is.
+//! Invariant: what the options set, one way or the other, is never changed. Below 16 TiB nothing is changed.
 
 use crate::geometry::Note;
 use crate::options::FormatOptions;
@@ -22,9 +22,9 @@ const GROUPS_WANTED: u64 = 1_100_000;
 const LARGE: Bytes = Bytes::new(16 << 40);
 /// Groups of a flex group, as a power of two, on most volumes (mke2fs's default, `-G 16`).
 const FLEX_SHIFT: u32 = 4;
-/// The same on large volumes. Of a new volume's bitmaps only those that count a flex group's metadata are
-/// written, one block for each flex group, alone in gigabytes; so this decides how many places are written,
-/// and later read by `e2fsck`. With blocks of 4 KiB a flex group then is a meta group.
+/// The same power of two on large volumes. Of a new volume only the bitmaps that count a flex group's
+/// metadata are written, one block for each flex group, alone in gigabytes; so this decides how many places
+/// are written, and later read by `e2fsck`. With blocks of 4 KiB a flex group then is a meta group.
 const FLEX_SHIFT_LARGE: u32 = 6;
 /// Blocks that there can be: extents number them with 48 bits.
 pub(crate) const BLOCKS_MAX: u64 = (1 << 48) - 1;

@@ -1,12 +1,12 @@
-//! Making ext4 and XFS volumes: a plan first, then its execution.
+//! Formats ext4 and XFS volumes: a plan first, then its execution.
 //!
 //! [`FormatOptions`] are what `mke2fs` takes, with its defaults. [`Plan::new`] turns them and a size into a
 //! value that knows where everything will lie and can render any part of it; [`execute()`] carries a plan out
 //! with several threads, each structure written once, in final form. What fills the volume is a [`Contents`]:
 //! the empty volume's root directory, or a whole tree of files whose inodes and blocks are thus part of the
-//! first write. [`probe()`] tells what a device already holds, so that nothing is overwritten by mistake.
+//! first write. [`probe()`] reports what a device already holds, so that nothing is overwritten by mistake.
 //!
-//! What is at the top is ext4; [`xfs`] has the same shape for XFS, and shares probing and writing.
+//! The top level is ext4; [`xfs`] has the same shape for XFS, and shares probing and writing.
 //!
 //! Hazards: a format destroys what was there, so callers probe before they execute; and everything here must
 //! agree with what `e2fsck` and the kernel compute from the superblock alone.

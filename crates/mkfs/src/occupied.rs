@@ -1,4 +1,4 @@
-//! Whether a format would destroy something; what a device holds is what [`hectare_probe`] says.
+//! Whether a format would destroy something; [`hectare_probe`] says what a device holds.
 
 use crate::error::{Error, Result};
 use hectare_device::Device;

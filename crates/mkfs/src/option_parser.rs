@@ -1,4 +1,4 @@
-//! The words after `-O` and `-E`, as `mke2fs` takes them.
+//! Parses the words after `-O` and `-E`, as `mke2fs` takes them.
 //!
 //! Both are lists separated by commas. Every error names the word it is about.
 

@@ -1,6 +1,6 @@
-//! What the user asks for: the options of `mke2fs`, typed.
+//! The options of `mke2fs`, typed.
 //!
-//! [`FormatOptions`] holds only what was said; what was left out is `None` and gets its default from the size
+//! [`FormatOptions`] holds only what was given; the rest is `None` and gets its default from the size
 //! of the volume in [`crate::geometry`]. The defaults are those of mke2fs 1.47 with the configuration that
 //! Debian ships. Parsing of the `-O` and `-E` words is in [`crate::option_parser`].
 
@@ -113,18 +113,18 @@ pub enum InodeCount {
     /// By the ratio of the usage.
     #[default]
     ByUsage,
-    /// One for so many bytes of volume (`-i`).
+    /// One for this many bytes of volume (`-i`).
     Ratio(u64),
-    /// So many, rounded up to fill the inode tables (`-N`); 0 is by usage, as with mke2fs.
+    /// This many, rounded up to fill the inode tables (`-N`); 0 is by usage, as with mke2fs.
     Exactly(u64),
 }
 
 /// A size up to which a volume is prepared to grow (`-E resize`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResizeLimit {
-    /// So many blocks.
+    /// A number of blocks.
     Blocks(Blocks),
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(Bytes),
 }
 
@@ -158,7 +158,7 @@ pub enum FeatureEdit {
     Off(Feature),
 }
 
-/// Everything `mke2fs` can be told about a volume.
+/// All of `mke2fs`'s options for a volume.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FormatOptions {
     /// `-t`.
@@ -179,7 +179,7 @@ pub struct FormatOptions {
     pub reserved_percent: f64,
     /// `-L`, up to 16 bytes.
     pub label: Vec<u8>,
-    /// `-M`: the folder of the last mount, up to 63 bytes.
+    /// `-M`: the directory of the last mount, up to 63 bytes.
     pub last_mounted: Vec<u8>,
     /// `-U`; random if not given.
     pub uuid: Option<[u8; 16]>,
@@ -214,7 +214,7 @@ pub struct FormatOptions {
     pub resize: Option<ResizeLimit>,
     /// `-E mmp_update_interval`, in seconds; 0 for the default of 5.
     pub mmp_update_interval: u16,
-    /// `-E discard`: give up first what the device holds. On unless told otherwise.
+    /// `-E discard`: first discard the content of the device. On by default.
     pub discard: bool,
     /// `-e`.
     pub on_error: OnError,
@@ -264,7 +264,7 @@ fn blocks_of(io: u64, block: BlockSize) -> u64 {
 }
 
 impl FormatOptions {
-    /// The defaults, with `SOURCE_DATE_EPOCH` as the time where the environment has it.
+    /// The defaults, with `SOURCE_DATE_EPOCH` as the time if it is in the environment.
     ///
     /// # Errors
     /// If the variable is set to something that is no number of seconds.
@@ -279,13 +279,13 @@ impl FormatOptions {
         Ok(options)
     }
 
-    /// Blocks on one disk of a stripe, 0 if it is not known or beyond what a superblock can tell.
+    /// Blocks on one disk of a stripe, 0 if it is not known or beyond what a superblock can hold.
     pub(crate) fn stride(&self, block: BlockSize) -> u16 {
         let of_device = || u16::try_from(blocks_of(self.device.minimum_io, block)).unwrap_or(0);
         self.stride.unwrap_or_else(of_device)
     }
 
-    /// Blocks of a whole stripe, 0 if not known: where the device tells no best size, its least is it.
+    /// Blocks of a whole stripe, 0 if not known: where the device reports no best size, its least is used.
     pub(crate) fn stripe_width(&self, block: BlockSize) -> u32 {
         let Topology { minimum_io, optimal_io, .. } = self.device;
         let best = if optimal_io == 0 { minimum_io } else { optimal_io };
@@ -293,7 +293,7 @@ impl FormatOptions {
         self.stripe_width.unwrap_or_else(of_device)
     }
 
-    /// Whether `-O` says of a feature that it is to be on or off, instead of leaving it open.
+    /// Whether `-O` sets a feature on or off, instead of leaving it open.
     pub(crate) fn decides(&self, feature: Feature) -> bool {
         self.features.iter().any(|edit| match edit {
             FeatureEdit::None => true,

@@ -1,17 +1,17 @@
-//! How a plan is carried out, beside what it says: with how many threads, and who is told how far it is.
+//! The run of a plan: its number of threads, and the callback for its progress.
 //!
-//! What this is not: the work itself, which is the same whoever watches.
+//! What this is not: the work itself, which is the same with any callback.
 
-/// How a plan is carried out. A number of threads alone is a run that nobody watches.
+/// How a plan is executed. A number of threads alone is a run without progress reports.
 #[derive(Clone, Copy)]
 pub struct Run<'a> {
     /// Threads at most; at least one is used.
     pub threads: usize,
-    /// Told of every piece of work that is done, from any thread.
+    /// Called for every piece of work that is done, from any thread.
     pub watch: Option<&'a Watch<'a>>,
 }
 
-/// Who is told: what is being done, how much of it is done, and how much there is.
+/// The callback: what is being done, how much of it is done, and how much there is.
 pub type Watch<'a> = dyn Fn(Step, u64, u64) + Sync + 'a;
 
 /// What is being done.

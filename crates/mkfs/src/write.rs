@@ -1,10 +1,9 @@
-//! What carrying out a plan takes, whatever the format: threads that each take the next chunk, a beginning
-//! and an end.
+//! Executes a plan of any format: threads that each take the next chunk, a beginning and an end.
 //!
-//! Order matters only at both ends: old signatures are wiped first ([`wipe`]), so that a format that is cut
-//! short leaves nothing that could be taken for the old volume, and the primary superblock is written last
+//! Order matters only at both ends: old signatures are wiped first ([`wipe`]), so that an interrupted format
+//! leaves nothing that could be taken for the old volume, and the primary superblock is written last
 //! ([`seal`]), after everything else is durable, so that a half-made volume is never taken for a whole one.
-//! Meanwhile its place holds a mark that says what happened, for whoever opens the device next.
+//! Meanwhile a mark in its place says what happened, for the next program that opens the device.
 
 use crate::error::Result;
 use crate::run::{Run, Step};
@@ -32,7 +31,7 @@ const DISCARDS_MAX: u64 = 1024;
 /// Has every chunk from 0 on rendered once, by as many threads as the run has, with a writer each.
 ///
 /// # Errors
-/// The first that a chunk gave; the others are then cut short.
+/// The first error of a chunk; the others are then abandoned.
 pub(crate) fn each_chunk(
     device: &dyn Device,
     zeroed: bool,
@@ -48,7 +47,7 @@ pub(crate) fn each_chunk(
                 return writer.flush();
             }
             if let Err(error) = one(chunk, &mut writer) {
-                next.store(chunks, Ordering::Relaxed); // the others need not go on
+                next.store(chunks, Ordering::Relaxed); // the others need not continue
                 return Err(error);
             }
             let before = done.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +82,7 @@ pub(crate) fn wipe(device: &dyn Device, zeroed: bool, superblock: Bytes) -> Resu
         device.zero(*at, Bytes::new(SUPERBLOCK_MAX.min(len.get() - at.get())))?;
     }
     if !copies.is_empty() {
-        // Without the head, nobody would find them again.
+        // Without the head, nothing would find them again.
         device.flush()?;
     }
     for (at, len) in OLD_SUPERBLOCKS {
@@ -162,7 +161,7 @@ mod tests {
         }
     }
 
-    /// It had no descriptors then, or no backups, and looked whole to whoever went by its superblock.
+    /// It had no descriptors then, or no backups, and looked whole to programs that read its superblock.
     #[test]
     fn regression_a_power_cut_leaves_an_old_volume_as_it_was_or_without_its_superblock() {
         // Old ones have a block of a boot loader before them, or other headers behind.
@@ -188,7 +187,7 @@ mod tests {
         }
     }
 
-    /// Whoever formats once more could not find them.
+    /// The next format could not find them.
     #[test]
     fn regression_a_power_cut_leaves_no_old_copies_without_the_head() {
         const GROUP: u64 = 4 << 20;

@@ -1,18 +1,18 @@
 //! Writers, one for each thread that renders: they join neighbouring writes, and one of them writes for all.
 //!
-//! The host serves those who write to one file one at a time: whoever comes meanwhile spins for the inode's
-//! lock, on a processor that could render. And what the host touches for a write (the pages it makes, where
-//! they are listed) lies in the cache of the processor that wrote before. So bytes are handed over ([`Out`]):
-//! who finds nobody writing writes, what others hand over meanwhile included, and everybody else renders on,
-//! until so much waits that rendering more would only fill memory.
+//! The host serves writers of one file one at a time: the others spin for the inode's lock, on processors
+//! that could render. And what the host touches for a write (the pages it makes, where they are listed) lies
+//! in the cache of the processor that wrote before. So bytes are handed over ([`Out`]): a thread that finds
+//! no writer writes, including what others hand over meanwhile, and the others continue rendering, until so
+//! much waits that rendering more would only fill memory.
 //!
-//! Invariant: while something waits, somebody writes; that is decided under one lock. So nothing is left
+//! Invariant: while something waits, a thread writes; that is decided under one lock. So nothing is left
 //! behind when all threads have handed over what they had and returned.
 //!
-//! An error is given to the thread that wrote, whoever rendered the bytes. What waits then is dropped, and
-//! so are bytes that come later: the other threads end as they would, without an error, so that everything is
-//! written only if none had one. The same if the device panics. Zeros go past all this, to the device at
-//! once.
+//! An error is returned to the thread that wrote, even if another rendered the bytes. What waits then is
+//! dropped, and so are later bytes: the other threads end as usual, without an error, so everything is
+//! written only if none had one. The same applies if the device panics. Zeros bypass all this and go to the
+//! device at once.
 
 use crate::error::Result;
 use crate::plan::{Payload, Write};
@@ -21,9 +21,9 @@ use hectare_units::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 
-/// Writes are joined to batches of so many bytes at most.
+/// Writes are joined to batches of at most this many bytes.
 const BATCH: usize = 128 << 10;
-/// A write of so many bytes goes by itself: copying it into a batch would cost more than handing it over.
+/// A write of this many bytes goes by itself: copying it into a batch would cost more than handing it over.
 const ALONE: usize = 16 << 10;
 /// Batches that may wait.
 const WAITING_MAX: usize = 16;
@@ -79,7 +79,7 @@ struct State {
     waiting: VecDeque<Batch>,
     /// Empty ones, whose memory is used again.
     spare: Vec<Batch>,
-    /// Somebody writes what waits.
+    /// A thread is writing what waits.
     is_writing: bool,
     has_failed: bool,
 }
@@ -116,7 +116,7 @@ impl<'a> Out<'a> {
     /// Writes until nothing waits.
     fn write_waiting<'s>(&'s self, mut state: MutexGuard<'s, State>) -> Result<MutexGuard<'s, State>> {
         while let Some(mut batch) = state.waiting.pop_front() {
-            // One at a time would be woken for each batch; so whoever waited gets room for many.
+            // One at a time would be woken for each batch; so a waiter gets room for many.
             if state.waiting.len() == WAITING_MAX / 4 {
                 self.room.notify_all();
             }
@@ -144,7 +144,7 @@ impl Drop for Failing<'_> {
     }
 }
 
-/// Gathers the writes of one thread.
+/// Joins the writes of one thread.
 pub(crate) struct Writer<'a> {
     out: &'a Out<'a>,
     batch: Batch,
@@ -174,7 +174,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Hands over what has gathered. It is written when all threads have flushed without an error.
+    /// Hands over the current batch. It is written when all threads have flushed without an error.
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -194,7 +194,7 @@ mod tests {
     use hectare_units::{index_of, low32};
 
     const THREADS: u64 = 4;
-    /// Each thread puts so many pieces, in pairs of neighbours: many more bytes than may wait.
+    /// Each thread puts this many pieces, in pairs of neighbours: many more bytes than may wait.
     const PIECES: u64 = 2000;
     const PIECE: u64 = 4096;
 

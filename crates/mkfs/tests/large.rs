@@ -64,7 +64,7 @@ fn zeros_in(bitmap: &[u8], bits: u32) -> u32 {
     whole.iter().map(|byte| byte.count_zeros()).sum::<u32>() + u32::try_from(rest).unwrap()
 }
 
-/// Checks one group against its descriptor, and tells its counts.
+/// Checks one group against its descriptor, and returns its counts.
 fn check_group(plan: &Plan, group: GroupNr, desc: &GroupDesc, seen: &Seen) -> (u64, u64) {
     let (sb, geometry) = (plan.superblock(), plan.geometry());
     let clusters = geometry.clusters_in(group);
@@ -153,7 +153,7 @@ fn the_largest_volumes_are_planned() {
     }
 }
 
-/// What is chosen for a size is told, and given up where the options decide.
+/// The choices for a size are reported, and the options override them.
 #[test]
 fn shapes_of_large_volumes_are_told_and_can_be_told_otherwise() {
     for (size, shape, notes, meta_groups, cluster) in [

@@ -231,7 +231,7 @@ fn compare(name: &str, ours: &Dump, theirs: &Dump) -> Vec<String> {
     wrong
 }
 
-/// Makes one volume with both, and tells what differs or is wrong.
+/// Makes one volume with both, and returns what differs or is wrong.
 fn judge(folder: &Path, size: &str, args: &str) -> Result<Vec<String>, Skip> {
     let name = format!("{size} {args}");
     let args: Vec<&str> = args.split_whitespace().collect();

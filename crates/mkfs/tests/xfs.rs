@@ -354,7 +354,7 @@ fn every_size_takes_every_shape() {
     }
 }
 
-/// Free bytes of the file system that a folder lies on.
+/// Free bytes of the file system that a directory lies on.
 fn free_bytes(folder: &Path) -> u64 {
     rustix::fs::statvfs(folder).map_or(0, |stat| stat.f_bavail.saturating_mul(stat.f_frsize))
 }

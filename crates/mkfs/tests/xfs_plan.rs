@@ -36,7 +36,7 @@ fn assert_sealed(bytes: &[u8], at: usize, what: &str) {
     assert_eq!(bytes[at..at + 4], crc.to_le_bytes(), "{what}");
 }
 
-/// Checks the start of a group, from its second sector, and tells its free blocks, those on its list
+/// Checks the start of a group, from its second sector, and returns its free blocks, those on its list
 /// included.
 fn check_start(volume: &Volume, group: u32, sectors: &[u8]) -> u64 {
     let sector = usize_of(volume.sector_size);

@@ -1,19 +1,19 @@
-//! The control socket: how [`ask`] finds the process that serves a mount, and gets its figures.
+//! The control socket: how [`ask`] finds the server of a mount, and gets its metrics.
 //!
-//! A mount's socket is named by the device number of its files, which the kernel gives to no other mount at
-//! the time. So a socket of that name that is there already belongs to a mount that is gone: killed, or off
-//! the tree and about to end; it is replaced, and whoever ends removes only what is its own. It lies in a
-//! folder that only the user who mounts can use ([`folders`]); who asks looks into the folders of the user
-//! who mounted, which the table of mounts tells, and trusts none that belongs to another. Root can ask about
-//! every mount.
+//! A mount's socket is named after the device number of its files, which the kernel gives to no other mount
+//! at the time. So an existing socket of that name belongs to a mount that is gone: killed, or off the tree
+//! and about to end; it is replaced, and a server that ends removes only its own socket. It lies in a
+//! directory that only the mounting user can access ([`folders`]); a client looks into the directories of
+//! that user, whom the mount table names, and trusts none that belongs to another. Root can query every
+//! mount.
 //!
-//! A client says in a line what it wants, and ends what it sends: nothing, and it is sent the [`Report`] as
-//! JSON; `explain`, and it is sent what the last requests for space went through, or `null`; `sync`, and what
-//! has reached the server is made durable; `remount LIST`, and it hears whether the options can be changed
-//! while it is mounted; `tune NAME=VALUE ...`, and these tunables are set, all or none. An empty answer says
-//! that something is done, a text why not.
-//! One client at a time is told figures, for [`PATIENCE`] at most; what may take longer has a thread of its
-//! own.
+//! A client sends a request in one line and shuts down its side: an empty request returns the [`Report`] as
+//! JSON; `explain` returns the record of the last allocation requests, or `null`; `sync` makes everything
+//! durable that has reached the server; `remount LIST` checks whether the options can be changed while
+//! mounted; `tune NAME=VALUE ...` sets these tunables, all or none. An empty answer means success, a text is
+//! the reason why not.
+//! One client at a time is sent metrics, for [`PATIENCE`] at most; a request that may take longer has a
+//! thread of its own.
 
 use crate::deadline::{connected, read_within};
 use crate::report::Report;
@@ -36,21 +36,20 @@ use std::time::{Duration, Instant};
 
 /// How long a client, or the server, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the socket rests if there is no descriptor left for a client.
+/// How long to wait if there is no descriptor left for a client.
 const REST: Duration = Duration::from_millis(100);
 /// The longest report, in bytes.
 const REPORT_MAX: usize = 16 << 20;
-/// The longest explanation of requests, in bytes: 100,000 events, and 10,000 requests.
+/// The longest record of allocation requests, in bytes: 100,000 events, and 10,000 requests.
 const EXPLANATION_MAX: usize = 64 << 20;
-/// The longest text that says why something can't be done, in bytes.
+/// The longest reason for a refusal, in bytes.
 const REFUSAL_MAX: usize = 16 << 10;
-/// The longest request: what the kernel takes as options of a mount.
+/// The longest request: the kernel's limit for the options of a mount.
 const REQUEST_MAX: u64 = 4096;
-/// How long a client waits until something is done: what is in memory may have to be written to a slow
-/// device.
+/// How long a client waits for an operation: the data in memory may have to be written to a slow device.
 const WORK_PATIENCE: Duration = Duration::from_secs(600);
-/// How long nothing is written when all has come that is under way, and how long that is waited for where
-/// programs go on writing.
+/// How long no write must come before all writes in flight count as received, and the limit of that wait
+/// where programs keep writing.
 const QUIET: Duration = Duration::from_millis(20);
 const QUIET_PATIENCE: Duration = Duration::from_secs(10);
 const EXPLAIN: &str = "explain";
@@ -58,7 +57,7 @@ const SYNC: &str = "sync";
 const REMOUNT: &str = "remount ";
 const TUNE: &str = "tune ";
 
-/// Why a mount has not told its figures.
+/// Why a mount did not report its metrics.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// There is no mount of ours.
@@ -67,18 +66,18 @@ pub enum AskError {
     /// It is mounted, but there is no socket.
     #[error("its server can't be reached: was it killed, or does it belong to another user?")]
     NoSocket,
-    /// There is a socket, and no answer, or not all of it in time.
+    /// There is a socket, but no complete answer in time.
     #[error("its server does not answer: {0}")]
     NoAnswer(io::Error),
-    /// It says why something can't be done.
+    /// The server's reason for a refusal.
     #[error("{0}")]
     Refused(String),
-    /// The answer is none.
+    /// The answer can't be parsed.
     #[error("its server is of another version: {0}")]
     Odd(serde_json::Error),
 }
 
-/// Where sockets of a user may lie, the best place first.
+/// The possible directories for a user's sockets, the best first.
 fn folders(user: u32) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| user == rustix::process::geteuid().as_raw());
@@ -91,7 +90,7 @@ fn folders(user: u32) -> Vec<PathBuf> {
     folders
 }
 
-/// Whether a folder is a user's own, and no link.
+/// Whether a directory is private to a user, and no link.
 fn is_private(folder: &Path, user: u32) -> bool {
     folder
         .symlink_metadata()
@@ -102,7 +101,7 @@ fn socket_name((major, minor): (u32, u32)) -> String {
     format!("{major}-{minor}.sock")
 }
 
-/// The folder for control sockets of this user: the first that there is, or can be made.
+/// The directory for this user's control sockets: the first that exists, or can be created.
 ///
 /// # Errors
 /// If there is none.
@@ -112,21 +111,21 @@ pub fn own_folder() -> io::Result<PathBuf> {
         let _ = DirBuilder::new().mode(0o700).create(folder);
         is_private(folder, user)
     };
-    let none = || io::Error::new(io::ErrorKind::NotFound, "there is no folder for a control socket");
+    let none = || io::Error::new(io::ErrorKind::NotFound, "there is no directory for a control socket");
     folders(user).into_iter().find(made).ok_or_else(none)
 }
 
-/// A socket that tells the figures of a mount; dropped, it is gone.
+/// A socket that serves the metrics of a mount; dropping it removes it.
 pub(crate) struct Control {
     path: PathBuf,
-    /// The socket's inode, which is nobody else's while it is open.
+    /// The socket's inode number, which no other file has while it is open.
     inode: u64,
     listener: Arc<UnixListener>,
     stop: Arc<AtomicBool>,
 }
 
 impl Control {
-    /// Begins to answer for what is mounted on a folder.
+    /// Begins to serve the mount on a directory.
     pub(crate) fn start(dir: &Path, shared: Arc<Shared>) -> io::Result<Self> {
         let path = own_folder()?.join(socket_name(mounted_image(dir)?.device));
         match std::fs::remove_file(&path) {
@@ -157,13 +156,13 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // A mount that came after this one may have its socket there already.
+        // A later mount may have its socket there already.
         if self.path.symlink_metadata().is_ok_and(|found| found.ino() == self.inode) {
-            // If that fails, whoever mounts next removes it.
+            // If that fails, the next mount removes it.
             let _ = std::fs::remove_file(&self.path);
         }
         self.stop.store(true, Ordering::Release);
-        // Whoever waits for a client gets an error. A client that is being told is not waited for.
+        // The thread that waits for a client gets an error. A client that is being served is not waited for.
         let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
     }
 }
@@ -195,7 +194,7 @@ fn tell(mut client: &UnixStream, answer: &[u8]) -> io::Result<()> {
 }
 
 impl Shared {
-    /// What is answered to a request that may take longer.
+    /// The answer to a request that may take longer.
     fn answer(&self, request: &str) -> Vec<u8> {
         if request == EXPLAIN {
             return json(&self.watched.volume.explanation());
@@ -203,7 +202,7 @@ impl Shared {
         self.work(request).err().unwrap_or_default().into_bytes()
     }
 
-    /// Does what a request says, or says why not.
+    /// Executes a request, or returns why not.
     fn work(&self, request: &str) -> Result<(), String> {
         if request == SYNC {
             return self.sync().map_err(|error| error.to_string());
@@ -216,8 +215,8 @@ impl Shared {
         self.watched.options.check_remount(list).map_err(|error| error.to_string())
     }
 
-    /// Makes durable what has come, until nothing comes any more: there are kernels whose `syncfs` returns
-    /// while they still bring what a plain FUSE mount has gathered.
+    /// Makes all received writes durable, until no more come: there are kernels whose `syncfs` returns while
+    /// they still send what a plain FUSE mount has buffered.
     fn sync(&self) -> hectare_engine::Result<()> {
         let written = || self.watched.operations.snapshot().bytes_written;
         let until = Instant::now() + QUIET_PATIENCE;
@@ -232,17 +231,17 @@ impl Shared {
     }
 }
 
-/// The figures of the mount that a folder, or something below it, belongs to.
+/// The metrics of the mount that a directory, or a path below it, belongs to.
 ///
 /// # Errors
-/// If no image of ours is mounted there, or whoever serves it does not tell.
+/// If no image of ours is mounted there, or its server does not answer.
 pub fn ask(dir: &Path) -> Result<Report, AskError> {
     let mount = mounted_image(dir).map_err(AskError::NotMounted)?;
     serde_json::from_slice(&answer(&mount, "", (PATIENCE, REPORT_MAX))?).map_err(AskError::Odd)
 }
 
-/// What the last requests for space of a mount went through, which a folder, or something below it, belongs
-/// to; `None` if that is not recorded.
+/// The record of the last allocation requests of the mount that a directory, or a path below it, belongs to;
+/// `None` if they are not recorded.
 ///
 /// # Errors
 /// As [`ask`].
@@ -252,11 +251,11 @@ pub fn explanation(dir: &Path) -> Result<Option<Explanation>, AskError> {
     serde_json::from_slice(&answer).map_err(AskError::Odd)
 }
 
-/// Has everything made durable that has reached whoever serves the mount to which a folder belongs: what the
-/// kernel has gathered is first brought there.
+/// Makes everything durable that has reached the server of the mount that a directory belongs to; the kernel
+/// first writes back what it buffers.
 ///
 /// # Errors
-/// If no image of ours is mounted there, whoever serves it does not answer, or something can't be written.
+/// If no image of ours is mounted there, its server does not answer, or a write fails.
 pub fn sync(dir: &Path) -> Result<(), AskError> {
     let mount = mounted_image(dir).map_err(AskError::NotMounted)?;
     let brought = File::open(dir).and_then(|dir| Ok(rustix::fs::syncfs(dir)?));
@@ -264,20 +263,20 @@ pub fn sync(dir: &Path) -> Result<(), AskError> {
     have_done(&mount, SYNC)
 }
 
-/// Sets tunables of the search for space of the mount to which a folder belongs, each as `NAME=VALUE`; all or
-/// none. They are in effect from the next request for space on.
+/// Sets allocator tunables of the mount that a directory belongs to, each as `NAME=VALUE`; all or none. They
+/// are in effect from the next allocation request on.
 ///
 /// # Errors
-/// If no image of ours is mounted there, its server does not answer, or a tunable can't be set so: why not.
+/// If no image of ours is mounted there, its server does not answer, or a tunable can't be set: the reason.
 pub fn tune(dir: &Path, given: &[String]) -> Result<(), AskError> {
     let mount = mounted_image(dir).map_err(AskError::NotMounted)?;
     have_done(&mount, &format!("{TUNE}{}", given.join(" ")))
 }
 
-/// Asks whoever serves a mount whether options can be changed while it is there.
+/// Asks the server of a mount whether options can be changed while it is mounted.
 ///
 /// # Errors
-/// If nobody answers, or an option can't be changed: why not.
+/// If the server does not answer, or an option can't be changed: the reason.
 pub fn may_remount(mount: &MountedImage, list: &str) -> Result<(), AskError> {
     have_done(mount, &format!("{REMOUNT}{list}"))
 }
@@ -289,15 +288,15 @@ fn have_done(mount: &MountedImage, request: &str) -> Result<(), AskError> {
     }
 }
 
-/// What the server says to a request, within a time and so many bytes. Whoever asks may be root, and the
-/// server another user's program: it is not trusted to end.
+/// The server's answer to a request, limited in time and bytes. The client may be root, and the server
+/// another user's program: it is not trusted to end.
 fn answer(mount: &MountedImage, request: &str, limits: (Duration, usize)) -> Result<Vec<u8>, AskError> {
     let (patience, len_max) = limits;
     let until = Instant::now() + patience;
     let socket = find(mount).ok_or(AskError::NoSocket)?;
     let ask = || {
         let mut server = connected(&socket, until)?;
-        // The name of the socket is the user's, so it may lead to a socket of somebody else.
+        // The user owns the name of the socket, so it may lead to another user's socket.
         if socket_peercred(&server)?.uid.as_raw() != mount.user {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the socket is another user's"));
         }

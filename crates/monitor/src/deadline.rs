@@ -1,11 +1,11 @@
-//! A conversation with a server that is not trusted: one deadline for all of it, and an end to its length.
+//! A conversation with an untrusted server: one deadline for all of it, and a limit of its length.
 //!
-//! A time limit for each read lets a server that sends a byte now and then hold its client for ever, and one
-//! that never stops sending fill the client's memory. Here the deadline is a moment: whatever is waited for,
-//! no longer than until then.
+//! A time limit for each read lets a server that sends a byte now and then block its client for ever, and one
+//! that never stops sending fill the client's memory. Here the deadline is a moment: nothing is waited for
+//! after it.
 //!
-//! What it is not: a guard for the path of the socket. A folder of the path that is itself a mount of the
-//! other user's can make the lookup hang, which only a signal ends.
+//! What it is not: protection for the path of the socket. A directory of the path that is itself a mount of
+//! the other user's can make the lookup hang, which only a signal ends.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 16;
 
-/// Connects to a socket before the deadline. A write to the stream waits no longer than was left of the time
-/// at the beginning.
+/// Connects to a socket before the deadline. Writes to the stream have the time that was left at the
+/// beginning as their limit.
 ///
 /// # Errors
 /// `TimedOut` if the server does not accept in time; otherwise what connect(2) says.
@@ -27,7 +27,7 @@ pub(crate) fn connected(socket: &Path, until: Instant) -> io::Result<UnixStream>
     let stream = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     let (stream, address) = (UnixStream::from(stream), SocketAddrUnix::new(socket)?);
     loop {
-        // A full queue of connections is waited for as long as a write would be.
+        // Waiting in a full queue of connections has the limit of a write.
         stream.set_write_timeout(Some(left(until)?))?;
         match rustix::net::connect(&stream, &address) {
             Ok(()) => return Ok(stream),
@@ -38,10 +38,10 @@ pub(crate) fn connected(socket: &Path, until: Instant) -> io::Result<UnixStream>
     }
 }
 
-/// Reads all that comes until the server closes its side.
+/// Reads until the server closes its side.
 ///
 /// # Errors
-/// `TimedOut` if that is not at an end in time, `InvalidData` if it is longer than `len_max` bytes.
+/// `TimedOut` if the end does not come in time, `InvalidData` if there are more than `len_max` bytes.
 pub(crate) fn read_within(mut stream: &UnixStream, until: Instant, len_max: usize) -> io::Result<Vec<u8>> {
     let (mut answer, mut chunk) = (Vec::new(), vec![0; CHUNK]);
     loop {
@@ -60,7 +60,7 @@ pub(crate) fn read_within(mut stream: &UnixStream, until: Instant, len_max: usiz
     }
 }
 
-/// The time that is left, never zero.
+/// The remaining time, never zero.
 fn left(until: Instant) -> io::Result<Duration> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(timed_out()) } else { Ok(left) }
@@ -78,10 +78,10 @@ mod tests {
     use std::thread;
 
     const SHORT: Duration = Duration::from_millis(300);
-    /// Much longer than anything here takes that ends.
+    /// Much longer than anything here that ends.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// What is read from a server that does this with its end of a connection.
+    /// The data read from a server that runs `serve` on its end of a connection.
     fn heard(patience: Duration, serve: impl FnOnce(UnixStream) + Send + 'static) -> io::Result<Vec<u8>> {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let server = thread::spawn(move || serve(theirs));

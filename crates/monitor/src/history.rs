@@ -1,22 +1,22 @@
-//! The last minutes, second by second, so that whoever opens the page sees more than this moment.
+//! The last minutes, second by second, so that the live page shows more than the present moment.
 //!
-//! One thread looks at the counters once a second; what is between two looks is a [`Sample`]. It costs the
-//! mount nothing: counters are read, not changed.
+//! One thread reads the counters once a second; the difference between two reads is a [`Sample`]. It costs
+//! the mount nothing: counters are read, not changed.
 
 use hectare_fuse::{Histogram, OperationsSnapshot};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Samples that are kept: two minutes.
+/// Number of samples: two minutes.
 const KEPT: usize = 120;
 
-/// What happened in about a second.
+/// The activity of about a second.
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct Sample {
-    /// The end of it, in seconds since the mount began.
+    /// Its end, in seconds since the mount began.
     pub(crate) at: f64,
-    /// How long it was, in seconds.
+    /// Its length, in seconds.
     pub(crate) seconds: f64,
     /// Requests that were answered.
     pub(crate) operations: u64,
@@ -24,9 +24,9 @@ pub(crate) struct Sample {
     pub(crate) bytes_read: u64,
     /// Bytes that were written.
     pub(crate) bytes_written: u64,
-    /// What half of the requests took at most, in seconds; 0 if there was none.
+    /// The median time of requests, in seconds; 0 if there were none.
     pub(crate) p50: f64,
-    /// What all but one in a hundred took at most, in seconds.
+    /// The 99th percentile of their times, in seconds.
     pub(crate) p99: f64,
     /// Commits.
     pub(crate) commits: u64,
@@ -83,7 +83,7 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Adds what happened since the last look.
+    /// Adds the difference to the last reading.
     pub(crate) fn add(&mut self, look: Look) {
         if self.samples.len() == KEPT {
             self.samples.pop_front();

@@ -1,19 +1,19 @@
 //! A server of three documents over HTTP/1.1, for scrapers and browsers.
 //!
-//! The crate `httparse` reads the request; the rest is our own and small, because what matters most here is
+//! The crate `httparse` parses the request; the rest is our own and small, because what matters most here is
 //! what a client can *not* do, which small servers on crates.io leave open (they start a thread per
 //! connection and wait for it as long as it likes):
 //!
-//! - one thread serves all connections as they can go on, one request each, so that one that does nothing
-//!   costs a descriptor and holds up nobody ([`connections`]); there are at most [`CONNECTIONS_MAX`], and
-//!   another one takes the place of the oldest that has not asked yet;
-//! - a connection is over after [`PATIENCE`], however slowly its client sends or reads, or at once if it
-//!   sends more than [`REQUEST_MAX`] bytes; a body is never read;
-//! - only `GET` and `HEAD` are answered, and nothing changes anything.
+//! - one thread serves all connections as they become ready, one request each, so that an idle one costs a
+//!   descriptor and blocks no other ([`connections`]); there are at most [`CONNECTIONS_MAX`], and another one
+//!   replaces the oldest without a complete request;
+//! - a connection ends after [`PATIENCE`], however slowly its client sends or reads, or at once if it sends
+//!   more than [`REQUEST_MAX`] bytes; a body is never read;
+//! - only `GET` and `HEAD` are answered, and no request changes anything.
 //!
-//! By default it can be reached from this machine only ([`bind`]). A web page from elsewhere that has its
-//! own name lead to this machine (DNS rebinding) is refused by the `Host` it names; one that asks under our
-//! name gets an answer that its browser does not show it, since we allow no other origin.
+//! By default it can be reached from this machine only ([`bind`]). A web page from elsewhere whose own name
+//! resolves to this machine (DNS rebinding) is refused by its `Host` header; one that sends a request under
+//! our name gets an answer that its browser does not show it, since we allow no other origin.
 
 mod connections;
 
@@ -29,7 +29,7 @@ use std::time::Duration;
 
 /// The most connections at a time.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a connection lasts at most.
+/// The longest lifetime of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest request, its headers included, in bytes.
 const REQUEST_MAX: usize = 8 << 10;
@@ -38,29 +38,29 @@ const HEADERS_MAX: usize = 64;
 /// How long nothing is accepted if there is no descriptor left for a connection.
 const REST: Duration = Duration::from_millis(100);
 
-/// Said with every document: it stands alone, and is as of now.
+/// Sent with every document: it is self-contained, and must not be cached.
 const HEADERS: &str = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: \
     no-referrer\r\nContent-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src \
     'unsafe-inline'; connect-src 'self'; img-src data:\r\nConnection: close\r\n";
 
-/// Why figures can't be served at an address.
+/// Why metrics can't be served at an address.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Others could reach it.
+    /// Other machines could reach it.
     #[error(
-        "{0} can be reached from other machines, and who reaches it sees all figures: name a loopback \
+        "{0} can be reached from other machines, which then see all metrics: name a loopback \
              address, or allow it with -o metrics_public"
     )]
     Public(SocketAddr),
     /// The system refuses.
-    #[error("statistics can't be served at {0}: {1}")]
+    #[error("metrics can't be served at {0}: {1}")]
     Refused(SocketAddr, #[source] io::Error),
 }
 
-/// Takes an address for [`Monitor::serve_http`](crate::Monitor::serve_http); port 0 is any that is free.
+/// Binds an address for [`Monitor::serve_http`](crate::Monitor::serve_http); port 0 is any free port.
 ///
 /// # Errors
-/// If others than this machine can reach the address and that is not `public`ly wanted, or if it is in use.
+/// If other machines can reach the address and that is not requested with `public`, or if it is in use.
 pub fn bind(address: SocketAddr, public: bool) -> Result<TcpListener, BindError> {
     if !public && !address.ip().is_loopback() {
         return Err(BindError::Public(address));
@@ -68,7 +68,7 @@ pub fn bind(address: SocketAddr, public: bool) -> Result<TcpListener, BindError>
     TcpListener::bind(address).map_err(|error| BindError::Refused(address, error))
 }
 
-/// The server; dropped, it takes no more connections, and those that are being served end.
+/// The server; dropping it ends all connections and accepts no more.
 pub(crate) struct Server {
     listener: Arc<TcpListener>,
     stop: Arc<AtomicBool>,
@@ -106,7 +106,7 @@ impl Drop for Server {
     }
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 struct Answer {
     status: &'static str,
     kind: &'static str,
@@ -121,7 +121,7 @@ impl Answer {
         Self { status, kind: "text/plain; charset=utf-8", body, with_body: true }
     }
 
-    /// As it is sent.
+    /// The bytes to send.
     fn bytes(&self) -> Vec<u8> {
         let Self { status, kind, body, with_body } = self;
         let head = format!(
@@ -132,7 +132,7 @@ impl Answer {
     }
 }
 
-/// What lies at a path, and its type.
+/// The document at a path: its type and content.
 type Document = Option<(&'static str, Vec<u8>)>;
 
 fn answer(request: &[u8], local_only: bool, document: impl Fn(&str) -> Document) -> Answer {
@@ -157,7 +157,7 @@ fn answer(request: &[u8], local_only: bool, document: impl Fn(&str) -> Document)
     }
 }
 
-/// Whether a host, with or without a port, is named as who means this machine names it.
+/// Whether a `Host`, with or without a port, names this machine in one of the usual ways.
 fn is_local(host: &[u8]) -> bool {
     let host = std::str::from_utf8(host).unwrap_or_default();
     let name =
@@ -182,19 +182,19 @@ mod tests {
         (path == "/").then(|| ("text/plain", b"hello".to_vec()))
     }
 
-    /// A server, and where it is.
+    /// A server, and its address.
     fn served() -> (Server, SocketAddr) {
         let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), false).unwrap();
         let address = listener.local_addr().unwrap();
         (Server::serving(listener, document).unwrap(), address)
     }
 
-    /// What a client that sends some bytes, and then nothing more, gets.
+    /// The answer to a client that sends some bytes, and then nothing more.
     fn exchange(address: SocketAddr, request: &[u8]) -> String {
         let mut client = TcpStream::connect(address).unwrap();
         client.write_all(request).unwrap();
         let mut answer = Vec::new();
-        // Who has sent too much may find the connection reset.
+        // After too much data the client may find the connection reset.
         let _ = client.read_to_end(&mut answer);
         String::from_utf8(answer).unwrap()
     }
@@ -238,7 +238,7 @@ mod tests {
         let connect = || TcpStream::connect(address).unwrap();
         let idle: Vec<TcpStream> = std::iter::repeat_with(connect).take(CONNECTIONS_MAX * 3).collect();
         for (nr, mut client) in idle.iter().enumerate().filter(|(nr, _)| nr % 2 == 0) {
-            // Those that have gone by now are no failure.
+            // A connection that is closed by now is no failure.
             let _ = client.write_all(&b"GET / HTTP/1.1\r\nA: "[..nr % 20]);
         }
         let began = Instant::now();
@@ -256,7 +256,7 @@ mod tests {
         let (server, address) = served();
         let mut waiting = TcpStream::connect(address).unwrap();
         drop(server);
-        let _ = waiting.read(&mut [0]); // an end or a reset, long before its time is over
+        let _ = waiting.read(&mut [0]); // an end or a reset, long before its deadline
         assert!(TcpStream::connect(address).is_err());
     }
 

@@ -1,5 +1,5 @@
-//! The live page: one document that needs nothing from elsewhere. Its parts lie in the folder beside this
-//! file; what it shows it gets from `/live.json`.
+//! The live page: one self-contained document. Its parts lie in the directory beside this file; it gets its
+//! data from `/live.json`.
 
 /// The page.
 pub(crate) const PAGE: &str = concat!(
@@ -23,7 +23,7 @@ mod tests {
             let namespace = "\"http://www.w3.org/2000/svg\"";
             assert!(!PAGE.replace(namespace, "").contains(outside), "{outside}");
         }
-        // What comes from the volume is text and never markup.
+        // Data from the volume is text and never markup.
         assert!(!PAGE.contains("innerHTML") && !PAGE.contains("insertAdjacentHTML"));
     }
 }

@@ -1,11 +1,11 @@
-//! A report in the text format of Prometheus, version 0.0.4.
+//! Formats a report in the text format of Prometheus, version 0.0.4.
 //!
 //! Names follow its conventions: base units (seconds, bytes), `_total` for counters, one family of metrics
 //! together, each with its help and type. Histograms have every second bucket of ours, so that each ends at
 //! four times the one before; ours have exact ends, and so have these. Kinds of requests that never came are
-//! there, too, at 0, so that a rate over them is one.
+//! there, too, at 0, so that their rate is defined.
 //!
-//! What the allocator counts is taken as it comes: each field of its statistics is a metric of that name.
+//! The allocator's counters are taken as they are: each field of its statistics is a metric of that name.
 
 use crate::report::Report;
 use hectare_fuse::Histogram;
@@ -14,10 +14,10 @@ use std::fmt::{Display, Write};
 
 /// The type of the document.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
-/// Every so many buckets of ours are one here.
+/// Our buckets per bucket here.
 const BUCKETS_JOINED: usize = 2;
 
-/// The document, as far as it is written. Writing to a `String` does not fail.
+/// The document under construction. Writing to a `String` does not fail.
 struct Document(String);
 
 impl Document {
@@ -74,7 +74,7 @@ impl Document {
     }
 }
 
-/// A label's text: what would end it is escaped.
+/// A label's text: characters that would end it are escaped.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -185,7 +185,7 @@ fn allocator(out: &mut Document, report: &Report) {
     let passes = fields.remove("passes");
     for (name, value) in &fields {
         let help = format!("What the allocator counts as {name}, as the kernel's mb_stats does");
-        // The only one that is no number of things.
+        // The only one that is not a count.
         match (name.strip_suffix("_time_used"), value.as_f64()) {
             (Some(what), Some(nanoseconds)) => {
                 out.counter(&format!("allocator_{what}_seconds_total"), &help, nanoseconds / 1e9);

@@ -1,4 +1,4 @@
-//! Everything that is known of a mount at about one moment, as a value that can be sent.
+//! The report: all metrics of a mount at about one moment, as a value that can be sent.
 
 use crate::watch::Watched;
 use hectare_alloc::StatsSnapshot;
@@ -11,53 +11,53 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// All figures of a mount. Counters start with the mount; they are read one after the other, while it works.
+/// All metrics of a mount. Counters start with the mount; they are read one after the other, while it works.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The version of the program that serves it.
     pub version: String,
     /// Its process.
     pub pid: u32,
-    /// How long it is mounted, in seconds.
+    /// The time since it was mounted, in seconds.
     pub uptime_seconds: f64,
     /// The image.
     pub image: String,
-    /// The folder.
+    /// The directory it is mounted on.
     pub dir: String,
     /// The volume's label; empty if it has none.
     pub label: String,
     /// The volume's UUID.
     pub uuid: String,
-    /// How space is chosen.
+    /// The allocation policy.
     pub policy: String,
-    /// Whether it takes no change because it was mounted so.
+    /// Whether it was mounted read-only.
     pub read_only: bool,
-    /// Why it takes no change any more, if something has failed; one line.
+    /// Why it accepts no more changes, after a failure; one line.
     pub stopped: Option<String>,
-    /// Places that were found to be broken.
+    /// Number of places with metadata corruption.
     pub broken_places: u32,
-    /// Where figures and the live page are served, if they are.
+    /// The address where metrics and the live page are served, if they are.
     pub metrics: Option<String>,
-    /// What was asked and answered.
+    /// The requests and their answers.
     pub operations: OperationsSnapshot,
-    /// What reached the image.
+    /// The operations on the image.
     pub device: DeviceReport,
-    /// How full the volume is; nothing where that can't be read.
+    /// The usage of the volume; `None` if it can't be read.
     pub space: Option<Space>,
     /// Block groups of the volume.
     pub groups: u32,
-    /// What the allocator counted.
+    /// The allocator's counters.
     pub allocator: StatsSnapshot,
-    /// How the search for space is set, and what it goes by.
+    /// The allocator's settings and state.
     #[serde(default)]
     pub search: Search,
-    /// What the journal counted.
+    /// The journal's counters.
     pub journal: Journal,
-    /// What is held in memory.
+    /// The memory in use.
     pub caches: Caches,
 }
 
-/// The search for space at one moment.
+/// The allocator at one moment.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Search {
     /// Its tunables by name.
@@ -90,17 +90,17 @@ pub struct Moved {
     pub failed: u64,
 }
 
-/// What reached the image, by kind.
+/// The operations on the image, by kind.
 pub type DeviceReport = Vec<Moved>;
 
-/// How full a volume is, in bytes and inodes, as `df` counts.
+/// The usage of a volume, in bytes and inodes, as `df` counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Space {
     /// Bytes for files.
     pub size: u64,
     /// Bytes of them that are free.
     pub free: u64,
-    /// Bytes of those that everybody may use.
+    /// The bytes of those available to every user.
     pub available: u64,
     /// Inodes.
     pub inodes: u64,
@@ -108,20 +108,20 @@ pub struct Space {
     pub free_inodes: u64,
 }
 
-/// What the journal counted. A volume without a journal has commits, too.
+/// The journal's counters. A volume without a journal has commits, too.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Journal {
-    /// Handles: changes that were begun.
+    /// Handles: changes that were started.
     pub handles: u64,
     /// Commits.
     pub commits: u64,
-    /// How long each commit kept changes out.
+    /// How long each commit blocked changes.
     pub pauses: Histogram,
     /// The longest of these pauses, in nanoseconds.
     pub longest_pause_nanoseconds: u64,
 }
 
-/// What a volume holds in memory.
+/// The memory that a volume uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Caches {
     /// Metadata blocks.
@@ -134,18 +134,18 @@ pub struct Caches {
     pub dirty_inodes: u64,
     /// Groups whose block bitmap is in memory.
     pub loaded_groups: u64,
-    /// Bytes that were appended to files and have no place yet.
+    /// Bytes that were appended to files and are not allocated yet.
     pub delayed_bytes: u64,
-    /// Blocks that the journal holds and that are not at their places yet.
+    /// Blocks in the journal that are not at their final locations yet.
     pub journal_blocks: u64,
     /// Bytes that become free with the next commit.
     pub pending_bytes: u64,
-    /// Bytes that are kept for what is written next.
+    /// Bytes that are reserved for the next writes.
     pub reserved_bytes: u64,
 }
 
 impl Report {
-    /// The figures of a mount as they are now.
+    /// The metrics of a mount as they are now.
     pub(crate) fn of(watched: &Watched, uptime: Duration, metrics: Option<String>) -> Self {
         let volume = &watched.volume;
         let sb = volume.superblock();
@@ -173,7 +173,7 @@ impl Report {
         }
     }
 
-    /// One word on how the volume is.
+    /// The state of the volume in one word.
     #[must_use]
     pub fn state(&self) -> &'static str {
         match (&self.stopped, self.read_only) {

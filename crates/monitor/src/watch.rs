@@ -1,4 +1,4 @@
-//! The monitor of one mount: what is watched, by whom it is asked, and how all of it ends.
+//! The monitor of one mount: its sources, its servers, and its orderly end.
 
 use crate::control::Control;
 use crate::history::{History, Look, Sample};
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// How long a sample of the history is.
 const SAMPLE: Duration = Duration::from_secs(1);
 
-/// What is watched.
+/// The objects to monitor.
 pub struct Watched {
     /// The volume.
     pub volume: Volume,
@@ -31,13 +31,13 @@ pub struct Watched {
     pub operations: Arc<Operations>,
     /// The image.
     pub image: PathBuf,
-    /// The folder it is mounted on.
+    /// The directory it is mounted on.
     pub dir: PathBuf,
-    /// How it was mounted.
+    /// The mount options.
     pub options: MountOptions,
 }
 
-/// What the live page shows.
+/// The data of the live page.
 #[derive(Serialize)]
 struct Live<'a> {
     report: &'a Report,
@@ -52,10 +52,10 @@ struct Live<'a> {
 struct Kind<'a> {
     name: &'a str,
     count: u64,
-    /// How many per second there are.
+    /// Requests per second.
     rate: f64,
     errors: u64,
-    /// Errors that are ordinary answers: there is no such name or attribute.
+    /// Errors that are ordinary answers: no such name or attribute.
     missing: u64,
     p50: f64,
     p99: f64,
@@ -71,19 +71,19 @@ impl<'a> Kind<'a> {
     }
 }
 
-/// What everybody who asks shares.
+/// The state shared by all servers of the monitor.
 pub(crate) struct Shared {
     pub(crate) watched: Watched,
     began: Instant,
     surveyor: Surveyor,
     history: Mutex<History>,
-    /// Where HTTP is served.
+    /// The URL of the HTTP server.
     url: OnceLock<String>,
     stop: Mutex<bool>,
     stopped: Condvar,
 }
 
-/// Watches a mount until it is dropped.
+/// Monitors a mount until it is dropped.
 pub struct Monitor {
     shared: Arc<Shared>,
     sampler: Option<JoinHandle<()>>,
@@ -92,7 +92,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Begins to watch.
+    /// Starts the monitor.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -112,7 +112,8 @@ impl Monitor {
         Ok(Self { shared, sampler: Some(sampler), http: None, control: None })
     }
 
-    /// Serves figures and the live page over HTTP, on what [`bind`](crate::bind) has given; the address.
+    /// Serves metrics and the live page over HTTP, on a listener from [`bind`](crate::bind); returns the
+    /// address.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -124,10 +125,11 @@ impl Monitor {
         Ok(address)
     }
 
-    /// Answers those who [`ask`](crate::ask) for the mount, which must be there by now; where.
+    /// Answers clients of [`ask`](crate::ask) for the mount, which must exist by now; returns the socket's
+    /// path.
     ///
     /// # Errors
-    /// If there is no folder for a socket, or no thread can be started.
+    /// If there is no directory for a socket, or no thread can be started.
     pub fn serve_control(&mut self) -> io::Result<PathBuf> {
         let control = Control::start(&self.shared.watched.dir, Arc::clone(&self.shared))?;
         let path = control.path().to_owned();
@@ -149,7 +151,7 @@ impl Drop for Monitor {
 }
 
 impl Shared {
-    /// Looks once a second until the end.
+    /// Takes a sample every second until the end.
     fn sample(&self) {
         let mut stop = self.stop.lock();
         while !*stop {
@@ -162,7 +164,7 @@ impl Shared {
         }
     }
 
-    /// All figures.
+    /// All metrics.
     pub(crate) fn report(&self) -> Report {
         Report::of(&self.watched, self.began.elapsed(), self.url.get().cloned())
     }
@@ -180,7 +182,7 @@ impl Shared {
         })
     }
 
-    /// What lies at a path, and its type; nothing if there is nothing.
+    /// The type and content of the document at a path; `None` if there is none.
     pub(crate) fn document(&self, path: &str) -> Option<(&'static str, Vec<u8>)> {
         match path {
             "/" => Some(("text/html; charset=utf-8", page::PAGE.into())),
@@ -191,7 +193,7 @@ impl Shared {
     }
 }
 
-/// A value as JSON. Ours have none that JSON has not.
+/// A value as JSON. Ours contain nothing that JSON can't represent.
 pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! A monitor over HTTP, without a mount: the form of what is served, that it is what was counted, and that
-//! clients who mean no good are borne.
+//! A monitor over HTTP, without a mount: the form of the documents, that they contain what was counted, and
+//! that hostile clients do no harm.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 use hectare_device::{Device, MemoryDevice, StatsDevice};
 use hectare_engine::{Creation, OpenOptions, Overwrite, Volume};
@@ -118,7 +118,7 @@ fn clients_that_do_nothing_keep_nobody_waiting() {
     served.get("/metrics");
     assert!(began.elapsed() < Duration::from_secs(5), "the time that an idle client has");
     drop(idle);
-    // One that asks and never takes its answer.
+    // A client that sends a request and never reads its answer.
     let mut deaf = TcpStream::connect(served.address).unwrap();
     deaf.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     served.get("/metrics");

@@ -1,8 +1,8 @@
-//! Chromium without a window, as the judge of a page: what its scripts make of it, and a picture of it.
+//! Headless Chromium, to test a page: the document after its scripts have run, and a picture of it.
 //!
-//! Each run is a browser of its own with an empty profile, which asks nobody but the page. Time is virtual:
-//! it stands still while something is loaded and else runs as fast as it can, so that a page that asks again
-//! each second has asked several times after [`BUDGET`] of it.
+//! Each run is a browser of its own with an empty profile, which contacts nothing but the page. Time is
+//! virtual: it stands still while something is loading and otherwise runs as fast as it can, so that a page
+//! that polls each second has polled several times after [`BUDGET`] of it.
 
 use crate::tool::{Said, need, run};
 use crate::{Skip, scratch};
@@ -14,7 +14,7 @@ const BROWSER: &str = "chromium";
 const PATIENCE: &str = "120";
 /// How long the page's scripts run, in milliseconds of their own time.
 const BUDGET: &str = "--virtual-time-budget=4500";
-/// A window, quiet and alone.
+/// A headless, quiet browser.
 const FLAGS: [&str; 9] = [
     "--headless",
     "--no-sandbox",
@@ -33,18 +33,18 @@ const FLAGS: [&str; 9] = [
 /// A [`Skip`] if there is no Chromium.
 ///
 /// # Panics
-/// If the browser fails, with what it said.
+/// If the browser fails, with its output.
 pub fn document(url: &str) -> Result<String, Skip> {
     Ok(browse(&["--window-size=1280,800", "--dump-dom"], url)?.stdout)
 }
 
-/// A picture of it, 1280 by 800, twice as many pixels each way; light or dark.
+/// A picture of it, 1280 by 800, at two device pixels per pixel; light or dark.
 ///
 /// # Errors
 /// A [`Skip`] if there is no Chromium.
 ///
 /// # Panics
-/// If the browser fails, with what it said.
+/// If the browser fails, with its output.
 pub fn picture(url: &str, dark: bool, file: &Path) -> Result<(), Skip> {
     let scheme = format!("--blink-settings=preferredColorScheme={}", u8::from(!dark));
     let file = format!("--screenshot={}", file.display());

@@ -1,4 +1,4 @@
-//! Comparing two lists of entries, and saying where they differ.
+//! Compares two lists of entries, and reports the differences.
 //!
 //! What two file systems can't be expected to share is left out by rule, not by accident: sizes of
 //! directories, inode numbers (only which paths share one), and `lost+found` where one side has none. The
@@ -20,7 +20,7 @@ pub struct What {
     pub atimes: Times,
     /// Extended attributes.
     pub xattrs: bool,
-    /// Where data and holes lie, rounded outwards to blocks of so many bytes (the larger block size of the
+    /// Where data and holes lie, rounded outwards to blocks of this many bytes (the larger block size of the
     /// two); `None` not at all.
     pub holes: Option<u64>,
 }
@@ -56,7 +56,7 @@ impl What {
 pub struct Differences {
     /// How many differences there are.
     pub count: usize,
-    /// The first 20 by path, one a line, and how many more.
+    /// The first 20 by path, one per line, and the number of others.
     pub report: String,
 }
 
@@ -196,7 +196,8 @@ fn compare_file(a: &Entry, b: &Entry, what: What, differ: &mut impl FnMut(String
     }
 }
 
-/// The data segments as ranges, rounded outwards to whole granules, touching ones joined, cut at the size.
+/// The data segments as ranges, rounded outwards to whole granules, adjacent ones merged, truncated at the
+/// size.
 fn rounded(entry: &Entry, granule: u64) -> Vec<(u64, u64)> {
     let granule = granule.max(1);
     let mut ranges: Vec<(u64, u64)> = Vec::new();

@@ -1,15 +1,15 @@
-//! The program under test and the kernel's ext4 side by side: the same calls on a mount of each, on volumes
-//! that began as the same bytes, and every answer compared.
+//! Compares the program under test with the kernel's ext4: the same calls on a mount of each, on volumes that
+//! began as the same bytes, and every result compared.
 //!
-//! Two kinds of runs. A *sequence* ([`Conform::sequence`]) makes random calls from a seed, and compares what
-//! each returns, then the two trees, then asks `e2fsck -fn` about both. The *cases* ([`Conform::cases`]) are
-//! a table of single calls that should fail, or succeed only just: full, read-only and immutable, over-long
-//! and too deep. What may differ is a list with reasons ([`KNOWN`]); a difference on it that has gone is
-//! reported as well, so that the list stays true.
+//! Two kinds of runs. A *sequence* ([`Conform::sequence`]) makes random calls from a seed, and compares the
+//! result of each, then the two trees, then runs `e2fsck -fn` on both. The *cases* ([`Conform::cases`]) are a
+//! table of single calls that should fail, or barely succeed: on full, read-only and immutable volumes, with
+//! over-long names and too deep paths. Permitted differences are listed with reasons ([`KNOWN`]); a listed
+//! difference that has gone is reported as well, so that the list stays true.
 //!
-//! Not compared: times that nobody set, sizes of directories, blocks in use, the order of a listing.
+//! Not compared: times that no call set, sizes of directories, blocks in use, the order of a listing.
 //!
-//! Hazard: mounts belong to the whole machine; [`Pair`] takes its own off when it is dropped.
+//! Hazard: mounts belong to the whole machine; [`Pair`] unmounts its own when it is dropped.
 
 mod call;
 mod caller;
@@ -32,7 +32,7 @@ use pair::Pair;
 use std::path::{Path, PathBuf};
 use user::User;
 
-/// Feature sets that sequences run on, by the names of [`crate::feature_matrix()`], and what they are mounted with.
+/// Feature sets that sequences run on, by the names of [`crate::combos()`], and their mount options.
 pub const SETS: [(&str, &str); 22] = [
     ("ext4", ""),
     ("ext4-1k", ""),
@@ -58,7 +58,7 @@ pub const SETS: [(&str, &str); 22] = [
     ("modern", ""),
 ];
 
-/// What one file is exercised on: feature sets, and what is mounted with; the program, the kernel.
+/// Exercises of one file: feature sets, and the mount options of the program and of the kernel.
 pub const EXERCISES: [(&str, Mounted); 18] = {
     const DEFAULT: Mounted = Mounted { ours: "", kernels: "" };
     const WRITEBACK: Mounted = Mounted { ours: "writeback", kernels: "" };
@@ -86,7 +86,7 @@ pub const EXERCISES: [(&str, Mounted); 18] = {
     ]
 };
 
-/// What several work on at once: feature sets, and what is mounted with.
+/// Concurrent runs: feature sets, and mount options.
 pub const CREWS: [(&str, Mounted); 6] = [
     ("ext4", Mounted { ours: "", kernels: "" }),
     ("ext4-1k", Mounted { ours: "writeback", kernels: "" }),
@@ -97,10 +97,10 @@ pub const CREWS: [(&str, Mounted); 6] = [
 ];
 /// Calls that are made before the program is killed without a sync.
 const UNSYNCED: u32 = 40;
-/// The size of a volume for several.
+/// The size of a volume for a concurrent run.
 const CREW_SIZE: &str = "512M";
 
-/// Options that the two sides are mounted with.
+/// The mount options of the two sides.
 #[derive(Clone, Copy, Debug)]
 pub struct Mounted {
     /// The program's.
@@ -109,13 +109,13 @@ pub struct Mounted {
     pub kernels: &'static str,
 }
 
-/// Differences that are meant, by case (`GROUND: CASE`), and why.
+/// Intended differences, by case (`GROUND: CASE`), and why.
 pub const KNOWN: [(&str, &str); 2] =
     [("scenes: more than there is", KEEPS_SIZE), ("scenes, 1 KiB: more than there is", KEEPS_SIZE)];
-const KEEPS_SIZE: &str = "FUSE tells the kernel of no size that comes with an error: \
+const KEEPS_SIZE: &str = "FUSE passes no size to the kernel along with an error: \
                           a file that gets less than it asked for keeps its size";
 
-/// What a run came to.
+/// The totals of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     /// Calls made on each side.
@@ -124,18 +124,18 @@ pub struct Done {
     pub refused: u64,
 }
 
-/// A case whose answers differ.
+/// A case whose results differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The case.
     pub case: String,
-    /// What the program under test answered.
+    /// The result of the program under test.
     pub ours: String,
-    /// What the kernel's ext4 answered.
+    /// The result of the kernel's ext4.
     pub kernels: String,
 }
 
-/// The program under test, and a folder for what it works on.
+/// The program under test, and a directory for its images and mount points.
 #[derive(Debug)]
 pub struct Conform {
     program: PathBuf,
@@ -143,7 +143,7 @@ pub struct Conform {
     alone: bool,
 }
 
-/// The process's `umask` as it mostly is, when a sequence that changes it is over.
+/// Restores the process's usual `umask` after a sequence that changes it.
 struct Umask(bool);
 
 impl Drop for Umask {
@@ -155,7 +155,7 @@ impl Drop for Umask {
 }
 
 impl Conform {
-    /// Has images and mount points made in `folder`.
+    /// Prepares runs whose images and mount points are made in `folder`.
     ///
     /// # Errors
     /// A [`Skip`] where nothing can be mounted.
@@ -171,11 +171,11 @@ impl Conform {
     }
 
     /// Makes `steps` random calls on volumes of a feature set, mounted with `options`; after a third of them
-    /// both are mounted again, after another third the program is killed, once all is synced, and what it
-    /// left recovered by the kernel. In the end it is killed once more, in the middle of some calls.
+    /// both are remounted; after another third all is synced, the program is killed, and the kernel recovers
+    /// its volume. In the end it is killed once more, in the middle of some calls.
     ///
     /// # Errors
-    /// [`Ended::Failed`] with the first difference and the calls that led to it, or what e2fsck said;
+    /// [`Ended::Failed`] with the first difference and the calls that led to it, or e2fsck's output;
     /// [`Ended::Skip`] if the kernel here can't mount such a volume.
     pub fn sequence(&self, set: (&str, &str), seed: u64, steps: u32) -> Result<Done, Ended> {
         let combo = Combo::named(set.0);
@@ -192,7 +192,7 @@ impl Conform {
                 pair.again()?;
                 (ours, kernels) = (Caller::new(pair.ours()), Caller::new(pair.kernels()));
             } else if step == steps / 3 * 2 && combo.name != "no-journal" {
-                // Whatever is open or without a name then is no more.
+                // Open and unlinked files don't exist after that.
                 pair.sync()?;
                 pair.kill()?;
                 (ours, kernels) = (Caller::new(pair.ours()), Caller::new(pair.kernels()));
@@ -215,7 +215,7 @@ impl Conform {
         drop((ours, kernels));
         Self::same_trees(&pair, set)?;
         if combo.name != "no-journal" {
-            // What nobody has synced may be there or not, but the volume must be sound.
+            // Unsynced changes may be there or not, but the volume must be sound.
             let mut caller = Caller::new(pair.ours());
             for _ in 0..UNSYNCED {
                 let call = caller.ground().call(&mut random);
@@ -249,7 +249,7 @@ impl Conform {
         Self::judge(pair, (name, ours))
     }
 
-    /// Has several work at once on a feature set of [`CREWS`], each for `steps` steps.
+    /// Runs several workers at once on a feature set of [`CREWS`], each for `steps` steps.
     ///
     /// # Errors
     /// [`Ended::Failed`] with what did not hold, or where the sides differ; or as [`Conform::sequence`].
@@ -268,7 +268,7 @@ impl Conform {
         Self::judge(pair, (name, ours))
     }
 
-    /// Compares the trees, unmounts, and asks e2fsck about both.
+    /// Compares the trees, unmounts, and checks both with e2fsck.
     fn judge(pair: Pair, set: (&str, &str)) -> Result<(), Ended> {
         Self::same_trees(&pair, set)?;
         Self::sound(pair, set)
@@ -290,8 +290,8 @@ impl Conform {
         Ok(())
     }
 
-    /// Runs the table of cases; the differences, but for those that are [`KNOWN`]; and known ones that are
-    /// none. How many cases there were comes with them.
+    /// Runs the table of cases; returns the number of cases, and the differences other than [`KNOWN`] ones,
+    /// with the known ones that are none.
     ///
     /// # Errors
     /// [`Ended`] where a volume can't be made or mounted.

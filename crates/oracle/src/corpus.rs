@@ -1,4 +1,4 @@
-//! The corpus of broken and odd images, which is not part of the project: where it is, and what is in it.
+//! The corpus of broken and odd images, which is not part of the project: its location and content.
 
 use crate::Skip;
 use std::io::Read;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 /// How many images the corpus beside the project has.
 const IMAGES: usize = 122;
 
-/// The packed images, sorted by name: those of the folder that `HECTARE_CORPUS` names, or of the one beside
-/// the project.
+/// The packed images, sorted by name: those of the directory that `HECTARE_CORPUS` names, or of the one
+/// beside the project.
 ///
 /// # Errors
 /// A [`Skip`] if there is none.
 ///
 /// # Panics
-/// If the named folder can't be read or is empty, or if images of the one beside the project are missing.
+/// If the named directory can't be read or is empty, or if images of the one beside the project are missing.
 pub fn corpus() -> Result<Vec<PathBuf>, Skip> {
     if let Some(named) = std::env::var_os("HECTARE_CORPUS") {
         let images = packed(Path::new(&named));

@@ -1,16 +1,16 @@
-//! What was synced must be there: a program that writes, renames and syncs files in a folder, and remembers
-//! what the file system has promised it by that.
+//! Checks that synced data is there: a program that writes, renames and syncs files in a directory, and
+//! remembers what the file system has promised by that.
 //!
-//! Files are made of records of [`RECORD`] bytes, which do not fit blocks evenly. Each record carries the
-//! file's number, its place and a version, spread over all its bytes, so that whatever is found says where it
-//! comes from. A record that was synced must be found with the version it had then or with a later one that
-//! was written; what was never synced may also be absent or zeros, but never anything else: another file's
-//! bytes are a failure wherever they are.
+//! Files consist of records of [`RECORD`] bytes, which do not fit blocks evenly. Each record carries the
+//! file's number, its place and a version, spread over all its bytes, so that the origin of found bytes is
+//! known. A synced record must be found with the version it had then or with a later one that was written;
+//! unsynced data may also be absent or zeros, but never anything else: another file's bytes are a failure
+//! wherever they are.
 //!
-//! A name is promised when its directory was synced, and a new file's first name with the file, as ext4 does
-//! it. Between two syncs a name may stand for anything that it stood for since the first.
+//! A name is promised when its directory was synced, and a new file's first name with the file, as in ext4.
+//! Between two syncs a name may stand for anything that it stood for since the first.
 //!
-//! Invariant: the memory is changed *before* an operation begins and narrowed only after a sync has
+//! Invariant: the model in memory is changed *before* an operation begins and narrowed only after a sync has
 //! succeeded; so it is right at whatever moment the server of the file system dies.
 //!
 //! It does not stop by itself: it ends with the first operation that fails.
@@ -32,12 +32,12 @@ const FILES_MAX: usize = 12;
 /// Records in a file.
 const RECORDS_MAX: usize = 400;
 
-/// What was looked at and found right.
+/// What was checked and found right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checked {
-    /// Names that had to be there.
+    /// Names that had to exist.
     pub names: usize,
-    /// Records that had to be there.
+    /// Records that had to be found.
     pub records: usize,
 }
 
@@ -48,7 +48,7 @@ impl std::ops::AddAssign for Checked {
     }
 }
 
-/// A program that writes to a folder of its own.
+/// A program that writes to a directory of its own.
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
@@ -57,11 +57,11 @@ pub struct Writer {
     /// What each name may stand for, the latest last; `None`: nothing.
     names: BTreeMap<String, Vec<Option<u32>>>,
     made: u32,
-    /// Tells files of this writer from those of others.
+    /// Distinguishes files of this writer from those of others.
     tag: u64,
 }
 
-/// An operation: how often it comes among all, and what it does.
+/// An operation: its weight among all, and its function.
 type Operation = (u32, fn(&mut Writer) -> io::Result<()>);
 
 const OPERATIONS: [Operation; 10] = [
@@ -78,10 +78,10 @@ const OPERATIONS: [Operation; 10] = [
 ];
 
 impl Writer {
-    /// A program whose steps follow from a seed, in a folder, which is made and synced.
+    /// A program whose steps follow from a seed, in a directory, which is made and synced.
     ///
     /// # Errors
-    /// If the folder can't be made.
+    /// If the directory can't be made.
     pub fn new(parent: &Path, name: &str, seed: u64) -> io::Result<Self> {
         let folder = parent.join(name);
         fs::create_dir(&folder)?;
@@ -91,10 +91,10 @@ impl Writer {
         Ok(Self { folder, random, files: BTreeMap::new(), names: BTreeMap::new(), made: 0, tag })
     }
 
-    /// Does one thing.
+    /// Does one operation.
     ///
     /// # Errors
-    /// If the file system refuses it; what it may have done of it is remembered.
+    /// If the file system refuses it; its possible effects are remembered.
     pub fn step(&mut self) -> io::Result<()> {
         let mut left = self.random.below32(OPERATIONS.iter().map(|(weight, _)| weight).sum());
         let chosen = OPERATIONS.iter().find(|(weight, _)| {
@@ -130,7 +130,7 @@ impl Writer {
         self.names.get(name).and_then(|states| states.last().copied()).flatten()
     }
 
-    /// Any name that there is now, and its file.
+    /// Any existing name, and its file.
     fn any(&mut self) -> Option<(String, u32)> {
         let there: Vec<_> =
             self.names.keys().filter_map(|name| Some((name.clone(), self.current(name)?))).collect();
@@ -225,7 +225,7 @@ impl Writer {
         fs::rename(self.path(&name), self.path(&new))
     }
 
-    /// Brings a file's new content as careful programs do: beside it, synced, and renamed over it.
+    /// Replaces a file's content as careful programs do: written beside it, synced, and renamed over it.
     fn replace(&mut self) -> io::Result<()> {
         let Some((name, old)) = self.any() else { return self.create() };
         let (beside, id) = self.fresh();
@@ -248,7 +248,7 @@ impl Writer {
         fs::remove_file(self.path(&name))
     }
 
-    /// A file that is about to lose its name may be gone.
+    /// Notes that a file about to lose its name may be gone.
     fn forget(&mut self, id: u32) {
         if let Some(file) = self.files.get_mut(&id) {
             file.unpromise();
@@ -263,7 +263,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Looks whether everything that was promised is in the folder below `root`, and nothing that can't be.
+    /// Checks that the directory below `root` has everything that was promised, and nothing that is
+    /// impossible.
     ///
     /// # Errors
     /// What is missing or wrong.
@@ -301,7 +302,7 @@ impl Writer {
         self.names.values().any(|states| states.contains(&Some(id)))
     }
 
-    /// Whether what is found under a name is one of the things it may be; the files it may be.
+    /// Checks that the file found under a name is a possible one; returns the files it may be.
     fn verify_name(
         &self,
         states: &[Option<u32>],

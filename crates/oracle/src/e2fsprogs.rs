@@ -165,7 +165,7 @@ pub fn dumpe2fs(image: &Path) -> Result<Dump, Skip> {
     Ok(parse_dump(&said.stdout))
 }
 
-/// Reads no more of a volume than its superblock with dumpe2fs: of one whose groups may be broken.
+/// Reads only a volume's superblock with dumpe2fs, for volumes whose groups may be corrupt.
 ///
 /// # Errors
 /// A [`Skip`] if dumpe2fs is not installed.
@@ -208,7 +208,7 @@ pub fn debugfs(image: &Path, requests: &[&str]) -> Result<String, Skip> {
     run_debugfs(image, &[], requests)
 }
 
-/// Runs debugfs requests that change the image (to break it on purpose).
+/// Runs debugfs requests that change the image (to corrupt it on purpose).
 ///
 /// # Errors
 /// A [`Skip`] if debugfs is not installed.
@@ -224,7 +224,7 @@ pub fn debugfs_write(image: &Path, requests: &[&str]) -> Result<String, Skip> {
 fn run_debugfs(image: &Path, flags: &[&str], requests: &[&str]) -> Result<String, Skip> {
     let input = requests.join("\n") + "\n";
     let mut debugfs = tool::need("debugfs")?;
-    // Without a pager its output is not cut or paused.
+    // Without a pager its output is neither truncated nor paused.
     debugfs.env("DEBUGFS_PAGER", "__none__").args(flags).args(["-f", "-"]).arg(image);
     let said = tool::run_with_input(&mut debugfs, &input);
     let unopened = said.stderr.contains("while trying to open") || said.stderr.contains("Bad magic number");

@@ -1,9 +1,9 @@
-//! One file system object, as plain data: what a walk finds, and what a comparison is made of.
+//! One file as plain data: the result of a walk, and the unit of a comparison.
 //!
-//! [`walk()`](crate::walk()) makes entries from a folder; Hectare's own reader makes the same entries from a
-//! volume, and [`compare()`](crate::compare()) does not know which is which. So everything here is public and
-//! of plain types, and the two things that must be computed alike are computed here: the digest of a file's
-//! content ([`Content`]) and the binary form of extended attributes (see [`Entry::xattrs`]).
+//! [`walk()`](crate::walk()) makes entries from a directory; Hectare's own reader makes the same entries from
+//! a volume, and [`compare()`](crate::compare()) does not know which is which. So everything here is public
+//! and of plain types, and the two things that must be computed alike are computed here: the digest of a
+//! file's content ([`Content`]) and the binary form of extended attributes (see [`Entry::xattrs`]).
 
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -63,8 +63,8 @@ pub struct Entry {
     pub atime: Time,
     /// What a symbolic link points to, else empty.
     pub target: Vec<u8>,
-    /// The parts of a regular file that hold data, as `SEEK_DATA` tells: offset and length, ascending, apart,
-    /// inside the size. Unwritten (preallocated) parts are holes.
+    /// The ranges of a regular file that hold data, as `SEEK_DATA` reports them: offset and length,
+    /// ascending, apart, inside the size. Unwritten (preallocated) ranges are holes.
     pub data: Vec<(u64, u64)>,
     /// Extended attributes by full name ("user.note"), each in the form `getxattr(2)` gives: ACLs as
     /// `system.posix_acl_access` in the kernel's interface form (version 2), not in ext4's shorter disk form.
@@ -104,7 +104,7 @@ static ZEROS: [u8; CHUNK] = [0; CHUNK];
 /// SHA-256 of a file's content, such that a terabyte of hole costs nothing.
 ///
 /// The digest is of the size and of each 64 KiB chunk that is not all zeros, with its number before it. It
-/// does not depend on which zeros are holes, nor on how the content was cut into calls.
+/// does not depend on which zeros are holes, nor on how the content was split into calls.
 #[derive(Clone)]
 pub struct Content {
     hash: Sha256,

@@ -1,7 +1,7 @@
 //! The volumes to read: mke2fs arguments for every feature and block size that matters.
 //!
-//! Each [`Combo`] names one. Whether the kernel here can mount it is asked by mounting an empty one, once per
-//! process; which ones it can't is no constant (it depends on its version, its configuration and the page
+//! Each [`Combo`] names one. Whether the kernel here can mount it is tested by mounting an empty one, once
+//! per process; the result is no constant (it depends on the kernel's version, its configuration and the page
 //! size).
 
 use crate::mount::KernelMount;
@@ -157,7 +157,7 @@ impl Combo {
         let image = scratch::fresh("empty");
         self.make(&image)?;
         let answer = KernelMount::new(&image, "").map(drop);
-        let _ = fs::remove_file(&image); // the scratch folder goes anyway
+        let _ = fs::remove_file(&image); // the scratch directory is removed anyway
         answer
     }
 }

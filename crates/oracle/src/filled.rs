@@ -2,8 +2,8 @@
 //!
 //! A combination is made with mke2fs and filled with a tree: by a kernel mount and `cp -a` where possible,
 //! else by `mke2fs -d` (which needs no root, but writes simpler structures: no directory indexes). Each is
-//! made once per process and is read-only; a test that changes it copies it first. What must be read from it
-//! is what the kernel reads from it ([`Filled::entries`]), or else what was put in.
+//! made once per process and is read-only; a test that changes it copies it first. The expected content is
+//! what the kernel reads ([`Filled::entries`]), or else the source tree.
 
 use crate::entry::Entry;
 use crate::fsck::e2fsck_with;
@@ -18,7 +18,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
-/// Who filled a volume.
+/// The program that filled a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Maker {
     /// The kernel, with `cp -a`.
@@ -42,14 +42,14 @@ impl Filled {
         &self.image
     }
 
-    /// Who filled it.
+    /// The program that filled it.
     #[must_use]
     pub const fn maker(&self) -> Maker {
         self.maker
     }
 
-    /// What it holds, sorted by path: as the kernel reads it, `lost+found` included; or, if `mke2fs -d`
-    /// filled it, as the source folder has it.
+    /// Its content, sorted by path: as the kernel reads it, `lost+found` included; or, if `mke2fs -d` filled
+    /// it, as in the source directory.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
@@ -80,7 +80,7 @@ impl Filled {
 
 type Slot<T> = Arc<OnceLock<Result<T, Skip>>>;
 
-/// One slot per key: the first caller makes the value, others wait for it, other keys go on.
+/// One slot per key: the first caller makes the value, others wait for it, other keys don't wait.
 struct Cache<K, T>(LazyLock<Mutex<HashMap<K, Slot<T>>>>);
 
 impl<K: Eq + std::hash::Hash, T: Clone> Cache<K, T> {
@@ -94,7 +94,7 @@ impl<K: Eq + std::hash::Hash, T: Clone> Cache<K, T> {
     }
 }
 
-/// The source folder of a tree, made once per process; it must not be changed.
+/// The source directory of a tree, made once per process; it must not be changed.
 ///
 /// # Errors
 /// A [`Skip`] if this user or the file system below can't make it.

@@ -1,12 +1,12 @@
-//! e2fsck as the judge of a whole volume.
+//! Runs e2fsck to check a whole volume.
 //!
-//! Clean means more than exit status 0: with `-n` some findings are only asked about ("Optimize? no") and do
+//! Clean means more than exit status 0: with `-n` some findings are only questions ("Optimize? no") and do
 //! not change the status. A volume that Hectare wrote must give e2fsck nothing to ask.
 
 use crate::{Skip, tool};
 use std::path::Path;
 
-/// What `e2fsck -fn` says of an image.
+/// The result of `e2fsck -fn` on an image.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Exit status 0 and nothing asked.
@@ -20,8 +20,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether nothing is wrong: what e2fsck would only make smaller is not. The kernel leaves such trees,
-    /// too.
+    /// Whether there are no errors; offers to make trees smaller are none. The kernel leaves such trees, too.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.exit == Some(0) && self.questions.iter().all(|question| question.ends_with("Optimize? no"))

@@ -1,16 +1,16 @@
-//! Killing whoever serves a mounted volume in the middle of work, and looking at what is left.
+//! Kills the server of a mounted volume in the middle of work, and checks what is left.
 //!
 //! A round: the volume is mounted by the program under test; writers that remember what they have synced
 //! ([`Writer`]), a database and one of the host's programs work on it; the server gets `SIGKILL`. Then the
 //! volume is recovered, in turn by the program itself, by the kernel and by `e2fsck -fy`; all that was synced
 //! must be there, the database must be sound and have every transaction that was acknowledged, and in the end
-//! `e2fsck -fn` must find nothing. The next round goes on with the same volume.
+//! `e2fsck -fn` must find nothing. The next round continues with the same volume.
 //!
 //! What the dead server had written is in the image, in the order it wrote it, for the host did not die: this
 //! is about a program that stops anywhere, not about power cuts.
 //!
 //! Hazard: a mount whose server is dead answers every call with an error, and stays until it is detached;
-//! whatever happens here, that is done.
+//! that is done whatever happens here.
 
 use crate::durability::{Checked, Writer};
 use crate::fsck::Report;
@@ -25,9 +25,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Mount options; chance takes one.
+/// Mount options, one chosen at random.
 const OPTIONS: [&str; 5] = ["rw", "writeback", "data=journal", "nodelalloc", "commit=1,discard"];
-/// The programs that make noise, each a script in a folder of its own. `$0` is a folder to copy from. All
+/// The background programs, each a script in a directory of its own. `$0` is a directory to copy from. All
 /// their processes must stay in the group of the first, which is killed in the end: so fio works with
 /// threads.
 const PROGRAMS: [(&str, &str); 5] = [
@@ -51,7 +51,7 @@ const PROGRAMS: [(&str, &str); 5] = [
 ];
 /// Writers at once.
 const WRITERS: u32 = 3;
-/// The longest that a mount, or the end of a process, is waited for.
+/// The timeout for a mount, or the end of a process.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// When the server dies, after work began: at a moment between these, in milliseconds.
 const DEATH: std::ops::Range<u64> = 20..900;
@@ -73,7 +73,7 @@ impl From<String> for Ended {
     }
 }
 
-/// Who recovers the volume.
+/// How the volume is recovered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recovery {
     /// The program under test, by mounting it again.
@@ -84,16 +84,16 @@ pub enum Recovery {
     Fsck,
 }
 
-/// A round that was survived.
+/// A successful round.
 #[derive(Clone, Debug)]
 pub struct Round {
     /// How the volume was mounted.
     pub options: &'static str,
-    /// What made noise.
+    /// The background program.
     pub noise: &'static str,
-    /// How long work had gone on, in milliseconds.
+    /// The duration of the work, in milliseconds.
     pub after: u64,
-    /// Who recovered it.
+    /// How it was recovered.
     pub recovery: Recovery,
     /// What had to be there, and was.
     pub checked: Checked,
@@ -101,7 +101,7 @@ pub struct Round {
     pub transactions: Option<u32>,
 }
 
-/// A volume whose server is killed again and again.
+/// A volume whose server is killed repeatedly.
 #[derive(Debug)]
 pub struct Killed {
     program: PathBuf,
@@ -112,7 +112,7 @@ pub struct Killed {
 }
 
 impl Killed {
-    /// Has the program under test (`hectare`) make a volume in a folder.
+    /// Has the program under test (`hectare`) make a volume in a directory.
     ///
     /// # Errors
     /// [`Ended::Skip`] without root, `/dev/fuse` or a tool; otherwise what went wrong.
@@ -131,7 +131,7 @@ impl Killed {
         Ok(Self { program: program.into(), image, dir, seed, rounds: 0 })
     }
 
-    /// The image, for whoever wants to keep it after a failure.
+    /// The image, to keep it after a failure.
     #[must_use]
     pub fn image(&self) -> &Path {
         &self.image
@@ -198,7 +198,7 @@ impl Killed {
         Server::new(&self.program, &self.image, &self.dir, options)
     }
 
-    /// Removes what the round before has left.
+    /// Removes what the previous round has left.
     fn clear(&self) -> Result<(), Ended> {
         let told = |error: std::io::Error| format!("{}: {error}", self.dir.display());
         for entry in fs::read_dir(&self.dir).map_err(told)? {
@@ -280,14 +280,14 @@ impl Server {
         Ok(server)
     }
 
-    /// Kills it, and takes its mount off.
+    /// Kills it, and unmounts.
     pub(crate) fn kill(mut self, dir: &Path) -> Result<(), Ended> {
         let _ = self.process.kill(); // it may be dead
         self.wait()?;
         Ok(detach(dir)?)
     }
 
-    /// Waits until it has ended, which it should do well.
+    /// Waits until it has ended, which must be successful.
     pub(crate) fn ended(mut self) -> Result<(), Ended> {
         if self.wait()?.success() {
             return Ok(());
@@ -299,7 +299,7 @@ impl Server {
         Ok(self.process.wait().map_err(|error| format!("waiting for the server: {error}"))?)
     }
 
-    /// What it had to say on standard error.
+    /// Its output on standard error.
     fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -337,7 +337,7 @@ impl Drop for Noise {
     }
 }
 
-/// Everything that remembers.
+/// The writers and the database, which remember their promises.
 struct Work {
     writers: Vec<Writer>,
     database: Option<Database>,
@@ -353,7 +353,7 @@ impl Work {
         Ok(Self { writers, database })
     }
 
-    /// Works until the server, killed after some time, answers no more.
+    /// Works until the server, killed after some time, no longer answers.
     fn until_killed(mut self, after: Duration, server: &mut Child) -> Self {
         thread::scope(|scope| {
             for writer in &mut self.writers {
@@ -372,7 +372,7 @@ impl Work {
         self.database.as_ref().map(|database| database.acknowledged)
     }
 
-    /// Looks at everything, on a mount that may be for reading only; `copy` is for a copy of the database.
+    /// Checks everything, on a mount that may be read-only; `copy` is for a copy of the database.
     fn verify(&self, dir: &Path, copy: &Path) -> Result<Checked, Ended> {
         let mut checked = Checked::default();
         for writer in &self.writers {
@@ -385,11 +385,11 @@ impl Work {
     }
 }
 
-/// A database that gets a row a transaction.
+/// A database that gets a row per transaction.
 ///
 /// With a rollback journal a transaction is durable when the journal's removal is. SQLite can sync that, but
-/// ignores it if the folder can't be opened to do so, as it is when the server has died meanwhile; so the
-/// folder is synced here.
+/// ignores it if the directory can't be opened to do so, as it is when the server has died meanwhile; so the
+/// directory is synced here.
 struct Database {
     folder: PathBuf,
     acknowledged: u32,
@@ -411,7 +411,7 @@ impl Database {
         if made.succeeded() { Ok(database) } else { Err(made.report()) }
     }
 
-    /// One more transaction; whether it was acknowledged.
+    /// One more transaction; returns whether it was acknowledged.
     fn commit(&mut self) -> bool {
         let n = self.acknowledged + 1;
         let statement = format!(
@@ -425,7 +425,7 @@ impl Database {
         done
     }
 
-    /// Whether a copy of it is sound and has all that was acknowledged, and at most the one that was not.
+    /// Whether a copy of it is sound and has everything that was acknowledged, and at most one row more.
     fn verify(&self, dir: &Path, copy: &Path) -> Result<(), String> {
         let told = |error: std::io::Error| format!("{}: {error}", copy.display());
         let _ = fs::remove_dir_all(copy); // of the round before
@@ -456,7 +456,7 @@ fn is_mounted(dir: &Path) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(1).map(Path::new) == Some(dir))
 }
 
-/// Takes whatever is mounted off a folder, in use or not.
+/// Unmounts everything from a directory, in use or not.
 fn detach(dir: &Path) -> Result<(), String> {
     while is_mounted(dir) {
         let mut umount = tool::need("umount").map_err(|skip| skip.0)?;

@@ -1,16 +1,18 @@
-//! The judges: e2fsprogs, the Linux kernel, and a walk that compares two folders or volumes entry by entry.
+//! The oracles: e2fsprogs, the Linux kernel, and a walk that compares two directories or volumes entry by
+//! entry.
 //!
-//! Every claim that Hectare writes real ext4 ends here. A test makes a volume and asks
+//! Every claim that Hectare writes real ext4 ends here. A test makes a volume and checks it with
 //! [`fsck::assert_clean`], mounts it with [`KernelMount`] and compares what the kernel sees ([`walk()`]) with
-//! what was meant ([`compare()`]); or it takes a volume that e2fsprogs and the kernel made ([`combos()`],
+//! the expectation ([`compare()`]); or it takes a volume that e2fsprogs and the kernel made ([`combos()`],
 //! [`filled()`]) and compares what Hectare reads from it. The sources are awkward on purpose ([`Tree`]).
 //!
-//! A judge may be absent: no root, no loop devices, no e2fsprogs, a kernel without a feature. Then a function
-//! here returns a [`Skip`], and the test passes it to [`skip!`], which names the test, says why and counts
-//! it. A judge that is present and *disagrees* is never a skip: it panics with all it printed.
+//! An oracle may be absent: no root, no loop devices, no e2fsprogs, a kernel without a feature. Then a
+//! function here returns a [`Skip`], and the test passes it to [`skip!`], which names the test, prints the
+//! reason and counts it. An oracle that is present and *disagrees* is never a skip: it panics with all its
+//! output.
 //!
-//! Hazards: mounts and loop devices belong to the whole machine. [`KernelMount`] gives them back when
-//! dropped, also while a panic unwinds; what a killed process left is removed by the next one ([`scratch`]).
+//! Hazards: mounts and loop devices belong to the whole machine. [`KernelMount`] releases them when dropped,
+//! also while a panic unwinds; what a killed process left is removed by the next one ([`scratch`]).
 //!
 //! This crate is for tests and `xtask` only: no layer may depend on it, it depends on none, and it panics
 //! freely where a library must not.

@@ -1,7 +1,7 @@
-//! A loop device over an image, given back when dropped.
+//! A loop device over an image, detached when dropped.
 //!
 //! Hazards: loop devices are shared by the machine and the search for a free one races, so attaching retries.
-//! The kernel lets go of an image a moment after the last close, and dropping waits for that.
+//! The kernel releases an image a moment after the last close, and dropping waits for that.
 
 use crate::mount::Access;
 use crate::wait::{PATIENCE, PAUSE};
@@ -31,7 +31,7 @@ impl LoopDevice {
         Self::with_sectors(image, access, 512)
     }
 
-    /// Attaches an image as a device that has sectors of so many bytes.
+    /// Attaches an image as a device with sectors of this many bytes.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -40,7 +40,7 @@ impl LoopDevice {
     /// As [`Self::new`].
     pub fn with_sectors(image: &Path, access: Access, sector: u32) -> Result<Self, Skip> {
         can_attach()?;
-        // As the kernel tells it of its devices.
+        // As in the kernel's report of its devices.
         let image = image.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", image.display()));
         let path = attach(&image, access, sector)?;
         Ok(Self { image, path })
@@ -52,7 +52,7 @@ impl LoopDevice {
         &self.path
     }
 
-    /// Lets go of the image, now or at the last close.
+    /// Detaches the image, now or at the last close.
     pub(crate) fn detach(&self) {
         if let Some(mut losetup) = tool("losetup") {
             tool::run(losetup.arg("-d").arg(&self.path));
@@ -67,7 +67,7 @@ impl LoopDevice {
         Path::new(backing.trim_end_matches('\n')) == self.image
     }
 
-    /// Lets go of the image and waits until it is free.
+    /// Detaches the image and waits until it is free.
     pub(crate) fn release(&self) -> Result<(), String> {
         let deadline = Instant::now() + PATIENCE;
         while self.is_attached() {
@@ -89,7 +89,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Says what went wrong at the end of something, by a panic unless there is one already.
+/// Reports a problem during cleanup, by a panic unless there is one already.
 pub(crate) fn complain(problem: &str) {
     assert!(std::thread::panicking(), "{problem}");
     eprintln!("{problem}");

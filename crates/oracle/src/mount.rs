@@ -1,10 +1,10 @@
-//! A volume in the kernel's hands: a loop device and a mount, given back when dropped.
+//! A volume mounted by the kernel: a loop device and a mount, released when dropped.
 //!
 //! The loop device is detached right after mounting, which the kernel turns into "detach at the last close";
 //! so a process that is killed leaves at most a mount, never a loop device without one.
 //!
 //! Hazards: unmounting retries while something (an indexer, a slow close) keeps the mount busy. After
-//! unmounting, the kernel lets go of the image a moment later, and dropping waits for that: the image may be
+//! unmounting, the kernel releases the image a moment later, and dropping waits for that: the image may be
 //! checked, copied or mounted again as soon as the value is gone. Those of loop devices are in
 //! [`loops`](crate::loops).
 
@@ -30,15 +30,15 @@ pub struct KernelMount {
 /// Why an image is not mounted.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum MountError {
-    /// The kernel can't be asked here.
+    /// Mounts can't be tried here.
     #[error(transparent)]
     Skip(#[from] Skip),
-    /// The kernel was asked and refused; the text says what `mount` and the kernel log said.
+    /// The kernel refused; the text is the output of `mount` and the kernel log.
     #[error("the kernel refuses {image}: {said}")]
     Refused {
         /// The image.
         image: String,
-        /// What was said.
+        /// The output.
         said: String,
     },
 }
@@ -65,8 +65,8 @@ impl KernelMount {
         Self::unless_refused(Self::attempt(image, Access::ReadWrite, options))
     }
 
-    /// Mounts an image whose journal commits when something asks for it, and not because five seconds are
-    /// over: for tests that look at what it left.
+    /// Mounts an image whose journal commits only on request, and not every five seconds: for tests that
+    /// inspect what it left.
     ///
     /// # Errors
     /// As [`KernelMount::new`].
@@ -100,13 +100,13 @@ impl KernelMount {
         }
     }
 
-    /// Mounts an image, telling a refusal from a skip, for tests that expect to be refused.
+    /// Mounts an image, distinguishing a refusal from a skip, for tests that expect to be refused.
     ///
     /// # Errors
     /// A skip or a refusal.
     ///
     /// # Panics
-    /// If the folder for mount points can't be made.
+    /// If the directory for mount points can't be made.
     pub fn attempt(image: &Path, access: Access, options: &str) -> Result<Self, MountError> {
         can_mount()?;
         let image = image.canonicalize().map_err(|error| refusal(image, &error.to_string()))?;
@@ -149,7 +149,7 @@ impl KernelMount {
         Err(Skip::new(format!("this kernel does not mount volumes with {features}{reason}")).into())
     }
 
-    /// What kind of file system the image's first bytes say it is: XFS, else ext4.
+    /// The type of file system by the image's first bytes: XFS, else ext4.
     fn kind(&self) -> &'static str {
         let mut magic = [0; 4];
         let read = fs::File::open(&self.image).and_then(|mut file| file.read_exact(&mut magic));

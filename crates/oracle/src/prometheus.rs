@@ -1,15 +1,16 @@
-//! The text format of Prometheus, read strictly and by itself: what is served to scrapers is held against it.
+//! Parses the text format of Prometheus strictly, independent of the writer, to check what is served to
+//! scrapers.
 //!
-//! Checked of each document: names and labels have their form, every family has one help and one type before
+//! Checked of each document: names and labels are well-formed, every family has one help and one type before
 //! its samples, which lie together, no sample comes twice, counters end in `_total`, and of each histogram
-//! the buckets are in order, do not fall, end with `+Inf`, and agree with its count.
+//! the buckets are in order, do not decrease, end with `+Inf`, and agree with its count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A sample's labels.
 pub type Labels = BTreeMap<String, String>;
 
-/// All samples of a document that keeps to the format.
+/// All samples of a well-formed document.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     /// The type of each family.

@@ -1,10 +1,11 @@
-//! A folder of this process for mount points, cached images and configuration, removed when nobody uses it.
+//! A temporary directory of this process for mount points, cached images and configuration, removed after the
+//! process has ended.
 //!
 //! A static is never dropped, and a killed test drops nothing. So each process holds a file lock inside its
-//! folder, and every process first removes the folders whose lock is free: their owner is gone. What such an
-//! owner left mounted there is unmounted first.
+//! directory, and every process first removes the directories whose lock is free: their owner is gone. What
+//! such an owner left mounted there is unmounted first.
 //!
-//! Hazard: only folders with this crate's prefix that belong to this user are touched.
+//! Hazard: only directories with this crate's prefix that belong to this user are touched.
 
 use crate::tool;
 use std::fs::{self, File};
@@ -25,15 +26,15 @@ struct Owned {
 /// Bytes that memory must have free to be used for temporary files.
 const ROOMY: u64 = 6 << 30;
 
-/// Where temporary folders are made: where `TMPDIR` says, else in memory if there is plenty, else in the
-/// system's folder. Volumes for tests are sparse, fragmented and short-lived; a disk, above all one that
-/// discards each freed extent at once, takes minutes to delete what memory forgets in a moment.
+/// The parent of temporary directories: `TMPDIR`, else memory if there is plenty, else the system's temporary
+/// directory. Volumes for tests are sparse, fragmented and short-lived; a disk, above all one that discards
+/// each freed extent at once, takes minutes to delete what memory frees in a moment.
 fn parent() -> PathBuf {
     let asked = std::env::var_os("TMPDIR").is_some();
     memory(ROOMY).filter(|_| !asked).unwrap_or_else(std::env::temp_dir)
 }
 
-/// A folder in memory, if one can be written to and has so many bytes free.
+/// A directory in memory, if one can be written to and has this many bytes free.
 #[must_use]
 pub fn memory(bytes: u64) -> Option<PathBuf> {
     let memory = PathBuf::from("/dev/shm");
@@ -42,7 +43,7 @@ pub fn memory(bytes: u64) -> Option<PathBuf> {
     (stat.f_bavail.saturating_mul(stat.f_frsize) >= bytes).then_some(memory)
 }
 
-/// This process's folder, made on first use.
+/// This process's directory, made on first use.
 ///
 /// # Panics
 /// If it can't be made.
@@ -50,7 +51,7 @@ pub fn folder() -> &'static Path {
     static OWNED: OnceLock<Owned> = OnceLock::new();
     let owned = OWNED.get_or_init(|| {
         sweep();
-        make().unwrap_or_else(|error| panic!("can't make a folder for temporary files: {error}"))
+        make().unwrap_or_else(|error| panic!("can't make a directory for temporary files: {error}"))
     });
     &owned.folder
 }
@@ -71,17 +72,18 @@ fn nonce() -> u32 {
     now.map_or(0, |since| since.subsec_nanos())
 }
 
-/// A path in this process's folder that was never given out before.
+/// A path in this process's directory that was never returned before.
 ///
 /// # Panics
-/// If the folder can't be made.
+/// If the directory can't be made.
 #[must_use]
 pub fn fresh(stem: &str) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     folder().join(format!("{stem}-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// Removes the folders of processes that are gone, with what they left mounted. Failures are left for later.
+/// Removes the directories of processes that are gone, with what they left mounted. Failures are left for
+/// later.
 pub fn sweep() {
     let Ok(entries) = fs::read_dir(parent()) else { return };
     for entry in entries.flatten() {
@@ -110,7 +112,7 @@ fn unmount_below(folder: &Path) {
 }
 
 fn remove(folder: &Path) {
-    // A mount that could not be removed must not be emptied: its files are somebody's evidence.
+    // A mount that could not be removed must not be emptied: its files may be evidence.
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let still_mounted = mounts.lines().filter_map(|line| line.split(' ').nth(4));
     if still_mounted.map(Path::new).any(|point| point.starts_with(folder)) {

@@ -51,7 +51,7 @@ macro_rules! skip {
     };
 }
 
-/// Records that a test leaves out a part, and goes on: `skip_part!("name of the test, part", reason)`.
+/// Records that a test leaves out a part, and continues: `skip_part!("name of the test, part", reason)`.
 ///
 /// # Panics
 /// If `HECTARE_REQUIRE_ALL=1`.

@@ -1,6 +1,6 @@
-//! The few superblock fields that decide whether the kernel here can be asked at all.
+//! Reads the few superblock fields that decide whether the kernel here can be used at all.
 //!
-//! This is no parser of the format (that is `hectare-ext4`, which this crate judges and so can't use); it
+//! This is no parser of the format (that is `hectare-ext4`, which this crate tests and so can't use); it
 //! reads the magic, the block size and the three feature words at their offsets in the ext4 disk layout.
 
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// What an image says of itself.
+/// An image's block size and features.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Summary {
     /// Bytes in a block.

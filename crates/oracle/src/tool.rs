@@ -1,6 +1,6 @@
-//! Finding and running the host's tools, the same way everywhere.
+//! Finds and runs the host's tools, the same way everywhere.
 //!
-//! A user without root often lacks the `sbin` folders in `PATH`, though the tools there run fine on image
+//! A user without root often lacks the `sbin` directories in `PATH`, though the tools there work on image
 //! files; so they are always searched. Tools run with the C locale and UTC so that their output can be
 //! parsed.
 
@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 const MORE_FOLDERS: [&str; 6] =
     ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/bin", "/bin"];
 
-/// Where the host keeps a tool, if it has it.
+/// The path of a host tool, if it is installed.
 #[must_use]
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -46,7 +46,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// What a finished tool said.
+/// The output and status of a finished tool.
 #[derive(Clone, Debug)]
 pub struct Said {
     /// The command line, for reports.
@@ -76,7 +76,7 @@ impl Said {
     /// Itself, if it succeeded.
     ///
     /// # Panics
-    /// If it did not, with all it said.
+    /// If it did not, with all its output.
     #[must_use]
     #[track_caller]
     pub fn expect_success(self) -> Self {

@@ -1,12 +1,13 @@
-//! Awkward source folders, made the same every time.
+//! Awkward source directories, made the same every time.
 //!
 //! Each [`Tree`] is one kind of trouble for a file system or a tool that fills one: many names, long names,
 //! deep nesting, odd sizes, holes, links, device nodes, attributes, odd times. All content, owners, modes and
-//! times come from a seed, so two runs make equal trees, and a failure can be made again from its name and
+//! times come from a seed, so two runs make equal trees, and a failure can be reproduced from its name and
 //! [`Scale`].
 //!
 //! Hazards: device nodes, foreign owners and capabilities need root ([`Tree::needs_root`]); ACLs and user
-//! attributes need a file system below the folder that has them. The folder must be empty or absent.
+//! attributes need a file system below the directory that supports them. The directory must be empty or
+//! absent.
 
 mod attributes;
 mod files;
@@ -21,7 +22,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// One kind of awkward folder.
+/// One kind of awkward directory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Tree {
     /// One directory with [`Scale::files`] small files.
@@ -51,7 +52,7 @@ pub enum Tree {
     Modes,
     /// Times from 1901 to 2446, with nanoseconds.
     Times,
-    /// A folder such as people have: a mix of directories, texts, binaries and links.
+    /// An ordinary directory: a mix of directories, texts, binaries and links.
     Ordinary,
 }
 
@@ -71,7 +72,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Fits every volume of [`combos()`](crate::feature_matrix()) and takes well under a second.
+    /// Fits every volume of [`combos()`](crate::combos()) and takes well under a second.
     pub const SMALL: Self = Self { files: 600, depth: 20, sparse: 1 << 30, extents: 600, target: 1000 };
     /// What the format must carry: 100,000 files in a directory, a sparse file of 1 TiB, 50,000 extents.
     pub const FULL: Self = Self { files: 100_000, depth: 20, sparse: 1 << 40, extents: 50_000, target: 4095 };
@@ -96,7 +97,7 @@ impl Tree {
         Self::Ordinary,
     ];
 
-    /// Its name, for test names and folders.
+    /// Its name, for test names and directories.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -123,10 +124,10 @@ impl Tree {
         matches!(self, Self::Devices | Self::Privileged)
     }
 
-    /// Makes it in a folder, which is created if absent.
+    /// Makes it in a directory, which is created if absent.
     ///
     /// # Errors
-    /// If anything can't be made, for want of rights or because the file system below lacks a feature.
+    /// If anything can't be made, for lack of rights or because the file system below lacks a feature.
     pub fn make(self, folder: &Path, scale: &Scale) -> io::Result<()> {
         fs::create_dir_all(folder)?;
         let mut random = Random::new(self.name());
@@ -150,7 +151,7 @@ impl Tree {
     }
 }
 
-/// Makes every tree that this user can make, each in a subfolder of its name; returns the ones left out.
+/// Makes every tree that this user can make, each in a subdirectory of its name; returns the ones left out.
 ///
 /// # Errors
 /// If anything can't be made.

@@ -1,23 +1,23 @@
-//! Waiting for what others do in their own time: programs, the kernel, threads. Long enough for a machine
-//! that is far too busy; what is not so by then is a failure.
+//! Waits for asynchronous events: programs, the kernel, threads. Long enough for a machine that is far too
+//! busy; what has not happened by then is a failure.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The longest that is waited.
+/// The timeout.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How long until it is looked again.
+/// The pause between two checks.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
-/// Waits until something is so; the panic of who waits in vain names the caller.
+/// Waits until a condition holds; the panic of a timeout names the caller.
 ///
 /// # Panics
-/// If it is not so within a minute.
+/// If it does not hold within a minute.
 #[track_caller]
 pub fn until(mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "waited for in vain");
+        assert!(began.elapsed() < PATIENCE, "the wait timed out");
         sleep(PAUSE);
     }
 }

@@ -1,9 +1,9 @@
-//! Walking a folder or a mounted volume into entries.
+//! Walks a directory or a mounted volume and returns its entries.
 //!
 //! Hazards: paths may be longer than the kernel takes in one call, and names need not be UTF-8; so the walk
 //! holds a descriptor per level and names are bytes. Reading a file may change its access time, so status is
 //! read first and files are opened without access-time updates where that is allowed. Content is read in
-//! parallel, and only where `SEEK_DATA` says there is some.
+//! parallel, and only where `SEEK_DATA` reports some.
 
 use crate::entry::{Content, Entry, Kind, Time};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, SeekFrom, Stat};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// All objects below and including a folder, sorted by path. Mounts below it are entered.
+/// All files below and including a directory, sorted by path. Mounts below it are entered.
 ///
 /// # Panics
 /// If anything can't be read: a walk that leaves something out would prove nothing.
@@ -28,7 +28,7 @@ pub fn walk(folder: &Path) -> Vec<Entry> {
     try_walk(folder).unwrap_or_else(|error| panic!("can't walk {}: {error}", folder.display()))
 }
 
-/// Like [`walk`], for folders that may not be readable as a whole.
+/// Like [`walk`], for directories that may not be readable as a whole.
 ///
 /// # Errors
 /// The first failure, with its path.
@@ -151,8 +151,8 @@ fn details(root: BorrowedFd<'_>, entry: &mut Entry, buffer: &mut [u8]) -> io::Re
     Ok(())
 }
 
-/// The folder of a path that is too long for one call, reached step by step; `None` for one that `root`
-/// reaches.
+/// The parent directory of a path that is too long for one call, reached step by step; `None` for one that
+/// `root` reaches.
 fn parent_of(root: BorrowedFd<'_>, path: &[u8]) -> io::Result<Option<OwnedFd>> {
     let Some(end) = path.iter().rposition(|b| *b == b'/') else { return Ok(None) };
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::PATH;
@@ -182,7 +182,7 @@ fn segments(file: &File, size: u64) -> io::Result<Vec<(u64, u64)>> {
     let mut from = 0;
     while from < size {
         let start = match rustix::fs::seek(file, SeekFrom::Data(from)) {
-            // The kernel may answer with a place beyond the end, which holds nothing of the file.
+            // The kernel may return an offset beyond the end, where there is nothing of the file.
             Ok(start) if start < size => start,
             Ok(_) | Err(Errno::NXIO) => break,
             Err(error) => return Err(error.into()),
@@ -214,8 +214,7 @@ fn digest(file: &File, entry: &Entry, buffer: &mut [u8]) -> io::Result<[u8; 32]>
     Ok(content.finish(entry.size))
 }
 
-/// The extended attributes of a path, links not followed. SELinux labels are the host's business and left
-/// out.
+/// The extended attributes of a path, links not followed. SELinux labels belong to the host and are left out.
 fn xattrs(path: &Path) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let list = match whole(|buffer| rustix::fs::llistxattr(path, buffer)) {
         Err(Errno::NOTSUP) => return Ok(BTreeMap::new()),

@@ -2,8 +2,8 @@
 //!
 //! A header in the second sector says where an array of entries lies, each naming first and last sector of a
 //! partition; header and array have a CRC-32. A copy of the header lies in the last sector of the disk, with
-//! an array of its own; it counts where the first is damaged. The sector is the disk's: 512 bytes or 4096,
-//! which an image does not say, so that the header is looked for in both places.
+//! an array of its own; it is used where the first is damaged. The sector size is the disk's: 512 bytes or
+//! 4096, which an image does not say, so both places are tried.
 //!
 //! Facts: UEFI specification 2.10, chapter 5.3.
 
@@ -19,7 +19,7 @@ const ENTRY_MIN: usize = 128;
 const ARRAY_MAX: usize = 2 << 20;
 const HEADER_CRC_AT: usize = 16;
 
-/// What a header says.
+/// The fields of a header.
 struct Header {
     array: Bytes,
     array_crc: u32,
@@ -44,7 +44,7 @@ pub(crate) fn read(disk: &dyn Device) -> Result<Vec<Partition>> {
     Err(first_error.unwrap_or_else(|| damaged(disk, Bytes::ZERO, "it is nowhere")))
 }
 
-/// The partitions by the header in a sector.
+/// The partitions of the header in a sector.
 fn read_at(disk: &dyn Device, at: u64, sector: usize) -> Result<Vec<Partition>> {
     let place = Bytes::new(at * u64_of(sector));
     let header = header(disk, at, sector)?;

@@ -18,7 +18,7 @@ mod mbr;
 use hectare_device::{Device, SliceDevice};
 use hectare_units::Bytes;
 
-/// Why a partition can't be had.
+/// Why a partition can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The disk could not be read, or a partition does not lie on it.
@@ -42,9 +42,9 @@ pub enum Error {
     Missing {
         /// The disk.
         device: String,
-        /// What was asked for.
+        /// The number that was requested.
         number: u32,
-        /// What there is, in words.
+        /// The existing ones, in words.
         there: String,
     },
 }
@@ -66,7 +66,7 @@ pub struct Partition {
 /// The partitions of a disk, in the order of their numbers, which may have gaps.
 ///
 /// # Errors
-/// What [`Error`] says.
+/// See [`Error`].
 pub fn partitions(disk: &dyn Device) -> Result<Vec<Partition>> {
     match mbr::read(disk)? {
         mbr::Table::Partitions(found) => Ok(found),
@@ -77,7 +77,7 @@ pub fn partitions(disk: &dyn Device) -> Result<Vec<Partition>> {
 /// The partition of a disk with that number, as a device.
 ///
 /// # Errors
-/// What [`Error`] says.
+/// See [`Error`].
 pub fn open<D: Device>(disk: D, number: u32) -> Result<SliceDevice<D>> {
     let found = partitions(&disk)?;
     let Some(partition) = found.iter().find(|partition| partition.number == number) else {
@@ -86,7 +86,7 @@ pub fn open<D: Device>(disk: D, number: u32) -> Result<SliceDevice<D>> {
     Ok(SliceDevice::new(disk, partition.start, partition.len)?)
 }
 
-/// Which partitions there are, in words.
+/// The existing partitions, in words.
 fn numbers(found: &[Partition]) -> String {
     let numbers: Vec<String> = found.iter().map(|partition| partition.number.to_string()).collect();
     match numbers.as_slice() {

@@ -15,7 +15,7 @@ const SECTOR: usize = 512;
 const ENTRIES_AT: usize = 446;
 const ENTRY: usize = 16;
 const MAGIC: u16 = 0xaa55;
-/// What says that the disk has a GPT.
+/// The kind of the entry that stands for a GPT.
 const PROTECTIVE: u8 = 0xee;
 const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
 /// The first number of a logical partition.
@@ -23,7 +23,7 @@ const FIRST_LOGICAL: u32 = 5;
 /// More tables than any chain has: as many as the kernel numbers.
 const CHAIN_MAX: usize = 256;
 
-/// What the first sector says.
+/// The content of the first sector.
 pub(crate) enum Table {
     /// The disk has a GPT.
     Protective,
@@ -105,7 +105,7 @@ fn logical(disk: &dyn Device, first: u64) -> Result<Vec<Partition>> {
         }
         visited.push(at);
         let entries = entries(disk, at)?.ok_or_else(|| {
-            damaged(disk, place(at), "logical partitions should go on here, but no table does")
+            damaged(disk, place(at), "the chain of logical partitions leads here, but there is no table")
         })?;
         let data = entries.iter().filter(|(number, entry)| *number <= 2 && !entry.is_extended());
         found.extend(data.map(|(_, entry)| entry.partition(0, at)));

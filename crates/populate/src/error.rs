@@ -1,4 +1,4 @@
-//! What can go wrong while sources are read: one line each, with the path and the reason.
+//! The errors of reading sources: one line each, with the path and the reason.
 
 use hectare_units::Bytes;
 use std::borrow::Cow;
@@ -55,7 +55,7 @@ pub enum Error {
     /// The system refused an operation.
     #[error("{path}: can't {doing}: {cause}")]
     Io {
-        /// The file or folder.
+        /// The file or directory.
         path: ShownPath,
         /// What was tried ("open", "list", "read").
         doing: &'static str,
@@ -65,13 +65,13 @@ pub enum Error {
     /// The permissions of a source forbid reading it.
     #[error("{path}: permission denied: run as root or as its owner, or leave it out with --exclude")]
     Unreadable {
-        /// The file or folder.
+        /// The file or directory.
         path: ShownPath,
     },
     /// A source is not as it was when it was scanned.
     #[error("{path}: {what} while it was being read: stop what changes it and build again")]
     Changed {
-        /// The file or folder.
+        /// The file or directory.
         path: ShownPath,
         /// What happened to it ("it became shorter").
         what: &'static str,
@@ -101,7 +101,7 @@ pub enum Error {
         archive: ShownPath,
         /// Its (decompressed) length.
         at: Bytes,
-        /// What is cut off.
+        /// What is truncated.
         inside: Cow<'static, str>,
     },
     /// More bytes than were allowed.
@@ -112,14 +112,14 @@ pub enum Error {
         /// What was allowed.
         limit: Bytes,
     },
-    /// The folder for temporary files has no room for the copy of an archive.
+    /// The directory for temporary files has no room for the copy of an archive.
     #[error(
         "{folder}: no room for the unpacked copy of {archive}, of which more than {limit} bytes are \
          to be kept \
          there: set TMPDIR to a folder with more room"
     )]
     NoRoom {
-        /// The folder for temporary files.
+        /// The directory for temporary files.
         folder: ShownPath,
         /// The archive.
         archive: ShownPath,

@@ -1,16 +1,16 @@
-//! From a tree to an image: how large it must be, and writing it.
+//! Makes an image of a tree: finds its size, and writes it.
 //!
 //! [`Image::plan`] finds the exact size without reading any data: it measures the tree in planned volumes of
-//! one size after another, sees how many blocks it lacks or leaves, and narrows the size down until one block
-//! less would not do (or until what is left over is what was asked for). [`Image::write`] then writes data,
-//! directories and metadata, each block once, in final form, with several threads; the superblock comes last.
+//! one size after another, sees how many blocks are lacking or left over, and narrows the size down until one
+//! block less would not be enough (or until as much is left over as was requested). [`Image::write`] then
+//! writes data, directories and metadata, each block once, in final form, with several threads; the
+//! superblock comes last.
 //!
 //! Invariants: the bytes of an image depend on the tree and the options alone, never on threads, if time,
 //! UUID and hash seed are given ([`reproducible()`] gives all three). A source's empty `/lost+found` becomes
 //! the volume's own.
 //!
-//! Not here: where the image lies and under which name (the caller's), and adding to a volume that exists
-//! (the engine).
+//! Not here: the path of the image (the caller's), and adding to a volume that exists (the engine).
 
 mod check;
 mod error;
@@ -31,14 +31,14 @@ use hectare_mkfs::{FormatOptions, Plan};
 use hectare_units::{Blocks, Bytes};
 use std::num::NonZeroUsize;
 
-/// Is told how writing goes on.
+/// Receives the progress of writing.
 pub trait Progress: Sync {
-    /// So many more bytes of file data were written. All calls of a build that succeeds add up to
-    /// [`Totals::data`](crate::Totals::data).
+    /// Called after this many more bytes of file data were written. All calls of a build that succeeds add up
+    /// to [`Totals::data`](crate::Totals::data).
     fn advance(&self, bytes: Bytes);
 }
 
-/// Progress nobody watches.
+/// A [`Progress`] that ignores all reports.
 pub struct Quiet;
 
 impl Progress for Quiet {
@@ -67,8 +67,8 @@ impl<'t> Image<'t> {
         size::Search::new(tree, options, zeroed)?.run(size)
     }
 
-    /// The size of the volume, exactly. For [`Size::Exactly`] it can be less than what was asked for: what is
-    /// left over beside whole blocks, and a last group too small to be of use.
+    /// The exact size of the volume. For [`Size::Exactly`] it can be less than requested: by the remainder of
+    /// the last block, and by a last group too small to be of use.
     #[must_use]
     pub fn size(&self) -> Bytes {
         self.plan.geometry().bytes()
@@ -86,7 +86,7 @@ impl<'t> Image<'t> {
         self.layout.left()
     }
 
-    /// What each part of the image takes.
+    /// The size of each part of the image.
     ///
     /// # Errors
     /// If the metadata of a group does not fit.
@@ -116,8 +116,8 @@ impl<'t> Image<'t> {
         let inodes = Inodes { load: &self.load, volume, layout: &self.layout, now };
         let writer = Writer { device, inodes: &inodes, progress };
         let contents = TreeContents::new(&inodes);
-        // First what was there goes, then the content comes; the formatter ends with the superblock, and only
-        // then there is a volume.
+        // First the old content is wiped, then the new content is written; the formatter writes the
+        // superblock last, and only then there is a volume.
         hectare_mkfs::wipe(&self.plan, device)?;
         writer.run(threads)?;
         hectare_mkfs::lay_down(&self.plan, device, &contents, threads.get())?;

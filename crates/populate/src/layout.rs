@@ -1,4 +1,4 @@
-//! Where everything of a tree goes in a volume: inode numbers and blocks, before a byte of data is read.
+//! The layout of a tree in a volume: assigns inode numbers and blocks before a byte of data is read.
 //!
 //! Inodes are numbered in the order of the tree's nodes, and space is given out in one pass over the free
 //! ranges of the empty volume, from its start to its end: for each node its content, then the tree blocks of
@@ -7,10 +7,11 @@
 //! lacks, is known exactly without reading data, which is what the search for the smallest size relies on:
 //! the same pass runs to measure only, or to keep what it finds.
 //!
-//! With `bigalloc` everything takes whole clusters, and a block of a file keeps its place inside its cluster.
+//! With `bigalloc` everything takes whole clusters, and a block of a file keeps its offset inside its
+//! cluster.
 //!
-//! Not here: the places of the format's own metadata (that is `hectare-mkfs`), reading data and writing (that
-//! is [`crate::write`]).
+//! Not here: the location of the format's own metadata (that is `hectare-mkfs`), reading data and writing
+//! (that is [`crate::write`]).
 
 mod attributes;
 mod contents;
@@ -32,18 +33,18 @@ use hectare_units::{BlockNr, InodeNr};
 
 use crate::tree::NodeId;
 
-/// What a layout needs to know of the volume: its empty superblock, and what the formatter keeps for itself.
+/// The volume's properties that a layout needs: its empty superblock, and what the formatter reserves.
 #[derive(Clone, Copy)]
 pub(crate) struct Volume<'a> {
     pub(crate) sb: &'a SuperBlock,
     /// The first inode after those the format itself uses (lost+found, and the orphan file where there is
     /// one).
     pub(crate) first_inode: InodeNr,
-    /// The block the formatter keeps for the start of the root directory.
+    /// The block that the formatter reserves for the start of the root directory.
     pub(crate) root_block: BlockNr,
     /// The formatter's lost+found.
     pub(crate) lost_and_found: InodeNr,
-    /// The tree's own lost+found, whose place the formatter's takes.
+    /// The tree's own lost+found, which the formatter's replaces.
     pub(crate) stand_in: Option<NodeId>,
 }
 
@@ -70,7 +71,7 @@ impl<'a> Volume<'a> {
         }
     }
 
-    /// The node that has an inode, if one of `nodes` has it and it is not the formatter's.
+    /// The node with this inode, if it is one of the first `nodes` and not the formatter's.
     pub(crate) fn node_of(&self, inode: InodeNr, nodes: usize) -> Option<NodeId> {
         if inode == InodeNr::ROOT {
             return Some(NodeId::ROOT);

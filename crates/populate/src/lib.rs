@@ -1,9 +1,8 @@
-//! What is to be put into an image: folders and archives, read into one tree.
+//! Reads directories and archives into one tree, and makes an image of it.
 //!
 //! [`Tree::build`] takes ordered sources (layers) and gives a [`Tree`]: every name, kind, owner, mode, time,
 //! extended attribute, hard link and hole, but no file data; data stays where it is and is opened through
-//! [`Tree::opener`]. Whoever lays out an image can therefore know its exact size before a byte of data is
-//! read.
+//! [`Tree::opener`]. So the exact size of an image is known before a byte of data is read.
 //!
 //! Invariants: a tree depends on its sources and options only, never on thread timing or on the order in
 //! which a directory is listed. Children are sorted by the bytes of their names; node ids are given out in
@@ -12,9 +11,9 @@
 //! [`Image::plan`] lays a tree out in a volume of a given size, or of the smallest that holds it, and
 //! [`Image::write`] writes it.
 //!
-//! Hazards: a folder can change between the scan and the copy. What was read is compared with what was
-//! scanned, and a difference is [`Error::Changed`]. An archive is untrusted input: any bytes
-//! give a tree or an error.
+//! Hazards: a source directory can change between the scan and the copy. The data read is compared with the
+//! scan, and a difference is [`Error::Changed`]. An archive is untrusted input: any bytes give a tree or an
+//! error.
 
 mod error;
 mod image;

@@ -1,16 +1,17 @@
-//! Sources: folders and archives, applied in order as layers.
+//! Sources: directories and archives, applied in order as layers.
 //!
 //! A later source wins: a file replaces whatever had its name, a directory over a directory merges with it
 //! and brings its own metadata, a directory over something else replaces it.
 //!
-//! With more than one source, OCI whiteouts are honoured in all of them, folders included: `.wh.NAME` removes
-//! what earlier sources had as NAME, `.wh..wh..opq` hides what earlier sources had in its directory; neither
-//! touches its own source, wherever it stands in it, and neither is stored (in the first source they have
-//! nothing to hide). Other names in `.wh..wh.` are bookkeeping of a union file system and are dropped. With a
-//! single source such names are ordinary files: nothing can be hidden, and a faithful copy is what is wanted.
+//! With more than one source, OCI whiteouts are honoured in all of them, including directories: `.wh.NAME`
+//! removes NAME of earlier sources, `.wh..wh..opq` hides the content of its directory in earlier sources;
+//! neither affects its own source, wherever it appears in it, and neither is stored (in the first source they
+//! have nothing to hide). Other names in `.wh..wh.` are bookkeeping of a union file system and are dropped.
+//! With a single source such names are ordinary files: nothing can be hidden, and a faithful copy is what is
+//! wanted.
 //!
-//! A source is laid at the root of the tree. So the path of a node in the tree is also its path in the folder
-//! it came from, and no path has to be stored.
+//! A source is laid at the root of the tree. So the path of a node in the tree is also its path in the source
+//! directory, and no path has to be stored.
 
 mod builder;
 mod content;
@@ -41,24 +42,24 @@ use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// One layer of what an image is to hold.
+/// One layer of the content of an image.
 pub enum Source {
-    /// A folder; its own mode, owner and times become the root's.
+    /// A directory; its own mode, owner and times become the root's.
     Folder(PathBuf),
     /// A tar archive, plain or compressed with gzip or zstd; a pipe or device is read like a stream.
     Archive(PathBuf),
     /// A tar archive, plain or compressed, read from start to end; a plain or decompressed copy is kept in an
     /// unnamed temporary file.
     Stream {
-        /// What to call it in errors.
+        /// Its name in errors.
         name: String,
-        /// Where it comes from.
+        /// Its bytes.
         reader: Box<dyn Read + Send>,
     },
 }
 
 impl Source {
-    /// The source that an argument names: `-` is standard input, a directory a folder, anything else an
+    /// The source that an argument names: `-` is standard input, a directory is itself, anything else an
     /// archive.
     #[must_use]
     pub fn from_argument(argument: &OsStr) -> Self {
@@ -80,10 +81,10 @@ impl fmt::Debug for Source {
     }
 }
 
-/// How sources are read and what is changed on the way.
+/// How sources are read and what is changed in the process.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Give everything this owner and group instead of its own.
+    /// Give every node this owner and group instead of its own.
     pub owner: Option<(u32, u32)>,
     /// Change permission bits; symbolic links keep theirs.
     pub modes: Option<ModeChange>,
@@ -92,13 +93,13 @@ pub struct Options {
     pub source_date_epoch: Option<i64>,
     /// What to leave out.
     pub excludes: Excludes,
-    /// Threads that scan a folder.
+    /// Threads that scan a directory.
     pub threads: NonZeroUsize,
-    /// Where to keep the copy of a stream or compressed archive; the system's temporary folder if `None`.
+    /// Where to keep the copy of a stream or compressed archive; the system's temporary directory if `None`.
     pub spool_directory: Option<PathBuf>,
-    /// Whether an archive may hold nothing; else that is an error, since the images of disks look so.
+    /// Whether an archive may hold nothing; else that is an error, since disk images look like that.
     pub allow_empty: bool,
-    /// The most that the sources may unpack to: bytes of an archive's copy, and bytes of file data and
+    /// The limit of what the sources may unpack to: bytes of an archive's copy, and bytes of file data and
     /// directories (4 KiB each) together.
     pub max_size: Option<Bytes>,
 }
@@ -162,9 +163,8 @@ impl SourceHandle {
 impl Tree {
     /// Reads sources into a tree, each over the ones before it. No sources give an empty root directory.
     ///
-    /// # Errors
-    /// If a source can't be read, changes while it is read, is no valid archive, or holds what no image can
-    /// hold.
+    /// If a source can't be read, changes while it is read, is no valid archive, or holds something that no
+    /// image can hold.
     pub fn build(sources: Vec<Source>, options: &Options) -> Result<Self, Error> {
         if sources.len() > usize::from(u16::MAX) {
             return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) });

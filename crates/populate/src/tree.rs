@@ -1,4 +1,4 @@
-//! The tree: what an image is to hold, without the data of its files.
+//! The tree: the content of an image, without the data of its files.
 //!
 //! A million entries have to fit beside everything else in 256 MiB, so nodes are fixed records of 80 bytes in
 //! one vector, names lie in one arena behind a length byte, a directory is a run of 8-byte entries sorted by
@@ -183,13 +183,14 @@ impl Node {
 /// Where a file's bytes are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FileData {
-    /// In a folder, under the node's own path. Inode, device and time tell whether it is still the same file.
+    /// In a directory, under the node's own path. Inode, device and time show whether it is still the same
+    /// file.
     Folder { inode: u64, mtime: PackedTime, segments: u32, place: u16 },
     /// In an archive, from byte `at` on, segments one after the other.
     Archive { at: u64, segments: u32, source: u16 },
 }
 
-/// Where files of folders lie: a source and a device in it. They are stored once, to keep [`FileData`] small.
+/// The location of a directory's files: a source and a device in it. Stored once, to keep [`FileData`] small.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Place {
     pub(crate) source: u16,
@@ -239,7 +240,7 @@ impl SegmentLists {
     }
 }
 
-/// What an image is to hold. See the [crate] documentation.
+/// The content of an image. See the [crate] documentation.
 #[derive(Debug)]
 pub struct Tree {
     pub(crate) nodes: Vec<Node>,
@@ -410,14 +411,14 @@ impl Tree {
         totals
     }
 
-    /// What was met in the sources that their user should know, a line each.
+    /// The warnings about the sources, a line each.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Extended attributes that ext4 can't store and that were therefore left out: full name, and on how many
-    /// nodes it was met.
+    /// Extended attributes that ext4 can't store and that were therefore left out: full name, and the number
+    /// of nodes with it.
     pub fn left_out(&self) -> impl Iterator<Item = (&[u8], u64)> {
         self.left_out.iter().map(|(name, count)| (&**name, *count))
     }

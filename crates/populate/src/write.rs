@@ -1,14 +1,14 @@
-//! Writing the content of a laid-out tree: file data, directories, symbolic links, map nodes, attribute
+//! Writes the content of a laid-out tree: file data, directories, symbolic links, map nodes, attribute
 //! blocks.
 //!
-//! Nodes are cut into batches in the order of the tree, which is also the order of their blocks, and threads
-//! take the batches as they come. A worker reads small files straight into one buffer at the places they have
-//! in the image, and writes that buffer in one call when it is full or the blocks don't follow each other;
-//! large files go from the source to the device without passing through the buffer. So an image of many small
-//! files costs one write per MiB.
+//! Nodes are divided into batches in the order of the tree, which is also the order of their blocks, and
+//! threads take the batches as they come. A worker reads small files directly into one buffer at their
+//! offsets in the image, and writes that buffer in one call when it is full or the blocks are not contiguous;
+//! large files are copied from the source to the device without the buffer. So an image of many small files
+//! costs one write per MiB.
 //!
 //! Invariants: every block the layout gave out is written whole (padded with zeros); nothing else is written.
-//! What is written does not depend on threads. The first error stops all workers and is the one returned.
+//! The bytes written do not depend on threads. The first error stops all workers and is the one returned.
 
 mod gather;
 
@@ -29,20 +29,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs of data from this size on are copied past the buffer.
 const LARGE: u64 = 512 << 10;
-/// What is copied between two looks at whether to stop.
+/// Bytes copied between two checks whether to stop.
 const PIECE: Bytes = Bytes::mib(16);
 /// Nodes a worker takes at a time, and about how many blocks' bytes at most.
 const BATCH: u32 = 256;
 const BATCH_BYTES: Bytes = Bytes::mib(8);
 
-/// Everything that is written, and where to.
+/// The content to write, and its destination.
 pub(crate) struct Writer<'a> {
     pub(crate) device: &'a dyn Device,
     pub(crate) inodes: &'a Inodes<'a>,
     pub(crate) progress: &'a dyn Progress,
 }
 
-/// What the workers share.
+/// The shared state of the workers.
 struct Queue {
     next: Mutex<u32>,
     stop: AtomicBool,
@@ -66,7 +66,7 @@ impl Writer<'_> {
         self.volume().sb.geometry().block_size
     }
 
-    /// Writes everything with so many threads.
+    /// Writes everything with this number of threads.
     ///
     /// # Errors
     /// The first that any worker met.
@@ -125,7 +125,7 @@ impl Writer<'_> {
     }
 }
 
-/// One thread's means.
+/// The state of one thread.
 struct Worker<'a> {
     writer: &'a Writer<'a>,
     stop: &'a AtomicBool,
@@ -152,7 +152,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Whether another worker failed, and nothing that is still written matters.
+    /// Whether another worker failed, so that the remaining writes don't matter.
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -263,7 +263,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Puts `len` bytes of a file from byte `at` on into the buffer, what no segment covers as zeros.
+    /// Puts `len` bytes of a file from byte `at` on into the buffer, with zeros where no segment is.
     fn gathered(
         &mut self,
         content: &crate::Content<'_>,

@@ -1,4 +1,4 @@
-//! Archives as sources: what GNU tar makes of a folder gives the same tree as the folder.
+//! Archives as sources: GNU tar's archive of a directory gives the same tree as the directory.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Puts a folder with one of everything at `at`; whether it has extended attributes too.
+/// Creates a directory with one of everything at `at`; returns whether it has extended attributes, too.
 fn prepare(at: &Path) -> bool {
     everything(at);
     if is_root() {
@@ -25,7 +25,7 @@ fn prepare(at: &Path) -> bool {
     has
 }
 
-/// Takes from descriptions what a format can't hold.
+/// Removes from descriptions what a format can't hold.
 fn reduce(all: &mut BTreeMap<String, Described>, nanoseconds: bool, attributes: bool, holes: bool) {
     for node in all.values_mut() {
         if !nanoseconds {
@@ -274,7 +274,7 @@ fn truncated_and_foreign_bytes_are_told() {
     let error = fails(vec![stream(wrong)]);
     assert!(error.contains(&format!("the checksum of a header is wrong (at byte {at} ")), "{error}");
     let dir = tempfile::tempdir().unwrap();
-    assert!(fails(vec![archive(dir.path())]).contains("it is a folder"));
+    assert!(fails(vec![archive(dir.path())]).contains("it is a directory"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Folders as sources.
+//! Directories as sources.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
@@ -191,10 +191,10 @@ fn a_file_that_changes_after_the_scan_is_noticed() {
 fn errors_name_the_path_and_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let missing = fails(vec![folder(&dir.path().join("missing"))]);
-    assert!(missing.contains("/missing: can't open the folder: No such file"), "{missing}");
+    assert!(missing.contains("/missing: can't open the directory: No such file"), "{missing}");
     write(dir.path().join("file"), "");
     let file = fails(vec![folder(&dir.path().join("file"))]);
-    assert!(file.contains("/file: can't open the folder: Not a directory"), "{file}");
+    assert!(file.contains("/file: can't open the directory: Not a directory"), "{file}");
     if is_root() {
         skip("an unreadable directory (root reads everything)");
         return;
@@ -212,7 +212,7 @@ fn no_source_gives_an_empty_root() {
     assert_eq!(tree.meta(NodeId::ROOT).mode, 0o755);
 }
 
-/// What is read through the path of a file that a scan found, or why not.
+/// The data read through the path of a file that a scan found, or the error.
 fn read_back(tree: &Tree, name: &[u8]) -> Result<Vec<u8>, String> {
     let id = tree.ids().find(|id| tree.name(*id) == name).unwrap();
     let content = tree.opener().open(id).map_err(|error| error.to_string())?;
@@ -229,7 +229,7 @@ fn regression_a_link_in_place_of_a_directory_is_not_followed() {
     let tree = build(vec![folder(&dir.path().join("top"))]);
     fs::rename(dir.path().join("top/g"), dir.path().join("outside")).unwrap();
     std::os::unix::fs::symlink("../outside", dir.path().join("top/g")).unwrap();
-    // The very same file, so that nothing but the way to it tells that something is wrong.
+    // The very same file, so that nothing but the path to it shows that something is wrong.
     let error = read_back(&tree, b"shadow").unwrap_err();
     assert!(error.contains("/g/etc/shadow: it was replaced"), "{error}");
 }
@@ -263,7 +263,7 @@ fn regression_an_inode_of_the_same_number_on_another_device_is_another_file() {
     assert!(read.as_ref().is_err_and(|error| error.contains("it was replaced")), "{read:?}");
 }
 
-/// A directory that is a link every other moment, while the folder is scanned and read.
+/// A directory that is a link every other moment, while it is scanned and read.
 #[test]
 fn an_attacker_who_swaps_directories_for_links_gets_nothing_from_outside() {
     use std::sync::atomic::{AtomicBool, Ordering};

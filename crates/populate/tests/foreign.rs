@@ -1,4 +1,4 @@
-//! What somebody gives as a source and does not mean as such: images of disks, container images, nothing.
+//! Sources given by mistake: disk images, container images, empty archives.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
@@ -112,14 +112,14 @@ fn regression_a_container_image_is_not_packed_as_its_blobs() {
             let error = fails(sources);
             assert!(error.contains(kind) && error.contains("--from blobs/sha256/"), "{error}");
         }
-        assert!(build(vec![folder(dir.path())]).len() > 3, "as part of a folder it is what it is");
+        assert!(build(vec![folder(dir.path())]).len() > 3, "as part of a directory it is a plain file");
     }
     let mut tar = Archive::default();
     tar.file("manifest.json", b"{\"name\": \"of a browser\"}").file("index.json", b"{}");
     assert_eq!(build(tar.finish()).len(), 3);
 }
 
-/// A source that would go on for ever.
+/// An endless source.
 struct Endless(u64);
 
 impl Read for Endless {
@@ -143,7 +143,7 @@ fn regression_a_folder_for_temporary_files_is_not_filled() {
     let small = dir.path().join("small");
     fs::create_dir(&small).unwrap();
     if !tool("mount", &["-t", "tmpfs", "-o", "size=4m", "none", small.to_str().unwrap()]) {
-        return skip("a small folder for temporary files (mounting needs root)");
+        return skip("a small directory for temporary files (mounting needs root)");
     }
     let mut tar = Archive::default();
     tar.file("zeros", &vec![0; 8 << 20]).finish();

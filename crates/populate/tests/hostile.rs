@@ -1,4 +1,4 @@
-//! Archives from an enemy: any bytes give a tree or an error, soon.
+//! Hostile archives: any bytes give a tree or an error, soon.
 
 #![allow(clippy::unwrap_used)] // helpers of tests
 
@@ -122,7 +122,7 @@ fn regression_a_global_header_does_not_weigh_on_every_entry() {
     tar.pax('g', &records).file("f", b"");
     let error = fails(tar.finish());
     assert!(error.contains("a global header says more than 16 KiB"), "{error}");
-    // What is taken is cheap for many entries: here as much as is taken, for a hundred thousand.
+    // What is accepted is cheap for many entries: here as much as is accepted, for a hundred thousand.
     let names: Vec<String> = (0..500).map(|n| format!("SCHILY.xattr.user.{n}")).collect();
     let records: Vec<(&str, &[u8])> = names.iter().map(|name| (&**name, &b"0123456789abcdef"[..])).collect();
     let mut tar = Archive::default();
@@ -188,7 +188,7 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Makes the checksum of every block that looks like a header right, so that changes get past it.
+/// Corrects the checksum of every block that looks like a header, so that changes get past it.
 fn mend(bytes: &mut [u8]) {
     for block in bytes.chunks_exact_mut(512) {
         if &block[257..262] == b"ustar" {

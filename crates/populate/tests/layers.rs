@@ -24,7 +24,7 @@ fn fill(at: &Path, names: &[&str]) {
     }
 }
 
-/// The same layers as folders, and as archives with their entries in both orders.
+/// The same layers as directories, and as archives with their entries in both orders.
 fn every_way(layers: &[&[&str]], check: impl Fn(&Tree)) {
     let dir = tempfile::tempdir().unwrap();
     let mut folders: Vec<Source> = Vec::new();

@@ -1,13 +1,13 @@
-//! What a device or file holds, judged by magic numbers.
+//! Identifies the content of a device or file by magic numbers.
 //!
-//! [`probe`] is asked before a format, which is refused where there is something, and by whoever looks for
-//! the kind of a source. [`instead`] is asked when no ext volume could be opened: it says on one line what is
+//! [`probe`] is called before a format, which is refused where something is found, and to identify the kind
+//! of a source. [`instead`] is called when no ext volume could be opened: it describes in one line what is
 //! there instead, what to do about it, and what the partitions of a whole disk hold.
 //!
 //! It looks at fixed places near both ends and nowhere else; it does not validate, because a damaged file
 //! system is worth a question too.
 //!
-//! Hazards: the bytes are anybody's. Labels are shown without control characters, and lists of partitions
+//! Hazards: the bytes are untrusted. Labels are shown without control characters, and lists of partitions
 //! have a bound.
 
 mod magic;
@@ -30,7 +30,7 @@ const SUPERBLOCK_END: usize = 2048;
 const EMPTY: &str = "there is no ext2, ext3 or ext4 volume: it begins with nothing but zeros; make one with \
                      hectare mkfs";
 
-/// What was found on a device.
+/// The content of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     /// The kind.
@@ -58,12 +58,12 @@ pub fn probe(device: &dyn Device) -> Result<Option<Found>> {
     let tail_at = device.len().get().saturating_sub(TAIL);
     let tail = read(device, tail_at, TAIL)?;
     let other = in_head(&head).or_else(|| in_tail(&tail, tail_at, device.len().get()));
-    // What was put beside the mark since is worth more than the mark.
+    // Content written beside the mark since is worth more than the mark.
     Ok(other.or_else(|| unfinished(&head)))
 }
 
-/// What there is instead of an ext volume, and what to do, in words that fit after the device's name and a
-/// colon; `None` if there is an ext volume, perhaps a damaged one, or nothing that is known.
+/// What is there instead of an ext volume, and what to do, in a form that fits after the device's name and a
+/// colon; `None` if there is an ext volume, perhaps a damaged one, or nothing known.
 ///
 /// # Errors
 /// If the device can't be read.
@@ -84,7 +84,7 @@ pub fn instead(device: &dyn Device) -> Result<Option<String>> {
     })
 }
 
-/// What is to be said of a whole disk.
+/// The message for a whole disk.
 fn of_disk(disk: &dyn Device) -> String {
     let partitions = match hectare_partition::partitions(disk) {
         Ok(partitions) => partitions,
@@ -113,7 +113,7 @@ fn of_partition(disk: &dyn Device, partition: &Partition) -> String {
     format!("{} ({}, {content})", partition.number, size(partition.len))
 }
 
-/// A size as people read it: whole units, rounded down.
+/// A size in a readable form: whole units, rounded down.
 fn size(len: Bytes) -> String {
     const UNITS: [(u32, &str); 5] = [(50, "PiB"), (40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = UNITS.iter().find(|(shift, _)| len.get() >> shift >= 10);

@@ -1,7 +1,7 @@
-//! Where which magic number lies.
+//! The table of magic numbers and their offsets.
 //!
 //! Every offset is from the published description of the format named beside it. A number of two bytes is met
-//! by chance too often, so those have more beside them that must be true.
+//! by chance too often, so those have further conditions.
 
 use crate::{Found, What};
 use hectare_ext4::superblock::UNFINISHED;
@@ -15,7 +15,7 @@ pub(crate) const TAIL: u64 = 384 << 10;
 /// A kind, the offset of its magic number, the number, and offset and length of its label.
 type Magic = (What, usize, &'static [u8], Option<(usize, usize)>);
 
-/// Magic numbers, those that say most first: an ISO image is often a disk as well, and a compressed or packed
+/// Magic numbers, the most specific first: an ISO image is often a disk as well, and a compressed or packed
 /// file may have anything behind its first bytes.
 pub(crate) const MAGICS: &[Magic] = &[
     (What::Qcow, 0, b"QFI\xfb", None),
@@ -108,7 +108,7 @@ pub(crate) fn unfinished(head: &[u8]) -> Option<Found> {
     is_marked.then(|| found(What::Unfinished))
 }
 
-/// What the first bytes say.
+/// The content by the first bytes.
 pub(crate) fn in_head(head: &[u8]) -> Option<Found> {
     let ext = ext(head);
     if let Some((found, true)) = ext {
@@ -124,7 +124,7 @@ pub(crate) fn in_head(head: &[u8]) -> Option<Found> {
 }
 
 /// ext2, 3 and 4 by the features of the superblock at byte 1024, and whether more than its magic number of
-/// two bytes speaks for it: sizes of blocks and a revision as they can be, and counts that are not zero.
+/// two bytes supports that: valid block sizes and a valid revision, and counts that are not zero.
 fn ext(head: &[u8]) -> Option<(Found, bool)> {
     let sb = head.get(1024..2048)?;
     let word = |at: usize| u32::from_le_bytes([sb[at], sb[at + 1], sb[at + 2], sb[at + 3]]);

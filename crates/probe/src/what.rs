@@ -1,7 +1,7 @@
-//! The kinds of content that are known, what they are called, and what to do about each.
+//! The known kinds of content, their names, and the advice for each.
 //!
-//! Names begin with an article and fit after "it is" and "the device holds". The advice is for someone who
-//! gave the content where an ext4 volume was needed.
+//! Names begin with an article and fit after "it is" and "the device holds". The advice is for users who gave
+//! the content where an ext4 volume was needed.
 
 /// A kind of content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,7 +124,7 @@ pub enum What {
     Wim,
     /// An ELF program or library.
     Elf,
-    /// What a format left that was interrupted.
+    /// The remains of an interrupted format.
     Unfinished,
 }
 
@@ -133,7 +133,7 @@ const PARTITION: &str = "name one of its partitions with --partition";
 const OTHERS: &str = "use the tools of its own kind";
 
 impl What {
-    /// What it is called, with its article.
+    /// Its name, with the article.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -200,7 +200,7 @@ impl What {
         }
     }
 
-    /// What to do, for who gave it where an ext4 volume was needed.
+    /// The advice for users who gave it where an ext4 volume was needed.
     #[must_use]
     pub const fn advice(self) -> &'static str {
         match self {

@@ -74,7 +74,7 @@ impl TxnId {
         Self(self.0.wrapping_add(1))
     }
 
-    /// Whether this id was given out after `other`, in the wrapping order of jbd2.
+    /// Whether this id was assigned after `other`, in the wrapping order of jbd2.
     #[must_use]
     pub const fn is_after(self, other: Self) -> bool {
         self.0.wrapping_sub(other.0).cast_signed() > 0

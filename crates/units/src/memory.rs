@@ -1,10 +1,10 @@
-//! Vectors whose length an image decides: room is asked for, and a refusal is an error.
+//! Vectors whose length an image decides: memory is requested, and a refusal is an error.
 //!
 //! What is read from disk is bounded where it is parsed, but a bound can be large (a volume of exabytes has
-//! tables of gigabytes), and the system or a limit may refuse. The standard library's own way ends the
-//! process then.
+//! tables of gigabytes), and the system or a limit may refuse. The standard library would then abort the
+//! process.
 //!
-//! Hazard: a system that overcommits grants what it has not got. Only a limit (`RLIMIT_DATA`) makes the
+//! Hazard: a system that overcommits grants memory it does not have. Only a limit (`RLIMIT_DATA`) makes the
 //! refusal certain.
 
 use std::fmt;

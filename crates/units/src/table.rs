@@ -1,8 +1,8 @@
 //! A table whose entries are made on first touch.
 //!
-//! A volume may have hundreds of millions of groups, of which one use touches a few. What is kept for each of
-//! them lies in a table of this kind: two levels, the lower one in chunks that exist from the first entry
-//! made in them on. An entry is made once, stays where it is, and is read without a lock.
+//! A volume may have hundreds of millions of groups, of which one use touches a few. Per-group state lives in
+//! a table of this kind: two levels, the lower one in chunks that exist from the first entry made in them on.
+//! An entry is made once, stays where it is, and is read without a lock.
 //!
 //! Memory: 24 bytes for each [`CHUNK`] entries the table has room for, and a chunk's worth of empty entries
 //! for each chunk that is touched.
@@ -40,7 +40,7 @@ impl<T> OnceTable<T> {
         chunk.get(usize_of(nr % CHUNK))?.get()
     }
 
-    /// The entry with that number, made now if nobody has made it yet. Of several threads that want it at
+    /// The entry with that number, made now if it does not exist yet. Of several threads that want it at
     /// once one makes it, and the others wait.
     ///
     /// # Panics

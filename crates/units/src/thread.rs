@@ -1,4 +1,4 @@
-//! Numbers of threads, to spread what they share over cache lines of their own.
+//! Thread numbers, to spread shared state over separate cache lines.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

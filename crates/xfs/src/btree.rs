@@ -11,7 +11,7 @@ use std::mem::offset_of;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Bytes of the unit in which a block tells its own place.
+/// Bytes of the unit in which a block gives its own location, as a shift.
 const BASIC_BLOCK_SHIFT: u32 = 9;
 
 /// Which tree.
@@ -44,7 +44,7 @@ impl Tree {
     }
 }
 
-/// Who owns blocks that belong to no file.
+/// The owner of blocks that belong to no file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {
     /// The headers of the group.
@@ -80,7 +80,7 @@ pub fn free_record(run: Run) -> raw::AllocRecord {
     raw::AllocRecord { ar_startblock: run.start.into(), ar_blockcount: run.len.into() }
 }
 
-/// A run and its owner as the tree of owners has it.
+/// A run and its owner as a record of the tree of owners.
 #[must_use]
 pub fn owner_record(run: Run, owner: Owner) -> raw::RmapRecord {
     raw::RmapRecord {

@@ -1,8 +1,8 @@
 //! The checksum of every XFS structure: crc32c over the whole, its own field as zeros, stored little-endian.
 //!
 //! The structures of a fresh group are nearly all zeros, and a volume of ten petabytes has fifty thousand of
-//! them. So only the start of one is read. What zeros behind it make of the checksum's register is a linear
-//! map, known beforehand for each power of two of them ([`Zeros`]).
+//! them. So only the start of one is read. The effect of the zeros behind it on the checksum's register is a
+//! linear map, known beforehand for each power of two of them ([`Zeros`]).
 
 use crc_fast::{CrcAlgorithm, checksum};
 use hectare_units::{low32, u64_of};
@@ -11,9 +11,9 @@ use std::sync::LazyLock;
 
 /// The Castagnoli polynomial, reflected.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
-/// Zeros are known by so many bytes: fewer would hardly be faster to look up than to read.
+/// The unit of precomputed zeros, in bytes: smaller ones would hardly be faster to look up than to read.
 const UNIT: usize = 64;
-/// So many powers of two of units are known: those of all zeros that a block of 64 KiB can have.
+/// How many powers of two of units are precomputed: enough for the zeros in a block of 64 KiB.
 const POWERS: usize = 11;
 
 /// What a unit of zeros, two units, four and so on make of a register.
@@ -40,7 +40,7 @@ pub(crate) fn seal_start(bytes: &mut [u8], used: usize, at: usize) {
     bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The checksum of what has checksum `crc` with so many units of zeros behind it.
+/// The checksum of data with checksum `crc`, followed by `units` units of zeros.
 fn before_zeros(crc: u32, units: usize) -> u32 {
     let powers = ZEROS.iter().enumerate().filter(|(power, _)| (units >> power) & 1 == 1);
     !powers.fold(!crc, |register, (_, zeros)| zeros.after(register))

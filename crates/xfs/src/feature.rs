@@ -9,7 +9,7 @@ bitflags::bitflags! {
     pub struct RoCompat: u32 {
         /// A tree of the inode chunks that have free inodes.
         const FINOBT = 1;
-        /// A tree that says who owns each block.
+        /// A tree that records the owner of each block.
         const RMAPBT = 1 << 1;
         /// Files share blocks, counted in a tree.
         const REFLINK = 1 << 2;
@@ -20,7 +20,7 @@ bitflags::bitflags! {
     /// `sb_features_incompat`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
     pub struct Incompat: u32 {
-        /// Directory entries tell the type of what they name.
+        /// Directory entries hold the type of what they name.
         const FTYPE = 1;
         /// Inode chunks may have holes.
         const SPINODES = 1 << 1;

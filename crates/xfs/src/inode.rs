@@ -108,7 +108,7 @@ pub fn render(volume: &Volume, number: u64, kind: Kind, now: Moment, bytes: &mut
     seal(bytes, offset_of!(raw::Dinode, di_crc));
 }
 
-/// Sets times, and the flags that say in which form things are.
+/// Sets times, and the flags that say which formats are used.
 fn set_times(volume: &Volume, now: Moment, raw: &mut raw::Dinode) {
     let bigtime = volume.incompat.contains(Incompat::BIGTIME);
     let stamp = now.encode(bigtime);

@@ -1,7 +1,7 @@
 //! The XFS on-disk format, version 5, as far as a fresh volume needs it: what every byte means, and no more.
 //!
-//! [`raw`] declares the records as they lie on disk. [`Volume`] holds what a superblock says and answers
-//! where things lie. The other modules render one structure each, in final form and with its checksum:
+//! [`raw`] declares the records as they lie on disk. [`Volume`] holds what a superblock says and computes
+//! locations. The other modules render one structure each, in final form and with its checksum:
 //! superblocks, the headers of an allocation group, the roots of its trees, inodes, the first record of the
 //! log.
 //!

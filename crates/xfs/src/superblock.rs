@@ -1,7 +1,7 @@
 //! Superblocks: one in each group, of which the first counts.
 //!
 //! The copies differ from the first on purpose: they are marked as in progress, so that none is taken for a
-//! volume by itself, and have the counts of a volume without inodes. The first is in use, so is written last.
+//! volume on its own, and have the counts of a volume without inodes. The first is in use, so written last.
 
 use crate::checksum::seal;
 use crate::raw;

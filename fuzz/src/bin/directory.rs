@@ -33,7 +33,7 @@ hectare_fuzz::target!(|bytes: &[u8]| {
     }
 });
 
-/// Gives every block the tail that its form asks for, so that more of them are looked into.
+/// Gives every block the tail that its form requires, so that more of them are parsed.
 fn repair(store: &mut Directory, format: &Format) {
     for block in store.blocks.iter_mut().flatten().filter(|_| format.checksums) {
         let mut bytes = block.to_vec();

@@ -32,7 +32,7 @@ hectare_fuzz::target!(|bytes: &[u8]| {
     for record in commits.finish().iter().flat_map(|commit| &commit.records) {
         gathered += check(record);
     }
-    assert!(gathered <= u64_of(area.len()), "more was gathered than there is");
+    assert!(gathered <= u64_of(area.len()), "more was read than there is");
 });
 
 /// What a record promises; how many bytes of content it has.

@@ -9,7 +9,7 @@ use hectare_fuzz::tree::Nodes;
 use hectare_units::{Blocks, LogicalBlock};
 use std::ops::ControlFlow;
 
-/// A caller stops at the file's size; here that is so many runs.
+/// A caller stops at the file's size; here that is this many runs.
 const RUNS_MAX: usize = 3000;
 
 hectare_fuzz::target!(|bytes: &[u8]| {

@@ -1,7 +1,7 @@
 //! Fuzz target: a journal of any bytes, or a sound log with changes to it, is read and replayed.
 //!
-//! What is replayed goes to the volume's own blocks, and doing it again changes nothing. A log without
-//! changes is read to its end.
+//! Replayed blocks go to the volume's own blocks, and a second replay changes nothing. A log without changes
+//! is read to its end.
 #![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_device::{Device, MemoryDevice};

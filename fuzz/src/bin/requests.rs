@@ -1,7 +1,7 @@
 //! Fuzz target: FUSE requests to the adapter of a mount, well-formed or not, about inodes that exist or not.
 //!
-//! Each that has an answer gets one, an error number or something else; nothing ends the session but the
-//! client; afterwards the volume closes, and the checker finds nothing.
+//! Every request that expects a reply gets one, an error number or something else; only the client ends the
+//! session; afterwards the volume closes, and the checker finds nothing.
 #![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_check::{Options, check};

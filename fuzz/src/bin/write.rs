@@ -1,8 +1,8 @@
 //! Fuzz target: open a volume for writing, undamaged or damaged, run a short program on it, close it, walk
 //! it.
 //!
-//! On an undamaged volume no operation may speak of corruption, before or after closing. With
-//! `HECTARE_FUZZ_KEEP` set to a folder, the volumes that undamaged ones became are kept there for e2fsck.
+//! On an undamaged volume no operation may report corruption, before or after closing. With
+//! `HECTARE_FUZZ_KEEP` set to a directory, the resulting volumes of undamaged ones are kept there for e2fsck.
 #![cfg_attr(feature = "libfuzzer", no_main)]
 
 use hectare_device::MemoryDevice;

@@ -1,4 +1,4 @@
-//! What is compared of the allocator: where space comes from, what it costs, and how it is cut up.
+//! Comparisons of the allocator: where space comes from, its cost, and its fragmentation.
 //!
 //! Volumes, workloads and claims are those of the allocator's issue; the kernel's figures for the same are in
 //! its baseline.

@@ -1,4 +1,4 @@
-//! One run of one side: an image of its own, the program, and a look at what was left.
+//! One run of one contender: an image of its own, the program, and an inspection of the result.
 
 use super::figures::{Figures, Left, find_run};
 use super::plan::{Aged, Place, Section, Side, Volume};
@@ -21,16 +21,17 @@ const NAME: &str = "hectare-bench";
 const UUID: &str = "3a3a3a3a-5b5b-4c4c-8d8d-9e9e9e9e9e9e";
 const SEED: &str = "1";
 
-/// The program, and folders that go with this value.
+/// The program, and directories that are removed when this value is dropped.
 pub(super) struct Ground {
     binary: PathBuf,
     memory: Scratch,
-    /// Only if an image is to lie on disk.
+    /// Set only if an image lies on disk.
     disk: Option<Scratch>,
 }
 
 impl Ground {
-    /// Makes the folders, the one on disk below `disk`, and removes what killed runs have left, mounts first.
+    /// Makes the directories, the one on disk below `disk`, and removes what killed runs have left, mounts
+    /// first.
     pub(super) fn prepare(binary: PathBuf, disk: Option<&Path>) -> Result<Self, String> {
         let memory = Scratch::new(Path::new("/dev/shm"), NAME)?;
         let disk = disk.map(|folder| Scratch::new(folder, NAME)).transpose()?;
@@ -40,7 +41,7 @@ impl Ground {
     fn folder(&self, place: Place) -> Result<&Path, String> {
         match place {
             Place::Memory => Ok(self.memory.path()),
-            Place::Disk => Ok(self.disk.as_ref().ok_or("no folder on disk was prepared")?.path()),
+            Place::Disk => Ok(self.disk.as_ref().ok_or("no directory on disk was prepared")?.path()),
         }
     }
 
@@ -99,7 +100,7 @@ impl Ground {
         self.bench(&on, &policy, section)
     }
 
-    /// With what the kernel scanned, counted from before to after.
+    /// Adds the number of extents that the kernel scanned during the run.
     fn by_kernel(
         &self,
         image: &Path,
@@ -138,16 +139,16 @@ impl Ground {
     }
 }
 
-/// An image that goes with this value.
+/// An image that is removed when this value is dropped.
 pub(super) struct Image(PathBuf);
 
 impl Drop for Image {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // the folder goes, too
+        let _ = fs::remove_file(&self.0); // the directory is removed, too
     }
 }
 
-/// Free extents the kernel has looked at on a device since it was mounted.
+/// Free extents the kernel has scanned on a device since it was mounted.
 fn scanned_by(device: &str) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/fs/ext4/{device}/mb_stats")).ok()?;
     scanned_in(&text)
@@ -165,7 +166,7 @@ fn folder_of(said: &Value, section: &Section) -> String {
     told.map_or_else(default, str::to_owned)
 }
 
-/// Looks at a closed image. Without the folder (it was removed) there are no files.
+/// Inspects a closed image. If the directory is missing (it was removed), there are no files.
 fn look(image: &Path, folder: &str) -> Result<Left, String> {
     let device = FileOptions::new().open(image).map_err(|error| error.to_string())?;
     let volume = Opened::open(Arc::new(device), OpenOptions::read_only()).map_err(told(image))?;
@@ -176,8 +177,8 @@ fn look(image: &Path, folder: &str) -> Result<Left, String> {
     Ok(Left { files, free: Fragmentation::of(&volume).map_err(told(image))? })
 }
 
-/// Whether e2fsck finds nothing wrong. What it would only optimise (an extent tree after random writes, which
-/// the kernel leaves like that, too) is told and not held against it.
+/// Whether e2fsck finds nothing wrong. Mere optimisations (an extent tree after random writes, which the
+/// kernel leaves like that, too) are reported and not counted as errors.
 fn judge(image: &Path) -> Result<(), String> {
     let report = e2fsck(image).map_err(|skip| skip.to_string())?;
     let (optional, wrong): (Vec<&String>, Vec<&String>) =
@@ -193,7 +194,7 @@ fn need(name: &str) -> Result<Command, String> {
     tool(name).ok_or_else(|| format!("{name} is not installed"))
 }
 
-/// What a command prints, if it succeeds; else what it says on standard error.
+/// A command's standard output, if it succeeds; else its standard error.
 fn output(command: &mut Command) -> Result<Vec<u8>, String> {
     let line = line_of(command);
     let done = command.stdin(Stdio::null()).output().map_err(|error| format!("{line}: {error}"))?;

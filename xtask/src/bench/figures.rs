@@ -1,14 +1,14 @@
-//! The figures of one run: what `hectare bench --json` said, and what the closed image looks like.
+//! The measurements of one run: the output of `hectare bench --json`, and the state of the closed image.
 //!
-//! What can be read from the image is always read here, for both sides by the same code; what the program
-//! says of it is left aside.
+//! What can be read from the image is always read here, for both sides by the same code; the program's own
+//! report of it is ignored.
 
 use super::plan::Section;
 use hectare_lab::fragmentation::{FileExtents, Fragmentation};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// What is told of a run.
+/// What is reported of a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Metric {
     /// Operations per second, the final sync left out.
@@ -23,7 +23,7 @@ pub(super) enum Metric {
     LatencyP99,
     /// 99 of 100 commits kept all changes waiting no longer, in milliseconds.
     PauseP99,
-    /// Free extents the allocator looked at.
+    /// Free extents the allocator scanned.
     Scanned,
     /// The same per operation.
     ScannedPerOperation,
@@ -71,7 +71,7 @@ impl Metric {
     }
 }
 
-/// All figures of a run that there are.
+/// All available metrics of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Figures {
     /// By metric.
@@ -115,7 +115,7 @@ impl Figures {
         Ok(Self { values, run: run.clone() })
     }
 
-    /// What a section tells of it, in a line.
+    /// The line that a section prints for it.
     pub(super) fn line(&self, section: &Section) -> String {
         let told = section.metrics.iter().filter_map(|metric| {
             self.values.get(metric).map(|value| format!("{} {}", shown(*value), metric.name()))
@@ -124,7 +124,7 @@ impl Figures {
     }
 }
 
-/// What a closed image looks like.
+/// The state of a closed image.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Left {
     /// The workload's files.
@@ -157,7 +157,7 @@ fn count(n: usize) -> f64 {
     n as f64
 }
 
-/// A figure with three or four digits that matter.
+/// A number with three or four significant digits.
 pub(super) fn shown(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -1,4 +1,4 @@
-//! What is compared of reading, writing and the journal.
+//! Comparisons of reading, writing and the journal.
 //!
 //! | sections | what |
 //! |---|---|

@@ -1,26 +1,25 @@
-//! Formatting, in turn with the formatters that everybody has: `cargo xtask bench mkfs [--only NAME]
-//! [--pairs N] [--quick] [--binary FILE] [--json FILE] [--list]`.
+//! Compares formatting, in turn, with the usual formatters: `cargo xtask bench mkfs [--only NAME] [--pairs N]
+//! [--quick] [--binary FILE] [--json FILE] [--list]`.
 //!
 //! | cases | ours | theirs |
 //! |---|---|---|
 //! | `xfs-*` | `hectare mkfs -t xfs` | `mkfs.xfs` |
-//! | `ext4-*` | the shape that hectare chooses | mke2fs, told to choose the same |
-//! | `ext4-single-*` | no clusters, as mke2fs chooses by itself | mke2fs, told to choose the rest the same |
-//! | `using-*` | `hectare mkdir` in a volume that is there ([`using`]) | |
+//! | `ext4-*` | the format that hectare chooses | mke2fs, with options for the same |
+//! | `ext4-single-*` | no clusters, as mke2fs chooses by default | mke2fs, with options for the rest |
+//! | `using-*` | `hectare mkdir` in an existing volume ([`using`]) | |
 //!
-//! Beside both stands what the writes of ours take by themselves ([`limit`]).
+//! Beside both stands what the writes of ours take alone ([`limit`]).
 //!
-//! Every run but those of `using-*` makes a volume in a sparse file that is new: both write no zeros and
-//! discard nothing. Of each it is told how long it took, the most memory the program had, what went through
-//! its write calls and how many of those there were, and what the file then takes of its storage. Volumes
-//! that both make in a case are the same, which the formatter's own tests show; so the figures are of the
-//! same work.
+//! Every run but those of `using-*` makes a volume in a new sparse file: both write no zeros and discard
+//! nothing. Each run reports its time, the program's peak memory, the bytes and the number of its write
+//! calls, and the file's allocated size afterwards. The volumes of a case are the same from both, as the
+//! formatter's own tests show; so the measurements are of the same work.
 //!
-//! Files lie in memory (tmpfs), which holds any length but must hold all that is written; those of which more
-//! is written lie on an XFS volume of its own, in a sparse file beside what cargo builds.
+//! Files lie in memory (tmpfs), which holds any length but must hold all that is written; those with more
+//! written data lie on an XFS volume of its own, in a sparse file beside cargo's output.
 //!
 //! Hazards: needs up to 6 GiB of memory, and for the largest 60 GiB of disk, root and loop devices (without,
-//! that case is told as skipped). The most memory is what `/proc` says while the program runs, looked at
+//! that case is reported as skipped). The peak memory is what `/proc` reports while the program runs, sampled
 //! every millisecond, so what it takes at its very end may be missed.
 
 mod limit;
@@ -48,7 +47,7 @@ const PB: u64 = 1_000_000_000_000_000;
 const MEMORY_MAX: f64 = 64.0;
 /// Seconds that a gigabyte written may take where there is no peer.
 const SECONDS_PER_GB: f64 = 1.0;
-/// Seconds that opening a volume, making a folder and closing it may take.
+/// Seconds that opening a volume, making a directory and closing it may take.
 const SECONDS_OF_USE: f64 = 0.2;
 /// The length of the volume that holds the largest files.
 const BACKING: u64 = 100 << 30;
@@ -65,14 +64,14 @@ enum Place {
     Xfs,
 }
 
-/// What is timed of a volume.
+/// The timed operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Job {
     Make,
     Use,
 }
 
-/// What is made or used, and against whom.
+/// What is made or used, and the peer.
 struct Case {
     job: Job,
     name: &'static str,
@@ -142,12 +141,12 @@ fn cases(quick: bool) -> Vec<Case> {
     all
 }
 
-/// Cases that no peer can make.
+/// Cases without a peer.
 fn name_is_alone(name: &str) -> bool {
     name.contains("alone")
 }
 
-/// Runs the job; whether everything ran and was as claimed.
+/// Runs the job; returns whether everything ran and was as claimed.
 pub(super) fn run(options: &super::Options, binary: &Path) -> bool {
     let wanted = |case: &Case| {
         options.only.is_empty() || options.only.iter().any(|only| case.name.starts_with(only.as_str()))
@@ -156,7 +155,7 @@ pub(super) fn run(options: &super::Options, binary: &Path) -> bool {
     let mut results = Vec::new();
     for case in &cases {
         results.push(compare(case, binary, options.pairs));
-        // After each: a run of all takes long, and may be interrupted.
+        // Written after each case: a complete run takes long, and may be interrupted.
         if let Err(error) = write(&options.json, &results) {
             eprintln!("can't write {}: {error}", options.json.display());
             return false;
@@ -180,14 +179,14 @@ struct Outcome<'c> {
     case: &'c Case,
     ours: Vec<Figures>,
     theirs: Vec<Figures>,
-    /// Seconds that our writes take by themselves.
+    /// Seconds that our writes take alone.
     alone: Vec<f64>,
     /// Why it was not run.
     skipped: Option<String>,
     failures: Vec<String>,
 }
 
-/// A folder for the file, and what goes with it.
+/// A directory for the file, and what is removed with it.
 struct Ground {
     folder: PathBuf,
     /// Dropped in this order.
@@ -205,7 +204,7 @@ impl Ground {
         let image = scratch.path().join("backing");
         sparse(&image, BACKING)?;
         measure("mkfs.xfs", &["-q", "-K", "-f"], &image, None)?;
-        // What one program leaves does not add to what the next one takes.
+        // What one program leaves does not add to the next one's allocation.
         let mount = KernelMount::new(&image, "discard").map_err(|skip| skip.to_string())?;
         Ok(Self { folder: mount.path().to_owned(), _mount: Some(mount), _scratch: scratch })
     }
@@ -263,7 +262,7 @@ fn compare<'c>(case: &'c Case, binary: &Path, rounds: u32) -> Outcome<'c> {
     outcome
 }
 
-/// A claim, and what became of it.
+/// A claim, and whether it was met.
 struct Verdict {
     text: String,
     value: Option<f64>,
@@ -275,7 +274,7 @@ impl Verdict {
         Self { text, value, met: value.zip(most).is_some_and(|(value, most)| value <= most) }
     }
 
-    /// What is said of it in the end.
+    /// The line printed for it in the end.
     fn line(&self, case: &str) -> String {
         let verdict = ["MISSED", "met"][usize::from(self.met)];
         format!("{verdict}: {case}: {}: {}\n", self.text, self.value.map_or("nothing".into(), shown))

@@ -1,17 +1,18 @@
-//! What goes through a mount, against fuse2fs: `cargo xtask bench mount [--only JOB]... [--pairs N] [--quick]
-//! [--binary FILE] [--json FILE]`; and what single levers bring ([`levers`]): `cargo xtask bench mount
+//! Compares mounts with fuse2fs: `cargo xtask bench mount [--only JOB]... [--pairs N] [--quick] [--binary
+//! FILE] [--json FILE]`; and the gain of single mount options ([`option_ablation`]): `cargo xtask bench mount
 //! levers`.
 //!
-//! Four sides do the same jobs ([`jobs`]) in turn, on images of their own in memory: `hectare mount`,
+//! Four contenders do the same jobs ([`jobs`]) in turn, on images of their own in memory: `hectare mount`,
 //! fuse2fs, the kernel through a loop device, and a file system that answers every request at once and keeps
-//! nothing ([`sides`]), which is the limit of what a server can reach. Every side of a round gets a fresh
-//! image; ours is judged by `e2fsck -fn` afterwards.
+//! nothing ([`mounts`]), which is the limit of what a server can reach. Every contender of a round gets a
+//! fresh image; ours is checked by `e2fsck -fn` afterwards.
 //!
-//! What is claimed ([`verdict`]): five times fuse2fs wherever the limit is six times; and always no longer
-//! than 1.25 times what the limit takes and the kernel takes for the work itself, together; for a large file
-//! at least 0.8 of the kernel's speed.
+//! The claims ([`thresholds`]): five times fuse2fs wherever the limit is six times; and always no longer than
+//! 1.25 times what the limit takes and the kernel takes for the work itself, together; for a large file at
+//! least 0.8 of the kernel's speed.
 //!
 //! Hazards: needs root, FUSE and loop devices, and some 3 GiB of memory. fuse2fs takes minutes for 50,000
+//! names in a directory, so it lists them in the first round only; the table says so.
 //! names in a directory, so it lists them in the first round only; the table says so.
 
 mod jobs;
@@ -74,7 +75,7 @@ impl Options {
     }
 }
 
-/// What all sides need.
+/// What all contenders share.
 struct Stage {
     binary: PathBuf,
     scratch: Scratch,
@@ -89,7 +90,7 @@ impl Stage {
         Ok(Self { binary, scratch, tar })
     }
 
-    /// Has a job done, and says how many seconds it took.
+    /// Runs a job; returns how many seconds it took.
     fn run(&self, mounted: &Mounted, job: Job, quick: bool) -> Result<f64, String> {
         let ground = Ground { dir: mounted.path(), tar: &self.tar, quick };
         let seconds = ground.run(job).map_err(|error| format!("{}: {job}: {error}", mounted.title()))?;
@@ -98,7 +99,7 @@ impl Stage {
     }
 }
 
-/// Every other round goes the other way.
+/// Reverses the order in every other round.
 fn alternate<T>(order: &mut [T], round: u32) {
     if round % 2 == 1 {
         order.reverse();
@@ -108,7 +109,7 @@ fn alternate<T>(order: &mut [T], round: u32) {
 /// Seconds by job and side, in the order of rounds.
 type Times = BTreeMap<(Job, Side), Vec<f64>>;
 
-/// Runs the comparison; whether everything ran, was clean and was as claimed.
+/// Runs the comparison; returns whether everything ran, was clean and was as claimed.
 pub(super) fn run(words: &[&str]) -> bool {
     if let ["null", dir] = words {
         return mounts::be_null(Path::new(dir));
@@ -124,7 +125,7 @@ pub(super) fn run(words: &[&str]) -> bool {
         if !levers {
             return compare(&stage, &options);
         }
-        // Nothing is claimed of them.
+        // There are no claims about them.
         option_ablation::pull(&stage, &options).map(|table| {
             print!("{table}");
             true

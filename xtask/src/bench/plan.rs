@@ -1,4 +1,4 @@
-//! What is compared: sections, as data; and how those that several comparisons have in common are made.
+//! The compared sections, as data; and makers for those that several comparisons have in common.
 //!
 //! The comparisons themselves are [`super::allocator`] and [`super::io`].
 
@@ -17,12 +17,12 @@ pub(super) struct Volume {
     pub(super) place: Place,
 }
 
-/// Where images lie.
+/// The storage of images.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// In memory.
     Memory,
-    /// On whatever disk holds what cargo builds.
+    /// On the disk that holds cargo's output.
     Disk,
 }
 
@@ -50,11 +50,11 @@ pub(super) struct Aged {
     pub(super) fill: &'static str,
     /// Mean free extent.
     pub(super) mean: &'static str,
-    /// Longest free extent; chance decides if none.
+    /// Longest free extent; random if none.
     pub(super) longest: Option<&'static str>,
 }
 
-/// Who runs.
+/// The contender.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Side {
     /// The kernel, with mount options.
@@ -66,7 +66,7 @@ pub(super) enum Side {
     Engine {
         /// Its own default if none.
         policy: Option<String>,
-        /// What it is called.
+        /// Its title.
         title: String,
         /// How it reaches the image.
         through: Through,
@@ -89,7 +89,7 @@ impl Side {
 /// What must be true of a side's median.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Bound {
-    /// At least so many times the other side's: the median of the rounds' ratios.
+    /// At least this many times the other side's: the median of the rounds' ratios.
     TimesOf(f64, &'static str),
     /// At most what the other side has, by medians.
     AtMostOf(&'static str),
@@ -106,7 +106,7 @@ pub(super) struct Claim {
     pub(super) title: &'static str,
     /// Which figure.
     pub(super) metric: Metric,
-    /// What is claimed.
+    /// The bound.
     pub(super) bound: Bound,
 }
 
@@ -115,7 +115,7 @@ impl Claim {
         Self { title, metric, bound }
     }
 
-    /// The sides it speaks of.
+    /// The sides it mentions.
     #[cfg(test)]
     pub(super) fn titles(&self) -> impl Iterator<Item = String> {
         let other = match self.bound {
@@ -134,9 +134,9 @@ pub(super) struct Section {
     /// The workload and its flags.
     pub(super) words: Vec<String>,
     pub(super) sides: Vec<Side>,
-    /// Rounds, where they are not as many as asked for.
+    /// Rounds, if their number differs from the requested one.
     pub(super) rounds: Option<u32>,
-    /// What is told, in this order.
+    /// The reported metrics, in this order.
     pub(super) metrics: Vec<Metric>,
     pub(super) claims: Vec<Claim>,
 }
@@ -165,7 +165,7 @@ const FULL: Aged = Aged { fill: "95", mean: "64K", longest: None };
 pub(super) const COARSE: Aged = Aged { fill: "50", mean: "4M", longest: None };
 pub(super) const FINE: Aged = Aged { fill: "50", mean: "256K", longest: None };
 
-/// Makes sections as the command line wants them.
+/// Makes sections according to the command line.
 pub(super) struct Maker<'o> {
     pub(super) options: &'o Options,
 }
@@ -177,28 +177,28 @@ impl Maker<'_> {
         Volume { size, aged, place: Place::Memory }
     }
 
-    /// The words of a workload, and those added where all is small.
+    /// The arguments of a workload, and those added in a quick run.
     pub(super) fn words(&self, words: &[&str], quick: &[&str]) -> Vec<String> {
         let quick = if self.options.quick { quick } else { &[] };
         words.iter().chain(quick).map(|word| (*word).to_owned()).collect()
     }
 
-    /// How long a run takes that is bounded by time.
+    /// The duration of a time-bound run.
     pub(super) fn seconds(&self) -> String {
         if self.options.quick { 0.3 } else { self.options.seconds }.to_string()
     }
 
-    /// The engine, as it is unless told otherwise.
+    /// The engine with its defaults.
     pub(super) fn engine(&self) -> Side {
         self.engine_through(Through::Cache)
     }
 
-    /// The engine that reaches its image so.
+    /// The engine with another way to reach its image.
     pub(super) fn engine_through(&self, through: Through) -> Side {
         Side::Engine { policy: self.options.policy.clone(), title: through.system().to_owned(), through }
     }
 
-    /// Space in small steps, the engine against the kernel.
+    /// Allocation in small steps, the engine against the kernel.
     fn fallocate2(&self, name: &str, aged: Option<Aged>, threads: u32) -> Section {
         let seconds = self.seconds();
         let threads = threads.to_string();

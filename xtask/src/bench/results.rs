@@ -1,4 +1,4 @@
-//! What a section came to: medians, spreads, ratios, claims; as a table and as JSON.
+//! The results of a section: medians, spreads, ratios, claims; as a table and as JSON.
 
 use super::figures::{Figures, Metric, shown};
 use super::plan::{Bound, Claim, ENGINE, KERNEL, RAW, Section, Side};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 
-/// The sides that others are told in multiples of.
+/// The sides that others are reported in multiples of.
 const PEERS: [&str; 2] = [KERNEL, RAW];
 
 /// A section's results.
@@ -19,11 +19,11 @@ pub(super) struct Told {
     /// Per side, in the order of rounds; `None` for a run that failed.
     rounds: Vec<Vec<Option<Figures>>>,
     claims: Vec<Judged>,
-    /// What went wrong.
+    /// The failures.
     pub(super) failures: Vec<String>,
 }
 
-/// A claim and what became of it.
+/// A claim and whether it was met.
 struct Judged {
     text: String,
     value: Option<f64>,
@@ -215,7 +215,7 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// What is claimed across sections: 64 threads are not slower than 2.
+/// The claim across sections: 64 threads are not slower than 2.
 pub(super) fn across(all: &[Told]) -> String {
     let mut text = String::new();
     for state in ["fresh", "aged"] {
@@ -242,7 +242,7 @@ pub(super) fn write(file: &Path, all: &[Told]) -> std::io::Result<()> {
     write_json(file, &json!({ "machine": machine(), "sections": sections }))
 }
 
-/// What the figures were taken on.
+/// The machine of the measurements.
 pub(super) fn machine() -> Value {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let model = read("/proc/cpuinfo");
@@ -255,7 +255,7 @@ pub(super) fn machine() -> Value {
     })
 }
 
-/// Writes figures into a file, and makes its folder.
+/// Writes measurements to a file, and makes its directory.
 pub(super) fn write_json(file: &Path, figures: &Value) -> std::io::Result<()> {
     let text = serde_json::to_string_pretty(figures)?;
     if let Some(folder) = file.parent() {

@@ -1,9 +1,9 @@
 //! The small volumes that the fuzz targets start from, by mke2fs, e2fsck and debugfs; no root needed.
 //!
-//! All hold the same folder: a directory of twenty files, files of a few sizes, a sparse file, hard links,
+//! All hold the same tree: a directory of twenty files, files of a few sizes, a sparse file, hard links,
 //! symbolic links short, long and looping, attributes few and many, an ACL; then devices by debugfs. They
-//! differ in the features that change the layout. What is made has a fixed UUID, hash seed and times, but
-//! another version of e2fsprogs may lay it out otherwise, so they are made anew only when there is a reason.
+//! differ in the features that change the layout. They have a fixed UUID, hash seed and times, but another
+//! version of e2fsprogs may lay them out otherwise, so they are made anew only for a reason.
 
 use crate::steps::{root, shown};
 use hectare_oracle::tool;
@@ -37,7 +37,7 @@ const BASES: &[(&str, &str, &str, &[&str], bool)] = &[
 /// Data blocks of the sparse file in the volume called deep: more than the root and a node hold.
 const DEEP_EXTENTS: u64 = 350;
 
-/// Makes them all; whether that worked.
+/// Makes them all; returns whether that worked.
 pub(super) fn make() -> bool {
     let work = std::env::temp_dir().join(format!("hectare-fuzz-bases-{}", std::process::id()));
     let done = fs::create_dir_all(&work).and_then(|()| {
@@ -46,7 +46,7 @@ pub(super) fn make() -> bool {
         }
         Ok(())
     });
-    let _ = fs::remove_dir_all(&work); // a leftover in the temporary folder harms nobody
+    let _ = fs::remove_dir_all(&work); // a leftover in the temporary directory is harmless
     if let Err(error) = &done {
         eprintln!("can't make the base volumes: {error}");
     }
@@ -129,7 +129,7 @@ fn sparse(path: &Path, blocks: u64, far: bool) -> io::Result<()> {
     file.set_len(file.metadata()?.len() + 10_000)
 }
 
-/// Devices and attributes, which a folder of an ordinary user can't have.
+/// Devices and attributes, which an ordinary user's directory can't have.
 fn edit(work: &Path, image: &Path, large: bool) -> io::Result<()> {
     fs::write(work.join("acl"), acl())?;
     fs::write(work.join("large"), [b'l'; 3000])?;

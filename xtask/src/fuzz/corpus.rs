@@ -1,8 +1,7 @@
-//! Inputs that are kept with the project, and their way from and to the fuzzer's corpus.
+//! The inputs kept with the project, copied to and from the fuzzer's corpus.
 //!
-//! A corpus that is empty begins with the kept inputs. `cargo xtask fuzz keep` brings what a fuzzer found
-//! since back: libFuzzer picks those of the corpus that reach what the kept ones don't, and the shortest of
-//! these are added.
+//! An empty corpus begins with the kept inputs. `cargo xtask fuzz keep` brings new findings back: libFuzzer
+//! selects the inputs of the corpus that reach what the kept ones don't, and the shortest of these are added.
 
 use super::{INPUT_MAX, corpus_of, limited};
 use crate::steps::root;
@@ -22,12 +21,12 @@ pub(super) fn file_of(target: &str) -> PathBuf {
     root().join("fuzz/kept").join(target)
 }
 
-/// Puts the kept inputs into a corpus that is empty.
+/// Puts the kept inputs into an empty corpus.
 pub(super) fn plant(target: &str, corpus: &Path) -> io::Result<()> {
     if super::files(corpus) > 0 { Ok(()) } else { unpack(target, corpus) }
 }
 
-/// Adds what is in the corpora of the targets; whether that worked.
+/// Adds inputs from the corpora of the targets; returns whether that worked.
 pub(super) fn add(folder: &Path, targets: &[&str]) -> bool {
     let added = targets.iter().try_for_each(|target| {
         let count = one(&folder.join(target), target)?;

@@ -1,4 +1,4 @@
-//! What undamaged volumes became under the target `write`, judged by e2fsck.
+//! Checks with e2fsck the resulting volumes of undamaged ones under the target `write`.
 //!
 //! The target itself can only see what the engine sees. So its corpus, which holds a program for every path
 //! that was found, is run once more with the resulting volumes kept, and each must be clean.
@@ -11,11 +11,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Inputs that are run at once; their volumes, up to 2 MiB each, lie in the temporary folder meanwhile.
+/// Inputs per run; their volumes, up to 2 MiB each, lie in the temporary directory meanwhile.
 const BATCH: usize = 200;
 
-/// Runs the corpus and e2fsck; whether every volume is clean. Without e2fsck nothing is judged, which is
-/// said.
+/// Runs the corpus and e2fsck; returns whether every volume is clean. Without e2fsck nothing is checked,
+/// which is reported.
 pub(super) fn judge(program: &Path) -> bool {
     if tool("e2fsck").is_none() {
         println!("  SKIPPED e2fsck of what was written: it is not installed");
@@ -23,7 +23,7 @@ pub(super) fn judge(program: &Path) -> bool {
     }
     let folder = std::env::temp_dir().join(format!("hectare-fuzz-kept-{}", std::process::id()));
     let judged = fs::create_dir_all(&folder).and_then(|()| all(program, &folder));
-    let _ = fs::remove_dir_all(&folder); // a leftover in the temporary folder harms nobody
+    let _ = fs::remove_dir_all(&folder); // a leftover in the temporary directory is harmless
     match judged {
         Ok((volumes, wrong)) => {
             println!("  e2fsck of {volumes} volumes that were written: {wrong} wrong");

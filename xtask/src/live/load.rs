@@ -1,8 +1,8 @@
-//! The load that the live page is drawn under: threads that write, read, look at and remove files of all
-//! sizes, faster and slower in turn.
+//! The load that the live page is drawn under: threads that write, read, stat and remove files of all sizes,
+//! faster and slower in turn.
 //!
-//! Reads go past the kernel's cache (`O_DIRECT`), or the mount would hear of none. Each thread has a folder
-//! of its own and keeps a limited number of files in it.
+//! Reads bypass the kernel's cache (`O_DIRECT`), or the mount would see none. Each thread has a directory of
+//! its own and keeps a limited number of files in it.
 
 use rustix::fs::OFlags;
 use std::fs::{self, File};
@@ -23,7 +23,7 @@ const REST: Duration = Duration::from_millis(60);
 /// Faster, slower, and faster again.
 const WAVE: f64 = 35.0;
 
-/// Works on a folder for a time, and goes on while `then` runs.
+/// Works on a directory for a time, and continues while `then` runs.
 pub(super) fn during(
     dir: &Path,
     time: Duration,
@@ -73,7 +73,7 @@ fn name(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("file-{number:03}"))
 }
 
-/// Replaces a file, as programs do that care.
+/// Replaces a file, as careful programs do.
 fn one(path: &Path, data: &[u8], durable: bool) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file = File::create(&new)?;

@@ -1,7 +1,7 @@
 //! The mutations of the allocator.
 //!
-//! At least one for each mechanism, which switches it off, and more for what is done by several: the indexes,
-//! the limits of a scan, stripes, streams. Each names the tests that must notice.
+//! At least one for each mechanism, which switches it off, and more for what several do together: the
+//! indexes, the limits of a scan, stripes, streams. Each names the tests that must notice.
 
 use super::Mutation;
 

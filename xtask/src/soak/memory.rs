@@ -1,28 +1,28 @@
-//! Whether the memory of this process keeps growing.
+//! Checks whether the memory of this process keeps growing.
 //!
 //! Caches fill, threads settle: only what still grows when they have is a leak. So quarters of the run are
-//! compared by their medians: the last must not lie well above the second, unless it stays at what the third
-//! had reached.
+//! compared by their medians: the last must not lie well above the second, unless it stays at the level of
+//! the third.
 
 use hectare_units::index_of;
 
-/// Samples below which nothing is judged, one a second.
+/// The minimum number of samples for a verdict, one per second.
 const SAMPLES_MIN: usize = 60;
-/// What a median may lie above an earlier one, in KiB and besides in percent.
+/// How far a median may lie above an earlier one, in KiB and additionally in percent.
 const SLACK_KIB: u64 = 32 << 10;
 const SLACK_PERCENT: u64 = 15;
 
-/// KiB of memory in use by this process; `None` where the system does not tell.
+/// KiB of memory in use by this process; `None` where the system does not report it.
 pub(super) fn resident_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// What samples of memory in use say.
+/// The verdict on the samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// Too few to say anything.
+    /// Too few samples.
     TooShort,
     /// It stays, at medians in KiB of the second and of the last quarter.
     Level(u64, u64),
@@ -52,7 +52,7 @@ pub(super) fn judge(samples: &[u64]) -> Verdict {
     }
 }
 
-/// KiB in words.
+/// KiB as text in MiB.
 pub(super) fn mib(kib: u64) -> String {
     format!("{} MiB", index_of(kib.div_ceil(1 << 10)))
 }

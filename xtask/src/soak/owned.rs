@@ -1,21 +1,21 @@
-//! A file of a thread, what it should be, and whether it is.
+//! A file of a thread, its expected state, and the check of it.
 //!
-//! Looking compares all there is: size, links, permissions, attributes and every byte. The first difference
-//! is told with its place.
+//! The check compares everything: size, links, permissions, attributes and every byte. The first difference
+//! is reported with its place.
 
 use super::content::Content;
 use hectare_engine::{OpenFile, Volume};
 use hectare_units::u64_of;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an operation comes to.
+/// The result of an operation.
 pub(super) type Step = Result<(), String>;
-/// What the engine says.
+/// The engine's result.
 pub(super) type Engine<T> = hectare_engine::Result<T>;
 
-/// A file and what it should be.
+/// A file and its expected state.
 pub(super) struct Owned {
-    /// Where; where it was, if it has no name.
+    /// Its path; its last one, if it has no name.
     pub(super) path: String,
     /// Its other names.
     pub(super) links: Vec<String>,
@@ -38,7 +38,7 @@ impl Owned {
         verify_holes(&open, &self.content, &self.path, 0)
     }
 
-    /// What the inode says, attributes included.
+    /// The inode, attributes included.
     pub(super) fn verify_inode(&self, volume: &Volume) -> Step {
         let path = &self.path;
         let meta = told("stat", path, volume.metadata(path))?;
@@ -71,12 +71,12 @@ impl Owned {
 pub(super) struct Symlink {
     /// Where.
     pub(super) path: String,
-    /// What it says.
+    /// Its target.
     pub(super) target: String,
 }
 
 impl Symlink {
-    /// Whether it says what it should.
+    /// Checks its target.
     pub(super) fn verify_in(&self, volume: &Volume) -> Step {
         if told("readlink", &self.path, volume.read_link(&self.path))? == self.target.as_bytes() {
             return Ok(());
@@ -85,14 +85,14 @@ impl Symlink {
     }
 }
 
-/// Whether a file has nothing but zeros where the engine tells no data, from a byte on.
+/// Checks that a file has nothing but zeros where the engine reports no data, from a byte on.
 pub(super) fn verify_holes(open: &OpenFile, content: &Content, path: &str, mut at: u64) -> Step {
     let size = content.len();
     loop {
         let data = told("seek data in", path, open.seek_data(at))?;
         let end = data.unwrap_or(size);
         if end < at || !content.is_zero(at, end) {
-            return Err(format!("{path}: {at} to {end} of {size} is told to be no data, but was written"));
+            return Err(format!("{path}: {at} to {end} of {size} is reported as no data, but was written"));
         }
         let Some(data) = data else { return Ok(()) };
         at = match told("seek hole in", path, open.seek_hole(data))? {
@@ -102,7 +102,7 @@ pub(super) fn verify_holes(open: &OpenFile, content: &Content, path: &str, mut a
     }
 }
 
-/// Whether a file holds what it should, byte by byte.
+/// Checks that a file holds the expected content, byte by byte.
 pub(super) fn verify(open: &OpenFile, content: &Content, path: &str, buffer: &mut [u8]) -> Step {
     let size = told("stat", path, open.metadata())?.size;
     if size != content.len() {

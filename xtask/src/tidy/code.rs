@@ -1,7 +1,7 @@
-//! Code: where `unsafe` and locks may be, and unwrapping that nobody explained.
+//! Code: where `unsafe` and locks may be, and unexplained unwrapping.
 //!
-//! Lines are looked at one by one, comments left out: this is no parser. What it can't see, the compiler's
-//! own lints do; it is here for what they can't express.
+//! Lines are checked one by one, comments left out: this is no parser. The compiler's own lints cover what it
+//! can't see; it is here for what they can't express.
 
 use super::{Finding, Source};
 

@@ -55,14 +55,14 @@ fn check_file(source: &Source, texts: &HashMap<&str, &str>) -> Vec<Finding> {
     findings
 }
 
-/// The files that may declare a file below `src`; none for the roots of crates and for other folders.
+/// The files that may declare a file below `src`; none for the roots of crates and for other directories.
 fn parents(path: &str) -> Vec<String> {
     let Some((krate, inner)) = path.split_once("/src/") else { return Vec::new() };
     if inner == "lib.rs" || inner == "main.rs" || inner.starts_with("bin/") {
         return Vec::new();
     }
     match inner.rsplit_once('/') {
-        // The second is wrong too, but that is said once, of itself.
+        // The second is wrong too, but that is reported once, for the file itself.
         Some((folder, _)) => vec![format!("{krate}/src/{folder}.rs"), format!("{krate}/src/{folder}/mod.rs")],
         None => vec![format!("{krate}/src/lib.rs"), format!("{krate}/src/main.rs")],
     }

@@ -67,7 +67,7 @@ fn contains_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// Whether an absolute path starts so; a folder of that name inside another path is fine.
+/// Whether an absolute path starts like this; a directory of that name inside another path is fine.
 fn is_machine_path(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -16,7 +16,7 @@ fn orders(order: Option<u32>) -> Orders {
 }
 
 impl Index {
-    /// An index of so many groups in which each `step`th has order 9 and no other has any.
+    /// An index of `groups` groups in which each `step`th has order 9 and no other has any.
     #[must_use]
     pub fn new(groups: u32, step: u32) -> Self {
         let index = GroupIndex::new(groups, 14);

@@ -83,7 +83,7 @@ fn compare(buddy: &Buddy, model: &[bool], orders: u32, at: u32, limit: u32) -> T
     Ok(())
 }
 
-/// The whole stretch of equal clusters around a place, cut on both sides.
+/// The whole run of equal clusters around a place, clipped on both sides.
 fn stretch(model: &[bool], at: usize, cut: (u32, u32)) -> Range<u32> {
     let start = (0..=at).rev().find(|i| model[*i] != model[at]).map_or(0, |i| i + 1);
     let end = (at..model.len()).find(|i| model[*i] != model[at]).unwrap_or(model.len());

@@ -5,27 +5,27 @@
 //! or 256 entries. Three levels so reach 33 million numbers, and a search touches the line it starts in, the
 //! line it ends in, and a few lines of the levels between, which are small enough to stay in the cache.
 //!
-//! # What is promised
+//! # Guarantees
 //! - Once [`Tree::set`] has returned, the number is found by every search that starts afterwards, until it is
 //!   cleared. There is no moment at which it is hidden, whatever others set and clear beside it.
-//! - No call waits for another thread: one that is stopped half-way, wherever it is, stops nobody else.
+//! - No call waits for another thread: a thread that is stopped half-way, wherever it is, stops no other.
 //! - When nothing runs, an entry is set exactly if its node holds something.
 //!
 //! # The hazard, and the protocol
-//! The hard part is taking an entry away: between seeing a node empty and saying so one level up, another
-//! thread may set a bit in the node, find its entry still there, and go home. Putting the entry back on a
-//! second look would hide the bit in between. An entry is therefore one of four:
+//! The hard part is removing an entry: between seeing a node empty and saying so one level up, another
+//! thread may set a bit in the node, find its entry still there, and return. Restoring the entry on a
+//! second look would hide the bit in between. An entry is therefore in one of four states:
 //!
 //! | state | meaning | a search |
 //! |---|---|---|
-//! | `EMPTY` | the node below holds nothing | passes by |
+//! | `EMPTY` | the node below holds nothing | skips it |
 //! | `FULL` | it may hold something | looks |
 //! | `CLOSING` | one thread, the closer, is looking whether it still does | looks |
-//! | `TOUCHED` | so, but somebody was there since; the closer has to look again | looks |
+//! | `TOUCHED` | as `CLOSING`, but a set got there since; the closer has to look again | looks |
 //!
 //! - *set*: set the bit; then from the lowest entry to the topmost: `EMPTY` -> `FULL`, `CLOSING` ->
-//!   `TOUCHED`, others stay. It does not stop at a level that needs nothing: whoever did the work there may
-//!   not have got further.
+//!   `TOUCHED`, others stay. It does not stop at a level that needs nothing: the thread that did the work
+//!   there may not have got further.
 //! - *clear*: clear the bit; if the node holds nothing, close its entry: `FULL` -> `CLOSING` makes one the
 //!   closer; `CLOSING` -> `TOUCHED` leaves the work to the closer there is; others stay. The closer looks at
 //!   the node again: if it is empty, `CLOSING` -> `EMPTY`, and the node that the entry lies in may be empty
@@ -47,7 +47,7 @@
 //! a mark for a closer that is yet to look. One case is left: a bit is cleared by another thread before its
 //! setter has made the entry; so a setter that made one looks at the node once more.
 //!
-//! Searches end: each step goes on to a greater number, and an entry over an empty node costs one look.
+//! Searches end: each step moves to a greater number, and an entry over an empty node costs one look.
 //!
 //! What it is not: a snapshot. A search that runs beside changes may answer with a number that has just been
 //! cleared; callers check under a lock of their own.
@@ -133,7 +133,7 @@ impl<const WORDS: usize> Tree<WORDS> {
         tree
     }
 
-    /// Sets everything in a tree that nobody else has yet.
+    /// Sets everything in a tree that no other thread has yet.
     fn fill(&self) {
         let mut units = usize_of(self.len);
         for (number, level) in self.levels.iter().enumerate() {
@@ -340,7 +340,7 @@ impl<const WORDS: usize> Tree<WORDS> {
             .sum()
     }
 
-    /// Whether every entry says of its node what is true; when nothing else runs.
+    /// Whether every entry agrees with its node; when nothing else runs.
     #[cfg(test)]
     pub(crate) fn check(&self) -> Result<(), String> {
         for level in 1..self.levels.len() {

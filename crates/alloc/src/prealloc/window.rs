@@ -1,7 +1,7 @@
 //! The space kept for one file: which clusters of the file each piece of it is for.
 //!
-//! A window knows nothing of where space comes from or when it goes: that is [`super::Preallocation`]'s
-//! affair. Its lock is a leaf but for the groups that pieces are given back to.
+//! A window does not know where space comes from or when it is given back: [`super::Preallocation`] does.
+//! Its lock is a leaf but for the groups that pieces are given back to.
 
 use super::sum;
 use crate::reservation::Reservation;

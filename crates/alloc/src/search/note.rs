@@ -1,8 +1,8 @@
-//! What a search notes of itself, where its volume records ([`crate::trace`]).
+//! What a search records about itself, where its volume records ([`crate::trace`]).
 //!
-//! Everything here is off the way of a request that nobody records: [`Search::note`] is the one branch. The
-//! groups that an index left out were never looked at, so they are worked out from where a walk was and where
-//! it went.
+//! Everything here is off the path of a request that is not recorded: [`Search::note`] is the one branch. The
+//! groups that an index left out were never looked at, so they are derived from the positions of the walk
+//! before and after the step.
 
 use super::{Search, Walk};
 use crate::criteria::{Pass, Scan, Test};
@@ -55,14 +55,14 @@ impl<S: GroupSource> Search<'_, '_, S> {
         self.push(pass, need, 0..0, What::Ended(why));
     }
 
-    /// A group was passed by for a reason that is known.
+    /// A group was skipped for a known reason.
     #[cold]
     pub(super) fn note_passed(&mut self, group: GroupNr, pass: &Pass, need: u32, why: Why) {
         let group = group.get();
         self.push(pass, need, group..group + 1, What::Passed { why, best: 0 });
     }
 
-    /// A group was passed by because it does not promise enough, or because nothing is known of it.
+    /// A group was skipped because it does not promise enough, or because nothing is known of it.
     #[cold]
     pub(super) fn note_unpromising(&mut self, nr: GroupNr, pass: &Pass, need: u32) {
         let (why, best) = match self.space.slots.get(nr) {

@@ -40,7 +40,7 @@ fn last_pass(allocator: &Allocator<Free>) -> Result<Reservation, AllocError<Infa
     Search::new(allocator, &plan, &mut purse).run(&[(Stage::Any, [ANY_FREE].into())])
 }
 
-/// One thread has a cluster, gives it back and takes the other one. Who looks meanwhile may find each of the
+/// One thread has a cluster, gives it back and takes the other one. A concurrent search may find each of the
 /// two taken when it looks there, though one is free at every moment.
 fn to_and_fro() {
     let layout = Layout::new(1, Clusters::new(2)).expect("a possible layout");

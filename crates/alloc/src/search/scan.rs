@@ -1,4 +1,4 @@
-//! Looking for a run in one group.
+//! Scans one group for a run.
 
 use super::Search;
 use crate::buddy::Buddy;
@@ -35,7 +35,7 @@ impl<S: GroupSource> Search<'_, '_, S> {
         found
     }
 
-    /// A run was looked at.
+    /// A run was scanned.
     pub(super) fn count_extent(&mut self, pass: &Pass) {
         self.stats.extents_scanned += 1;
         self.stats.pass(pass.counted).extents_scanned += 1;

@@ -1,8 +1,8 @@
 //! Passes that compare the runs of several groups before they take one.
 //!
-//! The best run so far is remembered without its lock. At the end it is looked for again, and may be gone:
-//! then the pass has failed, or, where it must be exact, is made once more. It is made again only because
-//! somebody else took a run, so this ends.
+//! The best run so far is remembered without its lock. At the end it is checked again, and may be gone:
+//! then the pass has failed, or, where it must be exact, is repeated. It is repeated only because another
+//! thread took a run, so this ends.
 
 use super::{Found, Search};
 use crate::criteria::{Pass, Scan};
@@ -17,13 +17,13 @@ use std::ops::Range;
 /// The best run so far.
 type Best = Option<(GroupNr, Range<u32>)>;
 
-/// What to do after a run was looked at.
+/// What to do after a run was scanned.
 enum Verdict {
     /// Look at the next one.
     Next,
     /// Take this one.
     Take(Range<u32>),
-    /// Take the best one; enough has been looked at.
+    /// Take the best one; enough was scanned.
     Enough,
 }
 
@@ -99,7 +99,7 @@ impl<S: GroupSource> Search<'_, '_, S> {
     fn shortest_of_use(&self, pass: &Pass) -> u32 {
         match pass.scan {
             Scan::Shortest => self.plan.want,
-            // A unit of this class or none is not to be crumbled while others have what is asked.
+            // A unit of this class or none is not to be fragmented while others have the length asked for.
             Scan::Best if self.stage != Stage::Any => self.plan.asked,
             _ => self.plan.least,
         }

@@ -3,14 +3,14 @@
 //! A walk goes over the groups from the goal's to the last, then from the first to the one before the goal's,
 //! whatever it asks of the index: near the goal and after it comes before "better". Under a class filter it
 //! leaps by turns: the next unit of the class, the next group of the index from there, the next unit from
-//! there, until both name the same place. So its cost is that of a few tree walks, however many groups there
-//! are. Without an index of classes (`-class-index`) it looks at the class of each group instead.
+//! there, until both name the same place. So it costs a few tree walks, however many groups there are.
+//! Without an index of classes (`-class-index`) it looks at the class of each group instead.
 //!
-//! A walk of the index has *patience*: after so many candidates that came to nothing it gives up, and the
-//! request goes on to the next pass. Without that, averages just below a length, which share an order with
-//! those just above, could turn the walk into one over all groups. Half-way it goes up one order, where
-//! every group has what is asked. Groups that are busy cost no patience: they say nothing of those behind
-//! them, and there are no more of them than threads.
+//! A walk of the index has *patience*: after a number of candidates that failed it gives up, and the
+//! request continues with the next pass. Without that, averages just below a length, which share an order
+//! with those just above, could turn the walk into one over all groups. Half-way it goes up one order, where
+//! every group has the length asked for. Busy groups cost no patience: they say nothing of those behind them,
+//! and there are no more of them than threads.
 
 use super::Plan;
 use crate::criteria::{Candidates, Pass, Scan};
@@ -20,7 +20,7 @@ use crate::state::{Space, average_order};
 use hectare_units::GroupNr;
 use std::ops::Range;
 
-/// Candidates of an index walk that may come to nothing; so many leaps from class to index, too.
+/// Candidates of an index walk that may fail; below, the limit of leaps from class to index.
 const PATIENCE: u32 = 128;
 const LEAPS_MAX: u32 = 256;
 
@@ -46,7 +46,7 @@ impl Lookup {
         }
     }
 
-    /// Groups whose average run may have `len` clusters; in the orders above the one named, it has.
+    /// Groups whose average run may have `len` clusters; in the orders above the one named, it does.
     pub(crate) fn average(len: u32, orders: u32) -> Self {
         Self::Average(average_order(len.max(1).ilog2(), orders))
     }
@@ -174,12 +174,12 @@ impl Walk {
         std::mem::take(&mut self.passed_over)
     }
 
-    /// The last candidate was busy, so nothing is known of what it has.
+    /// The last candidate was busy, so nothing is known of its space.
     pub(crate) fn excuse(&mut self) {
         self.patience = self.patience.saturating_add(1);
     }
 
-    /// Another candidate is asked for, so the last one came to nothing.
+    /// Another candidate is requested, so the last one failed.
     fn wear(&mut self) {
         if self.patience == u32::MAX {
             return;

@@ -1,7 +1,7 @@
 //! Where one size class ends and the next begins, as a list that can be given: `128K,8M`.
 //!
-//! A bound belongs to the class below it. What is larger than every bound is the last class, so there is one
-//! class more than there are bounds. Bounds rise, and are whole clusters of the volume they are used on
+//! A bound belongs to the class below it. Sizes above every bound are the last class, so there is one class
+//! more than there are bounds. Bounds rise, and are whole clusters of the volume they are used on
 //! ([`SizeClasses::check`]); the default's are for any volume.
 
 use super::Class;
@@ -106,13 +106,13 @@ impl SizeClasses {
         usize::from(self.many) + 1
     }
 
-    /// The class of an allocation of so many bytes.
+    /// The class of an allocation of `bytes` bytes.
     pub(crate) fn of(&self, bytes: u64) -> Class {
         let below = self.bounds().iter().filter(|bound| bytes > **bound).count();
         Class(hectare_units::low8(hectare_units::u64_of(below)))
     }
 
-    /// Whether they can be used on a volume with clusters of so many bytes.
+    /// Checks that they can be used on a volume with clusters of `cluster_bytes` bytes.
     ///
     /// # Errors
     /// The first bound that is not a number of whole clusters.

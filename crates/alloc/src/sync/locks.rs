@@ -1,6 +1,6 @@
 //! `parking_lot`'s mutex over an explorer's, which has the shape of `std`'s.
 //!
-//! Poison is passed over, as `parking_lot` has none: a panic in one thread ends the exploration anyway.
+//! Poison is ignored, as `parking_lot` has none: a panic in one thread ends the exploration anyway.
 
 use super::AtomicU64;
 use super::explorer;

@@ -1,4 +1,4 @@
-//! What loom offers in place of the real thing.
+//! Loom's replacements for the real locks and atomics.
 //!
 //! Loom takes `SeqCst` on a load or a read-modify-write for `AcqRel`, and would show failures that the
 //! language rules out; full fences it models. The atomics here put a fence after each `SeqCst` write and

@@ -1,4 +1,4 @@
-//! What virtual time wants to know of, where time is real: nothing.
+//! The hooks of virtual time, where time is real: they do nothing.
 
 use super::Cost;
 

@@ -2,19 +2,18 @@
 //!
 //! [`run`] runs a job on each of up to 256 virtual CPUs, on one thread of the host and with the same result
 //! each time. A CPU has a clock of its own. Whenever a job comes to a lock or an atomic it lets those CPUs
-//! go first whose clocks show less, so all accesses to what is shared are made in the order of virtual time.
-//! What an access costs depends on who had its cache line last (`lines`); a lock that is held costs its
-//! waiter the time until it is released and handed over (`locks`); what a search does by itself is charged
-//! where it is done ([`Cost`](super::Cost)). Between two accesses a job runs on without looking at the
-//! others.
+//! go first whose clocks show less, so all accesses to shared state are made in the order of virtual time.
+//! The cost of an access depends on which CPU had its cache line last (`lines`); a lock that is held costs
+//! its waiter the time until it is released and handed over (`locks`); the work of a search itself is charged
+//! where it is done ([`Cost`](super::Cost)). Between two accesses a job runs without looking at the others.
 //!
 //! Invariants: of all CPUs that can run, the one with the least clock does, at equal clocks the one with the
 //! lower number; a clock never goes back; what is not shared costs nothing but what is charged.
 //!
 //! Cache lines are those of the real layout: the types here are their real counterparts and nothing more,
-//! and what is known of a line is kept beside them, by its address. So what shares a line in the real
-//! allocator does here. That is the same in each run only for what is aligned to lines where it lies, which
-//! everything shared in this crate is.
+//! and the state of a line is kept beside them, by its address. So what shares a line in the real allocator
+//! does so here. That is the same in each run only for what is aligned to lines, which everything shared in
+//! this crate is.
 //!
 //! Outside a run (setting up a volume, looking at its counters) locks and atomics work as the real ones do,
 //! and cost nothing.

@@ -1,8 +1,8 @@
 //! The tunables of an allocator in use: any of them can be set while requests are served.
 //!
-//! A request reads each where it needs it, one plain load of a line that nobody writes, so what is set is in
-//! effect from the next request on, and one that is under way may see both values. What an allocator alone
-//! leaves open ([`Tunables::stripe`], [`Tunables::mb_optimize_scan`]) is settled when it is made.
+//! A request reads each where it needs it, one plain load of a line that is rarely written, so a new value is
+//! in effect from the next request on, and a request under way may see both values. What an allocator alone
+//! leaves open ([`Tunables::stripe`], [`Tunables::mb_optimize_scan`]) is resolved when it is made.
 //!
 //! What it is not: the size classes, which stay as they were when the volume was opened.
 
@@ -22,7 +22,7 @@ macro_rules! live {
         }
 
         impl Live {
-            /// The tunables of an allocator over so many groups.
+            /// The tunables of an allocator over `groups` groups.
             pub(crate) fn new(from: &Tunables, groups: u32) -> Self {
                 Self {
                     $($name: Setting::new(from.$name),)*

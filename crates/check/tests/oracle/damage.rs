@@ -65,7 +65,7 @@ pub(crate) fn volumes() -> Vec<(Combo, Tree)> {
     ]
 }
 
-/// Changes one byte of what the checker reads, `cases` times, and gives what the two don't agree on.
+/// Changes one byte of what the checker reads, `cases` times, and returns the cases where the two disagree.
 fn damage(combo: &Combo, tree: Tree, seed: &str, cases: u32) -> Option<(u32, Vec<Case>)> {
     let name = format!("{} {}", combo.name, tree.name());
     let filled = match filled(combo, tree, &Scale::SMALL) {
@@ -129,8 +129,8 @@ pub(crate) fn choose(device: &MemoryDevice, reads: &[Record], random: &mut Rando
 ///
 /// - Block bitmaps: e2fsck sets the bits of metadata that belongs to uninitialised groups when it loads a
 ///   bitmap, whatever the bitmap says, and with those it forgives the bitmap's checksum.
-/// - The checksum of a group descriptor, and the depth in a node of an extent tree: with -n, e2fsck says
-///   nothing or goes on.
+/// - The checksum of a group descriptor, and the depth in a node of an extent tree: with -n, e2fsck reports
+///   nothing or continues.
 fn is_stricter(lines: &str) -> bool {
     lines.lines().all(|line| {
         line.starts_with("block bitmap of group")

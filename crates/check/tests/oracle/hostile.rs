@@ -1,4 +1,4 @@
-//! Any bytes at all end in a report or an error.
+//! Any bytes result in a report or an error.
 
 use crate::damage::{choose, volumes};
 use crate::support::{load, options};

@@ -1,6 +1,6 @@
 //! The checker beside `e2fsck -fn`, which has the last word.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 mod clean;
 mod corpus;

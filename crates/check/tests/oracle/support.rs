@@ -1,11 +1,11 @@
-//! What the tests here share.
+//! Shared code of these tests.
 
 use hectare_check::{Error, Options, Report, check};
 use hectare_device::{FileOptions, MemoryDevice};
 use hectare_oracle::tool::{find, run, tool};
 use std::path::Path;
 
-/// As e2fsck has it, which says nothing of a journal to be replayed.
+/// Like e2fsck, which does not report a journal to be replayed.
 pub(crate) fn options() -> Options {
     Options { allow_recovery: true, ..Options::default() }
 }

@@ -11,14 +11,14 @@ pub(super) use common::{check_html, write_page};
 
 use crate::failure::Outcome;
 
-/// Measure: workloads on the engine and on folders, and building images
+/// Measure workloads on the engine and in directories, and image builds
 ///
-/// A workload runs unchanged on an image, by Hectare's engine (--on engine:IMAGE), and in any folder (--on
+/// A workload runs unchanged on an image, by Hectare's engine (--on engine:IMAGE), and in any directory (--on
 /// DIR), such as one where the kernel has mounted the same image; --on can be given several times. Files are
-/// made in the folder bench-WORKLOAD there. What is printed is a table; --json prints what `bench report` can
-/// read again, --html writes a page with charts.
+/// made in the directory bench-WORKLOAD there. Prints a table; --json prints what `bench report` can read
+/// again, --html writes a page with charts.
 ///
-/// Only figures of one call are to be compared: machines drift.
+/// Compare only measurements of one call: machines drift.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare mkfs /dev/shm/disk.img 64G\n  \
     hectare bench fallocate2 --on engine:/dev/shm/disk.img --threads 1,2,64\n  \

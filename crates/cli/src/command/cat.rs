@@ -14,7 +14,7 @@ const STEP: usize = 1 << 20;
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hectare cat disk.img:/etc/fstab")]
 pub(crate) struct Arguments {
-    /// What to print: IMAGE:PATH
+    /// The files: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
     #[command(flatten)]

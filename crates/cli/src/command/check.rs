@@ -15,13 +15,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Check whether a volume is sound, without changing it
+/// Check a volume for errors, without changing it
 ///
-/// Looks at every structure of the volume and prints one line for each that breaks the format: superblock and
+/// Reads every structure of the volume and prints one line for each that violates the format: superblock and
 /// group descriptors, inodes, block maps, attributes, directories and their indexes, links, bitmaps and
-/// counts. File data is not read. The verdict is that of e2fsck -fn, and a journal that must be replayed or
-/// orphans left by a crash are problems, too. A journal that is named with --journal is replayed in memory
-/// before, and what comes of it is judged. Nothing is repaired.
+/// counts. File data is not read. The verdict is that of e2fsck -fn; a journal that must be replayed and
+/// orphans left by a crash are problems, too. A journal given with --journal is replayed in memory first, and
+/// the result is checked. Nothing is repaired.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  hectare check disk.img\n\nExit codes: 0 sound, 1 problems, 2 wrong usage."
@@ -41,7 +41,7 @@ struct Json {
     image: JsonName,
     clean: bool,
     problem_count: u64,
-    /// The first thousand of them.
+    /// The first thousand problems.
     problems: Vec<JsonProblem>,
     notes: Vec<JsonProblem>,
     unchecked: Vec<String>,
@@ -85,16 +85,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// The volume as it is to be judged: as it lies, or with a journal that was named replayed over it in memory.
+/// The device to check: the volume as it is, or with a given journal replayed over it in memory.
 fn judged(arguments: &Arguments) -> Outcome<Arc<dyn Device>> {
     if !arguments.looking.has_journal() {
-        return device(&arguments.image, arguments.looking.hold());
+        return device(&arguments.image, arguments.looking.part, arguments.looking.hold());
     }
     let image = Image::read(&arguments.image, &arguments.looking)?;
     let mut sb = image.volume().superblock().clone();
     let replayed = OverlayDevice::new(Arc::clone(image.volume().device()));
     if sb.features().incompat.contains(Incompat::RECOVER) {
-        // Done with, as far as the overlay goes.
+        // The overlay has no more to recover.
         sb.set_needs_recovery(false);
         replayed
             .write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))

@@ -10,27 +10,27 @@ use hectare_populate::{Error, ModeChange};
 
 /// Change permissions inside an image
 ///
-/// MODE is octal (0644) or symbolic (u=rwX,go-w); the umask takes no part. `D:` before a clause limits it to
-/// directories, `F:` to everything else. Symbolic links have no permissions of their own: one that is named
-/// is followed, others are passed over.
+/// MODE is octal (0644) or symbolic (u=rwX,go-w); the umask does not apply. `D:` before a clause limits it to
+/// directories, `F:` to everything else. Symbolic links have no permissions of their own: a link that is
+/// named is followed, others are skipped.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare chmod 600 disk.img:/etc/shadow\n  \
     hectare chmod -R D:755,F:644 disk.img:/srv")]
 pub(crate) struct Arguments {
-    /// Change everything below, too
+    /// Change everything below, recursively
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// The permissions, or the change to them
+    /// The mode, or a change to it
     #[arg(value_name = "MODE", value_parser = parse_mode, allow_hyphen_values = true)]
     mode: ModeChange,
-    /// What to change: IMAGE:PATH
+    /// The files: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
     #[command(flatten)]
     writing: Writing,
 }
 
-/// Reads a mode. Clap calls it.
+/// Parses a mode, for clap.
 pub(super) fn parse_mode(text: &str) -> Result<ModeChange, String> {
     ModeChange::parse(text).map_err(|error| match error {
         Error::Option { reason, .. } => reason.to_owned(),

@@ -10,24 +10,24 @@ use hectare_engine::{Changes, Kind};
 
 /// Change owners inside an image
 ///
-/// USER and GROUP are numbers; a name is looked up in this system's /etc/passwd and /etc/group. As the kernel
-/// does it, set-id bits of files are cleared. Symbolic links that are named are followed unless -P is given;
+/// USER and GROUP are numbers; names are looked up in this system's /etc/passwd and /etc/group. Set-ID bits
+/// of files are cleared, as by the kernel. Symbolic links that are named are followed unless -P is given;
 /// with -R, links below are changed themselves.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  hectare chown 33:33 disk.img:/srv/www\n  hectare chown -R 0:0 disk.img:/"
 )]
 pub(crate) struct Arguments {
-    /// Change everything below, too
+    /// Change everything below, recursively
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Change a symbolic link itself, not what it leads to
+    /// Change a symbolic link itself, not its target
     #[arg(short = 'P', long)]
     no_dereference: bool,
     /// The new owners: USER, USER:GROUP or :GROUP
     #[arg(value_name = "USER:GROUP", value_parser = Owner::parse)]
     owner: Owner,
-    /// What to change: IMAGE:PATH
+    /// The files: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
     #[command(flatten)]
@@ -57,8 +57,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     left_out.outcome()
 }
 
-/// The permissions after a change of owner, if they change: a program must not run with a new owner's rights
-/// because of an old mark. Set-group-id without group execution means something else and stays.
+/// The permissions after a change of owner, if they change: an old set-ID bit must not run a program with a
+/// new owner's rights. Set-group-ID without group execution means something else and stays.
 fn without_set_id(kind: Kind, mode: u16) -> Option<u16> {
     let set_gid = if mode & 0o010 != 0 { 0o2000 } else { 0 };
     let cleared = mode & !(0o4000 | set_gid);

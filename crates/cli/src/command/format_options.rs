@@ -1,4 +1,4 @@
-//! The options that `mkfs` and `build` share: those of mke2fs that say what a volume is to be like.
+//! Options that `mkfs` and `build` share: those of mke2fs that describe a volume.
 
 use crate::failure::{Failure, Outcome};
 use hectare_ext4::superblock::UnknownBehaviour;
@@ -7,53 +7,53 @@ use hectare_units::BlockSize;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-/// What a volume is to be like.
+/// The format of a volume.
 #[derive(clap::Args)]
 pub(crate) struct FormatArguments {
-    /// Bytes of a block: 1024 to 65536
+    /// Bytes per block: 1024 to 65536
     #[arg(short = 'b', value_name = "BYTES", value_parser = parse_size)]
     pub(crate) block_size: Option<u64>,
-    /// Bytes of a cluster (with -O bigalloc)
+    /// Bytes per cluster (with -O bigalloc)
     #[arg(short = 'C', value_name = "BYTES", value_parser = parse_size)]
     cluster_size: Option<u64>,
-    /// Bytes of an inode
+    /// Bytes per inode
     #[arg(short = 'I', value_name = "BYTES")]
     inode_size: Option<u32>,
-    /// Bytes of volume for each inode
+    /// Bytes of volume per inode
     #[arg(short = 'i', value_name = "BYTES", conflicts_with = "inodes", value_parser = parse_size)]
     inode_ratio: Option<u64>,
     /// Number of inodes
     #[arg(short = 'N', value_name = "COUNT")]
     inodes: Option<u64>,
-    /// Percent of the blocks that only root may take
+    /// Percent of the blocks reserved for root
     #[arg(short = 'm', value_name = "PERCENT")]
     reserved: Option<f64>,
     /// The label, up to 16 bytes
     #[arg(short = 'L', value_name = "LABEL")]
     label: Option<OsString>,
-    /// The folder it is said to have been mounted on last
+    /// The last-mounted directory to record
     #[arg(short = 'M', value_name = "FOLDER")]
     last_mounted: Option<OsString>,
     /// The UUID, or: clear, random, time
     #[arg(short = 'U', value_name = "UUID")]
     uuid: Option<String>,
-    /// Features to turn on, and off with a ^ before the name
+    /// Features to turn on, or off with a ^ before the name
     #[arg(short = 'O', value_name = "FEATURE,^FEATURE")]
     features: Vec<String>,
     /// Extended options: stride=, stripe_width=, lazy_itable_init=, packed_meta_blocks=, hash_seed=,
     /// root_owner= ...
     #[arg(short = 'E', value_name = "OPTION=VALUE,...")]
     extended: Vec<String>,
-    /// The journal: size=MIB
+    /// Journal options: size=MIB
     #[arg(short = 'J', value_name = "size=MIB")]
     journal: Option<String>,
-    /// Groups whose metadata lies together
+    /// Number of groups in a flex group
     #[arg(short = 'G', value_name = "GROUPS")]
     flex_groups: Option<u32>,
-    /// Blocks in a group; clusters with bigalloc
+    /// Blocks per group; clusters with bigalloc
     #[arg(short = 'g', value_name = "BLOCKS")]
     clusters_per_group: Option<u32>,
-    /// What the kernel does on an error: continue, remount-ro, panic
+    /// Behaviour of the kernel on errors: continue, remount-ro, panic
     #[arg(short = 'e', value_name = "BEHAVIOR")]
     on_error: Option<String>,
 }
@@ -94,7 +94,7 @@ impl FormatArguments {
         Ok(options)
     }
 
-    /// Whether a share of the blocks for root was asked for.
+    /// Whether blocks reserved for root were requested.
     pub(crate) fn asks_for_reserve(&self) -> bool {
         self.reserved.is_some()
     }
@@ -126,7 +126,7 @@ fn journal_mib(text: &str) -> Result<u64, String> {
     size.parse().map_err(|_| format!("-J {text}: the size is a number of MiB"))
 }
 
-/// A wrong option is wrong usage.
+/// An invalid option is a usage error.
 #[allow(clippy::needless_pass_by_value)] // shaped for map_err
 pub(crate) fn usage(error: hectare_mkfs::Error) -> Failure {
     Failure::Usage(error.to_string())

@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Make a hard or symbolic link inside an image
 ///
-/// Where LINK is a directory, the link is made in it under the target's name.
+/// If LINK is a directory, the link is made in it under the target's name.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  hectare ln -s ../run disk.img:/var/run\n  hectare ln disk.img:/a disk.img:/b"
@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
     /// Make a symbolic link; TARGET is then any text, without an image
     #[arg(short, long)]
     symbolic: bool,
-    /// Replace what has the name already
+    /// Replace an existing file
     #[arg(short, long)]
     force: bool,
     /// What to link to: IMAGE:PATH, or with -s the link's text

@@ -22,33 +22,33 @@ use hectare_units::InodeNr;
 #[command(after_help = "Examples:\n  hectare ls disk.img:\n  hectare ls -l disk.img:/etc disk.img:/usr\n  \
     hectare ls -R --json disk.img:/srv")]
 pub(crate) struct Arguments {
-    /// Show mode, links, owner, group, size and time of change
+    /// Show mode, links, owner, group, size and modification time
     #[arg(short)]
     long: bool,
     /// Show names that begin with a dot, too
     #[arg(short)]
     all: bool,
-    /// List everything below, directory by directory
+    /// List subdirectories recursively
     #[arg(short = 'R', long)]
     recursive: bool,
     /// Show inode numbers
     #[arg(short)]
     inode: bool,
-    /// Show the directory itself instead of what it holds
+    /// Show the directory itself instead of its content
     #[arg(short)]
     directory: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// What to list: IMAGE:PATH
+    /// The files or directories: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
     #[command(flatten)]
     looking: Looking,
 }
 
-/// Lines whose columns are as wide as the widest of them needs: a longer list begins anew, so that it need
-/// not be held.
+/// Lines whose columns are as wide as the widest of them needs: a longer list starts a new block, so that it
+/// need not be kept in memory.
 const ALIGNED: usize = 10_000;
 
 /// A line of the list.
@@ -121,7 +121,7 @@ impl Lister<'_> {
         Ok(())
     }
 
-    /// The names that are shown of a directory.
+    /// The names to show of a directory.
     fn names(&self, image: &Image, nr: InodeNr) -> Result<Names> {
         let (all, dots) = (self.arguments.all, self.arguments.all && !self.arguments.json);
         Names::sorted(image, nr, |entry| match entry.name {
@@ -130,7 +130,7 @@ impl Lister<'_> {
         })
     }
 
-    /// Shows a directory; the directories in it that are to be listed then.
+    /// Shows a directory; returns the directories in it that are to be listed next.
     fn directory(
         &mut self,
         image: &Image,
@@ -161,7 +161,7 @@ impl Lister<'_> {
         Ok(below)
     }
 
-    /// A row, with what was asked for; a broken inode leaves its fields empty and is told.
+    /// A row with the requested columns; a corrupt inode leaves its fields empty and is reported.
     fn row(&self, image: &Image, path: &[u8], name: Vec<u8>, inode: InodeNr) -> Row {
         let wanted = self.arguments.long || self.arguments.json || self.arguments.recursive;
         let looked = || -> Result<(Metadata, Option<Vec<u8>>)> {

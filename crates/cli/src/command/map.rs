@@ -12,10 +12,10 @@ use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Draw a picture of a volume: how full each part is, how its free space is cut up, where metadata lies
+/// Draw a picture of a volume: usage, fragmentation of free space, location of metadata
 ///
-/// The output's name says the kind: .svg or .png. Without -o, SVG goes to standard output. On a small volume
-/// a cell is a few blocks, on a larger one a group or several.
+/// The output's name determines the type: .svg or .png. Without -o, SVG goes to standard output. On a small
+/// volume a cell is a few blocks, on a larger one a group or several.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare map disk.img -o disk.svg\n  hectare map disk.img -o disk.png")]
 pub(crate) struct Arguments {

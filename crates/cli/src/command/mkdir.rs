@@ -10,17 +10,17 @@ use hectare_populate::ModeChange;
 
 /// Make directories inside an image
 ///
-/// They belong to the user who runs this; chown changes that.
+/// They belong to the user who runs the command; chown changes that.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hectare mkdir -p disk.img:/srv/www/static")]
 pub(crate) struct Arguments {
-    /// Make the directories above, too; what is there already is fine
+    /// Make parent directories as needed; existing directories are no error
     #[arg(short, long)]
     parents: bool,
-    /// The permissions, octal or symbolic as in chmod; as they are, whatever the umask
+    /// Permissions, octal or symbolic as in chmod; the umask does not apply
     #[arg(short, long, value_name = "MODE", value_parser = super::chmod::parse_mode)]
     mode: Option<ModeChange>,
-    /// What to make: IMAGE:PATH
+    /// The directories: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ fn make(image: &Image, path: &[u8], arguments: &Arguments) -> hectare_engine::Re
     let creation = umask::creation(0o777);
     if arguments.parents {
         match volume.resolve(path, true) {
-            // What is there keeps its mode.
+            // An existing directory keeps its mode.
             Ok(nr) if volume.stat(nr)?.is_dir() => return Ok(()),
             Ok(_) => return Err(Error::NotADirectory),
             Err(Error::NotFound) => {}

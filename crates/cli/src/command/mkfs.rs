@@ -1,5 +1,5 @@
-//! `hectare mkfs`: ext2, ext3 and ext4. XFS has other options and so a command of its own ([`xfs`]), to which
-//! `-t xfs` hands over as mkfs(8) does.
+//! `hectare mkfs`: ext2, ext3 and ext4. XFS has other options and thus a command of its own ([`xfs`]), to
+//! which `-t xfs` hands over as mkfs(8) does.
 
 mod image_arguments;
 mod target;
@@ -20,31 +20,31 @@ use target::Goal;
 /// Make an empty volume
 ///
 /// Takes mke2fs's options, with its defaults. SIZE is in KiB, or in blocks if -b is given, or has a suffix: s
-/// (512 bytes), K, M, G, T, P, E. A missing image file is made, and needs SIZE; it appears only when it is
-/// finished.
+/// (512 bytes), K, M, G, T, P, E. A missing image file is created, and needs SIZE; it appears only when it is
+/// complete.
 ///
 /// Volumes above 16 TiB get meta_bg and flex groups of 64 groups, and above 128 TiB bigalloc clusters, so
-/// that there are about a million groups at most; what is chosen is told. What the device holds is discarded
-/// first (-E nodiscard keeps it).
+/// that there are about a million groups at most; automatic choices are printed. The device's old content is
+/// discarded first (-E nodiscard keeps it).
 ///
-/// Nothing is overwritten that holds a file system or a partition table unless --force is given.
+/// An existing file system or partition table is not overwritten unless --force is given.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare mkfs disk.img 1G\n  \
     hectare mkfs -t ext4 -b 4096 -L data -m 0 disk.img 20G\n  \
     hectare mkfs -O bigalloc -C 65536 disk.img 1T")]
 pub(crate) struct Arguments {
-    /// The kind: ext2, ext3 or ext4; with xfs the options are those of mkfs.xfs
+    /// Type: ext2, ext3 or ext4; with xfs the options are those of mkfs.xfs
     #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]
     fs_type: String,
-    /// How it will be used: floppy, small, default, big, huge, news, largefile, largefile4
+    /// Usage type: floppy, small, default, big, huge, news, largefile, largefile4
     #[arg(short = 'T', value_name = "USAGE")]
     usage: Option<String>,
     #[command(flatten)]
     format: FormatArguments,
-    /// Overwrite what the image holds
+    /// Overwrite existing content of the image
     #[arg(short = 'F', long)]
     force: bool,
-    /// Only say what would be made
+    /// Only print what would be made
     #[arg(short = 'n', long)]
     dry_run: bool,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// What is asked for; what is wrong with it is one line, as what is impossible is.
+    /// The requested options; a wrong one is reported in one line, as is an impossible one.
     fn options(&self) -> Outcome<FormatOptions> {
         let mut options = self.format.options().map_err(|failure| match failure {
             Failure::Usage(line) => Failure::of("mkfs", line),
@@ -71,8 +71,8 @@ impl Arguments {
     }
 }
 
-/// Where the command stands, or would: before it are options of all commands only, and their values, which
-/// are numbers.
+/// The position of the command, given or implied: before it are only options of all commands, and their
+/// values, which are numbers.
 fn command_at(arguments: &[OsString]) -> usize {
     let is_before = |argument: &&OsString| {
         argument.as_bytes().first().is_some_and(|first| *first == b'-' || first.is_ascii_digit())
@@ -96,11 +96,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         let size = size.unwrap_or_else(|| whole_pages(whole));
         return say(image, &Plan::new(&options, size, true).map_err(failed)?);
     }
-    // What can't be made is refused before anything is touched.
+    // An impossible request is refused before anything is modified.
     if let Some(size) = size {
         Plan::new(&options, size, true).map_err(failed)?;
     }
-    let goal = Goal::open(&image.image, &image.shown(), size, arguments.force)?;
+    let goal = Goal::open(&image.image, image.part, &image.shown(), size, arguments.force)?;
     options.device = goal.topology();
     let whole = goal.device().len();
     let size = size.map_or_else(|| whole_pages(whole), |size| size.min(whole));
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     say(image, &plan)
 }
 
-/// Carries out a plan with so many threads, and shows how far it is.
+/// Carries out a plan with this many threads, and shows progress.
 fn watched<T>(threads: usize, execute: impl FnOnce(Run<'_>) -> T) -> T {
     let meter = Meter::new();
     let watch = |step, done, all| {
@@ -124,11 +124,11 @@ fn watched<T>(threads: usize, execute: impl FnOnce(Run<'_>) -> T) -> T {
     execute(Run { threads, watch: Some(&watch) })
 }
 
-/// What to say of an image that can't be made.
+/// The failure for an image that can't be made.
 fn failed(shown: &str, error: &hectare_mkfs::Error) -> Failure {
     match error {
         hectare_mkfs::Error::Option { .. } => Failure::of("mkfs", error),
-        // These name the device themselves.
+        // The messages of these name the device themselves.
         hectare_mkfs::Error::Device(_) | hectare_mkfs::Error::Occupied { .. } => {
             Failure::Line(error.to_string())
         }
@@ -150,7 +150,7 @@ struct Json {
     superblock_backups: Vec<u64>,
 }
 
-/// Says what was made, as mke2fs does.
+/// Prints what was made, as mke2fs does.
 fn say(image: &ImageArguments, plan: &Plan) -> Outcome {
     let (sb, geometry) = (plan.superblock(), plan.geometry());
     let block = geometry.block_size.bytes().get();

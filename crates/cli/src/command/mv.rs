@@ -9,15 +9,15 @@ use hectare_engine::{Error, RenameMode};
 
 /// Move or rename files inside one image
 ///
-/// With several sources, or where the destination is a directory, they are moved into it.
+/// With several sources, or if the destination is a directory, they are moved into it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare mv disk.img:/old disk.img:/new\n  \
     hectare mv disk.img:/a disk.img:/b disk.img:/folder")]
 pub(crate) struct Arguments {
-    /// Fail if the new name is taken, instead of replacing what has it
+    /// Fail if the new name exists, instead of replacing it
     #[arg(short = 'n', long, conflicts_with = "exchange")]
     no_clobber: bool,
-    /// Let both names swap what they name
+    /// Exchange the two names atomically
     #[arg(long)]
     exchange: bool,
     /// One or more sources, then the destination: IMAGE:PATH, all in one image
@@ -49,7 +49,7 @@ fn rename(image: &Image, arguments: &Arguments, from: &[u8], to: &[u8], into: bo
         (true, _) => RenameMode::NoReplace,
         _ => RenameMode::Replace,
     };
-    // The name that is not there is the one to blame.
+    // Name the path that does not exist in the message.
     let blamed = match image.volume().resolve(from, false) {
         Err(_) => from,
         Ok(_) => &target,

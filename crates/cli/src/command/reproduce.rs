@@ -1,4 +1,4 @@
-//! `hectare reproduce`: published experiments, made again.
+//! `hectare reproduce`: repeats published experiments.
 
 use super::bench::{check_html, write_page};
 use crate::failure::{Failure, Outcome};
@@ -8,11 +8,11 @@ use clap::builder::PossibleValuesParser;
 use hectare_lab::reproduce::{self, EXPERIMENTS, Experiment, Options};
 use std::path::{Path, PathBuf};
 
-/// Make the published experiments again that Hectare's mechanisms come from
+/// Repeat the published experiments behind Hectare's mechanisms
 ///
-/// Prints the published table with our figures before and after beside it: before is Hectare with the mechanism
-/// left out, after is Hectare with it. Every side of every round works on a fresh copy of one volume, the order
-/// alternates, and what is printed is the median, the difference and the standard deviation. As root, the
+/// Prints the published table with our measurements before and after beside it: before is Hectare without the
+/// mechanism, after is Hectare with it. Every contender of every round works on a fresh copy of one volume,
+/// the order alternates, and the median, the difference and the standard deviation are printed. As root, the
 /// kernel's ext4, XFS and btrfs run beside where that makes sense. Without a name, lists the experiments.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare reproduce\n  hectare reproduce overwrite --quick\n  \
@@ -26,28 +26,28 @@ pub(crate) struct Arguments {
         EXPERIMENTS.iter().map(|experiment| experiment.name).chain(["all"])
     ))]
     name: Option<String>,
-    /// How often each side runs
+    /// Number of rounds
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Small volumes, few files, two rounds: to see that it works; the figures say little
+    /// Small volumes, few files, two rounds: a smoke test whose numbers mean little
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
-    /// Only the tables whose title has this in it ("4 KiB", "four-sizes")
+    /// Only the tables whose title contains this ("4 KiB", "four-sizes")
     #[arg(long, value_name = "TEXT", requires = "name")]
     part: Option<String>,
     /// Leave the kernel's file systems out
     #[arg(long)]
     no_kernel: bool,
-    /// The numbers of virtual processors of busy-groups
+    /// The numbers of virtual processors for busy-groups
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128,256",
         value_parser = clap::value_parser!(u32).range(1..=256))]
     cpus: Vec<u32>,
-    /// The directory for the volumes, which are sparse files of up to 500 GiB and take up to 8 GiB; without it
-    /// /dev/shm, which is in memory, or else the directory for temporary files
+    /// The directory for the volumes, which are sparse files of up to 500 GiB and take up to 8 GiB; by
+    /// default /dev/shm, which is in memory, or else the directory for temporary files
     #[arg(long, value_name = "DIR")]
     work: Option<PathBuf>,
-    /// Print JSON, with the figures of every round
+    /// Print JSON, with the measurements of every round
     #[arg(long)]
     json: bool,
     /// Write a page with charts; the name ends in .html
@@ -110,7 +110,7 @@ fn list(arguments: &Arguments) -> Outcome {
     out.finish()
 }
 
-/// Where volumes lie that nobody gave a place.
+/// The default directory for volumes.
 fn in_memory() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() }

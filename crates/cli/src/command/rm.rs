@@ -11,13 +11,13 @@ use hectare_engine::Error;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare rm disk.img:/etc/motd\n  hectare rm -r disk.img:/var/cache")]
 pub(crate) struct Arguments {
-    /// Remove directories with all they hold
+    /// Remove directories recursively
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
-    /// Say nothing about what is not there
+    /// Ignore files that don't exist
     #[arg(short, long)]
     force: bool,
-    /// What to remove: IMAGE:PATH
+    /// The files: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
     #[command(flatten)]

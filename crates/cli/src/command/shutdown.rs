@@ -6,16 +6,16 @@ use hectare_engine::Shutdown;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// End the use of a mounted image at once, as if the power was cut (root only)
+/// Shut down a mounted volume at once, as a power cut would (root only)
 ///
 /// Every operation on the mount fails with EIO from then on, and nothing more is written. Unmount it; the
-/// next to open the image recovers it. For crash tests. The ioctl EXT4_IOC_SHUTDOWN does the same as this
+/// next opening of the image recovers it. For crash tests. The ioctl EXT4_IOC_SHUTDOWN does the same as this
 /// command without an option, whatever its mode (FUSE does not pass the mode on), but does not write back the
 /// kernel's cache first.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hectare shutdown --cut /mnt; umount /mnt; hectare check disk.img")]
 pub(crate) struct Arguments {
-    /// Commit to the journal what has changed so far, and write nothing else
+    /// Commit all changes so far to the journal, and write nothing else
     #[arg(long, conflicts_with = "cut")]
     flush_log: bool,
     /// Write nothing

@@ -12,7 +12,7 @@ use hectare_engine::{Kind, Metadata, Result};
 use hectare_units::InodeNr;
 use serde::Serialize;
 
-/// Show everything an image says of a file: inode, owners, times, flags, attributes, data ranges
+/// Show all metadata of a file: inode, owners, times, flags, attributes, data ranges
 ///
 /// A symbolic link is not followed. With --json: an array of entries, each with flags, attributes (values in
 /// hexadecimal) and the ranges that hold data.
@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// What to look at: IMAGE:PATH
+    /// The files: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
     #[command(flatten)]

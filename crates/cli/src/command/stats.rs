@@ -1,7 +1,7 @@
 //! `hectare stats`.
 //!
-//! The report comes from the server, which may be another user's program: every text of it is shown as a name
-//! is ([`text`]), and no number may be too large.
+//! The report comes from the server, which may be another user's program: every text in it is escaped as a
+//! name is ([`text`]), and no number may be too large.
 
 use crate::failure::{Failure, Outcome};
 use crate::name::shown;
@@ -13,11 +13,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Show what a mount has done and holds
+/// Show statistics of a mount
 ///
-/// Asks the process that serves the mount: how many requests there were of each kind, how long they took and
-/// how they failed, what the allocator and the journal counted, what is in memory. All counters begin with
-/// the mount. Whoever mounted it can ask, and root.
+/// Asks the server: number, latency and errors of requests of each kind, the counters of the allocator and
+/// the journal, and memory use. All counters start with the mount. Only root and the user who mounted the
+/// image may use this.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare stats /mnt\n  hectare stats --json /mnt\n  \
     hectare stats /mnt --set mb_max_to_scan=50")]
@@ -25,11 +25,11 @@ pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// First set a number of the search for space, under its name in /sys/fs/ext4, for every request from now
-    /// on; may be given again. The list at the end has all of them
+    /// First set a tunable of the allocator, under its name in /sys/fs/ext4, for every request from now on;
+    /// may be repeated. The list at the end has all of them
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
-    /// The folder an image is mounted on, or anything below it
+    /// The directory an image is mounted on, or anything below it
     dir: PathBuf,
 }
 

@@ -6,7 +6,7 @@ use hectare_monitor::AskError;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Make everything durable that was written to a mount, and return when it is
+/// Make everything written to a mount durable, and wait for it
 ///
 /// `sync` and `sync -f` do the same on a mount that root made (fuseblk, Linux 6.18). On other mounts they
 /// return at once, and everything is durable about a second later. Only root and the user who mounted the
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    // What the error says may be another user's text.
+    // The error's text may come from another user.
     let said = |error: AskError| shown(error.to_string().as_bytes());
     hectare_monitor::sync(&arguments.dir)
         .map_err(|error| Failure::of(shown(arguments.dir.as_os_str().as_bytes()), said(error)))

@@ -13,9 +13,9 @@ use hectare_engine::{Kind, Result};
 use hectare_units::{InodeNr, u64_of};
 use serde::Serialize;
 
-/// Bytes of a directory that a name takes at least.
+/// The minimum bytes of a directory entry.
 const RECORD_MIN: u64 = 12;
-/// What is said of a directory that can't be sound with those it is in.
+/// The message for a directory that can't be valid together with its ancestors.
 const TOO_MANY: &str =
     "the directory is corrupt: it and those it is in have more names than the volume has room for";
 
@@ -25,7 +25,7 @@ const TOO_MANY: &str =
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare tree disk.img:\n  hectare tree -L 2 disk.img:/usr")]
 pub(crate) struct Arguments {
-    /// How many levels to show
+    /// Number of levels to show
     #[arg(short = 'L', value_name = "LEVELS", value_parser = clap::value_parser!(u32).range(1..))]
     levels: Option<u32>,
     /// Show names that begin with a dot, too
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Where to start: IMAGE:PATH
+    /// The directories: IMAGE:PATH
     #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
     places: Vec<Place>,
     #[command(flatten)]
@@ -48,7 +48,7 @@ struct Leaf {
     entry: JsonEntry,
 }
 
-/// A directory being shown: what is left of its entries.
+/// A directory being shown: its remaining entries.
 struct Level {
     path: Vec<u8>,
     rest: Names,
@@ -118,7 +118,7 @@ impl Grower<'_> {
         })
     }
 
-    /// What is below an entry, if it is a directory that can be entered.
+    /// The content of an entry, if it is a directory that can be entered.
     fn below(
         &self,
         image: &Image,
@@ -176,7 +176,7 @@ impl Grower<'_> {
     }
 }
 
-/// Whether an entry is a directory; the inode is asked where the directory does not say.
+/// Whether an entry is a directory; reads the inode if the directory entry has no type.
 fn is_directory(image: &Image, entry: Entry<'_>) -> Result<bool> {
     match entry.kind {
         Some(kind) => Ok(kind == Kind::Directory),
@@ -184,8 +184,8 @@ fn is_directory(image: &Image, entry: Entry<'_>) -> Result<bool> {
     }
 }
 
-/// Whether a volume has room for the names of a directory and those left of the directories it is in, all of
-/// which are held at once. Directories that share blocks would make a few blocks any number of names.
+/// Whether a volume has room for the names of a directory and the remaining ones of its ancestors, all of
+/// which are held at once. Directories that share blocks would turn a few blocks into any number of names.
 fn is_room(image: &Image, names: &Names, levels: &[Level]) -> bool {
     let held = names.left() + levels.iter().map(|level| level.rest.left()).sum::<usize>();
     let room = image.volume().statfs().map_or(0, |stat| stat.blocks.bytes(stat.block_size).get());

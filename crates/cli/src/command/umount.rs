@@ -6,16 +6,16 @@ use hectare_fuse::{How, Unmounted};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Take a mounted image off a folder, and wait until it is closed
+/// Unmount an image, and wait until it is closed
 ///
 /// The image is closed when this returns. `umount` waits likewise on mounts that root made; on other mounts
 /// it returns earlier, as `fusermount3 -u` does, unless this program is installed as umount.fuse.hectare.
-/// When root ends another user's mount, the image is that user's business: it is not opened, and not waited
-/// for.
+/// When root unmounts another user's mount, the image is neither opened nor waited for: it is that user's
+/// business.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare umount /mnt\n  hectare umount disk.img")]
 pub(crate) struct Arguments {
-    /// Detach it at once, even if it is in use; the image is closed when the last user has closed his files
+    /// Detach it at once, even if it is in use; the image is closed when the last open file is closed
     #[arg(short, long)]
     lazy: bool,
     /// Fail all requests that the server has not answered (root only)

@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Print an attribute's value as it is, or in hexadecimal
+    /// Print an attribute's value raw, or in hexadecimal
     Get {
         /// The full name, such as user.origin
         name: OsString,
@@ -71,7 +71,7 @@ enum Action {
 
 #[derive(clap::Args)]
 struct Target {
-    /// Take a symbolic link itself, not what it leads to
+    /// Operate on a symbolic link itself, not its target
     #[arg(short = 'P', long)]
     no_dereference: bool,
     /// The file: IMAGE:PATH

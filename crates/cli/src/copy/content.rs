@@ -1,8 +1,8 @@
 //! Copying the content of files, by several threads.
 //!
 //! The walker hands over open files; a bounded queue keeps it from running ahead with more open files than
-//! the system allows. A file that can't be read to its end is told and left as far as it came; the first that
-//! can't be written stops everything.
+//! the system allows. A file with a read error is reported and left truncated there; the first write error
+//! stops everything.
 
 use super::{Content, Meta, Reason, Target, Xattrs};
 use crate::failure::{Failure, LeftOut, Outcome};
@@ -23,7 +23,7 @@ const WAITING_MAX: usize = 64;
 pub(super) struct Job<C, F> {
     pub(super) content: C,
     pub(super) file: F,
-    /// What to set when the content is there.
+    /// Attributes to set after the content is copied.
     pub(super) keep: Option<(Meta, Xattrs)>,
     /// The names of both, for messages.
     pub(super) from: String,
@@ -79,12 +79,12 @@ impl<'a, C: Content, T: Target> Pool<'a, C, T> {
         }
     }
 
-    /// No more files come.
+    /// Ends the input: no more files come.
     pub(super) fn finish(&self) {
         *self.sender.lock() = None;
     }
 
-    /// Whether writing failed, so that nothing more makes sense.
+    /// Whether writing failed, so that continuing makes no sense.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }

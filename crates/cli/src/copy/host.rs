@@ -1,14 +1,14 @@
-//! A folder of the host as either side of a copy.
+//! A directory of the host as origin or target of a copy.
 //!
 //! Everything below the top is reached from its parent directory in a [`Walk`], never by a long path and
-//! never through a symbolic link, and what is opened must be what was looked at. Attributes of what can't be
-//! opened (links, devices) are set through `/proc/self/fd`, on the very object that was made. So a user who
-//! can change the directory meanwhile can spoil the copy, but not lead it elsewhere.
+//! never through a symbolic link, and an opened file must be the one that was examined. Attributes of files
+//! that can't be opened (links, devices) are set through `/proc/self/fd`, on the very object that was made.
+//! So a user with write access to the directory can spoil the copy, but not redirect it.
 //!
-//! An image may be hostile, so what gives its files power over the host is kept only where that was asked for
-//! ([`Rights`]). Keeping owners needs root; where that is refused, the owner stays as it is, as with `cp -a`,
-//! and set-ID bits and capabilities go. The same goes for attributes that the host's file system or a right
-//! does not allow. Both are counted, and reported once.
+//! An image may be hostile, so what gives its files power over the host is kept only on request ([`Rights`]).
+//! Keeping owners needs root; where that is refused, the owner stays as it is, as with `cp -a`, and set-ID
+//! bits and capabilities are dropped. So are attributes that the host's file system or a missing right does
+//! not allow. Both are counted, and reported once.
 
 mod origin;
 mod target;
@@ -25,7 +25,7 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-/// A path that leads to what is open.
+/// A path that leads to the open file.
 fn place(fd: BorrowedFd<'_>) -> PathBuf {
     Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string())
 }

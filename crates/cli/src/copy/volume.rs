@@ -1,4 +1,4 @@
-//! A volume as either side of a copy.
+//! A volume as origin or target of a copy.
 
 use super::{Content, Meta, Named, Origin, Reason, Special, Target, Xattrs};
 use crate::image::Image;
@@ -27,7 +27,7 @@ impl Inside<'_> {
         self.volume().create(dir, name, node, self.creation(mode)).map_err(reason)
     }
 
-    /// Sets what is kept. What the new inode inherited from its directory's ACL gives way.
+    /// Sets the kept attributes. They replace what the new inode inherited from its directory's ACL.
     fn finish(&self, nr: InodeNr, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
         self.finish_inode(nr, meta, xattrs).map_err(reason)
     }

@@ -1,8 +1,8 @@
-//! The groups of a volume, coloured by what became of them in a search.
+//! The groups of a volume, coloured by their fate in a search.
 //!
-//! Each explanation gets a field of cells, one a group, or one for several where there are more than a
-//! picture has room for; of several groups, and of several requests, what went furthest shows. Numbers may be
-//! anything: what lies outside the volume is left out.
+//! Each explanation gets a field of cells, one per group, or one for several where there are more than a
+//! picture has room for; of several groups, and of several requests, the furthest fate is shown. Numbers may
+//! be anything: what lies outside the volume is left out.
 
 use super::{Units, counted, how, text};
 use crate::picture::color::{BROKEN_UP, Color, FREE, INK, PALE_INK, PAPER, UNREADABLE, WHOLE};
@@ -21,7 +21,7 @@ const HEIGHT: u32 = 720;
 /// Characters of a line that fit into the width.
 const LINE: usize = 122;
 
-/// What became of a group; what goes further is greater.
+/// The fate of a group; the further, the greater.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Fate {
     NotLookedAt,
@@ -136,7 +136,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Draws explanations one below the other, of an image called so.
+/// Draws explanations one below the other, of an image of this name.
 pub(crate) fn scene(name: &str, explanations: &[Explanation]) -> Scene {
     let mut scene = Scene {
         width: WIDTH,

@@ -1,4 +1,4 @@
-//! Many requests added up: which pass answered how many, and what that cost.
+//! Sums over many requests: how many each pass answered, and at what cost.
 
 use super::{Units, counted, how, sections};
 use hectare_alloc::{Answer, Criterion, RequestTrace, What, Why};
@@ -6,24 +6,24 @@ use hectare_engine::Explanation;
 use hectare_units::u64_of;
 use std::fmt::Write;
 
-/// What some passes did.
+/// The totals of some passes.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sum {
     /// Requests that they answered.
     answered: u64,
-    /// Times that they were made.
+    /// How often they ran.
     made: u64,
-    /// Groups that they passed by without scanning them.
+    /// Groups that they skipped without scanning them.
     pub(crate) passed: u64,
-    /// Those of them that were busy.
+    /// Skipped groups that were busy.
     busy: u64,
     /// Groups that they scanned.
     pub(crate) scanned: u64,
-    /// Runs that they looked at.
+    /// Runs that they examined.
     pub(crate) runs: u64,
 }
 
-/// The passes, in the order in which they are told.
+/// The passes, in the order in which they are printed.
 const PASSES: [Criterion; 10] = [
     Criterion::Goal,
     Criterion::P2Aligned,
@@ -38,7 +38,7 @@ const PASSES: [Criterion; 10] = [
 ];
 
 impl Sum {
-    /// What the passes that `counts` names did for some requests.
+    /// The totals of the passes that `counts` selects, for some requests.
     pub(crate) fn of(requests: &[RequestTrace], counts: impl Fn(Criterion) -> bool) -> Self {
         let mut sum = Self::default();
         for request in requests {
@@ -97,7 +97,7 @@ pub(crate) fn text(explanation: &Explanation) -> String {
     text
 }
 
-/// Requests that no pass answered, by what became of them.
+/// Requests that no pass answered, by their outcome.
 fn without_a_pass(requests: &[RequestTrace]) -> Vec<(&'static str, usize)> {
     let count = |is: fn(&Answer) -> bool| requests.iter().filter(|request| is(&request.answer)).count();
     let mut counts = vec![
@@ -111,7 +111,7 @@ fn without_a_pass(requests: &[RequestTrace]) -> Vec<(&'static str, usize)> {
     counts
 }
 
-/// What several requests for one file came to.
+/// The total of several requests for one file.
 pub(crate) fn pieces(units: Units, requests: &[RequestTrace]) -> String {
     let taken = requests.iter().filter_map(|request| match request.answer {
         Answer::Taken { start, len, .. } | Answer::Window { start, len } | Answer::Slot { start, len } => {

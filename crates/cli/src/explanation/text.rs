@@ -1,4 +1,4 @@
-//! One request in lines: what was asked, what each pass did, what came of it.
+//! One request as lines of text: the request, each pass, and the result.
 
 use super::{Units, counted, ranges, sections};
 use hectare_alloc::{
@@ -7,7 +7,7 @@ use hectare_alloc::{
 use hectare_engine::Explanation;
 use std::fmt::Write;
 
-/// How much is said of which groups it was.
+/// How many of the groups are listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Detail {
     /// The first ranges.
@@ -28,7 +28,7 @@ impl Detail {
 /// Names of the size classes, from the smallest.
 const CLASSES: [&str; 3] = ["small", "medium", "large"];
 
-/// The reasons, in the order in which they are told.
+/// The reasons, in the order in which they are printed.
 const REASONS: [Why; 12] = [
     Why::Index,
     Why::Class,
@@ -95,12 +95,12 @@ fn asked(units: Units, asked: &Asked) -> String {
     text
 }
 
-/// Where the goal comes from.
+/// The source of the goal.
 fn from(asked: &Asked) -> &'static str {
     match asked.from {
         GoalFrom::Caller if asked.data => "as the caller says",
         GoalFrom::Caller => "near what it belongs to",
-        GoalFrom::Continuation => "where the file goes on",
+        GoalFrom::Continuation => "where the file continues",
         GoalFrom::Home => "the group of its inode",
         GoalFrom::Cursor => "behind the last window of its size",
         GoalFrom::Piece => "behind the piece before",
@@ -115,14 +115,14 @@ fn is_without_unit(section: &[Event]) -> bool {
     section.iter().all(|event| event.what == What::NotMade(NotMade::NoUnit))
 }
 
-/// The line of several passes that were not made because no group has a class.
+/// The line of several passes that did not run because no group has a class.
 fn none_made(request: &RequestTrace, sections: &[&[Event]]) -> String {
     let names: Vec<&str> = sections.iter().map(|section| section[0].pass.criterion()).collect();
     let (names, classes) = (names.join(", "), classes(request, sections[0][0].stage));
     format!("{names}{classes}: not tried, {}", not_made(NotMade::NoUnit))
 }
 
-/// Which groups a pass looked at, where there are size classes.
+/// Which groups a pass examined, where there are size classes.
 const fn classes(request: &RequestTrace, stage: Stage) -> &'static str {
     match (request.asked.class, stage) {
         (None, _) => "",
@@ -177,18 +177,18 @@ const fn ended(what: What) -> Option<&'static str> {
     })
 }
 
-/// What the index of a pass is of.
+/// Whether a pass's index is by average run.
 const fn is_by_average(pass: Criterion) -> bool {
     matches!(pass, Criterion::GoalFast | Criterion::BestAvail | Criterion::Split)
 }
 
-/// How long what the index names is at least, for a pass.
+/// The minimum length of what the index names, for a pass.
 fn least_of_order(pass: Criterion, order: u32) -> u64 {
     let log = if is_by_average(pass) && order > 0 { order.saturating_add(1) } else { order };
     1_u64.checked_shl(log).unwrap_or(u64::MAX)
 }
 
-/// Groups that were passed by for one reason.
+/// Groups that were skipped for one reason.
 fn passed(units: Units, why: Why, groups: &[&Event], detail: Detail) -> String {
     let count: u64 = groups.iter().map(|event| u64::from(event.groups)).sum();
     let best = |event: &&Event| if let What::Passed { best, .. } = event.what { best } else { 0 };
@@ -252,7 +252,7 @@ fn taken(units: Units, section: &[Event]) -> Option<String> {
     })
 }
 
-/// What came of a request.
+/// The result of a request.
 pub(crate) fn answer(units: Units, request: &RequestTrace) -> String {
     let place = |start, len| {
         format!("group {}, blocks {} ({})", units.group(start), units.blocks(start, len), units.size(len))
@@ -293,7 +293,7 @@ pub(crate) fn answer(units: Units, request: &RequestTrace) -> String {
     }
 }
 
-/// What the goal was trimmed to.
+/// The length that the goal was trimmed to.
 fn trimmed(units: Units, request: &RequestTrace) -> String {
     let taken = request.events.iter().find(|event| matches!(event.what, What::Taken { .. }));
     units.size(taken.map_or(0, |event| event.need.into()))

@@ -1,4 +1,4 @@
-//! The colours of the picture: how full by depth, how fragmented by hue.
+//! The colours of the picture: usage by depth, fragmentation by hue.
 
 /// Red, green and blue, 0 to 255.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -8,11 +8,11 @@ pub(crate) const PAPER: Color = Color(0xff, 0xff, 0xff);
 pub(crate) const INK: Color = Color(0x1d, 0x26, 0x33);
 pub(crate) const PALE_INK: Color = Color(0x66, 0x70, 0x85);
 pub(crate) const LINE: Color = Color(0xd5, 0xdb, 0xe5);
-/// Free and untouched.
+/// Completely free.
 pub(crate) const FREE: Color = Color(0xe8, 0xee, 0xf5);
-/// Full, the free space in one piece.
+/// Full, the free space in one run.
 pub(crate) const WHOLE: Color = Color(0x1f, 0x6f, 0xb5);
-/// Full, the free space in many pieces.
+/// Full, the free space in many runs.
 pub(crate) const BROKEN_UP: Color = Color(0xe2, 0x5b, 0x2c);
 /// The format's own blocks.
 pub(crate) const METADATA: Color = Color(0x2b, 0x2d, 0x52);

@@ -54,7 +54,7 @@ impl Canvas {
 /// Draws the scene.
 ///
 /// # Errors
-/// What the encoder says.
+/// The encoder's error.
 pub(crate) fn draw(scene: &Scene) -> Result<Vec<u8>, png::EncodingError> {
     let (width, height) = (scene.width * SCALE, scene.height * SCALE);
     let bytes = 3 * usize_of(width) * usize_of(height);

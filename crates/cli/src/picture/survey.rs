@@ -1,4 +1,4 @@
-//! Reading a volume into the cells of a picture.
+//! Surveys a volume into the cells of a picture.
 //!
 //! A small volume has cells of some blocks, rows of them for each group; a larger one has a cell for each
 //! group; one with more groups than a picture has room for has a cell for several. A cell counts what lies in
@@ -12,7 +12,7 @@ use hectare_ext4::geometry::Geometry;
 use hectare_units::{BlockNr, GroupNr, index_of, low32, u64_of, usize_of};
 use std::ops::Range;
 
-/// Up to so many groups each get a band of cells.
+/// Up to this many groups each get a band of cells.
 const BANDS_MAX: u32 = 96;
 /// Cells in a row of a band.
 pub(crate) const BAND_COLUMNS: u32 = 128;
@@ -50,7 +50,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// How full of files it is, leaving the format's blocks aside, 0 to 256.
+    /// How full of files it is, excluding the format's blocks, 0 to 256.
     pub(crate) fn fill(&self) -> u32 {
         let room = self.blocks.saturating_sub(self.metadata);
         share(room.saturating_sub(self.free), room)
@@ -99,7 +99,7 @@ fn shape(geometry: &Geometry) -> Shape {
     Shape::Bands { rows, blocks: longest.div_ceil(rows * BAND_COLUMNS).next_multiple_of(cluster) }
 }
 
-/// Reads a volume. Groups that can't be read are told and marked.
+/// Surveys a volume. Groups that can't be read are reported and marked.
 pub(crate) fn survey(image: &Image, left_out: &LeftOut) -> Survey {
     let volume = image.volume();
     let geometry = volume.superblock().geometry();
@@ -164,7 +164,7 @@ impl Survey {
         let mut at = run.start;
         self.each(geometry, run, |cell, blocks| {
             cell.free += blocks;
-            // Runs go on over the borders of groups.
+            // Runs continue across group boundaries.
             let joined = if cell.last.0 == at { cell.last.1 } else { 0 } + blocks;
             at += blocks;
             cell.last = (at, joined);

@@ -1,4 +1,4 @@
-//! age: the volume becomes what was asked for, and what can't be is refused.
+//! age: the volume becomes as requested, and impossible requests are refused.
 
 use crate::support::{Bench, digest, hectare};
 use hectare_oracle::{assert_clean, skip};

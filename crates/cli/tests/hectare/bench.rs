@@ -1,4 +1,4 @@
-//! bench: workloads on images and folders, their reports, and what is refused.
+//! bench: workloads on images and directories, their reports, and refusals.
 
 use crate::support::{Bench, digest, hectare};
 use hectare_oracle::skip;
@@ -91,7 +91,7 @@ fn policies_are_compared_on_fresh_copies() {
     let json = hectare(&[&words[..], &["--policy", "mballoc,mballoc,first-fit"]].concat()).ok().json();
     let runs = json["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 3);
-    // The same policy on the same bytes counts the same.
+    // The same policy on the same bytes gives the same counts.
     assert_eq!(
         runs[0]["allocator"]["counts"]["groups_scanned"],
         runs[1]["allocator"]["counts"]["groups_scanned"]

@@ -1,8 +1,8 @@
 //! Images of kilobytes that claim gigabytes: every reading command ends within [`MEMORY_KIB`] and
-//! [`PATIENCE`], whatever it says.
+//! [`PATIENCE`], whatever its result.
 //!
-//! The bound on memory is the kernel's (`RLIMIT_DATA`): a command that asks for more is aborted, and has no
-//! exit code.
+//! The memory limit is the kernel's (`RLIMIT_DATA`): a command that exceeds it is aborted, and has no exit
+//! code.
 
 use crate::support::{Bench, Ran, hectare, hectare_bounded, hectare_within};
 use hectare_oracle::{Skip, debugfs, debugfs_write, mke2fs, skip};
@@ -13,11 +13,11 @@ use std::path::Path;
 use std::time::Duration;
 
 const MEMORY_KIB: u32 = 256 << 10;
-/// On a machine that does much else; what is bounded takes a tenth of a second.
+/// Generous, for a busy machine; a bounded command takes a tenth of a second.
 const PATIENCE: Duration = Duration::from_secs(10);
 const BLOCK: usize = 4096;
 
-/// Runs every command that reads on `path` of the image; none may be ended by a signal.
+/// Runs every reading command on `path` of the image; a signal may end none.
 fn read_in_every_way(bench: &Bench, path: &str) -> Vec<Ran> {
     let (image, at) = (bench.image(), bench.at(path));
     let (out, picture) = (bench.local("out"), bench.local("map.svg"));
@@ -128,7 +128,7 @@ fn holes(bench: &Bench) -> Result<(), Skip> {
     set_fields(&bench.image, "/f", &[("size", size), ("block[TIND]", of_data[0])])
 }
 
-/// Each of the ranges between the holes was kept in memory.
+/// Regression: each of the ranges between the holes was kept in memory.
 #[test]
 fn regression_a_file_with_more_blocks_than_the_volume_is_corrupt() {
     let bench = Bench::empty();
@@ -265,7 +265,7 @@ fn names_that_do_not_fit_a_limit_of_memory_are_an_error() {
     );
     assert_eq!(bounded("128M", &["ls", &at]).ok().text().lines().count(), 100_002);
     bounded("32M", &["cp", "-r", &at, bench.local("out").to_str().unwrap()]).ok();
-    // What is not asked for is no error of ours, but no signal either.
+    // A failed infallible allocation is no error of ours, but no signal either.
     let ended =
         bounded("32M", &["build", "--from", source.to_str().unwrap(), bench.local("b").to_str().unwrap()]);
     assert!(matches!(ended.code, Some(0 | 1)), "{:?} {}", ended.code, ended.err);
@@ -321,8 +321,8 @@ fn regression_a_dirty_journal_of_holes() {
     }
 }
 
-/// Sixteen bytes were held for each inode that an image without group checksums claims to have: 18 MB of it
-/// were enough for 958 MB.
+/// Regression: sixteen bytes were held for each inode that an image without group checksums claims to have:
+/// 18 MB of it were enough for 958 MB.
 #[test]
 fn regression_inode_tables_of_zeros_take_no_memory() {
     let bench = Bench::empty();
@@ -335,7 +335,7 @@ fn regression_inode_tables_of_zeros_take_no_memory() {
     assert_eq!(ran.code, Some(0), "{} {}", ran.line, ran.err);
 }
 
-/// Every group names the inode table of the first: its inodes were looked at again for each, and held.
+/// Regression: every group names the inode table of the first; its inodes were read again for each, and held.
 #[test]
 fn regression_an_inode_table_that_all_groups_name_is_read_once() {
     let bench = Bench::empty();
@@ -357,8 +357,8 @@ fn regression_an_inode_table_that_all_groups_name_is_read_once() {
     assert!(unchecked.contains("overlaps that of another group"), "{unchecked}");
 }
 
-/// A superblock that claims four million groups, whose descriptors are holes of the file: a report of each
-/// was made, and what was read of each was kept.
+/// A superblock that claims four million groups, whose descriptors are holes of the file. Regression: a
+/// report of each was made, and the read data of each was kept.
 #[test]
 fn regression_a_volume_that_claims_to_have_millions_of_groups() {
     let bench = Bench::empty();

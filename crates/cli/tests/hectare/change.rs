@@ -1,4 +1,4 @@
-//! mkdir, mv, rm, ln, chmod, chown, xattr: the kernel and e2fsck agree with what was done.
+//! mkdir, mv, rm, ln, chmod, chown, xattr: the kernel and e2fsck agree with the result.
 
 use crate::look::name_of;
 use crate::support::{Bench, hectare};

@@ -1,4 +1,4 @@
-//! The mount against the kernel's ext4, call by call: a little of what `cargo xtask conform` does for long.
+//! The mount against the kernel's ext4, call by call: a short version of `cargo xtask conform`.
 
 use hectare_oracle::conform::{CREWS, Conform, Done, EXERCISES, SETS};
 use hectare_oracle::kill_test::Ended;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const STEPS: u32 = 240;
 /// Steps of an exercise.
 const EXERCISE: u32 = 120;
-/// Steps of each who works with others.
+/// Steps of each concurrent worker.
 const TOGETHER: u32 = 150;
 
 fn conform(name: &str) -> Result<(Conform, PathBuf), hectare_oracle::Skip> {

@@ -1,4 +1,4 @@
-//! cp: trees go in and come out as they were, judged by the kernel and by a walk of the host.
+//! cp: trees are the same after a copy in and out, by the kernel and by a walk of the host.
 
 use crate::support::{Bench, at, hectare};
 use hectare_oracle::compare::Times;
@@ -8,7 +8,7 @@ use hectare_oracle::{
 };
 use std::path::Path;
 
-/// The content of a folder, for `cp -a`.
+/// The content of a directory, for `cp -a`.
 fn inner(folder: &Path) -> String {
     format!("{}/.", folder.display())
 }
@@ -64,11 +64,11 @@ fn every_tree_comes_out_as_the_kernel_saw_it() {
         let mut expected = filled.entries().to_vec();
         let owners = is_root();
         if !owners {
-            // What only root may set is not looked at, and what gives power is not copied.
+            // What only root may set is not compared, and privileges are not copied.
             found.iter_mut().for_each(|entry| entry.xattrs.clear());
             expected.iter_mut().for_each(|entry| entry.mode &= 0o1777);
         }
-        // The folder the host keeps it in may not hold every time the format does.
+        // The host's file system may not support every time that the format does.
         assert_same(&found, &expected, What { owners, xattrs: owners, ..What::all() });
     }
 }

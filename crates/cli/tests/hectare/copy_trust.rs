@@ -1,5 +1,5 @@
-//! What a copy may do to the host: the content of an image gets no power there, and who changes a folder at
-//! the same time leads neither `cp` nor `build` out of it.
+//! What a copy may do to the host: an image's files get no privileges there, and a process that changes a
+//! directory at the same time leads neither `cp` nor `build` out of it.
 
 use crate::support::{Bench, Ran, hectare};
 use hectare_oracle::tool::{Said, need, run};
@@ -15,7 +15,7 @@ use std::time::Duration;
 const NOBODY: u32 = 65534;
 const CAPABILITY: &str = "security.capability";
 
-/// An image with all that has power on a host.
+/// An image with every kind of file that has privileges on a host.
 fn powerful() -> Result<Bench, Skip> {
     if !is_root() {
         return Err(Skip::new("it needs root"));
@@ -55,7 +55,7 @@ fn is_able(path: &Path) -> bool {
     rustix::fs::getxattr(path, CAPABILITY, &mut [0u8; 64][..]).is_ok()
 }
 
-/// Runs the binary as an ordinary user, whose folder `home` is.
+/// Runs the binary as an ordinary user with home directory `home`.
 fn by_nobody(bench: &Bench, words: &[&str]) -> Result<Said, Skip> {
     let program = bench.local("hectare");
     if !program.exists() {
@@ -137,8 +137,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Does `work` so many times while `attack` is done again and again, with pauses that let some rounds
-/// through.
+/// Runs `work` this many times while `attack` runs repeatedly, with pauses that let some rounds through.
 fn while_attacked(attack: impl Fn() + Send + Sync, rounds: u32, mut work: impl FnMut(u32)) {
     let stopped = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -157,14 +156,14 @@ fn while_attacked(attack: impl Fn() + Send + Sync, rounds: u32, mut work: impl F
     });
 }
 
-/// Puts each in the place of the other, and counts it; one of them is gone at times.
+/// Swaps the two, and counts the swaps; at times one of them is missing.
 fn exchange(one: &Path, other: &Path, swaps: &AtomicU32) {
     if renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).is_ok() {
         swaps.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// A folder `in` whose directory `g` is a link to `outside` every other moment.
+/// A directory `in` whose subdirectory `g` alternates with a link to `outside`.
 fn contested(bench: &Bench) -> (PathBuf, PathBuf, PathBuf) {
     let (folder, outside, link) = (bench.local("in"), bench.local("outside"), bench.local("link"));
     for (at, content) in [(folder.join("g"), "decoyy"), (outside.clone(), "secret")] {
@@ -203,7 +202,7 @@ fn who_swaps_directories_for_links_puts_nothing_from_outside_into_an_image() {
 fn who_swaps_directories_for_links_gets_nothing_put_outside() {
     let bench = Bench::empty();
     let (source, outside, link) = (bench.local("source"), bench.local("outside"), bench.local("link"));
-    // Hard links reach back to directories that are finished, long after others could get at them.
+    // Hard links refer back to directories that are finished, long after others could access them.
     fs::create_dir_all(source.join("g/sub")).unwrap();
     for n in 0..40 {
         fs::write(source.join(format!("g/sub/f{n}")), "from the image").unwrap();
@@ -230,7 +229,7 @@ fn who_swaps_directories_for_links_gets_nothing_put_outside() {
                 assert_eq!(fs::read(outside.join(format!("sub/f{n}"))).unwrap(), b"secret");
             }
             assert_eq!((mode_of(&outside), fs::read_dir(outside.join("sub")).unwrap().count()), (before, 40));
-            // Whichever of the two it is now, the next round begins with nothing there.
+            // Whichever of the two it is now, the next round begins with neither.
             while out.exists() && fs::remove_dir_all(&out).is_err() {}
             let _ = fs::remove_dir_all(&link).or_else(|_| fs::remove_file(&link));
             symlink(&outside, &link).unwrap();
@@ -273,7 +272,7 @@ fn regression_a_link_in_place_of_a_pipe_does_not_get_the_modes_of_the_pipe_throu
     );
 }
 
-/// Runs the binary with so many descriptors at most.
+/// Runs the binary with at most this many descriptors.
 fn with_descriptors(most: u32, words: &[&str]) -> (Option<i32>, String) {
     let script = format!("ulimit -n {most} && exec \"$0\" \"$@\"");
     let output = Command::new("sh")

@@ -102,7 +102,7 @@ fn clean_images_stay_clean_when_written() {
     let mut written = 0;
     let index = std::fs::read_to_string(images[0].with_file_name("INDEX.tsv")).unwrap_or_default();
     for packed in images {
-        // The judge itself does not end on some of the others.
+        // e2fsck itself does not end on some of the others.
         let name = packed.file_name().unwrap().to_string_lossy().replace(".img.gz", "");
         let good = |line: &str| line.starts_with(&format!("{name}\t")) && line.ends_with("\t0");
         if !index.lines().any(good) {

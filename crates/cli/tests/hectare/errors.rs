@@ -75,7 +75,7 @@ fn a_volume_cut_short_is_refused() {
     std::fs::File::options().write(true).open(&bench.image).unwrap().set_len(40 << 20).unwrap();
     for command in commands(&bench) {
         let ran = hectare(&command);
-        assert!(ran.refused().contains("is the image cut short?"), "{command:?}: {}", ran.err);
+        assert!(ran.refused().contains("is the image truncated?"), "{command:?}: {}", ran.err);
     }
 }
 
@@ -116,7 +116,7 @@ fn missing_paths_are_named() {
     }
 }
 
-/// Scripts that format expect it of a formatter.
+/// Scripts that format volumes expect it of a formatter.
 #[test]
 fn wrong_usage_of_a_formatter_is_one_line_and_ends_with_1() {
     let cases: [(&[&str], &str); 6] = [
@@ -200,7 +200,7 @@ fn an_image_in_use_is_refused() {
         Ok(bench) => bench,
         Err(reason) => skip!("cli errors::an_image_in_use", reason),
     };
-    // Anybody who can read it can have this lock.
+    // Every process that can read it can take this lock.
     let reader = std::fs::File::open(&bench.image).unwrap();
     reader.lock().unwrap();
     hectare(&["ls", &bench.at("/")]).ok();
@@ -317,7 +317,7 @@ fn what_is_found_broken_is_recorded_and_shown() {
     assert!(ran.code == Some(2) && ran.err.contains("remount-ro"), "{}", ran.err);
 }
 
-/// Every command that opens a volume says what it was given instead of one.
+/// Every command that opens a volume reports what it was given instead of one.
 #[test]
 fn regression_what_is_no_volume_is_named_by_every_command() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,10 @@
-//! explain: why space lies where it lies, of an image, of a workload, of a mount; and that asking changes
-//! nothing.
+//! explain: the search of an image, of a workload, of a mount; explaining changes nothing.
 
 use crate::mount::{bench as mounted, durable};
 use crate::support::{Bench, digest, hectare};
 use serde_json::Value;
 
-/// A volume of 512 MiB, most of it in use, its free space cut up.
+/// A volume of 512 MiB, most of it in use, its free space fragmented.
 fn aged() -> Bench {
     let bench = Bench::empty();
     hectare(&["mkfs", bench.image(), "512M"]).ok();
@@ -73,7 +72,7 @@ fn a_goal_is_a_block_or_where_a_file_goes_on() {
     let block = explain(&["--goal", "70000", "--policy", "mballoc"]);
     assert!(block.contains("goal block 70000 in group 2, as the caller says"), "{block}");
     let behind = explain(&["--goal", "/file", "--policy", "mballoc"]);
-    assert!(behind.contains("where the file goes on") && behind.contains("for inode "), "{behind}");
+    assert!(behind.contains("where the file continues") && behind.contains("for inode "), "{behind}");
     let home = explain(&["--goal", "/", "--policy", "mballoc"]);
     assert!(home.contains("in group 0"), "{home}");
     let appended = explain(&["--append", "--goal", "/file"]);

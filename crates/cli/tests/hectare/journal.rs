@@ -1,4 +1,4 @@
-//! Journals on another device, and data modes, by the command line.
+//! External journals, and data modes, on the command line.
 
 use crate::support::hectare;
 use hectare_device::{Device, MemoryDevice};
@@ -7,7 +7,7 @@ use hectare_oracle::{Skip, skip};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// An image, and the journal it keeps elsewhere, that needs to be replayed: `d/f` is in the journal only.
+/// An image and its external journal, which needs to be replayed: `d/f` is in the journal only.
 fn left_by_a_crash(folder: &Path) -> Result<(PathBuf, PathBuf), Skip> {
     let (image, journal) = (folder.join("image"), folder.join("journal"));
     // e2fsck looks for the journal's device among all by its UUID: no other test's may have the same.
@@ -51,7 +51,7 @@ fn commands_that_look_replay_a_journal_on_another_device_in_memory() {
         assert!(ran.err.is_empty(), "{}: {}", ran.line, ran.err);
         ran.text().to_owned()
     };
-    // Without the journal there is nothing, and a note says why.
+    // Without the journal the file is missing, and a note gives the reason.
     let alone = hectare(&["ls", &at("/")]).ok();
     assert_eq!(alone.text(), "lost+found\n");
     assert!(alone.err.contains("--journal"), "{}", alone.err);
@@ -69,12 +69,12 @@ fn commands_that_look_replay_a_journal_on_another_device_in_memory() {
     let copy = folder.path().join("copy");
     with(&["cp", &at("/d/f"), copy.to_str().unwrap()]);
     assert_eq!(std::fs::read(&copy).unwrap(), b"of the journal");
-    // As it lies, it needs the journal; with it, it is sound.
+    // By itself it needs the journal; with it, it is clean.
     assert_eq!(hectare(&["check", &name]).code, Some(1));
     assert!(with(&["check", &name]).contains("clean"));
     let after = (std::fs::read(&image).unwrap(), std::fs::read(&journal).unwrap());
     assert!(before == after, "looking changed something");
-    // Writing replays it for good.
+    // Writing replays the journal permanently.
     with(&["mkdir", &at("/e")]);
     let fsck = hectare_oracle::fsck::e2fsck_with(&image, &["-fn", "-j", &journal]).unwrap();
     assert!(fsck.clean, "{}", fsck.output);

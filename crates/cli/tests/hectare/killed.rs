@@ -1,5 +1,4 @@
-//! `SIGKILL` to whoever serves a mount, in the middle of work: a few of what `cargo xtask killed` does more
-//! often.
+//! `SIGKILL` to the server of a mount, in the middle of work: a short version of `cargo xtask killed`.
 
 use hectare_oracle::durability::Checked;
 use hectare_oracle::kill_test::{Ended, Killed};

@@ -1,4 +1,4 @@
-//! ls, tree, stat, cat, xattr list: what they say is what the kernel says.
+//! ls, tree, stat, cat, xattr list: their output agrees with the kernel.
 
 use crate::support::{Bench, hectare};
 use hectare_oracle::{Combo, Kind, Scale, Tree, combos, filled, skip, skip_part};
@@ -70,7 +70,7 @@ fn every_combination_that_can_be_read_lists_its_tree() {
         };
         let ran = hectare(&["ls", "-aR", "--json", &format!("{}:", filled.image().display())]).ok();
         let json = ran.json();
-        // What was put in has no lost+found; what the kernel reads has.
+        // The source tree has no lost+found; the kernel's view has one.
         let listed = json.as_array().unwrap().iter().filter(|entry| entry["path"] != "/lost+found").count();
         let expected =
             filled.entries().iter().filter(|e| !e.path.is_empty() && e.path != b"lost+found").count();

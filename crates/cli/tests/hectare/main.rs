@@ -1,6 +1,6 @@
 //! The binary, run as a user runs it, against volumes that mke2fs, the kernel and Hectare itself made.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 mod age;
 mod bench;

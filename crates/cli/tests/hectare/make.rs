@@ -1,4 +1,4 @@
-//! mkfs: what it says, what it makes, what it refuses. (The formatter's own tests compare every field.)
+//! mkfs: what it prints, creates and refuses. (The formatter's own tests compare every field.)
 
 use crate::support::{Bench, digest, hectare};
 use hectare_device::{Device, FileOptions};
@@ -42,7 +42,7 @@ fn sizes_are_blocks_or_kib_or_have_a_suffix() {
     }
 }
 
-/// Without a SIZE ext4 gets whole pages of a file, and XFS whole sectors, as of the originals.
+/// Without a SIZE ext4 uses whole pages of a file, and XFS whole sectors, as with the original formatters.
 #[test]
 fn a_file_of_odd_length_is_used_as_far_as_it_goes() {
     let made = |kind: &str, only_say: &str, length: u64, size: &[&str]| {
@@ -145,7 +145,7 @@ fn an_impossible_xfs_volume_is_refused_and_nothing_is_made() {
     assert_eq!(std::fs::read_dir(bench.folder.path()).unwrap().count(), 0);
 }
 
-/// Every choice for a large volume is said on standard output, and none with `-q`.
+/// Every automatic choice for a large volume is printed on standard output, and none with `-q`.
 #[test]
 fn what_is_chosen_for_a_large_volume_is_explained() {
     let bench = Bench::empty();
@@ -187,7 +187,7 @@ fn what_can_t_be_made_is_one_line_and_nothing_is_touched() {
         assert!(ran.refused().contains(said), "{}: {}", ran.line, ran.err);
         assert_eq!(std::fs::read_dir(bench.folder.path()).unwrap().count(), 0, "{}", ran.line);
     }
-    // The same where there is something already, which stays as it is even if it may be overwritten.
+    // The same for an existing image, which stays as it is even if it may be overwritten.
     hectare(&["mkfs", "-q", image, "16M"]).ok();
     let before = digest(&bench.image);
     for words in [&["-F", "-O", "^bigalloc", image, "2E"][..], &["-t", "xfs", "-f", image]] {
@@ -197,7 +197,7 @@ fn what_can_t_be_made_is_one_line_and_nothing_is_touched() {
     }
 }
 
-/// A file system in memory with little room, which goes with this value.
+/// A small file system in memory, unmounted with this value.
 struct Small(PathBuf);
 
 impl Small {
@@ -218,8 +218,8 @@ impl Drop for Small {
     }
 }
 
-/// A file system that has no room left is a device that fails half way: a line, no volume, and the next who
-/// opens it is told why.
+/// A full file system is like a device that fails half way: one line, no volume, and the next opening reports
+/// the reason.
 #[test]
 fn a_device_that_fails_half_way_is_left_marked() {
     let bench = Bench::empty();
@@ -249,8 +249,8 @@ impl Drop for Killed {
     }
 }
 
-/// Over a volume of the other kind, in the middle of the work: nothing is taken for a volume, the old one
-/// least of all, and formatting again makes one.
+/// Formatting over a volume of the other kind, interrupted: nothing is recognized as a volume, least of all
+/// the old one, and formatting again makes one.
 #[test]
 fn a_format_that_is_killed_leaves_no_volume() {
     use std::os::unix::fs::MetadataExt;
@@ -263,7 +263,7 @@ fn a_format_that_is_killed_leaves_no_volume() {
     let (ext4, xfs) = (["-t", "ext4"], ["-t", "xfs"]);
     for (old, new) in [(xfs, ext4), (ext4, xfs)] {
         hectare(&[&["mkfs", "-q"][..], &old, &[text, "1g"]].concat()).ok();
-        // Large enough to take a while, and what it takes shows how far it is.
+        // Large enough to take a while, and its allocated size shows the progress.
         std::fs::File::options().write(true).open(&image).unwrap().set_len(10 << 50).unwrap();
         let mut mkfs = Command::new(env!("CARGO_BIN_EXE_hectare"));
         let mut running = Killed(mkfs.args(["mkfs", "-q", "--force"]).args(new).arg(&image).spawn().unwrap());
@@ -290,7 +290,7 @@ fn a_format_that_is_killed_leaves_no_volume() {
     }
 }
 
-/// What is behind the last whole block is not used.
+/// Space behind the last whole block is not used.
 #[test]
 fn a_size_that_is_no_multiple_of_the_sector_is_made_of_whole_blocks() {
     const ODD: u64 = (16 << 20) + 777;
@@ -306,7 +306,7 @@ fn a_size_that_is_no_multiple_of_the_sector_is_made_of_whole_blocks() {
     }
 }
 
-/// On a terminal it is shown how far a format is, once it has taken a second.
+/// On a terminal the progress of a format is shown, once it has taken a second.
 #[test]
 fn progress_is_shown_on_a_terminal() {
     const NAME: &str = "cli make::progress_is_shown_on_a_terminal";
@@ -329,7 +329,7 @@ fn progress_is_shown_on_a_terminal() {
     assert!(said.stdout.contains(" left"), "{:?}", said.stdout);
 }
 
-/// Puts the mark of an interrupted format where it stays for the kind.
+/// Writes the mark of an interrupted format to the place where it stays for the kind.
 fn interrupt(image: &Path, at: u64) {
     let device = FileOptions::new().write(true).open(image).unwrap();
     device.write_at(Bytes::new(at), UNFINISHED).unwrap();
@@ -352,7 +352,7 @@ fn an_interrupted_format_is_said_and_may_be_run_again() {
     }
 }
 
-/// Old content goes unless it is to be kept: a file gives its space back, and is as if it were new.
+/// Old content is discarded unless it is to be kept: a file frees its space, and is as if it were new.
 #[test]
 fn old_content_is_discarded_unless_it_is_to_be_kept() {
     use std::os::unix::fs::MetadataExt;

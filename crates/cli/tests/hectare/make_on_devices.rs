@@ -1,4 +1,4 @@
-//! mkfs on block devices: those in use, those with large sectors, what they are told, what they tell.
+//! mkfs on block devices: those in use, those with large sectors, discards sent and topology read.
 
 use crate::support::{Bench, hectare};
 use hectare_oracle::mount::Access;
@@ -60,7 +60,7 @@ fn regression_sectors_of_the_device_are_respected() {
     }
 }
 
-/// On a block device it is the device that is told, and it gives the space back.
+/// On a block device the discard goes to the device, which frees the space.
 #[test]
 fn a_device_is_told_what_it_need_not_keep() {
     use std::os::unix::fs::MetadataExt;
@@ -94,7 +94,7 @@ fn table(report: &str) -> Vec<&str> {
     report.lines().skip(1).filter(|line| !line.starts_with("note: ")).collect()
 }
 
-/// Runs a shell's script in a namespace in which a loop device says that it is striped.
+/// Runs a shell script in a namespace in which a loop device reports that it is striped.
 fn where_striped(bench: &Bench, device: &LoopDevice, sizes: (u64, u64), script: &str) -> Result<Said, Skip> {
     let name = device.path().file_name().unwrap().to_str().unwrap();
     let mut lines = String::new();
@@ -106,7 +106,7 @@ fn where_striped(bench: &Bench, device: &LoopDevice, sizes: (u64, u64), script: 
     Ok(run(need("unshare")?.args(["--mount", "sh", "-ec", &(lines + script)])))
 }
 
-/// Both formatters follow what a device says, or don't, in the same cases.
+/// Both formatters follow a device's report, or don't, in the same cases.
 #[test]
 fn the_stripes_of_a_device_are_those_that_others_find() {
     const NAME: &str = "cli make_on_devices::the_stripes_of_a_device_are_those_that_others_find";
@@ -121,14 +121,14 @@ fn the_stripes_of_a_device_are_those_that_others_find() {
     }
 }
 
-/// Sizes of requests that a device may tell, the least and the best.
+/// Request sizes that a device may report, minimum and optimum.
 const STRIPES: &[(u64, u64)] = &[
     (65536, 262_144),
     (65536, 65536),
     (131_072, 1 << 20),
     (12288, 24576),
     (1 << 20, 1 << 20),
-    // What makes no sense, or is nothing but a sector.
+    // Nonsense, or nothing but a sector.
     (512, 512),
     (512, 1 << 20),
     (65536, 0),
@@ -152,7 +152,7 @@ fn compare_stripes(bench: &Bench, device: &LoopDevice, sizes: &[(u64, u64)]) -> 
         assert_eq!(made, theirs, "{sizes:?}");
         assert_clean(&bench.image)?;
     }
-    // What is asked for counts, and what is followed is told.
+    // Explicit options win, and what is followed is printed.
     let striped = (65536, 262_144);
     let told = |words: &str| run(striped, format!("{ours} mkfs -t xfs -N {words} {path}")).unwrap();
     assert!(told("").contains("stripes of 262144 bytes, 65536 on a disk; -d su=0,sw=0 for none"));
@@ -162,7 +162,7 @@ fn compare_stripes(bench: &Bench, device: &LoopDevice, sizes: &[(u64, u64)]) -> 
     assert!(!told_of_ext4("-E stride=0,stripe_width=0").contains("stripes of"));
     assert!(told("-d su=0,sw=0").contains("sunit=0      swidth=0 blks"));
     assert!(told("-d su=16k,sw=2").contains("sunit=4      swidth=8 blks"));
-    // A file says nothing, and a small volume is not worth it.
+    // A file reports nothing, and a small volume is not worth it.
     let file = hectare(&["mkfs", "-t", "xfs", "-N", bench.image()]).ok();
     assert!(file.text().contains("sunit=0      swidth=0 blks"), "{}", file.text());
     assert!(told("-d size=1000m").contains("sunit=0      swidth=0 blks"));

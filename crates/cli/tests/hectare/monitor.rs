@@ -1,4 +1,4 @@
-//! Operating a mount: figures over HTTP and from the control socket, the live page in a browser, the log.
+//! Operating a mount: metrics over HTTP and from the control socket, the live page in a browser, the log.
 
 use crate::mount::{Bench, bench, durable, signal};
 use crate::support::hectare;
@@ -104,7 +104,7 @@ fn stats_says_what_a_mount_does_and_when_there_is_none() {
     fs::create_dir(bench.dir.join("below")).unwrap();
     hectare(&["stats", bench.dir.join("below").to_str().unwrap()]).ok();
     bench.unmount();
-    // One that was killed leaves a socket at which nobody answers.
+    // A killed server leaves a socket at which nothing answers.
     let mut server = bench.in_foreground();
     signal(&server, Signal::KILL);
     server.wait().unwrap();
@@ -309,7 +309,7 @@ fn what_happens_is_logged() {
         assert!(quiet.contains(text), "{text}\n{quiet}");
     }
     assert!(!quiet.contains("level=error") && quiet.lines().all(|line| line.starts_with("time=2")));
-    // A crash, and what comes of it.
+    // A crash, and its consequences.
     let mut server = bench.in_foreground();
     durable(&bench.dir.join("kept"), "kept");
     signal(&server, Signal::KILL);

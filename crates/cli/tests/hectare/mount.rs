@@ -1,4 +1,4 @@
-//! `hectare mount`: in the background, in the form that `mount` and `fstab` use, ended in every way.
+//! `hectare mount`: in the background, in the form that `mount` and `fstab` use, unmounted in every way.
 
 use crate::support::hectare;
 use hectare_oracle::{assert_clean, skip, until};
@@ -21,14 +21,14 @@ macro_rules! bench {
 }
 pub(crate) use bench;
 
-/// An image and a folder to mount it on.
+/// An image and a directory to mount it on.
 pub(crate) struct Bench {
     _folder: tempfile::TempDir,
     pub(crate) image: PathBuf,
     pub(crate) dir: PathBuf,
 }
 
-/// A test that fails leaves no mount, whose server would go on, or hang.
+/// A failed test leaves no mount, whose server would continue, or hang.
 impl Drop for Bench {
     fn drop(&mut self) {
         if std::thread::panicking() {
@@ -59,14 +59,14 @@ impl Bench {
         mounts.lines().any(|line| line.split(' ').nth(1) == self.dir.to_str())
     }
 
-    /// Unmounts, and waits until whoever served has let go of the image.
+    /// Unmounts, and waits until the server has released the image.
     pub(crate) fn unmount(&self) {
         self.detach();
         self.wait_closed();
     }
 
     /// Unmounts. A program that another test starts has a copy of every descriptor for a moment, so that the
-    /// folder may be busy.
+    /// directory may be busy.
     pub(crate) fn detach(&self) {
         until(|| Command::new("umount").arg(&self.dir).status().unwrap().success());
     }
@@ -86,7 +86,7 @@ impl Bench {
         assert_clean(&self.image).unwrap();
     }
 
-    /// Serves in the foreground, for the test to end.
+    /// Serves in the foreground, until the test ends it.
     pub(crate) fn in_foreground(&self) -> Child {
         self.in_foreground_with(&[], &[])
     }
@@ -183,7 +183,7 @@ fn what_can_not_be_mounted_is_told() {
     let (image, dir) = (bench.image.to_str().unwrap(), bench.dir.to_str().unwrap());
     let missing = hectare(&["mount", "/no such image", dir]);
     assert!(missing.refused().starts_with("/no such image: "));
-    let nowhere = hectare(&["mount", image, "/no such folder"]);
+    let nowhere = hectare(&["mount", image, "/no such directory"]);
     assert!(nowhere.refused().contains("No such file or directory"), "{}", nowhere.err);
     let offset = hectare(&["mount", image, dir, "-o", "offset=1024"]);
     assert!(offset.refused().contains("superblock"), "{}", offset.err);
@@ -218,20 +218,20 @@ fn signals_end_it_cleanly_and_a_kill_leaves_what_was_synced() {
     bench.wait_closed();
 }
 
-/// Whether the kernel tells a `fuseblk` server of `syncfs(2)`: since 6.18.
+/// Whether the kernel passes `syncfs(2)` to a `fuseblk` server: since 6.18.
 fn tells_of_sync() -> bool {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
     (numbers.next(), numbers.next()) >= (Some(6), Some(18))
 }
 
-/// A plain FUSE mount is never told of `sync`, which returns 0.
+/// The server of a plain FUSE mount never sees `sync`, which returns 0.
 #[test]
 fn regression_what_sync_returned_for_survives_a_kill() {
     const NAME: &str = "mount::regression_what_sync_returned_for_survives_a_kill";
     let bench = bench!(NAME);
     if !tells_of_sync() || fs::metadata("/dev/loop-control").is_err() {
-        skip!(NAME, "the kernel tells nobody of sync: it is older than 6.18, or has no loop devices");
+        skip!(NAME, "the kernel passes sync to no server: it is older than 6.18, or has no loop devices");
     }
     for (round, sync) in [&["-f", bench.dir.to_str().unwrap()][..], &[]].into_iter().enumerate() {
         let mut server = bench.in_foreground_with(&["-o", "commit=300"], &[]);
@@ -253,7 +253,7 @@ fn regression_what_sync_returned_for_survives_a_kill() {
     }
 }
 
-/// What the kernel finds in a file after whoever served the mount was killed.
+/// What the kernel finds in a file after the mount's server was killed.
 fn found_after_kill(bench: &Bench, mut server: Child, name: &str) -> Result<Vec<u8>, hectare_oracle::Skip> {
     signal(&server, Signal::KILL);
     server.wait().unwrap();
@@ -265,7 +265,7 @@ fn found_after_kill(bench: &Bench, mut server: Child, name: &str) -> Result<Vec<
     Ok(found)
 }
 
-/// A plain FUSE mount is told of nothing: so what `sync` has brought is durable a second later.
+/// The server of a plain FUSE mount sees no sync: so what `sync` has brought is durable a second later.
 #[test]
 fn regression_without_fuseblk_a_change_is_durable_a_second_later() {
     const NAME: &str = "mount::regression_without_fuseblk_a_change_is_durable_a_second_later";
@@ -275,7 +275,7 @@ fn regression_without_fuseblk_a_change_is_durable_a_second_later() {
         let name = format!("file-{changes_go_on}");
         fs::write(bench.dir.join(&name), "synced").unwrap();
         assert!(Command::new("sync").status().unwrap().success());
-        // The machine may be busy: longer than is promised.
+        // The machine may be busy: longer than promised.
         let enough = Instant::now() + Duration::from_millis(2500);
         while Instant::now() < enough {
             sleep(Duration::from_millis(20));
@@ -349,7 +349,7 @@ fn a_mount_changes_while_it_is_there() {
     bench.umount();
 }
 
-/// What a mount leaves that nobody serves any more does not keep its image from being used.
+/// A mount left behind by a dead server does not keep its image from being used.
 #[test]
 fn an_image_can_be_used_while_its_dead_mount_is_there() {
     let bench = bench!("mount::an_image_can_be_used_while_its_dead_mount_is_there");
@@ -389,7 +389,7 @@ fn a_second_mount_is_told_where_the_image_is() {
     assert_clean(&bench.image).unwrap();
 }
 
-/// What `/proc` says of each thread of a process.
+/// The state of each thread of the process, from `/proc`.
 fn threads(server: u32) -> Vec<String> {
     let tasks = fs::read_dir(format!("/proc/{server}/task")).unwrap().flatten();
     tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok()).collect()
@@ -407,7 +407,7 @@ fn who_serves_has_no_privileges() {
             assert!(status.contains(line), "{line}: {status}");
         }
     }
-    // And yet it answers, and takes the mount off at the end.
+    // And yet it answers, and unmounts at the end.
     let report = hectare(&["stats", "--json", bench.dir.to_str().unwrap()]).ok();
     assert_eq!(report.json()["pid"], server.id());
     signal(&server, Signal::TERM);
@@ -465,7 +465,7 @@ fn regression_a_mount_that_something_lies_over_ends_with_all_that_was_written() 
     open.write_all(&[3; 10_000]).unwrap();
     signal(&server, Signal::TERM);
     let ended = server.wait().unwrap();
-    // What lies over it, and then it.
+    // The mount on top, and then the one below.
     bench.umount_with("-l");
     bench.umount_with("-l");
     assert!(ended.success());
@@ -485,7 +485,7 @@ fn regression_a_server_that_is_killed_while_it_begins_or_ends_is_gone() {
         let killed = Instant::now();
         while server.try_wait().unwrap().is_none() {
             if killed.elapsed() > Duration::from_secs(30) {
-                // Else whoever closes a file there, as this test, hangs too.
+                // Otherwise a process that closes a file there, such as this test, hangs too.
                 bench.umount_with("-f");
                 panic!("it hangs");
             }
@@ -534,7 +534,7 @@ fn it_polls_while_many_requests_come_and_only_then() {
     if !Path::new("/proc/self/schedstat").exists() {
         skip!(NAME, "the kernel does not tell how long threads waited");
     }
-    // Every look is a request.
+    // Every check is a request.
     let look = || (0..50).for_each(|_| drop(fs::metadata(bench.dir.join("none"))));
     for (option, polls_then) in [("noidle_poll", true), ("noidle_poll,nobusy_poll", false)] {
         let mut server = bench.in_foreground_with(&["-o", &format!("actimeo=0,{option}")], &[]);
@@ -556,10 +556,10 @@ fn it_polls_while_many_requests_come_and_only_then() {
     }
 }
 
-/// Where programs say how long it may take to wake a processor.
+/// Where programs set the maximum latency for waking a processor.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// Whether idle processors are kept from halting: no latency is allowed, whoever says so.
+/// Whether idle processors are kept from halting: no latency is allowed, by any process.
 fn idle_polls() -> Option<bool> {
     let mut bytes = [0; 4];
     fs::File::open(LATENCY).ok()?.read_exact(&mut bytes).ok()?;
@@ -586,7 +586,7 @@ fn idle_processors_poll_while_many_requests_come_and_only_then() {
     bench.unmount();
     assert!(server.wait().unwrap().success());
     let mut server = bench.in_foreground_with(&["-o", "actimeo=0"], &[]);
-    // Another test's mount may be in a burst, so it is looked at whether this one takes part.
+    // Another test's mount may be in a burst, so check whether this one takes part.
     assert!(asks(&server) && !polls(&server));
     until(|| {
         (0..50).for_each(|_| drop(fs::metadata(bench.dir.join("none"))));
@@ -598,7 +598,7 @@ fn idle_processors_poll_while_many_requests_come_and_only_then() {
     assert!(server.wait().unwrap().success());
 }
 
-/// It was mounted for writing, where no file could be made.
+/// Regression: it was mounted for writing, where no file could be created.
 #[test]
 fn regression_what_can_not_be_written_is_mounted_read_only_with_a_word() {
     let bench = bench!("cli mount::what_can_not_be_written");
@@ -657,8 +657,8 @@ fn a_mount_is_shut_down() {
     assert!(ran.refused().contains("Inappropriate ioctl"), "{}", ran.err);
 }
 
-/// The keeper of a mount took it off when the server was gone before it read an answer: then the connection
-/// of the two ends with an error. So what a program wrote next went into the directory below.
+/// Regression: the helper unmounted when the server was gone before it read an answer: then the connection of
+/// the two ends with an error. So what a program wrote next went into the directory below.
 #[test]
 fn regression_a_mount_stays_when_its_server_is_killed_while_it_begins() {
     let bench = bench!("mount::regression_a_mount_stays_when_its_server_is_killed_while_it_begins");
@@ -668,12 +668,12 @@ fn regression_a_mount_stays_when_its_server_is_killed_while_it_begins() {
             sleep(Duration::from_micros(20));
         }
         sleep(Duration::from_micros(step * 50));
-        // What the keeper answers now is not read.
+        // The helper's answer is not read from here on.
         signal(&server, Signal::STOP);
         sleep(Duration::from_millis(10));
         signal(&server, Signal::KILL);
         server.wait().unwrap();
-        // The keeper sees it a little later.
+        // The helper notices a little later.
         sleep(Duration::from_millis(30));
         assert!(bench.is_mounted(), "step {step}: programs must get errors, not the directory below");
         bench.umount_with("-l");

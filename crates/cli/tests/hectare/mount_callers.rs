@@ -1,4 +1,4 @@
-//! Who has an image mounted: a user without root, `mount` by its type, a line of fstab.
+//! Callers that mount an image: a user without root, `mount` by its type, a line of fstab.
 
 use crate::mount::{Bench, bench};
 use crate::support::hectare;
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 const USER: u32 = 1000;
 
-/// A user who is not root, with a copy of the program where he may run it.
+/// A user other than root, with a copy of the program that this user may run.
 struct User {
     program: PathBuf,
 }
 
 impl User {
-    /// The image and the folder to mount on become his.
+    /// The image and the directory to mount on are given to the user.
     fn of(bench: &Bench) -> Result<Self, Skip> {
         need("setpriv")?;
         let helper = find("fusermount3").and_then(|helper| fs::metadata(helper).ok());
@@ -45,8 +45,8 @@ impl User {
     }
 }
 
-/// Where `/dev/fuse` is root's alone, as without udev's rules, runs the test in a namespace where it is open
-/// to all, and says whether it did.
+/// Where `/dev/fuse` is accessible to root only, as without udev's rules, runs the test in a namespace where
+/// it is open to all, and returns whether it did.
 fn ran_with_open_device(name: &str, bench: &Bench) -> Result<bool, Skip> {
     if fs::metadata("/dev/fuse").is_ok_and(|device| device.mode() & 0o006 == 0o006) {
         return Ok(false);
@@ -113,7 +113,7 @@ fn regression_root_does_not_open_the_image_of_another_users_mount() {
         Err(reason) => skip!(NAME, reason),
     }
     drop(user.hectare(&[&["mount"][..], &bench.words(&[])].concat()).expect_success());
-    // Whoever opens it to wait finds it in use for two minutes.
+    // A process that opens it to wait finds it in use for two minutes.
     fs::rename(&bench.image, bench.image.with_extension("moved")).unwrap();
     hectare(&["mkfs", bench.image.to_str().unwrap(), "32M"]).ok();
     let _held = hectare_device::FileOptions::new().write(true).open(&bench.image).unwrap();
@@ -143,7 +143,7 @@ fn what_a_user_without_root_may_not_is_refused_on_one_line() {
         assert!(refused.stderr.trim_end().lines().count() == 1, "{}", refused.report());
         refused.stderr
     };
-    // A folder that is not his to mount on.
+    // A directory of another user.
     let other = bench.dir.with_file_name("other");
     fs::create_dir(&other).unwrap();
     let other = other.to_str().unwrap();
@@ -152,7 +152,7 @@ fn what_a_user_without_root_may_not_is_refused_on_one_line() {
     if !configuration.lines().any(|line| line.trim() == "user_allow_other") {
         assert!(mount(&["-o", "allow_other"], bench.dir.to_str().unwrap()).contains("allow_other"));
     }
-    // An image that is not his to write.
+    // An image that the user may not write.
     chown(&bench.image, Some(0), Some(0)).unwrap();
     assert!(mount(&[], bench.dir.to_str().unwrap()).contains("Permission denied"));
     assert!(!bench.is_mounted());
@@ -161,8 +161,8 @@ fn what_a_user_without_root_may_not_is_refused_on_one_line() {
     bench.wait_closed();
 }
 
-/// Runs a shell's script as `mount` would be run where the program is installed: in a namespace of its own,
-/// whose `/usr/local/bin` has nothing else. Of the caller's `PATH` `mount` passes nothing on.
+/// Runs a shell script as `mount` would run where the program is installed: in a namespace of its own, whose
+/// `/usr/local/bin` has nothing else. `mount` passes nothing of the caller's `PATH`.
 fn installed(folder: &Path, script: &str) -> Result<Said, Skip> {
     let bin = folder.join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -200,8 +200,8 @@ fn regression_umount_waits_whoever_mounted_it() {
     }
 }
 
-/// The setting of its block device, which was changed instead, is of no use to the mount, and stays with the
-/// device for whoever is given it next.
+/// Regression: the setting of its block device was changed instead; it is of no use to the mount, and stays
+/// with the device for its next user.
 #[test]
 fn regression_reading_ahead_was_set_for_the_loop_device() {
     const NAME: &str = "mount_callers::regression_reading_ahead_was_set_for_the_loop_device";
@@ -307,7 +307,7 @@ fn mount_and_fstab_know_it_by_its_type() {
     assert_eq!(found.text(), "by-line\n");
 }
 
-/// By the table of mounts it is found again when it is to end.
+/// umount finds it again by the table of mounts.
 #[test]
 fn a_mount_that_the_table_of_mounts_does_not_show_is_taken_off_again() {
     const NAME: &str = "mount_callers::a_mount_that_the_table_of_mounts_does_not_show_is_taken_off_again";
@@ -341,7 +341,7 @@ fn a_mount_that_the_table_of_mounts_does_not_show_is_taken_off_again() {
     bench.wait_closed();
 }
 
-/// The socket of a mount is its user's.
+/// The socket of a mount belongs to its user.
 #[test]
 fn tunables_of_a_mount_are_for_its_user_and_root_to_set() {
     const NAME: &str = "mount_callers::tunables_of_a_mount_are_for_its_user_and_root_to_set";

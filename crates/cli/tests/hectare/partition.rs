@@ -26,7 +26,7 @@ const GPT: &str = "label: gpt\nsize=8MiB\nsize=24MiB\nstart=60MiB, size=16MiB\n"
 const DOS: &str = "label: dos\nd1 : size=8MiB, type=83\nd2 : size=16MiB, type=83\nd3 : size=60MiB, type=5\n\
                    d5 : size=12MiB, type=83\nd6 : size=20MiB, type=83\n";
 
-/// What the kernel says of the partitions of a disk: number, first byte, length.
+/// What the kernel reports of the partitions of a disk: number, first byte, length.
 fn by_kernel(disk: &Path) -> Result<Vec<(u32, u64, u64)>, hectare_oracle::Skip> {
     hectare_oracle::mount::can_mount()?;
     let run = |command: &mut Command| {

@@ -1,4 +1,4 @@
-//! Under a program that pretends that an ordinary user is root, owners and devices are what it says.
+//! Under a program such as fakeroot, owners and devices are as that program reports them.
 
 use crate::support::{Bench, hectare};
 use hectare_oracle::tool::{need, run};
@@ -7,8 +7,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
-/// Makes a tree, an image of it, the tree from the image again, and another image of that by copying; tells
-/// what the host and the images say of it.
+/// Makes a tree, an image of it, the tree from the image again, and another image of that by copying; returns
+/// what the host and the images report of it.
 const SCRIPT: &str = r#"
 mkdir src src/d
 echo a > src/f; chown 5:6 src/f; chmod 4750 src/f; ln src/f src/d/g; chown 11:12 src/d
@@ -31,7 +31,7 @@ const EXPECTED: [&str; 7] = [
     "l 777 9 10 0 0",
 ];
 
-/// A command that an ordinary user runs in the bench's folder.
+/// A command that an ordinary user runs in the bench's directory.
 fn by_a_user(bench: &Bench, program: &str) -> Result<Command, Skip> {
     need(program)?;
     fs::copy(env!("CARGO_BIN_EXE_hectare"), bench.local("hectare")).unwrap();

@@ -1,4 +1,4 @@
-//! info, freefrag, map: number for number what dumpe2fs and e2freefrag say.
+//! info, freefrag, map: number for number as dumpe2fs and e2freefrag.
 
 use crate::support::{Bench, hectare};
 use hectare_oracle::{Combo, Scale, Tree, combos, filled, skip, skip_part, tool};

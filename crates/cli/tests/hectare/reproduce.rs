@@ -1,4 +1,4 @@
-//! `hectare reproduce`: what is listed, what is refused, and the figures that do not depend on the machine.
+//! `hectare reproduce`: its list, its refusals, and the results that do not depend on the machine.
 
 use crate::support::hectare;
 use serde_json::Value;
@@ -82,7 +82,8 @@ fn headers_are_written_in_one_pass_without_ten_calls_a_group() {
     }
 }
 
-/// Tables of threads were made and then thrown away, because none of virtual processors has such a title.
+/// Regression: tables of threads were made and then discarded, because none of virtual processors has such a
+/// title.
 #[test]
 fn regression_one_table_of_threads_is_made_alone() {
     let work = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Running the binary, and volumes to run it on.
+//! Runs the binary, and makes volumes to run it on.
 
 use hectare_oracle::{Combo, Scale, Skip, Tree, filled};
 use std::ffi::OsStr;
@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longer than any command on a test's volume may take, on a machine that does much else.
+/// Longer than any command on a test's volume may take, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const BINARY: &str = env!("CARGO_BIN_EXE_hectare");
 
-/// What a run of the binary ended with.
+/// The result of a run of the binary.
 pub(crate) struct Ran {
-    /// The exit code; `None` if a signal or the test's patience ended it.
+    /// The exit code; `None` if a signal or the timeout ended it.
     pub(crate) code: Option<i32>,
     /// Standard output.
     pub(crate) out: Vec<u8>,
@@ -69,7 +69,8 @@ pub(crate) fn hectare_within<S: AsRef<OsStr>>(arguments: &[S], patience: Duratio
     run_within(Command::new(BINARY).args(arguments), patience)
 }
 
-/// Runs the binary with at most so many KiB of memory of its own (`RLIMIT_DATA`), and stops it after a time.
+/// Runs the binary with at most this many KiB of memory of its own (`RLIMIT_DATA`), and stops it after a
+/// time.
 #[track_caller]
 pub(crate) fn hectare_bounded(arguments: &[&str], kib: u32, patience: Duration) -> Ran {
     let script = format!("ulimit -d {kib} && exec \"$0\" \"$@\"");
@@ -101,7 +102,7 @@ fn run_within(command: &mut Command, patience: Duration) -> Ran {
     Ran { code: status.code(), out, err, line, hung }
 }
 
-/// A folder that goes when the test ends, and an image in it.
+/// A directory that is removed when the test ends, and an image in it.
 pub(crate) struct Bench {
     pub(crate) folder: TempDir,
     pub(crate) image: PathBuf,
@@ -122,7 +123,7 @@ impl Bench {
         Ok(bench)
     }
 
-    /// A volume with a tree in it that somebody else wrote.
+    /// A volume with a tree in it that the kernel or `mke2fs -d` wrote.
     pub(crate) fn filled(combo: &str, tree: Tree) -> Result<Self, Skip> {
         let bench = Self::empty();
         filled(&Combo::named(combo), tree, &Scale::SMALL)?.copy_to(&bench.image).unwrap();
@@ -134,7 +135,7 @@ impl Bench {
         at(&self.image, path)
     }
 
-    /// A path in the folder.
+    /// A path in the directory.
     pub(crate) fn local(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -144,7 +145,7 @@ impl Bench {
         self.image.to_str().unwrap()
     }
 
-    /// Runs a command that must succeed, and lets e2fsck judge the volume.
+    /// Runs a command that must succeed, and checks the volume with e2fsck.
     #[track_caller]
     pub(crate) fn changed(&self, arguments: &[&str]) {
         hectare(arguments).ok();
@@ -157,7 +158,7 @@ pub(crate) fn at(image: &Path, path: &str) -> String {
     format!("{}:{path}", image.display())
 }
 
-/// The bytes of a file, to see later that nobody changed it.
+/// The bytes of a file, to verify later that it was not changed.
 pub(crate) fn digest(image: &Path) -> [u8; 32] {
     let mut content = hectare_oracle::Content::new();
     let mut file = File::open(image).unwrap();

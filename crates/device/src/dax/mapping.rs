@@ -1,4 +1,4 @@
-//! A file in the address space, with what is known of its pages. All access to the memory is in here.
+//! A file in the address space, and what is known of its pages. All access to the memory is in here.
 
 use crate::Span;
 use hectare_units::{Bytes, index_of};
@@ -7,7 +7,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
 use std::sync::atomic::AtomicU8;
 
-/// What is known is known of so many bytes at once: what the processor maps as one large page.
+/// The unit in which pages are tracked: what the processor maps as one large page.
 pub(super) const WINDOW_LEN: u64 = 2 << 20;
 
 /// A mapping of a whole file; of nothing, if the file is empty or too long.
@@ -86,10 +86,10 @@ impl Mapping {
         }
     }
 
-    /// Copies into the mapping. The pages must exist, and be locked against everybody else.
+    /// Copies into the mapping. The pages must exist, and be locked exclusively.
     #[allow(unsafe_code)] // the mapping is no Rust object
     pub(super) fn copy_in(&self, at: Bytes, source: &[u8]) {
-        assert!(self.writable, "who opens for reading only is refused before");
+        assert!(self.writable, "writes to a read-only device are refused earlier");
         let address = self.address_of(at, source.len());
         // SAFETY: the target lies inside the mapping, which is writable, exists as long as `self` and is
         // never lent out, so it cannot overlap `source`; readers and writers of this program are kept out by

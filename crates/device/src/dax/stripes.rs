@@ -1,9 +1,9 @@
 //! Locks on the pages of a mapped file: page p has lock p modulo [`STRIPES`]. Neighbours have different
-//! locks, and an operation takes those of all its pages, in the order of the locks, each once; so two of them
-//! never wait for each other in a circle.
+//! locks, and an operation takes those of all its pages, in the order of the locks, each once; so operations
+//! never deadlock.
 //!
-//! Each lock guards the mapping that it hands out: whoever holds one has a mapping that stays, and a new one
-//! can be put in place by whoever holds all.
+//! Each lock guards the mapping that it returns: while one is held the mapping stays, and a new one can be
+//! put in place only under all of them.
 
 use super::mapping::Mapping;
 use crate::Span;
@@ -40,7 +40,7 @@ pub(super) struct Held<G> {
 type Shared<'a> = Held<RwLockReadGuard<'a, Arc<Mapping>>>;
 type Exclusive<'a> = Held<RwLockWriteGuard<'a, Arc<Mapping>>>;
 
-/// All of the locks, held against everybody.
+/// All of the locks, held exclusively.
 pub(super) struct Whole<'a>(Vec<RwLockWriteGuard<'a, Arc<Mapping>>>);
 
 impl Stripes {
@@ -53,12 +53,12 @@ impl Stripes {
         self.hold(span, |stripe| stripe.0.read())
     }
 
-    /// Keeps everybody else out of a range.
+    /// Locks a range exclusively.
     pub(super) fn exclude(&self, span: Span) -> Exclusive<'_> {
         self.hold(span, |stripe| stripe.0.write())
     }
 
-    /// Keeps everybody else out.
+    /// Locks everything exclusively.
     pub(super) fn exclude_all(&self) -> Whole<'_> {
         Whole(self.0.iter().map(|stripe| stripe.0.write()).collect())
     }

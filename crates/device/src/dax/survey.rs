@@ -1,8 +1,8 @@
-//! Finding out in which windows a file has holes.
+//! Finds the windows in which a file has holes.
 //!
-//! Hazard: asked for the next hole, the host looks at every page up to there; on a full file that is all of
-//! it, 14 ms for each GiB. So a file is looked through once, from the start and only as far as it is used,
-//! and nothing is asked twice.
+//! Hazard: to find the next hole, the host scans every page up to there; on a full file that is all of it,
+//! 14 ms for each GiB. So a file is surveyed once, from the start and only as far as it is used, and no
+//! window is queried twice.
 
 use super::mapping::{Mapping, WINDOW_LEN};
 use super::{SPARSE, UNKNOWN, WHOLE};
@@ -24,8 +24,8 @@ impl Survey {
     /// meanwhile must be kept out.
     pub(super) fn advance(&mut self, file: &File, mapping: &Mapping, end: u64) {
         while self.cursor < end {
-            // The file's own offset, which this changes, is used by nobody. A host that can't tell is taken
-            // to have a hole right here.
+            // The file's own offset, which this changes, is not used elsewhere. A host that can't answer is
+            // taken to have a hole right here.
             let hole = seek(file, SeekFrom::Hole(self.cursor)).unwrap_or(self.cursor);
             if hole >= mapping.len().get() {
                 self.note(mapping, u64::MAX, WHOLE);
@@ -41,7 +41,7 @@ impl Survey {
     fn note(&mut self, mapping: &Mapping, end: u64, finding: u8) {
         let span = Span::new(Bytes::new(self.cursor), Bytes::new(end - self.cursor));
         for state in mapping.windows_in(span).filter(|_| end > self.cursor) {
-            // Whoever noted something meanwhile knows better.
+            // What another thread noted meanwhile takes precedence.
             let _ = state.compare_exchange(UNKNOWN, finding, Ordering::Relaxed, Ordering::Relaxed);
         }
         self.cursor = end;

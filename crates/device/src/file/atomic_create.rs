@@ -5,8 +5,8 @@
 //! the kernel frees it. Host file systems without `O_TMPFILE` get a hidden name beside the final one instead,
 //! removed when the value is dropped (a killed program then leaves the hidden file).
 //!
-//! Hazard: publishing must not replace what may not be replaced, even if it appeared meanwhile; linking and
-//! `RENAME_NOREPLACE` refuse that in one step.
+//! Hazard: publishing must not replace an existing file without permission, even one that appeared meanwhile;
+//! linking and `RENAME_NOREPLACE` refuse that in one step.
 
 use super::options::{check_replaceable, new_mode, open_error, parent_dir, parent_of};
 use super::{FileDevice, FileOptions, Overwrite, place};
@@ -127,7 +127,7 @@ fn rename_new(from: &Path, to: &Path) -> rustix::io::Result<()> {
     }
 }
 
-/// A name beside the final one that nobody else in this or another process uses.
+/// A name beside the final one that is unique in this and all other processes.
 fn hidden_name(path: &Path) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

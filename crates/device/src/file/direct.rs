@@ -1,12 +1,12 @@
 //! I/O past the host's page cache (`O_DIRECT`), for requests of any alignment.
 //!
-//! The kernel takes a direct request only if its offset, its length and the memory are aligned. Others make a
-//! detour through an aligned buffer; a write that covers a unit in part reads the unit first and writes it
+//! The kernel accepts a direct request only if its offset, its length and the memory are aligned. Others go
+//! through an aligned buffer; a write that covers a unit in part reads the unit first and writes it
 //! whole.
 //!
-//! Hazard: such a read-and-write-back races with everybody who changes the rest of the unit meanwhile, and
-//! would undo their change. So partial writes exclude all other changes of the device for as long as they
-//! take, while aligned ones (all that a file system does in earnest) only share a lock.
+//! Hazard: such a read-modify-write races with every concurrent change of the rest of the unit, and would
+//! undo it. So partial writes exclude all other changes of the device for as long as they take, while
+//! aligned ones (all that a file system does in practice) only share a lock.
 
 use super::Kind;
 use crate::scratch::{SCRATCH_ALIGN, SCRATCH_LEN, with_scratch};
@@ -19,7 +19,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::FileExt;
 
-/// What units are supposed where the kernel doesn't tell (before Linux 6.1): no disk has larger sectors.
+/// The assumed unit where the kernel doesn't report it (before Linux 6.1): no disk has larger sectors.
 const UNIT_DEFAULT: u32 = 4096;
 
 /// The rules of direct I/O on one file.
@@ -161,7 +161,7 @@ impl Direct {
         })
     }
 
-    /// Writes several buffers to one place, gathered so that their borders need not be aligned.
+    /// Writes several buffers to one place, through one buffer, so that their borders need not be aligned.
     pub(super) fn write_gathered(&self, file: &File, at: u64, parts: &[IoSlice<'_>]) -> io::Result<()> {
         with_scratch(|scratch| {
             let (mut at, mut filled) = (at, 0);

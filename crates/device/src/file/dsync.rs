@@ -83,7 +83,7 @@ mod tests {
                 continue;
             };
             let data: Vec<u8> = (0..2_200_000_u32).map(|n| n.to_le_bytes()[1] ^ n.to_le_bytes()[0]).collect();
-            // Whole units, in odd parts, too long to gather, and no units at all; many parts.
+            // Whole units, in odd parts, too long to join, and no units at all; many parts.
             for (at, len, part_len) in [
                 (4096, 8192, 8192),
                 (8192, 12_288, 1000),

@@ -1,16 +1,16 @@
-//! Space of the host taken ahead of direct writes into holes of a sparse file.
+//! Preallocates host space before direct writes into holes of a sparse file.
 //!
-//! A direct write to blocks the host has mapped is done beside others; one into a hole makes the host
+//! A direct write to blocks the host has mapped runs beside others; one into a hole makes the host
 //! allocate, for which it holds the file's lock exclusively until the data is on the disk. Measured on
-//! ext4: 16 threads that append to files in a sparse image and sync each block were half as fast as on an
-//! image that has its space. So the window of [`WINDOW_LEN`] around a direct write is given its space in
-//! one call before the first write there.
+//! ext4: 16 threads that append to files in a sparse image and sync each block were half as fast as on a
+//! preallocated image. So the window of [`WINDOW_LEN`] around a direct write gets its space in one call
+//! before the first write there.
 //!
-//! What it costs: an image written with direct I/O has its space on the host in whole windows; a discard
-//! gives back what it names.
+//! Cost: an image written with direct I/O occupies space on the host in whole windows; a discard gives back
+//! its range.
 //!
-//! Hazard: nothing is promised. Windows are remembered in a table that forgets, discards punch holes into
-//! them, and a host that is full or can't is not asked again. A write into a hole is slow, not wrong.
+//! Hazard: nothing is guaranteed. The table of windows is lossy, discards punch holes into them, and a host
+//! that is full or lacks support is not asked again. A write into a hole is slow, not wrong.
 
 use crate::Span;
 use hectare_units::{Bytes, index_of};

@@ -1,19 +1,20 @@
-//! Locks on regular files, and who holds them.
+//! Locks regular files, and finds the holders of their locks.
 //!
 //! The lock is a record lock of the open file description (`F_OFD_SETLK`, fcntl(2)) on one byte far behind
-//! what other programs lock ([`BYTE`]): shared for reading, exclusive for writing, advisory, passed on with the descriptor, gone when the last copy of it is closed. An exclusive
-//! one needs a descriptor that may write, so that nobody who can only read an image can keep its readers
-//! out, as he could by `flock`. A shared one he can hold, and keeps writers from beginning: every advisory
-//! lock of Linux is so, and the message names him where that can be seen. Beside it stand the locks of
-//! [`qemu`], so that an image is not used here and in a virtual machine at once.
+//! what other programs lock ([`BYTE`]): shared for reading, exclusive for writing, advisory, passed on with
+//! the descriptor, gone when the last copy of it is closed. An exclusive one needs a writable descriptor, so
+//! users with read access only can't keep readers out, which `flock` would allow. They can hold a
+//! shared one, which keeps writers from beginning: every advisory lock of Linux is so, and the message
+//! names the holder where that can be seen. Beside it stand the locks of [`qemu`], so that an image is not
+//! used here and in a virtual machine at once.
 //!
-//! It is not waited for, but for a moment. What it cannot see is the kernel itself: a loop device on the
-//! image takes no lock, yet a mounted image that is written behind the kernel's back is destroyed. So a
-//! writer also asks whether a loop device sits on the file. Loop devices of our own mounts are passed over:
-//! nothing goes through them, and the server of such a mount has the lock.
+//! A taken lock is retried only for a moment. The lock does not see the kernel itself: a loop device on the
+//! image takes no lock, yet writing to a mounted image behind the kernel's back destroys it. So a writer also
+//! checks for a loop device on the file. Loop devices of our own mounts are ignored: nothing goes through
+//! them, and the server of such a mount has the lock.
 //!
-//! Finding out who is in the way reads `/proc/PID/fdinfo` and `/sys/block`; where those are missing or
-//! hidden, as those of other users are, the message is less exact, nothing more.
+//! Finding the holder reads `/proc/PID/fdinfo` and `/sys/block`; where those are missing or hidden, as those
+//! of other users are, the message is less exact, nothing more.
 
 mod qemu;
 
@@ -35,7 +36,7 @@ const BYTE: Range = Range::of(0x6865_6374);
 const LOCK_TRIES: u32 = 8;
 const LOCK_PAUSE: Duration = Duration::from_millis(8);
 
-/// How often, and how long apart, a loop device is given time to let go: after an unmount the kernel
+/// How often, and how long apart, a loop device is checked again: after an unmount the kernel
 /// detaches it a moment later.
 const LOOP_TRIES: u32 = 10;
 const LOOP_PAUSE: Duration = Duration::from_millis(20);
@@ -47,8 +48,8 @@ pub const MOUNT_KEY: &str = "hectare mount of ";
 pub struct Claim(pub(super) File);
 
 impl Claim {
-    /// Lets others have a regular file: for who is done with it and can't close it yet. Nothing may be
-    /// written after that. A block device is let go of with its last descriptor only.
+    /// Releases the lock on a regular file, for a caller that is done with it and can't close it yet. Nothing
+    /// may be written after that. A block device is released only with its last descriptor.
     pub fn release(&self) {
         // Where there are no locks, there was none.
         let _ = set(&self.0, F_UNLCK, BYTE);
@@ -80,7 +81,7 @@ pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -
     if write { refuse_loop(file, name, operation) } else { Ok(()) }
 }
 
-/// Why a lock could not be had.
+/// Why a lock could not be taken.
 enum Refused {
     /// Another open file has one on these bytes.
     At(Range),
@@ -117,7 +118,7 @@ impl Range {
 fn set(file: &File, kind: c_int, range: Range) -> std::result::Result<(), Refused> {
     let mut lock = record(kind, range).map_err(Refused::Failed)?;
     control(file, F_OFD_SETLK, &mut lock).map_err(|error| {
-        // fcntl(2) has both numbers for a lock that is in the way.
+        // fcntl(2) has both numbers for a conflicting lock.
         let is_taken = [Errno::AGAIN, Errno::ACCESS].map(|errno| Some(errno.raw_os_error()));
         if is_taken.contains(&error.raw_os_error()) { Refused::At(range) } else { Refused::Failed(error) }
     })
@@ -212,7 +213,7 @@ enum Access {
 }
 
 /// A process that holds a lock on bytes of the file, as `process 123 (name)`. The table of all locks does not
-/// say whose such a lock is, but each process's own list of descriptors shows it.
+/// name the owner of such a lock, but each process's own list of descriptors shows it.
 fn holder(file: &File, bytes: Range, access: Access) -> Option<String> {
     let meta = file.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));

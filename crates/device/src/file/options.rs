@@ -1,7 +1,7 @@
-//! How a file or block device is opened, and how a new file is made.
+//! Options for opening a file or block device, and for making a new file.
 //!
-//! Hazard: between looking at a path and opening it, it can become another file. So the checks that matter
-//! are made on the open file; the look beforehand only avoids what opening itself would do wrong (waiting for
+//! Hazard: between checking a path and opening it, it can become another file. So the checks that matter
+//! are made on the open file; the earlier check only avoids what opening itself would do wrong (waiting for
 //! a pipe's other end, or missing that a block device needs `O_EXCL` from the start).
 
 use super::atomic_create::PendingFile;
@@ -40,15 +40,15 @@ impl FileOptions {
         Self::default()
     }
 
-    /// Whether changes are allowed. A writer keeps everybody else out.
+    /// Whether changes are allowed. A writer has exclusive use.
     #[must_use]
     pub fn write(mut self, write: bool) -> Self {
         self.write = write;
         self
     }
 
-    /// Whether a lock is taken (it is unless told otherwise): a file lock on a regular file, exclusive use of
-    /// a block device. Without it anybody may be writing meanwhile.
+    /// Whether a lock is taken (default: yes): a file lock on a regular file, exclusive use of a block
+    /// device. Without it others may write meanwhile.
     #[must_use]
     pub fn exclusive(mut self, exclusive: bool) -> Self {
         self.shared = !exclusive;
@@ -65,7 +65,7 @@ impl FileOptions {
     /// Opens an existing regular file or block device.
     ///
     /// # Errors
-    /// If there is none, permission lacks, it is another kind of file, somebody else uses it
+    /// If there is none, permission lacks, it is another kind of file, it is in use
     /// ([`Reason::Busy`]: locked, mounted, or under a loop device), or the host cannot do direct I/O on it.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<FileDevice> {
         let path = path.as_ref();
@@ -92,7 +92,7 @@ impl FileOptions {
     /// from the start; [`FileOptions::create_pending`] gives it only to a finished file.
     ///
     /// # Errors
-    /// If the file exists and is not to be replaced, somebody else uses it, it is no regular file, or the
+    /// If the file exists and is not to be replaced, it is in use, it is no regular file, or the
     /// host cannot hold a file of that length; in the last case no new file is left behind.
     pub fn create(&self, path: impl AsRef<Path>, len: Bytes, overwrite: Overwrite) -> Result<FileDevice> {
         let path = path.as_ref();
@@ -158,7 +158,7 @@ impl FileOptions {
         })
     }
 
-    /// Refuses a length that a file can't have, while it still holds what it held.
+    /// Refuses a length that a file can't have, while its content is still intact.
     fn check_len(&self, file: &File, name: &str, len: Bytes) -> Result<()> {
         if self.direct {
             Direct::new(file.as_fd(), Kind::Regular).check_len(name, Operation::Create, len)?;
@@ -208,7 +208,7 @@ pub(super) fn check_replaceable(path: &Path, name: &str, overwrite: Overwrite) -
     }
 }
 
-/// Says what a refused opening means, where the bare system error would puzzle.
+/// Explains a refused opening where the bare system error would be unclear.
 pub(super) fn open_error(name: &str, operation: Operation, errno: Errno) -> Error {
     if errno != Errno::BUSY {
         return Error::errno(name, operation, None, errno);

@@ -1,8 +1,7 @@
 //! Where a new file may be made: not among the host's device nodes, nor on a file system of the kernel's own.
 //!
-//! A target such as `/dev/sdb`, of a disk that is not there, would otherwise become a regular file that
-//! fills the host's memory, and the next program takes it for the disk. What exists already is not asked
-//! about.
+//! A target such as `/dev/sdb`, of a disk that does not exist, would otherwise become a regular file that
+//! fills the host's memory, and the next program takes it for the disk. Existing files are not checked.
 
 use crate::{Error, Operation, Reason, Result};
 use rustix::io::Errno;
@@ -59,7 +58,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<()> {
     Ok(())
 }
 
-/// The folder in which opening a path would make a file.
+/// The directory in which opening a path would make a file.
 fn folder_of(path: &Path) -> Option<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -77,7 +76,7 @@ fn is_made_up(folder: &Path) -> bool {
     kind.is_ok_and(|kind| MADE_UP.contains(&kind))
 }
 
-/// Whether a folder is the one of devices, or on the file system that is mounted there: devtmpfs calls itself
+/// Whether a directory is that of devices, or on the file system mounted there: devtmpfs calls itself
 /// tmpfs.
 fn is_among_devices(folder: &Path) -> bool {
     let device = |path: &Path| std::fs::metadata(path).ok().map(|meta| meta.dev());

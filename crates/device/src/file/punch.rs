@@ -1,4 +1,4 @@
-//! Ranges given back to the host, and ranges made zero without writing zeros.
+//! Gives ranges back to the host, and zeroes ranges without writing zeros.
 //!
 //! `fallocate` does both, on regular files and on block devices: `PUNCH_HOLE` frees the storage and makes it
 //! read as zeros (a block device unmaps it, if it promises zeros then), `ZERO_RANGE` makes it zero without
@@ -53,7 +53,7 @@ fn zero(file: &File, span: Span) -> rustix::io::Result<()> {
     fallocate(file, mode, span.at.get(), span.len.get())
 }
 
-/// Tells a block device that a range of whole sectors is not needed.
+/// Discards a range of whole sectors of a block device.
 #[allow(unsafe_code)] // no safe wrapper of this ioctl exists
 fn block_discard(file: &File, span: Span) -> rustix::io::Result<()> {
     use rustix::ioctl::{Opcode, Setter, ioctl, opcode};

@@ -1,12 +1,12 @@
-//! What a block device says of itself: its sectors, and the sizes of requests that suit it, by which
-//! formatters lay a volume out on striped storage.
+//! The topology of a block device: its sectors, and its preferred request sizes, by which formatters lay a
+//! volume out on striped storage.
 //!
-//! Sectors are asked of the device; the other sizes lie in sysfs, `queue/minimum_io_size` and
-//! `queue/optimal_io_size` of the disk (the kernel's `Documentation/ABI/stable/sysfs-block`). What is not
-//! there is not known: it is a hint, never needed.
+//! The device reports its sectors; the other sizes are in sysfs, `queue/minimum_io_size` and
+//! `queue/optimal_io_size` of the disk (the kernel's `Documentation/ABI/stable/sysfs-block`). What is missing
+//! there is unknown: it is a hint, never needed.
 //!
-//! Hazard: of a partition that does not begin at a multiple of the disk's physical sectors nothing that
-//! counts on alignment holds, so it has none of these sizes, and its logical sectors for physical ones.
+//! Hazard: in a partition that does not begin at a multiple of the disk's physical sectors no alignment
+//! holds, so it has none of these sizes, and its logical sectors for physical ones.
 
 use rustix::fs::{Stat, ioctl_blkpbszget, ioctl_blksszget, major, minor};
 use std::fs::{File, read_to_string};
@@ -42,13 +42,13 @@ impl Topology {
         Ok(Self { logical_sector, physical_sector, ..Self::default() }.with_hints(&device))
     }
 
-    /// Adds what the folder of a device in sysfs tells.
+    /// Adds the hints in a device's sysfs directory.
     fn with_hints(self, device: &Path) -> Self {
         let number = |name: &str| read_to_string(device.join(name)).ok()?.trim().parse::<i64>().ok();
         if number("alignment_offset").is_some_and(|offset| offset != 0) {
             return Self { physical_sector: self.logical_sector, ..self };
         }
-        // A partition's queue is that of its disk, in whose folder its own lies.
+        // A partition's queue is that of its disk, in whose directory its own lies.
         let queue = ["queue", "../queue"].into_iter().find(|queue| device.join(queue).is_dir());
         let size = |name: &str| {
             let found = queue.and_then(|queue| number(&format!("{queue}/{name}")));

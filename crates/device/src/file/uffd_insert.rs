@@ -1,26 +1,25 @@
-//! Pages put into a memory-backed file without its lock.
+//! Inserts pages into a memory-backed file without its lock.
 //!
 //! `pwrite` holds the inode's lock while the kernel takes a page, copies into it and puts it into the file,
-//! so on tmpfs, where that is all there is to a write, threads filling one image run one at a time. The
-//! kernel has another way to give a file a page it has not got yet: `UFFDIO_COPY` of userfaultfd(2), made for
-//! moving the memory of running machines. It copies whole pages into a mapping of the file and never takes
-//! that lock. Measured for 64 KiB of fresh pages: 24 us of one processor as with `pwrite`, but side by side
-//! on two; through an ordinary mapping (populate, then copy) it is 43 us, because each page is cleared before
-//! it is filled.
+//! so on tmpfs, where a write is nothing else, threads filling one image run one at a time. The kernel has
+//! another way to give a file a missing page: `UFFDIO_COPY` of userfaultfd(2), made for moving the memory of
+//! running machines. It copies whole pages into a mapping of the file and never takes that lock. Measured for
+//! 64 KiB of fresh pages: 24 us of one processor as with `pwrite`, but side by side on two; through an
+//! ordinary mapping (populate, then copy) it is 43 us, because each page is cleared before it is filled.
 //!
 //! A file is mapped in windows of [`WINDOW_LEN`], of which at most 2^[`SLOTS_SHIFT`] exist at a time: a
 //! sparse file may be longer than the address space, and pages mapped count as the program's own memory.
 //!
 //! Hazards:
-//! - *Touching the mapping.* Nobody does: it has no access rights, and only the kernel puts pages into it.
-//!   So a file that somebody shortens, or a host without memory, cannot end in a signal; the copy just
-//!   stops, as it does at the first page that is there already. What is left is for `pwrite`, which
-//!   succeeds or says what is wrong. Nothing in here is an error.
+//! - *Touching the mapping.* No code does: it has no access rights, and only the kernel puts pages into it.
+//!   So a file that is shortened, or a host without memory, cannot end in a signal; the copy just stops, as
+//!   it does at the first page that exists already. The rest is left to `pwrite`, which succeeds or reports
+//!   the error. Nothing in here is an error.
 //! - *Half a page.* Only whole pages are put, so bytes beside the range are never made up, and a page is
 //!   seen by readers either absent (zeros) or filled. Holes punched meanwhile take pages out of mapping and
 //!   file alike.
-//! - *A fork.* The descriptor speaks for the address space it was made in, also in the hands of a child. So a
-//!   child leaves it alone.
+//! - *A fork.* The descriptor refers to the address space it was made in, even in a child. So a child leaves
+//!   it alone.
 //! - *Write-back.* A page written through a mapping may fail to reach a disk long after. Hence memory-backed
 //!   files only. Their time of modification is left to the writes beside these.
 
@@ -47,7 +46,7 @@ const WINDOW_LEN: u64 = 64 << 20;
 const SLOTS_SHIFT: u32 = 6;
 
 /// How often a window is missed before another one makes room for it. Mapping and unmapping were measured to
-/// take 4 us, less than a fresh write of 16 KiB, but whoever else wants the address space changed waits
+/// take 4 us, less than a fresh write of 16 KiB, but other threads that change the address space wait
 /// meanwhile.
 const MISSES: u32 = 4;
 
@@ -64,7 +63,7 @@ pub(super) struct FreshPages {
     refused: AtomicBool,
 }
 
-/// Where a window is mapped whose number leaves a certain rest.
+/// Where the windows whose numbers leave a certain remainder are mapped.
 #[derive(Default)]
 struct Slot {
     window: RwLock<Option<Window>>,
@@ -76,7 +75,7 @@ impl FreshPages {
     pub(super) fn new(file: &File) -> Option<Self> {
         let system = rustix::fs::fstatfs(file).ok()?;
         let block = rustix::fs::fstat(file).ok()?.st_blksize;
-        // tmpfs tells the size of a page; a larger one for the file means that `pwrite` takes huge pages.
+        // tmpfs reports the size of a page; a larger one for the file means that `pwrite` takes huge pages.
         let page = u64::try_from(system.f_bsize).ok().filter(|page| page.is_power_of_two())?;
         if low32(system.f_type.cast_unsigned()) != TMPFS || u64::try_from(block) != Ok(page) {
             return None;
@@ -110,7 +109,7 @@ impl FreshPages {
         done
     }
 
-    /// The same for a range inside one window.
+    /// Puts a range inside one window.
     fn put_piece(&self, file: &File, at: u64, data: &[u8]) -> usize {
         let number = at / WINDOW_LEN;
         // Streams of files lie at multiples of round numbers; multiplied by 2^64 over the golden ratio, such
@@ -177,8 +176,8 @@ impl Window {
         // reads `data`, which is borrowed meanwhile, and writes into our window: `at` is in it, and the
         // caller keeps to one window. The window stays mapped while `self` is borrowed.
         let whole = unsafe { ioctl(fault.as_fd(), Updater::<COPY, FaultCopy>::new(&mut copy)) };
-        // Cut short, it fails with EAGAIN and says how far it came; otherwise `copied` is an errno below
-        // zero.
+        // When interrupted, it fails with EAGAIN and says how far it came; otherwise `copied` is an errno
+        // below zero.
         let copied = usize::try_from(copy.copied).unwrap_or(0).min(data.len());
         if whole.is_ok() { data.len() } else { copied }
     }
@@ -209,7 +208,7 @@ const FEATURE_SHMEM: u64 = 1 << 5;
 const FEATURE_SIGBUS: u64 = 1 << 7;
 /// `UFFDIO_REGISTER_MODE_MISSING`.
 const MODE_MISSING: u64 = 1;
-/// `UFFDIO_COPY_MODE_DONTWAKE`: nobody waits for these pages.
+/// `UFFDIO_COPY_MODE_DONTWAKE`: no thread waits for these pages.
 const MODE_DONT_WAKE: u64 = 1;
 
 const API: Opcode = opcode::read_write::<FaultApi>(0xaa, 0x3f);

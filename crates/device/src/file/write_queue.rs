@@ -1,16 +1,16 @@
-//! Writers of a memory-backed file pass one at a time, and those who would have to wait put their pages into
-//! the file beside the one inside, where they can ([`FreshPages`]).
+//! Queues writers of a memory-backed file: one writes at a time, and those that would have to wait insert
+//! their pages into the file beside it, where they can ([`FreshPages`]).
 //!
 //! The kernel serves writers of a buffered file one at a time in any case: `pwrite` takes the inode's lock,
-//! and whoever wants it too spins for it, on a processor that another thread could use. Knowing here whether
-//! somebody is inside is what makes the choice. With 64 threads that create files of 64 KiB on two
-//! processors, that was measured to be 1.6 times as fast as `pwrite` alone; trying to put pages first,
-//! without a look at the gate, was 1.4 times as fast (a page put costs a little more than one written), and a
-//! gate without pages to put slower than none. So a file that cannot take pages has no gate, and where many
-//! writers in a row found no page to put, since they write over what is there, the gate stands open for a
+//! and other writers spin for it, on a processor that another thread could use. Knowing here whether a
+//! writer is inside allows the choice. With 64 threads that create files of 64 KiB on two processors, that
+//! was measured to be 1.6 times as fast as `pwrite` alone; trying to insert pages first, without checking
+//! the gate, was 1.4 times as fast (a page inserted costs a little more than one written), and a gate
+//! without pages to insert slower than none. So a file that cannot take pages has no gate, and where many
+//! writers in a row found no page to insert, since they overwrite existing ones, the gate stands open for a
 //! while.
 //!
-//! What this is not: an order of writes, or an exclusion that anybody may rely on.
+//! What this is not: an order of writes, or an exclusion to rely on.
 
 use super::uffd_insert::FreshPages;
 use hectare_units::u64_of;
@@ -19,8 +19,8 @@ use std::fs::File;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// After so many writers in a row of whom no page could be put, the gate opens, as it is then in the way
-/// only; more than the misses that map a few windows.
+/// After this many writers in a row that could insert no page, the gate opens, as it is then only in the
+/// way; more than the misses that map a few windows.
 const REFUSALS_MAX: u32 = 16;
 
 /// For how many writers it then stays open.
@@ -30,9 +30,9 @@ const OPEN_FOR: u32 = 512;
 pub(super) struct Gate {
     inside: Mutex<()>,
     fresh: FreshPages,
-    /// Writers in a row who could put nothing.
+    /// Writers in a row that could insert nothing.
     refusals: AtomicU32,
-    /// Writers who may still go by without a look.
+    /// Writers that may still pass without a check.
     open_for: AtomicU32,
 }
 
@@ -52,7 +52,7 @@ impl Gate {
     }
 
     /// Waits until the parts can be written at offset `at`, a place inside the file, unless they can be put
-    /// there beside whoever is writing.
+    /// there beside the current writer.
     pub(super) fn enter(&self, file: &File, at: u64, parts: &[IoSlice<'_>]) -> Turn<'_> {
         if self.is_open() {
             return Turn { done: 0, _inside: None };
@@ -79,7 +79,7 @@ impl Gate {
             && self.open_for.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
     }
 
-    /// Counts a writer whose pages were put only as far as `done`, and opens the gate if there were too many.
+    /// Counts a writer whose pages were put only up to `done`, and opens the gate if there were too many.
     fn note_refusal(&self, done: usize) {
         if done > 0 {
             self.refusals.store(0, Ordering::Relaxed);

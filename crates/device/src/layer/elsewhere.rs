@@ -1,12 +1,12 @@
-//! Blocks that are read from elsewhere: a device some of whose blocks have their newest content on another
-//! one, or at another place of the same. It is how a volume is read whose journal was not replayed, without
-//! replaying it and without holding what it says in memory.
+//! Reads some blocks from elsewhere: their newest content is on another device, or at another place of the
+//! same. This is how a volume is read whose journal was not replayed, without replaying it and without
+//! keeping its content in memory.
 //!
-//! It takes no change: a change would have to be told apart from what lies elsewhere. Who wants to change
-//! what is seen lays an [`OverlayDevice`](crate::OverlayDevice) over it.
+//! It is read-only: a change would have to be distinguished from what lies elsewhere. To change the view,
+//! lay an [`OverlayDevice`](crate::OverlayDevice) over it.
 //!
 //! Hazards:
-//! - *Both devices must hold still.* Every read goes to them again.
+//! - *Both devices must not change.* Every read goes to them again.
 //! - *Memory.* A block that lies elsewhere takes some 40 bytes, whatever its length.
 
 use crate::device::{check_range, of_inner};
@@ -54,7 +54,7 @@ impl<D: Device, S: Device> Device for ElsewhereDevice<D, S> {
         let mut done = 0;
         for (nr, place) in self.blocks.range(numbers) {
             let block = nr.offset(self.block_size).get();
-            // The part of the block that is asked for, in it and in the buffer.
+            // The requested part of the block, in it and in the buffer.
             let (from, to) = (block.max(at.get()), (block + u64_of(size)).min(end));
             let (skip, target) = (index_of(from - block), index_of(from - at.get())..index_of(to - at.get()));
             self.inner.read_at(at + Bytes::of(done), &mut buf[done..target.start])?;

@@ -1,4 +1,4 @@
-//! Makes operations fail on demand, so that what must survive a failing disk can be shown to.
+//! Makes operations fail on demand, to show that code survives a failing disk.
 //!
 //! Rules are tried in the order in which they were added; the first that strikes decides. Each counts the
 //! operations it applies to, so "the 7th write", "every flush" and "everything from the 100th operation on"
@@ -63,7 +63,7 @@ impl Rule {
         Self { outcome, panics: false, operations, condition: None, spared: 0, strikes_left: u64::MAX }
     }
 
-    /// Strikes every operation; nothing of it is done, and who asked for it panics, as if a defect of the
+    /// Strikes every operation; nothing of it is done, and its caller panics, as if a defect of the
     /// program had struck there.
     #[must_use]
     pub fn panic() -> Self {

@@ -1,5 +1,5 @@
-//! Keeps every change in memory and leaves the device below as it is: to look at what a replayed journal
-//! would make of a volume nobody may write, or to try what happens after a power cut and throw it away.
+//! Keeps every change in memory and leaves the device below as it is: to see what a replayed journal would
+//! make of a read-only volume, or to try what happens after a power cut and discard it.
 //!
 //! Changes lie in pages of 4 KiB in hash maps, spread over shards with a lock each; a write to a part of a
 //! page copies the rest of it up from below. Pages are counted references: cloning an overlay copies no
@@ -8,7 +8,7 @@
 //!
 //! Hazards:
 //! - *Flushing makes nothing durable.* Nothing here ever is.
-//! - *The device below must hold still.* What was not changed here is read from it, each time.
+//! - *The device below must not change.* What was not changed here is read from it, each time.
 //! - *Memory.* A changed page takes 4 KiB, a zeroed one some twenty bytes: zeroing terabytes in one call is
 //!   not for this layer. A discard changes nothing.
 
@@ -41,7 +41,7 @@ pub struct OverlayDevice<D> {
 #[derive(Clone, Copy)]
 struct Extent {
     len: Bytes,
-    /// The least length there ever was: what lay beyond it was cut off, and is zero if it came back.
+    /// The least length there ever was: what lay beyond it was truncated, and is zero if it came back.
     shown: Bytes,
 }
 

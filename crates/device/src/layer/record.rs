@@ -1,4 +1,4 @@
-//! Records what changes, bytes included, so that every state a power cut could leave can be made afterwards
+//! Records changes, bytes included, so that every state a power cut could leave can be made afterwards
 //! ([`CrashStates`](crate::CrashStates)).
 //!
 //! One lock is held while an operation is done and logged, flushes included: the log has the order in which
@@ -34,7 +34,7 @@ pub enum Event {
     },
     /// A range that was made zero.
     Zero(Span),
-    /// A range whose content was given up.
+    /// A range that was discarded.
     Discard(Span),
     /// A new length.
     Resize(Bytes),
@@ -43,7 +43,7 @@ pub enum Event {
     /// A flush of a [part](RecordDevice::part) that succeeded: what was done to that range before it is
     /// durable.
     FlushOf(Span),
-    /// A mark of whoever runs the test.
+    /// A mark set by the test.
     Mark(u64),
 }
 
@@ -59,7 +59,7 @@ impl Event {
 pub struct RecordDevice<D> {
     inner: D,
     log: Arc<Mutex<Vec<Event>>>,
-    /// What of the device that the log tells of this is; all of it, if none.
+    /// The part of the logged device that this is; all of it, if none.
     part: Option<Span>,
 }
 
@@ -84,7 +84,7 @@ impl<D: Device> RecordDevice<D> {
         Ok(RecordDevice { inner, log: Arc::clone(&self.log), part })
     }
 
-    /// Where this begins in what the log tells of.
+    /// Where this begins in the logged device.
     fn start(&self) -> Bytes {
         self.part.map_or(Bytes::ZERO, |part| part.at)
     }

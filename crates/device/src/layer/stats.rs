@@ -1,5 +1,5 @@
-//! Counts what passes: operations, bytes and failures of each kind. Counting is a few relaxed additions and
-//! takes no lock, so the layer can stay in place in earnest.
+//! Counts operations, bytes and failures of each kind. Counting is a few relaxed additions and takes no
+//! lock, so the layer can stay in place in production.
 //!
 //! Hazard: a snapshot taken while operations run is not of one moment; each number in it is right by itself.
 
@@ -58,7 +58,7 @@ struct Kind {
     failed: AtomicU64,
 }
 
-/// A device that counts what it is asked.
+/// A device that counts its operations.
 pub struct StatsDevice<D> {
     inner: D,
     kinds: [Kind; KINDS],

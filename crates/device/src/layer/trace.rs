@@ -1,8 +1,8 @@
-//! Records what passes: kind, place, time. The newest records are kept in a ring of fixed size; a callback,
+//! Records operations: kind, place, time. The newest records are kept in a ring of fixed size; a callback,
 //! if there is one, sees them all.
 //!
 //! Hazard: records appear in the order in which operations *ended*. The ring is behind one lock, so a trace
-//! slows many threads down; it is for looking, not for measuring.
+//! slows many threads down; it is for inspection, not for measuring.
 
 use crate::device::{of_inner, total_len};
 use crate::{Device, Operation, Request, Result};
@@ -28,7 +28,7 @@ pub struct Record {
 
 type Callback = Box<dyn Fn(&Record) + Send + Sync>;
 
-/// A device that records what it is asked.
+/// A device that records its operations.
 pub struct TraceDevice<D> {
     inner: D,
     start: Instant,

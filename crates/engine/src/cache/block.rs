@@ -1,4 +1,4 @@
-//! The cache of metadata blocks: tree nodes, directory blocks, attribute blocks, inode tables.
+//! Caches metadata blocks: tree nodes, directory blocks, attribute blocks, inode tables.
 //!
 //! A block's bytes are an `Arc<[u8]>`. A reader clones the `Arc` and parses without holding a lock; an editor
 //! replaces the bytes (copying them only if a reader or a commit still holds the old ones). Edits need a
@@ -8,14 +8,14 @@
 //!
 //! Hazards and invariants:
 //! - a dirty block, or one that a commit is still writing, is held by the dirty list or by the frozen list
-//!   and is therefore never evicted (eviction takes only blocks nobody else holds);
-//! - a freed block is *forgotten*: it leaves the cache and the dirty list at once, so that its old bytes are
-//!   not written over whoever gets the block next;
+//!   and is therefore never evicted (eviction takes only blocks without other owners);
+//! - a freed block is *forgotten*: it leaves the cache and the dirty list at once, so that its old bytes
+//!   don't overwrite those of the block's next user;
 //! - a block is read under its shard's loading lock, so that no reader can bring back bytes from before an
 //!   edit that was made, committed and evicted while it read.
 //!
-//! Not here: file data, which goes past this cache unless it is journalled ([`crate::journalled`]), and
-//! bitmaps and descriptors, which are rendered from typed state.
+//! What it is not: a cache of file data, which bypasses it unless it is journalled ([`crate::journalled`]),
+//! nor of bitmaps and descriptors, which are rendered from typed state.
 
 use crate::cache::shard::{self, Cached};
 use crate::error::Result;
@@ -46,7 +46,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What it is called in the record of errors.
+    /// Its name in the record of errors.
     fn name(&self) -> &'static str {
         match self {
             Self::Plain => "metadata block",
@@ -91,7 +91,7 @@ pub(crate) struct Block {
     content: RwLock<Content>,
     dirty: AtomicBool,
     forgotten: AtomicBool,
-    /// Set when used, cleared by the sweep of the eviction.
+    /// Set by use, cleared by the eviction sweep.
     recent: AtomicBool,
 }
 
@@ -167,7 +167,7 @@ impl BlockCache {
         }
     }
 
-    /// Blocks in memory; the shards are counted one after the other.
+    /// Blocks in memory; the shards are counted in turn.
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
@@ -185,7 +185,7 @@ impl BlockCache {
         self.load_with(nr, || kind, place)
     }
 
-    /// The same where finding out the kind is work, which is done only for a block that is read.
+    /// Like [`Self::load`], where finding out the kind is work: it is done only for a block that is read.
     pub(crate) fn load_with(
         &self,
         nr: BlockNr,
@@ -213,7 +213,7 @@ impl BlockCache {
         Ok(bytes)
     }
 
-    /// A block that is to be written whole: zeros, nothing read. A block of that number still in memory is
+    /// A block that will be written whole: zeros, without reading. A block of that number still in memory is
     /// reused.
     pub(crate) fn fresh(&self, nr: BlockNr, kind: Kind) -> Arc<Block> {
         let block = self.insert(nr, self.zeros(), kind);
@@ -226,7 +226,8 @@ impl BlockCache {
         block
     }
 
-    /// A plain block whose bytes on the device mean nothing yet: as in memory, or else zeros, nothing read.
+    /// A plain block whose bytes on the device mean nothing yet: as in memory, or else zeros, without
+    /// reading.
     pub(crate) fn load_zeros(&self, nr: BlockNr) -> Arc<Block> {
         self.find(nr).unwrap_or_else(|| self.insert(nr, self.zeros(), Kind::Plain))
     }
@@ -250,7 +251,7 @@ impl BlockCache {
         Arc::clone(block)
     }
 
-    /// Changes a block that stays what it is inside a transaction.
+    /// Changes a block inside a transaction, without changing its kind.
     pub(crate) fn edit_as_is<R>(
         &self,
         handle: &mut Handle<'_>,
@@ -279,14 +280,14 @@ impl BlockCache {
         change(Arc::make_mut(&mut content.bytes))
     }
 
-    /// Changes a block for the commit that is under way: by the thread that makes it, with or without open
+    /// Changes a block for the commit under way: called by the committing thread, with or without open
     /// handles.
     pub(crate) fn render(&self, block: &Arc<Block>, change: impl FnOnce(&mut [u8])) {
         self.mark_dirty(block);
         change(Arc::make_mut(&mut block.content.write().bytes));
     }
 
-    /// Puts a block on the dirty list; whether it was not there yet.
+    /// Puts a block on the dirty list; returns whether it was not there yet.
     fn mark_dirty(&self, block: &Arc<Block>) -> bool {
         let first = !block.dirty.swap(true, Ordering::AcqRel);
         if first {
@@ -296,8 +297,8 @@ impl BlockCache {
         first
     }
 
-    /// Drops a block that was freed, so that it is neither written nor found again; whether it
-    /// was dirty, or somebody, as a commit, may still be writing it.
+    /// Drops a block that was freed, so that it is neither written nor found again; returns whether it was
+    /// dirty, or may still be being written, as by a commit.
     pub(crate) fn forget(&self, nr: BlockNr) -> bool {
         let block = self.shard(nr).lock().remove(&nr);
         block.is_some_and(|block| {
@@ -307,13 +308,13 @@ impl BlockCache {
         })
     }
 
-    /// Copies bytes out as they are now: from blocks in memory, and around them from the device. The blocks
-    /// are not kept. Nobody may change them meanwhile.
+    /// Copies the current bytes out: from blocks in memory, and around them from the device. The blocks are
+    /// not kept. They must not change meanwhile.
     pub(crate) fn read_at(&self, at: Bytes, out: &mut [u8]) -> Result<()> {
         let shift = self.block_size.shift();
         let (first, end) = (at.get() >> shift, at.get().saturating_add(u64_of(out.len())));
         let blocks = first..end.div_ceil(1 << shift);
-        // Looked up before the device is read: what is not in memory now is where the device is read from.
+        // Looked up before the device is read: what is not in memory now is current on the device.
         let held = |nr| self.find(BlockNr::new(nr)).map(|block| (block.nr, block.bytes()));
         let found: Vec<(BlockNr, Arc<[u8]>)> = blocks.clone().filter_map(held).collect();
         if u64_of(found.len()) < blocks.end - blocks.start {

@@ -1,4 +1,4 @@
-//! The cache of inodes, and the two locks of each.
+//! The inode cache and its two locks per inode.
 //!
 //! An inode in use is one [`CachedInode`], however many paths, handles and threads use it. It has two locks:
 //!
@@ -15,7 +15,7 @@
 //! Invariants: an inode on the dirty list is held by it, so it is never evicted; the block of the inode table
 //! an inode lives in stays in memory as long as the inode, so that rendering needs no I/O. An inode number
 //! that is freed stays, marked as freed, until its table block says so too (else it could be read back alive)
-//! or the number is given out again; whoever holds the old `CachedInode` sees [`CachedInode::is_freed`]. An
+//! or the number is given out again; holders of the old `CachedInode` see [`CachedInode::is_freed`]. An
 //! inode is read under its shard's loading lock, so that there is never a second copy of one that is changed
 //! meanwhile.
 
@@ -55,24 +55,23 @@ pub(crate) struct CachedInode {
     changed_in: AtomicU32,
     /// Whether it may get its first name, having been made without.
     linkable: AtomicBool,
-    /// Whether it is a directory whose map was found to be one that can be.
+    /// Whether it is a directory whose map was found to be bounded.
     bounded: AtomicBool,
     /// Open files; an inode without links lives as long as it has any.
     opens: AtomicU32,
-    /// Whether the last who had it open has closed it. Advice: who opens and who closes it at once may leave
-    /// either.
+    /// Whether its last opener has closed it. A hint: concurrent opens and closes may leave either value.
     left: AtomicBool,
-    /// How often it is held without being open; it lives as long as it is.
+    /// Users without an open file; it lives as long as it has any.
     holds: AtomicU32,
     /// Space kept for what the file will write next; most inodes are never written to.
     window: OnceLock<Arc<Window>>,
-    /// When the content was last written over, as far as the inode does not say so yet.
+    /// When the content was last overwritten, until the inode has that time.
     touched: Mark,
     /// Where the content lies, remembered.
     runs: Runs,
-    /// Who writes over the content.
+    /// The writers that overwrite the content.
     writers: Writers,
-    /// What was appended and has no place yet.
+    /// What was appended and is not allocated yet.
     delayed: Delayed,
     table_block: Arc<Block>,
     slot: Range<usize>,
@@ -122,25 +121,25 @@ impl CachedInode {
         data
     }
 
-    /// Stamps the inode as written over `now`, without a transaction: at once for whoever asks, on the device
-    /// with the next commit. Whether it waits for that since now. The caller holds the operation lock, and
+    /// Stamps the inode as overwritten at `now`, without a transaction: visible at once, on the device with
+    /// the next commit. Returns whether it waits for that since now. The caller holds the operation lock, and
     /// the inode is not freed.
     pub(crate) fn touch(self: &Arc<Self>, now: Timestamp, cache: &InodeCache) -> bool {
         // In this order: once listed, the mark is there for the commit that takes the list.
         self.touched.set(now) && cache.list(self)
     }
 
-    /// Brings the moment of the last writing over, if one waits, into the inode for the commit of `txn`.
+    /// Moves the time of the last overwrite, if one is pending, into the inode for the commit of `txn`.
     fn bring_touched(&self, data: &mut Inode, txn: TxnId) {
         if self.touched.get().is_some() {
-            // In this order: who finds no mark any more finds the transaction that has it.
+            // In this order: a reader that finds no mark any more finds the transaction that took it.
             self.changed_in.store(txn.get(), Ordering::Release);
             self.touched.bring_into(data);
         }
     }
 
-    /// When the content was last written over, if that is not in the inode yet. To be asked with the data
-    /// lock held.
+    /// When the content was last overwritten, if the inode does not have that time yet. Called under the data
+    /// lock.
     pub(crate) fn touched(&self) -> Option<Timestamp> {
         self.touched.get()
     }
@@ -150,7 +149,7 @@ impl CachedInode {
         &self.runs
     }
 
-    /// Who writes over the content.
+    /// The writers that overwrite the content.
     pub(crate) fn writers(&self) -> &Writers {
         &self.writers
     }
@@ -160,12 +159,12 @@ impl CachedInode {
         Some(self.changed_in.load(Ordering::Acquire)).filter(|txn| *txn != 0).map(TxnId::new)
     }
 
-    /// What was appended and has no place yet.
+    /// What was appended and is not allocated yet.
     pub(crate) fn delayed(&self) -> &Delayed {
         &self.delayed
     }
 
-    /// Marks an inode whose number is free from now on.
+    /// Marks the inode as freed: its number is free from now on.
     pub(crate) fn mark_freed(&self) {
         self.freed.store(true, Ordering::Release);
     }
@@ -175,13 +174,13 @@ impl CachedInode {
         self.freed.load(Ordering::Acquire)
     }
 
-    /// Refuses an inode that was freed, perhaps while the caller waited for its lock.
+    /// Returns an error for an inode that was freed, perhaps while the caller waited for its lock.
     pub(crate) fn check_alive(&self) -> Result<()> {
         if self.is_freed() { Err(Error::NotFound) } else { Ok(()) }
     }
 
-    /// Says whether the inode, which has no name, may get one. The caller holds the operation lock, or is the
-    /// only one to know of it.
+    /// Sets whether the inode, which has no name, may get one. The caller holds the operation lock, or is the
+    /// only one to know the inode.
     pub(crate) fn set_linkable(&self, linkable: bool) {
         self.linkable.store(linkable, Ordering::Release);
     }
@@ -196,7 +195,7 @@ impl CachedInode {
         self.window.get_or_init(Arc::default)
     }
 
-    /// Gives back what is kept for the file; how much that was.
+    /// Returns the preallocated space of the file; how much that was.
     pub(crate) fn discard_window(&self) -> Clusters {
         self.window.get().map_or(Clusters::ZERO, |window| window.discard())
     }
@@ -207,29 +206,29 @@ impl CachedInode {
         self.left.store(false, Ordering::Relaxed);
     }
 
-    /// Uncounts an open file; how many are left.
+    /// Uncounts an open file; returns how many are left.
     pub(crate) fn closed(&self) -> u32 {
         let open = self.opens.fetch_sub(1, Ordering::AcqRel) - 1;
         self.left.store(open == 0, Ordering::Relaxed);
         open
     }
 
-    /// Whether somebody had the file open and nobody has it any more.
+    /// Whether the file was open and is not any more.
     pub(crate) fn is_left(&self) -> bool {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// Counts somebody who holds it.
+    /// Counts a user without an open file.
     pub(crate) fn held(&self) {
         self.holds.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Uncounts somebody who held it; how many are left.
+    /// Uncounts such a user; returns how many are left.
     pub(crate) fn let_go(&self) -> u32 {
         self.holds.fetch_sub(1, Ordering::AcqRel) - 1
     }
 
-    /// Whether somebody has it open or holds it.
+    /// Whether it is open or otherwise in use.
     pub(crate) fn is_in_use(&self) -> bool {
         self.opens.load(Ordering::Acquire) > 0 || self.holds.load(Ordering::Acquire) > 0
     }
@@ -278,7 +277,7 @@ impl InodeCache {
         &self.shards[usize_of(nr.get() % SHARDS)]
     }
 
-    /// Puts an inode on the dirty list; whether it was not there yet.
+    /// Puts an inode on the dirty list; returns whether it was not there yet.
     fn list(&self, inode: &Arc<CachedInode>) -> bool {
         let first = !inode.dirty.swap(true, Ordering::AcqRel);
         if first {
@@ -328,13 +327,13 @@ impl InodeCache {
     }
 
     /// Renders dirty inodes into their inode-table blocks, beside open handles, so that [`Self::render`]
-    /// finds few. By the one thread that commits. Inodes that somebody is at, who may have been put aside by
-    /// the host, stay on the list, in front.
+    /// finds few. For the committing thread. Inodes whose data lock is held (possibly by a preempted thread)
+    /// stay on the list, in front.
     pub(crate) fn render_ahead(&self, blocks: &BlockCache, sb: &SuperBlock, txn: TxnId) {
         let dirty = std::mem::take(&mut *self.dirty.lock());
         let mut busy = Vec::new();
         for inode in dirty {
-            // One that is freed is not left: its number may be another's by now, who comes after it.
+            // A freed inode is not skipped: its number may belong by now to another one, later on the list.
             let data = if inode.is_freed() { Some(inode.data.write()) } else { inode.data.try_write() };
             let Some(mut data) = data else {
                 busy.push(Arc::clone(&inode));
@@ -347,14 +346,14 @@ impl InodeCache {
         self.dirty.lock().splice(..0, busy);
     }
 
-    /// Renders every dirty inode into its inode-table block. By the one thread that commits, with no handle
-    /// open; inodes may be touched meanwhile, and read, by threads that may have been put aside while they
-    /// do: nobody is waited for. The order of the list is kept: a number that was freed and given out again
-    /// in one transaction is rendered twice, the new one last.
+    /// Renders every dirty inode into its inode-table block. For the committing thread, with no handle open.
+    /// Threads may touch and read inodes meanwhile, and may be preempted while they do: none is waited for.
+    /// The order of the list is kept: a number that was freed and given out again in one transaction is
+    /// rendered twice, the new one last.
     pub(crate) fn render(&self, blocks: &BlockCache, sb: &SuperBlock, txn: TxnId) {
         let dirty = std::mem::take(&mut *self.dirty.lock());
         for inode in dirty {
-            // First: who touches the inode from here on lists it anew.
+            // First: a thread that touches the inode from here on lists it anew.
             inode.dirty.swap(false, Ordering::AcqRel);
             if inode.touched.get().is_some() {
                 if let Some(mut data) = inode.data.try_write() {

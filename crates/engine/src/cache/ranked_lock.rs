@@ -1,10 +1,10 @@
-//! Locks that know their place in the order of locks, which debug builds check when they are taken.
+//! Locks with a place in the lock order, which debug builds check when they are taken.
 
 use hectare_journal::lock_order::{self, LockRank, Ranked};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};
 
-/// A lock of a certain rank.
+/// A lock of a given rank.
 pub(crate) struct RankedLock<T> {
     rank: LockRank,
     lock: RwLock<T>,
@@ -34,7 +34,7 @@ impl<T> RankedLock<T> {
         Held { guard: self.lock.write(), _ranked: ranked }
     }
 
-    /// The lock, exclusively, if that needs no waiting.
+    /// The lock, exclusively, if it is free.
     #[track_caller]
     pub(crate) fn try_write(&self) -> Option<Held<RwLockWriteGuard<'_, T>>> {
         let ranked = lock_order::enter(self.rank);

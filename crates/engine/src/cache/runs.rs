@@ -1,15 +1,15 @@
-//! Where a file's bytes lie, remembered: a few runs of written blocks, found again without a lock.
+//! Caches where a file's bytes lie: a few runs of written blocks, found again without a lock.
 //!
-//! Whoever reads or overwrites a file that is open mostly meets the run it met before. Walking the tree for
-//! that costs a lock, a copy of the root and, for larger files, a node; a run that is remembered costs a few
-//! loads. Readers take no lock and write to nothing that they share; each slot is a sequence lock.
+//! Reads and overwrites of an open file mostly meet the run of the previous one. Walking the tree for that
+//! costs a lock, a copy of the root and, for larger files, a node; a cached run costs a few loads. Readers
+//! take no lock and write to nothing shared; each slot is a sequence lock.
 //!
 //! Invariants: a run is kept only while the inode can't change (under its data lock), and every change of the
 //! inode makes all runs kept before it void ([`Runs::forget`], under the same lock held exclusively). So what
 //! [`Runs::find`] finds is true as long as the map can't change, for which the caller holds the operation
 //! lock. A run lies inside the size of the file.
 //!
-//! What it is not: a cache that must be asked. Whoever finds nothing looks into the map.
+//! What it is not: a cache that must be consulted. A caller that finds nothing reads the map.
 
 use hectare_units::{Bytes, index_of, u64_of};
 use std::sync::OnceLock;
@@ -23,7 +23,7 @@ const SLOT_SHIFT: u32 = 27;
 /// Set beside a place (which is a multiple of the block size) if the run may be written over.
 const WRITABLE: u64 = 1;
 
-/// A run of a file's bytes that lies in one piece on the device, in written blocks.
+/// A run of a file's bytes that is contiguous on the device, in written blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
     /// The first byte of the file.
@@ -36,7 +36,7 @@ pub(crate) struct Run {
     pub(crate) writable: bool,
 }
 
-/// One run, between two equal and even readings of `sequence`.
+/// One run, valid between two equal and even readings of `sequence`.
 #[derive(Default)]
 struct Slot {
     sequence: AtomicU64,
@@ -55,15 +55,15 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// Makes everything kept before void. The caller holds the inode's data lock exclusively.
+    /// Invalidates all cached runs. The caller holds the inode's data lock exclusively.
     pub(crate) fn forget(&self) {
         if self.slots.get().is_some() {
             self.version.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// Where the `len` bytes from `at` on lie, and whether they may be written over, if one run that is kept
-    /// holds all of them.
+    /// Where the `len` bytes from `at` on lie, and whether they may be overwritten, if one cached run holds
+    /// all of them.
     pub(crate) fn find(&self, at: u64, len: usize) -> Option<(Bytes, bool)> {
         let slot = &self.slots.get()?[slot_of(at)];
         let version = self.version.load(Ordering::Acquire);
@@ -80,8 +80,8 @@ impl Runs {
         Some((Bytes::new((place & !WRITABLE) + (at - start)), place & WRITABLE != 0))
     }
 
-    /// Keeps a run that holds byte `at`. The caller holds the inode's data lock. If another thread is at the
-    /// same slot, theirs stays.
+    /// Caches a run that holds byte `at`. The caller holds the inode's data lock. If another thread is
+    /// writing the same slot, that thread's run stays.
     pub(crate) fn keep(&self, at: u64, run: &Run) {
         let slot = &self.slots.get_or_init(Box::default)[slot_of(at)];
         let sequence = slot.sequence.load(Ordering::Relaxed);

@@ -1,21 +1,21 @@
-//! One shard of a cache: a map that sheds what nobody uses once it is full.
+//! One shard of a cache: a map that evicts unused entries once it is full.
 //!
-//! What can be shed is held by the shard alone and has nothing to be written. How much that is shows only
-//! when everything in the shard is looked at; while a transaction grows it may be next to nothing. So a sweep
-//! is not followed by another until the shard has grown by a part of its size: its cost is spread over so
-//! many insertions, whatever it finds.
+//! An entry can be evicted if only the shard holds it and it has nothing to be written. How many there are
+//! shows only when all entries are inspected; while a transaction grows it may be next to none. So a sweep is
+//! not followed by another until the shard has grown by a part of its size: its cost is spread over that many
+//! insertions, whatever it finds.
 //!
-//! Invariant: nothing that is in use, or waits to be written, is shed; so the size is a goal and no bound.
+//! Invariant: nothing that is in use, or waits to be written, is evicted; so the size is a goal and no bound.
 
 use hashbrown::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// What a cache holds.
+/// An entry of a cache.
 pub(crate) trait Cached {
     /// Whether it waits to be written.
     fn is_dirty(&self) -> bool;
-    /// Whether it was used since this was last asked.
+    /// Whether it was used since the last call.
     fn take_recent(&self) -> bool;
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Shard<K, V> {
     map: HashMap<K, Arc<V>>,
     /// The size to keep to.
     max: usize,
-    /// The size at which to look for what can be shed.
+    /// The size at which to sweep.
     sweep_at: usize,
 }
 
@@ -34,34 +34,34 @@ impl<K: Eq + Hash, V: Cached> Shard<K, V> {
         Self { map: HashMap::new(), max, sweep_at: max }
     }
 
-    /// What is held of that number.
+    /// The entry of that key.
     pub(crate) fn get(&self, key: &K) -> Option<&Arc<V>> {
         self.map.get(key)
     }
 
-    /// What is held of that number, or what `make` makes, held from now on.
+    /// The entry of that key; if there is none, the one that `make` makes, kept from now on.
     pub(crate) fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> Arc<V>) -> &Arc<V> {
         self.make_room();
         self.map.entry(key).or_insert_with(make)
     }
 
-    /// Holds `value`, in place of what was held of that number.
+    /// Keeps `value` in place of the entry of that key.
     pub(crate) fn replace(&mut self, key: K, value: Arc<V>) {
         self.make_room();
         self.map.insert(key, value);
     }
 
-    /// How many are held.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.map.len()
     }
 
-    /// Lets go of what is held of that number.
+    /// Removes the entry of that key and returns it.
     pub(crate) fn remove(&mut self, key: &K) -> Option<Arc<V>> {
         self.map.remove(key)
     }
 
-    /// Sheds a quarter if the shard is full: what was not used since the last time first.
+    /// Evicts a quarter if the shard is full: first what was not used since the last sweep.
     fn make_room(&mut self) {
         if self.map.len() < self.sweep_at {
             return;

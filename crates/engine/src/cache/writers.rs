@@ -1,20 +1,19 @@
-//! The byte ranges of a file that are being written over: two writes that overlap go one after the other.
+//! The byte ranges of a file that are being overwritten: serializes writes that overlap.
 //!
 //! Writes inside written blocks share the operation lock of their file, and may take several steps on the
-//! device. Each enters its range here first, and waits for every earlier one that overlaps it. So the bytes
-//! that both write end as one of them wrote them, whole, whatever the device and the extents are.
+//! device. Each enters its range here first, and waits for every earlier one that overlaps it. So bytes that
+//! two writes share end up wholly as one of them wrote them, whatever the device and the extents are.
 //!
-//! A lone writer pays two atomic operations: one word says that nobody writes, or holds the range of the only
-//! write, or says that there is a crowd. Only a second writer, or a write longer than the word can say, makes
-//! a list of ranges under a mutex, which is used until it is empty again.
+//! A lone writer costs two atomic operations: one word says that there is no writer, or holds the range of
+//! the only one, or says that there is a crowd. Only a second writer, or a write longer than the word can
+//! hold, makes a list of ranges under a mutex, which is used until it is empty again.
 //!
-//! Order of locks: the operation lock (shared) -> a range -> the data lock of the inode. A thread holds one
-//! range, and takes no operation lock and no handle while it does. A write waits only for those that came
-//! before it, in the order of the list, so no two wait for each other, and a long write is not overtaken for
-//! ever by short ones.
+//! Lock order: the operation lock (shared) -> a range -> the data lock of the inode. A thread holds one
+//! range, and takes no operation lock and no handle while it does. A write waits only for earlier ones, in
+//! the order of the list, so no two wait for each other, and short writes don't overtake a long one for ever.
 //!
-//! What it is not: a lock of readers, who don't enter, nor of those who hold the operation lock exclusively,
-//! who need not.
+//! What it is not: a lock for readers, which don't enter, nor for holders of the exclusive operation lock,
+//! which needn't.
 
 use hectare_journal::lock_order::{self, LockRank, Ranked};
 use hectare_units::low16;
@@ -23,28 +22,28 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The word if nobody writes. As a range it would start beyond the end of the longest file.
+/// The word without a writer. As a range it would start beyond the end of the longest file.
 const NOBODY: u64 = u64::MAX;
-/// The word if the list says who writes.
+/// The word if the list has the writers.
 const CROWD: u64 = u64::MAX - 1;
 /// Bits of the word for the length of a range, less one.
 const LEN_BITS: u32 = 16;
 
-/// Who writes over bytes of one file.
+/// The writers that overwrite bytes of one file.
 pub(crate) struct Writers {
     word: AtomicU64,
     crowd: OnceLock<Box<Crowd>>,
 }
 
-/// Writers that met.
+/// Concurrent writers.
 #[derive(Default)]
 struct Crowd {
     list: Mutex<List>,
-    /// Somebody left.
+    /// Signalled when a writer leaves.
     left: Condvar,
 }
 
-/// Those who write and those who wait to, in the order in which they came.
+/// The active and the waiting writers, in order of arrival.
 #[derive(Default)]
 struct List {
     entries: Vec<Entry>,
@@ -56,7 +55,7 @@ struct Entry {
     range: Range<u64>,
 }
 
-/// A range that nobody else writes over as long as this is held.
+/// A range with no other writer as long as this is held.
 #[must_use = "the range is free again when this is dropped"]
 pub(crate) struct Writing<'a> {
     writers: &'a Writers,
@@ -71,8 +70,8 @@ impl Default for Writers {
 }
 
 impl Writers {
-    /// Waits for those who write over bytes of the range, which is not empty, and keeps others out of it.
-    /// The caller holds the operation lock.
+    /// Waits for the writers of bytes in the range, which is not empty, and keeps others out of it. The
+    /// caller holds the operation lock.
     #[inline]
     #[track_caller]
     pub(crate) fn enter(&self, range: Range<u64>) -> Writing<'_> {
@@ -83,7 +82,7 @@ impl Writers {
         Writing { writers: self, range, _ranked: ranked }
     }
 
-    /// Puts another word in the place of `now`, if that is what is there and the other can be said.
+    /// Replaces the word `now` by another, if it is still there and the other can be represented.
     #[inline]
     fn replace(&self, now: u64, then: Option<u64>, order: Ordering) -> bool {
         then.is_some_and(|then| self.word.compare_exchange(now, then, order, Ordering::Relaxed).is_ok())
@@ -94,7 +93,7 @@ impl Writers {
         let crowd = self.crowd.get_or_init(Box::default);
         let mut list = crowd.list.lock();
         if list.entries.is_empty() {
-            // A lone writer finds that its word is gone, and looks for its range in the list.
+            // A lone writer finds its word replaced, and looks for its range in the list.
             if let Some(lone) = as_range(self.word.swap(CROWD, Ordering::AcqRel)) {
                 list.push(lone);
             }
@@ -135,14 +134,14 @@ impl List {
         ticket
     }
 
-    /// Whether a range overlaps one that came before it.
+    /// Whether a range overlaps an earlier one.
     fn must_wait(&self, ticket: u64) -> bool {
         let Some(at) = self.entries.iter().position(|entry| entry.ticket == ticket) else { return false };
         let (earlier, own) = (&self.entries[..at], &self.entries[at].range);
         earlier.iter().any(|entry| entry.range.start < own.end && own.start < entry.range.end)
     }
 
-    /// Takes out a range that is being written: the first of its like, as all others wait for it.
+    /// Removes a range that is being written: the first of its kind, as all others wait for it.
     fn remove(&mut self, range: &Range<u64>) {
         if let Some(at) = self.entries.iter().position(|entry| entry.range == *range) {
             self.entries.remove(at);
@@ -157,7 +156,7 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// A range as a word; `None` if it is too long, or begins too far out, for that.
+/// A range as a word; `None` if it is too long, or begins too far out, for one.
 #[inline]
 fn as_word(range: &Range<u64>) -> Option<u64> {
     let more = range.end.checked_sub(range.start)?.checked_sub(1)?;

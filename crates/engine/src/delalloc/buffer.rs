@@ -1,4 +1,4 @@
-//! Taking bytes in: what may gather, and the claim on the space it will need.
+//! Buffers appends: which writes qualify, and the claim on the space they will need.
 
 use super::{Buffer, CHARGE, FILE_MAX, SMALL_MAX, State};
 use crate::cache::inode::CachedInode;
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Bytes of space that are claimed ahead, so that not every cluster is claimed for itself.
+/// Bytes of space claimed ahead, so that not every cluster needs a claim of its own.
 const AHEAD: u64 = 64 << 10;
 /// The most levels of nodes that a tree has below its root.
 const LEVELS: u32 = 5;
 
 impl Volume {
-    /// Takes in what is to be written at `at`, if it may gather; whether it did. The caller holds the
-    /// operation lock exclusively, and has checked that the size is possible.
+    /// Buffers a write at `at` if it qualifies; returns whether it did. The caller holds the operation lock
+    /// exclusively, and has checked that the size is possible.
     pub(crate) fn append_delayed(
         &self,
         inode: &Arc<CachedInode>,
@@ -50,7 +50,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// Adds to the bytes of a file; how many there are then, `None` if these can't be added.
+    /// Adds to the bytes of a file; returns how many there are then, or `None` if these can't be added.
     fn extend_buffer(&self, inode: &Arc<CachedInode>, at: u64, data: &[u8]) -> Result<Option<usize>> {
         let mut state = inode.delayed().state();
         let State { buffer: Some(buffer), claim: Some(claim), .. } = &mut *state else { return Ok(None) };
@@ -78,7 +78,7 @@ impl Volume {
         Ok(Some(buffer.bytes.len()))
     }
 
-    /// The first bytes to gather for a file, if they continue it into space that is not mapped.
+    /// Buffers the first bytes of a file, if they continue it into space that is not mapped.
     fn begin_buffer(
         &self,
         inode: &Arc<CachedInode>,
@@ -139,7 +139,7 @@ impl Volume {
             }
             _ => return Ok(None),
         };
-        // With clusters, the one that holds the block before may be there already.
+        // With bigalloc, the cluster that holds the previous block may be allocated already.
         let cluster = first >> shift;
         let begun = first > cluster << shift && map.first_in(cluster << shift, first)?.is_some();
         Ok(Some(cluster + u64::from(begun)))
@@ -150,7 +150,7 @@ impl Volume {
         Clusters::new(end.div_ceil(self.geometry().cluster_bytes()).saturating_sub(first))
     }
 
-    /// A claim on so many clusters, or on some more if there are; `None` if there is no space.
+    /// Claims `clusters`, and some more if there are; returns `None` if there is no space.
     fn claim_ahead(&self, clusters: Clusters) -> Result<Option<Claim>> {
         let (ahead, reserve) = (AHEAD / self.geometry().cluster_bytes(), self.options.use_reserved_blocks);
         for wanted in [clusters + Clusters::new(ahead), clusters] {
@@ -163,8 +163,8 @@ impl Volume {
         Ok(None)
     }
 
-    /// Clusters of data, and those that the nodes of a tree may take that maps each by itself: every level
-    /// may have to split once, and what is split is half full.
+    /// `clusters` of data, and those that the nodes of a tree may take that maps each separately: every level
+    /// may have to split once, and split nodes are half full.
     pub(super) fn with_nodes(&self, clusters: Clusters) -> Clusters {
         let entries = (u64::from(self.geometry().block_size.get()) - 16) / 12 / 2;
         let mut nodes = clusters.get();

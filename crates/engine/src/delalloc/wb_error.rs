@@ -1,25 +1,25 @@
-//! Failures of which somebody is yet to be told: each of those who have a file open hears of one once.
+//! Writeback errors of a file, each reported once per open file (like the kernel's `errseq_t`).
 //!
-//! Failures are numbered. Who opens a file remembers the number of the last one that somebody has heard of,
-//! and is told when he asks and the number is another; so nobody hears of a failure twice, nobody of one that
-//! was dealt with before he came, and one that nobody has heard of yet waits for the next who comes. Failures
-//! between two that are told are one, the first of them. (The kernel's `errseq_t` works like this.)
+//! Errors are numbered. An open file records the number of the last error that was reported to any; fsync and
+//! close return the current error if its number differs. So no open file gets an error twice, or one that was
+//! reported before it was opened; an error not yet reported is returned to the next open file. Errors between
+//! two reports count as one, the first of them.
 
 use crate::error::Error;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What went wrong with a file, and whether that was told.
+/// A file's writeback error, and whether it was reported.
 #[derive(Default)]
 pub(crate) struct Untold {
     error: Option<Error>,
-    /// Failures so far, those that are one counted as one.
+    /// The number of errors, those between two reports counted as one.
     number: u64,
-    /// Somebody has heard of the last one.
+    /// Whether the last one was reported to any open file.
     told: bool,
 }
 
 impl Untold {
-    /// Something went wrong.
+    /// Records an error.
     pub(crate) fn note(&mut self, error: &Error) {
         if self.error.is_none() || self.told {
             self.error = Some(error.clone());
@@ -28,13 +28,13 @@ impl Untold {
         }
     }
 
-    /// What somebody who comes now is to remember.
+    /// The number that a new open file records.
     pub(crate) fn heard(&self) -> u64 {
         if self.told || self.number == 0 { self.number } else { self.number - 1 }
     }
 
-    /// What went wrong since somebody, who remembers `heard`, was told last. Calls for the same `heard` must
-    /// not overlap, which a lock around `self` sees to.
+    /// The error since the last report to the open file that keeps `heard`. Calls for the same `heard` must
+    /// not overlap, which a lock around `self` ensures.
     pub(crate) fn tell(&mut self, heard: &AtomicU64) -> Option<Error> {
         if heard.swap(self.number, Ordering::Relaxed) == self.number {
             return None;
@@ -60,7 +60,7 @@ mod tests {
         untold.note(&Error::NoSpace);
         untold.note(&Error::FileTooLarge);
         assert_eq!((told(&mut untold, &a), told(&mut untold, &a)), (Some(28), None));
-        // Another one, before the other has heard of the first: what is new is told.
+        // Another one, before `b` got the first: the new one is reported.
         untold.note(&Error::FileTooLarge);
         assert_eq!((told(&mut untold, &b), told(&mut untold, &b)), (Some(27), None));
         assert_eq!((told(&mut untold, &a), told(&mut untold, &a)), (Some(27), None));

@@ -1,4 +1,4 @@
-//! Placing what has gathered, and who asks for it.
+//! Writeback: places buffered bytes, for syncs and closes, for age and for want of memory or space.
 
 use super::Buffer;
 use crate::cache::inode::CachedInode;
@@ -15,21 +15,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 impl Volume {
-    /// Gives what has gathered for a file its place, before something looks at or changes the file's map. The
-    /// caller holds the operation lock exclusively.
+    /// Places a file's buffered bytes, before its map is read or changed. The caller holds the operation lock
+    /// exclusively.
     ///
     /// # Errors
-    /// The first write that failed; what could not be written is lost. Whoever syncs or closes the file, or
-    /// syncs the volume, is told as well.
+    /// The first write that failed; what could not be written is lost. The next fsync or close of the file,
+    /// and the next sync of the volume, report it as well.
     pub(crate) fn place_locked(&self, inode: &Arc<CachedInode>) -> Result<()> {
         if inode.delayed().end().is_none() {
             return Ok(());
         }
         let Some(buffer) = self.take_buffer(inode) else { return Ok(()) };
-        let _lost = Unwinding::watch(self, "a panic lost bytes that had gathered for a file");
+        let _lost = Unwinding::watch(self, "a panic lost buffered bytes of a file");
         let result = self.write_buffer(inode, &buffer);
         if let Err(error) = &result {
-            log::error!(inode = inode.nr().get(), error:%; "bytes that had gathered for a file are lost");
+            log::error!(inode = inode.nr().get(), error:%; "buffered bytes of a file are lost");
             inode.delayed().state().failed.note(error);
             self.delay.failed.lock().get_or_insert_with(|| error.clone());
         }
@@ -37,7 +37,7 @@ impl Volume {
         result
     }
 
-    /// The same before the size becomes `size`: what would be cut off is dropped.
+    /// Like [`Self::place_locked`], before the size becomes `size`: drops what would be truncated.
     pub(crate) fn place_before_resize(&self, inode: &Arc<CachedInode>, size: u64) -> Result<()> {
         if size <= inode.get().size {
             self.drop_delayed(inode);
@@ -45,19 +45,19 @@ impl Volume {
         self.place_locked(inode)
     }
 
-    /// Drops what has gathered for a file. The caller holds the operation lock exclusively.
+    /// Drops a file's buffered bytes. The caller holds the operation lock exclusively.
     pub(crate) fn drop_delayed(&self, inode: &Arc<CachedInode>) {
         if let Some(buffer) = self.take_buffer(inode) {
             self.settle_buffer(inode, &buffer);
         }
     }
 
-    /// Takes the bytes of a file; their claim stays with the inode for whoever finds no other space.
+    /// Takes the bytes of a file; their claim stays with the inode, for allocations that find no other space.
     fn take_buffer(&self, inode: &CachedInode) -> Option<Buffer> {
         inode.delayed().state().buffer.take()
     }
 
-    /// Nothing has gathered for the file any more.
+    /// Ends buffering for the file.
     fn settle_buffer(&self, inode: &Arc<CachedInode>, buffer: &Buffer) {
         // The size is in the inode by now.
         inode.delayed().end.store(0, Ordering::Release);
@@ -80,7 +80,7 @@ impl Volume {
         if done == buffer.bytes.len() { Ok(()) } else { Err(Error::NoSpace) }
     }
 
-    /// Keeps of a file's claim what is needed for the bytes from `at` to `end`.
+    /// Keeps of a file's claim what the bytes from `at` to `end` need.
     pub(crate) fn spend_claim(&self, inode: &CachedInode, at: u64, end: u64) {
         let first = at / self.geometry().cluster_bytes();
         let left = Clusters::new(end.div_ceil(self.geometry().cluster_bytes()).saturating_sub(first));
@@ -89,7 +89,7 @@ impl Volume {
         }
     }
 
-    /// Space out of the claim of a file whose bytes are being placed.
+    /// Allocates out of the claim of a file whose bytes are being placed.
     ///
     /// # Errors
     /// [`Error::NoSpace`] if it has none.
@@ -100,9 +100,9 @@ impl Volume {
         Ok(self.allocator.reserve_claimed(claim, request)?)
     }
 
-    /// A block for a node of a file's tree, used at once, near `goal`; with the sectors it counts for. Such
-    /// blocks are what some clusters are kept for; a file whose bytes are being placed gets one out of its
-    /// claim if there is no other.
+    /// Allocates a block for a node of a file's tree, used at once, near `goal`; returns it with the sectors
+    /// it counts for. Some clusters are reserved for such blocks; a file whose bytes are being placed gets
+    /// one out of its claim if there is no other.
     pub(crate) fn allocate_node(
         &self,
         handle: &mut Handle<'_>,
@@ -123,27 +123,26 @@ impl Volume {
     }
 }
 
-/// Who has bytes placed.
+/// The callers of writeback.
 impl Volume {
-    /// Places what has gathered for a file, and tells what went wrong with it that somebody who has the file
-    /// open, and remembers `heard`, was not told yet: what a sync of the file does first. Called with nothing
-    /// locked.
+    /// Places a file's buffered bytes, and returns the writeback error not yet reported to the open file that
+    /// keeps `heard`: the first step of an fsync. Called with nothing locked.
     ///
     /// # Errors
     /// The first write that failed, now or earlier.
     pub(crate) fn flush_delayed(&self, inode: &Arc<CachedInode>, heard: &AtomicU64) -> Result<()> {
         if inode.delayed().end().is_some() {
-            // A failure is noted, and told below.
+            // An error is recorded, and returned below.
             let _ = self.place_waiting(inode);
         }
         inode.delayed().tell(heard).map_or(Ok(()), Err)
     }
 
-    /// Places what has gathered for all files: what a sync of the volume does first. Called with nothing
+    /// Places the buffered bytes of all files: the first step of a sync of the volume. Called with nothing
     /// locked.
     ///
     /// # Errors
-    /// The first write that failed, now, or earlier since this was last asked. The files tell of theirs, too.
+    /// The first write that failed, now or since the last call. It is reported to the open files, too.
     pub(crate) fn place_all(&self) -> Result<()> {
         let mut result = Ok(());
         for inode in self.delay.all_files() {
@@ -154,8 +153,8 @@ impl Volume {
         earlier.map_or(result, Err)
     }
 
-    /// Places what has gathered for all files, and lets nothing gather from now on. Files without a name lose
-    /// it: they are about to be freed.
+    /// Places the buffered bytes of all files, and ends buffering. Files without a name lose theirs: they are
+    /// about to be freed.
     ///
     /// # Errors
     /// As [`Self::place_all`].
@@ -170,8 +169,8 @@ impl Volume {
         self.place_all()
     }
 
-    /// Gives small appends their place that have gathered for at least `age`. The volume's thread does so
-    /// every now and then. What goes wrong is told to whoever syncs or closes the file.
+    /// Places small appends that have been buffered for at least `age`. The volume's thread calls it
+    /// periodically. Errors are reported by fsync or close of the file.
     pub fn place_aged(&self, age: Duration) {
         let aged =
             |inode: &Arc<CachedInode>| inode.delayed().since().is_some_and(|since| since.elapsed() >= age);
@@ -180,8 +179,7 @@ impl Volume {
         }
     }
 
-    /// Places as much as it takes to come well under the budget, if it is exceeded. Called with nothing
-    /// locked.
+    /// Places enough to come well under the budget, if it is exceeded. Called with nothing locked.
     pub(crate) fn relieve_delayed(&self) {
         let over = |budget| self.delay.bytes.load(Ordering::Relaxed) > budget;
         if !over(self.delay.budget) {
@@ -191,7 +189,7 @@ impl Volume {
         if !over(self.delay.budget) {
             return;
         }
-        // The largest first: what is placed early is a piece of its own.
+        // The largest first: what is placed early becomes an extent of its own.
         let mut files: Vec<_> = self.delay.all_files().map(|inode| (inode.delayed().len(), inode)).collect();
         files.sort_unstable_by_key(|(len, _)| std::cmp::Reverse(*len));
         for (_, inode) in files {
@@ -202,8 +200,8 @@ impl Volume {
         }
     }
 
-    /// Places what has gathered for others, since that gives back what was claimed in excess; whether there
-    /// was any. Those who are at work are left alone: the caller may hold operation locks.
+    /// Places the buffered bytes of other files, which returns excess claims; reports whether there were any.
+    /// Files whose operation lock is held are skipped: the caller may hold operation locks.
     pub(crate) fn place_for_space(&self) -> bool {
         let mut placed = false;
         for inode in self.delay.all_files() {
@@ -215,8 +213,8 @@ impl Volume {
         placed
     }
 
-    /// Places what has gathered for a file that nobody has open any more, or drops it with a file that has no
-    /// name and that nobody holds. What goes wrong, the next sync of the volume tells.
+    /// Places the buffered bytes of a file that is not open any more, or drops them if the file has neither a
+    /// name nor a user. The next sync of the volume reports errors.
     pub(crate) fn place_last(&self, inode: &Arc<CachedInode>) {
         if inode.delayed().end().is_none() {
             return;

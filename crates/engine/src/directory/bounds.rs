@@ -1,13 +1,13 @@
-//! Whether the map of a directory is one that a directory can have, looked at before its blocks are.
+//! Checks that the map of a directory is bounded, before its blocks are read.
 //!
-//! A block map of a few tables can name one block a billion times, and so can an extent tree that was made
-//! to. Who lists such a directory never ends. So a directory has no more blocks than its volume, and no block
-//! twice; then all work on it is bounded by what the volume stores.
+//! A block map of a few tables can name one block a billion times, and so can a crafted extent tree. Listing
+//! such a directory would never end. So a directory has no more blocks than its volume, and no block twice;
+//! then all work on it is bounded by what the volume stores.
 //!
 //! The walk ends at the first block that breaks the rule, and remembers at most [`RANGES_MAX`] ranges: of a
-//! directory in more pieces only the number of blocks is bounded.
+//! directory with more ranges only the number of blocks is bounded.
 //!
-//! What this is not: it does not compare directories with each other; that is the checker's.
+//! What it is not: a comparison of directories with each other; that is the checker's.
 
 use super::DirRef;
 use crate::error::Result;
@@ -47,7 +47,7 @@ struct Claims {
 }
 
 impl Claims {
-    /// Adds an extent; what is wrong with it, if something is.
+    /// Adds an extent; returns what is wrong with it, if anything.
     fn add(&mut self, extent: &Extent) -> Option<String> {
         let (mut start, len) = (extent.physical.get(), u64::from(extent.len));
         let mut end = start.saturating_add(len);

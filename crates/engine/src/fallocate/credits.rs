@@ -1,14 +1,14 @@
-//! How much of a file one transaction may change, so that its metadata is a bounded number of blocks.
+//! Bounds how much of a file one transaction may change, so that its metadata is a bounded number of blocks.
 //!
-//! A block bitmap and its group's descriptor are blocks like others: an extent that is freed dirties those of
-//! every group it lies in (one of 128 MiB lies in two groups of 4 KiB blocks, in five of 1 KiB blocks, and in
-//! more where groups were made small), a tree node that is made or freed those of its group. Descriptors of
+//! A block bitmap and its group's descriptor are blocks like others: freeing an extent dirties those of every
+//! group it lies in (one of 128 MiB lies in two groups of 4 KiB blocks, in five of 1 KiB blocks, and in more
+//! where groups were made small), making or freeing a tree node those of its group. Descriptors of
 //! neighbouring groups share blocks; those of nodes count one each.
 
 use crate::volume::Shared;
 use hectare_ext4::extent::{DEPTH_MAX, WRITTEN_MAX};
 
-/// A node that is made or freed: the bitmap and the descriptor, and itself.
+/// A node that is made or freed: its bitmap and descriptor, and the node itself.
 const NODE: u32 = 3;
 /// Levels of blocks below a root.
 const LEVELS: u32 = 5;
@@ -20,7 +20,7 @@ const SPLIT: u32 = NODE * (LEVELS + 1);
 const ABOVE: u32 = 2 * NODE * (LEVELS - 1);
 /// The inode.
 const INODE: u32 = 1;
-/// What extents that are removed in one transaction may dirty, nodes above and splitting apart.
+/// What the extents removed in one transaction may dirty, except nodes above and splits.
 const REMOVED: u32 = 90;
 /// Leaves moved in one transaction.
 pub(super) const SHIFT_LEAVES: u32 = 16;
@@ -34,7 +34,7 @@ pub(super) const SHIFT_CREDITS: u32 = SHIFT_LEAVES + 2 * (LEVELS - 1) + SPLIT + 
 pub(super) const MARK_CREDITS: u32 =
     MARK_EXTENTS * (1 + SPLIT) + SPLIT + 2 * (LEVELS - 1) + 2 * LEVELS + INODE;
 
-// A handle that asks for more could never start beside a small log.
+// A handle that requests more could never start with a small log.
 const _: () = assert!(MARK_CREDITS < 200 && REMOVED + ABOVE + SPLIT + INODE + SHIFT_CREDITS - SPLIT < 200);
 
 /// How many extents one transaction removes.
@@ -42,7 +42,7 @@ pub(super) fn remove_extents(volume: &Shared) -> usize {
     hectare_units::usize_of((REMOVED / extent(volume)).max(1))
 }
 
-/// Blocks that removing so many may dirty.
+/// Blocks that removing that many may dirty.
 pub(super) fn remove_credits(volume: &Shared) -> u32 {
     REMOVED.max(extent(volume)) + ABOVE + SPLIT + INODE
 }

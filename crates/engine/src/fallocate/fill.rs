@@ -1,4 +1,4 @@
-//! Giving holes space: they become unwritten extents. What is mapped stays as it is, and nothing is written.
+//! Allocates holes as unwritten extents. What is mapped stays as it is, and nothing is written.
 
 use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 impl Volume {
     /// Maps the holes of a range of bytes, one after the other. The size grows with each unless `keep_size`,
-    /// so that a volume that runs full leaves a file as long as what it got. Whether there were any, and so
-    /// the file was stamped.
+    /// so that a volume that becomes full leaves a file as long as what was allocated. Returns whether there
+    /// were any, and so the file was stamped.
     pub(super) fn fill_range(
         &self,
         inode: &Arc<CachedInode>,
@@ -44,8 +44,8 @@ impl Volume {
         Ok(changed)
     }
 
-    /// Goes over one mapped run or fills (the start of) one hole at the start of a range of file blocks; the
-    /// block after it, and whether it changed anything. The file grows with it, to at most `size_max`.
+    /// Passes one mapped run or fills (the start of) one hole at the start of a range of file blocks; returns
+    /// the block after it, and whether anything changed. The file grows with it, to at most `size_max`.
     fn fill_hole(
         &self,
         inode: &Arc<CachedInode>,
@@ -75,7 +75,7 @@ impl Volume {
     }
 
     /// What is at the start of a range of file blocks: a mapped run, by the block after it, or (the start of)
-    /// a hole, by space for it.
+    /// a hole, with space reserved for it.
     fn run_or_piece(&self, inode: &CachedInode, range: &Range<u64>) -> Result<(Option<Piece>, u64)> {
         let logical = LogicalBlock::new(low32(range.start));
         let held = inode.get();

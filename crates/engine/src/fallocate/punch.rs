@@ -1,4 +1,4 @@
-//! Taking space away: whole blocks are unmapped, and what the range covers of others is cleared.
+//! Punches holes: unmaps whole blocks, and zeroes what the range covers of others.
 
 use super::credits;
 use crate::cache::inode::CachedInode;
@@ -20,10 +20,10 @@ impl Volume {
     ) -> Result<()> {
         let size = inode.get().size;
         if range.end > size {
-            // What comes after the end in its block is nothing that could be kept.
+            // Nothing after the end in its block has to be kept.
             range.end = range.end.max(size.next_multiple_of(self.geometry().block_size.bytes().get()));
         }
-        // What is kept is kept for where the file went on.
+        // The preallocated space was for the old end of the file.
         self.discard_window(inode);
         let blocks = self.whole_blocks(&range);
         let limit = credits::remove_extents(self);
@@ -42,7 +42,7 @@ impl Volume {
         self.clear_edges(inode, &range)
     }
 
-    /// Clears what a range covers of blocks that it does not cover whole.
+    /// Zeroes what a range covers of blocks that it does not cover wholly.
     pub(super) fn clear_edges(&self, inode: &Arc<CachedInode>, range: &Range<u64>) -> Result<()> {
         let size = self.geometry().block_size;
         for part in self.edges(range) {
@@ -50,7 +50,8 @@ impl Volume {
                 continue;
             }
             let block = LogicalBlock::containing(Bytes::new(part.start), size).ok_or(Error::FileTooLarge)?;
-            // The data lock is not held while the device works: a commit may be waiting for whoever wants it.
+            // The data lock is not held during I/O: a commit may be waiting for a thread that waits for this
+            // lock.
             let mapping = {
                 let held = inode.get();
                 MapRef { volume: self, nr: inode.nr(), inode: &held }.lookup(block)?

@@ -1,7 +1,7 @@
-//! Cutting a range out of a file, or putting one in: what follows it moves, which changes the map only.
+//! Removes a range from a file, or inserts one: what follows moves, which changes the map only.
 //!
 //! A file of few extents is changed in one transaction. Of a larger one, the tree moves some leaves at a time
-//! ([`extent::shift_down`], [`extent::shift_up`]); in between, the gap lies somewhere in what follows.
+//! ([`extent::shift_down`], [`extent::shift_up`]); in between, the hole lies somewhere in what follows.
 
 use super::credits::{self, SHIFT_CREDITS, SHIFT_LEAVES};
 use crate::cache::inode::CachedInode;
@@ -32,7 +32,7 @@ impl Volume {
         if range.end >= inode.get().size {
             return Err(Error::Invalid("a range to collapse ends before the file does"));
         }
-        // What is kept is kept for holes, by their place in the file.
+        // Preallocated space is for holes, by their offset in the file.
         self.discard_window(inode);
         let mut stage = Stage::Unmapping;
         loop {

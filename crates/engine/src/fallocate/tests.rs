@@ -1,5 +1,4 @@
-//! What a crash between two transactions leaves: after every step the volume is committed, and its bytes are
-//! looked at.
+//! Crashes between two transactions: commits after every step, and checks the bytes.
 
 use super::FallocateMode;
 use crate::{Creation, OpenFile, OpenOptions, Volume};
@@ -52,7 +51,7 @@ fn numbers(bytes: &[u8]) -> Vec<Option<usize>> {
     bytes.chunks(BLOCK).map(number).collect()
 }
 
-/// Does it with a look at every step; what the file held after each, by block.
+/// Runs `mode` with a snapshot after every step; returns what the file held after each, by block.
 fn steps(mode: FallocateMode, at: usize, len: usize) -> Option<Vec<Vec<Option<usize>>>> {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");

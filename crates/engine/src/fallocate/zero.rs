@@ -1,7 +1,6 @@
-//! Making a range read as zeros without giving its space back: holes are allocated, and what is written
-//! becomes unwritten.
+//! Zeroes a range without freeing its space: holes are allocated, and what is written becomes unwritten.
 //!
-//! Holes come first, so that a volume that runs full has lost nothing of what was in the file.
+//! Holes come first, so that a volume that becomes full has lost nothing of the file's content.
 
 use super::credits::{MARK_CREDITS, MARK_EXTENTS};
 use crate::cache::inode::CachedInode;

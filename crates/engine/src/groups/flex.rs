@@ -1,17 +1,17 @@
-//! Sums over flex groups, and where directories were served from: what placing an inode looks at instead of
-//! walking the groups.
+//! Sums over flex groups, which placing an inode reads instead of walking the groups.
 //!
-//! The sums of a flex group are made when it is first looked at, from its descriptors, and kept up with every
-//! change since. They are heuristics' food: each number is exact, two of them read one after the other need
-//! not fit together. Free clusters are those of the last commit. Those of the volume are not added up from
-//! them ([`super::totals`]); how many directories it has is guessed from the flex groups looked at and the
-//! inodes in use elsewhere.
+//! Also remembers which groups served directories whose own are full ([`Recent`]).
 //!
-//! Invariant: a descriptor changes only when the sums of its flex group exist, which they do before its lock
-//! is taken ([`Sums`] is the proof). So nothing changes while they are made.
+//! The sums of a flex group are made on first use, from its descriptors, and kept up to date since. They feed
+//! heuristics: each number is exact, but two of them read one after the other need not be consistent. Free
+//! clusters are those of the last commit. Those of the volume are not added up from them ([`super::totals`]);
+//! its number of directories is estimated from the flex groups with sums and the inodes in use elsewhere.
+//!
+//! Invariant: a descriptor changes only when the sums of its flex group exist, and they are made before its
+//! lock is taken ([`Sums`] is the proof). So nothing changes while they are made.
 //!
 //! A flex group here is at most 2^[`FLEX_MAX_SHIFT`] groups: a volume may declare all its groups one flex
-//! group, and looking through one has to stay cheap.
+//! group, and scanning one has to stay cheap.
 
 use super::totals::Free;
 use hectare_ext4::geometry::Geometry;
@@ -21,21 +21,21 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// log2 of the most groups that are placed into as one.
+/// log2 of the most groups that are treated as one for placement.
 const FLEX_MAX_SHIFT: u32 = 7;
 
-/// log2 of the groups that are taken for a flex group.
+/// log2 of the number of groups in a flex group.
 fn flex_shift(geometry: &Geometry) -> u32 {
     geometry.flex_shift.min(FLEX_MAX_SHIFT)
 }
 
-/// Groups that are taken for a flex group, here and by the allocator: it loads them together and gives them
+/// The number of groups in a flex group, here and for the allocator: it loads them together and gives them
 /// one size class.
 pub(crate) fn flex_groups(geometry: &Geometry) -> u32 {
     1 << flex_shift(geometry)
 }
 
-/// What a flex group has left, and what is in it.
+/// The counts of a flex group: what is free, and its directories.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct FlexCounts {
     pub(crate) free_inodes: u32,
@@ -53,9 +53,9 @@ struct Flex {
 }
 
 impl Flex {
-    /// From the descriptors of its groups, `None` for a broken one.
-    // Nothing here can overflow on a volume that is one: inodes and clusters were counted to be within their
-    // groups. Directories were not, so they are added as far as they go.
+    /// Sums the descriptors of its groups, `None` for a broken one.
+    // Nothing here can overflow on a valid volume: inodes and clusters were counted to be within their
+    // groups. Directories were not, so they are added with saturation.
     fn of(descs: impl Iterator<Item = Option<GroupDesc>>) -> Self {
         let mut flex = Self::default();
         for desc in descs.flatten() {
@@ -68,26 +68,25 @@ impl Flex {
     }
 }
 
-/// The flex groups of a volume, and the counts of those that were looked at.
+/// The flex groups of a volume, and the counts of those used so far.
 pub(crate) struct FlexTable {
     shift: u32,
     groups: u32,
     inodes_per_group: u32,
     flexes: OnceTable<Flex>,
-    /// Groups of the flex groups that were looked at.
+    /// The number of groups in flex groups with sums.
     seen: AtomicU32,
     /// Directories in them.
     directories: AtomicU32,
-    /// Of the volume, as the next.
+    /// Of the volume, like the next.
     free_clusters: AtomicU64,
     free_inodes: AtomicU64,
-    /// What of the free inodes is taken to be in the flex groups nobody has looked at. Wraps where the total
-    /// was too low.
+    /// The free inodes assumed to be in flex groups without sums. Wraps where the total was too low.
     unseen_inodes: AtomicU64,
 }
 
 impl FlexTable {
-    /// Of a volume whose totals are yet to be set.
+    /// For a volume whose totals are yet to be set.
     pub(super) fn new(geometry: &Geometry) -> Self {
         let (shift, groups) = (flex_shift(geometry), geometry.groups());
         Self {
@@ -103,7 +102,7 @@ impl FlexTable {
         }
     }
 
-    /// What is free on the volume, before anybody has looked at a flex group.
+    /// Sets what is free on the volume, before any flex group has sums.
     pub(super) fn set_totals(&mut self, free: Free) {
         *self.free_clusters.get_mut() = free.clusters;
         *self.free_inodes.get_mut() = free.inodes;
@@ -136,7 +135,7 @@ impl FlexTable {
         Some(Sums { table: self, flex: self.flexes.get(flex)? })
     }
 
-    /// The same, made if they were not yet.
+    /// Like [`Self::sums`], but makes them if they don't exist.
     pub(super) fn make_sums(&self, flex: u32, desc: impl Fn(GroupNr) -> Option<GroupDesc>) -> Sums<'_> {
         let made = self.flexes.get_or_init(flex, || {
             let made = Flex::of(self.groups(flex).map(GroupNr::new).map(desc));
@@ -146,12 +145,12 @@ impl FlexTable {
         Sums { table: self, flex: made }
     }
 
-    /// Takes the counts of a flex group into those of the volume. Once all are known, a total that was wrong
-    /// is put right.
+    /// Adds the counts of a flex group to those of the volume. Once all are known, a wrong total is
+    /// corrected.
     fn note_made(&self, flex: &Flex, groups: u32) {
         self.directories.fetch_add(flex.directories.load(Relaxed), Relaxed);
         self.unseen_inodes.fetch_sub(flex.free_inodes.load(Relaxed).into(), Relaxed);
-        // Who makes the last one sees what the others have subtracted.
+        // The thread that makes the last one sees what the others have subtracted.
         if self.seen.fetch_add(groups, Ordering::AcqRel) + groups == self.groups {
             self.free_inodes.fetch_sub(self.unseen_inodes.load(Relaxed), Relaxed);
         }
@@ -167,8 +166,8 @@ impl FlexTable {
         not_below_0(&self.free_clusters)
     }
 
-    /// Directories of the volume: those in the flex groups that were looked at, and elsewhere as many of the
-    /// inodes in use as there.
+    /// Directories of the volume: those in flex groups with sums, and the same share of the inodes in use
+    /// elsewhere.
     pub(crate) fn directories(&self) -> u64 {
         let (known, seen) = (u64::from(self.directories.load(Relaxed)), self.seen.load(Relaxed));
         let inodes = |groups: u32| u64::from(groups) * u64::from(self.inodes_per_group);
@@ -184,7 +183,7 @@ fn not_below_0(total: &AtomicU64) -> u64 {
     u64::try_from(total.load(Relaxed).cast_signed()).unwrap_or(0)
 }
 
-/// The sums of one flex group. What changes them is called under the lock of the descriptor that changes.
+/// The sums of one flex group. Its mutators are called under the lock of the descriptor that changes.
 #[derive(Clone, Copy)]
 pub(super) struct Sums<'a> {
     table: &'a FlexTable,
@@ -220,7 +219,7 @@ impl Sums<'_> {
     }
 
     pub(super) fn clusters_changed(&self, from: u32, to: u32) {
-        // Adding wraps, as two's complement: the sums stay right.
+        // The addition wraps, in two's complement: the sums stay right.
         let by = u64::from(to).wrapping_sub(u64::from(from));
         self.flex.free_clusters.fetch_add(by, Relaxed);
         self.table.free_clusters.fetch_add(by, Relaxed);
@@ -231,8 +230,8 @@ impl Sums<'_> {
 const RECENT: u32 = 1024;
 
 /// Which group the last inode made in a directory came from, where it was not the directory's own: so that a
-/// directory that has outgrown its group does not look for a place again with every file. Directories that
-/// share a place here forget each other, which only costs a search.
+/// directory that has outgrown its group does not search again for every file. Directories that share an
+/// entry here overwrite each other's, which only costs a search.
 pub(crate) struct Recent {
     /// The directory's number in the high half, the group in the low one; 0 for none.
     places: Box<[AtomicU64]>,

@@ -1,11 +1,11 @@
-//! The inodes of a group: taking one, giving one back.
+//! Allocates and frees the inodes of a group.
 //!
-//! A bitmap knows a number below which nothing is free, so that taking inodes one after the other does not
-//! look through the used ones each time; numbers come out in ascending order, and a number that was freed
-//! comes out again before those never used.
+//! A bitmap knows a number below which nothing is free, so that allocating inodes in sequence does not scan
+//! the used ones each time; numbers come out in ascending order, and a freed number comes out again before
+//! those never used.
 //!
-//! Hazards: bitmap and descriptor of a broken volume may contradict each other. An inode is given out only if
-//! both have one; the descriptor's count never leaves the range that makes a valid descriptor.
+//! Hazards: bitmap and descriptor of a corrupt volume may contradict each other. An inode is given out only
+//! if both have one; the descriptor's count never leaves the range that makes a valid descriptor.
 
 use super::{Groups, Rendered};
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ pub(crate) struct Taken {
 pub(super) struct InodeBitmap {
     /// A whole block.
     bytes: Vec<u8>,
-    /// Bits before this one the format keeps for itself; they are not given out.
+    /// Bits before this one are reserved by the format and not given out.
     reserved: u32,
     /// Bits from there up to this one are in use.
     next: u32,
@@ -51,7 +51,7 @@ impl InodeBitmap {
         found
     }
 
-    /// Marks a bit as used; whether that made the bitmap dirty.
+    /// Marks a bit as used; returns whether that made the bitmap dirty.
     fn take(&mut self, index: u32) -> bool {
         self.bytes[usize_of(index / 8)] |= 1 << (index % 8);
         if self.next == index {
@@ -60,7 +60,7 @@ impl InodeBitmap {
         !std::mem::replace(&mut self.dirty, true)
     }
 
-    /// Marks a bit as free; whether that made the bitmap dirty.
+    /// Marks a bit as free; returns whether that made the bitmap dirty.
     fn give(&mut self, index: u32) -> bool {
         self.bytes[usize_of(index / 8)] &= !(1 << (index % 8));
         self.next = self.next.min(index).max(self.reserved);
@@ -87,7 +87,7 @@ impl Groups {
         self.look(group, |desc| desc.free_inodes > 0).unwrap_or(false)
     }
 
-    /// Whether an inode is in use, as its bitmap has it.
+    /// Whether an inode is in use according to its bitmap.
     pub(crate) fn inode_in_use(&self, nr: InodeNr) -> Result<bool> {
         let (group, index) = self.slot(nr)?;
         Ok(self.inode_bitmap(group)?.lock().is_used(index))
@@ -105,8 +105,8 @@ impl Groups {
         }
     }
 
-    /// Takes the inode of that number, which is free; the blocks of the inode table between those in use so
-    /// far and its own, which were never written and count as written from now on.
+    /// Takes the inode of that number, which is free; returns the blocks of the inode table between those in
+    /// use so far and its own, which were never written and count as written from now on.
     pub(crate) fn take_number(&self, nr: InodeNr, directory: bool) -> Result<Range<BlockNr>> {
         let (group, index) = self.slot(nr)?;
         let in_block = self.sb.geometry().inodes_per_block();
@@ -157,7 +157,7 @@ impl Groups {
         Ok(taken)
     }
 
-    /// Gives an inode back.
+    /// Frees an inode.
     pub(crate) fn free_inode(&self, nr: InodeNr, directory: bool) -> Result<()> {
         let (group, index) = self.slot(nr)?;
         let per_group = self.sb.geometry().inodes_per_group;
@@ -184,15 +184,15 @@ impl Groups {
         Ok(())
     }
 
-    /// Whether a slot lies in a part of the inode table that was never written, so that its block holds
-    /// anything.
+    /// Whether a slot lies in a part of the inode table that was never written, so that its block has no
+    /// valid content.
     pub(crate) fn slot_never_written(&self, group: GroupNr, index: u32) -> Result<bool> {
         // Whole blocks only: a block that holds one used slot was read and written whole.
         let first_of_block = index - index % self.sb.geometry().inodes_per_block();
         Ok(first_of_block >= self.look(group, |desc| self.slots_written(desc))?)
     }
 
-    /// How many slots of a group's inode table, from the first on, hold anything but what lay there before.
+    /// The number of slots of a group's inode table, from the first on, that were ever written.
     fn slots_written(&self, desc: &GroupDesc) -> u32 {
         let per_group = self.sb.geometry().inodes_per_group;
         if !self.sb.features().group_checksums() || desc.flags.contains(GroupFlags::INODE_ZEROED) {
@@ -210,8 +210,7 @@ impl Groups {
         }
         match self.load_inode_bitmap(group) {
             Ok(loaded) => Ok(cell.get_or_init(|| Mutex::new(loaded))),
-            // What was read in the middle of another thread's commit means nothing: that thread has the
-            // bitmap.
+            // Bytes read during another thread's commit mean nothing: that thread has the bitmap.
             Err(error) => cell.get().ok_or_else(|| {
                 self.note_unreadable(group, &error);
                 error
@@ -237,7 +236,7 @@ impl Groups {
             self.metadata.read_at(desc.inode_bitmap.offset(geometry.block_size), &mut bytes)?;
             desc.verify_inode_bitmap(&bytes, group, sb)?;
         }
-        // The numbers the format keeps for itself come first, mostly all of them in group 0.
+        // The numbers that the format reserves come first, mostly all of them in group 0.
         let before = u64::from(group.get()) * u64::from(geometry.inodes_per_group);
         let reserved = u64::from(sb.first_inode().get() - 1).saturating_sub(before);
         let reserved = u32::try_from(reserved).unwrap_or(u32::MAX).min(geometry.inodes_per_group);

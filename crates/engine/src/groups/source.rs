@@ -1,8 +1,8 @@
-//! Where the allocator gets its bitmaps: the volume's block bitmaps, by way of the group descriptors.
+//! The allocator's source of bitmaps: the volume's block bitmaps, by way of the group descriptors.
 //!
-//! A bitmap that was never written (`BLOCK_UNINIT`) is made from what the format says lies in the group; one
-//! that was is read and verified, neighbours in one read. Nothing here changes a group: the way back is
-//! [`Groups::seal_block_bitmap`].
+//! A bitmap that was never written (`BLOCK_UNINIT`) is made from what the format puts into the group; any
+//! other is read and verified, neighbours in one read. Nothing here changes a group:
+//! [`Groups::seal_block_bitmap`] takes the way back.
 //!
 //! Hazard: this is called with a group's lock held in the allocator, and must not call back into it.
 
@@ -16,7 +16,7 @@ use hectare_units::{BlockNr, BlockSize, Blocks, Clusters, GroupNr, usize_of};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How the allocator sees the volume's groups.
+/// The volume's groups as the allocator sees them.
 pub(crate) struct Source {
     groups: Arc<Groups>,
 }
@@ -59,8 +59,8 @@ impl Source {
             .collect()
     }
 
-    /// Reads the bitmaps of groups whose places on the device follow each other. If that fails, each is read
-    /// by itself, so that only the broken ones are lost.
+    /// Reads the bitmaps of groups whose locations on the device are contiguous. If that fails, each is read
+    /// separately, so that only the broken ones are lost.
     fn read_run(&self, run: &[(GroupNr, GroupDesc)]) -> Loaded<Error> {
         let Some((_, first)) = run.first() else { return Vec::new() };
         let size = self.size();
@@ -76,7 +76,7 @@ impl Source {
     }
 }
 
-/// Bitmaps read in one go, at most.
+/// The most bitmaps read at once.
 const BITMAPS_MAX: usize = 256;
 
 impl GroupSource for Source {
@@ -93,7 +93,7 @@ impl GroupSource for Source {
     }
 
     fn free_hint(&self, group: GroupNr) -> u32 {
-        // A broken descriptor has nothing to give; whoever needs the group hears why from `load`.
+        // A broken descriptor has nothing to give; `load` returns the reason when the group is needed.
         self.groups.desc(group).map_or(0, |desc| desc.free_clusters)
     }
 
@@ -115,8 +115,8 @@ impl GroupSource for Source {
 
     fn own_metadata(&self, group: GroupNr) -> u32 {
         let geometry = self.groups.sb.geometry();
-        // What lies in this group may belong to any of its flex group, whose metadata is gathered here. Of
-        // one too large to be looked through, groups that hold others' metadata never count as wholly free.
+        // Blocks in this group may belong to any of its flex group, whose metadata is collected here. With
+        // one too large to be scanned, groups that hold others' metadata never count as wholly free.
         let size = super::flex::flex_groups(geometry);
         let first = group.get() / size * size;
         let mates = first..first.saturating_add(size).min(geometry.groups());
@@ -137,7 +137,7 @@ impl GroupSource for Source {
     }
 
     fn unusable(&self, group: GroupNr, error: &AllocError<Error>) {
-        // A broken descriptor was noted when it was read.
+        // A broken descriptor was recorded when it was read.
         let Ok(desc) = self.groups.desc(group) else { return };
         let (structure, place) = ("the block bitmap", Place::Group(group));
         let note = |error| self.groups.findings.note_read(error, structure, place, desc.block_bitmap);
@@ -179,8 +179,8 @@ impl GroupSource for Source {
     }
 }
 
-/// What is in use in a group whose bitmap was never written: its base metadata, and those of its own bitmaps
-/// and inode table that lie in it.
+/// Marks what is in use in a group whose bitmap was never written: its base metadata, and those of its own
+/// bitmaps and inode table that lie in it.
 fn mark_own_metadata(bitmap: &mut [u8], desc: &GroupDesc, group: GroupNr, sb: &SuperBlock) {
     let geometry = sb.geometry();
     mark_blocks(bitmap, geometry.first_block(group), geometry.base_meta_blocks(group), group, sb);

@@ -1,4 +1,4 @@
-//! What is read of a volume's groups, and that its totals are right.
+//! How much is read of a volume's groups, and that its totals are right.
 
 use super::SUPERBLOCK_AT;
 use super::totals::Free;
@@ -12,7 +12,7 @@ use hectare_oracle::{assert_clean, skip};
 use hectare_units::{BlockSize, Blocks, Bytes, GroupNr};
 use std::sync::Arc;
 
-/// What opening a volume, making a folder and a file in it and closing it has cost.
+/// The cost of opening a volume, making a directory and a file in it, and closing it.
 #[derive(Debug)]
 struct Cost {
     groups: u32,
@@ -77,7 +77,7 @@ fn small(features: &str, clusters_per_group: u32) -> (Arc<MemoryDevice>, Free) {
     (device, free)
 }
 
-/// Makes the superblock say something else of what is free, and perhaps that the volume was not closed.
+/// Makes the superblock contradict what is free, and perhaps say that the volume was not closed.
 fn patch(device: &MemoryDevice, says: Free, closed: bool) {
     let mut bytes = [0; SIZE];
     device.read_at(SUPERBLOCK_AT, &mut bytes).unwrap();
@@ -119,7 +119,7 @@ fn what_is_free_is_known_at_once_from_a_clean_superblock_and_counted_otherwise()
     }
 }
 
-/// Creates files of one block until there is no space or no inode left; how many.
+/// Creates files of one block until there is no space or no inode left; returns how many.
 fn fill(volume: &Volume) -> (u64, Error) {
     for nr in 0.. {
         if let Err(error) = volume.write_file(format!("{nr}"), &[1; 1000], Creation::default()) {

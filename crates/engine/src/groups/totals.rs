@@ -1,13 +1,13 @@
-//! How much of a volume is free as a whole, without reading the descriptors of all its groups.
+//! The free space of a volume as a whole, without reading the descriptors of all its groups.
 //!
-//! The superblock of a volume that was closed in good order has both numbers: whoever closes it writes them
-//! last. While a volume is in use they may be as old as its last opening (the kernel keeps its own in
-//! memory), and a journal brings back what it holds of them, no more. So after a crash, and wherever the
-//! superblock says that something is wrong, all descriptors are read and added up once, as the kernel does at
-//! every mount; those that are broken or can't be read have nothing. Nothing is kept in memory of that.
+//! The superblock of a cleanly closed volume has both numbers: closing it writes them last. While a volume is
+//! in use they may be as old as its last opening (the kernel keeps its own in memory), and a journal only
+//! brings back those it holds. So after a crash, and wherever the superblock reports an error, all
+//! descriptors are read and added up once, as the kernel does at every mount; those that are broken or can't
+//! be read count as empty. Nothing of that is kept in memory.
 //!
-//! A superblock may be wrong though it says it is clean. Then the numbers are put right when all groups have
-//! been looked at, which on small volumes is at once; and nobody is refused anything because of them.
+//! A superblock may be wrong although it says it is clean. Then the numbers are corrected when all groups
+//! have been read, which on small volumes is at once; and no request is refused because of them.
 
 use super::{Groups, desc_range};
 use crate::error::Result;
@@ -16,7 +16,7 @@ use hectare_ext4::superblock::{STATE_ERROR, STATE_VALID, SuperBlock};
 use hectare_units::{GroupNr, low32, usize_of};
 use std::ops::Range;
 
-/// What is free on some groups.
+/// What is free in some groups.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Free {
     pub(crate) clusters: u64,
@@ -24,8 +24,8 @@ pub(crate) struct Free {
 }
 
 impl Free {
-    /// What a superblock says of its volume; `None` if that is not to be relied on. The journal, if there is
-    /// one, is known not to be needed.
+    /// The free space that a superblock records; `None` if it is not reliable. The journal, if there is one,
+    /// is known not to be needed.
     pub(super) fn of_clean(sb: &SuperBlock) -> Option<Self> {
         let geometry = sb.geometry();
         let clean = sb.state() & (STATE_VALID | STATE_ERROR) == STATE_VALID;
@@ -46,7 +46,7 @@ impl Free {
 }
 
 impl Groups {
-    /// What the descriptors of some groups say is free; those of broken ones say nothing.
+    /// What is free in some groups according to their descriptors; broken ones count as empty.
     ///
     /// # Errors
     /// If the device fails.
@@ -60,7 +60,7 @@ impl Groups {
             let within = groups.start.max(first)..groups.end.min(first.saturating_add(per));
             self.read_desc_block(index, &mut bytes)?;
             if self.desc_blocks.get(index).is_some() {
-                // It may have changed; and in the middle of a commit the device's copy means nothing.
+                // It may have changed; and during a commit the device's copy means nothing.
                 let descs = within.map(|nr| self.desc(GroupNr::new(nr)));
                 descs.flatten().for_each(|desc| free.add(Free::of(&desc)));
             } else {
@@ -72,7 +72,8 @@ impl Groups {
         Ok(free)
     }
 
-    /// The same of all groups whose descriptors can be read; who needs the others will hear of it.
+    /// Like [`Self::count_free`], for all groups whose descriptors can be read; operations that need the
+    /// others report the error.
     pub(super) fn count_readable(&self) -> Free {
         let (groups, per) = (self.sb.geometry().groups(), self.sb.geometry().descs_per_block());
         let mut free = Free::default();

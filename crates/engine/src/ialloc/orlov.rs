@@ -1,18 +1,20 @@
-//! Where a directory goes, after Grigory Orlov: directories that begin a tree spread over the volume, others
-//! stay with their parent as long as there is room for what they will hold.
+//! Orlov's rule for the placement of new directories.
+//!
+//! Directories that begin a tree spread over the volume, others stay with their parent as long as there is
+//! room for their future content.
 //!
 //! Everything here is in flex groups and decided from counts alone, without locks, so that it can be tested
-//! with numbers. The counts of a flex group nobody has looked at may have to be read: no rule looks at more
-//! than [`LOOKED_MAX`]. A choice is a suggestion: when the inode is taken, the flex group may have filled up.
+//! with numbers. The counts of a flex group not used yet may have to be read: no rule examines more than
+//! [`LOOKED_MAX`]. A choice is a suggestion: when the inode is allocated, the flex group may be full.
 
 use crate::groups::flex::FlexCounts;
 use hectare_units::usize_of;
 
-/// Flex groups that a rule looks at before it gives up, or takes the best so far: with a start that differs
+/// Flex groups that a rule examines before it gives up, or takes the best so far: with a start that differs
 /// each time, more would not spread directories any better.
 const LOOKED_MAX: u32 = 256;
 
-/// The volume, as far as placement cares.
+/// The volume, as far as placement needs it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// Flex groups; at least one.
@@ -67,7 +69,7 @@ impl Shape {
     }
 
     /// Whether a flex group can take another directory of a tree that lives there: not when it has many more
-    /// directories than others, or much less left.
+    /// directories than others, or much less free space.
     fn can_take(&self, counts: FlexCounts) -> bool {
         let directories_max = self.average(self.totals.directories).saturating_add(self.inodes / 16);
         let inodes_min = self.average(self.totals.free_inodes).saturating_sub(self.inodes / 4).max(1);

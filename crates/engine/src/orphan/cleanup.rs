@@ -1,10 +1,10 @@
-//! Dealing with the orphans that the last user of a volume left.
+//! Orphan cleanup: frees and truncates the orphans that the last user of a volume left.
 //!
-//! In two steps. [`Volume::load_orphans`] finds and checks all of them, and changes nothing: a list that
-//! loops, that names what is no inode in use, or inodes that can't be changed yet, keeps the volume from
-//! being opened for writing. [`Volume::process_orphans`] then frees those without a name and goes on cutting
-//! the others, in transactions like any other, each of which takes off what it has dealt with: a crash on the
-//! way leaves the rest to the next.
+//! It has two steps. [`Volume::load_orphans`] finds and checks all of them, and changes nothing: a list that
+//! loops, that names an inode not in use, or inodes that can't be changed yet, keeps the volume from being
+//! opened for writing. [`Volume::process_orphans`] then frees those without a name and resumes truncating the
+//! others, in transactions like any other, each of which removes the orphans it finished: a crash meanwhile
+//! leaves the rest to the next opening.
 //!
 //! A volume need not have a journal to have orphans: it may have had one.
 
@@ -20,29 +20,28 @@ use hectare_units::InodeNr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How many orphans were dealt with when a volume was opened.
+/// How many orphans were cleaned up when a volume was opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cleaned {
     /// Inodes without a name that were freed.
     pub freed: u64,
-    /// Files that were cut to their size.
+    /// Files that were truncated to their size.
     pub cut: u64,
 }
 
 impl Volume {
-    /// What was left to be cleaned up when the volume was opened; nothing if it is open for reading only,
-    /// when all is left as it is.
+    /// What was cleaned up when the volume was opened; nothing if it is open for reading only, when all is
+    /// left as it is.
     #[must_use]
     pub fn cleaned(&self) -> Cleaned {
         self.orphans.cleaned.get().copied().unwrap_or_default()
     }
 
-    /// Finds the orphans that the volume names, and the orphan file. To be called once, before anything is
-    /// changed.
+    /// Finds the orphans that the volume names, and the orphan file. Called once, before anything is changed.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Unsupported`](crate::Error::Unsupported), which
-    /// name the inode that can't be dealt with.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) or [`Error::Unsupported`](crate::Error::Unsupported), with
+    /// the inode that can't be cleaned up.
     pub(crate) fn load_orphans(&self) -> Result<()> {
         let mut state = State::default();
         self.load_list(&mut state)?;
@@ -55,7 +54,7 @@ impl Volume {
             }
             state.file = Some(file);
         }
-        // Whoever crashed without orphans may have left it set.
+        // A crash without orphans may have left it set.
         self.live_sb.lock().set_orphan_present(state.in_file > 0);
         self.orphans.count.store(state.members.len(), Ordering::Release);
         *self.orphans.state.lock() = state;
@@ -85,7 +84,7 @@ impl Volume {
         Ok(())
     }
 
-    /// An inode that is said to be an orphan, once it is known that it can be dealt with.
+    /// The inode of a recorded orphan, once it is known that it can be cleaned up.
     fn orphan(&self, nr: InodeNr) -> Result<Arc<CachedInode>> {
         if nr.get() < self.sb.first_inode().get() {
             return Err(corrupt(nr, "the format keeps that number for itself").into());
@@ -107,10 +106,10 @@ impl Volume {
         Ok(inode)
     }
 
-    /// Frees the orphans that have no name and cuts the others to their size.
+    /// Frees the orphans without a name and truncates the others to their size.
     ///
     /// # Errors
-    /// The first that can't be dealt with; those before are.
+    /// The first that can't be cleaned up; those before it are.
     pub(crate) fn process_orphans(&self) -> Result<Cleaned> {
         let mut cleaned = Cleaned::default();
         for inode in self.orphans.all() {

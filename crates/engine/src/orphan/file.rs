@@ -1,8 +1,8 @@
-//! The orphan file in use: which of its slots are free.
+//! The orphan file in use: tracks its free slots.
 //!
 //! Its blocks are read and verified one after the other, each when those before it are full, and stay in
-//! memory from then on. A block that can't be read is no reason to fail whoever has an orphan to note: the
-//! file counts as full, and the list takes it. Only what the file says there is must be found
+//! memory from then on. A block that can't be read does not fail the operation that adds an orphan: the file
+//! counts as full, and the list takes it. Only the recorded orphans must all be found
 //! ([`OrphanFile::load_all`]).
 
 use crate::cache::block::{Block, Kind};
@@ -17,7 +17,7 @@ use hectare_units::{BlockNr, Blocks, InodeNr};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// The most blocks an orphan file may have: as large a file as any tool makes, in the smallest blocks.
+/// The most blocks an orphan file may have: as large a file as any tool makes, with the smallest blocks.
 const BLOCKS_MAX: u64 = 8192;
 
 /// A place in the orphan file.
@@ -75,7 +75,7 @@ impl OrphanFile {
         Ok(Self { inode: nr, seed: data.seed(nr, &volume.sb), unread, read: Vec::new() })
     }
 
-    /// Reads all of it, and says which inodes it holds.
+    /// Reads all of it, and returns the inodes it holds.
     pub(super) fn load_all(&mut self, volume: &Shared) -> Result<Vec<(Slot, InodeNr)>> {
         let mut found = Vec::new();
         while let Some(nr) = self.unread.last().copied() {
@@ -99,7 +99,7 @@ impl OrphanFile {
         Ok(())
     }
 
-    /// Puts an inode into a free slot; `None` if there is none.
+    /// Puts an inode into a free slot; returns `None` if there is none.
     pub(super) fn add(&mut self, volume: &Shared, handle: &mut Handle<'_>, inode: InodeNr) -> Option<Slot> {
         let block = loop {
             if let Some(block) = self.read.iter().position(|loaded| loaded.free > 0) {
@@ -135,7 +135,7 @@ impl OrphanFile {
         }
     }
 
-    /// Changes a block. It is sealed at once: nobody else knows what it is.
+    /// Changes a block. It is sealed at once: the block cache does not know its kind.
     fn edit<R>(
         &self,
         volume: &Shared,

@@ -1,27 +1,27 @@
-//! Fast commits: what a few fsyncs changed since the last full commit, done again.
+//! Replays fast commits: the changes of a few fsyncs since the last full commit.
 //!
-//! The kernel (`fast_commit`) writes what an fsync changed as records in terms of files and names, not as
-//! blocks. They stand for a part of one transaction, the one after the last in the log, and so that is what
-//! is made of them. [`replay`] does the changes to a volume whose changes stay in memory; whoever only reads
-//! goes on with that. For writing, the blocks that differ are logged as that very transaction
-//! (`make_full`): once its commit block is there, the fast commits are older than the log and count no more.
-//! So a crash at any moment leaves either the fast commits or the full one, and nothing is done twice.
+//! The kernel (`fast_commit`) writes what an fsync changed as records about files and names, not as blocks.
+//! They stand for a part of one transaction, the one after the last in the log, so they are turned into that
+//! transaction. [`replay`] applies them to a volume whose changes stay in memory, which is enough for reading
+//! only. For writing, the blocks that differ are logged as that very transaction (`make_full`): once its
+//! commit block is there, the fast commits are older than the log and no longer count. So a crash at any
+//! moment leaves either the fast commits or the full one, and nothing is applied twice.
 //!
-//! What the records mean (ext4's on-disk documentation, "fast commits", and what the kernel makes of them):
-//! - INODE is the inode as it lies on disk, but for its map, its time of deletion (that links orphans) and
-//!   its number of sectors; of a directory, whose content is not logged, only a new one is recorded. Content
-//!   that lies in the inode is part of it.
-//! - ADD_RANGE and DEL_RANGE say what a range of a file is mapped to now ([`space`]).
-//! - CREAT, LINK and UNLINK are done unless they are done already; what they need and is not there was gone
-//!   again by the time of a later record. An inode that loses its last name is freed: whoever had it open is
-//!   gone. Link counts are counted, but for those of files an INODE record has the last word.
+//! The meaning of the records (ext4's on-disk documentation, "fast commits", and the kernel's behaviour):
+//! - INODE is the inode as on disk, except its map, its time of deletion (that links orphans) and its number
+//!   of sectors; a directory, whose content is not logged, is recorded only if it is new. Content that lies
+//!   in the inode is part of it.
+//! - ADD_RANGE and DEL_RANGE give what a range of a file is mapped to now ([`space`]).
+//! - CREAT, LINK and UNLINK are applied unless they were already; what they need and is missing was gone
+//!   again by the time of a later record. An inode that loses its last name is freed: its opener is gone.
+//!   Links are counted, but for files the count in an INODE record takes precedence.
 //!
-//! Where the kernel (6.18) loses what was synced, this does what is meant: a LINK may come before the first
-//! INODE of its inode (a file without a name that was given one); links and device numbers lie in the inode
-//! without a map; making and removing a directory counts in its parent.
+//! Where the kernel (6.18) loses what was synced, this applies what is meant: a LINK may come before the
+//! first INODE of its inode (a file without a name that was given one); links and device numbers lie in the
+//! inode without a map; making and removing a directory counts in its parent.
 //!
-//! Hazards: records are checked by nothing but a checksum, so they may say anything. Space that some record
-//! speaks of must not be given to a directory that grows meanwhile, so all of it is taken first.
+//! Hazards: only a checksum protects records, so they may contain anything. Space named by any record must
+//! not be given to a directory that grows meanwhile, so all of it is taken first.
 
 mod map;
 mod runs;
@@ -51,10 +51,10 @@ use std::sync::Arc;
 /// More blocks than a log holds: nothing here is logged.
 const CREDITS: u32 = 1 << 30;
 
-/// Does what fast commits say to the volume on `device`, whose changes must stay in memory until all is done.
+/// Applies fast commits to the volume on `device`, whose changes must stay in memory until all is done.
 ///
 /// # Errors
-/// If the records contradict the volume, or need what can't be written yet. The changes are then of no use.
+/// If the records contradict the volume, or need what can't be written yet. The changes are then unusable.
 pub(super) fn replay(
     device: Arc<dyn Device>,
     sb: SuperBlock,
@@ -62,7 +62,7 @@ pub(super) fn replay(
     commits: &[FastCommit],
 ) -> Result<()> {
     let volume = Volume::for_replay(device, sb, options)?;
-    // What is wrong with them is told by whoever deals with them: not when reading.
+    // Orphan cleanup reports their errors: not when reading.
     let _ = volume.load_orphans();
     let mut handle = volume.start(CREDITS)?;
     Replay::new(&volume, &mut handle).run(commits)?;
@@ -94,12 +94,12 @@ pub(super) fn changed_blocks<D: Device>(
     Ok(changed)
 }
 
-/// Fast commits being done again.
+/// A replay of fast commits.
 struct Replay<'a, 'h> {
     volume: &'a Volume,
     handle: &'a mut Handle<'h>,
     space: Space,
-    /// Names and ranges of inodes that are not there yet, and may come in the same fast commit.
+    /// Names and ranges of inodes that don't exist yet, and may come in the same fast commit.
     waiting: HashMap<InodeNr, Vec<FastRecord>>,
 }
 
@@ -156,7 +156,7 @@ impl<'a, 'h> Replay<'a, 'h> {
         Ok(used.then_some(inode))
     }
 
-    /// The directory of an entry, if it is there.
+    /// The directory of an entry, if it exists.
     fn parent(&self, entry: &FastEntry) -> Result<Option<Arc<CachedInode>>> {
         let dir = match self.volume.directory(entry.parent) {
             Err(Error::NotFound) => return Ok(None),
@@ -169,7 +169,7 @@ impl<'a, 'h> Replay<'a, 'h> {
         Ok(Some(dir))
     }
 
-    /// Puts a name into its directory; whether it was not there yet.
+    /// Adds a name to its directory; returns whether it was not there yet.
     fn add_name(&mut self, entry: &FastEntry, inode: &CachedInode) -> Result<bool> {
         let kind = inode.get().kind().ok_or_else(|| corrupt(inode.nr(), "it gets a name, but is free"))?;
         let Some(dir) = self.parent(entry)? else { return Ok(false) };
@@ -231,7 +231,7 @@ impl<'a, 'h> Replay<'a, 'h> {
         if victim.get().links == 0 { self.free(victim) } else { Ok(()) }
     }
 
-    /// Frees an inode that lost its last name, and all it holds.
+    /// Frees an inode that lost its last name, and all its content.
     fn free(&mut self, inode: &Arc<CachedInode>) -> Result<()> {
         self.volume.check_freeable(inode.nr(), &inode.get())?;
         self.give_up_space(inode)?;
@@ -287,7 +287,7 @@ impl<'a, 'h> Replay<'a, 'h> {
         Ok(inode)
     }
 
-    /// Clears blocks of the inode table.
+    /// Zeroes blocks of the inode table.
     fn clear_table(&mut self, blocks: Range<BlockNr>) {
         for nr in blocks.start.get()..blocks.end.get() {
             let block = self.volume.blocks.load_zeros(BlockNr::new(nr));
@@ -295,8 +295,8 @@ impl<'a, 'h> Replay<'a, 'h> {
         }
     }
 
-    /// The inode as a record has it, with what only `found` has, which is there now: the map, the place among
-    /// the orphans, the sectors; of a directory, all that goes with its content.
+    /// The inode of a record, with what only `found`, the current one, has: the map, the position among the
+    /// orphans, the sectors; for a directory, everything that belongs to its content.
     fn merge(&self, nr: InodeNr, raw: &[u8], found: Option<&Inode>) -> Result<Inode> {
         let mut slot = vec![0; usize_of(self.volume.geometry().inode_size)];
         if let Some(found) = found {
@@ -323,7 +323,7 @@ impl<'a, 'h> Replay<'a, 'h> {
         Ok(new)
     }
 
-    /// Refuses an inode whose map lies in blocks that are not logged.
+    /// Returns an error for an inode whose map lies in blocks that are not logged.
     fn check_mapped(&self, nr: InodeNr, data: &Inode) -> Result<()> {
         if data.flags.intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
             return Ok(());

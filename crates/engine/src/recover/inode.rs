@@ -1,7 +1,7 @@
-//! Where the journal lies: the map of its inode, read before anything of the volume is in use.
+//! Finds the journal: reads the map of its inode, before anything of the volume is in use.
 //!
-//! The journal's inode and its tree are written once, by whoever formats, and never logged; so they can be
-//! read straight from the device although other metadata there may be old.
+//! Mkfs writes the journal's inode and its tree once, and they are never logged; so they can be read straight
+//! from the device although other metadata there may be old.
 
 use crate::error::{Error, Result};
 use hectare_device::Device;

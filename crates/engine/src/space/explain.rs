@@ -1,12 +1,12 @@
-//! Why space lies where it lies: what requests of this volume went through, and what one would go through.
+//! Explains allocations: how requests of this volume were served, and how one would be.
 //!
-//! A volume opened with [`OpenOptions::record`] keeps its last requests ([`Volume::explanation`]). Of one
-//! that is open for reading only, it can be asked what a request would go through ([`Volume::explain`]): it is
-//! made, to an allocator that exists for it alone and is forgotten with all it took. Nothing is written.
+//! A volume opened with [`OpenOptions::record`] keeps its last requests ([`Volume::explanation`]). For one
+//! that is open for reading only, [`Volume::explain`] simulates a request: it is made to a temporary
+//! allocator that is dropped with all it allocated. Nothing is written.
 //!
-//! What it is not: a forecast of what a mount would do now. A fresh allocator knows of no group more than its
-//! descriptor, of no size class, and keeps nothing for files; one that has worked for a while may answer
-//! otherwise, and its own record says so.
+//! What it is not: a forecast of what a mount would do now. A fresh allocator knows only the descriptor of a
+//! group, no size class, and no preallocation; one that has worked for a while may choose differently, which
+//! its own record shows.
 
 use super::Hole;
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ use hectare_units::{BlockNr, Clusters, InodeNr, LogicalBlock, low32};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The shape of a volume, as far as traces need it: they name clusters and groups.
+/// The geometry of a volume, as far as traces need it: they name clusters and groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Shape {
     /// Bytes of a block.
@@ -37,12 +37,12 @@ pub struct Shape {
     pub flex_groups: u32,
 }
 
-/// What requests went through, with what is needed to read it.
+/// The trace of requests, with what is needed to read it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Explanation {
-    /// How space was chosen.
+    /// The policy.
     pub policy: String,
-    /// Tunables that are not as they are by default, as `NAME=VALUE`.
+    /// Tunables that differ from their defaults, as `NAME=VALUE`.
     pub tunables: Vec<String>,
     /// The volume.
     pub shape: Shape,
@@ -51,15 +51,15 @@ pub struct Explanation {
     pub trace: Trace,
 }
 
-/// Where a request is to be explained for.
+/// The goal of a request to be explained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AskGoal {
     /// At a block.
     Block(BlockNr),
-    /// Where a file would go on; for a directory, or a file without space, in its own group.
+    /// At the end of a file; for a directory, or a file without space, in its own group.
     Behind(InodeNr),
-    /// The same, by way of what the policy keeps for files: as many requests as it makes for so much more of
-    /// the file.
+    /// Like `Behind`, through the policy's preallocation for files: as many requests as it makes for an
+    /// append of that size.
     Append(InodeNr),
 }
 
@@ -70,26 +70,26 @@ pub struct Ask {
     pub want: Clusters,
     /// What is needed at once: the goal is not trimmed below that.
     pub asked: Clusters,
-    /// The least of use.
+    /// The smallest useful length.
     pub least: Clusters,
-    /// Where.
+    /// The goal.
     pub goal: AskGoal,
 }
 
 impl Volume {
-    /// What the last requests for space went through, if the volume was opened to record it
+    /// The trace of the last requests for space, if the volume was opened to record it
     /// ([`OpenOptions::record`]).
     #[must_use]
     pub fn explanation(&self) -> Option<Explanation> {
         Some(self.explained(&self.options, self.allocator.trace()?))
     }
 
-    /// What a request would go through under a policy, with these tunables, of [`OpenOptions`] `options`;
-    /// everything else in them is of no account. Changes nothing, here or on the device.
+    /// Simulates a request under the policy and the tunables of [`OpenOptions`] `options`; everything else in
+    /// them is ignored. Changes nothing, here or on the device.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the volume is open for writing, or the goal is not on it; those of finding where
-    /// a file goes on. That there is no space is no error, but an answer.
+    /// [`Error::Invalid`] if the volume is open for writing, or the goal is not on it; those of finding the
+    /// end of a file. A lack of space is no error, but a result.
     pub fn explain(&self, ask: &Ask, options: &OpenOptions) -> Result<Explanation> {
         if !self.read_only {
             return Err(Error::Invalid(
@@ -126,7 +126,7 @@ impl Volume {
                 let held = inode.get();
                 let end = self.end_of(MapRef { volume: self, nr, inode: &held }, ask.want)?;
                 let logical = u64::from(end.logical.get()) >> self.geometry().cluster_ratio_shift;
-                // Behind the end there is nothing, whatever a broken map says.
+                // Nothing follows the end, whatever a corrupt map says.
                 let mut request = FileRequest { right: None, ..self.file_request(&end, logical)? };
                 let (prealloc, window) = (Preallocation::new(allocator.config()), Arc::<Window>::default());
                 let mut taken: Vec<Reservation> = Vec::new();
@@ -145,7 +145,7 @@ impl Volume {
         Ok(self.explained(&options, allocator.trace().unwrap_or_default()))
     }
 
-    /// The hole behind the last block of a file, so long.
+    /// The hole after the last block of a file, `clusters` long.
     fn end_of<'a>(&self, map: MapRef<'a>, clusters: Clusters) -> Result<Hole<'a>> {
         let mut end = 0;
         map.for_each(LogicalBlock::ZERO, &mut |extent| {
@@ -176,11 +176,11 @@ impl Volume {
     }
 }
 
-/// Space, or none if there is none.
+/// Space, or `None` if there is none.
 fn unless_full<T>(space: std::result::Result<T, AllocError<Error>>) -> Result<Option<T>> {
     match space {
         Ok(space) => Ok(Some(space)),
-        // What can't be read is recorded with the request.
+        // A read error is recorded with the request.
         Err(_) => Ok(None),
     }
 }

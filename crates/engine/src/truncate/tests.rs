@@ -1,4 +1,4 @@
-//! What a step costs, and what a crash between two steps leaves.
+//! The cost of a step, and what a crash between two steps leaves.
 
 #![allow(clippy::unwrap_used)] // all of this is tests
 
@@ -41,7 +41,7 @@ fn an_extent_dirties_the_bitmaps_and_descriptors_it_can_reach() {
     assert_eq!(volume_of(1).extents(1, 0), 2 + INODE_CREDITS);
 }
 
-/// A file whose every other block is mapped, and which is closed.
+/// A closed file with every other block mapped.
 fn make_comb(volume: &Volume, path: &str, teeth: u64) -> Arc<CachedInode> {
     volume.write_file(path, b"", Creation::default()).unwrap();
     let file = volume.open_file(path).unwrap();
@@ -51,7 +51,7 @@ fn make_comb(volume: &Volume, path: &str, teeth: u64) -> Arc<CachedInode> {
     volume.inode(file.inode()).unwrap()
 }
 
-/// Fails unless e2fsck has nothing to say of the bytes but which orphan it dealt with.
+/// Fails unless e2fsck reports nothing but which orphan it cleaned up.
 fn assert_only_orphan(bytes: &[u8], words: &str) {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
@@ -60,20 +60,20 @@ fn assert_only_orphan(bytes: &[u8], words: &str) {
     let told: Vec<&str> = report.output.lines().filter(|line| line.contains("orphaned")).collect();
     assert!(told.len() == usize::from(!words.is_empty()), "{}", report.output);
     assert!(told.iter().all(|line| line.contains(words)), "{words:?}: {}", report.output);
-    // It leaves trees too deep, and orphan files not empty, and then finds that.
+    // It leaves trees too deep, and orphan files not empty, and then reports that.
     let usual = |question: &&String| question.contains("Optimize?") || question.as_str() == "Clear? yes";
     assert!(report.questions.iter().all(|question| usual(&question)), "{}", report.output);
     assert_clean(&image).unwrap();
 }
 
-/// A file to be cut, or with no size, deleted.
+/// A file to be truncated, or with no size, deleted.
 #[derive(Clone, Copy)]
 struct Case {
     teeth: u64,
     size: Option<u64>,
     extents: u32,
-    /// Whether e2fsck can deal with it: it fails on files of several leaves that are cut to nothing, also on
-    /// those that the kernel has written.
+    /// Whether e2fsck can handle it: it fails on files of several leaves that are truncated to nothing, also
+    /// on those that the kernel has written.
     for_e2fsck: bool,
 }
 
@@ -127,7 +127,7 @@ fn states_of(format: &[&str], case: Case) -> std::result::Result<(InodeNr, Vec<V
     Ok((inode.nr(), states))
 }
 
-/// The bytes after we have dealt with the orphan.
+/// The bytes after our orphan cleanup.
 fn cleaned(bytes: &[u8], expected: Cleaned) -> Vec<u8> {
     let device = Arc::new(MemoryDevice::from_bytes(bytes));
     let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::default()).unwrap();

@@ -1,11 +1,11 @@
-//! That a volume is in use: said on the device when it is opened, taken back when it is closed.
+//! Marks the volume in use on the device when it is opened, and clean when it is closed.
 //!
 //! While a volume is open for writing, its superblock says so: that its journal may be needed
 //! (`needs_recovery`), or, where there is none, that it was not cleanly unmounted. Closing writes everything,
-//! flushes, and takes that back.
+//! flushes, and clears that.
 //!
-//! Invariant: the mark is durable before the first change, and goes only when everything else is. A close
-//! that fails leaves it.
+//! Invariant: the mark is durable before the first change, and is cleared only when everything else is
+//! durable. A close that fails leaves it.
 
 use super::{Inner, Shared, Volume};
 use crate::error::Result;
@@ -34,7 +34,7 @@ impl Volume {
 }
 
 impl Shared {
-    /// Says on the device that the volume is in use.
+    /// Marks the volume in use on the device.
     pub(super) fn mark_open(&self) -> Result<()> {
         let superblock = {
             let mut live = self.refresh_superblock();
@@ -52,7 +52,7 @@ impl Shared {
         }
     }
 
-    /// Says on the device that the volume is not in use any more.
+    /// Marks the volume as no longer in use on the device.
     fn mark_closed(&self) -> Result<()> {
         let superblock = {
             self.record_findings();
@@ -68,8 +68,8 @@ impl Shared {
         self.write_superblock(&superblock)
     }
 
-    /// Writes the superblock to its place, now and durably, while the log is clean, and stays so; first a
-    /// copy to the log, for who finds the place torn.
+    /// Writes the superblock to its final location, now and durably, while the log is clean, and stays so;
+    /// journals a copy first, so that a torn superblock can be recovered.
     fn write_superblock(&self, superblock: &[u8; superblock::SIZE]) -> Result<()> {
         if let Some(log) = &self.log {
             log.stage(superblock, self.exact_now())?;
@@ -97,7 +97,7 @@ impl Inner {
         ended
     }
 
-    /// Writes everything, and takes the mark back.
+    /// Writes everything, and clears the mark.
     fn end(&self) -> Result<()> {
         self.sync()?;
         // What the last commit freed is free now.
@@ -109,18 +109,18 @@ impl Inner {
         Ok(())
     }
 
-    /// Ends the volume's thread, for whoever has ended all changes.
+    /// Stops the volume's thread, for callers that have ended all changes.
     pub(crate) fn stop_background(&self) {
         if let Some(background) = self.background.get() {
             background.stop();
         }
     }
 
-    /// Lets go of a volume without writing to it.
+    /// Releases a volume without writing to it.
     pub(super) fn abandon(&self) {
         self.shared.closed.store(true, Ordering::Release);
         if let Some(mmp) = self.shared.mmp.lock().take() {
-            // Whoever finds the volume in use waits and sees that it is not.
+            // Another opener that finds the volume in use waits and sees that it is not.
             let _ = mmp.leave(&*self.shared.device);
         }
     }
@@ -128,8 +128,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Errors can't be told here; whoever wants to hear of them calls `Volume::close`. The volume then
-        // stays marked as not clean on the device.
+        // Errors can't be returned here; callers that need them call `Volume::close`. The volume then stays
+        // marked as not clean on the device.
         let _ = self.close();
     }
 }

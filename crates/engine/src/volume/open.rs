@@ -1,11 +1,11 @@
-//! Opening a volume: what must be true of it, and what it is put together from.
+//! Opens a volume: checks it, and assembles its state.
 //!
-//! A journal that is needed is replayed ([`crate::recover`]). A volume without one that the superblock calls
-//! not clean is refused for writing, and so is one that is marked as having errors, by name. Orphans are
+//! A journal that is needed is replayed ([`crate::recover`]). For writing, a volume without one that the
+//! superblock calls not clean is refused, and so is one that is marked as having errors, by name. Orphans are
 //! cleaned up ([`crate::orphan`]).
 //!
-//! Invariant: what can't be used is refused before anything is written; what is refused later is closed as if
-//! it had been used.
+//! Invariant: an unusable volume is refused before anything is written; one that is refused later is closed
+//! as if it had been used.
 
 use super::{Inner, Shared, Volume};
 use crate::background::Background;
@@ -37,7 +37,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
-/// What keeps files of a whole volume from being written.
+/// What keeps the files of a whole volume from being written.
 pub(crate) const UNWRITTEN_FORM: &str =
     "the volume has no extents (ext2, ext3), and its files can't be written yet";
 
@@ -72,7 +72,7 @@ impl Volume {
         }
         let cluster = sb.geometry().cluster_bytes();
         options.tunables.classes.check(cluster).map_err(|error| Error::Unsupported(error.to_string()))?;
-        // What can't be used is told before anything is written.
+        // Errors of an unusable volume come before anything is written.
         DirFormat::of(&sb)?;
         let mut mmp = crate::mmp::enter(&device, &sb, read_only)?;
         let opened =
@@ -86,8 +86,7 @@ impl Volume {
                 return Err(error);
             }
         };
-        // From here on there is something to take back: a volume that is refused below is closed by dropping
-        // it.
+        // From here on there is something to undo: a volume that is refused below is closed by dropping it.
         *shared.mmp.lock() = mmp;
         let journal = Journal::new(Committer::new(Arc::clone(&shared)), TxnId::default());
         let volume = Self { inner: Arc::new(Inner { shared, journal, background: OnceLock::new() }) };
@@ -107,8 +106,8 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Opens a volume as far as its files can be used: as [`Self::open`], but for reading only where none of
-    /// them can be written; then with the reason.
+    /// Opens a volume as far as its files can be used: like [`Self::open`], but for reading only where none
+    /// of them can be written; then with the reason.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -126,7 +125,7 @@ impl Volume {
     fn log_opened(&self) {
         let cleaned = self.cleaned();
         if cleaned != Cleaned::default() {
-            info!(freed = cleaned.freed, cut = cleaned.cut; "files that the last user left were dealt with");
+            info!(freed = cleaned.freed, cut = cleaned.cut; "orphan cleanup finished");
         }
         let label = String::from_utf8_lossy(self.sb.label());
         info!(device = self.device.name(), label = &*label, read_only = self.read_only,
@@ -134,8 +133,8 @@ impl Volume {
             errors:% = self.errors_behaviour(); "the volume is open");
     }
 
-    /// The volume on a device that is not durable and nobody else's, in use for replaying what a journal
-    /// holds: it has no journal itself, no thread, and is not marked as in use.
+    /// The volume on a device that is private and not durable, in use for replaying a journal: it has no
+    /// journal itself, no thread, and is not marked as in use.
     pub(crate) fn for_replay(device: Arc<dyn Device>, sb: SuperBlock, options: &OpenOptions) -> Result<Self> {
         let options = OpenOptions {
             read_only: false,
@@ -149,7 +148,7 @@ impl Volume {
         Ok(Self { inner: Arc::new(Inner { shared, journal, background: OnceLock::new() }) })
     }
 
-    /// Writes what was replayed to the device, and lets go of it.
+    /// Writes what was replayed to the device, and releases it.
     pub(crate) fn end_replay(self) -> Result<()> {
         let written = self.inner.commit();
         self.inner.abandon();
@@ -160,7 +159,7 @@ impl Volume {
         let Recovered { device, sb, log, clean } = recovered;
         let sb = Arc::new(sb);
         let geometry = sb.geometry();
-        // Metadata that is committed and not home yet is read from where it is.
+        // Committed metadata that is not checkpointed is read from where it is.
         let metadata = log.as_ref().map_or_else(|| MetadataView::plain(Arc::clone(&device)), VolumeLog::view);
         let reaction = options.errors.unwrap_or_else(|| sb.on_error());
         let findings = Arc::new(Findings::new(reaction, options.fixed_time));
@@ -208,7 +207,7 @@ impl Volume {
     }
 }
 
-/// The allocator of a volume, from which nothing is taken yet.
+/// The allocator of a volume, with nothing allocated from it yet.
 pub(crate) fn allocator(
     groups: &Arc<Groups>,
     sb: &SuperBlock,
@@ -232,7 +231,7 @@ pub(crate) fn allocator(
     Ok(allocator)
 }
 
-/// Refuses, by name, to write to a volume that is in no state for it. That its journal has to be replayed
+/// Returns an error, by name, for writing to a volume whose state does not allow it. A journal to be replayed
 /// first is no reason.
 pub(crate) fn check_writable(sb: &SuperBlock) -> Result<()> {
     let mut features = *sb.features();
@@ -245,7 +244,7 @@ pub(crate) fn check_writable(sb: &SuperBlock) -> Result<()> {
     if let Some(fault) = sb.faults().first() {
         return refuse(&format!("the superblock is broken, {fault}"));
     }
-    // Without a journal, "not clean" means that an earlier writer was cut off. With one it says nothing.
+    // Without a journal, "not clean" means that an earlier writer was interrupted. With one it means nothing.
     if sb.state() & STATE_VALID == 0 && !sb.features().compat.contains(Compat::HAS_JOURNAL) {
         return refuse("the volume was not cleanly closed");
     }
@@ -258,7 +257,7 @@ fn arbitrary_seed() -> u64 {
 }
 
 /// Blocks of the stripe that the volume was made for, 0 for none: its stripe's width, else its stride, if no
-/// longer than a group. Source: what the kernel makes of both (`ext4_get_stripe_size`).
+/// longer than a group. Source: the kernel's use of both (`ext4_get_stripe_size`).
 fn stripe(sb: &SuperBlock) -> u32 {
     let (raw, group) = (sb.raw(), sb.geometry().blocks_per_group());
     let fitting = [raw.s_raid_stripe_width.get(), raw.s_raid_stride.get().into()];

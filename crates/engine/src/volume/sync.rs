@@ -1,8 +1,7 @@
-//! When changes become durable: because somebody asks (sync, fsync), because much has gathered, because space
-//! that was freed is wanted, or because it is time.
+//! Decides when changes become durable: on request, by amount, for lack of space, or by age.
 //!
-//! Hazard: all of this waits for commits, so none of it may be called with a handle open or a data lock held.
-//! How a commit is made is not here ([`crate::commit`]).
+//! Hazard: all of this waits for commits, so never call it with a handle open or a data lock held.
+//! [`crate::commit`] makes the commits.
 
 use super::{Inner, Shared, Volume, aborted};
 use crate::cache::inode::CachedInode;
@@ -14,16 +13,16 @@ use std::sync::atomic::Ordering;
 /// Bytes of dirty metadata blocks at which the volume's thread is asked to commit: few, since all of them are
 /// rendered while no handle can start.
 const DIRTY_BYTES_SOME: usize = 4 << 20;
-/// Dirty inodes at which it is.
+/// The same limit for dirty inodes.
 const DIRTY_INODES_SOME: usize = 4096;
-/// So many times as much, and an operation commits itself.
+/// At this multiple, an operation commits itself.
 const DIRTY_MANY: usize = 8;
-/// Bytes waiting to be free below which nobody commits for them.
+/// Pending bytes below which nothing commits to free them.
 const PENDING_BYTES_MIN: u64 = 64 << 20;
-/// The share of the available space that waiting space may be: a quarter.
+/// The share of the available space that pending space may be: a quarter.
 const PENDING_SHARE: u64 = 4;
 
-/// How often space has become free, as [`Volume::seen`] told it.
+/// How often space has become free, as [`Volume::seen`] returned it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
     commit: TxnId,
@@ -34,8 +33,8 @@ impl Volume {
     /// Writes everything changed so far and flushes the device.
     ///
     /// # Errors
-    /// The first write that failed, now, or earlier where bytes that had gathered for a file were lost since
-    /// the volume was synced last, by whomever; who has the file open is told, too.
+    /// The first write that failed, now, or earlier where buffered bytes of a file were lost since the volume
+    /// was last synced by any caller; open files report that, too.
     pub fn sync(&self) -> Result<()> {
         if self.read_only {
             return Ok(());
@@ -45,8 +44,8 @@ impl Volume {
         placed
     }
 
-    /// Makes an inode durable: what was changed of it, of the names that lead to it from where they were
-    /// changed with it, and its data. Others' changes in the same transaction come along; later ones don't.
+    /// Makes an inode durable: its changes, those of the names that lead to it where they were changed with
+    /// it, and its data. Other inodes' changes in the same transaction come along; later ones don't.
     ///
     /// # Errors
     /// The first write that failed.
@@ -57,21 +56,21 @@ impl Volume {
         placed
     }
 
-    /// The same for an inode in memory. With `data_only`, the times that overwriting left may stay behind.
+    /// Like [`Self::sync_inode`], for an inode in memory. With `data_only`, the times of overwrites may be
+    /// left out.
     pub(crate) fn sync_cached(&self, inode: &CachedInode, data_only: bool) -> Result<()> {
         if self.read_only {
             return Ok(());
         }
         self.check_takes_changes()?;
         let running = self.inner.journal.running();
-        // In this order: a commit that takes the mark notes itself first.
+        // In this order: a commit that takes the mark records itself first.
         let touched = !data_only && inode.touched().is_some();
         let changed = inode.changed_in().unwrap_or(running);
         self.inner.sync_through(if touched { running } else { changed })
     }
 
-    /// To be called after an operation, with nothing locked: sees to it that what has gathered is committed,
-    /// if it is much.
+    /// Called after an operation, with nothing locked: has pending changes committed if they are many.
     pub(crate) fn relieve(&self) -> Result<()> {
         let bytes = self.blocks.dirty_blocks().saturating_mul(self.geometry().block_size.len());
         let inodes = self.inodes.dirty_inodes();
@@ -86,8 +85,8 @@ impl Volume {
         Ok(())
     }
 
-    /// The same after an operation that freed space: commits before what waits to be free is so much that
-    /// others would have to leave their places for want of it.
+    /// Like [`Self::relieve`], after an operation that freed space: commits before so much space is pending
+    /// that other requests would have to leave their goals for lack of it.
     pub(crate) fn relieve_frees(&self) -> Result<()> {
         let counts = self.allocator.counts();
         let bytes = counts.pending.get().saturating_mul(self.geometry().cluster_bytes());
@@ -97,15 +96,14 @@ impl Volume {
         self.relieve()
     }
 
-    /// To be asked before an attempt that may fail for want of space, for [`Self::reclaim`].
+    /// Called before an attempt that may fail for lack of space, for [`Self::reclaim`].
     pub(crate) fn seen(&self) -> Seen {
         let discards = self.discards.done.load(Ordering::SeqCst);
         Seen { commit: self.inner.journal.committed(), discards }
     }
 
-    /// Commits, so that what was freed becomes free, and places what has gathered, so that what was claimed
-    /// in excess does. Whether there is anything to gain by trying again: something waited, or has become
-    /// free since `seen`.
+    /// Commits, so that freed space becomes free, and places buffered bytes, which returns excess claims.
+    /// Returns whether a retry may succeed: something was pending, or has become free since `seen`.
     pub(crate) fn reclaim(&self, seen: Seen) -> Result<bool> {
         let placed = self.place_for_space();
         if self.allocator.counts().pending.is_zero() {
@@ -129,7 +127,7 @@ impl Shared {
 }
 
 impl Inner {
-    /// Ends all changes if something was found that asks for it.
+    /// Ends all changes if corruption was found that requires it.
     pub(super) fn react(&self) -> Result<()> {
         match self.shared.findings.stop() {
             Some(reason) => Err(aborted(self.journal.abort(reason))),
@@ -159,13 +157,13 @@ impl Inner {
             return Ok(());
         }
         let flush = flushes.begin();
-        // Nobody knows what a failed flush has kept: nothing may build on it.
+        // It is unknown what a failed flush has kept: nothing may build on it.
         self.shared.device.flush().map_err(|error| aborted(self.journal.abort(error)))?;
         flushes.end(flush);
         Ok(())
     }
 
-    /// What the volume's thread does each time.
+    /// One round of the volume's thread.
     pub(crate) fn work(&self) -> Result<()> {
         if self.shared.gathered() > 0 || self.shared.findings.is_waiting() {
             self.commit()?;

@@ -1,13 +1,13 @@
-//! Room for more extra fields in inodes of old volumes.
+//! Grows the extra fields in inodes of old volumes.
 //!
 //! An inode from an older kernel, or from before the superblock asked for more (`s_want_extra_isize`), has
 //! fewer extra fields than the volume wants: no nanoseconds, no birth time, no project. Where the inode is
 //! changed anyway, the fields grow, and attributes that no longer fit behind them move to the attribute
 //! block. The kernel does the same whenever it marks such an inode dirty.
 //!
-//! Growing is a service, never a condition: where the attributes don't fit otherwise, or there is no space
-//! for a block, the inode stays as it is, or grows as far as the volume demands of every inode
-//! (`s_min_extra_isize`), and the change goes on.
+//! Growing is optional: where the attributes don't fit otherwise, or there is no space for a block, the inode
+//! stays as it is, or grows as far as the volume requires of every inode (`s_min_extra_isize`), and the
+//! change continues.
 
 use crate::error::{Error, Result};
 use crate::space::Room;
@@ -18,7 +18,7 @@ use hectare_journal::Handle;
 use hectare_units::InodeNr;
 
 impl Volume {
-    /// Grows the extra fields of an inode to what the volume wants of it, if that can be had.
+    /// Grows the extra fields of an inode to what the volume wants, if possible.
     ///
     /// # Errors
     /// If the attributes can't be read, or a block of theirs can't.
@@ -28,7 +28,7 @@ impl Volume {
         }
         let attrs = self.attributes(nr, data)?;
         let Some(mut grown) = self.grown(data, &attrs) else { return Ok(()) };
-        // It can wait: what is kept for freeing is not for this.
+        // It can wait: clusters reserved for freeing are not for this.
         match self.lay_attributes_out(handle, nr, &mut grown, (&attrs, Room::Open)) {
             Ok(()) => *data = grown,
             Err(Error::NoSpace) => {}

@@ -1,5 +1,5 @@
-//! Every checksum wrong in turn: an error that names the structure, no panic, and the other files are still
-//! read.
+//! Breaks every checksum in turn: an error that names the structure, no panic, and the other files are still
+//! readable.
 
 use crate::common::{in_memory, in_memory_with, pattern, try_entries_of};
 use hectare_engine::{Creation, Error, NewNode, OpenOptions, Volume, XattrHow};
@@ -8,7 +8,7 @@ use hectare_units::{BlockNr, GroupNr, InodeNr};
 
 const BLOCK: usize = 1024;
 
-/// A volume with one of each structure, and where each lies.
+/// A volume with one of each structure, and their locations.
 pub(crate) struct Specimen {
     bytes: Vec<u8>,
     pub(crate) fragmented: InodeNr,
@@ -53,7 +53,7 @@ impl Specimen {
         word(&self.bytes, at)
     }
 
-    /// The block of the file that has one for its attributes.
+    /// The attribute block of the file that has one.
     pub(crate) fn attribute_block(&self) -> usize {
         word(&self.bytes, self.inode_at(self.attributes) + 0x68) as usize
     }
@@ -120,7 +120,7 @@ fn names_it<T>(result: Result<T, Error>, words: &[&str]) {
     assert_eq!(text.lines().count(), 1);
 }
 
-/// What is not broken is still read.
+/// The undamaged files are still readable.
 fn others_are_read(volume: &Volume) {
     assert!(volume.read("plain").unwrap() == pattern(1, 0, 5000));
     assert!(volume.read_dir("/").unwrap().len() >= 5);

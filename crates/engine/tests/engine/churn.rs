@@ -1,6 +1,6 @@
-//! Space given and taken back in every way at once: threads that allocate, write, cut and remove files on
-//! small volumes of all shapes under all policies, mostly close to full. Afterwards every file is what it
-//! should be, what is counted in memory is what a fresh look at the device finds, and e2fsck agrees.
+//! Allocates and frees in every way at once: threads allocate, write, truncate and remove files on small
+//! volumes of all shapes under all policies, mostly close to full. Afterwards every file has its expected
+//! content, the counts in memory match a fresh read of the device, and e2fsck agrees.
 
 use crate::common::{InMemory, assert_clean_bytes, format_bytes, in_memory_with, long, pattern, unhurried};
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Rule};
@@ -109,7 +109,7 @@ fn step(volume: &Volume, files: &mut Vec<Model>, random: &mut Random, thread: u6
             file.content.resize(size as usize, 0);
         }
         11 => {
-            // Without a name it goes on until it is closed.
+            // Without a name it lives until it is closed.
             if std::mem::replace(&mut file.named, false) {
                 volume.remove_file(&file.name).unwrap();
             }
@@ -217,7 +217,7 @@ fn what_is_out_to_be_discarded_is_no_reason_to_refuse() {
     assert!(matches!(all.allocate(0, 8 << 20, false), Err(Error::NoSpace)));
     drop(all);
     volume.remove_file("all").unwrap();
-    // The device takes its time to discard what was freed.
+    // The device takes its time to discard freed space.
     let (begun, has_begun) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let may_go_on = Mutex::new(may_go_on);
@@ -230,7 +230,7 @@ fn what_is_out_to_be_discarded_is_no_reason_to_refuse() {
     thread::scope(|scope| {
         scope.spawn(|| volume.sync().unwrap());
         has_begun.recv_timeout(Duration::from_secs(120)).unwrap();
-        // But for a block that would have needed another for the extent tree.
+        // Except a block that would have needed another for the extent tree.
         let kept = volume.superblock().geometry().clusters_count().get() / 50;
         assert!(volume.check_space().unwrap().available.get() <= kept + 1, "all of it is out");
         let writer = scope.spawn(|| file.write_at(0, &[7; 5000]));

@@ -1,5 +1,5 @@
-//! What the tests share: volumes on files and in memory, the oracle's entries of a volume, copying a folder
-//! in.
+//! Shared helpers of the tests: volumes on files and in memory, the oracle's entries of a volume, copying a
+//! directory in.
 
 use hectare_device::{Device, FileOptions, MemoryDevice};
 use hectare_engine::{
@@ -52,7 +52,7 @@ pub(crate) fn format_bytes(args: &[&str], size: &str) -> Result<Vec<u8>, Skip> {
     Ok(std::fs::read(&image).unwrap())
 }
 
-/// The same volume, which asks for `data=journal` by itself.
+/// The same volume, whose superblock requests `data=journal`.
 pub(crate) fn journalling_data(bytes: &[u8]) -> Result<Vec<u8>, Skip> {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
@@ -61,12 +61,12 @@ pub(crate) fn journalling_data(bytes: &[u8]) -> Result<Vec<u8>, Skip> {
     Ok(std::fs::read(&image).unwrap())
 }
 
-/// One that is committed only when that is asked for.
+/// One that is committed only on request.
 pub(crate) fn in_memory(bytes: &[u8]) -> InMemory {
     in_memory_with(bytes, unhurried()).unwrap()
 }
 
-/// No thread of the volume's own, which might come between what a test does and what it then looks at.
+/// No background thread, which might act between a test's operations and its checks.
 pub(crate) fn unhurried() -> OpenOptions {
     OpenOptions { commit_interval: None, ..OpenOptions::default() }
 }
@@ -97,7 +97,7 @@ pub(crate) fn assert_clean_bytes(bytes: &[u8]) {
     hectare_oracle::assert_clean(&image).unwrap();
 }
 
-/// The same but for nodes of trees that were split all over and could be fewer, as the kernel's could.
+/// Likewise, except nodes of trees that were split all over and could be fewer, as the kernel's could.
 #[track_caller]
 pub(crate) fn assert_clean_but_wide_bytes(bytes: &[u8]) {
     let folder = tempfile::tempdir().unwrap();
@@ -106,7 +106,7 @@ pub(crate) fn assert_clean_but_wide_bytes(bytes: &[u8]) {
     hectare_oracle::assert_clean_but_wide(&image, |_| true).unwrap();
 }
 
-/// Closes a volume in memory and fails unless e2fsck finds it clean, and nobody found it broken.
+/// Closes a volume in memory and fails unless e2fsck finds it clean, and no corruption was found.
 #[track_caller]
 pub(crate) fn close_clean(held: &InMemory) {
     assert_eq!(held.volume.found_errors(), None);
@@ -123,7 +123,7 @@ pub(crate) fn what_of(combo: &Combo, filled: &Filled) -> What {
     }
 }
 
-/// What can be compared of a volume of a combination.
+/// The comparable properties of a volume of a combination.
 pub(crate) fn what(combo: &Combo) -> What {
     let mtimes = if combo.inode_size == 128 { Times::Seconds } else { Times::Exact };
     What { mtimes, holes: Some(u64::from(combo.block_size).max(4096)), ..What::all() }
@@ -210,7 +210,7 @@ fn content(volume: &Volume, nr: InodeNr, size: u64) -> Result<(Data, [u8; 32]), 
         while at < end {
             let want = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
             let n = file.read_at(at, &mut buffer[..want])?;
-            assert!(n > 0, "inode {nr} ends at {at}, but data is said to go on to {end}");
+            assert!(n > 0, "inode {nr} ends at {at}, but its data is reported up to {end}");
             digest.add(at, &buffer[..n]);
             at += n as u64;
         }
@@ -218,7 +218,7 @@ fn content(volume: &Volume, nr: InodeNr, size: u64) -> Result<(Data, [u8; 32]), 
     Ok((ranges, digest.finish(size)))
 }
 
-/// Copies a folder of the host into a volume, everything kept.
+/// Copies a directory of the host into a volume, with all metadata.
 pub(crate) fn copy_in(volume: &Volume, folder: &Path) -> Vec<Entry> {
     let entries = hectare_oracle::walk(folder);
     let mut first_names: HashMap<u64, Vec<u8>> = HashMap::new();
@@ -259,7 +259,7 @@ fn copy_one(volume: &Volume, folder: &Path, entry: &Entry) {
     if entry.kind == K::File {
         copy_content(volume, folder, entry, nr);
     }
-    // What a default ACL above gave it is not what it has.
+    // What it inherited from a default ACL above is not its own.
     for name in volume.list_xattrs(nr).unwrap() {
         volume.remove_xattr(nr, &name).unwrap();
     }
@@ -288,7 +288,7 @@ fn copy_content(volume: &Volume, folder: &Path, entry: &Entry, nr: InodeNr) {
     target.set_len(entry.size).unwrap();
 }
 
-/// Bytes that tell their place and their file.
+/// Bytes that identify their offset and their file.
 pub(crate) fn pattern(seed: u64, at: u64, len: usize) -> Vec<u8> {
     (at..at + len as u64).map(|n| ((n ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Copying ranges between files: against a model, and what becomes of holes.
+//! Copies ranges between files: against a model, and with holes.
 
 use crate::common::{InMemory, close_clean, format_bytes, in_memory, pattern};
 use hectare_engine::{Creation, Error, FallocateMode, InodeFlags, OpenFile};
@@ -72,7 +72,7 @@ fn what_is_copied_is_what_a_model_says() {
                     files[a].put(at as usize, &bytes);
                 }
                 1 => {
-                    let end = files[a].model.len() as u64; // gathers in memory
+                    let end = files[a].model.len() as u64; // buffered in memory
                     let bytes = pattern(round, end, 1 + dice(3000) as usize);
                     files[a].file.write_all_at(end, &bytes).unwrap();
                     files[a].put(end as usize, &bytes);
@@ -135,7 +135,7 @@ fn holes_stay_holes_and_make_holes() {
     assert_eq!(to.data_ranges().unwrap(), from.data_ranges().unwrap());
     assert_eq!(to.metadata().unwrap().sectors, (1 << 20) / 512, "what is unwritten is copied as a hole");
     assert!(content(&to) == content(&from));
-    // Over data, a hole gives the space back.
+    // Over data, a hole frees the space.
     let full = v.create_file("full", Creation::default()).unwrap();
     full.write_all_at(0, &vec![7; 4 << 20]).unwrap();
     assert_eq!(from.copy_range(0, &full, 0, 4 << 20).unwrap(), 4 << 20);

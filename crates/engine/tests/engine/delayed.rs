@@ -1,5 +1,5 @@
-//! Small appends that gather: what is seen before they have a place, what gives them one, and that space is
-//! refused to whoever writes and never later.
+//! Small appends that are buffered: what is visible before they are placed, what places them, and that a lack
+//! of space fails the write itself and never anything later.
 
 use crate::common::{
     InMemory, assert_clean_bytes, close_clean, format_bytes, in_memory, in_memory_with, pattern, unhurried,
@@ -24,7 +24,7 @@ fn handles(volume: &Volume) -> u64 {
     volume.journal_stats().handles_started
 }
 
-/// Writes `len` bytes of a file's pattern at its end, so many at a time.
+/// Writes `len` bytes of a file's pattern at its end, `step` at a time.
 fn append(file: &OpenFile, seed: u64, len: u64, step: u64) {
     let start = file.metadata().unwrap().size;
     let mut at = start;
@@ -43,7 +43,7 @@ fn assert_holds(file: &OpenFile, seed: u64, len: usize) {
     assert!(read[..len] == pattern(seed, 0, len));
 }
 
-/// What another opening would find after a crash now, were everything written so far.
+/// The size that another opening would find after a crash now, were everything written so far.
 fn on_device(held: &InMemory, name: &str) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
@@ -115,14 +115,14 @@ fn gathered_bytes_are_seen_at_once() {
     assert_eq!(other.read_at(2000, &mut read).unwrap(), 1000);
     assert!(read[..] == pattern(3, 2000, 1000));
     assert_eq!((other.read_at(5400, &mut read).unwrap(), other.read_at(5500, &mut read).unwrap()), (100, 0));
-    // Over what has gathered, and beyond it.
+    // Over the buffered bytes, and beyond them.
     other.write_all_at(5000, &pattern(3, 5000, 1000)).unwrap();
     assert_holds(&file, 3, 6000);
     other.write_all_at(2500, &[9; 100]).unwrap();
     assert_eq!(handles(v), before);
     assert_eq!(on_device(&held, "file"), 2500);
     other.write_all_at(2500, &pattern(3, 2500, 100)).unwrap();
-    // Over both what has a place and what has none.
+    // Over both placed and buffered bytes.
     other.write_all_at(2000, &pattern(3, 2000, 1000)).unwrap();
     assert!(handles(v) > before);
     assert_holds(&file, 3, 6000);
@@ -221,7 +221,7 @@ fn syncing_closing_replacing_and_age_give_a_place() {
     append(&files[1], 5, 100, 100);
     v.sync().unwrap();
     assert_eq!(on_device(&held, "volume2"), 5100);
-    // Two have it open: the last to close it gives it a place.
+    // Two have it open: the last close places the bytes.
     let (first, second) = (fresh("two"), v.open_file("two").unwrap());
     let before = handles(v);
     drop(first);
@@ -356,7 +356,7 @@ fn want_of_space_is_told_when_writing_and_never_later() {
             file.sync().unwrap();
         }
         v.sync().unwrap();
-        // Who needs one block each gets what the others' trees left over.
+        // Files that need one block each get what the others' trees left over.
         let last = v.create_file("last", Creation::default());
         if let Ok(last) = last {
             let mut at = 0;
@@ -419,7 +419,7 @@ fn what_a_device_refuses_is_told_once_by_the_next_sync_or_close() {
     let file = volume.create_file("file", Creation::default()).unwrap();
     append(&file, 6, 3000, 300);
     file.sync().unwrap();
-    // Placing in the background fails; a sync tells, once.
+    // Writeback in the background fails; a sync reports it, once.
     append(&file, 6, 3000, 300);
     fail(1);
     volume.place_aged(Duration::ZERO);
@@ -435,7 +435,7 @@ fn what_a_device_refuses_is_told_once_by_the_next_sync_or_close() {
     append(&file, 6, 3000, 300);
     fail(1);
     refused(file.close());
-    // The last one to close it could not tell: the volume does.
+    // Its last close could not report it: the volume does.
     let file = volume.open_file("file").unwrap();
     append(&file, 6, 3000, 300);
     fail(1);

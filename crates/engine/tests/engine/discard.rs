@@ -1,4 +1,4 @@
-//! Freed space is given back to the host: holes in an image file.
+//! Freed space is returned to the host: holes in an image file.
 
 use crate::common::unhurried;
 use hectare_device::FileOptions;
@@ -15,7 +15,7 @@ fn open(image: &Path, discard: bool) -> Volume {
     Volume::open(Arc::new(device), OpenOptions { discard, ..unhurried() }).unwrap()
 }
 
-/// Bytes the host has set aside for the image.
+/// Bytes that the host has allocated for the image.
 fn stored(image: &Path) -> u64 {
     std::fs::metadata(image).unwrap().blocks() * 512
 }
@@ -37,7 +37,7 @@ fn freed_space_becomes_a_hole_once_it_is_committed() {
         assert!(stored(&image) + (LEN / 2) > full, "nothing goes before the commit");
         volume.sync().unwrap();
         let freed = full.saturating_sub(stored(&image));
-        // But for the blocks that directories and tables have come to since.
+        // Except the blocks that directories and tables have gained since.
         assert_eq!(freed >= LEN - (64 << 10), discard, "{freed} bytes were given back");
         volume.close().unwrap();
         drop(volume);
@@ -57,7 +57,7 @@ fn what_is_written_again_is_not_discarded() {
         for thread in 0..4_u8 {
             let volume = &volume;
             scope.spawn(move || {
-                // Little room, so that freed space is soon another's.
+                // Little room, so that freed space is soon reused.
                 for round in 0..40_u8 {
                     let name = format!("file-{thread}");
                     let file = volume.create_file(&name, Creation::default()).unwrap();
@@ -147,7 +147,7 @@ fn a_volume_is_trimmed_while_it_is_filled() {
                     let name = format!("file-{thread}");
                     let content = vec![1 + thread * 50 + round; 4 << 20];
                     let file = volume.create_file(&name, Creation::default()).unwrap();
-                    file.write_all_at(0, &content).unwrap(); // there is room, whatever is out just now
+                    file.write_all_at(0, &content).unwrap(); // there is room, even during a discard
                     let mut read = vec![0; content.len()];
                     assert_eq!(file.read_at(0, &mut read).unwrap(), content.len());
                     assert!(read == content, "thread {thread}, round {round}");

@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 
-/// What the script exits with if the kernel or the volume has no encryption.
+/// The script's exit code if the kernel or the volume has no encryption.
 const ABSENT: i32 = 77;
 const HASH: usize = 8;
 const PREFIX: usize = 149;
@@ -79,7 +79,7 @@ fn decode(text: &[u8]) -> Vec<u8> {
     URL_SAFE_NO_PAD.decode(text).unwrap()
 }
 
-/// Compares a directory with the kernel's listing of it. The lengths of ciphertext seen.
+/// Compares a directory with the kernel's listing of it. Returns the lengths of ciphertext seen.
 #[track_caller]
 fn compare(volume: &Volume, dir: InodeNr, kernel: &BTreeMap<u64, OsString>) -> Vec<usize> {
     let ours = volume.list(dir).unwrap();
@@ -119,7 +119,7 @@ fn assert_refused<T>(result: Result<T, Error>, says: &str) {
     }
 }
 
-/// What is readable of the files in `dir`, and what is not.
+/// Checks what is readable of the files in `dir`, and what is not.
 fn check_files(volume: &Volume, dir: InodeNr) {
     let nr = with_content(volume, dir);
     assert_eq!(volume.stat(nr).unwrap().size, 8000);
@@ -142,7 +142,7 @@ fn check_unwritable(image: &Path) {
     let volume = &held.volume;
     let dir = volume.resolve("dir", true).unwrap();
     let before = volume.list(dir).unwrap();
-    // Text of more than 255 bytes is refused as too long, before anyone looks where.
+    // Text of more than 255 bytes is refused as too long, before any lookup.
     let short = before.iter().find(|entry| entry.name.len() <= 255).unwrap();
     let (nr, name) = (with_content(volume, dir), &short.name);
     let named = format!("inode {dir} is encrypted");

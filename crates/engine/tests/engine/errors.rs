@@ -1,5 +1,4 @@
-//! The errno table: every refusal as the kernel gives it, on an ext4 volume in memory, which is clean
-//! afterwards.
+//! The errno table: every refusal as in the kernel, on an ext4 volume in memory, which is clean afterwards.
 
 use crate::common::{InMemory, close_clean, format_bytes, in_memory, in_memory_with};
 use hectare_engine::{Changes, Creation, Error, NewNode, OpenOptions, RenameMode, Result, XattrHow};

@@ -1,4 +1,4 @@
-//! What requests for space went through, and what one would go through.
+//! Traces of requests for space, recorded and simulated.
 
 use crate::common::{format_bytes, in_memory_with, pattern};
 use hectare_alloc::{Answer, GoalFrom};
@@ -31,7 +31,7 @@ fn a_volume_tells_what_its_requests_went_through_if_it_was_opened_so() {
     let own =
         explanation.trace.requests.iter().filter(|request| request.asked.file == Some(file.inode().get()));
     let answers: Vec<Answer> = own.map(|request| request.answer).collect();
-    // Small at first: from the thread's space. Then a window of its own, and what that keeps.
+    // Small at first: from the thread's space. Then a window of its own, and its preallocation.
     for (what, is) in [
         ("a pass", (|answer| matches!(answer, Answer::Taken { .. })) as fn(&Answer) -> bool),
         ("the thread's", |answer| matches!(answer, Answer::Slot { .. })),

@@ -32,7 +32,7 @@ fn file(volume: &Volume) -> InodeNr {
     volume.metadata("f").unwrap().inode
 }
 
-/// Bytes of extra fields, and whether there is an attribute block, as debugfs has them.
+/// Bytes of extra fields, and whether there is an attribute block, according to debugfs.
 fn told(image: &Path) -> (u32, bool) {
     let stat = debugfs(image, &["stat f"]).unwrap();
     let after = |mark: &str| {

@@ -1,5 +1,4 @@
-//! Space before writing: allocated ranges read as zeros, here and in the kernel, and hold what is written
-//! later.
+//! Preallocation: allocated ranges read as zeros, here and in the kernel, and hold what is written later.
 
 use crate::common::{
     assert_clean_bytes, close_clean, format_bytes, in_memory, open_image, pattern, try_open_image, unhurried,
@@ -12,7 +11,7 @@ use std::sync::Arc;
 
 const SIZE: u64 = 600_000;
 
-/// Random allocations, writes and cuts; what the file should then hold.
+/// Random allocations, writes and truncates; returns the content that the file should then hold.
 fn exercise(file: &OpenFile, random: &mut Random, label: &str) -> Vec<u8> {
     let mut content: Vec<u8> = Vec::new();
     for step in 0..100_u64 {
@@ -113,8 +112,8 @@ fn an_empty_or_endless_range_is_refused() {
 
 #[test]
 fn space_whose_extents_find_no_room_in_the_tree_is_not_mapped_and_given_back() {
-    // One piece of space becomes more extents than the inode holds, and takes all there is: no block is left
-    // for the tree to grow by.
+    // One allocation becomes more extents than the inode holds, and takes all space: no block is left for the
+    // tree to grow by.
     let temporary = tempfile::tempdir().unwrap();
     let image = temporary.path().join("image");
     for policy in Policy::ALL {
@@ -150,7 +149,7 @@ fn a_write_that_fails_half_way_leaves_no_written_block_beyond_the_end() {
     let device = Arc::new(FaultDevice::new(Arc::clone(&memory)));
     let volume = Volume::open(Arc::clone(&device) as Arc<dyn Device>, unhurried()).unwrap();
     let file = volume.create_file("file", Creation::default()).unwrap();
-    // Two unwritten extents with a hole between them, so that one write goes in pieces.
+    // Two unwritten extents with a hole between them, so that one write is split.
     file.allocate(0, 50 << 10, true).unwrap();
     file.allocate(60 << 10, 50 << 10, true).unwrap();
     device.add(Rule::new(Outcome::IO).after(1).times(1));
@@ -192,7 +191,7 @@ fn what_was_allocated_can_be_written_when_nothing_else_is_left() {
     let rest = held.volume.create_file("rest", Creation::default()).unwrap();
     assert!(matches!(rest.allocate(0, 64 << 20, true), Err(Error::NoSpace)));
     assert_eq!(held.volume.statfs().unwrap().available.get(), 0);
-    // Each write into the middle wants two extents more than the inode soon has room for.
+    // Each write into the middle needs two extents more, and the inode soon has no room for them.
     let mut content = vec![0; usize::try_from(size).unwrap()];
     let mut random = Random::new("the last blocks");
     for step in 0..60 {

@@ -1,8 +1,8 @@
-//! Fast commits that the kernel left: what was synced is there again, whoever asks.
+//! Fast commits that the kernel left: what was synced is recovered, by every reader.
 //!
-//! What is right is what the kernel showed while it was mounted, when the image was copied and all had been
-//! synced. The kernel's own replay is the second judge, but loses some of that (so do e2fsprogs 1.47); where
-//! it does, a test says so.
+//! The expected state is what the kernel showed while the volume was mounted, when the image was copied and
+//! all had been synced. The kernel's own replay is the second oracle, but loses some of that (so do e2fsprogs
+//! 1.47); where it does, the test says so.
 
 use crate::common::{
     InMemory, assert_clean_bytes, entries_of, in_memory_with, pattern, save, try_entries_of, unhurried,
@@ -39,13 +39,13 @@ struct Left {
 }
 
 impl Left {
-    /// How many records of a kind the fast commits have that count.
+    /// How many valid records of a kind the fast commits have.
     fn count(&self, tag: &str) -> usize {
         self.log.lines().filter(|line| line.starts_with(&format!("tag {tag}"))).count()
     }
 }
 
-/// Mounts a new volume, has it prepared and synced as a whole, then has `work` done, and takes what a crash
+/// Mounts a new volume, prepares and syncs it as a whole, then runs `work`, and takes the bytes that a crash
 /// leaves.
 fn left_by_the_kernel(
     args: &[&str],
@@ -81,7 +81,7 @@ fn quiet(bytes: &[u8]) -> Result<InMemory, Error> {
     in_memory_with(bytes, OpenOptions { seed: Some(1), ..unhurried() })
 }
 
-/// Without the times of directories, which fast commits don't tell.
+/// Without the times of directories, which fast commits don't record.
 fn comparable(entries: &[Entry]) -> Vec<Entry> {
     let untimed = |entry: &Entry| {
         let mtime = if entry.kind == Kind::Directory { Time::default() } else { entry.mtime };
@@ -95,7 +95,7 @@ fn assert_equal(found: &[Entry], expected: &[Entry], what: What) {
     assert_same(&comparable(found), &comparable(expected), what);
 }
 
-/// What the kernel finds on a volume after a crash; what it leaves must be clean if `clean`.
+/// What the kernel finds on a volume after a crash; the volume it leaves must be clean if `clean`.
 fn as_the_kernel_recovers(bytes: &[u8], clean: bool) -> Result<Vec<Entry>, Skip> {
     let image = scratch::fresh("recovered");
     save(bytes, &image);
@@ -120,8 +120,8 @@ fn as_e2fsck_recovers(bytes: &[u8]) -> Result<Vec<Entry>, Skip> {
     as_the_kernel_recovers(&repaired, true)
 }
 
-/// What holds of any volume with fast commits: reading and writing find what was synced, what is written is
-/// clean, and what a crash leaves after that is what the kernel recovers.
+/// What holds for any volume with fast commits: reading and writing find what was synced, what is written is
+/// clean, and a crash after that leaves what the kernel recovers.
 fn check(left: &Left, what: What) -> Result<(), Skip> {
     let reading = in_memory_with(&left.bytes, OpenOptions::read_only()).unwrap();
     assert_equal(&entries_of(&reading.volume), &left.entries, what);
@@ -156,7 +156,7 @@ fn prepare(root: &Path) {
     fs::create_dir(folder.join("other")).unwrap();
 }
 
-/// Some of each that the kernel makes fast commits of and replays as it should.
+/// Some of each change that the kernel writes as fast commits and replays correctly.
 fn some_of_each(root: &Path) {
     let folder = root.join("folder");
     for n in 0..5usize {
@@ -209,7 +209,7 @@ fn what_the_kernel_synced_is_there() {
     assert!(commits > 0 && ranges > 0 && names > 0, "{commits} commits, {ranges}, {names}");
 }
 
-/// Where nothing is freed e2fsprogs 1.47 agree. A number that is given out again they take for its old file.
+/// Where nothing is freed e2fsprogs 1.47 agree. They take a reused number for its old file.
 #[test]
 fn e2fsck_agrees_where_nothing_is_freed() {
     let test = "fast_commits::e2fsck_agrees_where_nothing_is_freed";
@@ -320,8 +320,8 @@ impl Dice {
     }
 }
 
-/// One change of the kernel's volume; what can't be done is not. Changes of files are synced, those of names
-/// come along.
+/// One change of the kernel's volume; impossible ones are skipped. Changes of files are synced, those of
+/// names come along.
 fn one_change(root: &Path, dice: &mut Dice) {
     let folders = ["folder", "folder/other", "folder/a", "folder/other/b"].map(|folder| root.join(folder));
     let mut place = || {
@@ -393,7 +393,7 @@ fn random_changes_that_the_kernel_synced_are_there() {
     assert!(commits > seeds as usize, "{commits} fast commits");
 }
 
-/// Who is cut off while recovering leaves what recovers to the same.
+/// An interrupted recovery leaves a volume that recovers to the same state.
 #[test]
 fn a_crash_while_fast_commits_are_replayed_loses_nothing() {
     let test = "fast_commits::a_crash_while_fast_commits_are_replayed";
@@ -439,7 +439,7 @@ fn area_of(left: &Left) -> std::ops::Range<usize> {
     start..start + 16 * 4096
 }
 
-/// The records of an area up to one that makes no sense: tag, where, and how long with its front.
+/// The records of an area up to an invalid one: tag, offset, and length with its header.
 fn records(bytes: &[u8], area: &std::ops::Range<usize>, block: usize) -> Vec<(u16, usize, usize)> {
     let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
     let (mut found, mut at) = (Vec::new(), area.start);

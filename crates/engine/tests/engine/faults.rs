@@ -1,5 +1,5 @@
-//! Devices that fail: the k-th operation fails for k = 0, 1, 2...; every answer is an error that names
-//! the device's, and after a failed commit nothing more is written.
+//! Devices that fail: the k-th operation fails for k = 0, 1, 2...; every call returns an error that names the
+//! device's, and after a failed commit nothing more is written.
 
 use crate::common::{assert_clean_bytes, format_bytes, pattern, unhurried};
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Outcome, Rule};
@@ -16,7 +16,7 @@ fn device(bytes: &[u8]) -> (Arc<Faulty>, Arc<MemoryDevice>) {
     (Arc::new(FaultDevice::new(Arc::clone(&memory))), memory)
 }
 
-/// Nothing gathers: what fails is the write that is asked for.
+/// Nothing is buffered: the requested write itself fails.
 fn at_once() -> OpenOptions {
     OpenOptions { delayed_bytes: 0, ..unhurried() }
 }
@@ -146,7 +146,7 @@ fn file_data_that_cannot_be_written_leaves_a_volume_that_is_right() {
     assert_clean_bytes(&memory.to_vec());
 }
 
-/// What e2fsck had to mend, beside replaying the journal and taking care of orphans.
+/// What e2fsck had to repair, besides replaying the journal and cleaning up orphans.
 fn mended(bytes: &[u8]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
@@ -171,9 +171,9 @@ fn with_a_journal_every_failure_leaves_an_image_that_recovers() {
         let result = opened.and_then(|volume| {
             let result = workload(&volume);
             if matches!(result, Err(Error::Aborted(_))) {
-                // It takes no change any more, whatever the device does.
+                // It takes no changes any more, whatever the device does.
                 let again = volume.make("again", NewNode::Fifo, Creation::default());
-                // Where it was closing that failed, it is closed.
+                // If closing failed, it is closed.
                 assert!(matches!(again, Err(Error::Aborted(_) | Error::Closed)), "operation {k}: {again:?}");
                 latched += 1;
             }
@@ -196,8 +196,8 @@ fn with_a_journal_every_failure_leaves_an_image_that_recovers() {
     assert!(latched > 10, "only {latched} failures latched");
 }
 
-/// A panic at each request of the device in turn, with caches that keep nothing, so that many come while a
-/// handle is open. Others go on with the volume, and close it.
+/// Panics at each request of the device in turn, with caches that keep nothing, so that many come while a
+/// handle is open. Other threads keep using the volume, and close it.
 #[test]
 fn regression_a_panic_leaves_no_half_change_to_commit() {
     let bytes = match format_bytes(&["-t", "ext4", "-b", "1024", "-J", "size=1"], "8M") {
@@ -234,8 +234,8 @@ fn regression_a_panic_leaves_no_half_change_to_commit() {
     assert!(struck > latched && latched > halves && halves > 3, "{struck} panics, {latched}, {halves}");
 }
 
-/// Bytes that had gathered are lost with the panic of who places them, so a sync must not say that they are
-/// safe; and the thread of the volume's own must not end unnoticed.
+/// Buffered bytes are lost with a panic of the thread that places them, so a sync must not report that they
+/// are safe; and the volume's own thread must not end unnoticed.
 #[test]
 fn regression_a_panic_that_loses_gathered_bytes_is_told_by_the_next_sync() {
     let bytes = match small() {

@@ -1,4 +1,4 @@
-//! Space by place: held blocks, and files made of them.
+//! Exact allocation: held blocks, and files made of them.
 
 use crate::common::{close_clean, format_bytes, in_memory};
 use hectare_engine::{Creation, Error, Extent, Volume};

@@ -1,4 +1,4 @@
-//! Inode flags and projects against the kernel: which are taken, what they forbid, what is inherited.
+//! Inode flags and projects against the kernel: which can be set, what they forbid, what is inherited.
 
 use crate::common::{assert_clean_bytes, close_clean, in_memory, in_memory_with, open_image, unhurried};
 use hectare_engine::{
@@ -156,7 +156,7 @@ fn what_is_made_in_a_directory_inherits_what_the_kernel_says() {
     assert_clean(&engine).unwrap();
 }
 
-/// Makes a node in a directory from which nothing can be taken.
+/// Makes a node in a directory from which nothing can be removed.
 fn make_at_once(folder: &Path, name: &str, kind: FileType) -> PathBuf {
     let path = folder.join(format!("{name}-{kind:?}"));
     match kind {
@@ -166,7 +166,7 @@ fn make_at_once(folder: &Path, name: &str, kind: FileType) -> PathBuf {
     path
 }
 
-/// What is done to a file or to a directory that is called "it", in folder "in"; "other" lies beside it.
+/// An operation on a file or directory that is called "it", in directory "in"; "other" lies beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Overwrite,
@@ -225,7 +225,7 @@ fn by_kernel(op: Op, folder: &Path) -> Result<(), i32> {
         Op::Chmod => raw(fs::set_permissions(&it, fs::Permissions::from_mode(0o700))),
         Op::Times => {
             raw(append().and_then(|file| file.set_modified(std::time::UNIX_EPOCH))).or_else(|error| {
-                // A file that can't be opened can still be named.
+                // A file that can't be opened still has a name.
                 let time = rustix::fs::Timespec { tv_sec: 0, tv_nsec: 0 };
                 let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
                 let by_name = rustix::fs::utimensat(CWD, &it, &times, AtFlags::empty()).map_err(errno);
@@ -361,7 +361,7 @@ fn bytes_that_gathered_before_a_file_was_protected_can_not_be_written_over() {
     close_clean(&held);
 }
 
-/// What a program appended, the kernel's cache brings with the rest of the page.
+/// The kernel's cache writes a program's append back with the rest of the page.
 #[test]
 fn regression_a_cache_brings_what_it_took_before_a_file_was_protected() {
     let bytes = match crate::common::format_bytes(&["-t", "ext4"], "8M") {
@@ -515,7 +515,7 @@ fn projects_keep_to_themselves() {
     exdev(v.rename(one, b"file", two, b"file", RenameMode::Exchange));
     exdev(v.rename(one, b"sub", two, b"sub", RenameMode::Replace));
     v.link(file, sub, b"link").unwrap();
-    v.rename(one, b"file", ROOT, b"out", RenameMode::Replace).unwrap(); // the root takes anybody's
+    v.rename(one, b"file", ROOT, b"out", RenameMode::Replace).unwrap(); // the root accepts any project
     exdev(v.rename(ROOT, b"out", two, b"in", RenameMode::Replace));
     v.set_project(file, 2, &ME).unwrap();
     v.rename(ROOT, b"out", two, b"in", RenameMode::Replace).unwrap();

@@ -1,5 +1,5 @@
-//! What is found to be broken while a volume is in use: recorded in the superblock, and answered as the
-//! volume asks (`errors=`); and file data that a device refuses.
+//! Metadata corruption found while a volume is in use: recorded in the superblock, and handled as the volume
+//! specifies (`errors=`); and I/O errors of file data.
 
 use crate::checksums::{Specimen, specimen};
 use crate::common::{assert_clean_bytes, format_bytes, in_memory_with, pattern, save, unhurried};
@@ -29,7 +29,7 @@ fn open(device: &Arc<Faulty>, options: OpenOptions) -> Result<Volume, Error> {
 /// 2026-11-20.
 const NOW: i64 = 1_795_187_788;
 
-/// No thread, and a time that can be told from others.
+/// No thread, and a recognizable time.
 fn options(errors: Option<OnError>) -> OpenOptions {
     let fixed_time = Some(Timestamp::from_seconds(NOW));
     OpenOptions { errors, fixed_time, ..unhurried() }
@@ -51,7 +51,7 @@ fn recorded(bytes: &[u8]) -> u32 {
     in_memory_with(bytes, OpenOptions::read_only()).unwrap().volume.superblock().error_count()
 }
 
-/// What the kernel says of the errors on a volume that it has mounted.
+/// What the kernel reports about the errors on a volume that it has mounted.
 fn errors_by_kernel(mount: &KernelMount, field: &str) -> String {
     let device = mount.device().file_name().unwrap().to_string_lossy().into_owned();
     std::fs::read_to_string(format!("/sys/fs/ext4/{device}/{field}")).unwrap().trim().to_owned()
@@ -59,7 +59,7 @@ fn errors_by_kernel(mount: &KernelMount, field: &str) -> String {
 
 type Trigger = fn(&Volume, &Specimen) -> Result<(), Error>;
 
-/// One of each structure: a byte of it, and who meets it.
+/// One of each structure: a byte of it, and what meets it.
 fn faults(s: &Specimen) -> Vec<(&'static str, usize, Trigger)> {
     let desc = s.desc_at(GroupNr::new(0));
     let named = |at: usize| s.word(desc + at) as usize * BLOCK;
@@ -79,7 +79,7 @@ fn faults(s: &Specimen) -> Vec<(&'static str, usize, Trigger)> {
     ]
 }
 
-/// A change that needs nothing of what is broken.
+/// A change that needs nothing corrupt.
 fn change(volume: &Volume, permissions: u16) -> Result<(), Error> {
     let plain = volume.resolve("plain", false)?;
     volume.change(plain, &Changes { permissions: Some(permissions), ..Changes::default() })
@@ -320,7 +320,7 @@ fn metadata_that_cannot_be_read_is_recorded_and_file_data_is_not() {
         assert_eq!(dump.field("First error inode #"), "11");
         assert!(dump.number("First error block #") > 0);
         on_image(&bytes, |image| {
-            // There is nothing else to be said of it.
+            // It has no other errors.
             let report = hectare_oracle::e2fsck(image).unwrap();
             assert!(report.clean, "{}", report.output);
             match KernelMount::new(image, "") {
@@ -339,7 +339,7 @@ fn metadata_that_cannot_be_read_is_recorded_and_file_data_is_not() {
     }
 }
 
-/// Reads and changes of every kind; as many of them as go.
+/// Reads and changes of every kind; as many of them as succeed.
 fn all_that_goes(volume: &Volume) -> Vec<Error> {
     let mut errors = Vec::new();
     let mut go = |result: Result<(), Error>| errors.extend(result.err());
@@ -420,7 +420,7 @@ fn each_write_of_file_data_failing_in_turn_is_told_and_the_volume_goes_on() {
             }
             assert_eq!(device.strikes(), 1);
             let synced = volume.sync();
-            assert_eq!(synced.is_err(), delayed_bytes > 0, "what had gathered the volume tells as well");
+            assert_eq!(synced.is_err(), delayed_bytes > 0, "the volume reports writeback errors as well");
             assert_eq!(volume.found_errors(), None);
             for n in 0..6 {
                 let len = if n == k { 0 } else { 50_000 };
@@ -437,7 +437,7 @@ fn refused(result: Result<(), Error>) {
     assert!(matches!(result, Err(Error::Device { errno: 5, .. })), "{result:?}");
 }
 
-/// Appends to a file, and lets the volume fail to place it by itself.
+/// Appends to a file, and makes the volume fail to place it on its own.
 fn lose(volume: &Volume, device: &Arc<Faulty>, file: &OpenFile) {
     let end = file.metadata().unwrap().size;
     file.write_all_at(end, &[7; 300]).unwrap();
@@ -457,7 +457,7 @@ fn bytes_lost_in_the_background_are_told_once_to_each_who_has_the_file_open() {
     let second = volume.open_file("file").unwrap();
     let third = volume.open_file("file").unwrap();
     lose(&volume, &device, &first);
-    // Opened before anybody has heard of it.
+    // Opened before the error was reported to any open file.
     let fourth = volume.open_file("file").unwrap();
     refused(second.sync());
     second.sync().unwrap();
@@ -471,7 +471,7 @@ fn bytes_lost_in_the_background_are_told_once_to_each_who_has_the_file_open() {
     refused(volume.sync());
     volume.sync().unwrap();
     second.close().unwrap();
-    // Another failure is told to all anew.
+    // Another failure is reported to all again.
     lose(&volume, &device, &first);
     refused(late.sync());
     refused(first.sync());

@@ -25,7 +25,7 @@ const KINDS: [(&[&str], &str); 5] = [
     (&["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^has_journal", "-g", "512", "-G", "4"], "8M"),
 ];
 
-/// Writes ever smaller pieces until not one byte more fits; how many files it made.
+/// Writes ever smaller chunks until not one byte more fits; returns how many files it made.
 fn fill_with_data(held: &InMemory) -> usize {
     let mut files = 0;
     for len in [1 << 20, 100_000, 9_000, 100] {
@@ -257,8 +257,8 @@ fn statfs_says_what_the_kernel_says() {
     }
 }
 
-/// Fills a volume with data, and takes what comes free with each step that frees: nothing but what is kept
-/// is there for the trees.
+/// Fills a volume with data, and takes what becomes free with each step that frees: only the reserved
+/// clusters are there for the trees.
 #[test]
 fn regression_freeing_needs_no_free_space() {
     for (args, size) in KINDS {
@@ -317,7 +317,7 @@ fn regression_freeing_needs_no_free_space() {
     }
 }
 
-/// Two files share their attributes in one block: who loses one needs a block of its own.
+/// Two files share their attributes in one block: the one that loses an attribute needs a block of its own.
 #[test]
 fn regression_removing_an_attribute_needs_no_free_space() {
     let Ok(bytes) = format_bytes(&["-t", "ext4", "-b", "1024", "-I", "128", "-m", "0"], "8M") else {

@@ -1,10 +1,10 @@
-//! What the fuzz targets found, each as a test of its own.
+//! The findings of the fuzz targets, each as a test of its own.
 
 use crate::common::{InMemory, close_clean, format_bytes, in_memory};
 use hectare_engine::{Creation, Error, RenameMode};
 use hectare_oracle::skip;
 
-/// A volume of these features with a folder in it that holds the empty file `dir/file`.
+/// A volume of these features with a directory that holds the empty file `dir/file`.
 fn with_a_file(test: &str, features: &str) -> Option<InMemory> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("dir")).unwrap();

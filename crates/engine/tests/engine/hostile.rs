@@ -1,4 +1,4 @@
-//! Broken volumes of every kind: whatever the bytes, opening and walking them ends, with an answer or an
+//! Corrupt volumes of every kind: whatever the bytes, opening and walking them ends, with a result or an
 //! error.
 //!
 //! Small valid volumes are damaged at random, mostly where they hold metadata; those without checksums let
@@ -17,7 +17,7 @@ use std::time::Duration;
 const ENTRIES_MAX: usize = 2000;
 const READ_MAX: u64 = 1 << 20;
 
-/// Reads all there is to read; errors are answers. How many inodes it saw.
+/// Reads everything; errors are valid results. Returns how many inodes it saw.
 fn walk_all(volume: &Volume) -> usize {
     let mut todo = vec![InodeNr::ROOT];
     let mut seen = BTreeSet::new();
@@ -67,7 +67,7 @@ fn read_some(volume: &Volume, nr: InodeNr, buffer: &mut [u8]) {
     }
 }
 
-/// Some of every change; errors are answers.
+/// Some of every change; errors are valid results.
 fn change_some(volume: &Volume) {
     let c = Creation::default();
     let root: Vec<Vec<u8>> =
@@ -105,7 +105,7 @@ fn change_some(volume: &Volume) {
     let _ = volume.close();
 }
 
-/// Opens bytes both ways and does all it can with them. How many inodes it saw.
+/// Opens bytes both ways and runs everything on them. Returns how many inodes it saw.
 fn exercise(bytes: &[u8]) -> usize {
     let mut seen = 0;
     let options = OpenOptions { cache_bytes: 1 << 20, cache_inodes: 256, ..OpenOptions::default() };
@@ -121,8 +121,8 @@ fn exercise(bytes: &[u8]) -> usize {
     seen
 }
 
-/// Exercises bytes; a panic is told with what made them, and something that does not end ends the process.
-/// How many inodes were seen.
+/// Exercises bytes; reports the origin of the bytes on a panic, and ends the process if it hangs. Returns how
+/// many inodes were seen.
 fn survive(label: &str, bytes: Vec<u8>) -> usize {
     let (done, ended) = mpsc::channel();
     let thread = std::thread::Builder::new().spawn(move || {
@@ -170,7 +170,7 @@ fn specimen(args: &[&str], size: &str) -> Result<Vec<u8>, Skip> {
     Ok(held.device.to_vec())
 }
 
-/// Ranges of 64 bytes that hold something, file data mostly left out by how little of it there is.
+/// Ranges of 64 bytes that are not empty, file data mostly left out by how little of it there is.
 fn interesting(bytes: &[u8]) -> Vec<usize> {
     bytes
         .chunks(64)
@@ -260,7 +260,7 @@ fn damaged_volumes_hurt_nobody() {
     }
 }
 
-/// A volume that debugfs broke on purpose.
+/// A volume that debugfs corrupted on purpose.
 fn broken(requests: &[&str]) -> Result<Vec<u8>, Skip> {
     let bytes = format_bytes(&["-t", "ext4", "-b", "1024", "-O", "^has_journal,ea_inode"], "4M")?;
     let held = in_memory_with(&bytes, OpenOptions::default()).unwrap();
@@ -333,7 +333,7 @@ fn regression_files_with_attribute_values_in_other_inodes_are_not_half_removed()
     let nr = volume.resolve("large-a", false).unwrap();
     by_name(volume.set_xattr(nr, "user.more", b"1", XattrHow::Either));
     by_name(volume.remove_xattr(nr, "user.large"));
-    // What does not touch the values is done.
+    // Changes that don't touch the values succeed.
     volume.write_file("large-a", b"other", Creation::default()).unwrap();
     volume.hard_link("large-a", "second").unwrap();
     volume.remove_file("large-a").unwrap();

@@ -1,5 +1,5 @@
-//! Where inodes go: directories spread or stay together, files sit by their directory, and the last inode is
-//! found by whoever looks for it.
+//! The placement of inodes: directories spread or stay together, files lie by their directory, and every
+//! search finds the last inode.
 
 use crate::common::{InMemory, close_clean, format_bytes, in_memory_with, open_image};
 use hectare_engine::{Creation, Error, NewNode, OpenOptions, Timestamp};
@@ -121,7 +121,7 @@ fn files_sit_in_the_group_of_their_directory_in_ascending_order() {
         assert!(files.iter().all(|nr| group(&held, *nr) == home), "{home}: {files:?}");
         assert!(files.windows(2).all(|pair| pair[0].get() + 1 == pair[1].get()), "{files:?}");
     }
-    // What does not fit any more goes on within the flex group, and then elsewhere, still in order.
+    // The rest goes elsewhere within the flex group, and then beyond it, still in order.
     let dir = make(&held, ROOT, "big", NewNode::Directory);
     let files: Vec<InodeNr> =
         (0..600).map(|n| make(&held, dir, &format!("file-{n}"), NewNode::File)).collect();
@@ -190,7 +190,7 @@ fn eight_threads_take_every_inode_there_is() {
         });
         assert_eq!(made.into_inner() + 9, before);
         assert_eq!(held.volume.statfs().unwrap().free_inodes, 0);
-        // One given back anywhere is found again.
+        // One freed anywhere is found again.
         held.volume.unlink(dirs[3], b"first").unwrap();
         assert_eq!(make(&held, dirs[6], "last", NewNode::File), first);
         let more = held.volume.create(dirs[0], b"more", NewNode::Directory, Creation::default());

@@ -1,5 +1,5 @@
-//! File data in the journal: with `data=journal`, and of files that are flagged so. What is in the log and
-//! not home is what is read, what a crash leaves, and never what comes back over somebody else's data.
+//! File data in the journal: with `data=journal`, and of files with the flag. Blocks that are logged and not
+//! checkpointed are what is read, what a crash leaves, and never overwrite the next user's data.
 
 use crate::common::{
     InMemory, assert_clean_but_wide_bytes, assert_clean_bytes, close_clean, format_bytes, in_memory,
@@ -13,10 +13,10 @@ use hectare_engine::{
 use hectare_oracle::skip;
 use std::sync::Arc;
 
-/// Nothing is reserved: what is filled is full.
+/// No reserve: the volume can be filled wholly.
 const ARGS: [&str; 8] = ["-t", "ext4", "-b", "1024", "-m", "0", "-J", "size=1"];
 
-/// No thread: every commit is one that a test asks for.
+/// No thread: commits happen only on request.
 fn options(data_mode: Option<DataMode>) -> OpenOptions {
     OpenOptions { seed: Some(1), data_mode, ..unhurried() }
 }
@@ -35,14 +35,14 @@ macro_rules! held {
     };
 }
 
-/// What another opening after a crash now finds in a file.
+/// The content of a file that another opening finds after a crash now.
 fn after_a_crash(held: &InMemory, path: &str) -> Vec<u8> {
     let (content, bytes) = recovered(held, path);
     assert_clean_bytes(&bytes);
     content
 }
 
-/// The same, and the volume that it left.
+/// Likewise, with the volume that it left.
 fn recovered(held: &InMemory, path: &str) -> (Vec<u8>, Vec<u8>) {
     let again = in_memory_with(&held.device.to_vec(), options(None)).unwrap();
     let content = again.volume.read(path).unwrap();
@@ -50,7 +50,7 @@ fn recovered(held: &InMemory, path: &str) -> (Vec<u8>, Vec<u8>) {
     (content, again.device.to_vec())
 }
 
-/// What lies at the place of a file's first block on the device.
+/// The bytes on the device at the location of a file's first block.
 fn at_home(held: &InMemory, file: &OpenFile, len: usize) -> Vec<u8> {
     let place = file.extents().unwrap()[0].physical.get() * 1024;
     held.device.to_vec()[place as usize..place as usize + len].to_vec()
@@ -109,7 +109,7 @@ fn a_mode_without_a_journal_is_refused_by_name() {
         let error = in_memory_with(&bytes, options(Some(mode))).err().unwrap().to_string();
         assert!(error.contains(&format!("data={} needs a journal", mode.name())), "{error}");
     }
-    // What the superblock asks for is no demand, as with the kernel.
+    // The superblock's default is not a requirement, as with the kernel.
     let bytes = journalling_data(&bytes).unwrap();
     let held = in_memory_with(&bytes, options(None)).unwrap();
     held.volume.write_file("file", &pattern(1, 0, 5000), Creation::default()).unwrap();
@@ -155,7 +155,7 @@ fn a_flag_that_is_taken_back_leaves_nothing_in_the_log() {
     let held = held!(None, "journalled::a_flag_that_is_taken_back");
     let file = held.volume.create_file("file", Creation::default()).unwrap();
     for round in 0..4 {
-        // What gathered before is in its place before the flag is there.
+        // Bytes buffered before are placed before the flag is set.
         file.write_all_at(file.metadata().unwrap().size, &pattern(round, 0, 700)).unwrap();
         held.volume.set_journal_data(file.inode(), true).unwrap();
         file.write_all_at(0, &pattern(round + 10, 0, 3000)).unwrap();
@@ -164,7 +164,7 @@ fn a_flag_that_is_taken_back_leaves_nothing_in_the_log() {
         }
         held.volume.set_journal_data(file.inode(), false).unwrap();
         assert_eq!(at_home(&held, &file, 3000), pattern(round + 10, 0, 3000));
-        // Past the log now: what the log had must not come back over it, nor be read from the cache.
+        // Past the log now: logged copies must neither overwrite it nor be read from the cache.
         file.write_all_at(0, &pattern(round + 20, 0, 3000)).unwrap();
         assert_eq!(held.volume.read("file").unwrap()[..3000], pattern(round + 20, 0, 3000));
         file.sync().unwrap();
@@ -267,7 +267,7 @@ fn allocated_space_can_be_written_when_the_volume_is_full() {
     let volume = &held.volume;
     let file = volume.create_file("file", Creation::default()).unwrap();
     file.allocate(0, 400 << 10, false).unwrap();
-    // In many pieces, so that the tree has no room in the inode.
+    // Fragmented, so that the tree has no room in the inode.
     for n in 0..40_u64 {
         file.write_all_at(n * 10_240, &pattern(n, 0, 1024)).unwrap();
     }
@@ -328,7 +328,7 @@ fn a_cache_that_keeps_nothing_shows_nothing_old() {
     assert_clean_bytes(&device.to_vec());
 }
 
-/// Its bytes went past the log, under blocks that the cache had otherwise.
+/// Its bytes bypassed the log, while the cache had other ones for these blocks.
 #[test]
 fn regression_a_copy_into_a_journalled_file_goes_through_the_log() {
     let held = held!(Some(DataMode::Journal), "journalled::regression_a_copy_into_a_journalled_file");

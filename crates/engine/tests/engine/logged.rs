@@ -1,8 +1,8 @@
-//! Volumes with a journal: what the engine leaves in the log is what e2fsck, the kernel and the engine itself
-//! bring home; what they leave, the engine does.
+//! Volumes with a journal: e2fsck, the kernel and the engine itself replay the log that the engine leaves;
+//! the engine replays the logs that they leave.
 //!
-//! A crash is made by copying the bytes of the device while the volume is open, after a sync. Crashes at
-//! every other moment are the crash harness's.
+//! A crash is made by copying the bytes of the device while the volume is open, after a sync. The crash
+//! harness covers crashes at every other moment.
 
 use crate::common::{
     InMemory, assert_clean_bytes, entries_of, format_bytes, in_memory, in_memory_with, open_image, pattern,
@@ -25,7 +25,7 @@ const FORMATS: [(&str, &[&str], &str); 5] = [
 /// The first bytes of each block of a log; a block of data that begins so is escaped.
 pub(crate) const MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
 
-/// No thread: every commit is one that a test asks for.
+/// No thread: commits happen only on request.
 fn options() -> OpenOptions {
     OpenOptions { seed: Some(1), ..unhurried() }
 }
@@ -34,7 +34,7 @@ fn quiet(bytes: &[u8]) -> InMemory {
     in_memory_with(bytes, options()).unwrap()
 }
 
-/// Some of everything, more than a small log holds; with `round` for what changes from one to the next.
+/// Some of everything, more than a small log holds; `round` varies it between calls.
 pub(crate) fn work(volume: &Volume, round: u64) {
     let c = Creation::default();
     volume.create_dir_all(format!("r{round}/deep/er"), c).unwrap();
@@ -57,7 +57,7 @@ pub(crate) fn work(volume: &Volume, round: u64) {
     }
 }
 
-/// The bytes of a volume as a crash after some rounds leaves them, with what is on it.
+/// The bytes of a volume as a crash after some rounds leaves them, with its entries.
 fn crashed(bytes: &[u8], rounds: u64, data_mode: Option<DataMode>) -> (Vec<u8>, Vec<Entry>) {
     let held = in_memory_with(bytes, OpenOptions { data_mode, ..options() }).unwrap();
     for round in 0..rounds {
@@ -171,7 +171,7 @@ fn freed_metadata_does_not_come_back_over_data() {
         let held = in_memory_with(bytes, OpenOptions { data_mode, ..options() }).unwrap();
         let volume = &held.volume;
         let c = Creation::default();
-        // Directory blocks and attribute blocks go to the log, are freed, and their places filled with data.
+        // Directory blocks and attribute blocks are logged and freed, and their places filled with data.
         for n in 0..60 {
             volume.create_dir_all(format!("d/{n}"), c).unwrap();
             volume
@@ -301,7 +301,7 @@ fn what_the_kernel_left(mount_options: &str) {
 fn a_journal_on_another_device_is_replayed_and_used() {
     let folder = tempfile::tempdir().unwrap();
     let (image, journal) = (folder.path().join("image"), folder.path().join("journal"));
-    // e2fsck looks for a device with the journal's UUID, and other tests' loop devices have the usual one.
+    // e2fsck searches for a device with the journal's UUID, and other tests' loop devices have the usual one.
     let args = ["-O", "journal_dev", "-b", "4096", "-U", "0a1b2c3d-1111-4222-8333-444444444444"];
     let made = hectare_oracle::mke2fs(&args, &journal, "8M").and_then(|()| {
         hectare_oracle::mke2fs(&["-t", "ext4", "-b", "4096", "-O", "^has_journal"], &image, "32M")
@@ -332,7 +332,7 @@ fn a_journal_on_another_device_is_replayed_and_used() {
     let (left, left_log) = (held.device.to_vec(), Arc::new(MemoryDevice::from_bytes(&log.to_vec())));
     save(&left, &image);
     save(&left_log.to_vec(), &journal);
-    // e2fsck brings home what lies there.
+    // e2fsck replays it.
     let at = journal.display().to_string();
     let report = hectare_oracle::fsck::e2fsck_with(&image, &["-fy", "-j", &at]).unwrap();
     assert!(report.output.contains("recovering journal"), "{}", report.output);
@@ -349,7 +349,7 @@ fn a_journal_on_another_device_is_replayed_and_used() {
     assert!(wrong.contains("external journal"), "{wrong}");
 }
 
-/// More metadata than the cache holds is committed and not home yet: it is read from where it waits.
+/// More metadata than the cache holds is committed and not checkpointed: it is read from where it is pending.
 #[test]
 fn what_the_cache_let_go_of_is_read_as_it_was_committed() {
     let args = ["-t", "ext4", "-b", "1024", "-J", "size=8", "-N", "4096"];
@@ -374,8 +374,8 @@ fn what_the_cache_let_go_of_is_read_as_it_was_committed() {
     assert_clean_bytes(&device.to_vec());
 }
 
-/// A directory of so many blocks without a name in it, on the smallest log: a file whose blocks are those of
-/// an empty directory, called a directory.
+/// A directory of `blocks` blocks without a name in it, on the smallest log: a file whose blocks are those of
+/// an empty directory, turned into a directory.
 fn emptied(args: &[&str], block: usize, blocks: usize, size: &str) -> Result<Vec<u8>, hectare_oracle::Skip> {
     let held = in_memory_with(&format_bytes(args, size)?, options()).unwrap();
     let file = held.volume.create_file("big", Creation::default()).unwrap();
@@ -414,7 +414,7 @@ fn emptied(args: &[&str], block: usize, blocks: usize, size: &str) -> Result<Vec
             format!("sif <{own}> mode 040755"),
             format!("sif <{own}> links_count 2"),
             format!("sif <{root}> links_count 4"),
-            // The name says what it names, and groups count their directories.
+            // The name has the kind, and groups count their directories.
             "unlink big".into(),
             format!("link <{own}> big"),
             count,
@@ -466,7 +466,7 @@ fn regression_a_large_emptied_directory_is_removed_on_a_small_log() {
     }
 }
 
-/// Whatever grows with what it works on is done in steps that the smallest log holds.
+/// Operations of unbounded size are done in steps that the smallest log holds.
 #[test]
 fn the_smallest_log_holds_every_operation() {
     let volumes: [(&[&str], &str); 5] = [

@@ -1,7 +1,7 @@
-//! The engine against its judges: e2fsck, the kernel, and models in memory.
+//! The engine against its oracles: e2fsck, the kernel, and models in memory.
 //!
-//! One binary, so that the volumes and trees the oracle makes are made once. What is too long for every day
-//! runs with `HECTARE_LONG=1` and is listed by name as left out otherwise.
+//! One binary, so that the oracle's volumes and trees are made once. What is too long for every day runs with
+//! `HECTARE_LONG=1` and is otherwise listed by name as left out.
 
 #![allow(clippy::unwrap_used, clippy::cast_possible_truncation, missing_docs)] // all of this is tests
 

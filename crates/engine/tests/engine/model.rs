@@ -1,10 +1,10 @@
-//! Random operations beside a model in memory: what the engine answers and what the volume then holds must
-//! agree after every step, and e2fsck must find the volume clean at the end.
+//! Random operations beside a model in memory: the engine's results and the volume's content must agree after
+//! every step, and e2fsck must find the volume clean at the end.
 //!
-//! Names come from a small alphabet, so that operations meet; some are long, so that directories split early.
-//! Some files stay open over several operations, so that space is kept for them; every policy gets its share
-//! of the cases. A volume that runs full may refuse any operation for want of space, and must then have
-//! changed nothing.
+//! Names come from a small alphabet, so that operations collide; some are long, so that directories split
+//! early. Some files stay open over several operations, so that they have preallocated space; every policy
+//! gets its share of the cases. A volume that becomes full may refuse any operation for lack of space, and
+//! must then have changed nothing.
 
 use crate::common::{
     InMemory, assert_clean_bytes, format_bytes, in_memory, in_memory_with, journalling_data, long, pattern,
@@ -19,7 +19,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A place: one of a few directories, one of some names.
+/// A path: one of a few directories, one of some names.
 #[derive(Clone, Copy, Debug)]
 struct At {
     dir: u8,
@@ -286,7 +286,7 @@ fn target(len: u16) -> Vec<u8> {
     b"nowhere/".iter().copied().cycle().take(usize::from(len)).collect()
 }
 
-/// Whether a refusal is for want of space.
+/// Whether an error is a lack of space.
 fn is_full(error: &Error) -> bool {
     error.errno() == ENOSPC
 }
@@ -294,7 +294,7 @@ fn is_full(error: &Error) -> bool {
 struct Case {
     held: InMemory,
     model: Model,
-    /// Whether the volume may run full.
+    /// Whether the volume may become full.
     tight: bool,
     full: usize,
     policy: Policy,
@@ -302,7 +302,7 @@ struct Case {
 }
 
 fn options(policy: Policy) -> OpenOptions {
-    // A third of the cases each: nothing gathers, little, as much as comes.
+    // A third of the cases each: nothing is buffered, little, everything.
     let delayed_bytes = [0, 10_000, 64 << 20][Policy::ALL.iter().position(|one| *one == policy).unwrap() % 3];
     OpenOptions { policy, delayed_bytes, ..OpenOptions::default() }
 }
@@ -350,7 +350,7 @@ impl Case {
                 for n in 0..1 + times % 8 {
                     let end = self.model.file(at).map_or(0, |content| content.len());
                     if end < 400_000 {
-                        // Of the first, one keeps it open: what follows may gather.
+                        // Of the first, one keeps it open: later writes may be buffered.
                         self.write(&volume, at, u32::try_from(end).unwrap(), len, n);
                     }
                 }
@@ -422,7 +422,7 @@ impl Case {
         let real = file.as_ref().map_err(Error::errno).and_then(|file| {
             file.allocate(offset.into(), len.into(), keep_size).map_err(|error| error.errno())
         });
-        // A volume that runs full leaves the file as long as what it got.
+        // A volume that becomes full leaves the file as long as what was allocated.
         if real == Err(ENOSPC) && self.tight {
             let after = file.unwrap().metadata().unwrap().size;
             assert!(after >= before && (after == before || !keep_size));
@@ -449,7 +449,7 @@ impl Case {
                 let real = volume.resolve(path_of(at), false);
                 let real = real.and_then(|nr| volume.set_xattr(nr, xattr(n), &value, XattrHow::Either));
                 if matches!(real, Err(Error::AttributeTooLarge)) {
-                    return; // the comparison sees that nothing changed
+                    return; // the comparison verifies that nothing changed
                 }
                 self.both(real, |model| {
                     let id = model.get(at)?;
@@ -552,7 +552,7 @@ fn run(bytes: &[u8], ops: &[Op], tight: bool) -> usize {
     let bytes = case.held.device.to_vec();
     assert_clean_bytes(&bytes);
     let full = case.full;
-    // What was written is what another opening finds.
+    // Another opening finds what was written.
     case.held = in_memory_with(&bytes, OpenOptions::read_only()).unwrap();
     case.compare();
     full

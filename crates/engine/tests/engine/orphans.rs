@@ -1,6 +1,6 @@
-//! Orphans: what a crash leaves of files that were open without a name or being cut, and who cleans it up.
-//! What we leave, e2fsck, the kernel and we ourselves must find and find nothing else; what the kernel
-//! leaves, we.
+//! Orphans: what a crash leaves of files that were open without a name or being truncated, and their cleanup.
+//! e2fsck, the kernel and the engine must find the orphans that the engine leaves, and nothing else; the
+//! engine those that the kernel leaves.
 //!
 //! A crash is made by copying the bytes of the device while the volume is open, after a sync.
 
@@ -84,12 +84,12 @@ fn in_folder<R>(bytes: &[u8], look: impl FnOnce(&Path) -> R) -> R {
     look(&image)
 }
 
-/// Brings home what is in the journal, and does no more.
+/// Replays the journal, and does no more.
 fn replay(image: &Path) {
     debugfs_write(image, &["journal_run"]).unwrap();
 }
 
-/// What is on a volume, whatever its times.
+/// The content of a volume, without times.
 fn content_of(volume: &Volume) -> Vec<(Vec<u8>, u64, [u8; 32])> {
     entries_of(volume).into_iter().map(|entry| (entry.path, entry.size, entry.digest)).collect()
 }
@@ -103,7 +103,7 @@ fn assert_cleared(image: &Path, orphans: &BTreeSet<u32>) {
     };
     let told: BTreeSet<u32> = report.output.lines().filter_map(number).collect();
     assert_eq!(&told, orphans, "{}", report.output);
-    // It does not empty the orphan file before it looks whether that is empty.
+    // It checks whether the orphan file is empty before it empties it.
     let file = |line: &str| line.starts_with("Orphan file (inode ") && line.ends_with(" is not clean.");
     let in_file = report.output.lines().filter(|line| file(line)).count();
     assert_eq!(report.questions.len(), in_file, "{}", report.output);
@@ -118,7 +118,7 @@ fn files_open_without_a_name_are_cleared_by_all() {
         held.volume.sync().unwrap();
         let crashed = held.device.to_vec();
         let kept = content_of(&held.volume);
-        // While they are open they can be read, written and cut.
+        // While they are open they can be read, written and truncated.
         assert_eq!(open[1].read_at(0, &mut [0; 10]).unwrap(), 4);
         open[2].set_len(100).unwrap();
         open[1].write_all_at(50_000, b"more").unwrap();
@@ -135,7 +135,7 @@ fn files_open_without_a_name_are_cleared_by_all() {
         again.volume.write_file("after", &pattern(3, 0, 300_000), Creation::default()).unwrap();
         close_clean(&again);
         assert_eq!(in_memory(&again.device.to_vec()).volume.cleaned(), Cleaned::default());
-        // Who only reads leaves them.
+        // Opening for reading only leaves them.
         let reader = in_memory_with(&crashed, OpenOptions::read_only()).unwrap();
         assert_eq!(content_of(&reader.volume), kept);
         reader.volume.close().unwrap();
@@ -253,7 +253,7 @@ fn the_kernels_are_cleaned_up() {
     }
 }
 
-/// A volume with a file, of which debugfs says that it is being cut to `size`.
+/// A volume with a file, marked by debugfs as being truncated to `size`.
 fn half_cut(image: &Path, args: &[&str], size: u64) -> Result<u32, hectare_oracle::Skip> {
     mke2fs(args, image, "32M")?;
     let volume = open_image(image);
@@ -283,7 +283,7 @@ fn a_cut_that_was_cut_off_is_finished() {
         assert_eq!(volume.read("cut").unwrap(), pattern(9, 0, 5555), "{name}");
         let file = volume.open_file("cut").unwrap();
         assert!(file.extents().unwrap().iter().all(|extent| extent.end() * 1024 < 16_384), "{name}");
-        // What was there does not come back.
+        // The old content does not come back.
         file.set_len(9000).unwrap();
         let mut tail = vec![1; 3445];
         assert_eq!(file.read_at(5555, &mut tail).unwrap(), 3445);
@@ -372,7 +372,7 @@ fn a_full_orphan_file_leaves_the_rest_to_the_list() {
     let again = in_memory(&full);
     assert_eq!(again.volume.cleaned(), Cleaned { freed: 1200, cut: 0 });
     close_clean(&again);
-    // Every third is closed, wherever it is noted; then as many come again.
+    // Every third is closed, wherever it is recorded; then as many are added again.
     let mut n = 0;
     open.retain(|_| {
         n += 1;
@@ -384,7 +384,7 @@ fn a_full_orphan_file_leaves_the_rest_to_the_list() {
     close_clean(&held);
 }
 
-/// Makes, opens, cuts and removes files, and keeps some of them open.
+/// Makes, opens, truncates and removes files, and keeps some of them open.
 fn churn(volume: &Volume, thread: u64, rounds: u64) -> Vec<OpenFile> {
     let c = Creation::default();
     let mut open = Vec::new();
@@ -442,7 +442,7 @@ fn without_a_journal_nothing_is_noted() {
     assert_eq!(&on_device[last_orphan..last_orphan + 4], &[0; 4]);
     drop(open);
     close_clean(&held);
-    // One that was noted while there was a journal is cleaned up all the same.
+    // One that was recorded while there was a journal is cleaned up all the same.
     in_folder(&bytes, |image| {
         let args = ["-t", "ext4", "-O", "^has_journal"];
         half_cut(image, &args, 100).unwrap();

@@ -1,5 +1,5 @@
-//! Overwrites of one file by several threads: those that overlap end as one or the other, whole, and those
-//! that don't run at the same time.
+//! Overwrites of one file by several threads: overlapping ones end wholly as one or the other, and the others
+//! run concurrently.
 
 use crate::common::{close_clean, format_bytes, in_memory, save, unhurried};
 use hectare_device::{DaxDevice, Device, FileOptions, MemoryDevice, Result};
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Bytes of the file.
 const SIZE: usize = 256 << 10;
 
-/// A file of several extents: of one twice as long every second piece is cut out.
+/// A file of several extents: every second part of one twice as long is removed.
 fn in_pieces(volume: &Volume, piece: u64) -> OpenFile {
     let file = volume.create_file("file", Creation::default()).unwrap();
     file.write_all_at(0, &[9; 2 * SIZE]).unwrap();
@@ -29,7 +29,7 @@ fn in_pieces(volume: &Volume, piece: u64) -> OpenFile {
     file
 }
 
-/// Has two threads write over overlapping ranges of the file; how often what both wrote was of both.
+/// Two threads overwrite overlapping ranges of the file; returns how often the shared bytes were a mixture.
 fn mixtures(file: &OpenFile, rounds: u32, ranges: &[Range<usize>; 2]) -> u32 {
     let common = ranges[0].start.max(ranges[1].start)..ranges[0].end.min(ranges[1].end);
     let (barrier, mut read, mut mixed) = (Barrier::new(3), vec![0; SIZE], 0);
@@ -135,7 +135,7 @@ impl<F: Fn(Bytes, &[u8]) + Send + Sync> Device for Hooked<F> {
     }
 }
 
-/// What the writes of the bytes 1, 2... have begun, and how to wait for more.
+/// Which writes of the bytes 1, 2... have begun, and how to wait for more.
 #[derive(Default)]
 struct Begun {
     writes: Mutex<[u32; 8]>,
@@ -143,7 +143,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// Notes a write of one of these bytes alone; which.
+    /// Records a write of one of these bytes alone; returns which.
     fn note(&self, data: &[u8]) -> Option<u8> {
         let byte = *data.first()?;
         if !(1..8).contains(&byte) || data.iter().any(|one| *one != byte) {
@@ -154,7 +154,7 @@ impl Begun {
         Some(byte)
     }
 
-    /// Waits until a write of `byte` has begun; whether one has.
+    /// Waits until a write of `byte` has begun; returns whether one has.
     fn wait_for(&self, byte: u8, patience: Duration) -> bool {
         let writes = self.writes.lock().unwrap();
         let none = |writes: &mut [u32; 8]| writes[usize::from(byte)] == 0;
@@ -175,7 +175,7 @@ fn regression_a_write_waits_for_all_pieces_of_one_that_overlaps_it() {
     let begun = Arc::new(Begun::default());
     let in_hook = Arc::clone(&begun);
     let before_write = move |_: Bytes, data: &[u8]| {
-        // Its second piece comes only after what the other wrote, if the other doesn't wait for it.
+        // Its second part comes only after the other's write, if the other doesn't wait for it.
         if in_hook.note(data) == Some(1) && in_hook.count(1) == 2 {
             in_hook.wait_for(2, Duration::from_millis(300));
         }
@@ -210,7 +210,7 @@ fn overwrites_that_do_not_overlap_run_at_the_same_time() {
     let device = Hooked { memory: MemoryDevice::from_bytes(&bytes), before_write };
     let volume = Volume::open(Arc::new(device), unhurried()).unwrap();
     let file = in_pieces(&volume, 64 << 10);
-    // Neighbours, one of several pieces and too long for the word of a lone writer.
+    // Neighbours, one of several parts and too long for the word of a lone writer.
     let ranges = [0..1000, 1000..4096, 4096..SIZE];
     thread::scope(|scope| {
         for (range, byte) in ranges.into_iter().zip(1..) {

@@ -1,4 +1,4 @@
-//! Writing over what is written: no handle, the times all the same, and nothing stale when the map changes.
+//! Overwrites: no handle, correct times all the same, and nothing stale when the map changes.
 
 use crate::common::{
     InMemory, assert_clean_bytes, close_clean, format_bytes, in_memory, in_memory_with, pattern,
@@ -218,8 +218,8 @@ fn a_closed_volume_is_not_written_over() {
     assert_clean_bytes(&before);
 }
 
-/// Some write over and read a file that others cut off and write anew, while freed blocks go to other files.
-/// Every byte must be the file's own, or zero.
+/// Some threads overwrite and read a file that others truncate and rewrite, while freed blocks go to other
+/// files. Every byte must be the file's own, or zero.
 #[test]
 fn no_overwrite_and_no_read_goes_where_the_file_was() {
     let held = volume!("overwrite::no_overwrite_goes_where_the_file_was");
@@ -239,7 +239,7 @@ fn no_overwrite_and_no_read_goes_where_the_file_was() {
                     let at = random.below(200_000);
                     let got = file.read_at(at, &mut read).unwrap();
                     assert!(own(&read[..got], at), "foreign bytes at {at}");
-                    // Inside the size as it was; the pattern is the same wherever it ends up.
+                    // Inside the old size; the pattern is the same wherever it ends up.
                     file.write_all_at(at, &pattern(1, at, 1 + random.below(3000) as usize)).unwrap();
                 }
             });

@@ -98,7 +98,7 @@ fn what_is_allowed_is_what_the_kernel_allows() {
             kernel_acl(&path, ACCESS, &dice.acl());
         }
     }
-    // For each caller a line: for each node whether it may be read, written, executed.
+    // A line for each caller: for each node whether it may be read, written, executed.
     let script = format!(
         "n=0; while [ $n -lt {count} ]; do \
          for m in r w x; do [ -$m n$n ] && printf 1 || printf 0; done; n=$((n+1)); done"
@@ -218,7 +218,7 @@ fn access_control_lists_are_inherited_and_follow_the_mode_as_in_the_kernel() {
     assert_same(&walk(mount.path()), &theirs, compared);
 }
 
-/// What the kernel answers to one who sets, reads, lists and removes an attribute.
+/// The kernel's results for setting, reading, listing and removing an attribute.
 fn by_kernel(path: &Path, name: &str) -> [i32; 4] {
     let errno = |result: Result<(), rustix::io::Errno>| result.map_or_else(|e| e.raw_os_error(), |()| 0);
     let mut buffer = [0; 256];
@@ -264,7 +264,7 @@ fn attributes_are_whose_the_kernel_says() {
         }
         let nr = v.make(name, node, Creation::default()).unwrap();
         for attribute in names {
-            // Of a name that is wrong, and not for this node, the kernel says the latter.
+            // For a name that is invalid, and not for this node, the kernel reports the latter.
             if attribute == "user." && !matches!(kind, FileType::RegularFile | FileType::Directory) {
                 continue;
             }
@@ -409,7 +409,7 @@ fn changes_are_for_owners() {
     refused(Changes { gid: Some(11), ..none }, owner);
     refused(Changes { gid: Some(10), ..none }, other);
     v.change_as(file, &Changes { gid: Some(10), ..none }, &owner).unwrap();
-    // Who is not in the group can't pass it on.
+    // Only members of the group can pass it on.
     v.change_as(file, &Changes { permissions: Some(0o2770), ..none }, &Caller::user(7, 9, &[])).unwrap();
     assert_eq!(v.stat(file).unwrap().permissions, 0o770);
     let giver = Caller { capabilities: Capabilities::CHOWN, ..other };

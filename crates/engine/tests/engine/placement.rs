@@ -1,4 +1,4 @@
-//! Where things go: files that grow side by side, space kept for them, the six policies.
+//! Placement: files that grow side by side, preallocated space, the six policies.
 
 use crate::common::{InMemory, assert_clean_bytes, format_bytes, in_memory_with, pattern};
 use hectare_engine::{Creation, Error, Mechanism, OpenOptions, Policy, Tunables};
@@ -39,7 +39,7 @@ fn kept_space_is_free_space_and_comes_back() {
             }
         }
         assert_eq!(before - free(), 8 * 20 * 2, "{policy}: what is kept counts as free");
-        // All the rest can be had although it is kept for others.
+        // All the rest is available although it is preallocated for others.
         let last = v.create_file("last", Creation::default()).unwrap();
         assert!(matches!(last.allocate(0, 1 << 30, false), Err(Error::NoSpace)), "{policy}");
         assert_eq!(v.statfs().unwrap().available.get(), 0, "{policy}");
@@ -85,7 +85,7 @@ fn every_policy_fills_a_volume_to_the_last_block_with_64_threads() {
                 });
             }
         });
-        // A file whose tree would have to grow may have left a few; whoever needs one block each gets them.
+        // A file whose tree would have to grow may have left a few; files that need one block each get them.
         let last = v.create_file("last", Creation::default()).unwrap();
         let mut at = 0;
         while let Ok(done) = last.write_at(at, &pattern(64, at, 1024)) {
@@ -122,12 +122,12 @@ fn reserved_blocks_are_for_those_who_may_take_them() {
     let held = in_memory_with(&held.device.to_vec(), options).unwrap();
     let file = held.volume.open_file("file").unwrap();
     assert!(matches!(file.allocate(0, 1 << 30, false), Err(Error::NoSpace)));
-    assert_eq!(held.volume.statfs().unwrap().free.get(), kept, "and the reserve to whoever may take it");
+    assert_eq!(held.volume.statfs().unwrap().free.get(), kept, "and the reserve was allocated, too");
     drop(file);
     close(&held);
 }
 
-/// What `mkfs -E stripe_width=` said had no effect.
+/// The setting that `mkfs -E stripe_width=` reported as having no effect.
 #[test]
 fn regression_the_stripe_of_the_superblock_aligns_large_files() {
     for (policy, stripe, all_aligned) in [
@@ -153,7 +153,7 @@ fn regression_the_stripe_of_the_superblock_aligns_large_files() {
     }
 }
 
-/// The kernel keeps nothing for what is left of a file that nobody has open any more.
+/// The kernel preallocates nothing for the tail of a file that is not open any more.
 #[test]
 fn what_is_left_of_a_closed_file_gets_no_window() {
     for (policy, kept) in [
@@ -163,7 +163,7 @@ fn what_is_left_of_a_closed_file_gets_no_window() {
     ] {
         let held = volume!("placement::what_is_left_of_a_closed_file", policy, "256M", "-b", "4096");
         let preallocated = || held.volume.allocator_stats().preallocated;
-        // Small appends gather, and get their place when the file is closed or synced.
+        // Small appends are buffered, and placed when the file is closed or synced.
         let written = |name| {
             let file = held.volume.create_file(name, Creation::default()).unwrap();
             for at in (0..100_000).step_by(1000) {
@@ -172,7 +172,7 @@ fn what_is_left_of_a_closed_file_gets_no_window() {
             file
         };
         let file = written("closed");
-        assert_eq!(preallocated(), 0, "{policy}: it gathers");
+        assert_eq!(preallocated(), 0, "{policy}: it is buffered");
         drop(file);
         assert_eq!(preallocated() > 0, kept, "{policy}");
         let file = written("open");

@@ -1,4 +1,4 @@
-//! `fallocate` in all its modes, `SEEK_DATA` and `SEEK_HOLE`, and extents as `FIEMAP` tells them: against a
+//! `fallocate` in all its modes, `SEEK_DATA` and `SEEK_HOLE`, and extents as `FIEMAP` reports them: against a
 //! model, and against the kernel.
 
 use crate::common::{
@@ -40,7 +40,7 @@ const FORMS: [Form; 4] = [
     ),
 ];
 
-/// Times belong to whoever says so: a caller who keeps them finds them as they were, whatever is done.
+/// A caller who keeps a file's times owns them: no operation changes them.
 #[test]
 fn times_change_unless_the_caller_keeps_them() {
     const MODES: [FallocateMode; 7] = [
@@ -79,7 +79,7 @@ fn times_change_unless_the_caller_keeps_them() {
             let at = if inside { at } else { at + 8192 };
             stays(&label, false, &|| file.fallocate(mode, at, 8192).unwrap());
         }
-        // What has its space already, or is a hole already.
+        // Ranges that are allocated already, or are a hole already.
         file.fallocate(FallocateMode::Allocate { keep_size: false }, 0, 8192).unwrap();
         for mode in &MODES[..4] {
             stays(&format!("{mode:?} again"), true, &|| {
@@ -136,7 +136,7 @@ fn a_file_is_what_a_model_of_its_blocks_says() {
     }
 }
 
-/// What the kernel has mapped of a file.
+/// The kernel's map of a file.
 fn kernel_blocks(path: &Path) -> Result<Blocks, Skip> {
     let said = tool::run(tool::need("filefrag")?.args(["-s", "-v"]).arg(path)).expect_success();
     let mut blocks = Blocks::new();
@@ -233,7 +233,7 @@ fn the_kernel_does_the_same() {
     }
 }
 
-/// A file in pieces that the kernel made, on a volume of another form: where data is, and what lies where.
+/// A fragmented file that the kernel made, on a volume of another form: where data is, and what lies where.
 fn made_by_the_kernel(name: &str, image: &Path) -> Result<(), Skip> {
     let combo = Combo::named(name);
     combo.mountable()?;
@@ -264,7 +264,7 @@ fn made_by_the_kernel(name: &str, image: &Path) -> Result<(), Skip> {
     let extents = file.extents_in(0..u64::MAX).unwrap();
     let bytes = std::fs::read(image).unwrap();
     let place = usize::try_from(extents[0].place.get()).unwrap();
-    assert_eq!(bytes[place..place + 60], content[..60], "{name}: it lies where it is said to");
+    assert_eq!(bytes[place..place + 60], content[..60], "{name}: it lies where it is reported");
     if combo.has("inline_data") {
         let flags = ExtentFlags::LAST | ExtentFlags::DATA_INLINE | ExtentFlags::NOT_ALIGNED;
         assert_eq!((extents.len(), extents[0].len.get(), extents[0].flags), (1, 100, flags));

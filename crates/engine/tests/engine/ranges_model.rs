@@ -1,4 +1,4 @@
-//! A file as `fallocate(2)` sees it, in memory: its bytes, and what each of its blocks is.
+//! A file as `fallocate(2)` sees it, in memory: its bytes, and the state of each of its blocks.
 
 use crate::common::pattern;
 use hectare_engine::{Error, ExtentFlags, FallocateMode, OpenFile};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Something to do to a file.
+/// An operation on a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
     Write { at: u64, len: u64, seed: u64 },
@@ -102,7 +102,7 @@ impl Model {
         (at..end).for_each(|n| self.content[index(n)] = 0);
     }
 
-    /// Does it, or says with which `errno` it is refused.
+    /// Applies it, or returns the `errno` of the refusal.
     pub(crate) fn apply(&mut self, op: Op) -> Result<(), i32> {
         match op {
             Op::Write { len: 0, .. } => {}
@@ -186,7 +186,7 @@ impl Model {
         if data { Some(at).filter(|at| *at < self.size()) } else { Some(at.min(self.size())) }
     }
 
-    /// Every position worth asking for: what lies there, and what comes next.
+    /// Every position worth a query: what lies there, and what comes next.
     pub(crate) fn seeks(&self) -> Vec<(u64, Option<u64>, Option<u64>)> {
         let ends = [0, 1, self.size().saturating_sub(1)].into_iter();
         let places = ends.chain((0..self.states.len() as u64).map(|n| n * self.block + n % 3));
@@ -223,7 +223,7 @@ impl Model {
     }
 }
 
-/// What an engine's file has mapped, asked for in pieces.
+/// The mapped ranges of an engine's file, queried in parts.
 fn engine_blocks(file: &OpenFile, block: u64) -> Blocks {
     let mut blocks = Blocks::new();
     let all = file.extents_in(0..1 << 40).unwrap();
@@ -254,7 +254,7 @@ fn engine_blocks(file: &OpenFile, block: u64) -> Blocks {
     blocks
 }
 
-/// Does it to an engine's file.
+/// Applies it to an engine's file.
 pub(crate) fn apply_engine(file: &OpenFile, op: Op) -> Result<(), i32> {
     let result: Result<(), Error> = match op {
         Op::Write { at, len, seed } => file.write_all_at(at, &pattern(seed, at, index(len))),
@@ -264,7 +264,7 @@ pub(crate) fn apply_engine(file: &OpenFile, op: Op) -> Result<(), i32> {
     result.map_err(|error| error.errno())
 }
 
-/// Does it to a kernel's file.
+/// Applies it to a kernel's file.
 pub(crate) fn apply_kernel(file: &File, op: Op) -> Result<(), i32> {
     use FallocateMode as M;
     let keep = |keep_size| if keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
@@ -290,7 +290,7 @@ pub(crate) fn apply_kernel(file: &File, op: Op) -> Result<(), i32> {
     }
 }
 
-/// What the kernel answers to the model's [`seeks`](Model::seeks).
+/// The kernel's results for the model's [`seeks`](Model::seeks).
 pub(crate) fn kernel_seeks(file: &File, places: &[u64]) -> Vec<(u64, Option<u64>, Option<u64>)> {
     let seek = |to| rustix::fs::seek(file, to).ok();
     places.iter().map(|at| (*at, seek(SeekFrom::Data(*at)), seek(SeekFrom::Hole(*at)))).collect()

@@ -1,4 +1,4 @@
-//! What mke2fs and the kernel wrote, read by us: every combination, every tree.
+//! What mke2fs and the kernel wrote, read by the engine: every combination, every tree.
 
 use crate::common::{entries_of, long, open_read_only, what_of};
 use hectare_oracle::{Combo, Scale, Tree, assert_same, combos, filled, skip, skip_part};
@@ -49,7 +49,7 @@ fn every_tree_on_every_combination_is_read_as_the_kernel_reads_it() {
 fn trees_of_full_scale_are_read_as_the_kernel_reads_them() {
     let combo = Combo { size: "2G", args: &["-t", "ext4", "-N", "150000"], ..Combo::named("ext4") };
     for tree in [Tree::ManyFiles, Tree::Sparse, Tree::Fragmented] {
-        // The cache of filled volumes goes by name.
+        // The cache of filled volumes is keyed by name.
         read(&Combo { name: "full-scale", ..combo }, tree, &Scale::FULL);
     }
 }

@@ -8,7 +8,7 @@ use hectare_oracle::{KernelMount, MountError, skip};
 use hectare_units::Bytes;
 use std::sync::Arc;
 
-/// Sets fields of the superblock, its checksum made right again.
+/// Sets fields of the superblock, and corrects its checksum.
 fn with_fields(bytes: &[u8], requests: &[&str]) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let image = folder.path().join("image");
@@ -60,7 +60,7 @@ fn volumes_in_a_doubtful_state_are_read_but_not_written() {
     }
 }
 
-/// What the journal holds is not there then, and stays in the journal.
+/// The content of the journal is not visible then, and stays in the journal.
 #[test]
 fn a_volume_is_read_without_its_journal_where_that_is_asked() {
     let bytes = bytes!("states::a_volume_is_read_without_its_journal");
@@ -79,7 +79,7 @@ fn a_volume_is_read_without_its_journal_where_that_is_asked() {
     refused(&torn, OpenOptions { read_only: false, ..no_replay }, &["only be read"]);
 }
 
-/// It was mounted for writing, and descriptors were looked for where there are none; the kernel refuses it.
+/// It was mounted for writing, and descriptors were read where there are none; the kernel refuses it.
 #[test]
 fn regression_a_damaged_first_meta_group_is_not_opened() {
     const NAME: &str = "states::regression_a_damaged_first_meta_group_is_not_opened";
@@ -115,7 +115,7 @@ fn unknown_features_are_refused_by_name() {
     let ro_compat = with_bits(&bytes, 0x64, 1 << 29);
     refused(&ro_compat, OpenOptions::default(), &["29"]);
     assert_eq!(entries_of(&in_memory_with(&ro_compat, OpenOptions::read_only()).unwrap().volume).len(), 2);
-    // An unknown compatible feature keeps nobody out.
+    // An unknown compatible feature does not prevent opening.
     let compat = in_memory(&with_bits(&bytes, 0x5c, 1 << 28));
     compat.volume.write_file("file", b"x", Creation::default()).unwrap();
     compat.volume.close().unwrap();
@@ -126,7 +126,7 @@ fn unknown_features_are_refused_by_name() {
 fn a_volume_in_use_elsewhere_is_refused() {
     let bytes = bytes!("states::a_volume_in_use", "-O", "mmp,^metadata_csum", "-E", "mmp_update_interval=1");
     let held = in_memory(&bytes);
-    // While it is ours, nobody else gets it.
+    // While we have it open, no other host gets it.
     let during = held.device.to_vec();
     refused(&during, OpenOptions::default(), &["in use by host", "MMP"]);
     held.volume.write_file("file", b"x", Creation::default()).unwrap();
@@ -158,7 +158,7 @@ fn the_kernel_does_not_mount_what_we_use() {
 fn regression_a_volume_refused_after_its_mmp_check_is_not_left_marked() {
     let mut bytes =
         bytes!("states::a_volume_refused", "-O", "mmp,^metadata_csum", "-E", "mmp_update_interval=1");
-    bytes[1024 + 0xfc] = 77; // s_def_hash_version: a function nobody knows, which is found out late
+    bytes[1024 + 0xfc] = 77; // s_def_hash_version: an unknown function, which is found out late
     refused(&bytes, OpenOptions::default(), &["hash"]);
 }
 
@@ -172,7 +172,7 @@ fn what_is_no_volume_is_refused() {
         refused(&vec![0xff; 1 << 20], options.clone(), &["superblock"]);
         let random = hectare_oracle::trees::Random::new("no volume").bytes(1 << 20);
         refused(&random, options.clone(), &["superblock"]);
-        // Cut short: what is missing is said.
+        // Truncated: the error names what is missing.
         refused(&bytes[..bytes.len() / 2], options, &["superblock"]);
     }
 }

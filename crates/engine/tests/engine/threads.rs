@@ -1,6 +1,6 @@
-//! Many threads on one volume: shared and own directories, renames across them, files open while they lose
-//! their names. A watchdog ends a deadlock; afterwards every count is right, and e2fsck finds the volume
-//! clean.
+//! Many threads on one volume: shared and own directories, renames across them, files that are open while
+//! they lose their names. A watchdog ends a deadlock; afterwards every count is right, and e2fsck finds the
+//! volume clean.
 
 use crate::common::{InMemory, close_clean, entries_of, format_bytes, in_memory_with, long, pattern};
 use hectare_engine::{Changes, Creation, Error, NewNode, OpenOptions, RenameMode, Volume, XattrHow};
@@ -15,7 +15,7 @@ use std::time::Duration;
 const THREADS: u64 = 8;
 const SHARED: [&str; 6] = ["s0", "s1", "s0/in", "s1/in", "s0/in/deep", "s1/in/deep"];
 
-/// Runs `work` and ends the process if it does not end.
+/// Runs `work` and ends the process if it hangs.
 fn guarded(label: &str, work: impl FnOnce() + Send) {
     let (done, ended) = mpsc::channel::<()>();
     let label = label.to_owned();
@@ -30,7 +30,7 @@ fn guarded(label: &str, work: impl FnOnce() + Send) {
     watchdog.join().unwrap();
 }
 
-/// What may be answered when others change the same names.
+/// Errors that are valid while others change the same names.
 fn tolerable(error: &Error) -> bool {
     matches!(
         error,
@@ -153,7 +153,7 @@ fn stress(label: &str, args: &[&str], size: &str) {
         Err(reason) => skip!(&format!("threads::{label}"), reason),
     };
     let steps = if long(&format!("threads, {label}, 20000 steps")) { 20_000 } else { 600 };
-    // Small caches, so that what is evicted while others use it shows.
+    // Small caches, so that evictions during use show.
     let options = OpenOptions { cache_bytes: 0, cache_inodes: 0, ..OpenOptions::default() };
     let held = in_memory_with(&bytes, options).unwrap();
     for dir in SHARED {
@@ -172,7 +172,7 @@ fn stress(label: &str, args: &[&str], size: &str) {
 
 fn check(held: InMemory) {
     let entries = entries_of(&held.volume);
-    // Each side of a comparison must be right by itself: directories by their subdirectories.
+    // Each side of a comparison must be right on its own: directories by their subdirectories.
     assert_same(&entries, &entries, What::all());
     let mut names: BTreeMap<u64, u64> = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.kind != hectare_oracle::Kind::Directory) {
@@ -221,7 +221,7 @@ fn eight_threads_fill_a_volume_and_nobody_loses() {
     check(held);
 }
 
-/// Fills and frees in turn, so that some are out of space while others' frees wait for their commit.
+/// Fills and frees in turn, so that some lack space while others' frees wait for their commit.
 fn fill_and_free(volume: &Volume, thread: u64) {
     for round in 0..15 {
         let mut made = Vec::new();
@@ -276,8 +276,8 @@ fn threads_make_the_same_directories() {
     check(held);
 }
 
-/// Many inodes are rendered beside open handles before a commit keeps those out: what is changed meanwhile
-/// must be found again by it. No inode's last change may stay behind, however often the threads stop.
+/// Many inodes are rendered beside open handles before a commit keeps those out: the commit must find what is
+/// changed meanwhile. The last change of every inode must be committed, however often the threads stop.
 #[test]
 fn what_changes_while_a_commit_prepares_is_not_lost() {
     const CHANGES: u32 = 4;

@@ -1,5 +1,5 @@
-//! Preallocated files: the kernel made their extents unwritten, we read them as zeros and write into them, in
-//! pieces.
+//! Preallocated files: the kernel made their extents unwritten; the engine reads them as zeros and writes
+//! into parts of them.
 
 use crate::common::{open_image, pattern};
 use hectare_engine::OpenFile;

@@ -1,4 +1,5 @@
-//! What we write, read by the kernel and judged by e2fsck: every combination that can be written, every tree.
+//! What the engine writes, read by the kernel and judged by e2fsck: every combination that can be written,
+//! every tree.
 
 use crate::common::{copy_in, entries_of, long, open_image, open_read_only, try_open_image, what, what_of};
 use hectare_engine::{Creation, Error, NewNode, OpenOptions};

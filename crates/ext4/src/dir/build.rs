@@ -1,4 +1,4 @@
-//! A whole directory at once, for filling a fresh volume.
+//! Builds a whole directory at once, for filling a fresh volume.
 //!
 //! Entries that fit one block become a list. More become an index, made directly in hash order: every leaf is
 //! written once and filled to a given part, so that the first insertions after the image is in use don't
@@ -184,8 +184,8 @@ impl Plan {
     }
 }
 
-/// Deals the entries out to blocks of `capacity` bytes, `reserved` of which are taken in the first. A block
-/// is filled to its part, and beyond that while names of the same hash go on.
+/// Distributes the entries over blocks of `capacity` bytes, `reserved` of which are taken in the first. A
+/// block is filled to its part, and beyond that while the next names have the same hash.
 fn pack(keys: &[Key<'_>], reserved: usize, capacity: usize, fill: Fill) -> Vec<Range<usize>> {
     let target = fill.of(capacity);
     let mut leaves = Vec::new();
@@ -204,7 +204,7 @@ fn pack(keys: &[Key<'_>], reserved: usize, capacity: usize, fill: Fill) -> Vec<R
     leaves
 }
 
-/// How many nodes each level below the root needs for so many leaves; `None` if the levels don't suffice.
+/// How many nodes each level below the root needs for `leaves` leaves; `None` if the levels don't suffice.
 fn node_levels(leaves: usize, format: &Format, fill: Fill) -> Option<Vec<usize>> {
     let limit = format.index_limit(NODE_BASE);
     [fill, Fill::FULL].into_iter().find_map(|fill| {

@@ -66,7 +66,7 @@ pub enum Signedness {
 pub struct DirHash {
     /// What the index is ordered by. Bit 0 is clear; at most 0xffff_fffc.
     pub major: u32,
-    /// Tells most names of one `major` apart. Not stored anywhere; 0 for [`HashVersion::Legacy`].
+    /// Distinguishes most names of one `major`. Not stored anywhere; 0 for [`HashVersion::Legacy`].
     pub minor: u32,
 }
 
@@ -152,7 +152,7 @@ impl Hasher {
     }
 }
 
-/// The major hash that no name has: it would read as the end of a listing.
+/// The major hash that is never used for a name: it would read as the end of a listing.
 const END_MAJOR: u32 = 0xffff_fffe;
 
 fn tea(state: [u32; 2], key: [u32; 4]) -> [u32; 2] {

@@ -202,7 +202,7 @@ impl<'a> Table<'a> {
 /// Replaces the whole table, zeroing the slots left free.
 ///
 /// # Panics
-/// If there are none, or more than fit; whoever makes a table has measured before.
+/// If there are none, or more than fit; the caller has measured before.
 pub(super) fn put_entries(block: &mut [u8], base: usize, format: &Format, entries: &[IndexEntry]) {
     let limit = format.index_limit(base);
     assert!((1..=limit).contains(&entries.len()), "as many entries as the table was measured for");
@@ -233,7 +233,7 @@ pub(super) fn init_root(
     put_entries(block, ROOT_BASE, format, entries);
 }
 
-/// Says in the root how many levels of nodes lie below it.
+/// Sets in the root how many levels of nodes lie below it.
 pub(super) fn set_node_levels(block: &mut [u8], node_levels: usize) {
     block[INFO + 6] = hectare_units::low8(u64_of(node_levels));
 }

@@ -1,14 +1,14 @@
-//! Putting a name into a directory: the list grows, becomes an index, and the index grows.
+//! Inserts a name into a directory: the list grows, becomes an index, and the index grows.
 //!
 //! Every step that grows the directory adds one block and then makes edits that can't run out of space: the
 //! leaf that a one-block list is moved to, the second half of a full leaf or index node, the node that takes
-//! over a full root's table. After each of them the directory is whole, so that an insertion which fails for
-//! want of space halfway leaves a sound directory behind. After index blocks have been split the way from the
+//! over a full root's table. After each of them the directory is consistent, so an insertion that fails for
+//! want of space halfway leaves a sound directory behind. After a split of index blocks the path from the
 //! root is looked up anew instead of being repaired.
 //!
-//! Before all that comes a [`search`], which changes nothing: one walk over the leaf tells that the name
-//! isn't there and where it fits. Whoever has more to do before a name can go in, as making the inode it
-//! leads to, does it between the search and [`insert_at`], and doesn't begin where the name is taken.
+//! Before all that comes a [`search`], which changes nothing: one walk over the leaf finds that the name
+//! isn't there and where it fits. A caller with more to do before the name can go in, such as making its
+//! inode, does it between the search and [`insert_at`], and doesn't begin where the name is taken.
 //!
 //! Hazard: names of one hash may need more than one leaf. A split inside such a run sets the continuation
 //! bit; a split beside it is preferred where both halves fit.
@@ -34,7 +34,7 @@ pub const INSERT_BLOCKS_MAX: u32 = 8;
 pub enum Insert {
     /// The name is in.
     Done,
-    /// The name was there already; nothing has changed. [`insert_at`] never says so.
+    /// The name was there already; nothing has changed. [`insert_at`] never returns this.
     Exists,
     /// The index, or the directory, is as large as this volume's features allow (`ENOSPC`). The name is not
     /// in.
@@ -332,10 +332,10 @@ fn split_leaf<S: DirWrite>(
     add_entry(store, format, parent, IndexEntry { hash, child })
 }
 
-/// Where to cut sorted entries so that both parts fit a leaf: between different hashes if that is possible,
+/// Where to split sorted entries so that both parts fit a leaf: between different hashes if that is possible,
 /// and then as evenly as possible.
 ///
-/// There is such a cut: what overfills a leaf of at least 1000 bytes has at least four entries of at most 264
+/// Such a point exists: what overfills a leaf of at least 1000 bytes has at least four entries of at most 264
 /// bytes.
 fn split_point(hashed: &[(u32, Entry<'_>)], capacity: usize) -> usize {
     let total: usize = hashed.iter().map(|(_, entry)| space(entry)).sum();

@@ -1,4 +1,4 @@
-//! One block of directory records: read it, put a name in, take a name out.
+//! One block of directory records: reads it, inserts a name, removes a name.
 //!
 //! This is a whole directory of one block, a block of an unindexed directory, or a leaf of an index; the
 //! three look alike. Reading goes through [`Leaf`], which checks every record before it shows it. The editing
@@ -192,7 +192,7 @@ impl<'a> Packer<'a> {
     /// Adds an entry.
     ///
     /// # Panics
-    /// If it doesn't fit; whoever packs has measured before.
+    /// If it doesn't fit; the caller has measured before.
     pub(super) fn push(&mut self, entry: &Entry<'_>) {
         let len = record::space(entry.name.bytes().len());
         assert!(self.at + len <= self.format.leaf_end(), "entries that were measured to fit");

@@ -1,4 +1,4 @@
-//! Listing a directory, in pieces, while it changes.
+//! Lists a directory, in pieces, while it changes.
 //!
 //! Where records lie says nothing about what has been listed: a split moves half a leaf. So a directory that
 //! has or can get an index is listed in the order of its names' hashes, `.` and `..` first, and a [`Cookie`]
@@ -6,11 +6,11 @@
 //! unknown hash function) never moves records; it is listed in the order of the disk, and a cookie is a byte
 //! offset.
 //!
-//! What is promised: a name that is in the directory from the first call to the last is listed exactly once,
+//! Guarantee: a name that is in the directory from the first call to the last is listed exactly once,
 //! whatever is inserted and removed in between, also when the list becomes an index. A cookie has room for 47
-//! bits of the hash. For names alike in all of these it counts how many of them remain, so a listing goes on
-//! right however many of those already listed are removed. Only if another name with these same 47 bits comes
-//! or goes, which was not listed yet, can one of them be left out or listed twice.
+//! bits of the hash. Of names that agree in all of these it counts how many remain, so a listing continues
+//! correctly however many of those already listed are removed. Only if another name with these same 47 bits,
+//! not listed yet, is inserted or removed can one of them be left out or listed twice.
 //!
 //! Memory: one leaf's entries, and those that share one major hash with its last. More than 59000 of the
 //! latter are refused (only names made to collide get there).
@@ -75,12 +75,12 @@ pub struct EntryRef<'a> {
     pub inode: InodeNr,
     /// That inode's type, as the record says it.
     pub file_type: FileType,
-    /// Where to go on after this entry.
+    /// Where to continue after this entry.
     pub next: Cookie,
 }
 
 /// Shows the entries from `cookie` on, until `visit` breaks off or there are no more. An entry on which
-/// `visit` breaks off has been shown; to have it again, go on from the `next` of the one before.
+/// `visit` breaks off has been shown; to have it again, continue from the `next` of the one before.
 ///
 /// # Errors
 /// The store's, [`Corrupt`] where the directory is, [`Unsupported`] where too many names collide. Entries

@@ -6,8 +6,8 @@
 //! with file type 0xDE, that holds the checksum; it is not part of the walk.
 //!
 //! There are two ways to walk. [`head`] reads what the walk itself needs, a record's lengths, with one load
-//! and a few comparisons; searches for a name and for room use it, for they pass hundreds of records to come
-//! to one. [`Records`] shows whole records, names checked too, to whoever lists them.
+//! and a few comparisons; searches for a name and for room use it, for they pass hundreds of records to find
+//! one. [`Records`] shows whole records, names checked too, for listing.
 //!
 //! Hazard: the 16-bit length field can't hold 65536, so blocks of 64 KiB store the length of a record that
 //! fills them as 65535 or 0.
@@ -293,7 +293,7 @@ impl<'a> Records<'a> {
 pub(super) enum Scan<'a> {
     /// The record that has the name.
     Found(Record<'a>),
-    /// No record has it.
+    /// No record has the name.
     Absent {
         /// Where the record starts whose slack it could have: the least that is enough, of equals the first.
         room: Option<usize>,

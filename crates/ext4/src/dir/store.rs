@@ -1,4 +1,4 @@
-//! What the directory code needs of whoever holds a directory's blocks.
+//! The traits through which the directory code reads and writes a directory's blocks.
 
 use crate::{Corrupt, Place, Unsupported};
 use hectare_units::LogicalBlock;
@@ -32,8 +32,8 @@ pub trait DirWrite: DirRead {
     /// # Errors
     /// If the block can't be had for writing.
     fn edit<R>(&mut self, at: LogicalBlock, f: impl FnOnce(&mut [u8]) -> R) -> Result<R, Self::Error>;
-    /// The same with a block that [`block`](DirRead::block) gave out and that has not changed since, so that
-    /// it need not be found again.
+    /// Like [`Self::edit`], with a block that [`block`](DirRead::block) returned and that has not changed
+    /// since, so that it need not be found again.
     ///
     /// # Errors
     /// If the block can't be had for writing.
@@ -55,6 +55,6 @@ pub trait DirWrite: DirRead {
     /// Sets or clears the inode's index flag.
     ///
     /// # Errors
-    /// If the inode can't be had for writing.
+    /// If the inode can't be opened for writing.
     fn set_indexed(&mut self, indexed: bool) -> Result<(), Self::Error>;
 }

@@ -1,4 +1,4 @@
-//! Finding, removing and replacing names in a whole directory, indexed or not.
+//! Finds, removes and replaces names in a whole directory, indexed or not.
 //!
 //! Hazards: an index from a hostile image may lead anywhere. A descent takes at most as many steps as the
 //! format has levels, a walk along leaves that share a hash visits at most as many leaves as the directory
@@ -48,7 +48,7 @@ pub fn lookup<S: DirRead>(store: &S, format: &Format, name: Name<'_>) -> Result<
     }
 }
 
-/// Takes `name` out, and says what it led to. `.` and `..` are never taken out: for them this is `None`.
+/// Removes `name`, and returns what it led to. `.` and `..` are never removed: for them this is `None`.
 ///
 /// # Errors
 /// The store's, [`Corrupt`] where the directory is, [`Unsupported`] if its index can't be kept right.
@@ -67,7 +67,7 @@ pub fn remove<S: DirWrite>(
     Ok(Some(found))
 }
 
-/// Points `name`, which may be `..`, to another inode, and says what it led to before. `None`, and nothing
+/// Points `name`, which may be `..`, to another inode, and returns what it led to before. `None`, and nothing
 /// changed, if there is no such name.
 ///
 /// # Errors
@@ -221,7 +221,7 @@ pub(super) fn find_continued<S: DirRead>(
     name: Name<'_>,
 ) -> Result<Option<Found>, S::Error> {
     for _ in 0..store.blocks() {
-        // Names of this hash go on in the next leaf only if that one says so.
+        // Names of this hash continue in the next leaf only if that one says so.
         if path.next_low() != Some(hash | 1) || path.advance(store, format)?.is_none() {
             return Ok(None);
         }
@@ -291,8 +291,8 @@ impl Path {
         self.frames.iter().rev().find_map(|frame| frame.next)
     }
 
-    /// Goes on to the next leaf and returns the hash it starts from, with its continuation bit. After the
-    /// last leaf, `None`, and the path is of no more use.
+    /// Advances to the next leaf and returns the hash it starts from, with its continuation bit. After the
+    /// last leaf, `None`, and the path can't be used any more.
     pub(super) fn advance<S: DirRead>(
         &mut self,
         store: &S,
@@ -320,7 +320,7 @@ impl Path {
         self.descend_in(store, format, block, choose)
     }
 
-    /// The same with a block that was read already.
+    /// Descends from a block that was read already.
     fn descend_in<S: DirRead>(
         &mut self,
         store: &S,

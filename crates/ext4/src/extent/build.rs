@@ -1,5 +1,5 @@
-//! A tree made in one go from extents that are all known, for populate: every node full but the last of its
-//! level.
+//! Builds a tree in one go from extents that are all known, for populate: every node is full but the last of
+//! its level.
 
 use super::node::{capacity, index_slot, set_checksum};
 use super::raw::Slot;

@@ -115,7 +115,7 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Takes entries out, closing the gap. What is left behind the last entry is zeros, so that a tree's
-    /// bytes tell nothing of what it once held.
+    /// bytes reveal nothing of what it once held.
     pub(super) fn remove(&mut self, gone: Range<usize>) -> Result<(), Corrupt> {
         let len = self.len();
         if gone.start > gone.end || gone.end > len || len > self.slots.len() {

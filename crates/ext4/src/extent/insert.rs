@@ -1,4 +1,4 @@
-//! Mapping a hole: join a neighbour, or take a slot in the leaf, or make room by splitting.
+//! Maps a hole: joins a neighbour, or takes a slot in the leaf, or makes room by splitting.
 //!
 //! A full leaf is split where the new entry goes: at its end (a file written in order) the old leaf stays
 //! full and the new leaf begins with the new entry; at its front (a file written backwards) the same

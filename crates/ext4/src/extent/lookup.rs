@@ -1,4 +1,4 @@
-//! Reading a tree: one block, or all of it in order.
+//! Reads a tree: one block, or all of it in order.
 
 use super::node::Node;
 use super::path::Path;
@@ -48,7 +48,7 @@ pub fn last<T: TreeRead>(tree: &T) -> Result<Option<Extent>, T::Error> {
 
 /// Visits every extent that ends after file block `from`, in order, each whole, until `visit` breaks.
 ///
-/// Reads each node on the way once at most.
+/// Reads each node on the path at most once.
 ///
 /// # Errors
 /// When a node can't be read or is corrupt; extents before it have been visited.

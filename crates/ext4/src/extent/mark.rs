@@ -1,9 +1,9 @@
-//! Changing the state of mapped blocks: written to unwritten or back.
+//! Changes the state of mapped blocks: written to unwritten or back.
 //!
 //! The common case, a file written in order over preallocated space, moves the border between two extents and
-//! changes neither their number nor the tree's shape. Otherwise the extent is cut at the ends of the range,
-//! which may need a node and leaves the mapping as it was, and then the piece changes state, which needs
-//! nothing.
+//! changes neither their number nor the tree's shape. Otherwise the extent is split at the ends of the range,
+//! which may need a node and leaves the mapping as it was, and then the middle part changes state, which
+//! needs nothing.
 
 use super::edit::edit;
 use super::insert::split_at;

@@ -96,7 +96,7 @@ impl<'a> Node<'a> {
             return Err(corrupt(format!("its magic is {magic:#06x}, not {:#06x}", raw::MAGIC).into()));
         }
         if max == 0 || max > room {
-            return Err(corrupt(format!("it claims room for {max} entries and has it for {room}").into()));
+            return Err(corrupt(format!("it claims room for {max} entries, but has room for {room}").into()));
         }
         if entries > max {
             return Err(corrupt(format!("it claims {entries} entries and room for {max}").into()));

@@ -1,4 +1,4 @@
-//! The way from the root to a leaf, remembered for operations that change nodes on it.
+//! The path from the root to a leaf, remembered for operations that change nodes on it.
 //!
 //! A path holds no bytes, only positions and counts, so that no node is kept from being changed in place. It
 //! is valid until the first structural change; operations then descend again.
@@ -35,7 +35,7 @@ pub(super) struct Step {
     pub(super) depth: u16,
     pub(super) len: usize,
     pub(super) max: usize,
-    /// The child that the path goes on with; 0 in the leaf.
+    /// The child through which the path continues; 0 in the leaf.
     pub(super) index: usize,
 }
 
@@ -125,7 +125,7 @@ impl Path {
         self.len += 1;
     }
 
-    /// Tells the parents of the node at `level` that its first key is now `key`.
+    /// Updates the parents of the node at `level`: its first key is now `key`.
     pub(super) fn fix_keys<T: TreeWrite>(
         &self,
         tree: &mut T,

@@ -1,4 +1,4 @@
-//! Unmapping a range, in bounded steps from its end to its beginning.
+//! Unmaps a range, in bounded steps from its end to its beginning.
 //!
 //! The order is that of a truncate: whatever has been removed so far, the rest is a file that is a little
 //! shorter. The only thing that can need space is a hole strictly inside one extent (one entry becomes two),
@@ -26,7 +26,7 @@ pub enum Progress {
 }
 
 /// Unmaps the file blocks from `from` to before `to_exclusive` (up to 2^32), but at most `limit` extents of
-/// them (at least one), starting at the end. `freed` is told each run of blocks that is no longer mapped: its
+/// them (at least one), starting at the end. `freed` is called with each run of blocks no longer mapped: its
 /// volume block, its length, its file block. Nodes that become empty are freed, and the root takes its only
 /// child's entries back when they fit.
 ///
@@ -80,7 +80,7 @@ struct Cut {
     freed: Vec<Extent>,
     /// Nothing is mapped in the range from here on.
     reached: u64,
-    /// Whether every entry of the leaf down to the first has been dealt with.
+    /// Whether every entry of the leaf down to the first has been processed.
     reaches_front: bool,
     /// Whether the first key changes.
     moves_front: bool,

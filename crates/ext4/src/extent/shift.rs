@@ -1,11 +1,11 @@
-//! Moving what is mapped to other file blocks: closing a gap ([`shift_down`]), or opening one
+//! Moves mappings to other file blocks: closes a gap ([`shift_down`]), or opens one
 //! ([`shift_up`]), a number of leaves at a time.
 //!
-//! Only keys change: an extent lies where it lay on the volume and is as long, so no data moves and no space
+//! Only keys change: an extent keeps its place on the volume and its length, so no data moves and no space
 //! is needed, but for the one extent that a gap opens inside of, which is split first. Leaves are taken from
 //! the gap's side (down: the first one first; up: the last one first), so between two steps the gap is merely
-//! somewhere further on: extents are in order and none overlap, and the tree is whole, whatever comes of the
-//! rest.
+//! somewhere further on: extents are in order, none overlap, and the tree is consistent, whatever becomes of
+//! the rest.
 //!
 //! A step changes its leaves and the nodes above them. Where the two sides of a closed gap continue each
 //! other in one leaf, they are joined.
@@ -69,7 +69,7 @@ fn leaf_down<T: TreeWrite>(
 }
 
 /// Moves what is mapped from file block `from` to before `to` up by `by` blocks, the last of at most `leaves`
-/// leaves (at least one) first; from `to` on (2^32 at first) so many blocks must be unmapped. An extent
+/// leaves (at least one) first; from `to` on (2^32 at first) `by` blocks must be unmapped. An extent
 /// around `from` is split. `None` when nothing is left to move, else the `to` to call again with.
 ///
 /// # Errors
@@ -136,7 +136,7 @@ fn first_from(leaf: &Node<'_>, from: LogicalBlock) -> usize {
     from.get().checked_sub(1).map_or(0, |before| leaf.count_to(LogicalBlock::new(before)))
 }
 
-/// Changes the keys of entries of the path's leaf, and tells the nodes above.
+/// Changes the keys of entries of the path's leaf, and updates the nodes above.
 fn change<T: TreeWrite>(
     tree: &mut T,
     geometry: &TreeGeometry,

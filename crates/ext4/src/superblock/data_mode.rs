@@ -1,4 +1,4 @@
-//! What a journal promises of file data, and which promise the superblock asks for.
+//! The data modes: what a journal guarantees for file data, and which mode the superblock asks for.
 
 use super::SuperBlock;
 

@@ -1,4 +1,4 @@
-//! What the superblock says about errors: what is to be done when one is found, and which were.
+//! The error record of the superblock: what to do when an error is found, and which were found.
 //!
 //! The record has the first error and the last one, each with its time, place and kind, and counts all; the
 //! state says that there was one. Kernel and e2fsck read it: the kernel warns when it mounts the volume, and
@@ -23,10 +23,10 @@ pub const ERRCODE_CORRUPT: u8 = 5;
 /// Where the record of errors lies, but for the parts of it that were added later.
 const ERROR_RECORD: std::ops::Range<usize> = 0x194..0x200;
 
-/// What is to be done once a volume is found to be broken (`s_errors`, the mount option `errors=`).
+/// What to do when metadata corruption is found (`s_errors`, the mount option `errors=`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnError {
-    /// Note it and go on.
+    /// Note it and continue.
     #[default]
     Continue,
     /// Take no more changes.
@@ -44,7 +44,7 @@ impl OnError {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Continue, Self::RemountReadOnly, Self::Panic];
 
-    /// Its name, as the mount option has it.
+    /// Its name, as in the mount option.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -166,7 +166,7 @@ impl SuperBlock {
         self.record_errors(error, error, 1);
     }
 
-    /// The same for `count` errors, of which only the first and the last one are known.
+    /// Records `count` errors, of which only the first and the last one are known.
     pub fn record_errors(&mut self, first: &RecordedError<'_>, last: &RecordedError<'_>, count: u32) {
         let raw = &mut self.raw;
         raw.s_state = (raw.s_state.get() | STATE_ERROR).into();

@@ -1,8 +1,8 @@
-//! What is wrong with a superblock that can be parsed: fields that contradict each other, by which reading is
-//! not misled, or not at once, but which nobody should build on who writes.
+//! Faults of a superblock that can be parsed: fields that contradict each other, which do not mislead a
+//! reader, or not at once, but which a writer must not rely on.
 //!
-//! Who checks a volume tells all of them; who opens it for writing refuses it for the first. Without
-//! descriptors ([`SuperBlock::finds_descriptors`]) there is nothing to be read either.
+//! A check reports all of them; opening for writing fails with the first. Without
+//! descriptors ([`SuperBlock::finds_descriptors`]) nothing can be read either.
 //!
 //! What it is not: features that can't be written, or a state of the volume, which are no faults.
 

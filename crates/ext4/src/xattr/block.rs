@@ -39,7 +39,7 @@ pub fn refcount(block: &[u8]) -> Option<u32> {
     Header::ref_from_prefix(block).ok().map(|(header, _)| header.h_refcount.get())
 }
 
-/// Says how many inodes use the block. The checksum is stale after this.
+/// Sets how many inodes use the block. The checksum is stale after this.
 ///
 /// # Panics
 /// If the block is shorter than its header.

@@ -129,7 +129,7 @@ impl<'a> Split<'a> {
     }
 }
 
-/// Who comes first into the inode.
+/// The order in which attributes are put into the inode.
 fn rank(name: &Name) -> u8 {
     match name.index() {
         Index::SYSTEM if name.suffix() == b"data" => 0,

@@ -132,7 +132,7 @@ impl Name {
         Self { index: Index::SYSTEM, suffix: b"data".to_vec() }
     }
 
-    /// `security.capability`: what a program may do, whoever starts it.
+    /// `security.capability`: the capabilities of a program, for any user who runs it.
     #[must_use]
     pub fn capability() -> Self {
         Self { index: Index::SECURITY, suffix: b"capability".to_vec() }

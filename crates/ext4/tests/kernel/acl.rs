@@ -62,7 +62,7 @@ fn files_inherit_and_change_as_in_the_kernel() {
             fs::create_dir(&dir).unwrap();
             setfacl(&["-d", "-m", rules], &dir);
             let default = Acl::from_xattr(&getfattr(&dir, DEFAULT)).unwrap().unwrap();
-            // Programs make files with 0666 and folders with 0777; install -m would chmod.
+            // Programs make files with 0666 and directories with 0777; install -m would chmod.
             for (name, mode) in [("file", 0o666), ("sub", 0o777)] {
                 let new = dir.join(name);
                 if name == "file" {

@@ -18,7 +18,7 @@ const NEEDED: [&str; 8] =
 const HAS_CHECKSUMS: u32 = 0x400; // read-only compatible: metadata_csum
 const HAS_STORED_SEED: u32 = 0x2000; // incompatible: metadata_csum_seed
 
-/// An image in a temporary folder, removed with it.
+/// An image in a temporary directory, removed with it.
 pub(crate) struct Image(PathBuf);
 
 /// An inode's bytes and where they are.
@@ -218,7 +218,7 @@ impl RawInode {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // the scratch folder goes anyway
+        let _ = fs::remove_file(&self.0); // the scratch directory is removed anyway
     }
 }
 

@@ -30,7 +30,7 @@ fn read(image: &Image, inode: &RawInode) -> Vec<Attr> {
     collect(in_inode, in_block)
 }
 
-/// Lays a list out over what the file has; it must have a block exactly if the list needs one.
+/// Replaces the file's attributes by a list; it must have a block exactly if the list needs one.
 fn write(image: &Image, mut inode: RawInode, attrs: &[Attr]) {
     let placed = layout(attrs, inode.area().len(), Some(image.block_size())).unwrap();
     inode.set_area(&placed.inode_area);
@@ -107,7 +107,7 @@ fn the_kernel_and_we_read_each_other() {
             let listed = run(tool("getfattr").args(["--absolute-names", "-m", "-"]).arg(&file));
             let lines = listed.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
             assert_eq!(lines.count(), 1 + attrs.len());
-            // The kernel goes on from what we left.
+            // The kernel continues from our result.
             run(tool("setfattr").args(["-x", "user.more5"]).arg(&file));
             setfattr(&file, b"user.more3", &[9; 50]);
         });

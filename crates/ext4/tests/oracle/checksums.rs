@@ -1,4 +1,4 @@
-//! One wrong bit in each structure that has a checksum, and what is said of it.
+//! One wrong bit in each structure that has a checksum, and the error that reports it.
 
 use crate::volume::Volume;
 use hectare_ext4::group::{GroupDesc, GroupFlags};
@@ -54,7 +54,7 @@ fn check_descriptors(volume: &Volume) {
         let other = GroupNr::new(group.get() + 1);
         assert_refused(GroupDesc::parse(&good, other, &volume.sb), &[&format!("of group {other}")]);
         let cut = GroupDesc::parse(&good[..good.len() - 1], group, &volume.sb).unwrap_err();
-        assert!(cut.to_string().contains("cut short"), "{cut}");
+        assert!(cut.to_string().contains("truncated"), "{cut}");
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 const TREES: [Tree; 7] =
     [Tree::Times, Tree::Links, Tree::Pipes, Tree::Modes, Tree::Devices, Tree::Privileged, Tree::Deep];
 
-/// The folder that is copied onto the volumes, made once.
+/// The directory that is copied onto the volumes, made once.
 fn source() -> &'static Path {
     static SOURCE: OnceLock<PathBuf> = OnceLock::new();
     SOURCE.get_or_init(|| {
@@ -67,7 +67,7 @@ fn check_area(inode: &Inode, slot: &[u8], name: &str) {
     assert_eq!(inode.xattr_area(), expected, "{name}");
 }
 
-/// What debugfs says of every inode in use is what was parsed.
+/// Compares debugfs's listing of every inode in use with what was parsed.
 pub(crate) fn check_stat(image: &Path, name: &str) {
     let volume = Volume::open(image);
     let used = volume.used_inodes();
@@ -83,7 +83,7 @@ pub(crate) fn check_stat(image: &Path, name: &str) {
         let inode = Inode::parse(&slot, nr, &volume.sb).unwrap();
         for line in lines(&volume, nr, &inode, &slot) {
             let line = squeezed(&line);
-            assert!(told.contains(&line), "{name}: not told of inode {nr}: {line}\n{answer}");
+            assert!(told.contains(&line), "{name}: missing for inode {nr}: {line}\n{answer}");
         }
     }
 }

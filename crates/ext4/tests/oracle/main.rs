@@ -25,7 +25,7 @@ fn on_image(make: impl FnOnce(&Path) -> Result<(), Skip>, check: impl FnOnce(&Pa
     if made.is_ok() {
         check(&image);
     }
-    let _ = fs::remove_file(&image); // the scratch folder goes anyway
+    let _ = fs::remove_file(&image); // the scratch directory is removed anyway
     made
 }
 

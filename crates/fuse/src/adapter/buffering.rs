@@ -1,22 +1,22 @@
-//! Writes that the kernel buffers (`-o writeback`), on a volume that fills up.
+//! Handles writes that the kernel buffers (`-o writeback`) on a volume that fills up.
 //!
-//! With the writeback cache `write(2)` succeeds before the server hears of the data, whether there is room
-//! for it or not. So while the room left is below what may be dirty ([`reserve`]), every write is made to ask
-//! first: the server drops the attributes of files that are open for writing, and the kernel asks for a
-//! file's attributes by its handle before it puts anything into the page cache. Before the answer the kernel
-//! has to write back what it buffers of the file ([`Server::waits`]), so that the room is what it seems; and
-//! the answer is an error if what was written back found no room, or if hardly any is left ([`ROOM_MIN`]).
+//! With the writeback cache `write(2)` succeeds before the server sees the data, whether there is space for
+//! it or not. So while the free space is below what may be dirty ([`reserve`]), every write must ask first:
+//! the server drops the attributes of files that are open for writing, and the kernel asks for a file's
+//! attributes by its handle before it puts data into the page cache. Before the answer the kernel has to
+//! write back what it buffers of the file ([`Server::waits`]), so that the free space is what it seems; and
+//! the answer is an error if that writeback ran out of space, or if hardly any is left ([`ROOM_MIN`]).
 //!
 //! Invariant: while the volume is guarded, the kernel has no valid attributes of a file open for writing. An
-//! answer that brings some is preceded by a message that drops them, after which the kernel ignores them; a
-//! file that is being made has attributes that expire at once.
+//! answer with attributes is preceded by a message that drops them, after which the kernel ignores them; a
+//! file that is being created gets attributes that expire at once.
 //!
-//! Hazards: the request does not say what is to be written, nor where. So a write larger than the room is
-//! found out by the next one, by `fsync` or by `close`; and with less than [`ROOM_MIN`] left even writes to
-//! blocks that a file has are refused, and reads near the end of a file that was made then, by a handle that
-//! may write. Who needs each write to be exact mounts without `-o writeback`.
+//! Hazards: the request has neither the length nor the offset of the write. So a write larger than the free
+//! space is found by the next write, by `fsync` or by `close`; and with less than [`ROOM_MIN`] left even
+//! writes to blocks that a file has are refused, and so are reads near the end of a file that was created
+//! then, by a handle that may write. Users who need each write to be exact mount without `-o writeback`.
 //!
-//! What is written through shared mappings asks nobody, with and without the cache; `msync` reports it.
+//! Writes through shared mappings never ask, with or without the cache; `msync` reports their errors.
 //!
 //! [`Server::waits`]: crate::event_loop::Server::waits
 
@@ -28,15 +28,15 @@ use crate::protocol::reply::Reply;
 use hectare_units::Bytes;
 use rustix::io::Errno;
 
-/// The room below which no write is buffered.
+/// The free space below which no write is buffered.
 const ROOM_MIN: Bytes = Bytes::mib(1);
-/// What is added to the share of memory that may be dirty: writes under way, and trees of files.
+/// Added to the share of memory that may be dirty: writes in flight, and extent trees.
 const SLACK: Bytes = Bytes::mib(64);
-/// Of what may be dirty on the machine, a FUSE mount may have this part (`max_ratio` of the mount in
+/// A FUSE mount may have this part of the dirty memory of the machine (`max_ratio` of the mount in
 /// `/sys/class/bdi` is 1 per cent, unless root changes it).
 const DIRTY_SHARE: u64 = 100;
 
-/// The room below which writes ask first: more than a mount may have dirty.
+/// The free space below which writes ask first: more than a mount may have dirty.
 pub(super) fn reserve() -> Bytes {
     let found = rustix::system::sysinfo();
     // The type of both differs between the C libraries' targets.
@@ -58,13 +58,13 @@ impl Adapter {
         self.is_writeback() && self.room().is_ok_and(|room| room < self.reserve)
     }
 
-    /// What files can still be given.
+    /// The space that files can still get.
     fn room(&self) -> Answer<Bytes> {
         let fs = self.volume.statfs()?;
         Ok(Bytes::new(fs.usable.get().saturating_mul(fs.block_size.bytes().get())))
     }
 
-    /// Has the next write to a file ask first, where that is needed: its attributes are dropped.
+    /// Makes the next write to a file ask first, where that is needed: drops its attributes.
     pub(super) fn guard(&self, id: NodeId, reply: &mut Reply) {
         if self.needs_guard(id) {
             reply.make_stale(id);
@@ -76,7 +76,7 @@ impl Adapter {
         self.is_writeback() && self.nodes.has_writers(id) && self.is_guarded()
     }
 
-    /// Refuses to have a write buffered: the last could not be written back, or there is no room for this.
+    /// Refuses a buffered write if the last writeback failed or there is no space left.
     pub(super) fn check_buffers(&self, node: &Node) -> Answer {
         if !self.is_writeback() {
             return Ok(());

@@ -1,8 +1,8 @@
-//! Content: opening, reading, writing, syncing, and the space of files.
+//! Content: opens, reads, writes and syncs files, and changes their allocation.
 //!
-//! With the writeback cache the kernel reads files that are open for writing only (to complete a page); so
-//! nothing here depends on how a file was opened, but whether bytes may wait in the kernel: it has brought
-//! all of them when it tells that the last who may write has closed the file.
+//! With the writeback cache the kernel also reads files that are open for writing only (to complete a page).
+//! So nothing here depends on how a file was opened, but on whether the kernel may still buffer data: it has
+//! sent all of it when it reports that the last writer has closed the file.
 
 use super::{Adapter, TRANSFER_MAX};
 use crate::errno::Answer;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// The `whence` of `lseek` for data and for holes.
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
-/// What the space of files is counted in.
+/// The unit of a file's block count.
 const SECTOR: u64 = 512;
 
 impl Adapter {
@@ -34,7 +34,7 @@ impl Adapter {
         let (truncates, may_write) = (flags.contains(OFlags::TRUNC), may_write(opening.flags));
         let node = self.node(id)?;
         if may_write || truncates {
-            // The kernel's cache takes what is written to an open file, and nobody hears that it can't be
+            // The kernel's cache accepts writes to an open file, and no error is reported if they can't be
             // kept.
             node.held().check_opens_for_writing(flags.contains(OFlags::APPEND) && !truncates)?;
         }
@@ -52,8 +52,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// Cuts a file to nothing for who opens it. A kernel that gathers writes sends the times, unless they are
-    /// by its coarser clock what they were: ours would stay then, unknown to it.
+    /// Truncates a file to nothing for its opener. A kernel that buffers writes sends the times, unless its
+    /// coarser clock still shows the old ones: then the server's would stay, unknown to the kernel.
     fn empty(&self, node: &Node) -> Answer {
         let file = node.file()?;
         let emptied = if self.is_writeback() { file.set_len_keeping_times(0) } else { file.set_len(0) };
@@ -85,7 +85,7 @@ impl Adapter {
         let node = self.node(id)?;
         let file = node.file()?;
         if kills_privileges {
-            // The kernel has seen that the writer may not keep them: not even of what is written in part.
+            // The kernel has checked that the writer may not keep them, not even after a partial write.
             self.drop_privileges(caller, &node, reply)?;
         }
         let written = if from_cache {
@@ -104,12 +104,13 @@ impl Adapter {
         Ok(u32::try_from(written).unwrap_or(u32::MAX))
     }
 
-    /// Writes what comes from the page cache: all of it or an error, since its writer is gone. A kernel that
-    /// buffers writes stamps the file for all of them, and sends the times by themselves.
+    /// Writes back pages of the page cache: all of them or an error, since the writer is gone. A kernel that
+    /// buffers writes stamps the file itself, and sends the times separately.
     fn write_back(&self, file: &OpenFile, (at, data): (u64, &[u8])) -> Answer<usize> {
         let fits = self.within_size(at, data);
         let written = if self.is_writeback() {
-            // Of an append-only file it brings whole pages; of one that is immutable by now, what was before.
+            // The kernel sends whole pages of an append-only file; of one that is immutable by now, earlier
+            // writes.
             file.write_from_cache(at, fits)?
         } else {
             file.write_at(at, fits)?
@@ -121,14 +122,15 @@ impl Adapter {
         }
     }
 
-    /// What of the data lies before the largest size of a file; all, if nothing does.
+    /// The part of the data below the maximum file size; all of it if nothing is below.
     fn within_size<'d>(&self, at: u64, data: &'d [u8]) -> &'d [u8] {
         let room = usize::try_from(self.volume.file_size_max().saturating_sub(at)).unwrap_or(usize::MAX);
         if room == 0 { data } else { &data[..data.len().min(room)] }
     }
 
-    /// Takes set-ID bits and file capabilities from a file that somebody changes who may not keep them. The
-    /// kernel would go on with the mode it keeps, and run a program that was changed as if it was not.
+    /// Clears set-ID bits and file capabilities of a file changed by a caller that may not keep them. Without
+    /// the notification the kernel would use its cached mode, and run a changed program as if it were
+    /// unchanged.
     pub(super) fn drop_privileges(&self, caller: &Caller<'_>, node: &Node, reply: &mut Reply) -> Answer {
         let caller = Caller { capabilities: Capabilities::empty(), ..*caller };
         if self.volume.drop_privileges(node.nr(), &caller)? {
@@ -171,7 +173,7 @@ impl Adapter {
             other => other,
         };
         let file = self.file_to_change(caller, id, reply)?;
-        // A kernel that gathers writes has stamped the file, and sends that only if it is news.
+        // A kernel that buffers writes has stamped the file, and sends the time only if it has changed.
         let keeps_times = self.is_writeback();
         [Some(first), last].into_iter().flatten().try_for_each(|mode| {
             Ok(if keeps_times {
@@ -182,8 +184,8 @@ impl Adapter {
         })
     }
 
-    /// Refuses to give a file more space than there is, before it gets any: what the kernel has gathered of
-    /// files would find no place any more, and its writers are long gone.
+    /// Refuses an allocation larger than the free space before any of it is made: otherwise there would be no
+    /// space for the data that the kernel buffers, whose writers are long gone.
     fn check_room(&self, id: NodeId, (at, len): (u64, u64)) -> Answer {
         if at.saturating_add(len) > self.volume.file_size_max() {
             return Err(Errno::FBIG.into());
@@ -194,8 +196,8 @@ impl Adapter {
         if needs > room { Err(Errno::NOSPC.into()) } else { Ok(()) }
     }
 
-    /// A file to change in space or by copying, as a user who is not root may: without its privileges, as
-    /// after writing. Of these requests the kernel does not tell who may keep them.
+    /// The file for allocation or copying by a caller: its privileges are dropped, as after a write, unless
+    /// the caller is root. For these requests the kernel does not say whether to keep them.
     fn file_to_change(&self, caller: &Caller<'_>, id: NodeId, reply: &mut Reply) -> Answer<Arc<OpenFile>> {
         let node = self.node(id)?;
         if caller.uid != 0 {
@@ -204,8 +206,8 @@ impl Adapter {
         node.file()
     }
 
-    /// Copies bytes of one file into another inside the volume. What the kernel has gathered of either it has
-    /// written back before it asks; if it gathers, it stamps the file, too.
+    /// Copies bytes between files of the volume. The kernel has written back what it buffers of both before
+    /// it asks; if it buffers writes, it also stamps the file.
     pub(super) fn copy_content(
         &self,
         caller: &Caller<'_>,
@@ -222,12 +224,12 @@ impl Adapter {
         })
     }
 
-    /// Looks for data or a hole. What the kernel has gathered of the file it has written back before
-    /// ([`Server::gathers`](crate::event_loop::Server::gathers)).
+    /// Looks for data or a hole. The kernel has written back what it buffers of the file before
+    /// ([`Server::waits`](crate::event_loop::Server::waits)).
     pub(super) fn seek(&self, id: NodeId, at: i64, whence: u32) -> Answer<u64> {
         if self.opens_unasked() && !self.behaviour.read_only {
-            // Nobody knows then what it has gathered, which would look like a hole and be left out of copies.
-            // It goes on as if all were data, and does not ask again.
+            // Data that the kernel still buffers is unknown here: it would look like a hole and be left out
+            // of copies. The kernel then treats everything as data, and does not ask again.
             return Err(Errno::NOSYS.into());
         }
         let at = u64::try_from(at).map_err(|_| Errno::NXIO)?;
@@ -241,7 +243,7 @@ impl Adapter {
     }
 }
 
-/// Whether who opens a file so may write to it.
+/// Whether these flags open a file for writing.
 pub(super) fn may_write(flags: u32) -> bool {
     OFlags::from_bits_retain(flags) & OFlags::RWMODE != OFlags::RDONLY
 }

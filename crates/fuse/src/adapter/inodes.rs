@@ -1,4 +1,4 @@
-//! Inodes: changing what they say of themselves, links' targets, extended attributes, times of access.
+//! Inodes: changes attributes, reads link targets, handles extended attributes and access times.
 
 use super::Adapter;
 use crate::attr;
@@ -13,9 +13,9 @@ use hectare_engine::{Caller, Changes, Error, InodeFlags, Metadata, Timestamp, Xa
 use rustix::io::Errno;
 
 const SET_GROUP_ID: u16 = 0o2000;
-/// The attribute that sets the permissions of a file with it.
+/// The attribute that sets the mode of a file, too.
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
-/// How old a time of access gets before a read renews it although nothing has changed (`relatime`).
+/// The age at which a read renews an access time although nothing has changed (`relatime`).
 const RELATIVE_SECONDS: i64 = 24 * 3600;
 
 impl Adapter {
@@ -57,10 +57,10 @@ impl Adapter {
     fn set_times(&self, node: &Node, changes: &Changes, times: Times) -> Answer {
         match (times, changes.mtime, changes.ctime) {
             (Times::Touch, ..) => Ok(self.volume.touch(node.nr(), changes)?),
-            // Who has a file open for writing may have written before it became immutable.
+            // A file open for writing may have been written before it became immutable.
             (Times::Written, Some(mtime), Some(ctime)) => Ok(node.held().set_written(mtime, ctime)?),
             _ => match self.volume.change(node.nr(), changes) {
-                // To refuse a kernel that buffers what it keeps by itself would fail a close or a sync later.
+                // To refuse a kernel that buffers times on its own would fail a later close or sync.
                 Err(Error::NotPermitted(_))
                     if self.is_writeback() && changes.mtime == Some(node.metadata()?.mtime) =>
                 {
@@ -71,8 +71,8 @@ impl Adapter {
         }
     }
 
-    /// Who takes set-ID bits away by changing content, if that is so: the kernel says it, or, if it can't, he
-    /// is not root.
+    /// The caller whose change of content clears set-ID bits, if there is one: the kernel says so, or, if it
+    /// can't, the caller is not root.
     pub(super) fn killer<'c, 'g>(&self, says_so: bool, caller: &'c Caller<'g>) -> Option<&'c Caller<'g>> {
         let tells = self.kernel.contains(Features::HANDLE_KILLPRIV_V2);
         (if tells { says_so } else { caller.uid != 0 }).then_some(caller)
@@ -103,7 +103,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// The names of the attributes that the caller may know of, each with a NUL behind it.
+    /// The names of the attributes that the caller may see, each followed by a NUL.
     pub(super) fn list_attributes(&self, caller: &Caller<'_>, id: NodeId) -> Answer<Vec<u8>> {
         let mut list = Vec::new();
         for name in self.volume.list_xattrs_as(self.node(id)?.nr(), caller)? {
@@ -113,7 +113,7 @@ impl Adapter {
         Ok(list)
     }
 
-    /// Notes that somebody has read, as the mount wants it. Reading succeeds whether that works or not.
+    /// Updates the access time after a read, as the mount options say. Reading succeeds even if that fails.
     pub(super) fn note_access(&self, node: &Node) {
         if self.behaviour.read_only || self.behaviour.atime == Atime::Never {
             return;

@@ -1,10 +1,10 @@
-//! `ioctl`: inode flags, project, generation, label, discarding free space, and shutting the volume down.
+//! Handles `ioctl`: inode flags, project, generation, label, discard of free space, and shutdown.
 //!
-//! Of a command whose number says that it only reads, the kernel's FUSE passes no argument on. That of
-//! ext4's shutdown is one, although it takes the mode as an argument. So what [`SHUTDOWN`] asks for is not
-//! known, and it does what loses least: everything that has come here is written first. [`SHUTDOWN_BY`] is
-//! our own number for the same with the mode (`hectare shutdown`). What the kernel still has in its cache is
-//! lost with either, unless whoever asks has synced before.
+//! The kernel's FUSE passes no argument for a command whose number says that it only reads. ext4's shutdown
+//! is such a command, although it takes the mode as an argument. So the mode of [`SHUTDOWN`] is unknown, and
+//! it does what loses least: everything that the server has received is written first. [`SHUTDOWN_BY`] is our
+//! own number for the same with the mode (`hectare shutdown`). Either loses what the kernel still has in its
+//! cache, unless the caller has synced before.
 //!
 //! The kernel turns `FS_IOC_GETFLAGS` and its like into requests of its own form, with the sizes of what they
 //! carry and not those of the command's number. Answers are little-endian as the machine is.
@@ -36,13 +36,13 @@ const LABEL_SIZE: usize = 256;
 const FSXATTR_SIZE: usize = 28;
 const FSXATTR_PROJECT: usize = 12;
 
-/// Whether a command changes what is kept of an inode.
+/// Whether a command changes attributes of an inode.
 pub(super) fn changes_attributes(command: u32) -> bool {
     matches!(command, FS_IOC_SETFLAGS | FS_IOC_FSSETXATTR)
 }
 
 impl Adapter {
-    /// Does what a command says; what it answers with, at most `room` bytes.
+    /// Executes a command; returns its output, at most `room` bytes.
     pub(super) fn control(
         &self,
         caller: &Caller<'_>,
@@ -113,8 +113,8 @@ impl Adapter {
         Ok(Vec::new())
     }
 
-    /// `struct fstrim_range`: start, length, smallest run; answered with the bytes discarded as the length.
-    /// For root, and for whoever serves the mount: it keeps the device busy for everybody.
+    /// `struct fstrim_range`: start, length, smallest run; the length in the answer is the number of bytes
+    /// discarded. For root and the server's user only: it keeps the device busy for everybody.
     fn trim(&self, caller: &Caller<'_>, input: &[u8]) -> Answer<Vec<u8>> {
         let field =
             |at| -> Answer<u64> { Ok(u64::from(word(input, at)?) | u64::from(word(input, at + 4)?) << 32) };

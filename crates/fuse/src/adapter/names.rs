@@ -1,7 +1,7 @@
-//! Names: looking them up, making, removing, renaming and listing them.
+//! Names: looks up, creates, removes, renames and lists them.
 //!
-//! Every answer that names an inode counts a lookup of it, so that it is held first: between the engine's
-//! answer and ours the name may be gone.
+//! Every answer that names an inode counts a lookup of it, so the inode is pinned first: between the engine's
+//! answer and ours the name may be removed.
 
 use super::Adapter;
 use super::content::may_write;
@@ -20,7 +20,7 @@ use rustix::fs::{OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::time::Duration;
 
-/// Entries listed for one answer: more than fit what the kernel usually asks for.
+/// Entries listed for one answer: more than fit into the kernel's usual request.
 const LIST_STEP: usize = 1024;
 
 impl Adapter {
@@ -28,7 +28,7 @@ impl Adapter {
         Ok(self.node(id)?.nr())
     }
 
-    /// Counts a lookup of what an answer names, and tells what it is.
+    /// Counts a lookup of an inode that an answer names; returns its metadata.
     fn named(&self, held: HeldInode) -> Answer<Metadata> {
         let found = held.metadata()?;
         self.nodes.remember(held);
@@ -37,21 +37,21 @@ impl Adapter {
 
     pub(super) fn look_up(&self, parent: NodeId, name: &[u8]) -> Answer<Metadata> {
         match name {
-            // Asked by those who have only a file handle (NFS); the number may be one never told.
+            // Sent for file handles (NFS); the number may be one that was never given out.
             b"." => match self.node(parent) {
                 Ok(node) => self.named(self.volume.hold_inode(node.nr())?),
                 Err(_) => self.named(self.volume.hold_inode(number(parent)?)?),
             },
             b".." => {
                 let dir = self.node(parent).map_or_else(|_| number(parent), |node| Ok(node.nr()))?;
-                drop(self.volume.hold_inode(dir)?); // no inode of the format
+                drop(self.volume.hold_inode(dir)?); // refuses inodes of the format
                 self.named(self.volume.hold_named(dir, name)?)
             }
             _ => self.named(self.volume.hold_named(self.directory(parent)?, name)?),
         }
     }
 
-    /// Makes a name with a new inode, of this mode less the umask.
+    /// Creates a name with a new inode, of this mode less the umask.
     pub(super) fn make(
         &self,
         request: &Request<'_>,
@@ -65,7 +65,7 @@ impl Adapter {
         self.named(self.volume.hold_inode(made)?)
     }
 
-    /// Whose a new inode is, and who may do what with it.
+    /// The owner, group and permissions of a new inode.
     fn creation(
         &self,
         request: &Request<'_>,
@@ -82,7 +82,7 @@ impl Adapter {
         Ok(Creation { permissions, uid: request.uid, gid })
     }
 
-    /// Makes a file without a name and opens it; without `O_EXCL` it may be given a name later.
+    /// Creates a file without a name and opens it; without `O_EXCL` it may be linked later.
     pub(super) fn create_nameless(
         &self,
         request: &Request<'_>,
@@ -98,7 +98,7 @@ impl Adapter {
         Ok(made)
     }
 
-    /// Makes a file and opens it.
+    /// Creates a file and opens it.
     pub(super) fn create_open(
         &self,
         request: &Request<'_>,
@@ -178,7 +178,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// The kind of what an entry names; `None` if that is gone.
+    /// The kind of an entry's inode; `None` if that is gone.
     fn kind_of(&self, entry: &DirEntry) -> Answer<Option<Kind>> {
         if entry.kind.is_some() {
             return Ok(entry.kind);
@@ -190,19 +190,19 @@ impl Adapter {
         }
     }
 
-    /// Lists names with what they name, as many as fit. An inode that can't be read is listed without:
-    /// whoever wants it looks it up and is told why.
+    /// Lists names with attributes, as many as fit. An inode that can't be read is listed without: a lookup
+    /// then returns the error.
     pub(super) fn list_with_attributes(&self, id: NodeId, from: u64, list: &mut Entries<'_>) -> Answer {
         let kept = self.behaviour.kept;
         for listed in self.entries(id, from)? {
             let next = listed.next.get();
             let mut add_bare = |kind| list.add_with(&bare(kept, listed.inode), next, kind, &listed.name);
             let added = if matches!(&*listed.name, b"." | b"..") {
-                // No lookup is counted for these, and nothing but the number looked at.
+                // No lookup is counted for these, and only their number is used.
                 add_bare(Kind::Directory)
             } else {
                 match self.volume.hold_inode(listed.inode).and_then(|held| Ok((held.metadata()?, held))) {
-                    // Attributes that come with a list can't be dropped with it.
+                    // Attributes in a listing can't be dropped by a message before it.
                     Ok((found, _)) if self.needs_guard(node_id(found.inode)) => add_bare(found.kind),
                     Ok((found, held)) => {
                         let entry = attr::entry_out(kept, &found);
@@ -224,14 +224,14 @@ impl Adapter {
     }
 }
 
-/// An entry of nothing but a number, of which the kernel is to know nothing.
+/// An entry with a number only: the kernel caches nothing of it.
 fn bare(kept: Duration, number: InodeNr) -> EntryOut {
     let mut entry = no_entry(kept);
     entry.attr.ino.set(number.get().into());
     entry
 }
 
-/// The volume's number of an inode that the kernel was not told of.
+/// The volume's number of an inode that the kernel has not looked up.
 fn number(id: NodeId) -> Answer<InodeNr> {
     u32::try_from(id.0).ok().map(InodeNr::new).ok_or_else(|| Errno::STALE.into())
 }

@@ -1,17 +1,17 @@
-//! Busy polling: one thread asks the kernel for the next request again and again instead of sleeping until it
-//! is woken.
+//! Busy polling: one thread polls the kernel for the next request instead of sleeping until it is woken.
 //!
-//! How: threads read the connection in a loop that tries again when it is told to (`EAGAIN`), so making the
-//! connection non-blocking is all it takes ([`crate::event_loop`]). The other threads read through
-//! descriptors of their own, which stay blocking: they answer what comes while the one is at work. Where
-//! they all share one, all would poll, so there it is not used.
+//! How: threads read the connection in a loop that retries on `EAGAIN`, so making the connection non-blocking
+//! is all it takes ([`crate::event_loop`]). The other threads read through descriptors of their own, which
+//! stay blocking: they answer what comes while the polling thread is at work. Where all threads share one
+//! descriptor, all would poll, so busy polling is not used there.
 //!
 //! Hazards:
-//! - *A processor that others want.* A thread that polls looks busy to the scheduler and takes its share. So
+//! - *Contention for the processor.* A thread that polls looks busy to the scheduler and takes its share. So
 //!   it is a burden if this program's threads were ready to run and had to wait for long. With one processor
-//!   there is none to spare, and where the kernel doesn't tell how long threads waited, it does not begin.
+//!   there is none to spare, and where the kernel doesn't report how long threads waited, polling does not
+//!   begin.
 //! - *The description is shared.* The flag belongs to the open file description, which is the session's, too;
-//!   it must not be set on one that anybody else reads.
+//!   it must not be set on one that another thread reads.
 
 use super::Aid;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -19,16 +19,16 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// So many ticks pass between two looks at how long threads waited for a processor: one that is woken on the
-/// wrong processor may wait through a whole tick.
+/// Ticks between two checks of how long threads waited for a processor: one that is woken on the wrong
+/// processor may wait through a whole tick.
 const TICKS: u32 = 16;
-/// It is a burden if all threads together waited for longer than this part (one in so many) of the time.
+/// Polling is a burden if all threads together waited for longer than this part (1/N) of the time.
 const WAIT_PART: u32 = 2;
 
-/// Polling of a connection.
+/// Busy polling of a connection.
 pub(crate) struct BusyPoll {
     connection: OwnedFd,
-    /// How long all threads had waited when they were last looked at.
+    /// How long all threads had waited at the last check.
     waited: Duration,
     looked: Instant,
     ticks: u32,
@@ -71,12 +71,12 @@ fn set_blocking(connection: impl AsFd, blocking: bool) -> rustix::io::Result<()>
     fcntl_setfl(&connection, flags)
 }
 
-/// How long the threads that this program has were ready to run and did not, all together; nothing if the
-/// kernel does not tell.
+/// How long the threads of this program were ready to run and did not, all together; `None` if the kernel
+/// does not report it.
 fn waited() -> Option<Duration> {
     let threads = fs::read_dir("/proc/self/task").ok()?.flatten();
     // Nanoseconds on a processor, nanoseconds waiting for one, and how often it got one. A thread may end
-    // between being listed and being asked.
+    // between being listed and being read.
     let texts = threads.filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok());
     let waits = texts.map(|text| text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos));
     let waits: Vec<Duration> = waits.collect::<Option<_>>()?;

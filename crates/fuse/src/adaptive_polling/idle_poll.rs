@@ -1,18 +1,18 @@
-//! Idle polling: processors of a virtual machine that have nothing to do wait for work without halting.
+//! Idle polling: idle processors of a virtual machine poll for work instead of halting.
 //!
-//! Where a halt goes to the host, waking a processor that halted takes tens to hundreds of microseconds. The
-//! kernel can have it look for work in a loop instead (driver and governor *haltpoll*), and does so for any
-//! time if a program says that no latency is to be had: `/dev/cpu_dma_latency`, the kernel's interface for
-//! quality of service in power management (`Documentation/power/pm_qos_interface.rst`). It takes a number of
-//! microseconds as four bytes, and keeps to it as long as the descriptor is open; so a server that is killed
-//! leaves nothing behind.
+//! Where a halt exits to the host, waking a halted processor takes tens to hundreds of microseconds. The
+//! kernel can poll for work instead (driver and governor *haltpoll*), and does so without a time limit if a
+//! program requests a latency of zero: `/dev/cpu_dma_latency`, the kernel's interface for quality of service
+//! in power management (`Documentation/power/pm_qos_interface.rst`). It takes a number of microseconds as
+//! four bytes, and the request holds while the descriptor is open; so a server that is killed leaves nothing
+//! behind.
 //!
-//! A processor that looks for work is no burden to programs of the same machine: it runs them at once. It is
-//! one to the host, as far as that has others to run; therefore bursts only.
+//! A polling processor is no burden to programs of the same machine: it runs them at once. It is one to the
+//! host, as far as that has other work; therefore it is limited to bursts.
 //!
-//! What it is not: for real hardware. There the number decides about sleep states of which the light ones are
-//! quick enough, and all processors of a large machine would be kept from saving power; nothing is measured
-//! there, so nothing is done.
+//! What it is not: for real hardware. There the number selects sleep states, of which the light ones are
+//! quick enough, and all processors of a large machine would be kept from saving power. That is not measured,
+//! so nothing is done there.
 
 use super::Aid;
 use std::fs::{self, File, OpenOptions};
@@ -21,7 +21,7 @@ use std::path::Path;
 
 const DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 const DEVICE: &str = "/dev/cpu_dma_latency";
-/// Microseconds that say nothing: the kernel's default (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
+/// The latency that requests nothing: the kernel's default (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
 const ANY: i32 = 2_000_000_000;
 
 /// Polling by idle processors.
@@ -30,7 +30,7 @@ pub(crate) struct IdlePoll {
 }
 
 impl IdlePoll {
-    /// Nothing if it would not help or is not allowed.
+    /// `None` if it would not help or is not allowed.
     pub(crate) fn new() -> Option<Self> {
         let driver = fs::read_to_string(DRIVER).ok()?;
         if driver.trim() != "haltpoll" { None } else { Self::through(Path::new(DEVICE)) }
@@ -41,7 +41,7 @@ impl IdlePoll {
         polling.ask(ANY).then_some(polling)
     }
 
-    /// Says how many microseconds it may take to wake a processor; whether it was understood.
+    /// Requests a wakeup latency in microseconds; returns whether that was accepted.
     fn ask(&mut self, microseconds: i32) -> bool {
         self.latency.write_all(&microseconds.to_ne_bytes()).is_ok()
     }
@@ -83,7 +83,7 @@ mod tests {
         assert!(IdlePoll::through(Path::new("/dev/full")).is_none());
     }
 
-    /// What all programs together ask for.
+    /// The strictest request of all programs.
     fn asked() -> i32 {
         let mut bytes = [0; 4];
         File::open(DEVICE).unwrap().read_exact(&mut bytes).unwrap();

@@ -1,32 +1,32 @@
-//! The first message, `INIT`: what the kernel can do, and what it is asked to.
+//! The first message, `INIT`: the features that the kernel offers, and those requested of it.
 //!
-//! Hazard: the second word of features is there only if the kernel says so in the first (7.36), and our
+//! Hazard: the second word of features is valid only if the kernel says so in the first (7.36), and the
 //! answer has to say so, too.
 
 use super::wire::{InitIn, InitOut};
 use bitflags::bitflags;
 use zerocopy::{FromBytes, FromZeros};
 
-/// The version of the protocol that is spoken, unless the kernel's is older.
+/// The version of the protocol, unless the kernel's is older.
 const VERSION: (u32, u32) = (7, 45);
-/// The oldest minor version whose messages have today's forms (Linux 3.15).
+/// The oldest minor version whose messages have the current layout (Linux 3.15).
 const MINOR_MIN: u32 = 23;
-/// What a request and its answer are counted in.
+/// The unit of the sizes of requests and answers.
 const PAGE: u32 = 4096;
 
 bitflags! {
-    /// What a kernel may be able to do, and may be asked to do.
+    /// The features that a kernel may offer, and may be asked for.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(crate) struct Features: u64 {
-        /// Read-ahead sends more than one request at a time.
+        /// Readahead sends more than one request at a time.
         const ASYNC_READ = 1 << 0;
-        /// Opening may cut a file.
+        /// Opening may truncate a file.
         const ATOMIC_O_TRUNC = 1 << 3;
-        /// Handles of files outlive what the kernel knows (NFS).
+        /// File handles outlive the kernel's inodes (NFS).
         const EXPORT_SUPPORT = 1 << 4;
         /// Writes of more than a page.
         const BIG_WRITES = 1 << 5;
-        /// The umask is the server's to take off.
+        /// The server applies the umask.
         const DONT_MASK = 1 << 6;
         /// `ioctl` on directories.
         const HAS_IOCTL_DIR = 1 << 11;
@@ -34,23 +34,23 @@ bitflags! {
         const DO_READDIRPLUS = 1 << 13;
         /// But only where that seems of use.
         const READDIRPLUS_AUTO = 1 << 14;
-        /// Writes are gathered.
+        /// The kernel buffers writes.
         const WRITEBACK_CACHE = 1 << 16;
-        /// Files need not be opened (the kernel only tells).
+        /// Files need not be opened (informs the server only).
         const NO_OPEN_SUPPORT = 1 << 17;
-        /// Lookups and listings of one directory at the same time.
+        /// Parallel lookups and listings of one directory.
         const PARALLEL_DIROPS = 1 << 18;
-        /// ACLs are checked.
+        /// ACLs are enforced.
         const POSIX_ACL = 1 << 20;
         /// Requests of more than 32 pages.
         const MAX_PAGES = 1 << 22;
-        /// Links' targets are kept.
+        /// Link targets are cached.
         const CACHE_SYMLINKS = 1 << 23;
-        /// Directories need not be opened (the kernel only tells).
+        /// Directories need not be opened (informs the server only).
         const NO_OPENDIR_SUPPORT = 1 << 24;
-        /// What is kept of files is dropped only when the server says so.
+        /// Cached content is dropped only when the server says so.
         const EXPLICIT_INVAL_DATA = 1 << 25;
-        /// The server takes set-ID bits away, and is told when.
+        /// The server clears set-ID bits, when the kernel asks it to.
         const HANDLE_KILLPRIV_V2 = 1 << 28;
         /// `SETXATTR` has flags of its own.
         const SETXATTR_EXT = 1 << 29;
@@ -59,7 +59,7 @@ bitflags! {
     }
 }
 
-/// What a kernel offers.
+/// The offer of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Offer {
     minor: u32,
@@ -67,30 +67,30 @@ pub(crate) struct Offer {
     pub(crate) features: Features,
 }
 
-/// Why there can be no session.
+/// The reason why a session can't begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum NoSession {
     /// The message is too short.
-    #[error("the kernel's greeting is too short")]
+    #[error("the kernel's INIT request is too short")]
     Short,
-    /// Something else came first.
-    #[error("the first request is no greeting")]
+    /// The first request is not `INIT`.
+    #[error("the first request is not INIT")]
     NoGreeting,
     /// The kernel is too old, or too new.
     #[error("the kernel speaks version {0}.{1} of FUSE; 7.{MINOR_MIN} and newer ones of 7 are known")]
     Version(u32, u32),
 }
 
-/// What is asked of a kernel.
+/// What the server requests of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Wanted {
-    /// As far as it offers them.
+    /// The features, as far as offered.
     pub(crate) features: Features,
     /// The largest read and write, in bytes.
     pub(crate) transfer_max: u32,
-    /// How many requests may be under way that nobody waits for (read-ahead, writing back).
+    /// The limit of requests in flight without a waiting caller (readahead, writeback).
     pub(crate) background_max: u16,
-    /// Nanoseconds that times are multiples of.
+    /// The granularity of times in nanoseconds.
     pub(crate) time_step: u32,
 }
 
@@ -109,14 +109,14 @@ impl Offer {
         Ok(Self { minor, read_ahead: init.max_readahead.get(), features })
     }
 
-    /// Which of the wanted features the session has.
+    /// The subset of `wanted` that the session has.
     pub(crate) fn agreed(&self, wanted: Features) -> Features {
         let always =
             Features::ASYNC_READ | Features::BIG_WRITES | Features::MAX_PAGES | Features::SETXATTR_EXT;
         self.features & (wanted | always | Features::INIT_EXT)
     }
 
-    /// The answer that asks for what is wanted.
+    /// The answer that requests `wanted`.
     pub(crate) fn answer(&self, wanted: &Wanted) -> InitOut {
         let mut out = InitOut::new_zeroed();
         let features = self.agreed(wanted.features).bits();

@@ -1,7 +1,7 @@
-//! Answers: a header, and what the server puts behind it.
+//! Replies: a header, and the server's data after it.
 //!
-//! One [`Reply`] serves a thread for all its requests: its memory is used again, and a read goes straight
-//! into it. What was put is dropped if the request is refused after all.
+//! One [`Reply`] serves a thread for all its requests: its memory is reused, and a read goes directly into
+//! it. The data is dropped if the request is refused after all.
 
 use super::NodeId;
 use super::wire::{Attr, Dirent, EntryOut, InvalInodeOut, OutHeader};
@@ -12,37 +12,37 @@ use std::time::Duration;
 use zerocopy::{FromZeros, Immutable, IntoBytes};
 
 const HEADER: usize = size_of::<OutHeader>();
-/// Entries of directories begin at multiples of this.
+/// Directory entries are aligned to this.
 const ENTRY_ALIGN: usize = 8;
 
-/// An answer in the making.
+/// A reply under construction.
 #[derive(Default)]
 pub(crate) struct Reply {
-    /// As long as the longest answer so far; the first bytes are this one's.
+    /// As long as the longest reply so far; this one uses the first bytes.
     bytes: Vec<u8>,
     len: usize,
-    /// An inode that is not what the kernel keeps of it any more, and this answer does not say so.
+    /// An inode whose attributes in the kernel are stale, without new ones in this reply.
     stale: Option<NodeId>,
 }
 
 impl Reply {
-    /// Drops what was put.
+    /// Drops the data.
     pub(crate) fn clear(&mut self) {
         self.len = HEADER;
         self.stale = None;
     }
 
-    /// Notes that the kernel's attributes of an inode are to be dropped before it gets this answer.
+    /// Notes that the kernel must drop the attributes of an inode before it gets this reply.
     pub(crate) fn make_stale(&mut self, node: NodeId) {
         self.stale = Some(node);
     }
 
-    /// The inode whose attributes the kernel is to drop.
+    /// The inode whose attributes the kernel must drop.
     pub(crate) fn stale(&self) -> Option<NodeId> {
         self.stale
     }
 
-    /// The next `len` bytes, whatever they hold.
+    /// The next `len` bytes, with undefined content.
     fn room(&mut self, len: usize) -> &mut [u8] {
         let end = self.len + len;
         if self.bytes.len() < end {
@@ -51,31 +51,31 @@ impl Reply {
         &mut self.bytes[self.len..end]
     }
 
-    /// Puts bytes behind what is there.
+    /// Appends bytes.
     pub(crate) fn put_bytes(&mut self, bytes: &[u8]) {
         self.room(bytes.len()).copy_from_slice(bytes);
         self.len += bytes.len();
     }
 
-    /// Puts a record behind what is there.
+    /// Appends a record.
     pub(crate) fn put(&mut self, record: &(impl IntoBytes + Immutable)) {
         self.put_bytes(record.as_bytes());
     }
 
-    /// Has up to `most` bytes filled, and puts as many as that says.
+    /// Has up to `most` bytes filled, and appends as many as `fill` returns.
     pub(crate) fn fill(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> Answer<usize>) -> Answer {
         let filled = fill(self.room(most))?;
         self.len += filled.min(most);
         Ok(())
     }
 
-    /// The entries of a directory, of `room` bytes together at most.
+    /// A list of directory entries of at most `room` bytes.
     pub(crate) fn entries(&mut self, room: u32) -> Entries<'_> {
         let room = self.len + hectare_units::usize_of(room);
         Entries { reply: self, room }
     }
 
-    /// The whole message: what was put, or the error alone.
+    /// The whole message: the data, or the error alone.
     pub(crate) fn finish(&mut self, unique: u64, answer: Answer) -> &[u8] {
         let error = answer.err().map_or(0, |Refusal(errno)| {
             self.len = HEADER;
@@ -89,16 +89,16 @@ impl Reply {
     }
 }
 
-/// Entries of a directory, as far as there is room.
+/// Directory entries, as far as there is room.
 pub(crate) struct Entries<'a> {
     reply: &'a mut Reply,
-    /// Where they must end.
+    /// The limit of their end.
     room: usize,
 }
 
 impl Entries<'_> {
-    /// Adds a name with the number and kind of what it names, and where the next begins; false if there is no
-    /// room for it.
+    /// Adds a name with the number and kind of its inode, and the position of the next entry; returns false
+    /// if there is no room for it.
     #[must_use]
     pub(crate) fn add(&mut self, number: u64, next: u64, kind: Kind, name: &[u8]) -> bool {
         self.fits(0, name) && {
@@ -107,7 +107,7 @@ impl Entries<'_> {
         }
     }
 
-    /// The same with attributes, of an inode that the kernel shall know unless its number there is 0.
+    /// As `add`, with attributes; the kernel then knows the inode unless its number there is 0.
     #[must_use]
     pub(crate) fn add_with(&mut self, entry: &EntryOut, next: u64, kind: Kind, name: &[u8]) -> bool {
         self.fits(size_of::<EntryOut>(), name) && {
@@ -143,20 +143,20 @@ fn header(len: usize, error: i32, unique: u64) -> OutHeader {
     header
 }
 
-/// A message that nobody has asked for: the kernel is to drop what it keeps of a file's content, after
-/// writing back what it has gathered, and of its attributes.
+/// A notification: the kernel is to write back and drop what it caches of a file's content, and to drop its
+/// attributes.
 pub(crate) fn drop_content(node: NodeId) -> Vec<u8> {
     drop_from(node, 0) // to the end
 }
 
-/// The same for attributes alone: nothing is waited for.
+/// The same for attributes alone, which waits for nothing.
 pub(crate) fn drop_attributes(node: NodeId) -> Vec<u8> {
     drop_from(node, -1)
 }
 
-/// A place before the first byte means no content.
+/// An offset below 0 means no content.
 fn drop_from(node: NodeId, from: i64) -> Vec<u8> {
-    /// `FUSE_NOTIFY_INVAL_INODE`, where answers have their error.
+    /// `FUSE_NOTIFY_INVAL_INODE`, in the error field of an answer.
     const INVAL_INODE: i32 = 2;
     let mut of = InvalInodeOut::new_zeroed();
     of.ino.set(node.0);
@@ -165,7 +165,7 @@ fn drop_from(node: NodeId, from: i64) -> Vec<u8> {
     [header.as_bytes(), of.as_bytes()].concat()
 }
 
-/// The answer that names nothing, and may be kept: that there is no such name.
+/// The answer that a name does not exist, which may be cached.
 pub(crate) fn no_entry(kept: Duration) -> EntryOut {
     entry(NodeId(0), 0, kept, Attr::new_zeroed())
 }

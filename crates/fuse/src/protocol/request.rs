@@ -1,7 +1,7 @@
-//! Requests: messages as values.
+//! Requests: decodes messages.
 //!
-//! Everything a request says about its own size is checked here: names end with a zero byte, data is as long
-//! as announced. Numbers of inodes, offsets and flags are passed on as they are.
+//! Every size in a request is checked here: names end with a zero byte, data is as long as announced. Inode
+//! numbers, offsets and flags are passed on as they are.
 
 use super::NodeId;
 use super::wire::{
@@ -19,34 +19,35 @@ use zerocopy::{FromBytes, Immutable, KnownLayout};
 /// The operation that begins a session.
 pub(crate) const INIT: u32 = 26;
 
-/// The bits of `SETATTR` that say what is to be set.
+/// The bits of `SETATTR` that select what to set.
 const SET_MODE: u32 = 1 << 0;
 const SET_UID: u32 = 1 << 1;
 const SET_GID: u32 = 1 << 2;
 const SET_SIZE: u32 = 1 << 3;
 const SET_ATIME: u32 = 1 << 4;
 const SET_MTIME: u32 = 1 << 5;
-/// A file is named that whoever asks has open; of times alone, by nobody but the kernel itself.
+/// The request has the handle of a file that the caller has open; for times alone, only the kernel itself
+/// sends it.
 const OF_FILE: u32 = 1 << 6;
 const SET_ATIME_NOW: u32 = 1 << 7;
 const SET_MTIME_NOW: u32 = 1 << 8;
 const SET_CTIME: u32 = 1 << 10;
-/// Set-ID bits are to be taken away: of `SETATTR`, of opening, and of `WRITE`.
+/// Set-ID bits are to be cleared: by `SETATTR`, by opening, and by `WRITE`.
 const SETATTR_KILL_PRIVILEGES: u32 = 1 << 11;
 const OPEN_KILL_PRIVILEGES: u32 = 1 << 0;
 const WRITE_KILL_PRIVILEGES: u32 = 1 << 2;
-/// A write comes from the page cache, some time after it was made.
+/// A write from the page cache, some time after it was made.
 const WRITE_FROM_CACHE: u32 = 1 << 0;
-/// The set-group-ID bit is to be taken away with an ACL.
+/// The set-group-ID bit is to be cleared when an ACL is set.
 const SETXATTR_KILL_GROUP: u32 = 1 << 0;
-/// A handle goes with the request.
+/// The request has a handle.
 const GETATTR_OF_HANDLE: u32 = 1 << 0;
 /// Only data is to be synced.
 const SYNC_DATA_ONLY: u32 = 1 << 0;
 
 const NANOSECONDS: u32 = 1_000_000_000;
 
-/// Who asks what of which inode.
+/// A request: the caller, the inode and the operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) node: NodeId,
@@ -55,7 +56,7 @@ pub(crate) struct Request<'a> {
     pub(crate) body: Body<'a>,
 }
 
-/// What is asked. Names are those of the protocol, in which each is told in full.
+/// The operations. Names are those of the protocol, whose documentation describes each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Body<'a> {
     Lookup { name: &'a [u8] },
@@ -101,12 +102,12 @@ pub(crate) enum Body<'a> {
 /// How a file is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
-    /// As `open(2)` has them.
+    /// The flags of `open(2)`.
     pub(crate) flags: u32,
     pub(crate) kills_privileges: bool,
 }
 
-/// What is to change of an inode.
+/// The changes to an inode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setattr {
     pub(crate) mode: Option<u32>,
@@ -117,51 +118,51 @@ pub(crate) struct Setattr {
     pub(crate) mtime: Option<Timestamp>,
     pub(crate) ctime: Option<Timestamp>,
     pub(crate) kills_privileges: bool,
-    /// The times of access and of modification are the present.
+    /// Access and modification time are set to the present.
     accessed_now: bool,
     modified_now: bool,
-    /// A file that is open for writing goes with it.
+    /// The request has the handle of a file that is open for writing.
     of_writer: bool,
 }
 
-/// What a change of times alone is.
+/// The meaning of a change of times alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Times {
-    /// Both to the present: for whoever may write to the file.
+    /// Both to the present: permitted with write access to the file.
     Touch,
-    /// What a kernel that gathers writes has stamped a file with that somebody has open for writing.
+    /// The times with which a kernel that buffers writes has stamped a file that is open for writing.
     Written,
-    /// The same times of a file that nobody writes to. A kernel that gathers writes has brought the
-    /// modification's when the last writer closed the file, so that only the change's is its own; a program
-    /// that sets the modification's looks the same, but for the value.
+    /// The same times of a file that nobody has open for writing. A kernel that buffers writes has sent the
+    /// modification time when the last writer closed the file, so that only the change time is its own; a
+    /// program that sets the modification time looks the same, except for the value.
     WrittenOrSet,
 }
 
-/// Bytes of one file to be copied into another.
+/// A range of one file to be copied into another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Copying {
     pub(crate) from_at: u64,
     pub(crate) to: NodeId,
     pub(crate) to_at: u64,
     pub(crate) len: u64,
-    /// The answer has room for 64 bits of what was copied.
+    /// The answer has room for a 64-bit length.
     pub(crate) is_wide: bool,
 }
 
-/// The handle of files that were opened for writing; all others have 0.
+/// The handle of files opened for writing; all others have 0.
 pub(crate) const WRITER_HANDLE: u64 = 1;
 
-/// The header of a message, if it is long enough for one.
+/// The header of a message, if it is long enough to have one.
 pub(crate) fn header(message: &[u8]) -> Option<(&InHeader, &[u8])> {
     InHeader::ref_from_prefix(message).ok()
 }
 
-/// Whether an operation has an answer, even one that says no.
+/// Whether an operation has an answer, even an error.
 pub(crate) fn is_answered(operation: u32) -> bool {
     !matches!(operation, operation::FORGET | operation::BATCH_FORGET)
 }
 
-/// Why a request may have to wait until the kernel has written back what it buffers of its file.
+/// Why a request may have to wait until the kernel has written back what it buffers of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
     /// It looks for data or for a hole.
@@ -179,8 +180,8 @@ pub(crate) fn may_wait(header: &InHeader, body: &[u8]) -> Option<Wait> {
     }
 }
 
-/// Whether attributes are asked for by a handle that may write. Of a file handle the kernel asks only to
-/// read or write, never for `stat`.
+/// Whether a handle that may write asks for attributes. The kernel passes a handle only before a read or
+/// write, never for `stat`.
 fn is_by_writer(getattr: &GetattrIn) -> bool {
     getattr.getattr_flags.get() & GETATTR_OF_HANDLE != 0 && getattr.fh.get() == WRITER_HANDLE
 }
@@ -228,7 +229,7 @@ mod operation {
     pub(super) const COPY_FILE_RANGE_64: u32 = 53;
 }
 
-/// What is left of a body.
+/// The rest of a body.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -242,7 +243,7 @@ impl<'a> Fields<'a> {
         Ok(self.record::<U64>()?.get())
     }
 
-    /// Bytes up to the next zero.
+    /// Bytes up to the next zero byte.
     fn name(&mut self) -> Answer<&'a [u8]> {
         let end = self.0.iter().position(|byte| *byte == 0).ok_or(Errno::INVAL)?;
         let name = &self.0[..end];
@@ -258,8 +259,8 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Reads a message, of which this is the header and these are the other bytes. `has_xattr_flags` says
-    /// that `SETXATTR` has flags of its own.
+    /// Decodes a message from its header and the other bytes. `has_xattr_flags` says that `SETXATTR` has
+    /// flags of its own.
     pub(crate) fn parse(header: &InHeader, rest: &'a [u8], has_xattr_flags: bool) -> Answer<Self> {
         if usize_of(header.len.get()) != size_of::<InHeader>() + rest.len() {
             return Err(Errno::INVAL.into());
@@ -431,13 +432,13 @@ impl Setattr {
         })
     }
 
-    /// What a change of times alone is, unless a program sets them.
+    /// The meaning of a change of times alone, unless a program sets them.
     pub(crate) fn times(&self) -> Option<Times> {
         let Self { mode, uid, gid, size, atime, mtime, ctime, .. } = *self;
         if mode.or(uid).or(gid).is_some() || size.is_some() {
             return None;
         }
-        // A kernel whose own these times are says when the present is: at the moment of the change.
+        // A kernel that owns these times says when the present is: at the moment of the change.
         if self.accessed_now && (self.modified_now || mtime.is_some() && mtime == ctime) {
             return Some(Times::Touch);
         }

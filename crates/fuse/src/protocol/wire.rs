@@ -1,4 +1,4 @@
-//! The records of the protocol as they lie in messages.
+//! The records of the protocol, as laid out in messages.
 //!
 //! Names and offsets are those of `include/uapi/linux/fuse.h`.
 
@@ -307,7 +307,7 @@ disk_record! {
 }
 
 disk_record! {
-    /// What `fuse_setxattr_in` has besides with `FUSE_SETXATTR_EXT`.
+    /// The additional fields of `fuse_setxattr_in` with `FUSE_SETXATTR_EXT`.
     SetxattrExt, 8 bytes {
         0x00 setxattr_flags: U32,
         0x04 padding: U32,
@@ -339,7 +339,7 @@ disk_record! {
 }
 
 disk_record! {
-    /// `fuse_ioctl_in`, before what the command brings.
+    /// `fuse_ioctl_in`, before the command's input.
     IoctlIn, 32 bytes {
         0x00 fh: U64,
         0x08 flags: U32,
@@ -351,7 +351,7 @@ disk_record! {
 }
 
 disk_record! {
-    /// `fuse_ioctl_out`, before what the command gives.
+    /// `fuse_ioctl_out`, before the command's output.
     IoctlOut, 16 bytes {
         0x00 result: I32,
         0x04 flags: U32,

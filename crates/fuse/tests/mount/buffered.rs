@@ -1,5 +1,5 @@
-//! Writes that the kernel buffers (`-o writeback`) on a volume that fills up: no writer goes on for ever, and
-//! an error that comes too late for a write is returned by the next.
+//! Writes that the kernel buffers (`-o writeback`) on a volume that fills up: no writer continues for ever,
+//! and an error that comes too late for a write is returned by the next.
 
 use crate::full::{fill, made};
 use crate::support::{MIB, mounted};
@@ -30,7 +30,7 @@ fn regression_a_buffered_writer_is_stopped_by_a_full_volume() {
     let (taken, why) = fill(&file, STEP);
     assert_eq!(why, Errno::NOSPC);
     assert!(taken.abs_diff(free) < 6 * MIB, "{taken} of {free}");
-    // Files that were open before, that are opened now, that are made now, and again.
+    // Files that were open before, that are opened now, that are created now, and again.
     let mut open = File::options().append(true).open(mount.path("f")).unwrap();
     for _ in 0..3 {
         assert_eq!(append(&mut open, b"x"), Err(Errno::NOSPC));
@@ -46,7 +46,7 @@ fn regression_a_buffered_writer_is_stopped_by_a_full_volume() {
     mount.judge(NAME);
 }
 
-/// Many writers, each of which stops; what was synced without an error is there.
+/// Many writers, each of which stops; data synced without an error is there.
 #[test]
 fn buffered_writers_are_stopped_and_keep_what_was_synced() {
     const NAME: &str = "buffered::buffered_writers_are_stopped_and_keep_what_was_synced";

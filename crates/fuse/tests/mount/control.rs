@@ -1,4 +1,4 @@
-//! What is asked of a mounted volume as a whole: its label, and to be shut down.
+//! Requests to a mounted volume as a whole: its label, and shutdown.
 
 use crate::support::{MIB, Mount, mounted, needed};
 use hectare_fuse::shut_down;
@@ -13,7 +13,7 @@ const EXT4_IOC_SHUTDOWN: u32 = 0x8004_587d;
 const FS_IOC_GETFSLABEL: u32 = 0x8100_9431;
 const FS_IOC_SETFSLABEL: u32 = 0x4100_9432;
 
-/// A command with an argument of up to 256 bytes; what is there afterwards.
+/// A command with an argument of up to 256 bytes; returns the argument afterwards.
 #[allow(unsafe_code)]
 fn control(mount: &Mount, command: u32, argument: [u8; 256]) -> Result<[u8; 256], Errno> {
     let (dir, mut argument) = (fs::File::open(&mount.dir).unwrap(), argument);
@@ -48,7 +48,7 @@ fn the_label_is_told_and_set() {
     mount.judge(NAME);
 }
 
-/// Every operation fails, whatever the mode; nothing is written by closing; and it recovers.
+/// Every operation fails, whatever the mode; closing writes nothing; and the volume recovers.
 #[test]
 fn a_volume_that_is_shut_down_fails_and_recovers() {
     const NAME: &str = "control::a_volume_that_is_shut_down_fails_and_recovers";

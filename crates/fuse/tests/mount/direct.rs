@@ -15,7 +15,7 @@ use std::ptr::{null_mut, slice_from_raw_parts_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// What direct I/O wants memory and places to be multiples of.
+/// The alignment of memory and offsets for direct I/O.
 const ALIGN: usize = 4096;
 
 /// `struct iocb` of `include/uapi/linux/aio_abi.h` on a little-endian machine.
@@ -86,7 +86,7 @@ impl Aio {
         Self(context)
     }
 
-    /// Writes all bytes at a place, and waits for the end of it; what the kernel says of it.
+    /// Writes all bytes at an offset, and waits for completion; returns the kernel's result.
     fn write(&self, file: &File, bytes: &mut Aligned, at: u64) -> Result<usize, Errno> {
         const PWRITE: u16 = 1; // IOCB_CMD_PWRITE
         let mut control = Iocb {
@@ -123,7 +123,7 @@ fn direct(path: &std::path::Path) -> File {
     File::options().write(true).create(true).custom_flags(libc::O_DIRECT).open(path).unwrap()
 }
 
-/// The kernel dropped its pages before such a write and not after: who read meanwhile kept the old bytes.
+/// The kernel dropped its pages before such a write and not after: a concurrent reader kept the old bytes.
 #[test]
 fn regression_buffered_readers_see_what_asynchronous_direct_writes_wrote() {
     const NAME: &str = "direct::regression_buffered_readers_see_what_asynchronous_direct_writes_wrote";

@@ -1,4 +1,4 @@
-//! What programs do every day: trees, renaming, attributes, holes, listing, full volumes, many processes.
+//! Everyday operations: trees, renaming, attributes, holes, listing, full volumes, many processes.
 
 use crate::support::{MIB, Mount, mounted, needed};
 use hectare_oracle::tool::run;
@@ -48,7 +48,7 @@ fn a_tree_with_all_kinds_of_things() {
 #[test]
 fn regression_times_at_the_ends_of_the_kernels_clock_end_no_thread() {
     const NAME: &str = "everyday::regression_times_at_the_ends_of_the_kernels_clock_end_no_thread";
-    // A kernel that gathers writes shows the time it was given until it has forgotten the file.
+    // A kernel that buffers writes shows the time it was given until it has forgotten the file.
     let mount = mounted!(NAME, 32 * MIB, "threads=2");
     fs::write(mount.path("f"), "text").unwrap();
     for seconds in [i64::MIN, i64::MIN + 1, i64::MAX].repeat(4) {
@@ -56,7 +56,7 @@ fn regression_times_at_the_ends_of_the_kernels_clock_end_no_thread() {
         let times = Timestamps { last_access: time, last_modification: time };
         utimensat(CWD, mount.path("f"), &times, AtFlags::empty()).unwrap();
         let found = fs::metadata(mount.path("f")).unwrap();
-        // As far as the format goes.
+        // As far as the format can represent them.
         let (first, last) = (-0x8000_0000, 0x3_7fff_ffff);
         assert_eq!(found.mtime(), seconds.clamp(first, last));
         assert_eq!(found.atime(), seconds.clamp(first, last));
@@ -134,7 +134,7 @@ fn attributes_acls_and_privileges() {
     fs::set_permissions(mount.dir.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(as_user("1000", "d/inherits"), b"secret", "the ACL lets user 1000 in");
     assert_eq!(as_user("1001", "d/inherits"), b"", "and nobody else");
-    // Writing by anybody but root takes the set-ID bits.
+    // A write by any user but root clears the set-ID bits.
     fs::write(mount.path("suid"), "x").unwrap();
     fs::set_permissions(mount.path("suid"), fs::Permissions::from_mode(0o6777)).unwrap();
     let append = Command::new("setpriv")
@@ -150,7 +150,7 @@ fn attributes_acls_and_privileges() {
     mount.judge("mount::attributes_acls_and_privileges");
 }
 
-/// Who may keep the set-ID bits of a file that he changes, the kernel knows, and tells.
+/// The kernel knows which callers may keep the set-ID bits of a file that they change, and passes that on.
 #[test]
 fn cutting_and_acls_of_others_take_set_id_bits() {
     const NAME: &str = "everyday::cutting_and_acls_of_others_take_set_id_bits";
@@ -159,7 +159,7 @@ fn cutting_and_acls_of_others_take_set_id_bits() {
     fs::set_permissions(mount.dir.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
     let mode = || fs::metadata(mount.path("f")).unwrap().permissions().mode() & 0o7777;
     fs::write(mount.path("f"), "text").unwrap();
-    // The owner is not of the file's group.
+    // The owner is not in the file's group.
     std::os::unix::fs::chown(mount.path("f"), Some(1000), Some(2000)).unwrap();
     fs::write(mount.path("source"), "another").unwrap();
     for (command, keeps) in [
@@ -182,7 +182,7 @@ fn cutting_and_acls_of_others_take_set_id_bits() {
     mount.judge(NAME);
 }
 
-/// Whoever was not of a directory's group took its set-group-ID bit away by giving it a default ACL.
+/// A caller outside a directory's group cleared its set-group-ID bit by setting a default ACL.
 #[test]
 fn regression_a_default_acl_leaves_the_set_group_id_bit() {
     const NAME: &str = "everyday::regression_a_default_acl_leaves_the_set_group_id_bit";
@@ -202,7 +202,7 @@ fn regression_a_default_acl_leaves_the_set_group_id_bit() {
     mount.judge(NAME);
 }
 
-/// The kernel went on with the mode it had kept, and ran as root what somebody else had changed.
+/// The kernel used its cached mode, and ran as root what another user had changed.
 #[test]
 fn regression_the_kernel_hears_of_set_id_bits_that_writing_takes() {
     const NAME: &str = "everyday::regression_the_kernel_hears_of_set_id_bits_that_writing_takes";
@@ -218,7 +218,7 @@ fn regression_the_kernel_hears_of_set_id_bits_that_writing_takes() {
         fs::write(mount.path("source"), "another").unwrap();
         fs::copy(tool::find("id").unwrap(), mount.path("id")).unwrap();
         let set = |mode| fs::set_permissions(mount.path("id"), fs::Permissions::from_mode(mode)).unwrap();
-        // Permissions alone are asked for: other attributes would bring them along.
+        // Only the mode is requested: other attributes would refresh it.
         let shown = || as_user(&mount.dir, "stat -c %a id");
         set(0o4777);
         assert_eq!(as_user(&mount.dir, "./id -u"), "0\n");
@@ -229,7 +229,7 @@ fn regression_the_kernel_hears_of_set_id_bits_that_writing_takes() {
             (0o6777, "777\n", "fallocate -l 4M id"),
             (0o6777, "777\n", "xfs_io -c 'copy_range source' id"),
             (0o6777, "777\n", "truncate -s 5 id"),
-            // Without execution by the group, by somebody who is not in it.
+            // Without execution by the group, by a user outside it.
             (0o2666, "666\n", "truncate -s 4 id"),
             (0o2666, "666\n", ": > id"),
             (0o6777, "777\n", ": > id"),
@@ -307,8 +307,8 @@ fn the_time_of_creation_is_told_if_that_is_wanted() {
     mount.judge(NAME);
 }
 
-/// The kernel's clock stands still for some milliseconds: what it finds at the right time already, it sends
-/// no new time for, and ours may not have gone on meanwhile.
+/// The kernel's coarse clock stands still for some milliseconds: if a file has the right time already, the
+/// kernel sends no new one, and the server's may not have advanced meanwhile.
 #[test]
 fn regression_files_that_are_emptied_as_they_are_opened_have_the_time_that_the_kernel_shows() {
     let mount = mounted!("mount::emptied_files", 64 * MIB, "");
@@ -368,7 +368,7 @@ fn content_holes_and_unlinked_files() {
     mount.judge("mount::content_holes_and_unlinked_files");
 }
 
-/// A copier that looks for data in a file that was written a moment ago.
+/// A copy program that looks for data in a file that was written a moment ago.
 #[test]
 fn regression_data_that_waits_in_the_kernel_is_no_hole() {
     for options in ["", "writeback"] {
@@ -390,7 +390,7 @@ fn a_full_volume_says_so_and_goes_on() {
     let full = (0..64).find_map(|n| fs::write(mount.path(&format!("f{n}")), vec![1; 1 << 20]).err());
     assert_eq!(full.and_then(|error| error.raw_os_error()), Some(28));
     fs::remove_file(mount.path("f0")).unwrap();
-    // The kernel tells that it has forgotten the file when it likes.
+    // The kernel sends `FORGET` at a time of its own.
     hectare_oracle::until(|| {
         let free = rustix::fs::statvfs(&mount.dir).unwrap();
         free.f_bfree * free.f_frsize >= MIB
@@ -453,7 +453,7 @@ fn direct_io_and_synchronous_writes() {
     mount.judge("mount::direct_io_and_synchronous_writes");
 }
 
-/// As with the kernel's own file systems: `trusted.` is for root alone, its names too.
+/// As in the kernel's own file systems: `trusted.` is for root alone, its names too.
 #[test]
 fn regression_trusted_attributes_are_not_listed_for_others() {
     const NAME: &str = "everyday::regression_trusted_attributes_are_not_listed_for_others";

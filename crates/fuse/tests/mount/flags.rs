@@ -1,5 +1,5 @@
-//! What an inode is marked with, and what that forbids: flags, projects, generations. Set through the mount
-//! by the tools that people use, seen again by the kernel's own ext4.
+//! Flags, projects and generations of inodes, and what flags forbid. Set through the mount by the usual
+//! tools, checked with the kernel's own ext4.
 
 use crate::support::{MIB, Mount, mounted, needed};
 use hectare_oracle::tool::run;
@@ -18,7 +18,8 @@ fn chattr(mount: &Mount, arguments: &[&str]) {
     let _ = run(chattr.args(arguments).current_dir(&mount.dir)).expect_success();
 }
 
-/// What `lsattr` says of everything below a folder; of `lost+found` only the kernel's volumes are certain.
+/// The output of `lsattr` for everything below a directory; of `lost+found` only the kernel's volumes are
+/// certain.
 fn lsattr(dir: &Path, flags: &str) -> String {
     let mut lsattr = tool("lsattr").expect("it was there a moment ago");
     let said = run(lsattr.args([flags, "."]).current_dir(dir)).expect_success().stdout;
@@ -85,7 +86,7 @@ fn immutable_and_append_only_files_refuse_what_they_should() {
     judge_flags(mount, NAME, "-R");
 }
 
-/// The kernel's cache brings whole pages, so that appending looked like writing over what was there.
+/// The kernel's cache sends whole pages, so that appending looked like overwriting.
 #[test]
 fn regression_what_is_appended_to_an_append_only_file_arrives() {
     const NAME: &str = "flags::regression_what_is_appended_to_an_append_only_file_arrives";
@@ -224,7 +225,7 @@ fn reading_a_file_marked_so_leaves_its_time_of_access() {
     mount.judge(NAME);
 }
 
-/// Setting times to the present is for whoever may write, also to what only grows.
+/// Setting times to the present is permitted with write access, also to append-only files.
 #[test]
 fn regression_append_only_files_are_touched() {
     const NAME: &str = "flags::regression_append_only_files_are_touched";
@@ -249,7 +250,7 @@ fn regression_append_only_files_are_touched() {
         assert!(touch(&mount, &["append"]), "{options}");
         assert!(!touch(&mount, &["-d", "@1000000000", "append"]), "{options}");
         assert!(!touch(&mount, &["immutable"]), "{options}");
-        // A kernel that gathers can't be told from a program here; nothing comes of it.
+        // A kernel that buffers writes can't be distinguished from a program here; nothing comes of it.
         let _ = touch(&mount, &["-m", "-d", "@4000000000", "append"]);
         mount.detach();
         mount.attach("");
@@ -262,7 +263,7 @@ fn regression_append_only_files_are_touched() {
 fn regression_the_kernel_hears_that_flags_change_the_time_of_change() {
     const NAME: &str = "flags::regression_the_kernel_hears_that_flags_change_the_time_of_change";
     drop(needed!(NAME, "chattr"));
-    // Of files, a kernel that gathers writes keeps the time by itself.
+    // For files, a kernel that buffers writes keeps the time itself.
     for (options, is_file) in [("writeback", false), ("", false), ("", true)] {
         let mount = mounted!(NAME, 64 * MIB, options);
         let path = mount.path("it");
@@ -279,7 +280,7 @@ fn regression_the_kernel_hears_that_flags_change_the_time_of_change() {
     }
 }
 
-/// A file that has the number of one that is gone is another file.
+/// A file with the number of one that is gone is another file.
 #[test]
 fn a_number_that_is_used_again_has_another_generation() {
     const NAME: &str = "flags::a_number_that_is_used_again_has_another_generation";
@@ -294,7 +295,7 @@ fn a_number_that_is_used_again_has_another_generation() {
     let number = fs::metadata(mount.path("gone")).unwrap().ino();
     let first = generation("gone");
     fs::remove_file(mount.path("gone")).unwrap();
-    // The number is free when the kernel has told that it has forgotten the file.
+    // The number is free when the kernel has sent `FORGET` for the file.
     let mut made = 0;
     until(|| {
         made += 1;

@@ -1,5 +1,5 @@
 //! What immutable and append-only files and directories refuse, and with which error: every call that changes
-//! one, made of the kernel's own ext4 and of a mount, side by side.
+//! one, compared between the kernel's own ext4 and a mount.
 
 use crate::support::{MIB, Mount, mounted, needed};
 use hectare_oracle::{KernelMount, mke2fs, skip};
@@ -106,7 +106,7 @@ const OF_FILES: [Attempt; 14] = [
     }),
     ("link", |path| rustix::fs::link(path, beside(path, "second"))),
     ("unlink", |path| rustix::fs::unlink(path)),
-    ("futimens of who has it open to append", |path| {
+    ("futimens on a descriptor open to append", |path| {
         let file = open(path, OFlags::WRONLY | OFlags::APPEND)?;
         rustix::fs::futimens(&file, &Timestamps { last_access: OMIT, last_modification: PAST })
     }),
@@ -128,7 +128,7 @@ const OF_DIRECTORIES: [Attempt; 9] = [
     }),
 ];
 
-/// What comes of an attempt on a fresh inode with these flags, and what is left of its times.
+/// The result of an attempt on a fresh inode with these flags, and the state of its times.
 fn outcome(dir: &Path, is_file: bool, flags: IFlags, attempt: fn(&Path) -> Result) -> (Result, bool) {
     let work = dir.join("work");
     fs::create_dir(&work).unwrap();
@@ -171,7 +171,7 @@ fn table(dir: &Path) -> Vec<(String, (Result, bool))> {
     table
 }
 
-/// Times were set of files that forbid it, and came back when they were unmounted.
+/// Times of files that forbid it were set, and were back after unmounting.
 #[test]
 fn regression_every_call_is_refused_as_the_kernel_refuses_it() {
     const NAME: &str = "forbidden::regression_every_call_is_refused_as_the_kernel_refuses_it";
@@ -195,7 +195,7 @@ fn regression_every_call_is_refused_as_the_kernel_refuses_it() {
     }
 }
 
-/// The kernel flushes what it has stamped a file with whom somebody has open, whatever has become of it.
+/// The kernel flushes the times with which it has stamped an open file, whatever has become of it.
 #[test]
 fn times_of_a_writer_arrive_although_the_file_has_become_immutable() {
     const NAME: &str = "forbidden::times_of_a_writer_arrive_although_the_file_has_become_immutable";

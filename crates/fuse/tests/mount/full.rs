@@ -1,7 +1,7 @@
-//! A volume that fills up: who writes hears of it then, and nothing that was taken is lost; beside the
-//! kernel's own mount where figures are compared.
+//! A volume that fills up: the writer gets the error at that time, and no accepted data is lost; compared
+//! with the kernel's own mount where numbers matter.
 //!
-//! What suites from outside (xfstests, LTP) look for in this, in the words of this project.
+//! The cases that external suites (xfstests, LTP) test, in the terms of this project.
 
 #![allow(unsafe_code)] // no safe library maps files
 
@@ -21,7 +21,8 @@ pub(crate) fn made(dir: &Path, name: &str) -> File {
     File::options().read(true).write(true).create_new(true).open(dir.join(name)).unwrap()
 }
 
-/// Writes to a file, from its first byte on, until that fails; how many bytes were taken, and why no more.
+/// Writes to a file from its first byte until that fails; returns how many bytes were accepted, and the
+/// error.
 pub(crate) fn fill(file: &File, step: usize) -> (u64, Errno) {
     let (piece, mut at) = (vec![0xf1; step], 0);
     while at < 1 << 40 {
@@ -33,7 +34,7 @@ pub(crate) fn fill(file: &File, step: usize) -> (u64, Errno) {
     panic!("nothing stops the writer");
 }
 
-/// Takes the last room with pieces that get smaller.
+/// Fills the last space with pieces that get smaller.
 fn fill_up(dir: &Path) -> Vec<File> {
     let fill_one = |(n, step)| {
         let file = made(dir, &format!("fill{n}"));
@@ -43,15 +44,15 @@ fn fill_up(dir: &Path) -> Vec<File> {
     [STEP, 65_536, 4096, 1024].into_iter().enumerate().map(fill_one).collect()
 }
 
-/// What root, who writes here, can be given: all that is free but a fiftieth of the volume, which is kept for
-/// the trees of files.
+/// The space for root, the writer here: all that is free except a fiftieth of the volume, which is kept for
+/// extent trees.
 fn free(mount: &Mount) -> u64 {
     let found = rustix::fs::statvfs(&mount.dir).unwrap();
     let blocks = fs::metadata(&mount.image).unwrap().len() / found.f_frsize;
     (found.f_bfree - (blocks / 50).min(found.f_bfree)) * found.f_frsize
 }
 
-/// What a volume of this kind takes through the kernel's own mount.
+/// The capacity of a volume of this kind through the kernel's own mount.
 fn taken_by_kernel(mount: &Mount, size: &str) -> Result<u64, hectare_oracle::Skip> {
     let image = mount.outside("kernel");
     mke2fs(&["-t", "ext4"], &image, size)?;
@@ -61,8 +62,7 @@ fn taken_by_kernel(mount: &Mount, size: &str) -> Result<u64, hectare_oracle::Ski
     Ok(taken)
 }
 
-/// The kernel gathered writes and promised them room that nobody had: `dd` never ended, and files had sizes
-/// without content.
+/// The kernel buffered writes without reserved space: `dd` never ended, and files had sizes without content.
 #[test]
 fn regression_a_writer_hears_at_once_that_the_volume_is_full() {
     const NAME: &str = "full::regression_a_writer_hears_at_once_that_the_volume_is_full";
@@ -145,7 +145,7 @@ fn what_was_allocated_can_be_written_on_a_full_volume() {
         }
         file.sync_all().unwrap();
         assert!(fs::read(mount.path("f")).unwrap() == vec![3; LEN], "{options}");
-        // What is punched out of a file is room for another.
+        // A hole punched into one file is space for another.
         hole.write_all_at(&vec![4; LEN], 0).unwrap();
         hole.sync_all().unwrap();
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -163,7 +163,7 @@ fn made_again(mount: &Mount) -> File {
     File::options().write(true).create(true).truncate(false).open(mount.path("greedy")).unwrap()
 }
 
-/// As xfstests' generic/269 and LTP's fs_fill: many fill, remove and fill again.
+/// As xfstests' generic/269 and LTP's fs_fill: many processes fill, remove and fill again.
 #[test]
 fn many_fill_a_volume_and_what_each_was_told_is_true() {
     const NAME: &str = "full::many_fill_a_volume_and_what_each_was_told_is_true";
@@ -200,7 +200,7 @@ fn many_fill_a_volume_and_what_each_was_told_is_true() {
     mount.judge_scattered(NAME);
 }
 
-/// It was taken, and the file as long as that until the kernel forgot it.
+/// It was accepted, and the file had that length until the kernel forgot it.
 #[test]
 fn regression_a_write_ends_at_the_largest_size_of_a_file() {
     const NAME: &str = "full::regression_a_write_ends_at_the_largest_size_of_a_file";
@@ -272,7 +272,7 @@ impl Drop for Mapping {
     }
 }
 
-/// The kernel's own mount says it by SIGBUS, for which FUSE has no way (as LTP's mmap16).
+/// The kernel's own mount reports it by SIGBUS, for which FUSE has no way (as LTP's mmap16).
 #[test]
 fn who_writes_through_a_mapping_hears_of_a_full_volume_by_msync() {
     const NAME: &str = "full::who_writes_through_a_mapping_hears_of_a_full_volume_by_msync";
@@ -295,7 +295,7 @@ fn who_writes_through_a_mapping_hears_of_a_full_volume_by_msync() {
     mount.judge_scattered(NAME);
 }
 
-/// What waits in a mapping looked like a hole, and would be left out of copies.
+/// Data in a mapping looked like a hole, and would be left out of copies.
 #[test]
 fn regression_what_was_written_through_a_mapping_is_no_hole() {
     const NAME: &str = "full::regression_what_was_written_through_a_mapping_is_no_hole";

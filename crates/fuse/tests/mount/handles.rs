@@ -1,5 +1,5 @@
-//! File handles, as NFS servers and backup programs keep them: they outlive the kernel's memory of a file and
-//! the mount itself, and never open another file that got the number.
+//! File handles, as NFS servers and backup programs keep them: they outlive the kernel's inode and the mount
+//! itself, and never open another file that got the number.
 //!
 //! No safe library has the two system calls.
 
@@ -17,7 +17,7 @@ use std::path::Path;
 
 const LEN_MAX: usize = libc::MAX_HANDLE_SZ as usize;
 
-/// What the system calls take: a `file_handle` with as many bytes as there can be.
+/// The argument of the system calls: a `file_handle` with the maximum number of bytes.
 #[repr(C)]
 #[derive(Clone, PartialEq, Debug)]
 struct Handle {
@@ -38,7 +38,7 @@ impl Handle {
         if named == 0 { Ok(handle) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Opens it for reading, on the mount that a folder lies on.
+    /// Opens it for reading, on the mount that a directory belongs to.
     fn open(&self, on: &Path) -> io::Result<File> {
         let (on, mut handle) = (File::open(on)?, self.clone());
         let from = (&raw mut handle).cast();
@@ -70,7 +70,7 @@ fn a_handle_opens_its_file_again_and_no_other() {
         handle.open(on).and_then(|mut file| file.read_to_string(&mut text)).map(|_| text)
     };
     assert_eq!(read(&kept, &mount.dir).unwrap(), "kept");
-    // Its number goes to another file, when the kernel has told that it has forgotten this one.
+    // Its number is reused when the kernel has sent `FORGET` for this file.
     let number = fs::metadata(mount.path("d/gone")).unwrap().ino();
     fs::remove_file(mount.path("d/gone")).unwrap();
     let mut made = 0;
@@ -81,7 +81,7 @@ fn a_handle_opens_its_file_again_and_no_other() {
         fs::metadata(&path).unwrap().ino() == number
     });
     assert_eq!(read(&gone, &mount.dir).unwrap_err().raw_os_error(), Some(libc::ESTALE));
-    // Whoever serves, and the kernel, know nothing of them any more.
+    // Server and kernel know nothing of them any more.
     mount.detach();
     mount.attach("");
     assert_eq!(read(&kept, &mount.dir).unwrap(), "kept");

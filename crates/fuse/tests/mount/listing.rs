@@ -1,4 +1,4 @@
-//! Directories that are read while they change: streams that stay open, places in them that are returned to.
+//! Directories that are read while they change: streams that stay open, positions that are returned to.
 
 use crate::support::{MIB, Mount, mounted};
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::thread;
 
-/// A name and the place of the next one.
+/// A name and the position of the next one.
 type Entry = (String, i64);
 
 fn stream(mount: &Mount) -> Dir {
@@ -24,7 +24,7 @@ fn read(dir: &mut Dir, count: usize) -> Vec<Entry> {
         .collect()
 }
 
-/// An empty directory, and a file that its names will lead to: there are more of them than inodes.
+/// An empty directory, and a file that its names will link to: there are more of them than inodes.
 fn prepare(mount: &Mount) {
     fs::create_dir(mount.path("d")).unwrap();
     fs::write(mount.path("f"), "").unwrap();
@@ -35,8 +35,8 @@ fn made(mount: &Mount, prefix: &str, count: usize) {
     (0..count).for_each(link);
 }
 
-/// Every name that was there all the time is told once, whatever comes and goes; what has gone before its
-/// place was reached may be told or not, as POSIX has it.
+/// Every name that was there all the time is listed once, whatever is added and removed; a name that was
+/// removed before its position was reached may be listed or not, as POSIX specifies.
 #[test]
 fn an_open_stream_tells_every_name_that_stays_once() {
     const NAME: &str = "listing::an_open_stream_tells_every_name_that_stays_once";
@@ -61,7 +61,7 @@ fn an_open_stream_tells_every_name_that_stays_once() {
         assert_eq!(staying.clone().count(), count, "{options}");
         assert!(staying.clone().all(|(_, times)| *times == 1), "{count} {options}");
 
-        // From the start the stream has what there is now.
+        // From the start the stream lists the present names.
         dir.rewind();
         let mut names: Vec<String> = read(&mut dir, usize::MAX).into_iter().map(|(name, _)| name).collect();
         names.sort_unstable();
@@ -99,7 +99,7 @@ fn a_place_in_a_stream_is_found_again() {
             }
         };
         check(&mut dir, &|_| true);
-        // The places stay what they were although names around them, and theirs, go and come.
+        // Positions stay valid although names around them, and at them, are removed and added.
         let is_even = |name: &str| name.ends_with(['0', '2', '4', '6', '8']);
         for (name, _) in all.iter().filter(|(name, _)| !is_even(name)) {
             fs::remove_file(mount.path("d").join(name)).unwrap();

@@ -1,7 +1,7 @@
-//! A volume behind a real mount: what programs see, and what is on the volume afterwards, as e2fsck and the
-//! kernel's own ext4 judge it. Needs `/dev/fuse` and root (else skipped by name).
+//! A volume behind a real mount: what programs see, and the state of the volume afterwards, as judged by
+//! e2fsck and the kernel's own ext4. Needs `/dev/fuse` and root (else skipped by name).
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 mod buffered;
 mod control;

@@ -1,5 +1,5 @@
-//! What mount options promise: how long a change waits, which reads leave a time of access, what the journal
-//! has of file data.
+//! The promises of mount options: how long a change waits, which reads update the access time, which file
+//! data the journal has.
 
 use crate::support::{MIB, Mount, mounted};
 use hectare_device::{FileOptions, Operation};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// What is on the volume if everything stops now.
+/// The volume as it would be after a crash now.
 fn durable(mount: &Mount) -> Volume {
     let copy = mount.outside("copy");
     fs::copy(&mount.image, &copy).unwrap();
@@ -24,7 +24,7 @@ fn is_durable(mount: &Mount, name: &str) -> bool {
     durable(mount).metadata(name).is_ok()
 }
 
-/// The kernel's FUSE leaves it to whoever serves, but for the content of files.
+/// The kernel's FUSE leaves it to the server, except for the content of files.
 #[test]
 fn what_is_to_be_written_through_is_durable_at_once() {
     const NAME: &str = "options::what_is_to_be_written_through_is_durable_at_once";
@@ -54,11 +54,11 @@ fn a_change_waits_as_long_as_commit_says() {
         assert!(started.elapsed() < Duration::from_secs(120), "it takes too long");
         sleep(Duration::from_millis(100));
     }
-    // Longer than where nothing is said.
+    // Longer than the default interval.
     sleep(Duration::from_millis(5500).saturating_sub(started.elapsed()));
     assert!(!is_durable(&late, "d"), "it may wait ten minutes");
     fs::File::open(&late.dir).unwrap().sync_all().unwrap();
-    assert!(is_durable(&late, "d"), "unless somebody syncs");
+    assert!(is_durable(&late, "d"), "unless a process syncs");
     soon.judge(NAME);
     late.judge(NAME);
 }
@@ -72,7 +72,7 @@ fn regression_whoever_serves_a_mount_asks_it_for_nothing() {
     mount.judge(NAME);
 }
 
-/// A file's time of access, after it was read from a mount that has nothing of it in memory.
+/// A file's access time, after it was read from a mount without cached data.
 fn accessed(mount: &mut Mount, options: &str) -> (i64, i64) {
     mount.detach();
     mount.attach(options);

@@ -1,4 +1,4 @@
-//! A panic of whoever answers a request: it gets an error, all else goes on, and nothing changes any more.
+//! A panic while a request is answered: the request gets an error, all others continue, and all changes end.
 
 use crate::support::MIB;
 use hectare_device::{Device, FaultDevice, MemoryDevice, Operation, Rule};
@@ -35,7 +35,7 @@ fn regression_after_a_panic_a_mount_answers_and_changes_nothing() {
             OpenOptions { commit_interval: None, cache_bytes: 0, cache_inodes: 0, ..Default::default() };
         let format = FormatOptions::default();
         Volume::format(shared(), &format, Overwrite::Refuse, open.clone()).unwrap().close().unwrap();
-        // Of what it has to know, little is in memory.
+        // Little of what it needs is in memory.
         let volume = Volume::open(shared(), open).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("dir");
@@ -44,7 +44,7 @@ fn regression_after_a_panic_a_mount_answers_and_changes_nothing() {
         let at = dir.clone();
         let server = thread::spawn(move || {
             let mut options = MountOptions::default();
-            // No commit of what was made before, while the panic is reported.
+            // No commit of earlier changes, while the panic is reported.
             options.add("nowriteback,commit=60").unwrap();
             let what = Mounting { source: "image", dir: &at, options: &options };
             serve(volume, &what, None, Arc::default(), || sender.send(()).unwrap())

@@ -1,5 +1,5 @@
-//! Real programs on a mounted volume: each does its work, checks it by itself where it can, and then the
-//! volume is judged. A program that is not installed is a skip that names it.
+//! Real programs on a mounted volume: each does its work, checks it where it can, and then the volume is
+//! judged. A program that is not installed is a skip that names it.
 
 use crate::support::{MIB, Mount, mounted, needed};
 use hectare_oracle::tool::{Said, run, run_with_input};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A copy of a tree, compared with it: not in where holes are, which not every program keeps.
+/// A copy of a tree, compared with it except for holes, which not every program keeps.
 const COPY: What = What { holes: None, ..What::all() };
 
 /// Runs a command that must succeed.
@@ -17,12 +17,12 @@ fn ok(command: &mut Command) -> Said {
     run(command).expect_success()
 }
 
-/// A source of files, programs among them: this project's own crates.
+/// A source of files, including programs: this project's own crates.
 fn project() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// Git with nobody's configuration.
+/// Git without any user's configuration.
 fn git(folder: &Path, arguments: &[&str]) -> Said {
     let mut git = tool("git").expect("it was there a moment ago");
     for (name, value) in [
@@ -38,7 +38,7 @@ fn git(folder: &Path, arguments: &[&str]) -> Said {
     ok(git.arg("-C").arg(folder).args(arguments))
 }
 
-/// What is below a work tree, without git's own folder.
+/// The entries below a work tree, without git's own directory.
 fn work_tree(folder: &Path) -> Vec<Entry> {
     let is_own = |path: &[u8]| path.is_empty() || path == b".git" || path.starts_with(b".git/");
     walk(folder).into_iter().filter(|entry| !is_own(&entry.path)).collect()
@@ -83,7 +83,7 @@ fn tar_brings_trees_in_and_out() {
     let (archive, back) = (mount.outside("archive.tar"), mount.outside("back"));
     let kept = ["--acls", "--xattrs", "--xattrs-include=*", "--sparse", "-p", "--numeric-owner"];
     let tar = || tool("tar").expect("it was there a moment ago");
-    // A socket is no thing that tar packs, and other trees are as good as this one.
+    // tar can't pack a socket, and other trees are as good as this one.
     for tree in Tree::ALL.into_iter().filter(|tree| *tree != Tree::Pipes) {
         let from = match source(tree, &Scale::SMALL) {
             Ok(from) => from,
@@ -218,7 +218,7 @@ fn fio(mount: &Mount, name: &str, arguments: &str) {
     fio.arg(format!("--name={name}")).arg(format!("--directory={}", mount.dir.display()));
     fio.args(["--output-format=terse", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1"]);
     fio.args(["--thread", "--group_reporting", "--randseed=7", "--verify_state_save=0"]);
-    // It leaves a file of what it has verified in the folder it runs in.
+    // It leaves a file with its verification state in its working directory.
     ok(fio.args(arguments.split_whitespace()).current_dir(mount.outside("")));
 }
 
@@ -241,7 +241,7 @@ fn fio_reads_back_what_it_wrote() {
     }
 }
 
-/// Another server of such volumes leaves images corrupt that this was done to.
+/// Another server of such volumes leaves images corrupt after this.
 #[test]
 fn fio_writes_all_over_a_file_that_was_allocated_before() {
     const NAME: &str = "programs::fio_writes_all_over_a_file_that_was_allocated_before";
@@ -250,7 +250,7 @@ fn fio_writes_all_over_a_file_that_was_allocated_before() {
     let file = fs::File::create(mount.path("file")).unwrap();
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 256 * MIB).unwrap();
     drop(file);
-    // Not as much as the file is long: what is not written must stay zeros.
+    // Less than the length of the file: what is not written must stay zeros.
     fio(&mount, "over", "--filename=file --filesize=256M --rw=randwrite --bs=4k --io_size=64M --numjobs=1");
     mount.judge_scattered(NAME);
 }

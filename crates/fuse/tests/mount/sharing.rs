@@ -1,4 +1,4 @@
-//! Files that several use at once, or that have no name: locks, shared mappings, `O_TMPFILE`.
+//! Files that several processes use at once, or that have no name: locks, shared mappings, `O_TMPFILE`.
 
 use crate::support::{MIB, mounted, needed};
 use hectare_device::FileOptions;
@@ -125,7 +125,7 @@ fn files_without_a_name_get_one_or_are_gone_when_they_are_closed() {
     mount.judge(NAME);
 }
 
-/// As a power cut leaves them: orphans, which the next who opens the volume frees.
+/// As a power cut leaves them: orphans, which the next open of the volume frees.
 #[test]
 fn files_without_a_name_are_gone_after_a_crash() {
     const NAME: &str = "sharing::files_without_a_name_are_gone_after_a_crash";

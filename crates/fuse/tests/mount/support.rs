@@ -1,7 +1,7 @@
-//! A mounted volume, served by threads of the test, and its judges.
+//! A mounted volume, served by threads of the test, and its oracles.
 //!
-//! Hazard: a program that another test starts holds this one's descriptors until it runs, so that unmounting
-//! is tried for a while.
+//! Hazard: a program that another test starts holds this one's descriptors until it runs, so unmounting is
+//! retried for a while.
 
 use hectare_device::{Device, FileOptions, StatsDevice};
 use hectare_engine::{OpenOptions, Overwrite, Volume};
@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 /// Bytes in a MiB.
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// What all data passes on its way to the image, and is counted.
+/// The device that counts all data on its way to the image.
 pub(crate) type Counted = StatsDevice<Arc<dyn Device>>;
 
 /// A mounted volume.
@@ -109,12 +109,12 @@ impl Mount {
         Arc::clone(self.device.as_ref().expect("it is mounted"))
     }
 
-    /// How many requests of a kind the kernel has sent since it was mounted.
+    /// The number of requests of a kind that the kernel has sent since it was mounted.
     pub(crate) fn requests(&self, operation: Operation) -> u64 {
         self.operations.snapshot().kinds[operation as usize].times.count()
     }
 
-    /// How many requests of any kind.
+    /// The number of requests of all kinds.
     pub(crate) fn all_requests(&self) -> u64 {
         self.operations.snapshot().times().count()
     }
@@ -139,8 +139,8 @@ impl Mount {
         self.judge_by(name, |report| report.clean);
     }
 
-    /// As [`Mount::judge`], where extent trees may be larger than they need be: files that were written all
-    /// over the place leave such trees, the kernel's own too.
+    /// As [`Mount::judge`], where extent trees may be larger than necessary: files with scattered writes
+    /// leave such trees, the kernel's own too.
     pub(crate) fn judge_scattered(self, name: &str) {
         self.judge_by(name, Report::is_sound);
     }
@@ -167,7 +167,7 @@ impl Drop for Mount {
     }
 }
 
-/// What `Mount` makes, or the end of a test that is skipped.
+/// The `Mount`, or the end of a skipped test.
 macro_rules! mounted {
     ($name:expr, $size:expr, $options:expr) => {
         match $crate::support::Mount::new($size, $options) {
@@ -178,7 +178,7 @@ macro_rules! mounted {
 }
 pub(crate) use mounted;
 
-/// A tool of the host, or the end of a test that is skipped.
+/// A tool of the host, or the end of a skipped test.
 macro_rules! needed {
     ($name:expr, $tool:expr) => {
         match hectare_oracle::tool::need($tool) {

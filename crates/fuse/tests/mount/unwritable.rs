@@ -1,5 +1,5 @@
-//! Files that can be read and not written yet: whoever opens one for writing is told so, before the kernel's
-//! cache takes bytes that nobody can keep.
+//! Files that can be read and not written yet: opening one for writing fails, before the kernel's cache takes
+//! data that can't be kept.
 
 use crate::support::{Mount, needed};
 use hectare_oracle::tool::run;
@@ -30,7 +30,7 @@ fn made(image: &Path) -> Result<(), Skip> {
     Ok(())
 }
 
-/// Everything that would change a file's content, by what it is called.
+/// Everything that would change a file's content, by name.
 fn attempts(path: &Path, plain: &Path) -> Vec<(&'static str, Result<(), Errno>)> {
     let open = |flags: OFlags| rustix::fs::open(path, flags, Mode::empty());
     let c_path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
@@ -80,7 +80,7 @@ fn regression_files_that_can_not_be_written_are_not_opened_for_writing() {
             }
             assert_eq!(fs::metadata(mount.path(name)).unwrap().len(), before, "{name}");
         }
-        // What is kept of the inode alone can be changed, and the rest of the volume.
+        // Attributes of the inode alone can be changed, and the rest of the volume.
         for name in NAMES {
             let path = mount.path(name);
             rustix::fs::chmod(&path, Mode::from_raw_mode(0o600)).unwrap();
@@ -90,7 +90,7 @@ fn regression_files_that_can_not_be_written_are_not_opened_for_writing() {
         assert_eq!(fs::read(mount.path("inline")).unwrap(), SMALL);
         assert!(fs::read(mount.path("mapped")).unwrap() == [b'o'; 20_000]);
         mount.detach();
-        // The marks of what no kernel sealed or encrypted here are taken off before it is judged.
+        // The flags of files that no kernel sealed or encrypted here are cleared before it is judged.
         let plain = ["sif sealed flags 0x80000", "sif secret flags 0x80000"];
         debugfs_write(&mount.image, &plain).unwrap();
         hectare_oracle::assert_clean(&mount.image).unwrap();
@@ -127,7 +127,7 @@ fn regression_volumes_without_extents_are_mounted_read_only() {
     }
 }
 
-/// A file that asks nobody to be opened is written through, so that every write has its answer.
+/// A file opened without a request is written through, so that every write has its answer.
 #[test]
 fn files_that_are_opened_unasked_are_written_through() {
     const NAME: &str = "unwritable::files_that_are_opened_unasked_are_written_through";

@@ -38,7 +38,7 @@ const _: () = {
 pub struct CommitBlock {
     /// When the transaction was committed: seconds since 1970.
     pub seconds: u64,
-    /// And nanoseconds, 0 to 999,999,999 if whoever wrote it kept to that.
+    /// And nanoseconds, 0 to 999,999,999 if the writer kept to that.
     pub nanoseconds: u32,
     /// Whether its checksum is right, or there is none.
     pub verified: bool,

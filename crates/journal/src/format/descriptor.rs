@@ -1,11 +1,11 @@
-//! Descriptor blocks: which blocks of the volume the log blocks behind them are copies of.
+//! Descriptor blocks: name the volume blocks that the log blocks behind them are copies of.
 //!
 //! A descriptor is a header and a row of *tags*, one per copy, the last one marked. The first tag is followed
 //! by a UUID; the others say that it is theirs too.
 //!
 //! Hazards: a tag has 8 to 16 bytes by the journal's features. The second generation of checksums made tags
-//! two bytes longer than what they hold, and everyone kept to that. The row of a damaged block may lack its
-//! mark: it then ends where no further tag fits.
+//! two bytes longer than their content, and all implementations kept that. The row of a damaged block may
+//! lack its mark: it then ends where no further tag fits.
 
 use super::log::{BlockType, Checksum, HEADER_LEN, LogFormat, MAGIC, UUID_LEN};
 use hectare_units::{BlockNr, TxnId, high32, join32, low16, low32};

@@ -1,4 +1,4 @@
-//! The fast-commit area: what a few fsyncs changed since the last full commit, in ext4's own terms.
+//! The fast-commit area: the changes of a few fsyncs since the last full commit, in ext4's own terms.
 //!
 //! The area is a row of *records* (tag, length, value) that do not cross a block's end. A HEAD record opens
 //! the first fast commit after a full one and names the transaction that was running; a TAIL record ends each
@@ -6,8 +6,8 @@
 //! valid TAIL behind them never happened: the machine stopped while they were written, or they are left from
 //! an earlier transaction.
 //!
-//! [`FastCommits`] takes the area block by block and gathers the fast commits that count. Applying them
-//! needs a volume and is no business of the journal.
+//! [`FastCommits`] takes the area block by block and collects the fast commits that count. Applying them
+//! needs a volume and is not the journal's task.
 //!
 //! Hazards: numbers are little-endian, unlike everywhere else in a journal. The checksum is a crc32c started
 //! from zero, and is continued over the blocks of one fast commit. Values are untrusted: inode numbers are
@@ -106,7 +106,7 @@ pub struct FastCommit {
     pub records: Vec<FastRecord>,
 }
 
-/// Gathers the fast commits of an area.
+/// Collects the fast commits of an area.
 #[derive(Clone, Debug)]
 pub struct FastCommits {
     expected: TxnId,
@@ -123,7 +123,7 @@ enum Stop {
 }
 
 impl FastCommits {
-    /// Gathers those made while transaction `expected` was running, that is, the one after the last that
+    /// Collects those made while transaction `expected` was running, that is, the one after the last that
     /// was committed to the log.
     #[must_use]
     pub const fn new(expected: TxnId) -> Self {

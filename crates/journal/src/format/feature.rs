@@ -1,7 +1,7 @@
 //! The features a journal may use, and those this program knows.
 //!
-//! An unknown feature is refused by name: a log written with it can't be understood. The compatible ones
-//! alone may be ignored, as the name says.
+//! An unknown feature is refused by name: a log written with it can't be understood. Only the compatible
+//! ones may be ignored, as the name says.
 
 use hectare_ext4::Unsupported;
 

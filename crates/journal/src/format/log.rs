@@ -88,7 +88,7 @@ impl Checksum {
     }
 }
 
-/// How the blocks of a log are written, as its superblock has it.
+/// How the blocks of a log are written, as its superblock says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogFormat {
     /// The size of a block.

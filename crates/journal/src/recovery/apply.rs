@@ -1,4 +1,4 @@
-//! Using a recovery: laid over the volume, one block at a time, or all of them written to their places.
+//! Uses a recovery: lays it over the volume, one block at a time, or writes all of it to the final locations.
 
 use super::reader::LogReader;
 use super::{LoggedCopy, Recovery, RecoveryError};
@@ -6,7 +6,7 @@ use crate::format::MAGIC;
 use hectare_device::{Device, Elsewhere, ElsewhereDevice};
 use hectare_units::{BlockNr, LogicalBlock};
 
-/// Bytes gathered before they are written, so that neighbours go out in one write.
+/// Bytes collected before they are written, so that neighbours go out in one write.
 const BATCH: usize = 8 << 20;
 
 impl Recovery {

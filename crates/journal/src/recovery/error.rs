@@ -1,4 +1,4 @@
-//! Why a journal can't be replayed.
+//! Errors of reading and replaying a journal.
 
 use hectare_ext4::{Corrupt, FormatError};
 use hectare_units::{BlockNr, LogicalBlock, TxnId};

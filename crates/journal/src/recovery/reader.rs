@@ -1,4 +1,4 @@
-//! Reading the blocks of a log.
+//! Reads the blocks of a log.
 
 use super::{LogMap, RecoveryError};
 use crate::format::{JournalSuperblock, SUPERBLOCK_LEN};
@@ -91,7 +91,7 @@ impl<'a> LogReader<'a> {
     }
 }
 
-/// The ring of log blocks: where reading goes on, and how much of one turn is left.
+/// The ring of log blocks: where reading continues, and how much of one turn is left.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     first: u32,
@@ -112,7 +112,7 @@ impl Ring {
         LogicalBlock::new(self.next)
     }
 
-    /// Goes on by one block and returns it; `None` once the turn is complete.
+    /// Advances by one block and returns it; `None` once the turn is complete.
     pub(super) fn step(&mut self) -> Option<LogicalBlock> {
         self.left = self.left.checked_sub(1)?;
         let at = self.next;
@@ -120,7 +120,7 @@ impl Ring {
         Some(LogicalBlock::new(at))
     }
 
-    /// Goes on by `count` blocks and returns them; `None` if the turn has fewer left.
+    /// Advances by `count` blocks and returns them; `None` if the turn has fewer left.
     pub(super) fn steps(&mut self, count: usize) -> Option<Vec<LogicalBlock>> {
         if u64_of(count) > u64::from(self.left) {
             return None;

@@ -1,4 +1,4 @@
-//! The second pass: of each block the newest copy that was not revoked.
+//! The second pass: finds the newest copy of each block that was not revoked.
 
 use super::reader::{LogReader, Ring};
 use super::scan::{Found, Scanned};

@@ -1,14 +1,14 @@
-//! The first pass: which transactions are in the log.
+//! The first pass: finds the transactions in the log.
 //!
-//! The scan follows the log by sequence number and stops at the first block that does not go on with what is
-//! expected: that is where writing stopped. A transaction counts once its commit block is found and, with
-//! what it commits, is whole.
+//! The scan follows the log by sequence number and stops at the first block that is not the expected one:
+//! that is where writing stopped. A transaction counts once its commit block is found and, with everything
+//! it commits, is whole.
 //!
 //! A wrong checksum means one of three things. The block is left from an earlier turn of a log whose sequence
-//! numbers came round: then its commit is older than the last one. Or the commit block overtook what it
-//! commits, as `async_commit` lets it: then no further transaction follows. Or the log is damaged.
+//! numbers wrapped: then its commit is older than the last one. Or the commit block overtook what it commits,
+//! as `async_commit` lets it: then no further transaction follows. Or the log is damaged.
 //!
-//! With `async_commit`, copies are verified here, as they tell whether the transaction is whole; else only
+//! With `async_commit`, copies are verified here, as they show whether the transaction is whole; else only
 //! those that are replayed are, later.
 
 use super::RecoveryError;
@@ -77,7 +77,7 @@ struct Scan<'a> {
     crc: TransactionCrc,
     /// When the transaction before it was committed.
     committed_at: u64,
-    /// The transaction where an `async_commit` log ends, unless it turns out to go on.
+    /// The transaction where an `async_commit` log ends, unless it turns out to continue.
     torn: Option<Fault>,
     scanned: Scanned,
 }
@@ -100,7 +100,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Takes the next block, and says whether the log goes on.
+    /// Takes the next block, and returns whether the log continues.
     fn step(&mut self) -> Result<bool, RecoveryError> {
         let Some(at) = self.ring.step() else { return Ok(false) };
         self.reader.read(at, &mut self.block)?;

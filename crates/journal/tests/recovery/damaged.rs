@@ -1,4 +1,4 @@
-//! Damaged journals: what comes out is an error, or the state after some prefix of the transactions.
+//! Damaged journals: the result is an error, or the state after some prefix of the transactions.
 
 use crate::kernel::{left_by_the_kernel, storm};
 use crate::logs::{LogWriter, Random};

@@ -1,4 +1,4 @@
-//! Logs written with our format code, as the journal will write them, and a model of what they mean.
+//! Logs written with our format code, as the journal will write them, and a model of their meaning.
 
 use crate::volume::Volume;
 use hectare_journal::format::{

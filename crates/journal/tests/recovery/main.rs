@@ -1,4 +1,4 @@
-//! Recovery against the judges: what e2fsck makes of a journal, byte for byte, and what the kernel wrote.
+//! Recovery against the oracles: e2fsck's result, byte for byte, and what the kernel wrote.
 
 #![allow(clippy::unwrap_used)] // a failing helper fails its test
 

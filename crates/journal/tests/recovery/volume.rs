@@ -84,7 +84,7 @@ impl Volume {
     }
 
     /// Sets the counts of free blocks and inodes in the ext4 superblock to the sums over the groups, as
-    /// whoever opens a volume does: the kernel logs the groups' counts, but not always the sums.
+    /// opening a volume does: the kernel logs the groups' counts, but not always the sums.
     pub(crate) fn sum_up(&mut self) {
         let (mut blocks, mut inodes) = (0, 0);
         for at in self.descriptors() {

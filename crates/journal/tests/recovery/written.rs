@@ -1,4 +1,4 @@
-//! Logs of our own writing: e2fsck replays them to the same bytes as we do, and both to what was meant.
+//! Logs of our own writing: e2fsck replays them to the same bytes as we do, and both to the intended ones.
 
 use crate::logs::{LogWriter, Random};
 use crate::volume::{Volume, assert_as_e2fsck};

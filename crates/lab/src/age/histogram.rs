@@ -1,18 +1,19 @@
-//! How much of the free space lies in free extents of which lengths, as e2freefrag tells it.
+//! The distribution of the free space over lengths of free extents, in e2freefrag's terms.
 //!
-//! A [`Histogram`] is a wish: ranges of lengths in bytes, and each range's share of the free blocks. It comes
-//! from the command line, from what e2freefrag (or `hectare freefrag`) printed, or from another volume. What
-//! those two print gives the mean length in a range as well, which says more than the range: in the published
-//! starting point of the best-available series, the extents of 2 to 4 MiB are nearly all just under 4.
+//! A [`Histogram`] is a request: ranges of lengths in bytes, and each range's share of the free blocks. It
+//! comes from the command line, from the output of e2freefrag (or `hectare freefrag`), or from another
+//! volume. That output has the mean length in a range as well, which says more than the range: in the
+//! published starting point of the best-available series, the extents of 2 to 4 MiB are nearly all just under
+//! 4.
 //!
 //! Shares are relative: where they add up to less than a hundred (e2freefrag's do, when the superblock's
-//! count of free blocks is behind) they are taken in proportion, and the report says what that makes of them.
+//! count of free blocks is behind) they are taken in proportion, and the report has the resulting shares.
 
 use crate::run::float;
 use hectare_mkfs::parse_size;
 use std::str::FromStr;
 
-/// What percents that were rounded to two digits may add up to.
+/// The maximum sum of percentages that were rounded to two digits.
 const WHOLE: f64 = 100.05;
 
 /// Free extents of one range of lengths.
@@ -32,20 +33,20 @@ pub struct Share {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Histogram(Vec<Share>);
 
-/// What e2freefrag said of a volume.
+/// A volume's e2freefrag output.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Told {
     /// Its free extents.
     pub histogram: Histogram,
-    /// Used blocks in percent of all, if it was said.
+    /// Used blocks in percent of all, if printed.
     pub fill: Option<f64>,
 }
 
 impl Histogram {
-    /// Puts shares together.
+    /// Makes a histogram of shares.
     ///
     /// # Errors
-    /// In one line what is wrong: there is none, a range is empty or overlaps another, a share is no positive
+    /// One line with the fault: there is none, a range is empty or overlaps another, a share is no positive
     /// number, a mean lies outside its range, or they add up to more than 100 percent.
     pub fn new(mut shares: Vec<Share>) -> Result<Self, String> {
         shares.sort_by_key(|share| share.from);
@@ -98,7 +99,7 @@ impl Histogram {
         &self.0
     }
 
-    /// What all shares add up to, in percent.
+    /// The sum of all shares, in percent.
     #[must_use]
     pub fn sum(&self) -> f64 {
         self.0.iter().map(|share| share.percent).sum()
@@ -167,7 +168,7 @@ impl FromStr for Told {
     }
 }
 
-/// A row of e2freefrag's table, whose `bytes` are blocks yet.
+/// A row of e2freefrag's table, whose `bytes` are still blocks.
 struct Line {
     row: Row,
 }
@@ -184,7 +185,7 @@ impl Line {
         Some(Self { row: Row { from: parse_size(from.trim(), 1, None).ok()?, to, extents, bytes } })
     }
 
-    /// Whether its mean lies in its range if blocks have so many bytes.
+    /// Whether its mean lies in its range if blocks have this many bytes.
     fn fits(&self, block: u64) -> bool {
         let Row { from, to, extents, bytes } = self.row;
         let (extents, bytes) = (u128::from(extents), u128::from(bytes) * u128::from(block));

@@ -1,10 +1,10 @@
-//! The content of a file as its operations left it, and what of it may be there after a crash.
+//! The content of a file after its operations, and what of it may be there after a crash.
 //!
-//! A file is a list of cells; each is zero or says by which operation it was written, and to which place.
-//! After a crash every cell must be as it was after the last operation known to be durable, or after one of
-//! those begun since: each cell for itself, since what is overwritten in place, and what is placed late,
-//! reaches storage in any order. The size must be that after one of these operations, or, while a file grows,
-//! between. Where data is journalled, all cells together must be as after one of them.
+//! A file is a list of cells; each is zero or names the operation that wrote it, and its place. After a crash
+//! every cell must be as it was after the last operation known to be durable, or after one of those begun
+//! since: each cell separately, since in-place overwrites and delayed allocations reach storage in any order.
+//! The size must be that after one of these operations, or, while a file grows, between. Where data is
+//! journalled, all cells together must be as after one of them.
 //!
 //! Not here: which operations are known to be durable ([`super::expect`]).
 
@@ -18,19 +18,19 @@ use std::fmt;
 pub(super) enum Edit {
     /// Writes cells.
     Write { at: u64, len: u64 },
-    /// Writes so many pieces of `each` bytes, with as much between them.
+    /// Writes this many runs of `each` bytes, with gaps of the same length between them.
     Comb { at: u64, each: u64, count: u64 },
     /// Makes the file longer or shorter.
     Resize { size: u64 },
-    /// Gives space to a range, which reads as before.
+    /// Allocates a range, which reads as before.
     Allocate { at: u64, len: u64, keep_size: bool },
-    /// Takes the space of a range.
+    /// Frees the blocks of a range.
     Punch { at: u64, len: u64 },
     /// Makes a range zero.
     Zero { at: u64, len: u64, keep_size: bool },
-    /// Takes a range out; what follows moves down.
+    /// Removes a range; what follows moves down.
     Collapse { at: u64, len: u64 },
-    /// Makes room for a range; what follows moves up.
+    /// Inserts a range; what follows moves up.
     Insert { at: u64, len: u64 },
 }
 

@@ -1,8 +1,8 @@
 //! A volume and its journal, which may lie on a disk of its own.
 //!
-//! To whoever records it, all of it is one device: the volume, and behind it the journal's disk, if there is
-//! one. So both are cut off at the same moment. But each is flushed by itself: that one of them has kept what
-//! it was given says nothing of the other.
+//! The recorder sees one device: the volume, and behind it the journal's disk, if there is one. So both are
+//! cut off at the same moment. But each is flushed separately: that one of them has kept its writes implies
+//! nothing for the other.
 
 use super::format::Format;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ const SUPERBLOCK_AT: Bytes = Bytes::new(1024);
 /// The identity of the journal's device.
 const UUID: [u8; 16] = [0x33; 16];
 
-/// What is on the disks of a volume.
+/// The content of a volume's disks.
 pub struct Image {
     /// The volume.
     pub volume: Vec<u8>,

@@ -1,9 +1,8 @@
 //! What a volume must hold after a crash at a point, and whether it does.
 //!
-//! Of each thread: the names after one of its operations, not before the last that was promised and not after
-//! the last begun; and of each file that these names lead to, content as [`super::content`] says. A file that
-//! was renamed over another has at least the content it had then: who replaces a file so would otherwise lose
-//! both.
+//! Of each thread: the names after one of its operations, not before the last promised one and not after the
+//! last begun one; and of each file that these names lead to, content as in [`super::content`]. A file that
+//! was renamed over another has at least the content it had then: otherwise replacing a file would lose both.
 
 use super::content::Content;
 use super::history::{History, Of, Told, tell};
@@ -19,10 +18,10 @@ pub(super) struct Found {
     pub(super) contents: HashMap<u32, Vec<u8>>,
 }
 
-/// Differences told at most.
+/// The maximum number of differences reported.
 const TOLD_MAX: usize = 8;
 
-/// What must hold at a point that goes forward.
+/// What must hold at a point, which only moves forward.
 pub(super) struct Expected<'a> {
     threads: Vec<Thread<'a>>,
     point: usize,

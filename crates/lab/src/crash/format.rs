@@ -1,4 +1,5 @@
-//! The volumes that crash: small, with the smallest journal, so that the log wraps and states are cheap.
+//! The formats of the crashing volumes: small, with the smallest journal, so that the log wraps and states
+//! are cheap.
 
 use super::devices::Parts;
 use crate::error::{Error, Result};
@@ -21,7 +22,7 @@ pub struct Format {
     features: &'static str,
     cluster_size: Option<u64>,
     clusters_per_group: Option<u32>,
-    /// Whether the volume asks for `data=journal`: more is promised then.
+    /// Whether the volume's default is `data=journal`: more is promised then.
     pub(super) journals_data: bool,
     /// Whether the journal lies on a disk of its own.
     external: bool,
@@ -179,7 +180,7 @@ impl Format {
     }
 }
 
-/// Has a volume say that it is to be used with `data=journal`.
+/// Sets a volume's default to `data=journal`.
 fn ask_for_data_journalling(device: &dyn Device) -> std::result::Result<(), String> {
     let mut bytes = [0; superblock::SIZE];
     device.read_at(SUPERBLOCK_OFFSET, &mut bytes).map_err(|error| error.to_string())?;

@@ -1,8 +1,7 @@
 //! What a thread did, when, and which of it was promised to last.
 //!
-//! Moments are places in the device's log: an operation began when the log had so many events, and had
-//! returned when it had so many. A sync that had returned before a crash promises what had returned before
-//! the sync began.
+//! Moments are places in the device's log: the numbers of events in the log when an operation began, and when
+//! it had returned. A sync that had returned before a crash promises what had returned before the sync began.
 //!
 //! What each sync promises:
 //! - of the volume: everything, of every thread;
@@ -95,7 +94,7 @@ impl History {
         low32(u64_of(self.done.partition_point(|done| done.ended < mark)))
     }
 
-    /// How many operations may have left something in the first so many events.
+    /// How many operations may have left something in the first `event` events.
     pub(super) fn begun_before(&self, event: usize) -> u32 {
         low32(u64_of(self.done.partition_point(|done| done.began < event)))
     }

@@ -1,7 +1,7 @@
 //! The operations of a workload.
 //!
 //! Files, directories and links have ids of their own, which become the owner of the inode: so that what is
-//! found after a crash can be told apart without its name. Operations on content name the file by its id, as
+//! found after a crash can be identified without its name. Operations on content name the file by its id, as
 //! it may have lost its name.
 
 use super::content::Edit;
@@ -21,7 +21,7 @@ pub(super) enum Op {
     Link { from: String, to: String },
     /// Renames, over a file if there is one.
     Rename { from: String, to: String },
-    /// Swaps what two names name.
+    /// Exchanges two names.
     Exchange { a: String, b: String },
     /// Removes the name of anything but a directory.
     Unlink { path: String },

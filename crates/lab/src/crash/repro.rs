@@ -1,9 +1,9 @@
-//! A failure, kept so that it can be looked at again: the volume before, everything that was written to it,
-//! and what each thread did.
+//! A reproducible failure: the volume before, all writes to it, and what each thread did.
 //!
-//! In a folder: `base.img` and `state.img` (before the run, and as the crash left it; a journal on a disk of
-//! its own comes behind the volume in the first, and is `journal.img` beside the second), `log.bin` (the
-//! events), `run.json` (who did what when) and `history.txt`, the same to read.
+//! In a directory: `base.img` and `state.img` (before the run, and as the crash left it; a journal on a disk
+//! of its own comes behind the volume in the first, and is `journal.img` beside the second), `log.bin` (the
+//! events), `run.json` (the operations of each thread with their moments) and `history.txt`, the same as
+//! text.
 
 use super::devices::{Image, Parts};
 use super::explore::At;
@@ -104,10 +104,10 @@ impl Kept {
         text
     }
 
-    /// Writes it to a folder.
+    /// Writes it to a directory.
     ///
     /// # Errors
-    /// If that can't be written; it is named.
+    /// If that can't be written; the error names it.
     pub fn save(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(|error| Error::at(folder.display().to_string(), error))?;
         let put = |name: &str, bytes: &[u8]| {
@@ -125,10 +125,10 @@ impl Kept {
         put("history.txt", self.history().as_bytes())
     }
 
-    /// Reads it from a folder.
+    /// Reads it from a directory.
     ///
     /// # Errors
-    /// If there is no such thing in it.
+    /// If the directory holds no such failure.
     pub fn load(folder: &Path) -> Result<Self> {
         let get = |name: &str| {
             let path = folder.join(name);

@@ -1,8 +1,8 @@
-//! Content that says what it is.
+//! Self-describing content.
 //!
-//! Files are written in cells of 16 bytes, each of which names its file, the operation that wrote it and the
-//! place in the file it was written to, with a check over the three. So every part of a sector found after a
-//! crash tells whose it is and how old. A cell of zeros was never written, or was given up.
+//! Files are written in cells of 16 bytes, each of which names its file, the operation that wrote it and its
+//! place in the file, with a check over the three. So the owner and the age of every part of a sector found
+//! after a crash are known. A cell of zeros was never written, or was freed.
 
 use hectare_units::{low32, u64_of};
 
@@ -12,7 +12,7 @@ pub(super) const CELL: u64 = 16;
 /// The same as an index.
 pub(super) const CELL_LEN: usize = 16;
 
-/// What a cell says.
+/// The content of a cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Cell {
     /// The file.
@@ -69,7 +69,7 @@ pub(super) fn written(file: u32, version: u32, at: u64, len: u64) -> Vec<u8> {
     cells.flat_map(|index| Cell { file, version, index: low32(index) }.encode()).collect()
 }
 
-/// The value of an extended attribute: of any length, and as telling.
+/// The value of an extended attribute: of any length, and self-describing as well.
 pub(super) fn attribute(file: u32, version: u32, len: usize) -> Vec<u8> {
     let mut value = written(file, version, 0, u64_of(len).next_multiple_of(CELL));
     value.truncate(len);

@@ -1,4 +1,4 @@
-//! What is on a volume after a crash.
+//! Reads the state of a volume after a crash.
 
 use super::expect::Found;
 use super::tree::{Entry, Kind, digest};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 /// No workload makes larger files.
 const SIZE_MAX: u64 = 2 << 20;
 
-/// Looks at everything below a directory of the root, that included.
+/// Reads everything below a directory of the root, including that.
 pub(super) fn look(volume: &Volume, top: &str) -> Result<Found, String> {
     let mut looker = Looker { volume, inodes: HashMap::new(), found: Found::default() };
     let nr = volume.resolve(top, false).map_err(|error| format!("{top}: {error}"))?;
@@ -48,7 +48,7 @@ struct Looker<'a> {
 }
 
 impl Looker<'_> {
-    /// Notes what lies at a path; gives it back if it is a directory.
+    /// Notes the file at a path; returns it if it is a directory.
     fn enter(&mut self, path: String, nr: InodeNr) -> Result<Option<(String, InodeNr)>, String> {
         let at = |error: String| format!("{path}: {error}");
         let metadata = self.volume.stat(nr).map_err(|error| at(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! Which operations a workload consists of.
+//! The workloads, by the operations they consist of.
 //!
 //! A [`Generator`] chooses each operation from the state that those before it left, so that all of them
 //! succeed; the same seed chooses the same.
@@ -16,7 +16,7 @@ pub enum Workload {
     Append,
     /// Overwriting.
     Overwrite,
-    /// Cutting and growing, of open files without a name too.
+    /// Truncating and growing, of open unlinked files too.
     Truncate,
     /// Allocating, punching, zeroing, moving ranges.
     Fallocate,
@@ -30,7 +30,7 @@ pub enum Workload {
     Large,
     /// A volume that runs full.
     Full,
-    /// All of it, while a thread of the volume commits when it likes.
+    /// All of it, while a thread of the volume commits at any time.
     Committer,
 }
 

@@ -1,4 +1,4 @@
-//! How many pieces the files under a directory lie in.
+//! Counts the pieces that the files under a directory lie in.
 
 use hectare_engine::{Extent, Result, Volume};
 use hectare_ext4::inode::Kind;

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Bytes of a region.
 pub const REGION: u64 = 1 << 30;
 
-/// What is known of one region.
+/// The free space and data of one region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Region {
     /// Bytes of it in blocks of regular files.
@@ -108,7 +108,7 @@ impl Regions {
             let after = fixed.partition_point(|range| range.start <= gap.start);
             after.checked_sub(1).and_then(|at| fixed.get(at)).is_some_and(|range| range.end >= gap.end)
         };
-        // The run that may go on: its region, its end, its length.
+        // The run that may continue: its region, its end, its length.
         let mut open = (u64::MAX, 0, 0);
         for run in runs {
             for (region, part) in pieces(run, self.region, self.blocks) {
@@ -139,7 +139,7 @@ impl Regions {
     }
 }
 
-/// A run cut at the borders of regions; what lies beyond the volume is left out.
+/// A run split at the boundaries of regions; what lies beyond the volume is left out.
 fn pieces(run: &Range<u64>, region: u64, blocks: u64) -> impl Iterator<Item = (u64, Range<u64>)> + use<> {
     let (mut at, end) = (run.start, run.end.min(blocks));
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Figures in words: thousands, rates, durations.
+//! Formats numbers for people: thousands, rates, durations.
 
 /// `1,234,567`.
 pub(crate) fn whole(figure: f64) -> String {
@@ -13,7 +13,7 @@ pub(crate) fn whole(figure: f64) -> String {
     text
 }
 
-/// Three digits that say something: `1,234`, `56.7`, `8.90`, `0.01`.
+/// Three significant digits: `1,234`, `56.7`, `8.90`, `0.01`.
 pub(crate) fn short(figure: f64) -> String {
     match figure {
         f if f >= 100.0 => whole(f),

@@ -1,6 +1,6 @@
-//! The page: one file of HTML, style and drawings inside, nothing loaded from anywhere and no script.
+//! The page: one file of HTML, style and drawings inside, with no external resources and no script.
 //!
-//! Every tag is closed, so that the page is well-formed XML as well and a test can say so.
+//! Every tag is closed, so that the page is well-formed XML as well and a test can verify it.
 
 use super::Report;
 use super::chart::{Chart, charts};

@@ -1,4 +1,4 @@
-//! The table for a terminal: a block for each workload, a row for each run, only columns that say something.
+//! The table for a terminal: a block for each workload, a row for each run, only columns with content.
 
 use super::Report;
 use super::humanize::{duration, short, whole};

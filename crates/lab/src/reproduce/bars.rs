@@ -34,7 +34,7 @@ pub(super) fn color(side: usize) -> String {
     format!("c{}", side % COLORS)
 }
 
-/// One figure of all sides; `None` where nobody has it.
+/// One figure of all sides; `None` if it is missing in all.
 pub(super) fn bars(part: &Part, row: &Row) -> Option<String> {
     let published = [(Role::Before, row.published[0]), (Role::After, row.published[1])];
     let published: Vec<Bar> = published

@@ -109,8 +109,9 @@ fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
     sections(all, options, say)
 }
 
-/// Half full, and free extents as e2freefrag printed them of the published volume with blocks of 64 KiB after
-/// Test 1 without the series: ranges in KiB, extents, blocks. Of the one with 4 KiB only the mean was published.
+/// Half full, and the free extents in e2freefrag's output for the published volume with blocks of 64 KiB
+/// after Test 1 without the series: ranges in KiB, extents, blocks. Of the one with 4 KiB only the mean was
+/// published.
 fn aged() -> Result<age::Options> {
     const KIB: u64 = 1 << 10;
     const FOUND: [(u64, u64, u64, u64); 6] = [

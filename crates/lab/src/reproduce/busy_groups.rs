@@ -1,4 +1,4 @@
-//! Groups whose lock is held are passed by: fallocate in many containers at once.
+//! Skipping busy groups: fallocate in many containers at once.
 
 use super::figure::Figure;
 use super::plan::{FileSystem, Runner, Section, Volume, policy, shown};

@@ -1,4 +1,4 @@
-//! Where an experiment takes place: a directory of its own with the volumes, gone with the value.
+//! The directory of an experiment with its volumes, removed when the value is dropped.
 
 use super::Options;
 use super::kernel::{self, Mount};

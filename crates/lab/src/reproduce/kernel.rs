@@ -1,7 +1,7 @@
 //! Volumes mounted by the kernel, for as long as a value lives.
 //!
-//! The tools are those that a system has for it (`mount`, `umount`, `mkfs.xfs`, `mkfs.btrfs`); what is missing
-//! or refused leaves the side out, with the reason.
+//! The tools are the system's own (`mount`, `umount`, `mkfs.xfs`, `mkfs.btrfs`); a missing tool or a refusal
+//! leaves the side out, with the reason.
 
 use super::plan::{Failed, FileSystem};
 use crate::timing::timed;

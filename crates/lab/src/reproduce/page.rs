@@ -1,6 +1,6 @@
-//! The page: one file of HTML with style and drawings inside, nothing loaded from anywhere and no script.
+//! The page: one file of HTML with style and drawings inside, with no external resources and no script.
 //!
-//! Every tag is closed, so that the page is well-formed XML as well and a test can say so.
+//! Every tag is closed, so that the page is well-formed XML as well and a test can verify it.
 
 use super::bars::{bars, color, curves};
 use super::text::{cells, labelled};

@@ -33,7 +33,7 @@ pub(super) struct Volume {
     pub(super) aged: Option<crate::age::Options>,
 }
 
-/// Who runs.
+/// One contender.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Runner {
     pub(super) title: String,
@@ -41,7 +41,7 @@ pub(super) struct Runner {
     pub(super) how: How,
 }
 
-/// By what.
+/// What a contender runs on.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum How {
     /// The engine.
@@ -125,7 +125,7 @@ pub(super) fn policy(text: &str) -> Policy {
 /// Why a side gave no run.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// It can't run here, which is nobody's fault: the reason.
+    /// It can't run here, which is no failure: the reason.
     LeftOut(String),
     /// It should have run.
     Broken(Error),

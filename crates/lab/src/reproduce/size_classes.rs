@@ -25,7 +25,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
     let section = |mix: Mix| Section {
         title: mix.name().to_owned(),
-        about: "as fsperf has it, on a fresh volume of 32 GiB".to_owned(),
+        about: "as in fsperf, on a fresh volume of 32 GiB".to_owned(),
         volume: Volume { size: 32 << 30, block: 4096, aged: None },
         workload: Workload::Fragmentation(fragmentation::Options {
             scale: if options.quick { 0.02 } else { 1.0 },

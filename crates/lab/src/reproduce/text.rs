@@ -142,7 +142,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The experiments in a list, for who names none.
+/// The list of experiments, printed if none is named.
 #[must_use]
 pub fn listed() -> String {
     let mut text = String::new();

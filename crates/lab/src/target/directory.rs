@@ -1,6 +1,6 @@
-//! A folder of the host, with the host's own calls.
+//! A directory of the host, with the host's own calls.
 //!
-//! Where it lies on a kernel ext4 whose `mb_stats` are switched on, the kernel's counts are read along.
+//! If it lies on a kernel ext4 whose `mb_stats` are switched on, the kernel's counts are read along.
 
 use crate::error::{Error, Result};
 use crate::stats::AllocatorStats;
@@ -12,20 +12,20 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A folder.
+/// A directory.
 #[derive(Debug)]
 pub struct Directory {
     base: PathBuf,
     handle: File,
-    /// Whether direct I/O was asked for and is not to be had.
+    /// Whether direct I/O was requested and is not available.
     fell_back: AtomicBool,
 }
 
 impl Directory {
-    /// Opens a folder that is there.
+    /// Opens an existing directory.
     ///
     /// # Errors
-    /// If it is no folder or can't be opened; it is named.
+    /// If it is no directory or can't be opened; the error names it.
     pub fn open(base: &Path) -> Result<Self> {
         let fail = |error: &dyn ToString| Error::at(base.display().to_string(), error.to_string());
         let handle = File::open(base).map_err(|error| fail(&error))?;
@@ -68,7 +68,7 @@ impl Directory {
     }
 }
 
-/// Lets an open file pass the page cache; whether its file system can.
+/// Makes an open file bypass the page cache; returns whether its file system can.
 pub(super) fn bypass_cache(file: &File) -> std::io::Result<bool> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     match rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT) {
@@ -78,7 +78,7 @@ pub(super) fn bypass_cache(file: &File) -> std::io::Result<bool> {
     }
 }
 
-/// What is told of a file system without direct I/O.
+/// The remark about a file system without direct I/O.
 pub(super) const NO_DIRECT: &str = "no direct I/O here; its page cache was used";
 
 impl Target for Directory {

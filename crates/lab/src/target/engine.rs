@@ -19,7 +19,7 @@ pub enum Through {
     /// Through the host's page cache.
     #[default]
     Cache,
-    /// Past it (`O_DIRECT`).
+    /// Bypassing it (`O_DIRECT`).
     Direct,
     /// Mapped into memory; only where the image lies in memory.
     Dax,
@@ -29,7 +29,7 @@ impl Through {
     /// All ways.
     pub const ALL: [Self; 3] = [Self::Cache, Self::Direct, Self::Dax];
 
-    /// What stands before the image on the command line, without the colon.
+    /// The prefix before the image on the command line, without the colon.
     #[must_use]
     pub const fn prefix(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl Engine {
         Self::open_watched(image, through, options, None)
     }
 
-    /// The same, with requests for space and commits timed if there is somebody to count them.
+    /// Like [`Self::open`], with requests for space and commits timed if `times` is given.
     pub(crate) fn open_watched(
         image: &Path,
         through: Through,
@@ -81,7 +81,7 @@ impl Engine {
         Ok(Self { image: image.to_owned(), volume, times })
     }
 
-    /// Opens an image to look at it; nothing is changed.
+    /// Opens an image read-only; nothing is changed.
     ///
     /// # Errors
     /// If it holds no ext4 volume that can be read; it is named.

@@ -1,11 +1,11 @@
 //! One file of the host, with nothing above it: the limit.
 //!
-//! Each file that is asked for is a window of the one file, the first at its start, in the order of asking.
-//! So the same offsets are read and written as in a file system, with one `pread` or `pwrite` each. There are
-//! no names and no directories: only workloads that say how long their files will be can run on it.
+//! Each requested file is a window of the one file, the first at its start, in the order of the requests. So
+//! the same offsets are read and written as in a file system, with one `pread` or `pwrite` each. There are no
+//! names and no directories: only workloads that know the length of their files in advance can run on it.
 //!
-//! Hazard: what is there would be overwritten. So the file is made by the run, as the folder of a run is, and
-//! one that is there is only replaced if asked for.
+//! Hazard: an existing file would be overwritten. So the file is made by the run, as a run's directory is,
+//! and an existing one is replaced only on request.
 
 use crate::error::{Error, Result};
 use crate::stats::AllocatorStats;
@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub struct Raw {
     path: PathBuf,
-    /// There from the making of the folder on.
+    /// Set when the directory is made.
     file: OnceLock<Arc<File>>,
     /// Where the next window begins.
     next: AtomicU64,
@@ -54,7 +54,7 @@ impl Target for Raw {
     fn create_dir(&self, _path: &str) -> Result<()> {
         let made = OpenOptions::new().read(true).write(true).create_new(true).open(&self.path);
         let file = Arc::new(self.told(made)?);
-        self.file.set(file).map_err(|_| Error::at(self.name(), "it has no folders"))
+        self.file.set(file).map_err(|_| Error::at(self.name(), "it has no directories"))
     }
 
     fn create(&self, _path: &str) -> Result<Box<dyn TargetFile>> {

@@ -1,9 +1,9 @@
-//! What things cost on this machine.
+//! Measures the costs of the model on this machine.
 //!
-//! Locks, atomics and the way of a line between two processors are timed by themselves. What the allocator
-//! does beside them is found by probes, one thing after the other: a probe is run in real time and, with the
-//! costs found so far, in virtual time; what is missing in the second is the cost of the thing that it does
-//! often. Each time is the least of several rounds: on a busy machine that is the one nobody disturbed.
+//! Locks, atomics and the transfer of a cache line between two processors are timed directly. Other costs of
+//! the allocator are found by probes, one after another: a probe is run in real time and, with the costs
+//! found so far, in virtual time; the difference is the cost of the operation that it does often. Each time
+//! is the least of several rounds: on a busy machine that is the undisturbed one.
 //!
 //! What it is not: a fit to the experiment. No probe makes the requests that are replayed.
 
@@ -15,7 +15,7 @@ use std::time::Instant;
 /// Rounds of which the fastest counts.
 const ROUNDS: u32 = 400;
 
-/// A thing that is done often.
+/// An operation that is done often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Probe {
     Word,

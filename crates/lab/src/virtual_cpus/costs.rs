@@ -1,4 +1,4 @@
-//! What things cost on the machine the model was calibrated on.
+//! The costs on the machine the model was calibrated on.
 
 use hectare_alloc_virtual::virtual_cpus::{Costs, Time};
 

@@ -1,10 +1,10 @@
-//! `fallocate2`: each job has a file, gives it space in steps of 8 KiB up to 1 MiB, cuts it to nothing, and
+//! `fallocate2`: each job has a file, allocates in steps of 8 KiB up to 1 MiB, truncates it to zero, and
 //! begins again.
 //!
-//! A step is one operation; the cut costs time and counts nothing, as in will-it-scale's test of that name.
-//! There all jobs make their files in one directory, and so do those here: all start at one group, which is
-//! what they contend for, as containers on one volume do. [`Options::apart`] gives each a directory of its
-//! own, which ext4 may put into different groups.
+//! A step is one operation; the truncate costs time and counts nothing, as in will-it-scale's test of that
+//! name. There all jobs make their files in one directory, and so do those here: all start at one group,
+//! which is what they contend for, as containers on one volume do. [`Options::apart`] gives each a directory
+//! of its own, which ext4 may put into different groups.
 //!
 //! Jobs are threads, or processes as the containers were ([`Options::processes`]): those need a directory of
 //! the host to work in, such as a mount.
@@ -24,14 +24,14 @@ use std::time::Duration;
 pub struct Options {
     /// Bytes of a step.
     pub step: u64,
-    /// Bytes at which the file is cut to nothing.
+    /// Bytes at which the file is truncated to zero.
     pub file: u64,
     /// How long.
     pub time: Duration,
     /// Whether each job has a directory of its own.
     pub apart: bool,
-    /// The jobs are processes, started so; what they are to do is told by [`work_alone`]'s arguments, in
-    /// decimal digits.
+    /// How to start the processes, if the jobs are processes; their work is passed as [`work_alone`]'s
+    /// arguments, in decimal digits.
     pub processes: Option<Worker>,
 }
 
@@ -105,14 +105,14 @@ fn processes(options: &Options, worker: &Worker, target: &dyn Target, paths: &[S
     apart(worker, work, options.time)
 }
 
-/// What one process does: it makes its file at `path` in a directory, and works on it as long as the process
-/// that started it says by standard input; what it did is said on standard output.
+/// The work of one process: it makes its file at `path` in a directory, works on it until the parent closes
+/// its standard input, and reports its counts on standard output.
 pub fn work_alone(directory: &Path, path: &str, step: u64, file: u64) {
     let prepare = || Directory::open(directory)?.create(path);
     child(prepare, |made, stop| steps(made.as_ref(), step, file, stop));
 }
 
-/// Gives a file space and takes it away until it is time to stop.
+/// Allocates and truncates a file until it is time to stop.
 fn steps(file: &dyn TargetFile, step: u64, len: u64, stop: &Stop) -> Result<Count> {
     let mut count = Count::default();
     loop {

@@ -1,7 +1,7 @@
-//! The six mixes that tell whether an allocator keeps files of different sizes and lifetimes apart.
+//! The six mixes that show whether an allocator keeps files of different sizes and lifetimes apart.
 //!
-//! In each, jobs that take and return large pieces of space run beside jobs that append to small files. What
-//! counts is how the free space is cut up afterwards, not only the speed. The parameters are those of the
+//! In each, jobs that allocate and free large extents run beside jobs that append to small files. What counts
+//! is the fragmentation of the free space afterwards, not only the speed. The parameters are those of the
 //! fragmentation tests of fsperf, with which btrfs's size classes were judged.
 
 use crate::error::Result;
@@ -19,17 +19,17 @@ const LOOPS: u64 = 100;
 /// One of the six.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mix {
-    /// 32 appenders of 64 KiB beside four jobs that take and return 256 MiB.
+    /// 32 appenders of 64 KiB beside four jobs that allocate and free 256 MiB.
     AppendVsFallocate,
-    /// Large pieces that live briefly beside small ones that live briefly.
+    /// Short-lived large extents beside short-lived small ones.
     CorrelatedLifetimes,
-    /// Pieces of 2 GiB, 128 MiB and 8 MiB beside appenders of 128 KiB.
+    /// Extents of 2 GiB, 128 MiB and 8 MiB beside appenders of 128 KiB.
     FourSizes,
-    /// Pieces just above the borders of btrfs's size classes.
+    /// Extents just above the bounds of btrfs's size classes.
     FunnySizesHigh,
-    /// Pieces just below them.
+    /// Extents just below them.
     FunnySizesLow,
-    /// Large and small pieces, each both short-lived and long-lived.
+    /// Large and small extents, each both short-lived and long-lived.
     MixedLifetimes,
 }
 
@@ -38,7 +38,7 @@ pub enum Mix {
 pub struct Options {
     /// Which.
     pub mix: Mix,
-    /// How large, 1 being as fsperf has it: sizes, loops and times shrink with it.
+    /// Scale, 1 being as in fsperf: sizes, loops and times shrink with it.
     pub scale: f64,
     /// For `append-vs-fallocate`: appends of 128 KiB, none made durable by itself.
     pub no_sync: bool,
@@ -113,7 +113,7 @@ fn funny(large: u64, medium: u64, small: u64) -> Vec<Job> {
 }
 
 impl Options {
-    /// The mix as fsperf has it.
+    /// The mix with fsperf's parameters.
     #[must_use]
     pub const fn new(mix: Mix) -> Self {
         Self { mix, scale: 1.0, no_sync: false }

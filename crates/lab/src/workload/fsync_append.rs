@@ -1,9 +1,9 @@
-//! `fsync-append`: each thread appends a block to a file of its own and makes it durable, over and over, as a
-//! database writes its log.
+//! `fsync-append`: each thread repeatedly appends a block to a file of its own and syncs it, as a database
+//! writes its log.
 //!
 //! One append with its fsync is one operation, and its latency is that of both. What counts is how many
-//! fsyncs of several threads share one commit. A file that has become large is cut to nothing and begins
-//! again; the cut costs time and counts nothing.
+//! fsyncs of several threads share one commit. A file that has become large is truncated to zero; that costs
+//! time and counts nothing.
 
 use crate::error::Result;
 use crate::latency::Histogram;

@@ -1,8 +1,8 @@
-//! Jobs: what a thread does over and over to one file, as data, and the one executor for all of them.
+//! Jobs: what a thread does repeatedly to one file, as data, and the one executor for all of them.
 //!
-//! A job fills its file block by block, by fallocate or by writing, may make each block durable and think
-//! after it, may remove the file and begin again. Several jobs of different kinds run side by side, each in
-//! as many threads as it says; those that are only a disturbance are not measured.
+//! A job fills its file block by block, by fallocate or by writing, may sync each block and think after it,
+//! may remove the file and begin again. Several jobs of different kinds run side by side, each in its own
+//! number of threads; those that are only a disturbance are not measured.
 //!
 //! A file holds the whole blocks that fit its size: the rest is left out, as fio does.
 
@@ -43,7 +43,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Space by fallocate, again and again removed: one thread, no pause.
+    /// Allocates by fallocate and removes, repeatedly: one thread, no pause.
     #[must_use]
     pub const fn churn(name: &'static str, block: u64, file: u64, loops: u64) -> Self {
         Self {
@@ -99,7 +99,7 @@ struct Done {
     sync_latency: Histogram,
 }
 
-/// Runs jobs side by side in a folder.
+/// Runs jobs side by side in a directory.
 pub(super) fn run(jobs: &[Job], target: &dyn Target, folder: &str) -> Result<Ran> {
     let roster: Vec<(&Job, u32)> =
         jobs.iter().flat_map(|job| (0..job.threads).map(move |nr| (job, nr))).collect();

@@ -1,9 +1,9 @@
-//! `many-appenders`: many threads append small pieces, each to a file of its own, until every file has its
+//! `many-appenders`: many threads append small records, each to a file of its own, until every file has its
 //! size or the time is over.
 //!
-//! What counts is where the pieces end up: an allocator that serves whoever comes next weaves the files into
-//! each other, and KiB per extent says how finely. The kernel's series was measured with 4 KiB, 64 threads,
-//! 1 GiB a file, by fallocate.
+//! What counts is the placement of the records: an allocator that serves requests in order of arrival
+//! interleaves the files, and KiB per extent measures how finely. The kernel's series was measured with 4
+//! KiB, 64 threads, 1 GiB a file, by fallocate.
 
 use crate::error::Result;
 use crate::target::Target;

@@ -1,9 +1,9 @@
-//! Processes that work together: children that start together, stop together, and tell what they did.
+//! Processes that work together: children that start together, stop together, and report their counts.
 //!
-//! What threads of one process share (its descriptors, its memory map, its locks) processes don't; containers
-//! are processes. Each child is the program that [`Worker`] names, started with its work as arguments. It
-//! says `ready`, waits for a byte on standard input, works until that ends, and says in one line what it did,
-//! or why it failed. So a parent that dies ends its children, too.
+//! Processes don't share what threads of one process share (its descriptors, its memory map, its locks);
+//! containers are processes. Each child is the program that [`Worker`] names, started with its work as
+//! arguments. It prints `ready`, waits for a byte on standard input, works until that ends, and prints its
+//! counts, or why it failed, in one line. So a parent that dies ends its children, too.
 
 use crate::error::{Error, Result};
 use crate::workload::worker_threads::{Count, Stop, Worked};
@@ -14,7 +14,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a child says when it can begin.
+/// A child's line when it is ready.
 const READY: &str = "ready";
 
 /// How a child is started; its work is put behind these arguments.
@@ -41,10 +41,10 @@ impl Drop for Waiting {
     }
 }
 
-/// Runs a child for each list of arguments, all at once, for so long; what each counted.
+/// Runs a child for each list of arguments, all at once, for this long; returns the counts of each.
 ///
 /// # Errors
-/// If one can't be started, or says why it failed, or ends without a word. All have ended then.
+/// If one can't be started, or reports a failure, or ends without a line. All have ended then.
 pub(crate) fn apart(
     worker: &Worker,
     work: impl Iterator<Item = Vec<OsString>>,
@@ -111,8 +111,8 @@ impl Waiting {
     }
 }
 
-/// The child's side: prepares, and works from the first byte of standard input to its end. What goes wrong is
-/// said in a line, for the parent to tell.
+/// The child's side: prepares, and works from the first byte of standard input to its end. An error is
+/// printed in a line, for the parent to report.
 pub(crate) fn child<T>(prepare: impl FnOnce() -> Result<T>, work: impl FnOnce(T, &Stop) -> Result<Count>) {
     let counted = prepare().and_then(|prepared| {
         say(READY);

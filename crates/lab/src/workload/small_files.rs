@@ -1,18 +1,18 @@
-//! `small-files`: threads make many small files in one directory, as fs_mark does: open, write in pieces of
+//! `small-files`: threads make many small files in one directory, as fs_mark does: open, write in chunks of
 //! 16 KiB, perhaps fsync, close.
 //!
 //! A file is one operation. Without `fsync_each` most of the work may be left to the final sync, which is why
 //! reports give the rate with it as well.
 //!
 //! # The requests of the best-available series
-//! Its tests made about one allocator call a file, each with a goal of 8 MiB for one block. No file of 64
-//! KiB makes that request of itself: ext4's normalisation rounds it to 64 KiB, and as a file of up to
-//! `mb_stream_req` blocks it takes a piece of a locality group, which one call in many fills. The table gives
-//! a goal of 8 MiB to a short request of a file that *is* longer than 8 MiB, whatever of it has space. So
-//! [`Options::presize`] makes each file that long by a truncate before it is written, and cuts it to its size
-//! afterwards, which gives back what was preallocated. These are ordinary system calls: a kernel's mount
-//! makes the same requests of them. How the published runs came by their goal is not said where they are
-//! published.
+//! Its tests made about one allocator call a file, each with a goal of 8 MiB for one block. A file of 64 KiB
+//! does not make that request by itself: ext4's normalisation rounds it to 64 KiB, and as a file of up to
+//! `mb_stream_req` blocks it takes an extent of a locality group, which one call in many fills. The table
+//! gives a goal of 8 MiB to a short request of a file that *is* longer than 8 MiB, whatever part of it is
+//! allocated. So [`Options::presize`] makes each file that long by a truncate before it is written, and
+//! truncates it to its size afterwards, which frees what was preallocated. These are ordinary system calls: a
+//! kernel's mount makes the same requests of them. The publication does not say how the published runs came
+//! by their goal.
 
 use crate::error::Result;
 use crate::target::Target;
@@ -30,8 +30,8 @@ pub struct Options {
     pub write: u64,
     /// Whether each file is fsynced before it is closed.
     pub fsync_each: bool,
-    /// Bytes a file has, as a hole, before it is written; it is cut to its size afterwards. No more than its
-    /// size means that it grows as it is written.
+    /// Bytes a file has, as a hole, before it is written; it is truncated to its size afterwards. No more
+    /// than its size means that it grows as it is written.
     pub presize: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Threads that start together, stop together, and are timed one by one.
+//! Threads that start together, stop together, and are timed separately.
 //!
-//! The clock runs from the first thread that starts to the last that ends. No thread looks at a clock between
-//! two operations to see whether its time is over: the caller's thread does, and sets a flag. So it is with a
-//! ramp, a time of work before what is measured begins.
+//! The clock runs from the first thread that starts to the last that ends. No thread reads a clock between
+//! two operations to see whether its time is over: the caller's thread does, and sets a flag. The same holds
+//! for a ramp, a time of work before the measurement begins.
 
 use crate::error::Result;
 use crate::run::{Measure, float};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tells threads to stop, and that the ramp is over.
+/// Signals to threads that they must stop, and that the ramp is over.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     now: AtomicBool,
@@ -63,9 +63,9 @@ impl Count {
     }
 }
 
-/// Runs `work` in so many threads at once, each with its number; tells them to stop after `limit`, counted
-/// from when all are there, or when one of them fails. So that a thread that gets no processor meanwhile has
-/// something to tell, work should do one thing at least.
+/// Runs `work` in this many threads at once, each with its number; signals them to stop after `limit`,
+/// counted from when all are there, or when one of them fails. To give a thread that gets no processor
+/// meanwhile something to report, work should do one thing at least.
 pub(crate) fn together<W: Send>(
     threads: u32,
     limit: Option<Duration>,
@@ -164,7 +164,7 @@ pub(crate) fn scaled(n: u64, scale: f64) -> u64 {
     product.min(n.max(1))
 }
 
-/// As wide as the largest number of so many, so that names sort.
+/// The width of the largest of this many numbers, so that names sort.
 pub(crate) fn digits(n: u64) -> usize {
     u64_of(n.saturating_sub(1).to_string().len()).try_into().unwrap_or(1)
 }

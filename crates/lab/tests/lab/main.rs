@@ -1,6 +1,6 @@
-//! Workloads on the engine, on folders and on the kernel; what they leave; and the reports of them.
+//! Workloads on the engine, in directories and on the kernel; their results; and the reports of them.
 
-#![allow(clippy::unwrap_used)] // a test that cannot go on fails
+#![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
 mod markup;
 mod reports;

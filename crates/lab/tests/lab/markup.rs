@@ -1,4 +1,4 @@
-//! A small judge of markup: every tag closed, in order, nothing loaded from elsewhere.
+//! A small checker of markup: every tag closed, in order, no external resources.
 
 /// What is wrong with a page, if anything is.
 pub(crate) fn complaint(page: &str) -> Option<String> {

@@ -1,4 +1,5 @@
-//! Every workload, small, on the engine and on a folder: figures add up, files are there, volumes are clean.
+//! Every workload, small, on the engine and in a directory: counts add up, files are there, volumes are
+//! clean.
 
 use hectare_device::FileOptions;
 use hectare_lab::age;
@@ -24,7 +25,7 @@ const MIB: u64 = 1 << 20;
 /// fork and its exec, and the image then seems to be in use.
 static GATE: Mutex<()> = Mutex::new(());
 
-/// A folder in memory, and an empty volume in it.
+/// A directory in memory, and an empty volume in it.
 struct Scene {
     folder: TempDir,
     image: PathBuf,
@@ -49,8 +50,8 @@ fn on(workload: Workload, on: On, threads: &[u32]) -> Bench {
     Bench { workload, on, threads: threads.to_vec(), after: After::Keep, replace: false, label: None }
 }
 
-/// What a run of the small form of a workload must leave: files, their length, and operations, where they
-/// can be foretold.
+/// What a run of the small form of a workload must leave: files, their length, and operations, where they are
+/// predictable.
 struct Expected {
     workload: Workload,
     threads: u32,
@@ -429,7 +430,7 @@ fn a_full_volume_ends_the_run_with_one_line() {
         Ok(scene) => scene,
         Err(reason) => skip!("lab workloads::a_full_volume", reason),
     };
-    // How much they will write before their time is over can't be foretold.
+    // How much they will write before their time is over is unpredictable.
     let time = Some(Duration::from_secs(60));
     let options = many_appenders::Options { how: How::Write, size: 32 * MIB, time, ..Default::default() };
     let full = Bench { after: After::Remove, ..on(Workload::ManyAppenders(options), scene.engine(), &[8]) };

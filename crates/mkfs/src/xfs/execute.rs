@@ -1,4 +1,4 @@
-//! Carrying out the plan of an XFS volume: ranges of groups in any order, the primary superblock last.
+//! Executes the plan of an XFS volume: ranges of groups in any order, the primary superblock last.
 
 use super::plan::Plan;
 use crate::error::Result;
@@ -11,7 +11,7 @@ use hectare_units::Bytes;
 /// Groups that a thread takes at a time.
 const CHUNK: u32 = 64;
 
-/// Writes the planned volume to a device, after giving up what it holds if the options say so. `run` may be a
+/// Writes the planned volume to a device, after discarding its content if the options say so. `run` may be a
 /// number of threads.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! The shape of an XFS volume: how many groups, of what length, and where and how long the log is.
 //!
-//! The rules are those that `mkfs.xfs` 6.1 was seen to follow, and give the same volumes. In short: four
+//! The rules are those that `mkfs.xfs` 6.1 was observed to follow, and give the same volumes. In short: four
 //! groups, from 4 TiB on groups of the largest length; on striped storage 8 to 32 groups, of whole stripe
 //! units, and not of whole stripes, so that their headers don't all lie on one disk; a log of a 2048th of the
 //! volume in the middle group.

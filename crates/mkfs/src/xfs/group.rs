@@ -1,10 +1,10 @@
-//! What an allocation group of a fresh volume holds, and the bytes that say so.
+//! The content of an allocation group of a fresh volume, rendered.
 //!
-//! The order of taking space is that of `mkfs.xfs`: headers and roots, the log if it is this group's, then
+//! Space is taken in the order of `mkfs.xfs`: headers and roots, the log if it is this group's, then
 //! the free list from the shortest free run that holds it, last the first inodes.
 //!
-//! The free list has the same length in all groups, a shorter last one included. That each has room for it is
-//! known with the plan ([`FreeLists`]), before anything is written.
+//! The free list has the same length in all groups, a shorter last one included. The plan ensures that each
+//! has room for it ([`FreeLists`]), before anything is written.
 
 use crate::error::{Error, Result};
 use hectare_units::{GroupNr, usize_of};
@@ -149,7 +149,7 @@ impl Group {
         self.owners(volume).into_iter().map(|(run, owner)| owner_record(run, owner)).collect()
     }
 
-    /// Who owns the blocks that are not free, by place; neighbours of one owner are one record.
+    /// The owners of the blocks that are not free, by place; neighbours of one owner are one record.
     fn owners(&self, volume: &Volume) -> Vec<(Run, Owner)> {
         let roots = volume.roots();
         let one = |start| Run { start, len: 1 };
@@ -199,7 +199,7 @@ mod tests {
         shape(&options, Bytes::new(1024 * MIB)).unwrap().0
     }
 
-    /// The same with a last group of so many blocks.
+    /// The same with a last group of `blocks` blocks.
     fn with_last(blocks: u32) -> Volume {
         let volume = volume();
         let before = u64::from(volume.groups - 1) * u64::from(volume.group_blocks);

@@ -1,7 +1,7 @@
-//! The words after the options of `mkfs.xfs`: `-d agcount=4,su=64k,sw=2`.
+//! Parses the words after the options of `mkfs.xfs`: `-d agcount=4,su=64k,sw=2`.
 //!
-//! One table says which words there are and what each sets. Sizes may end in `b` and `s`, blocks and sectors
-//! of the volume, so those two sizes are read first whatever the order. Every error names the word it is
+//! One table lists the words and what each sets. Sizes may end in `b` and `s`, blocks and sectors of the
+//! volume, so those two sizes are read first whatever the order. Every error names the word it is
 //! about.
 
 use super::geometry::LOG_UNIT_MAX;

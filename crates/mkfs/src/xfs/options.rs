@@ -1,7 +1,7 @@
-//! What can be asked of an XFS volume, with the defaults of xfsprogs 6.1.
+//! The options of an XFS format, with the defaults of xfsprogs 6.1.
 //!
-//! Values that are wrong by themselves are refused where they are read ([`super::parse`]); what is wrong only
-//! together, or for a size, where the geometry is chosen.
+//! Values that are wrong by themselves are refused where they are read ([`super::parse`]); values that are
+//! wrong only together, or for a size, are refused where the geometry is chosen.
 
 use crate::error::{Error, Result};
 use hectare_device::Topology;
@@ -16,7 +16,7 @@ pub enum GroupSize {
     ByVolume,
     /// So that there are that many.
     Count(u32),
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(Bytes),
 }
 
@@ -26,7 +26,7 @@ pub enum LogSize {
     /// As the size of the volume suggests.
     #[default]
     ByVolume,
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(Bytes),
 }
 

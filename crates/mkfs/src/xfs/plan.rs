@@ -49,7 +49,7 @@ impl Plan {
         &self.volume
     }
 
-    /// What is worth saying about the choices made.
+    /// The notes on the choices made.
     #[must_use]
     pub fn notes(&self) -> &[Note] {
         &self.notes

@@ -1,4 +1,4 @@
-//! What the tests of whole volumes share: mke2fs's arguments as options, and images made both ways.
+//! Shared by the tests of whole volumes: mke2fs's arguments as options, and images made both ways.
 
 #![allow(dead_code)] // no test uses all of it
 
@@ -98,13 +98,13 @@ pub(crate) fn format(options: &FormatOptions, image: &Path, size: Bytes) -> hect
     Ok(plan)
 }
 
-/// A folder for images: in memory where the host has that, because many large sparse files are made here.
+/// A directory for images: in memory where the host has that, because many large sparse files are made here.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// Cuts the power at each point of a format of a device that may hold anything, with storage that keeps what
-/// it likes of what was not flushed: where a superblock is taken for one, all of the volume is there.
+/// Cuts the power at each point of a format of a device that may hold anything, with storage that keeps any
+/// part of what was not flushed: where a superblock is taken for one, all of the volume is there.
 pub(crate) fn assert_no_volume_before_all_is_there(
     size: Bytes,
     is_volume: impl Fn(&dyn Device) -> bool,
@@ -135,7 +135,7 @@ pub(crate) fn assert_no_volume_before_all_is_there(
 }
 
 /// Fails every write, zeroing and flush of a format from each on, one after another, on a device that reads
-/// as zeros and on one that may hold anything: afterwards there is no volume, and it is told why.
+/// as zeros and on one that may hold anything: afterwards there is no volume, and the error says why.
 pub(crate) fn assert_no_volume_where_a_device_fails(
     size: Bytes,
     what: What,
@@ -156,8 +156,8 @@ pub(crate) fn assert_no_volume_where_a_device_fails(
                 break;
             }
             let error = made.unwrap_err().to_string();
-            // Only where the flush of the superblock itself fails is it there. Else it is said that there was
-            // a format, unless that is what failed.
+            // Only where the flush of the superblock itself fails is it there. Else the error reports an
+            // interrupted format, unless that is what failed.
             assert!(found != Some(what) || error.contains("flush"), "{k}: {error}");
             assert!(found.is_some() || k < 6, "{k}: {error}");
         }

@@ -1,10 +1,11 @@
-//! All connections in one thread: whichever can go on does, and none is waited for.
+//! Serves all connections in one thread, without waiting for any of them.
 //!
-//! A connection has one deadline, from its beginning to the last byte of its answer. When there are as many
-//! as may be, a new one takes the place of the oldest whose request is not complete; a client that asks at
-//! once is read at once when it is accepted, so that any number of idle ones can't push it out before.
+//! A connection has one deadline, from its beginning to the last byte of its answer. When the limit of
+//! connections is reached, a new one replaces the oldest whose request is not complete; a request that is
+//! there when its connection is accepted is read at once, so that any number of idle connections can't
+//! displace it before.
 //!
-//! What it is not: parallel. Answers are made one after the other, each from figures that are at hand.
+//! What it is not: parallel. Answers are made one after the other, each from metrics that are at hand.
 
 use super::{CONNECTIONS_MAX, PATIENCE, REQUEST_MAX, REST, has_ended};
 use log::debug;
@@ -28,14 +29,14 @@ struct Connection {
 }
 
 enum State {
-    /// What has come of the request.
+    /// The part of the request that was received.
     Asking(Vec<u8>),
-    /// The answer, and how much of it is sent.
+    /// The answer, and how much of it was sent.
     Answering(Vec<u8>, usize),
 }
 
 impl Connections {
-    /// Waits until something can go on, and goes on with all that can.
+    /// Waits until a connection is ready, and advances all that are.
     pub(super) fn turn(&mut self, listener: &TcpListener, answer: impl Fn(&[u8]) -> Vec<u8>) {
         let (ready, has_new) = self.wait(listener);
         let mut ready = ready.into_iter();
@@ -48,13 +49,14 @@ impl Connections {
         }
     }
 
-    /// Which connections can go on, and whether there are new ones; nothing when the next one's time is over.
+    /// Which connections are ready, and whether there are new ones; nothing when the next deadline has
+    /// passed.
     fn wait(&self, listener: &TcpListener) -> (Vec<bool>, bool) {
         let mut waited: Vec<PollFd<'_>> = self.0.iter().map(Connection::awaited).collect();
         waited.push(PollFd::new(listener, PollFlags::IN));
         let next = self.0.iter().map(|connection| connection.until).min();
         let left = next.map(|until| until.saturating_duration_since(Instant::now()));
-        // A time that can't be said is none.
+        // A time that can't be represented is no limit.
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         if poll(&mut waited, left.as_ref()).is_err() {
             return (Vec::new(), false); // a signal
@@ -64,7 +66,7 @@ impl Connections {
         (ready, has_new)
     }
 
-    /// Takes those that wait, no more than may be there at a time, so that the others get their turn.
+    /// Accepts waiting connections, no more than the limit at a time, so that the others get their turn.
     fn accept(&mut self, listener: &TcpListener, answer: &impl Fn(&[u8]) -> Vec<u8>) {
         for _ in 0..CONNECTIONS_MAX {
             match listener.accept() {
@@ -95,7 +97,7 @@ impl Connections {
         self.0.push(connection);
     }
 
-    /// Ends the oldest that has not asked yet, or the oldest.
+    /// Ends the oldest without a complete request, or the oldest.
     fn drop_one(&mut self) {
         let idle = self.0.iter().position(|connection| matches!(connection.state, State::Asking(_)));
         if !self.0.is_empty() {
@@ -104,13 +106,13 @@ impl Connections {
     }
 }
 
-/// Whether it is the one client whose connection could not be taken.
+/// Whether only the one client's connection failed.
 fn is_of_client(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted)
 }
 
 impl Connection {
-    /// What it waits for.
+    /// The event that it waits for.
     fn awaited(&self) -> PollFd<'_> {
         let flags = match self.state {
             State::Asking(_) => PollFlags::IN,
@@ -119,7 +121,7 @@ impl Connection {
         PollFd::new(&self.stream, flags)
     }
 
-    /// Goes on as far as it can without waiting; whether there is more to do.
+    /// Advances it as far as possible without waiting; returns whether there is more to do.
     fn advance(&mut self, answer: impl Fn(&[u8]) -> Vec<u8>) -> bool {
         match self.step(answer) {
             Ok(()) => false,
@@ -140,12 +142,12 @@ impl Connection {
         if let State::Answering(bytes, sent) = &mut self.state {
             write(&mut self.stream, bytes, sent)?;
         }
-        // What the client still sends is not read; it may see a reset, but after the answer.
+        // The rest of the client's data is not read; it may see a reset, but after the answer.
         self.stream.shutdown(std::net::Shutdown::Write)
     }
 }
 
-/// Reads a request up to the end of its headers, or as much as may be.
+/// Reads a request up to the end of its headers, or up to the limit.
 fn read(stream: &mut TcpStream, request: &mut Vec<u8>) -> io::Result<()> {
     let mut chunk = [0; CHUNK];
     while request.len() < REQUEST_MAX && !has_ended(request) {

@@ -6,7 +6,7 @@ use rustix::fs::FallocateFlags;
 pub(super) const SLOTS: usize = 4;
 /// No call chooses an offset beyond this, so that volumes of 64 MiB don't fill.
 pub(super) const FILE_MAX: u64 = 2 << 20;
-/// What `fallocate` is asked for. The kernel passes no other mode to a FUSE mount.
+/// The modes of `fallocate`. The kernel passes no other mode to a FUSE mount.
 pub(super) const MODES: [FallocateFlags; 5] = [
     FallocateFlags::empty(),
     FallocateFlags::KEEP_SIZE,
@@ -15,7 +15,7 @@ pub(super) const MODES: [FallocateFlags; 5] = [
     FallocateFlags::ZERO_RANGE.union(FallocateFlags::KEEP_SIZE),
 ];
 /// Values are shorter: then all attributes of a file fit a block of 1 KiB, with access control lists. Where
-/// they fit no single way the kernel refuses what the engine finds a place for.
+/// they fit no single place, the kernel refuses what the engine finds room for.
 pub(super) const VALUE_MAX: usize = 140;
 /// Those of the system are access control lists.
 pub(super) const ATTRIBUTES: [&str; 6] = [
@@ -60,7 +60,7 @@ pub(super) enum Call {
     GetAttribute(Name, usize),
     RemoveAttribute(Name, usize),
     ListAttributes(Name),
-    /// What the process takes away from modes.
+    /// The bits that the process clears in modes.
     Umask(u16),
     Stat(Name),
     List(Name),
@@ -68,7 +68,7 @@ pub(super) enum Call {
 }
 
 impl Call {
-    /// What a sequence begins with, so that calls find something.
+    /// The first calls of a sequence, so that later ones find files.
     pub(super) fn first() -> Vec<Self> {
         let directories = [("a", 0o1777), ("b", 0o2775), ("a/b", 0o777), ("b/a", 0o755)];
         let directories = directories.into_iter().flat_map(|(name, mode)| {

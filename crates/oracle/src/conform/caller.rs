@@ -1,5 +1,5 @@
-//! Makes calls below a directory, and says what they returned as text that two file systems can be expected
-//! to share.
+//! Makes calls below a directory, and formats their results as text that two file systems can be expected to
+//! share.
 
 use super::call::{ATTRIBUTES, Call, FILE_MAX, MODES, SLOTS};
 use super::choose::Ground;
@@ -41,12 +41,12 @@ impl Caller {
         Self { root: root.into(), open: [const { None }; SLOTS] }
     }
 
-    /// What calls find.
+    /// The files that calls can find.
     pub(super) fn ground(&self) -> Ground {
         Ground::look(&self.root, &self.open)
     }
 
-    /// Makes a call as somebody; what it returned.
+    /// Makes a call as a user; returns its result.
     pub(super) fn make(&mut self, who: User, call: &Call) -> String {
         match who.call(|| self.answer(call)) {
             Ok(said) => said,
@@ -130,7 +130,7 @@ impl Caller {
                     OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC,
                     OFlags::WRONLY | OFlags::NOFOLLOW,
                 ][usize::from(*how)];
-                // Not one that others are waited for at.
+                // Not one that blocks until another process opens it.
                 let flags = how | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
                 self.open[*slot] = None;
                 let opened = rustix::fs::open(self.at(name), flags, mode)?;
@@ -182,7 +182,7 @@ impl Caller {
                 rustix::fs::copy_file_range(from, Some(&mut from_at), to, Some(&mut to_at), *len)?.to_string()
             }
             Call::Seek(slot, at) => {
-                // Where holes begin is the file system's affair; that there is an end is not.
+                // The placement of holes is up to the file system; that there is an end is not.
                 let file = self.slot(*slot)?;
                 match rustix::fs::seek(file, SeekFrom::Hole(*at)) {
                     Ok(hole) if hole <= u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0) => {

@@ -1,4 +1,4 @@
-//! The table of cases: calls that must fail, or succeed only just, on grounds that are prepared for them.
+//! The table of cases: calls that must fail, or barely succeed, on grounds that are prepared for them.
 
 use super::scenes::SCENES;
 use super::user::User;
@@ -14,7 +14,7 @@ use std::path::Path;
 /// A ground that can't be prepared ends the run.
 pub(super) const PREPARED: &str = "the volume was made a moment ago";
 
-/// A single call, and what came of it as text.
+/// A single call, and its result as text.
 pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) run: fn(&Path) -> String,
@@ -164,7 +164,7 @@ fn tree(dir: &Path) {
     std::os::unix::fs::symlink("loop", dir.join("loop")).expect(PREPARED);
 }
 
-/// The tree, and a file that takes all the rest.
+/// The tree, and a file that takes all remaining space.
 fn fill(dir: &Path) {
     tree(dir);
     let file = File::create(dir.join("fill")).expect(PREPARED);
@@ -214,7 +214,7 @@ fn chmod(dir: &Path, name: &str, mode: u16) -> Result<(), Errno> {
     rustix::fs::chmod(dir.join(name), Mode::from_raw_mode(mode.into()))
 }
 
-/// What the mode of a file is after a call.
+/// The mode of a file after a call.
 fn mode_after(dir: &Path, name: &str, done: Result<(), Errno>) -> Result<u64, Errno> {
     done?;
     Ok(u64::from(rustix::fs::stat(dir.join(name))?.st_mode))
@@ -360,7 +360,7 @@ static FULL: [Case; 10] = cases! {
     "unlink" => |d: &Path| rustix::fs::unlink(d.join("new")).or(Ok(())),
 };
 
-/// For volumes and files that take few changes, or none.
+/// For volumes and files that allow few changes, or none.
 static CHANGES: [Case; 27] = cases! {
     "open to write" => |d: &Path| open(d, "f", OFlags::WRONLY).map(drop),
     "open to append" => |d: &Path| open(d, "f", OFlags::WRONLY | OFlags::APPEND).map(drop),
@@ -392,7 +392,7 @@ static CHANGES: [Case; 27] = cases! {
     "rmdir" => |d: &Path| rustix::fs::rmdir(d.join("d")),
 };
 
-/// Calls of user 1000, who is of groups 2000 and 1000, and of 1001.
+/// Calls by user 1000, a member of groups 2000 and 1000, and by user 1001.
 static OTHERS: [Case; 22] = cases! {
     "create where only root may" => |d: &Path| User::One.call(|| make(d, "new")),
     "chmod of root's" => |d: &Path| User::One.call(|| chmod(d, "f", 0o666)),

@@ -1,8 +1,7 @@
-//! Which call comes next: mostly one that can succeed, as [`Ground`] shows what is there.
+//! Chooses the next call: mostly one that can succeed, given the existing files in [`Ground`].
 //!
-//! The ground is looked at before each call, on the side of the kernel, whose answers decide; so nothing here
-//! needs to know what calls do. One call in [`ODD`] takes names, files and places as they come, and so
-//! mostly fails.
+//! The ground is read before each call, on the kernel's side, whose results decide; so nothing here needs to
+//! know what calls do. One call in [`ODD`] takes random names, files and places, and so mostly fails.
 
 use super::call::{ATTRIBUTES, Call, FILE_MAX, MODES, Name, SLOTS, VALUE_MAX};
 use super::user::{GIDS, UIDS};
@@ -12,11 +11,11 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Names that everything is about; few, so that calls meet.
+/// The names of all files; few, so that calls meet.
 const NAMES: [&str; 7] = ["a", "b", "c", "d", "e", "dir", "a name that is a little longer than the others"];
-/// One call in so many looks at nothing before.
+/// One call in this many ignores the existing files.
 const ODD: u64 = 7;
-/// What is cut to make room is left with less than this.
+/// A file that is truncated to make room keeps less than this.
 const SHORT: u64 = 16_384;
 
 /// An open file.
@@ -29,7 +28,7 @@ struct Slot {
     named: bool,
 }
 
-/// What is there before a call.
+/// The existing files before a call.
 #[derive(Debug)]
 pub(super) struct Ground {
     root: PathBuf,
@@ -40,12 +39,12 @@ pub(super) struct Ground {
     others: Vec<Name>,
     slots: Vec<Slot>,
     crowded: bool,
-    /// Nobody else in the process makes files.
+    /// Whether nothing else in the process makes files.
     alone: bool,
 }
 
 impl Ground {
-    /// Looks at a mounted volume and the files that are open there.
+    /// Reads a mounted volume and the files that are open there.
     pub(super) fn look(root: &Path, open: &[Option<OwnedFd>; SLOTS]) -> Self {
         let mut ground = Self {
             root: root.into(),
@@ -61,12 +60,12 @@ impl Ground {
         ground
     }
 
-    /// The same where room is no concern, and who fills it may be somebody else.
+    /// The same as if there were room: other threads may be the ones that fill the volume.
     pub(super) fn with_room(self) -> Self {
         Self { crowded: false, ..self }
     }
 
-    /// The same where the process does nothing else meanwhile, and may change its `umask`.
+    /// The same for a process that does nothing else meanwhile, and may change its `umask`.
     pub(super) fn with_umask(self, alone: bool) -> Self {
         Self { alone, ..self }
     }
@@ -97,7 +96,7 @@ impl Ground {
         rustix::fs::lgetxattr(self.root.join(name), ATTRIBUTES[attribute], &mut [0_u8; 0]).is_ok()
     }
 
-    /// A name that is free, below a directory that is there and no deeper than three names.
+    /// An unused name, below an existing directory and no deeper than three names.
     fn fresh(&self, r: &mut Random) -> Name {
         let shallow = |name: &&Name| name.matches('/').count() < 2;
         let directories: Vec<_> = self.directories.iter().filter(shallow).collect();
@@ -130,7 +129,7 @@ impl Ground {
         if directory { pick(r, &self.directories[1..]).cloned().unwrap_or_default() } else { self.leaf(r) }
     }
 
-    /// A directory with nothing in it, if there is one.
+    /// An empty directory, if there is one.
     fn empty(&self, r: &mut Random) -> Name {
         let all = || self.files.iter().chain(&self.links).chain(&self.others).chain(&self.directories);
         let lies_in = |name: &&Name| all().any(|other| other.starts_with(&format!("{name}/")));
@@ -195,7 +194,7 @@ impl Ground {
         }
     }
 
-    /// A call that makes room.
+    /// A call that frees space.
     fn freeing(&self, r: &mut Random) -> Call {
         match r.below(4) {
             0 => Call::Truncate(self.slot(r, |slot| slot.writes && slot.len > 0).nr, r.below(SHORT)),
@@ -249,7 +248,7 @@ impl Ground {
         Call::SetAttribute(name, attribute, len(r) % VALUE_MAX, how)
     }
 
-    /// A call about an attribute that is there, if one is found.
+    /// A call on an existing attribute, if one is found.
     fn attributed(&self, r: &mut Random, call: fn(Name, usize) -> Call) -> Call {
         let (mut name, mut attribute) = (self.anything(r), index(r, ATTRIBUTES.len()));
         for _ in 0..12 {
@@ -275,7 +274,7 @@ fn slot(nr: usize, file: &OwnedFd) -> Option<Slot> {
     })
 }
 
-/// A call whose names and files may be there or not.
+/// A call whose names and files may exist or not.
 fn any_call(r: &mut Random) -> Call {
     let slot = index(r, SLOTS);
     match r.below(24) {
@@ -316,7 +315,7 @@ fn any_of<'a>(r: &mut Random, names: &[&'a str]) -> &'a str {
     names[index(r, names.len())]
 }
 
-/// One of some; none of none.
+/// A random element of a slice, if it has any.
 fn pick<'a, T>(r: &mut Random, some: &'a [T]) -> Option<&'a T> {
     some.get(index(r, some.len()))
 }
@@ -336,7 +335,7 @@ fn len(r: &mut Random) -> usize {
     index(r, most)
 }
 
-/// Mostly one that others can do something with.
+/// A mode, mostly one with which other users have some access.
 fn mode(r: &mut Random) -> u16 {
     const USUAL: [u16; 8] = [0o755, 0o777, 0o775, 0o644, 0o700, 0o1777, 0o2775, 0o4755];
     let any = u16::try_from(r.below(0o10000)).unwrap_or(0) | 0o600;

@@ -1,14 +1,14 @@
-//! Several at once on one mount, each alone in a thread: some in a directory of their own, where every answer
-//! is determined; others in a shared one, where only some of the outcome is.
+//! Several workers at once on one mount, each in its own thread: some in a directory of their own, where
+//! every result is determined; others in a shared one, where only part of the outcome is.
 //!
-//! What must hold in the shared one, whoever comes first:
+//! What must hold in the shared one, in whatever order the workers run:
 //! - *records* that several append to a file are whole, none is missing, and those of each are in order,
-//! - a name that is only ever replaced, or exchanged, is always there, and what it names is whole,
-//! - files that are renamed about are neither lost nor doubled, and links are counted right,
+//! - a name that is only ever replaced, or exchanged, is always there, and its file is whole,
+//! - files that are renamed about are neither lost nor doubled, and link counts are right,
 //! - a listing has each name that stays exactly once, whatever comes and goes beside it,
 //! - `read(2)` sees what went through a mapping, and never something older than what it saw before.
 //!
-//! Both sides are asked, so that what is believed here is shown to hold for the kernel's ext4.
+//! Both sides are tested, to show that these assumptions hold for the kernel's ext4.
 
 use super::caller::Caller;
 use super::user::User;
@@ -26,7 +26,7 @@ use std::thread::{self, ScopedJoinHandle};
 
 /// Workers in directories of their own.
 const LONERS: u32 = 2;
-/// Who appends to one file, renames in one directory, and so on.
+/// The workers that append to one file, rename in one directory, and so on.
 const MANY: u32 = 3;
 /// Bytes of a record.
 const RECORD: usize = 100;
@@ -35,10 +35,10 @@ const STAYING: usize = 60;
 
 type Job<'s> = ScopedJoinHandle<'s, Result<(), String>>;
 
-/// What those in directories of their own were told, each.
+/// The results of each worker in a directory of its own.
 pub(super) type Stories = Vec<Vec<String>>;
 
-/// Has everybody work on a mounted volume at once, each for so many steps; what the loners were told.
+/// Runs all workers on a mounted volume at once, each for this many steps; returns the results of the loners.
 ///
 /// # Errors
 /// What did not hold.
@@ -64,7 +64,7 @@ pub(super) fn work(root: &Path, seed: u64, steps: u32) -> Result<Stories, String
         jobs.into_iter().try_for_each(|job| joined(job))?;
         loners.into_iter().map(joined).collect::<Result<Stories, String>>()
     })?;
-    // What is left there is not determined.
+    // The final content of the shared directory is not determined.
     fs::remove_dir_all(&shared).map_err(told(&shared))?;
     Ok(stories)
 }
@@ -78,7 +78,7 @@ fn told<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> String + use<E> 
     move |error| format!("{path}: {error}")
 }
 
-/// Random calls where nobody else is.
+/// Random calls in a directory that no other worker uses.
 fn alone(root: &Path, seed: &str, steps: u32) -> Result<Vec<String>, String> {
     let mut random = Random::new(&format!("crew-{seed}"));
     let mut caller = Caller::new(root);
@@ -89,7 +89,7 @@ fn alone(root: &Path, seed: &str, steps: u32) -> Result<Vec<String>, String> {
     Ok((0..steps).map(|_| step()).collect())
 }
 
-/// Several append records to one file.
+/// Several workers append records to one file.
 fn records(shared: &Path, steps: u32) -> Result<(), String> {
     let path = shared.join("records");
     let record = |who: u32, nr: u32| format!("{:<w$}\n", format!("{who} {nr}"), w = RECORD - 1);
@@ -132,7 +132,7 @@ fn watched(
     })
 }
 
-/// A file is replaced again and again by rename, under the eyes of who opens it.
+/// One worker replaces a file again and again by rename, while another opens it.
 fn replaced(shared: &Path, steps: u32) -> Result<(), String> {
     let (path, fresh) = (shared.join("replaced"), shared.join("replaced.new"));
     let whole = |nr: u32| format!("{nr:08}").repeat(1000);
@@ -165,7 +165,7 @@ fn exchanged(shared: &Path, steps: u32) -> Result<(), String> {
     )
 }
 
-/// Files are renamed, linked, made and removed by several who know nothing of each other.
+/// Several workers rename, link, make and remove files, with no knowledge of each other.
 fn moved(shared: &Path, seed: u64, steps: u32) -> Result<(), String> {
     let folder = shared.join("moved");
     fs::create_dir_all(folder.join("below")).map_err(told(&folder))?;
@@ -181,7 +181,7 @@ fn moved(shared: &Path, seed: u64, steps: u32) -> Result<(), String> {
             0 => File::create(&one).map(drop),
             1 => fs::remove_file(&one),
             2 => fs::hard_link(&one, &other),
-            // Nobody else renames this one.
+            // No other worker renames this one.
             3 => fs::rename(&kept[0], &kept[1]).and_then(|()| fs::rename(&kept[1], &kept[0])),
             _ => fs::rename(&one, &other),
         };
@@ -213,12 +213,12 @@ fn moved(shared: &Path, seed: u64, steps: u32) -> Result<(), String> {
     linked_right(&[folder.clone(), folder.join("below")])
 }
 
-/// Whether each file has as many links as names in these folders.
+/// Whether each file has as many links as names in these directories.
 fn linked_right(folders: &[PathBuf]) -> Result<(), String> {
     let mut names: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for entry in folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten()) {
         let entry = entry.map_err(|error| format!("moved: {error}"))?;
-        // Not what the listing has of it: the name must be found.
+        // Not the inode of the listing: the name must be found.
         let metadata = fs::symlink_metadata(entry.path()).map_err(told(&entry.path()))?;
         if metadata.is_file() {
             let (found, links) = names.entry(metadata.ino()).or_default();
@@ -231,7 +231,7 @@ fn linked_right(folders: &[PathBuf]) -> Result<(), String> {
     }
 }
 
-/// A listing, while names come and go.
+/// Lists a directory, while names come and go.
 fn listed(shared: &Path, steps: u32) -> Result<(), String> {
     let folder = shared.join("listed");
     fs::create_dir(&folder).map_err(told(&folder))?;
@@ -263,7 +263,7 @@ fn listed(shared: &Path, steps: u32) -> Result<(), String> {
     )
 }
 
-/// One writes through a mapping, another one reads.
+/// One worker writes through a mapping, another one reads.
 fn mapped(shared: &Path, steps: u32) -> Result<(), String> {
     let path = shared.join("mapped");
     fs::write(&path, [0; 16_384]).map_err(told(&path))?;

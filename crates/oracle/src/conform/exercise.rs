@@ -1,12 +1,12 @@
-//! One file, exercised: every way to read and to change its bytes, against a model in memory.
+//! Exercises one file: every way to read and to change its bytes, against a model in memory.
 //!
-//! Places and lengths are drawn without a look at the file and fitted to its length when they are used; so
-//! any part of a story is a story, and one that fails is shortened by leaving pieces out ([`shortened`]).
+//! Places and lengths are drawn without regard to the file and fitted to its length when they are used; so
+//! any part of a story is a story, and a failing one is shortened by leaving parts out ([`shortened`]).
 //!
 //! Collapsing and inserting ranges are not here: the kernel does not pass them to a FUSE mount.
 //!
-//! Hazard: touching a mapped page beyond the end of a file kills the process; whatever makes a file shorter
-//! takes the mapping off first.
+//! Hazard: touching a mapped page beyond the end of a file kills the process; every step that makes a file
+//! shorter unmaps it first.
 
 use crate::trees::random::Random;
 use mmap_io::MemoryMappedFile;
@@ -15,13 +15,13 @@ use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// No file is longer.
+/// The maximum length of a file.
 const FILE_MAX: u64 = 400_000;
-/// What is tried to shorten a story, at most.
+/// The maximum number of attempts to shorten a story.
 const ATTEMPTS: u32 = 120;
-/// What memory and places of direct I/O are multiples of, whatever the volume.
+/// Memory and places of direct I/O are multiples of this, whatever the volume.
 const SECTOR: u64 = 512;
-/// What the memory of direct I/O is aligned to.
+/// The alignment of memory for direct I/O.
 const PAGE: usize = 4096;
 
 /// One step.
@@ -42,7 +42,7 @@ pub(super) enum Op {
     Copy(u64, u64, u64),
     DirectRead(u64, u64),
     DirectWrite(u64, u64, u8),
-    /// That nothing but zeros lies in what is shown as a hole.
+    /// Checks that ranges reported as holes contain nothing but zeros.
     Holes,
     Sync(bool),
     Reopen,
@@ -98,7 +98,7 @@ fn length(r: &mut Random) -> u64 {
     if r.below(3) == 0 { len / 1024 * 1024 } else { len }
 }
 
-/// Bytes that say where they belong.
+/// Bytes that encode their position.
 fn content(at: u64, len: u64, salt: u8) -> Vec<u8> {
     (at..at + len).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 16).to_le_bytes()[0] ^ salt).collect()
 }
@@ -107,7 +107,7 @@ fn index(value: u64) -> usize {
     usize::try_from(value).unwrap_or(usize::MAX)
 }
 
-/// What a file should hold.
+/// The expected content of a file.
 #[derive(Default)]
 struct Model(Vec<u8>);
 
@@ -135,7 +135,7 @@ impl Model {
         self.0[index(at.min(end))..index(end)].fill(0);
     }
 
-    /// Does a step; what the step returns. None for a step that is none on this file.
+    /// Does a step; returns its result, or `None` for a step that is none on this file.
     fn apply(&mut self, op: Op) -> Option<Said> {
         match op {
             Op::Read(at, len) | Op::DirectRead(at, len) => {
@@ -152,7 +152,7 @@ impl Model {
             Op::Write(at, len, salt) | Op::DirectWrite(at, len, salt) => {
                 self.put(at, &content(at, len, salt));
             }
-            // A story may append often; what it can't is nothing on both sides.
+            // A story may append often; beyond the limit an append does nothing on both sides.
             Op::Append(len, _) if self.len() + len > 2 * FILE_MAX => return None,
             Op::Append(len, salt) => self.put(self.len(), &content(self.len(), len, salt)),
             Op::Truncate(len) | Op::TruncatePath(len) => self.0.resize(index(len), 0),
@@ -174,14 +174,14 @@ impl Model {
         Some(Said::Len(self.len()))
     }
 
-    /// A range fitted into what there is.
+    /// A range fitted into the file.
     fn inside(&self, at: u64, len: u64) -> Option<(u64, u64)> {
         let at = at.checked_rem(self.len())?;
         Some((at, len.min(self.len() - at)))
     }
 }
 
-/// What a step returned.
+/// The result of a step.
 #[derive(Clone, PartialEq, Eq)]
 enum Said {
     Bytes(Vec<u8>),
@@ -191,7 +191,7 @@ enum Said {
 }
 
 impl Said {
-    /// How this differs from what should be.
+    /// How this differs from the expected result.
     fn differs(&self, expected: &Self) -> String {
         match (self, expected) {
             (Self::Bytes(mine), Self::Bytes(theirs)) => {
@@ -217,7 +217,7 @@ impl Said {
 struct Side {
     path: PathBuf,
     file: OwnedFd,
-    /// Opened when it is first used: not every file system has it.
+    /// Opened on first use: not every file system supports it.
     direct: Option<OwnedFd>,
     append: OwnedFd,
     mapped: Option<MemoryMappedFile>,
@@ -331,7 +331,7 @@ impl Side {
         Ok(())
     }
 
-    /// Whether all that is not in a hole is what the file holds besides zeros.
+    /// Whether everything outside of holes is the file's content, except for zeros.
     fn holes(&self, model: &Model) -> Result<(), Errno> {
         let mut at = 0;
         while at < model.len() {
@@ -378,7 +378,7 @@ impl Aligned {
     }
 }
 
-/// A step that went wrong: which, on which side and how.
+/// A failed step: which, on which side and how.
 pub(super) struct Wrong {
     step: usize,
     what: String,
@@ -392,7 +392,7 @@ pub(super) fn play(name: &str, ours: &Path, kernels: &Path, story: &[Op]) -> Res
     };
     let mut sides = [("the program", begun(ours)?), ("the kernel", begun(kernels)?)];
     let mut model = Model::default();
-    // In the end all is read once more.
+    // In the end the whole file is read once more.
     let last =
         [Op::Read(0, 2 * FILE_MAX), Op::MapRead(0, 2 * FILE_MAX), Op::Forget, Op::Read(0, 2 * FILE_MAX)];
     for (step, op) in story.iter().chain(&last).enumerate() {
@@ -408,7 +408,7 @@ pub(super) fn play(name: &str, ours: &Path, kernels: &Path, story: &[Op]) -> Res
     Ok(())
 }
 
-/// A short story that fails, of one that does: pieces are left out, halves first, while it goes on failing.
+/// A short failing story from a failing one: parts are left out, halves first, while it continues to fail.
 pub(super) fn shortened(
     mut story: Vec<Op>,
     first: Wrong,
@@ -453,7 +453,7 @@ mod tests {
         std::fs::create_dir(&one).unwrap();
         std::fs::create_dir(&other).unwrap();
         let ops = story(&mut Random::new("exercise"), 300);
-        // Holes and direct I/O are not everywhere.
+        // Holes and direct I/O are not supported everywhere.
         let plain =
             |op: &Op| !matches!(op, Op::Holes | Op::DirectRead(..) | Op::DirectWrite(..) | Op::Allocate(..));
         let ops: Vec<Op> = ops.into_iter().filter(plain).collect();

@@ -1,4 +1,4 @@
-//! Two mounts of volumes that began as the same bytes: the program's and the kernel's.
+//! The two mounts, of volumes that began as the same bytes: the program's and the kernel's.
 
 use crate::fsck::e2fsck;
 use crate::kill_test::{Ended, Server};
@@ -20,7 +20,7 @@ pub(super) fn can_run() -> Result<(), Skip> {
     tool::need("mke2fs").map(drop)
 }
 
-/// The two mounts; dropped, they are taken off.
+/// The two mounts; unmounted when dropped.
 pub(super) struct Pair {
     program: PathBuf,
     images: [PathBuf; 2],
@@ -74,20 +74,20 @@ impl Pair {
         if said.succeeded() { Ok(()) } else { Err(said.report().into()) }
     }
 
-    /// Unmounts both, and mounts them for reading only.
+    /// Unmounts both, and mounts them read-only.
     pub(super) fn read_only(mut self) -> Result<Self, Ended> {
         self.options = ["ro"; 2].map(Into::into);
         self.again()?;
         Ok(self)
     }
 
-    /// Unmounts both, and mounts them once more.
+    /// Unmounts both, and remounts them.
     pub(super) fn again(&mut self) -> Result<(), Ended> {
         self.detach()?;
         self.mount()
     }
 
-    /// Makes all durable.
+    /// Makes everything durable.
     pub(super) fn sync(&self) -> Result<(), Ended> {
         self.run(&["sync".as_ref(), self.dir.as_ref()])
     }
@@ -116,8 +116,8 @@ impl Pair {
         Ok(())
     }
 
-    /// Unmounts the program's volume; for a while it may be busy with descriptors that a process being started
-    /// by another test has copies of.
+    /// Unmounts the program's volume; for a while it may be busy with descriptors that a process being
+    /// started by another test has copies of.
     fn unmount_ours(&self) -> Result<(), Ended> {
         let deadline = Instant::now() + PATIENCE;
         loop {

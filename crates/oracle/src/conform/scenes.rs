@@ -1,5 +1,5 @@
-//! Short scenes with an outcome that is determined, in the spirit of xfstests and LTP: what those suites try
-//! for long, tried once on both sides. Each says what came of it as text.
+//! Short scenes with a determined outcome, in the spirit of xfstests and LTP: what those suites try for long,
+//! tried once on both sides. Each returns its result as text.
 
 use super::cases::{Case, PREPARED, make, mkdir, open, said};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
@@ -9,13 +9,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-/// The tail of a volume that is left free by who nearly fills it.
+/// The tail of a volume that is left free when it is nearly filled.
 const LEFT: u64 = 1 << 20;
-/// How often it is looked whether space has come back, and the pause between.
+/// How often to check whether space has been freed; the pause between checks follows.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A file opened for everything, made where it is not there.
+/// A file opened for everything, created if it does not exist.
 fn file(dir: &Path, name: &str) -> Result<OwnedFd, Errno> {
     open(dir, name, OFlags::RDWR | OFlags::CREATE)
 }
@@ -29,7 +29,7 @@ fn len(file: &OwnedFd) -> Result<u64, Errno> {
     Ok(u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0))
 }
 
-/// Writes until no more is taken, with pieces that get smaller; why no more.
+/// Writes until the volume is full, in chunks that get smaller; returns the error.
 fn fill(file: &OwnedFd) -> Errno {
     let mut why = Errno::IO;
     for piece in [1 << 20, 64 << 10, 4096, 1] {
@@ -48,8 +48,8 @@ fn fill(file: &OwnedFd) -> Errno {
     why
 }
 
-/// Whether about as much is free as before, in a while: FUSE tells a server later that a file is closed and
-/// forgotten.
+/// Whether about as much is free as before, after a while: FUSE informs a server later that a file is closed
+/// and forgotten.
 fn is_free_again(dir: &Path, before: u64) -> Result<bool, Errno> {
     for _ in 0..TRIES {
         settle(dir)?;
@@ -61,7 +61,8 @@ fn is_free_again(dir: &Path, before: u64) -> Result<bool, Errno> {
     Ok(false)
 }
 
-/// Fills the volume (generic/015, LTP's fs_fill), removes what did, and sees whether as much is free again.
+/// Fills the volume (generic/015, LTP's fs_fill), removes the files, and checks whether as much is free
+/// again.
 fn filled_and_freed(dir: &Path) -> Result<String, Errno> {
     settle(dir)?;
     let before = free(dir)?;
@@ -75,12 +76,12 @@ fn filled_and_freed(dir: &Path) -> Result<String, Errno> {
     Ok(format!("{why}, synced {synced:?}, full {is_full}, free again {is_free}"))
 }
 
-/// What was freed may be used again only when that is durable.
+/// Syncs: freed space may be used again only when the freeing is durable.
 fn settle(dir: &Path) -> Result<(), Errno> {
     rustix::fs::syncfs(rustix::fs::open(dir, OFlags::RDONLY, rustix::fs::Mode::empty())?)
 }
 
-/// Asks for more than there is (generic/213); what the file is then.
+/// Requests more space than there is (generic/213); returns the state of the file afterwards.
 fn too_much(dir: &Path) -> Result<String, Errno> {
     let asked = file(dir, "asked")?;
     let said = rustix::fs::fallocate(&asked, FallocateFlags::empty(), 0, free(dir)? * 2);
@@ -89,7 +90,7 @@ fn too_much(dir: &Path) -> Result<String, Errno> {
     Ok(format!("{said:?}, {}", if len == 0 { "empty" } else { "with a size" }))
 }
 
-/// Writes on a full volume what was allocated before (generic/274, LTP's fallocate05).
+/// Writes to preallocated blocks on a full volume (generic/274, LTP's fallocate05).
 fn promised(dir: &Path) -> Result<String, Errno> {
     let promised = file(dir, "promised")?;
     rustix::fs::fallocate(&promised, FallocateFlags::KEEP_SIZE, 0, LEFT)?;
@@ -135,7 +136,7 @@ fn gaps(dir: &Path) -> Result<String, Errno> {
     Ok(format!("filled {}, gaps written {written}, {synced:?}", made < 3000))
 }
 
-/// Where data and holes are (generic/285), once it is synced.
+/// Where data and holes are (generic/285), after a sync.
 fn holes(dir: &Path) -> Result<String, Errno> {
     let file = file(dir, "holes")?;
     for at in [0, 64, 192] {
@@ -170,7 +171,7 @@ fn tree_of_names(dir: &Path) -> Result<String, Errno> {
     Ok(format!("{count} right"))
 }
 
-/// One file open many times (LTP's openfile), and read through each after it has no name any more.
+/// Opens one file many times (LTP's openfile), and reads it through each descriptor after its unlink.
 fn opened_often(dir: &Path) -> Result<String, Errno> {
     rustix::io::write(file(dir, "often")?, b"held")?;
     let files: Vec<OwnedFd> =
@@ -183,7 +184,7 @@ fn opened_often(dir: &Path) -> Result<String, Errno> {
     Ok(format!("{} read it", files.iter().filter(reads).count()))
 }
 
-/// A file with many names (LTP's linker01), which go one by one.
+/// Gives a file many names (LTP's linker01), and removes them one by one.
 fn linked_often(dir: &Path) -> Result<String, Errno> {
     make(dir, "linked")?;
     let name = |nr: u32| dir.join(format!("linked-{nr}"));
@@ -204,11 +205,11 @@ fn far_apart(dir: &Path) -> Result<String, Errno> {
         rustix::io::pread(&file, &mut bytes, at(*nr)) == Ok(8) && u64::from_le_bytes(bytes) == at(*nr)
     });
     let said = format!("{} right of a length of {}", right.count(), len(&file)?);
-    rustix::fs::unlink(dir.join("large"))?; // whoever compares the trees would read it all
+    rustix::fs::unlink(dir.join("large"))?; // comparing the trees would read it all
     Ok(said)
 }
 
-/// Writes and syncs in turn (LTP's fsync02), each with a size that has to be there.
+/// Writes and syncs in turn (LTP's fsync02); each time the size must be the expected one.
 fn synced_often(dir: &Path) -> Result<String, Errno> {
     let file = file(dir, "synced")?;
     let sizes = (1..40_u64).map(|nr| {
@@ -220,7 +221,7 @@ fn synced_often(dir: &Path) -> Result<String, Errno> {
     Ok(format!("{} at last of {}", sizes.last().unwrap_or(&0), sizes.is_sorted()))
 }
 
-/// Grows and shrinks some files in turn (LTP's growfiles), which stay what they should be.
+/// Grows and shrinks some files in turn (LTP's growfiles), and checks their content.
 fn grown(dir: &Path) -> Result<String, Errno> {
     let files: Vec<OwnedFd> = (0..5).map(|nr| file(dir, &format!("grown-{nr}"))).collect::<Result<_, _>>()?;
     for round in 0..60_u8 {
@@ -240,7 +241,7 @@ macro_rules! scenes {
     ($($name:literal => $run:expr),* $(,)?) => { [$(Case { name: $name, run: |dir| said($run(dir)) }),*] };
 }
 
-/// In this order; each cleans up what takes room.
+/// In this order; each frees the space it took.
 pub(super) static SCENES: [Case; 11] = scenes! {
     "filled and freed" => filled_and_freed,
     "more than there is" => too_much,

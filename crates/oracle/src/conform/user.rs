@@ -1,4 +1,4 @@
-//! Calls by somebody else than root: a thread takes the effective identity of a user and gives it back.
+//! Calls by users other than root: a thread assumes the effective identity of a user, and restores its own.
 //!
 //! The identity is the thread's alone, by the kernel's own calls; those of the C library would change the
 //! whole process.
@@ -7,7 +7,7 @@ use crate::trees::random::Random;
 use rustix::fs::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-/// Who makes a call.
+/// The user that makes a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum User {
     /// With all capabilities.
@@ -20,10 +20,10 @@ pub(super) enum User {
 
 /// Users that files are given to.
 pub(super) const UIDS: [u32; 3] = [0, 1000, 1001];
-/// Groups that files are given to; not the one that a user is in besides his own, which FUSE does not tell
-/// the server of (`docs/operating.md`).
+/// Groups that files are given to; not a user's supplementary group, which FUSE does not pass to the server
+/// (`docs/operating.md`).
 pub(super) const GIDS: [u32; 3] = [0, 1001, 2000];
-/// Of so many calls one is somebody else's than root's.
+/// One of this many calls is made by a user other than root.
 const OTHERS: u64 = 5;
 
 impl User {
@@ -38,7 +38,7 @@ impl User {
     /// Makes a call as this user.
     ///
     /// # Panics
-    /// If the thread is not root's, or can't become so again.
+    /// If the thread is not root's, or can't return to root.
     pub(super) fn call<T>(self, call: impl FnOnce() -> T) -> T {
         let (uid, gid, groups): (u32, u32, &[Gid]) = match self {
             Self::Root => return call(),
@@ -50,7 +50,7 @@ impl User {
     }
 }
 
-/// Root again when it is dropped, however the call ends.
+/// Returns the thread to root when dropped, however the call ends.
 struct Taken;
 
 impl Taken {

@@ -1,8 +1,8 @@
-//! One file of records: what may be found of it.
+//! The records of one file: what may be found of it.
 //!
-//! Hazard: what the server had not written whole when it died may be new in one block and old in the next,
-//! and a file that was about to be cut may have zeros up to the end of a block; so the parts of a record that
-//! lie in different blocks are compared by themselves.
+//! Hazard: what the server had not written completely when it died may be new in one block and old in the
+//! next, and a file that was about to be truncated may have zeros up to the end of a block; so the parts of a
+//! record that lie in different blocks are compared separately.
 
 use super::RECORD;
 use crate::trees::random::Random;
@@ -23,7 +23,7 @@ pub(super) struct File {
     /// Records that must be there.
     promised: usize,
     version: u32,
-    /// It was synced, and nothing has begun that takes its name.
+    /// Whether it was synced, and no operation that removes its name has begun since.
     is_promised: bool,
 }
 
@@ -42,12 +42,12 @@ impl File {
         self.is_promised
     }
 
-    /// It may be gone, name and all.
+    /// Notes that it may be gone, name and all.
     pub(super) fn unpromise(&mut self) {
         self.is_promised = false;
     }
 
-    /// Notes that records are written with a new version; their bytes.
+    /// Notes that records are written with a new version; returns their bytes.
     pub(super) fn write(&mut self, from: usize, count: usize) -> Vec<u8> {
         self.version += 1;
         let end = from + count;
@@ -59,7 +59,7 @@ impl File {
         (from..end).flat_map(|record| self.bytes(record, self.version)).collect()
     }
 
-    /// Notes that the file is made shorter.
+    /// Notes that the file is truncated.
     pub(super) fn cut(&mut self, len: usize) {
         self.len = len;
         self.promised = self.promised.min(len);
@@ -75,12 +75,12 @@ impl File {
         self.is_promised = true;
     }
 
-    /// What a record of a version is made of.
+    /// The bytes of a record of a version.
     fn bytes(&self, record: usize, version: u32) -> Vec<u8> {
         Random::new(&format!("{}-{}-{record}-{version}", self.tag, self.id)).bytes(RECORD)
     }
 
-    /// Whether these bytes may be it; how many records had to be there.
+    /// Checks whether the file may have these bytes; returns how many records had to be there.
     pub(super) fn verify(&self, bytes: &[u8]) -> Result<usize, String> {
         let (least, most) = (self.promised * RECORD, self.records.len() * RECORD);
         if !(least..=most).contains(&bytes.len()) {

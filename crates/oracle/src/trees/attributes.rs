@@ -26,7 +26,7 @@ pub fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     value
 }
 
-/// The value of `security.capability` with so many permitted capabilities, effective.
+/// The value of `security.capability` with this many permitted capabilities, effective.
 #[must_use]
 pub fn capabilities(permitted: u32) -> Vec<u8> {
     [0x0200_0001, permitted, 0, 0, 0].iter().flat_map(|word: &u32| word.to_le_bytes()).collect()
@@ -130,7 +130,7 @@ fn set_time(path: &Path, atime: (i64, u32), mtime: (i64, u32)) -> io::Result<()>
 }
 
 /// Times at every edge of ext4's 34-bit seconds: the range is -2^31 to 2^34 - 2^31 - 1. The kernel's ext4
-/// keeps no nanoseconds in its first and last second, so what it is to give back must have none there.
+/// stores no nanoseconds in its first and last second, so a value to be read back must have none there.
 pub(super) fn times(folder: &Path) -> io::Result<()> {
     let edges = [-(1 << 31), -1, 0, 1, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 33) + 5];
     let last = (1 << 34) - (1 << 31) - 1;
@@ -145,7 +145,7 @@ pub(super) fn times(folder: &Path) -> io::Result<()> {
     set_time(folder, (1_000_000_000, 5), (1_000_000_000, 6))
 }
 
-/// Gives everything below a folder, and the folder, times of the years 2001 to 2033.
+/// Sets the times of a directory and everything below it, to the years 2001 to 2033.
 pub(super) fn stamp(folder: &Path, random: &mut Random) -> io::Result<()> {
     let mut names: Vec<_> = fs::read_dir(folder)?.collect::<io::Result<_>>()?;
     names.sort_by_key(fs::DirEntry::file_name);

@@ -106,8 +106,8 @@ pub(super) fn sparse(folder: &Path, largest: u64, random: &mut Random) -> io::Re
     file.write_all_at(&random.bytes(65_536), largest.saturating_sub(BLOCK) / BLOCK * BLOCK)
 }
 
-/// Writes a file of `extents` blocks of `block` bytes with a hole of one block after each, so that whatever
-/// the allocator does it takes at least so many extents.
+/// Writes a file of `extents` blocks of `block` bytes with a hole of one block after each, so that it takes
+/// at least this many extents with any allocator.
 ///
 /// # Errors
 /// If it can't be written.

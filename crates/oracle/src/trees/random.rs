@@ -32,7 +32,7 @@ impl Random {
         u32::try_from(self.below(u64::from(bound))).unwrap_or(0)
     }
 
-    /// So many random bytes.
+    /// The next `n` random bytes.
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..n.div_ceil(8)).flat_map(|_| self.bits().to_le_bytes()).collect();
         bytes.truncate(n);

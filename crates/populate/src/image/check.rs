@@ -1,5 +1,5 @@
-//! What no volume of the given options can hold, whatever its size: refused by name before a size is looked
-//! for.
+//! Checks for files that no volume with the given options can hold, whatever its size: refused by name before
+//! the size is searched.
 
 use super::ImageError;
 use crate::error::ShownPath;

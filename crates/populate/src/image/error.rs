@@ -16,7 +16,7 @@ pub enum ImageError {
     /// The image can't be written.
     #[error(transparent)]
     Device(#[from] hectare_device::Error),
-    /// The superblock that was planned does not hold together.
+    /// The planned superblock is not valid.
     #[error(transparent)]
     Superblock(#[from] hectare_ext4::FormatError),
     /// The extended attributes of a file don't fit.
@@ -82,30 +82,30 @@ pub enum ImageError {
         /// How many.
         links: u32,
     },
-    /// The size that was asked for is too small.
+    /// The requested size is too small.
     #[error(
         "{size} bytes are too small: {lacking} more are needed for what the image is to hold; ask for \
          --size {enough} or more"
     )]
     TooSmall {
-        /// What was asked for.
+        /// The requested size.
         size: Bytes,
-        /// How much more is needed.
+        /// How many bytes are lacking.
         lacking: Bytes,
         /// The smallest size that is enough.
         enough: Bytes,
     },
-    /// The inodes that were asked for are too few.
+    /// The requested inodes are too few.
     #[error(
         "-N {asked}: the image is to hold {needed} files and directories; ask for at least that many inodes"
     )]
     TooFewInodes {
-        /// What was asked for.
+        /// The requested number.
         asked: u64,
-        /// What is needed.
+        /// The required number.
         needed: u64,
     },
-    /// Nothing of a volume of any size would hold the tree.
+    /// No volume of any size would hold the tree.
     #[error("no volume of this shape can hold so much: {0}")]
     Impossible(String),
 }

@@ -1,4 +1,4 @@
-//! What each part of an image takes: `--explain-size`.
+//! The size of each part of an image: `--explain-size`.
 
 use crate::layout::Needs;
 use crate::tree::Tree;
@@ -9,18 +9,18 @@ use hectare_units::{Blocks, Bytes};
 /// One part of an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// What it is.
+    /// Its name.
     pub name: &'static str,
-    /// What it takes.
+    /// Its size.
     pub bytes: Bytes,
-    /// Which option changes it, where one does.
+    /// The option that changes it, where there is one.
     pub hint: &'static str,
 }
 
-/// Why an image is as large as it is. The parts add up to the size.
+/// The composition of an image's size. The parts add up to the size.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// The parts, in a fixed order; those that take nothing are left out.
+    /// The parts, in a fixed order; those of size 0 are left out.
     pub parts: Vec<Part>,
     /// Bytes of data in all files, before they were rounded up to blocks.
     pub data: Bytes,

@@ -1,12 +1,12 @@
-//! Making an image depend on nothing but its sources and options.
+//! Makes an image depend on nothing but its sources and options.
 //!
-//! What else would get into an image: the time of the build, and two random numbers, the UUID and the seed of
-//! the directory hashes. All three follow from `SOURCE_DATE_EPOCH` and the tree here.
+//! An image would otherwise depend on the time of the build and on two random numbers, the UUID and the seed
+//! of the directory hashes. All three are derived from `SOURCE_DATE_EPOCH` and the tree here.
 //!
 //! The UUID is of version 8 (RFC 9562: contents of the maker's choice), taken from a digest of the label, the
-//! epoch and everything the tree says: names, kinds, sizes, owners, modes, modification times, link targets
-//! and attributes. So images of different trees can be mounted side by side. File data is not read for it:
-//! two trees that differ in nothing but the bytes of equally large and equally old files give the same UUID.
+//! epoch and the whole tree: names, kinds, sizes, owners, modes, modification times, link targets and
+//! attributes. So images of different trees can be mounted side by side. File data is not read for it: two
+//! trees that differ in nothing but the bytes of equally large and equally old files give the same UUID.
 
 use crate::tree::{Kind, Tree};
 use hectare_ext4::time::Timestamp;

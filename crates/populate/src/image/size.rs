@@ -1,13 +1,13 @@
-//! Finding the size of an image.
+//! Finds the size of an image.
 //!
-//! What a volume can hold is not a smooth function of its size: groups, journal and reserved descriptors come
-//! in steps. So the search measures the tree in a planned volume at each size it looks at. It starts from
-//! what the tree takes by itself, climbs by what is lacking until the tree fits, and then looks below for the
+//! The capacity of a volume is not a smooth function of its size: groups, journal and reserved descriptors
+//! come in steps. So the search measures the tree in a planned volume at each size it tries. It starts from
+//! the size of the tree alone, climbs by what is lacking until the tree fits, and then looks below for the
 //! smallest size that is enough: first where nothing would be left over, then by halving the distance to the
 //! largest size known to fail.
 //!
-//! Invariants: one step less than a size that was found is not enough. The search ends: where climbing gets
-//! nowhere its steps double, so that sizes run out before tries do.
+//! Invariants: one step less than the found size is not enough. The search ends: where climbing gets nowhere
+//! its steps double, so that sizes run out before tries do.
 
 use super::check::check;
 use super::{Image, ImageError};
@@ -38,7 +38,7 @@ pub enum Size {
 const SIZE_MAX: u64 = 1 << 60;
 /// Climbing goes by what is lacking this often; after that steps at least double.
 const PLAIN_STEPS: u32 = 6;
-/// Sizes at which options are judged before any size is known; the first that can be planned.
+/// Sizes at which options are checked before any size is known; the first that can be planned.
 const SAMPLES: [Bytes; 8] = [
     Bytes::gib(1),
     Bytes::gib(64),
@@ -86,7 +86,7 @@ enum Inodes {
 /// What came of one size.
 enum Outcome {
     Fits(Fit),
-    /// So much more is needed in a volume that has this size.
+    /// This much more is needed in a volume of this size.
     Lacks {
         more: Bytes,
         volume: Bytes,

@@ -14,7 +14,7 @@ use hectare_units::{BlockSize, usize_of};
 
 /// One set, laid out.
 struct Set {
-    /// What goes into the inode's slot.
+    /// What goes into the on-disk inode.
     inode_area: Box<[u8]>,
     has_block: bool,
 }
@@ -31,7 +31,7 @@ impl Attributes {
     /// Lays the sets of a tree out for a volume.
     ///
     /// # Errors
-    /// If a set does not fit, naming one file that has it.
+    /// If a set does not fit; the error names one file with that set.
     pub(crate) fn new(tree: &Tree, sb: &SuperBlock) -> Result<Self, Error> {
         let space =
             usize_of(sb.geometry().inode_size).saturating_sub(128 + usize::from(sb.want_extra_isize()));

@@ -1,4 +1,4 @@
-//! A laid-out tree as the formatter sees it: which inodes and clusters of each group are in use.
+//! A laid-out tree as the formatter sees it: the inodes and clusters in use in each group.
 
 use super::inode::Inodes;
 use crate::tree::{Kind, NodeId};

@@ -1,4 +1,4 @@
-//! Giving out the free space of an empty volume from its start to its end.
+//! Hands out the free space of an empty volume from its start to its end.
 
 use hectare_ext4::geometry::Geometry;
 use hectare_units::{BlockNr, Blocks};

@@ -1,4 +1,4 @@
-//! A node's inode, as it is written.
+//! Makes the inode of a node.
 
 use super::Volume;
 use super::load::Load;

@@ -1,5 +1,5 @@
-//! What a volume is to hold, as far as it does not depend on the volume's size: worked out once, used at
-//! every size that the search looks at.
+//! The content of a volume, as far as it does not depend on the volume's size: computed once, used at every
+//! size that the search tries.
 
 use super::attributes::Attributes;
 use crate::error::ShownPath;
@@ -24,10 +24,10 @@ pub(crate) struct Load<'t> {
 }
 
 impl<'t> Load<'t> {
-    /// Works out what `tree` takes in volumes like the one of `sb`, whatever their size.
+    /// Computes what `tree` takes in volumes like that of `sb`, whatever their size.
     ///
     /// # Errors
-    /// If attributes or a directory can't be stored, naming the file.
+    /// If attributes or a directory can't be stored; the error names the file.
     pub(crate) fn new(tree: &'t Tree, sb: &SuperBlock) -> Result<Self, Error> {
         let stand_in = own_lost_and_found(tree)?;
         let attributes = Attributes::new(tree, sb)?;

@@ -1,4 +1,4 @@
-//! The pass that gives every node its blocks, or counts what it would give.
+//! The pass that assigns blocks to every node, or only counts them.
 
 use super::Volume;
 use super::cursor::Cursor;
@@ -25,7 +25,7 @@ pub(crate) struct Needs {
     pub(crate) attribute_blocks: Blocks,
 }
 
-/// What a tree takes of a volume.
+/// The space that a tree takes of a volume.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room {
     pub(crate) needs: Needs,
@@ -47,7 +47,7 @@ impl Needs {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Lacking(pub(crate) Blocks);
 
-/// How much room a tree takes of `free`, the free ranges of an empty volume.
+/// The space that a tree takes of `free`, the free ranges of an empty volume.
 ///
 /// # Errors
 /// If it does not fit.
@@ -59,7 +59,7 @@ pub(crate) fn measure(
     Placer::new(load, volume, free, None).run().map(|(room, _)| room)
 }
 
-/// Gives every node its blocks. `room` is what was measured for the same volume.
+/// Assigns blocks to every node. `room` is what was measured for the same volume.
 ///
 /// # Errors
 /// If the tree does not fit.
@@ -87,7 +87,7 @@ struct Placer<'a, I> {
     /// The last extent of the node at hand, and how many it has.
     last: Option<Extent>,
     extents: usize,
-    /// Where to keep what is found; `None` when only the sums are wanted.
+    /// Where to keep the result; `None` when only the sums are wanted.
     layout: Option<Layout>,
 }
 
@@ -133,7 +133,7 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
         let before = self.cursor.taken();
         match self.load.tree.kind(id) {
             Kind::Directory => {
-                // The formatter keeps a place for the start of the root directory.
+                // The formatter reserves a block for the start of the root directory.
                 let kept = (id == NodeId::ROOT).then_some((0, self.root_block));
                 self.content(0..u64::from(self.load.directory_blocks(id)), kept);
                 self.room.needs.directories += self.cursor.taken() - before;
@@ -206,7 +206,7 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
         last
     }
 
-    /// Notes a mapping, joined to the one before where that is possible, cut where it is too long for one
+    /// Notes a mapping, joined to the one before where that is possible, split where it is too long for one
     /// extent.
     fn push(&mut self, mut blocks: Range<u64>, mut place: BlockNr) {
         while blocks.start < blocks.end {

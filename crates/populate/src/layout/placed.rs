@@ -1,7 +1,7 @@
-//! The outcome of a layout: what every node got.
+//! The result of a layout: the blocks of every node.
 //!
 //! A million nodes have to fit beside the tree in 256 MiB, so a node is three indexes of 4 bytes and an
-//! extent 16 bytes; where a node's lists end is where the next node's begin.
+//! extent 16 bytes; a node's lists end where the next node's begin.
 
 use super::place::{Needs, Room};
 use crate::tree::NodeId;
@@ -50,7 +50,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Room for so many nodes with what was measured.
+    /// A layout with the capacity for this many nodes, as measured in `room`.
     pub(super) fn with_capacity(nodes: usize, room: &Room) -> Self {
         Self {
             nodes: Vec::with_capacity(nodes + 1),

@@ -1,10 +1,10 @@
-//! The tree while it grows: nodes and entries in the order they are met, later layers over earlier ones.
+//! The tree under construction: nodes and entries in the order they are met, later layers over earlier ones.
 //!
 //! An entry remembers the layer that last touched it. A whiteout turns entries of earlier layers into
-//! tombstones; an opaque directory only gets a *floor*, and `finish` leaves out whatever below it no layer
-//! from the floor on has touched. So the order of things inside one layer does not matter, which both
-//! archives (any order) and the parallel scan of folders (no order) need. What is replaced or removed stays
-//! behind unreachable until `finish` drops it.
+//! tombstones; an opaque directory only gets a *floor*, and `finish` leaves out everything below it that no
+//! layer from the floor on has touched. So the order inside one layer does not matter, which both archives
+//! (any order) and the parallel scan of directories (no order) need. Replaced or removed nodes stay behind
+//! unreachable until `finish` drops them.
 //!
 //! The index from (directory, name) to entry is kept only where names can meet: archives, and every layer but
 //! the first. Its hash is keyed at random: archives are untrusted.
@@ -30,10 +30,10 @@ const DIRECTORY_SIZE: u64 = 4096;
 /// The most bytes of extended attributes that a tree keeps in memory.
 const XATTRS_MAX: u64 = 1 << 30;
 
-/// The node of an entry that is gone.
+/// The node of a removed entry.
 pub(crate) const GONE: u32 = u32::MAX;
 
-/// A directory entry while the tree grows.
+/// A directory entry of the tree under construction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawEntry {
     pub(crate) parent: u32,
@@ -42,14 +42,14 @@ pub(crate) struct RawEntry {
     pub(crate) layer: u16,
 }
 
-/// Where the data of a file that is to be added lies.
+/// Where the data of a file to be added lies.
 #[derive(Debug)]
 pub(crate) enum DraftData {
     Folder { identity: Identity, mtime: PackedTime },
     Archive { at: u64 },
 }
 
-/// What a node that is to be added is.
+/// The kind of a node to be added.
 #[derive(Debug)]
 pub(crate) enum DraftKind {
     Directory,
@@ -66,7 +66,7 @@ pub(crate) enum DraftKind {
     Socket,
 }
 
-/// A node that is to be added, as its source has it.
+/// A node to be added, as described by its source.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) kind: DraftKind,
@@ -74,7 +74,7 @@ pub(crate) struct Draft {
     pub(crate) xattrs: Vec<Xattr>,
 }
 
-/// The tree while it grows.
+/// The tree under construction.
 pub(crate) struct Builder<'o> {
     pub(crate) options: &'o Options,
     pub(crate) nodes: Vec<Node>,
@@ -146,7 +146,7 @@ impl<'o> Builder<'o> {
         Ok(())
     }
 
-    /// Gives up what only serves to add more: the index would count at the moment of most memory.
+    /// Drops what is only needed to add more: the index would count at the moment of peak memory use.
     pub(crate) fn close(&mut self) {
         self.index = None;
     }
@@ -174,7 +174,7 @@ impl<'o> Builder<'o> {
         self.index.as_ref()?.find(hash, same).map(|at| usize_of(*at))
     }
 
-    /// What `dir` has under `name`.
+    /// The node of `name` in `dir`.
     pub(crate) fn lookup(&self, dir: NodeId, name: &[u8]) -> Option<NodeId> {
         let node = self.entries[self.find_entry(dir, name)?].node;
         (node != GONE).then(|| NodeId::new(node))
@@ -187,12 +187,12 @@ impl<'o> Builder<'o> {
         }
     }
 
-    /// Whether no entry of the current layer has given `name` in `dir` what it is.
+    /// Whether no entry of the current layer has described `name` in `dir`.
     pub(crate) fn is_from_below(&self, dir: NodeId, name: &[u8]) -> bool {
         self.find_entry(dir, name).is_some_and(|at| self.entries[at].layer < self.layer())
     }
 
-    /// Whether this layer is known to hide what layers below have as `name` in `dir`.
+    /// Whether this layer is known to hide `name` in `dir` of the layers below.
     pub(crate) fn is_hidden(&self, dir: NodeId, name: &[u8]) -> bool {
         self.floors.get(&dir) == Some(&self.layer()) && self.is_from_below(dir, name)
     }
@@ -207,7 +207,7 @@ impl<'o> Builder<'o> {
         }
     }
 
-    /// Notes something about an entry of the current source that its user should know.
+    /// Adds a warning about an entry of the current source.
     pub(crate) fn warn(&mut self, path: &[u8], text: &str) {
         self.warnings.push(format!("{}: {text}", self.source().shown(path)));
     }
@@ -273,7 +273,7 @@ impl<'o> Builder<'o> {
         Ok(())
     }
 
-    /// Gives a directory the metadata of `draft`; the kind of `draft` is not looked at.
+    /// Gives a directory the metadata of `draft`, whose kind is ignored.
     pub(crate) fn describe_directory(&mut self, dir: NodeId, draft: Draft) -> Result<(), Error> {
         let mut meta = draft.meta;
         self.options.adjust(&mut meta, true, false);
@@ -328,7 +328,7 @@ impl<'o> Builder<'o> {
         Ok(NodeId::new(id))
     }
 
-    /// Adds to the size of everything, and compares it with the size allowed.
+    /// Adds to the total size, and compares it with the limit.
     fn count(&mut self, path: &[u8], kind: &DraftKind) -> Result<(), Error> {
         let more = match kind {
             DraftKind::Directory => DIRECTORY_SIZE,
@@ -441,7 +441,7 @@ impl<'o> Builder<'o> {
         }
     }
 
-    /// Does what `name` in `dir` means if it is a whiteout; false if it is an ordinary name.
+    /// Applies `name` in `dir` if it is a whiteout; returns false if it is an ordinary name.
     pub(crate) fn whiteout(&mut self, dir: NodeId, name: &[u8]) -> bool {
         if !self.whiteouts {
             return false;
@@ -455,8 +455,8 @@ impl<'o> Builder<'o> {
             }
             Some(Whiteout::Remove(name)) => match self.find_entry(dir, name) {
                 Some(at) if self.entries[at].layer < layer => self.entries[at].node = GONE,
-                // This layer has the name too: what earlier layers had below it goes, what this one has
-                // stays.
+                // This layer has the name too: entries of earlier layers below it are removed, those of this
+                // layer stay.
                 Some(at) if self.entries[at].node != GONE => {
                     self.floors.insert(NodeId::new(self.entries[at].node), layer);
                 }
@@ -466,7 +466,7 @@ impl<'o> Builder<'o> {
         true
     }
 
-    /// Whether names of whiteouts have their meaning.
+    /// Whether whiteouts are honoured.
     pub(crate) fn honours_whiteouts(&self) -> bool {
         self.whiteouts
     }

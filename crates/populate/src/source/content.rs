@@ -1,9 +1,9 @@
-//! Reading the data of files: open, read by segments, check that nothing changed.
+//! Reads the data of files: opens them, reads by segments, checks that nothing changed.
 //!
 //! A writer opens a file, copies its [`segments`](Tree::segments) from [`Content::fd`] (with
 //! `copy_file_range`, or through [`Content::read_exact_at`]), and then calls [`Content::verify`], which
-//! compares the file with what was scanned. So a change before, between or during the copy is found, as long
-//! as it changes the size or the modification time; it is also looked for when reading fails, because it says
+//! compares the file with the scan. So a change before, between or during the copy is found, as long as it
+//! changes the size or the modification time; it is also looked for when reading fails, because it explains
 //! more than the failure.
 //!
 //! An [`Opener`] remembers the directory it last opened a file in, so that files taken in the order of their
@@ -39,14 +39,14 @@ pub struct Content<'t> {
 
 #[derive(Debug)]
 enum File<'t> {
-    /// A file of a folder; its identity, size and time when scanned.
+    /// A file of a directory; its identity, size and time when scanned.
     Own { fd: OwnedFd, identity: Identity, size: u64, mtime: PackedTime, source: &'t SourceHandle },
     /// The archive that holds the file.
     Archive { source: &'t SourceHandle, fd: BorrowedFd<'t>, len: Bytes, mtime: PackedTime },
 }
 
 impl Tree {
-    /// Something to open files with.
+    /// A new opener.
     #[must_use]
     pub fn opener(&self) -> Opener<'_> {
         Opener { tree: self, dir: None, quiet: true }
@@ -87,7 +87,7 @@ impl<'t> Opener<'t> {
         let tree = self.tree;
         let handle = &tree.sources[usize::from(source)];
         let SourceHandle::Folder { root, .. } = handle else {
-            unreachable!("folder data comes from a folder");
+            unreachable!("data of a directory comes from a directory");
         };
         let parent = tree.parent(node);
         let failed = |errno: Errno| Error::io_listed(handle.shown(&tree.path(node)), "open", errno);
@@ -96,7 +96,7 @@ impl<'t> Opener<'t> {
             _ => open_below(root.as_fd(), &tree.path(parent), OFlags::PATH | OFlags::DIRECTORY)
                 .map_err(failed)?,
         };
-        // NONBLOCK: what was a file may be a pipe by now, and must not make us wait.
+        // NONBLOCK: the file may have become a pipe, and must not make us wait.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open = |more| rustix::fs::openat(&dir, tree.name(node), flags | more, Mode::empty());
         let fd = open_quietly(&mut self.quiet, open).map_err(failed);

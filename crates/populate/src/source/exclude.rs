@@ -1,4 +1,4 @@
-//! Patterns for what is to be left out.
+//! The patterns of files to be left out.
 //!
 //! As in `rsync` and `.gitignore`: a pattern without a slash is compared with the last name of a path, at any
 //! depth; one with a slash (other than at its end) with the whole path from the root of the source; a slash
@@ -38,7 +38,7 @@ struct Pattern {
     directories_only: bool,
 }
 
-/// A list of patterns for what is to be left out; empty by default.
+/// A list of patterns of files to be left out; empty by default.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Excludes(Vec<Pattern>);
 

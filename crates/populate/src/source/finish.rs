@@ -1,4 +1,4 @@
-//! From the growing tree to the finished one: drop what is hidden or unreachable, sort, number.
+//! Finishes the tree: drops hidden and unreachable nodes, sorts, numbers.
 //!
 //! The new numbers follow a walk in which a directory numbers all its children before the first of its
 //! subdirectories is entered: they depend on content only, and siblings lie together. Nodes are permuted in
@@ -128,7 +128,7 @@ struct Walk {
     entries: Vec<Entry>,
 }
 
-/// Moves every node to its number and cuts off those without one.
+/// Moves every node to its number and drops those without one.
 fn renumber(nodes: &mut Vec<Node>, mut number: Vec<u32>, reachable: u32) {
     for (next, unnumbered) in (reachable..).zip(number.iter_mut().filter(|n| **n == UNNUMBERED)) {
         *unnumbered = next;

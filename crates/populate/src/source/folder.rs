@@ -1,17 +1,17 @@
-//! A folder as a layer: a parallel walk.
+//! Scans a directory as a layer, in parallel.
 //!
 //! A task is a directory, or a part of a large one. Tasks name directories by their path from the root, so a
-//! walk holds one open directory for each thread (and for each large directory in the works) however many are
+//! walk holds one open directory for each thread (and for each large directory in progress) however many are
 //! pending. Symbolic links are never followed, neither at the end of a path nor above ([`open_below`]); a
-//! directory that was replaced between listing and opening is found by its device and inode.
+//! directory that was replaced between listing and opening is detected by its device and inode.
 //!
-//! What a task finds is handed to the builder in one go under a lock; `finish` makes the result independent
-//! of the order in which that happens.
+//! The result of a task is handed to the builder in one go under a lock; `finish` makes the outcome
+//! independent of the order in which that happens.
 //!
-//! Where the system allows it, files and directories keep their access times; reading a symbolic link counts
-//! as an access whatever one does.
+//! Where the system permits it, files and directories keep their access times; reading a symbolic link always
+//! counts as an access.
 //!
-//! File systems mounted inside the folder are part of it, as for `cp -a`.
+//! File systems mounted inside the directory are part of it, as for `cp -a`.
 
 use super::SourceHandle;
 use super::builder::{Builder, Draft, DraftData, DraftKind};
@@ -35,24 +35,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A directory with more bytes of names than this (some 4000 names) is shared out among threads in parts this
-/// long: long enough to make a task worth its lock, short enough for two threads to finish together.
+/// A directory with more bytes of names than this (some 4000 names) is split among threads in parts of this
+/// length: long enough to make a task worth its lock, short enough for two threads to finish together.
 const PART_LEN: usize = 64 << 10;
-/// What is listed of a directory in one system call.
+/// The bytes listed by one system call.
 const LISTING_LEN: usize = 32 << 10;
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Opens a folder as a source.
+/// Opens a directory as a source.
 pub(crate) fn open(path: &Path) -> Result<SourceHandle, Error> {
     let bytes = path.as_os_str().as_bytes();
     if let Some(reason) = hectare_host::pretence().fault() {
         return Err(Error::Refused { path: ShownPath::new(bytes), reason: reason.into() });
     }
-    // The folder itself may be named through a symbolic link.
+    // The directory itself may be named through a symbolic link.
     let root = rustix::fs::open(path, DIRECTORY.difference(OFlags::NOFOLLOW), Mode::empty())
-        .map_err(|errno| Error::io(ShownPath::new(bytes), "open the folder", errno))?;
+        .map_err(|errno| Error::io(ShownPath::new(bytes), "open the directory", errno))?;
     if let Some(kind) = container_image(|name| start_of(root.as_fd(), name)) {
         return Err(is_container_image(ShownPath::new(bytes), kind));
     }
@@ -68,7 +68,7 @@ fn start_of(root: BorrowedFd<'_>, name: &[u8]) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Opens without leaving a trace in the access time, as long as the system allows it (to owners and root).
+/// Opens without updating the access time, as long as the system permits it (to owners and root).
 pub(crate) fn open_quietly(
     quiet: &mut bool,
     open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
@@ -95,25 +95,25 @@ struct Queue {
     failed: Option<Error>,
 }
 
-/// What the threads of a walk share.
+/// The shared state of a walk's threads.
 struct Walk<'o> {
     builder: Mutex<(Builder<'o>, HashMap<Identity, NodeId>)>,
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// A second handle of the root, and the folder's path for errors.
+    /// A second handle of the root, and the directory's path for errors.
     root: OwnedFd,
     path: Box<[u8]>,
     excludes: &'o super::Excludes,
 }
 
-/// Adds everything in the folder of the current layer.
+/// Adds all entries below the directory of the current layer.
 pub(crate) fn scan(mut builder: Builder<'_>, threads: NonZeroUsize) -> Result<Builder<'_>, Error> {
     let SourceHandle::Folder { root, path } = builder.source() else {
         return Ok(builder);
     };
     let path = path.clone();
     let root =
-        root.try_clone().map_err(|cause| Error::io(ShownPath::new(&path), "open the folder", cause))?;
+        root.try_clone().map_err(|cause| Error::io(ShownPath::new(&path), "open the directory", cause))?;
     let identity = describe_root(&mut builder, root.as_fd())?;
     let excludes = &builder.options.excludes;
     let task = Task::Directory { node: NodeId::ROOT, path: Box::default(), identity };
@@ -187,7 +187,7 @@ impl Walk<'_> {
     }
 }
 
-/// A name and what it names, before it is added.
+/// A name and its node, before it is added.
 struct Found {
     name: Box<[u8]>,
     draft: Draft,
@@ -389,7 +389,7 @@ fn holes(dir: BorrowedFd<'_>, name: &CStr, size: u64) -> Result<Option<Vec<(u64,
         };
         let end = rustix::fs::seek(&file, SeekFrom::Hole(start))?.min(size);
         if end <= start {
-            return Err(Errno::NOENT); // cut off meanwhile: reported as a change
+            return Err(Errno::NOENT); // truncated meanwhile: reported as a change
         }
         segments.push((start, end - start));
         at = end;

@@ -1,4 +1,4 @@
-//! Changes to permission bits, in the words of `chmod`.
+//! Changes to permission bits, in the syntax of `chmod`.
 //!
 //! A change is a list of clauses separated by commas, applied from left to right. A clause is an octal mode
 //! (`0644`) or symbolic (`u=rwX`, `go-w`, `a+r`); `D:` before it limits it to directories, `F:` to everything

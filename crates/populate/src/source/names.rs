@@ -1,4 +1,4 @@
-//! What the names in a source may be, and what some of them mean.
+//! Checks the names in a source, and recognizes whiteouts.
 
 /// The longest name of a directory entry, in bytes (ext4's `name_len` is one byte).
 pub(crate) const NAME_MAX: usize = 255;
@@ -27,12 +27,12 @@ pub(crate) fn target_fault(target: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// A name that an OCI layer gives a meaning to.
+/// A name with a meaning in an OCI layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Whiteout<'n> {
     /// Removes this name from the layers below.
     Remove(&'n [u8]),
-    /// Hides what the layers below have in this directory.
+    /// Hides the content of this directory in the layers below.
     Opaque,
     /// Bookkeeping without meaning here.
     Ignore,

@@ -1,11 +1,11 @@
 //! Archives as files that can be read at any offset.
 //!
-//! A plain archive in a regular file is used where it is. Everything else (a pipe, gzip, zstd) is copied
-//! once, decompressed, into an unnamed temporary file. Compression is told by the first bytes; several
-//! compressed pieces one after the other count as one, as `gzip` and `zstd` have it.
+//! A plain archive in a regular file is used in place. Everything else (a pipe, gzip, zstd) is copied once,
+//! decompressed, into an unnamed temporary file. Compression is detected by the first bytes; several
+//! compressed members in sequence count as one, as for `gzip` and `zstd`.
 //!
-//! Hazard: some kilobytes unpack to any size. What does not begin as an archive does is not copied further
-//! than its start, and a copy takes neither more than was allowed nor the last of the room in its folder.
+//! Hazard: some kilobytes unpack to any size. Data that does not begin like an archive is not copied further
+//! than its start, and a copy takes neither more than the limit nor the last free space of its directory.
 
 use super::folder::timestamp;
 use super::tar::begins_an_archive;
@@ -35,14 +35,14 @@ enum Compression {
     Zstd,
 }
 
-/// Opens an archive; copies it if it can't be used where it is.
+/// Opens an archive; copies it if it can't be used in place.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<SourceHandle, Error> {
     let name = path.as_os_str().as_bytes();
     let failed = |doing: &'static str| move |cause| Error::io(ShownPath::new(name), doing, cause);
     let file = File::open(path).map_err(failed("open"))?;
     let metadata = file.metadata().map_err(failed("open"))?;
     if metadata.is_dir() {
-        let reason = "it is a folder, not an archive".into();
+        let reason = "it is a directory, not an archive".into();
         return Err(Error::Refused { path: ShownPath::new(name), reason });
     }
     if !metadata.is_file() {
@@ -84,12 +84,12 @@ struct Spool<'a> {
     to: &'a mut File,
     /// Bytes written.
     len: Bytes,
-    /// Bytes that may be taken of the folder, and of anything.
+    /// Bytes that may be taken of the directory's free space, and in total.
     room: Bytes,
     limit: Option<Bytes>,
 }
 
-/// What a copy may take of the room where a file lies: all but a sixteenth.
+/// The part of a file system's free space that a copy may take: all but a sixteenth.
 fn room(file: &File) -> Bytes {
     let free =
         rustix::fs::fstatvfs(file).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
@@ -97,7 +97,7 @@ fn room(file: &File) -> Bytes {
 }
 
 impl Spool<'_> {
-    /// Copies all, or just the start of what is no archive; whether there may be more.
+    /// Copies everything, or just the start of what is no archive; returns whether there may be more.
     fn copy(&mut self, mut from: impl Read) -> Result<bool, Error> {
         let mut buffer = vec![0; BUFFER_LEN];
         loop {
@@ -189,7 +189,7 @@ fn read_head(
     Ok(len)
 }
 
-/// What is unpacked here; the reader of archives tells everything else.
+/// The compression, if it can be unpacked here; everything else is left to the reader of archives.
 fn compression(name: &[u8], head: &[u8]) -> Result<Compression, Error> {
     Ok(match head {
         [] => {

@@ -106,7 +106,7 @@ struct Reader<'b, 'o> {
     entries: u64,
 }
 
-/// What an entry is, before its data has been looked at.
+/// The kind of an entry, before its data has been read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     File,
@@ -164,7 +164,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// What comes at the end mark.
+    /// Checks what follows the end mark.
     fn end(&mut self) -> Result<(), Error> {
         self.refuse_unfinished()?;
         let mut at = self.at + BLOCK_LEN;
@@ -194,7 +194,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// Refuses what is a container image, not a tree of files.
+    /// Refuses a container image, which is not a tree of files.
     fn refuse_container_image(&mut self) -> Result<(), Error> {
         let read = |builder: &Builder<'_>, name: &[u8]| {
             let (at, size) = builder.own_file(NodeId::ROOT, name)?;
@@ -323,7 +323,7 @@ impl Reader<'_, '_> {
             ("system.posix_acl_access", pax.acl_access, false),
             ("system.posix_acl_default", pax.acl_default, true),
         ] {
-            // The attribute itself, where both are there, has numbers for names.
+            // If the attribute itself is there, too, it has numbers instead of names.
             let Some(text) = text.filter(|_| !xattrs.contains_key(name.as_bytes())) else { continue };
             let value =
                 acl::from_text(&text, is_default).map_err(|reason| self.builder.refused(path, reason))?;
@@ -386,7 +386,7 @@ impl Reader<'_, '_> {
         self.builder.link(dir, name, path, node)
     }
 
-    /// Does what a path means if its last name is a whiteout; false if it isn't one.
+    /// Applies a path if its last name is a whiteout; returns false if it isn't one.
     fn whiteout(&mut self, path: &[u8]) -> bool {
         let (parent, name) = split(path);
         if !self.builder.honours_whiteouts() || whiteout(name).is_none() {
@@ -400,7 +400,7 @@ impl Reader<'_, '_> {
         true
     }
 
-    /// Whether an entry is to be left out, by its path or by where links lead that.
+    /// Whether an entry is to be left out, by its path or by the path that links resolve it to.
     fn is_excluded(&mut self, path: &[u8], is_directory: bool) -> bool {
         let excludes = &self.builder.options.excludes;
         if excludes.is_empty() || excludes.covers(path, is_directory) {
@@ -411,14 +411,14 @@ impl Reader<'_, '_> {
         excludes.covers(&[&real, name].join(&b'/'), is_directory)
     }
 
-    /// What has the path; a link at its end is not followed.
+    /// The node at the path; a link at its end is not followed.
     fn find(&mut self, path: &[u8]) -> Option<NodeId> {
         let (parent, name) = split(path);
         let (dir, _) = Way::new(self.builder, Missing::Stop).go(parent).ok()?;
         if name.is_empty() { dir } else { self.builder.lookup(dir?, name) }
     }
 
-    /// The directory at `path`, made with default metadata where there is none.
+    /// The directory at `path`, created with default metadata where there is none.
     fn make_parents(&mut self, path: &[u8]) -> Result<NodeId, Error> {
         if let Some((known, dir)) = &self.last_parent
             && known == path

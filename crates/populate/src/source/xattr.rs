@@ -1,8 +1,8 @@
-//! Extended attributes of what lies in a folder, and which of them ext4 can hold.
+//! Reads the extended attributes of files in a directory, and selects those that ext4 can hold.
 //!
 //! No system call older than Linux 6.13 reads the attributes of a name relative to a directory without
 //! opening it, and opening every file costs more than the rest of the scan. The path `/proc/self/fd/N/name`
-//! does: one call that says "none" for most files. Where `/proc` is not mounted, files and directories are
+//! does: one call that returns "none" for most files. Where `/proc` is not mounted, files and directories are
 //! opened instead, and links and devices are taken to have none.
 //!
 //! A file system without attributes answers the first call with "not supported"; it is not asked again.
@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::CStr;
 
-/// Whether ext4 has a place for an attribute of this name.
+/// Whether ext4 can store an attribute of this name.
 pub(crate) fn fits_ext4(name: &[u8]) -> bool {
     let in_space = |space: &[u8]| name.strip_prefix(space).is_some_and(|rest| !rest.is_empty());
     in_space(b"user.")
@@ -27,7 +27,7 @@ pub(crate) fn fits_ext4(name: &[u8]) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct XattrReader {
     path: Vec<u8>,
-    /// The device that last said it has no attributes.
+    /// The device that last reported that it has no attributes.
     without: Option<u64>,
     /// The directory that `path` starts with.
     prefix: Option<(i32, usize)>,
@@ -82,7 +82,7 @@ impl XattrReader {
         }
     }
 
-    /// Says that descriptor numbers may mean other directories now.
+    /// Notes that descriptor numbers may refer to other directories now.
     pub(crate) fn forget_directory(&mut self) {
         self.prefix = None;
     }
@@ -109,7 +109,7 @@ fn open_object(dir: BorrowedFd<'_>, name: &CStr, openable: bool) -> Result<Optio
     rustix::fs::openat(dir, name, flags, Mode::empty()).map(Some)
 }
 
-/// Something that has attributes.
+/// An object with attributes.
 enum Object<'a> {
     Path(&'a [u8]),
     Fd(OwnedFd),

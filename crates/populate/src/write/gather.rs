@@ -1,10 +1,10 @@
-//! Bytes that lie next to each other in the image, gathered to be written at once.
+//! Collects bytes that are contiguous in the image, to write them at once.
 
 use crate::image::ImageError;
 use hectare_device::Device;
 use hectare_units::Bytes;
 
-/// Bytes gathered before they are written.
+/// Size of the buffer.
 pub(super) const BUFFER: usize = 1 << 20;
 
 /// A buffer of [`BUFFER`] bytes for one contiguous place of the image at a time.
@@ -19,7 +19,7 @@ impl<'a> Gather<'a> {
         Self { device, at: Bytes::ZERO, bytes: Vec::with_capacity(BUFFER) }
     }
 
-    /// Writes what was gathered.
+    /// Writes the buffered bytes.
     pub(super) fn flush(&mut self) -> Result<(), ImageError> {
         if !self.bytes.is_empty() {
             self.device.write_at(self.at, &self.bytes)?;

@@ -1,4 +1,4 @@
-//! What the tests of sources share: folders to read, tools to run, and trees as comparable values.
+//! Shared code of the tests of sources: directories to read, tools to run, and trees as comparable values.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -127,7 +127,7 @@ pub(crate) fn fails(sources: Vec<Source>) -> String {
     text
 }
 
-/// Runs a tool and hands back whether it worked; a tool that is missing counts as not working.
+/// Runs a tool and returns whether it worked; a tool that is missing counts as not working.
 pub(crate) fn run(program: &str, arguments: &[&OsStr]) -> bool {
     let status = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
@@ -139,7 +139,7 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> bool {
     run(program, &arguments)
 }
 
-/// Says by name what a test leaves out.
+/// Names what a test leaves out.
 pub(crate) fn skip(what: &str) {
     eprintln!("skipped: {what}");
 }
@@ -148,7 +148,7 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// GNU tar over `folder` with `flags` into `to`.
+/// Packs a directory with GNU tar and `flags` into `to`.
 pub(crate) fn tar(folder: &Path, to: &Path, flags: &[&str]) -> bool {
     let mut arguments: Vec<&OsStr> = vec![OsStr::new("--numeric-owner"), OsStr::new("-C")];
     arguments.extend([folder.as_os_str(), OsStr::new("-cf"), to.as_os_str()]);
@@ -162,7 +162,7 @@ pub(crate) fn write(path: PathBuf, content: impl AsRef<[u8]>) {
     fs::write(path, content).unwrap();
 }
 
-/// A folder with one of everything that this user may make.
+/// Creates a directory with one of everything that this user may create.
 pub(crate) fn everything(at: &Path) {
     for (name, len) in [("empty", 0), ("one", 1), ("block", 4096), ("more", 70_001)] {
         let bytes: Vec<u8> = (0..len).map(|i: u32| i.to_le_bytes()[0] ^ i.to_le_bytes()[1]).collect();
@@ -240,7 +240,7 @@ fn sparse(path: &Path, data: &[(u64, u64)], size: u64) {
     file.set_len(size).unwrap();
 }
 
-/// Gives everything in a folder a time of its own with nanoseconds.
+/// Gives every file in a directory times of its own with nanoseconds.
 pub(crate) fn times(at: &Path) {
     let mut paths = vec![at.to_owned()];
     let mut seen = 0;

@@ -1,5 +1,5 @@
-//! What the tests of images share: options as mke2fs takes them, images on files, and comparing them with a
-//! folder.
+//! Shared code of the tests of images: options as mke2fs takes them, images in files, and comparing them with
+//! a directory.
 
 use hectare_device::{Device, FileOptions, Overwrite};
 use hectare_mkfs::{FormatOptions, InodeCount, apply_extended, parse_features};
@@ -44,7 +44,7 @@ pub(crate) fn tree(folder: &Path) -> Tree {
     Tree::build(vec![Source::Folder(folder.to_owned())], &Options::default()).unwrap()
 }
 
-/// Adds up what is reported.
+/// Adds up the reported progress.
 #[derive(Default)]
 pub(crate) struct Sum(pub(crate) AtomicU64);
 
@@ -80,7 +80,7 @@ pub(crate) fn build_over(tree: &Tree, options: &FormatOptions, size: Size, devic
     planned.size()
 }
 
-/// What can be expected of a volume of these options.
+/// The expectations for a volume with these options.
 pub(crate) fn what(options: &FormatOptions) -> What {
     let block = options.block_size.map_or(4096, |size| u64::from(size.get()));
     let narrow = options.inode_size == Some(128);
@@ -96,8 +96,8 @@ pub(crate) fn narrowed(mut entries: Vec<Entry>) -> Vec<Entry> {
     entries
 }
 
-/// Fails unless e2fsck finds the image clean and the kernel sees in it what is expected. `test` names what is
-/// left out where they can't be asked.
+/// Fails unless e2fsck finds the image clean and the kernel sees the expected entries in it. `test` names
+/// what is left out where these oracles are not available.
 #[track_caller]
 pub(crate) fn judge(test: &str, image: &Path, expected: &[Entry], what: What) {
     if let Err(reason) = assert_clean(image) {

@@ -1,4 +1,4 @@
-//! What goes wrong: one clear line, no panic, and nothing under the final name.
+//! Failures: one clear line, no panic, and nothing under the final name.
 
 use crate::common::*;
 use hectare_device::{FaultDevice, FileOptions, MemoryDevice, Operation, Outcome, Overwrite, Rule};
@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// A folder with small files, and large ones that are copied by themselves.
+/// A directory with small files, and large ones that are copied by themselves.
 fn sample(folder: &Path) {
     let mut random = Random::new("failures");
     for n in 0..40 {

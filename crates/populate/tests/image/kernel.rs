@@ -10,7 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-/// All trees in one folder, for each of the combinations.
+/// All trees in one directory, for each of the combinations.
 struct All {
     tree: Tree,
     entries: Vec<Entry>,

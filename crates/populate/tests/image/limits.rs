@@ -37,7 +37,7 @@ fn refusal(folder: &Path, args: &str) -> String {
     text
 }
 
-/// Builds with these options and compares what the kernel sees with the folder.
+/// Builds with these options and compares what the kernel sees with the directory.
 #[track_caller]
 fn round_trip(test: &str, from: &Path, args: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ fn an_empty_lost_and_found_becomes_the_volumes_own() {
         let expected = walk(folder.path()).into_iter();
         let kept = |path: &[u8]| path != b"lost+found" && path != b"image";
         let expected: Vec<_> = expected.filter(|entry| kept(&entry.path)).collect();
-        // The image lies in the folder that it was made from, but came after the scan.
+        // The image lies in its own source directory, but was created after the scan.
         let without_root = |entry: &hectare_oracle::Entry| !entry.path.is_empty();
         if let Err(reason) = assert_clean(&image) {
             skip!(test, reason);

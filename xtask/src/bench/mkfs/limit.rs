@@ -1,5 +1,5 @@
-//! The writes of a run and nothing else: as many, of the mean length, spread evenly over a new sparse file,
-//! by one thread. That is what the host takes for these bytes in so many places, whoever writes them.
+//! Repeats only the writes of a run: as many, of the mean length, spread evenly over a new sparse file, by
+//! one thread. That is the host's time for these bytes in as many places, whatever program writes them.
 
 use super::measure::Figures;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Where writes begin.
 const PAGE: u64 = 4096;
 
-/// How many seconds the writes of a run take by themselves. The file is gone afterwards.
+/// How many seconds the writes of a run take alone. The file is gone afterwards.
 pub(super) fn writes_alone(run: &Figures, image: &Path, size: u64) -> Result<f64, String> {
     let taken = write(run, image, size).map_err(|error| format!("{}: {error}", image.display()));
     let _ = std::fs::remove_file(image); // not there if it could not be made

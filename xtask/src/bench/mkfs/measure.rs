@@ -1,7 +1,7 @@
-//! One run of a program on an image, and what it took.
+//! Measures one run of a program on an image.
 //!
-//! Linux keeps what a process read and wrote until somebody waits for it, so that is read of one that has
-//! ended and was not waited for yet; the most memory it had is gone then, and read while it runs.
+//! Linux keeps the I/O counters of a process until its parent waits for it, so they are read after the
+//! process has ended and before the wait; its peak memory is gone then, and read while it runs.
 
 use hectare_oracle::tool;
 use hectare_oracle::tool::line_of;
@@ -14,21 +14,21 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often memory is looked at.
+/// The interval between two samples of memory.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What a run took.
+/// The measurements of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Figures {
     /// From start to end.
     pub(super) seconds: f64,
-    /// The most resident memory; nothing if the run ended before anybody looked.
+    /// The most resident memory; `None` if the run ended before the first sample.
     pub(super) memory_mib: Option<f64>,
-    /// Bytes given to write calls.
+    /// Bytes passed to write calls.
     pub(super) written: f64,
     /// Write calls.
     pub(super) writes: f64,
-    /// Bytes that the file then takes of its storage.
+    /// The file's allocated size afterwards, in bytes.
     pub(super) taken: f64,
 }
 
@@ -89,12 +89,12 @@ pub(super) fn run(mut command: Command, image: &Path) -> Result<Figures, String>
     })
 }
 
-/// Looks at a program until it has ended, without waiting for it; the most memory it had, in KiB.
+/// Samples a program until it has ended, without reaping it; returns its peak memory, in KiB.
 fn look(child: &Child) -> Option<f64> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let mut most = None;
-    // What can't be looked at is simply waited for.
+    // A program that can't be sampled is simply waited for.
     while pid.is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(None))) {
         most = of(child, "status", "VmHWM:").or(most); // it only grows
         std::thread::sleep(PAUSE);
@@ -102,7 +102,7 @@ fn look(child: &Child) -> Option<f64> {
     most
 }
 
-/// A figure that `/proc` has of a program.
+/// A number from a program's `/proc` file.
 fn of(child: &Child, file: &str, name: &str) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{}/{file}", child.id())).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -123,7 +123,7 @@ mod tests {
         let folder = hectare_oracle::scratch::fresh("measure");
         fs::create_dir_all(&folder).unwrap();
         let image = folder.join("image");
-        // What comes after the script is its name for itself.
+        // The argument after the script becomes its `$0`.
         let script = "dd if=/dev/zero of=\"$0\" bs=4096 count=64 2>/dev/null; sleep 1";
         let figures = measure("sh", &["-c", script], &image, None).unwrap();
         assert!(figures.taken >= 262_144.0 && figures.seconds >= 1.0, "{figures}");

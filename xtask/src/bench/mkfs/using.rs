@@ -1,9 +1,9 @@
-//! Using what was made: opening a volume of a pebibyte or more, making a folder, closing it again.
+//! Uses a new volume: opens a volume of a pebibyte or more, makes a directory, closes it again.
 //!
-//! Each time a program starts anew, so that nothing of the volume is in its memory, though the file may be in
-//! the host's. A format that is quick but leaves work for whoever opens the volume would show here.
+//! Each time a new program starts, so that nothing of the volume is in its memory, though the file may be in
+//! the host's. A format that is quick but leaves work for the first opening would show here.
 //!
-//! Hazard: a run takes ten milliseconds, so that its memory is looked at some ten times only.
+//! Hazard: a run takes ten milliseconds, so that its memory is sampled some ten times only.
 
 use super::Outcome;
 use super::measure::{measure, run};

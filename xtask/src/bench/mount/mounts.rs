@@ -1,6 +1,6 @@
-//! The four that serve: each on a fresh image of its own, mounted and unmounted.
+//! The four servers: each on a fresh image of its own, mounted and unmounted.
 //!
-//! All but the kernel's run in the foreground as children of this process, so that their end is seen.
+//! All but the kernel run in the foreground as children of this process, so that their end is seen.
 
 use super::Stage;
 use hectare_fuse::{MountOptions, serve_null};
@@ -13,11 +13,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a mount may take to come or to go.
+/// The timeout for mounting and unmounting.
 const PATIENCE: Duration = Duration::from_secs(120);
 const SIZE: &str = "8G";
 
-/// Who serves.
+/// The server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Side {
     Hectare,
@@ -44,9 +44,9 @@ pub(super) struct Mounted {
     side: Side,
     image: PathBuf,
     dir: PathBuf,
-    /// Who serves, unless it is the kernel.
+    /// The server, unless it is the kernel.
     child: Option<Child>,
-    /// Given back when this goes.
+    /// Released when this value is dropped.
     _kernel: Option<KernelMount>,
 }
 
@@ -101,7 +101,7 @@ impl Mounted {
         &self.dir
     }
 
-    /// Unmounts, waits until the image is closed, and has ours judged.
+    /// Unmounts, waits until the image is closed, and checks ours.
     pub(super) fn end(mut self) -> Result<(), String> {
         let Some(child) = &mut self.child else { return Ok(()) };
         take_off(&self.dir);
@@ -125,12 +125,12 @@ impl Drop for Mounted {
             let _ = child.kill(); // it may have ended
             let _ = child.wait();
         }
-        let _ = fs::remove_file(&self.image); // the folder goes, too
+        let _ = fs::remove_file(&self.image); // the directory is removed, too
     }
 }
 
 fn take_off(dir: &Path) {
-    let _ = tool("umount").map(|mut umount| umount.arg(dir).status()); // what stays is waited for in vain
+    let _ = tool("umount").map(|mut umount| umount.arg(dir).status()); // a mount that stays times out
 }
 
 fn device_of(dir: &Path) -> Option<u64> {

@@ -1,8 +1,8 @@
-//! What single levers bring: `cargo xtask bench mount levers [--only JOB]... [--pairs N] [--quick] [--binary
-//! FILE]`. With `--only`, the levers that have one of these jobs.
+//! Measures the gain of single mount options ("levers"): `cargo xtask bench mount levers [--only JOB]...
+//! [--pairs N] [--quick] [--binary FILE]`. With `--only`, the levers that have one of these jobs.
 //!
-//! Hectare with a lever against hectare without it, in turn, on the jobs that the lever is for. There is a
-//! mount option for each. Some jobs are there only because the next one needs what they make.
+//! Runs Hectare with a lever against Hectare without it, in turn, on the jobs that the lever is for. There is
+//! a mount option for each. Some jobs are there only because the next one needs what they make.
 
 use super::jobs::Job;
 use super::mounts::{Mounted, Side};
@@ -20,12 +20,12 @@ struct Lever {
     jobs: &'static [Job],
 }
 
-/// A lever that is used unless an option says otherwise.
+/// A lever that is on by default.
 const fn usual(what: &'static str, without: &'static str, jobs: &'static [Job]) -> Lever {
     Lever { what, with: "", without, jobs }
 }
 
-/// What waits for waking most.
+/// The jobs that spend most time waiting for wakeups.
 const MANY_REQUESTS: &[Job] =
     &[Job::Create, Job::Stat, Job::Open, Job::Unlink, Job::SmallFiles1, Job::SmallFiles16, Job::TarX];
 
@@ -64,7 +64,7 @@ const LEVERS: [Lever; 14] = [
 /// Seconds with and without a lever, round by round.
 type Times = BTreeMap<(usize, Job), [Vec<f64>; 2]>;
 
-/// Runs all that are wanted, and returns the table.
+/// Runs the selected levers, and returns the table.
 pub(super) fn pull(stage: &Stage, options: &Options) -> Result<String, String> {
     let mut times = Times::new();
     let wanted = |lever: &Lever| lever.jobs.iter().any(|job| options.wants(*job));

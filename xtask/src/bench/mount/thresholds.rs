@@ -1,4 +1,4 @@
-//! What is claimed of a job, whether it holds, and the table of all.
+//! The claims for a job, whether they hold, and the table of all jobs.
 
 use super::jobs::Job;
 use hectare_lab::paired_stats::Spread;
@@ -49,7 +49,7 @@ pub(super) struct Verdict {
     job: Job,
     seconds: Seconds,
     ratios: Ratios,
-    /// What does not hold.
+    /// The claims that don't hold.
     missed: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ mod tests {
         assert!(table.contains("MISSED: 0.77 of the kernel's speed"), "{table}");
     }
 
-    /// A slow minute makes every side slow; what is claimed is of those who ran in it together.
+    /// A slow minute slows every side; the claims compare sides that ran in it together.
     #[test]
     fn ratios_are_of_rounds() {
         let seconds = Seconds {

@@ -1,4 +1,4 @@
-//! Atomics in virtual time: the real ones, used at the CPU's turn and paid for by the way of their lines.
+//! Atomics in virtual time: the real ones, used at the CPU's turn and charged for moving their lines.
 
 use super::lines::Use;
 use super::run::touch;
@@ -47,7 +47,7 @@ macro_rules! method {
             failure: Ordering,
             f: impl FnMut($int) -> Option<$int>,
         ) -> Result<$int, $int> {
-            // A load and an exchange, with nobody between them.
+            // A load and an exchange, with no other access between them.
             touch(self, Use::Update);
             self.0.fetch_update(success, failure, f)
         }

@@ -1,4 +1,4 @@
-//! What things cost in virtual time.
+//! Costs in virtual time.
 
 use crate::sync::Cost;
 use serde::Serialize;
@@ -13,13 +13,13 @@ impl Time {
     /// None.
     pub const ZERO: Self = Self(0);
 
-    /// So many picoseconds: a word of a bitmap is looked at in less than a nanosecond.
+    /// A cost in picoseconds: examining a word of a bitmap takes less than a nanosecond.
     #[must_use]
     pub const fn from_ps(ps: u64) -> Self {
         Self(ps)
     }
 
-    /// So many nanoseconds, to the picosecond; negative ones are none.
+    /// A cost in nanoseconds, to the picosecond; negative ones count as 0.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates, as it should
     pub const fn from_ns(ns: f64) -> Self {
@@ -82,7 +82,7 @@ pub struct Costs {
     pub far: Time,
     /// CPUs of a socket; CPU 0 is the first of the first.
     pub socket: u32,
-    /// Lines of what a lock protects that come from the CPU that held it last, beside the lock's own.
+    /// Lines of the data a lock protects that come from the CPU that held it last, beside the lock's own.
     pub behind_lock: u32,
     /// A search begun: its plan, its statistics, the reservation it makes.
     pub request: Time,
@@ -90,7 +90,7 @@ pub struct Costs {
     pub group: Time,
     /// A free run found in a group.
     pub extent: Time,
-    /// A word of a bitmap looked at.
+    /// A word of a bitmap examined.
     pub word: Time,
     /// A run taken from a group's free space or given back to it.
     pub change: Time,
@@ -101,7 +101,7 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// The price of one thing that a search does by itself.
+    /// The price of one step of a search.
     pub(super) const fn of(&self, cost: Cost) -> Time {
         match cost {
             Cost::Request => self.request,

@@ -1,11 +1,11 @@
-//! Who has which cache line.
+//! Tracks which CPUs have which cache line.
 //!
 //! A line is with the CPU that wrote it last and with those that have read it since. Reading it there costs
-//! a load; reading it anywhere else brings a copy; writing it takes it away from all others. A line that is
-//! on its way to a writer is nobody's until it is there, so writers of one line wait in a row: that is what
-//! makes a counter that all CPUs change a limit of the whole.
+//! a load; reading it anywhere else brings a copy; writing it takes it away from all others. A line on its
+//! way to a writer belongs to no CPU until it arrives, so writers of one line queue: that is what makes a
+//! counter that all CPUs change a bottleneck of the whole.
 //!
-//! What it is not: a cache. A line stays where it is until somebody else wants it.
+//! What it is not: a cache. A line stays where it is until another CPU accesses it.
 
 use super::costs::{Costs, Time};
 use crate::sync::virtual_cpus::run::CPUS_MAX;
@@ -15,7 +15,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// log2 of the bytes of a line.
 const LINE: u32 = 6;
 
-/// A map by address, of which only single entries are asked for.
+/// A map by address, queried only for single entries.
 pub(super) type ByAddress<T> = HashMap<usize, T, BuildHasherDefault<Spread>>;
 
 /// Spreads addresses: they differ in the middle bits.
@@ -58,9 +58,9 @@ impl Set {
 
 /// One line.
 struct Line {
-    /// Who wrote it last.
+    /// The last writer.
     owner: u32,
-    /// Who has it as it is.
+    /// The CPUs that have its current content.
     holders: Set,
     /// When it has come to its owner.
     there: Time,
@@ -85,7 +85,7 @@ impl Lines {
     /// A CPU uses the line at an address; when it is done with that.
     pub(super) fn touch(&mut self, costs: &Costs, now: Time, cpu: u32, address: usize, how: Use) -> Time {
         let own = if how == Use::Update { costs.update } else { costs.load };
-        // What nobody has had yet is taken for cached: it was set up just before the run.
+        // A line not used yet counts as cached: it was set up just before the run.
         let new = Line { owner: cpu, holders: Set::of(cpu), there: Time::ZERO };
         let line = self.0.entry(address >> LINE).or_insert(new);
         let alone = line.holders == Set::of(cpu);

@@ -1,8 +1,8 @@
 //! Locks in virtual time.
 //!
-//! A lock is the real one, with its holder in virtual time beside it. Those who wait get it in the order they
-//! came, each from the moment its holder releases it, plus the way of its cache line and of what lies behind
-//! it. The real lock is free whenever the virtual one is, so nobody ever waits for that.
+//! A lock is the real one, with its holder in virtual time beside it. Waiters get it in the order of their
+//! arrival, each from the moment its holder releases it, plus the time to move its cache line and those of
+//! the data behind it. The real lock is free whenever the virtual one is, so nothing ever waits for that.
 
 use super::run;
 use std::ops::{Deref, DerefMut};

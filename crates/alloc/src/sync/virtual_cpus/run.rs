@@ -1,8 +1,8 @@
-//! The run loop: who goes next.
+//! The run loop: chooses the next CPU.
 //!
 //! Each virtual CPU is a coroutine; all of them share one thread of the host. The loop resumes the CPU with
-//! the least clock. Before a job uses anything shared it looks whether its clock still is the least
-//! ([`turn`]), and if not goes back to the loop.
+//! the least clock. Before a job uses anything shared it checks whether its clock still is the least
+//! ([`turn`]), and if not returns to the loop.
 
 use super::costs::{Costs, Time};
 use super::lines::{ByAddress, Lines, Use};
@@ -25,9 +25,9 @@ type Ready = (Time, u32);
 #[derive(Default)]
 pub(super) struct Lock {
     pub(super) holder: Option<u32>,
-    /// Who wait for it, in the order they came.
+    /// Its waiters, in the order they came.
     pub(super) waiters: VecDeque<Ready>,
-    /// Who held it last.
+    /// Its last holder.
     pub(super) last: Option<u32>,
 }
 
@@ -59,12 +59,12 @@ thread_local!(static RUN: Run = const {
     }
 });
 
-/// Runs `job` on each of `cpus` virtual CPUs, given the number of its CPU; when each ended. What a job does
-/// to locks and atomics of this crate, and all of its work that is charged, takes virtual time; nothing else
-/// does.
+/// Runs `job` on each of `cpus` virtual CPUs, with the number of its CPU, and returns when each ended.
+/// Operations of a job on locks and atomics of this crate, and all of its work that is charged, take virtual
+/// time; nothing else does.
 ///
 /// # Panics
-/// If `cpus` is not 1 to 256, if it is called from a job, if a job panics, or if no job can go on.
+/// If `cpus` is not 1 to 256, if it is called from a job, if a job panics, or if no job can continue.
 pub fn run(cpus: u32, costs: &Costs, job: impl Fn(u32) + Sync) -> Vec<Time> {
     assert!((1..=CPUS_MAX).contains(&cpus), "{cpus} virtual CPUs are not 1 to {CPUS_MAX}");
     let started = Started::new(cpus, costs);
@@ -133,7 +133,7 @@ fn switch() {
 /// Lets those CPUs go first whose clocks show less.
 fn turn(run: &Run, cpu: u32) {
     let own = (run.clock.get(), cpu);
-    // Who unwinds goes on alone: a panic ends the run.
+    // A CPU that unwinds continues alone: a panic ends the run.
     if run.next.get().is_some_and(|next| next < own) && !std::thread::panicking() {
         make_ready(run, own);
         switch();
@@ -174,7 +174,7 @@ impl State {
         self.locks.entry(address).or_default()
     }
 
-    /// A lock has come to a CPU at that time; when that can go on.
+    /// A lock has come to a CPU at that time; returns when the CPU can continue.
     fn taken(&mut self, address: usize, cpu: u32, at: Time) -> Time {
         let lock = self.lock(address);
         lock.holder = Some(cpu);
@@ -186,7 +186,7 @@ impl State {
     }
 }
 
-/// Takes a lock if nobody holds it at this moment.
+/// Takes a lock if it is free at this moment.
 pub(super) fn try_take(address: usize) -> bool {
     let attempt = |state: &mut State, cpu, now| {
         if state.lock(address).holder.is_some() {
@@ -199,7 +199,7 @@ pub(super) fn try_take(address: usize) -> bool {
     at_turn(attempt).unwrap_or(true)
 }
 
-/// Whether somebody holds a lock at this moment; to look costs a load.
+/// Whether a lock is held at this moment; the check costs a load.
 pub(super) fn is_held(address: usize) -> bool {
     let look = |state: &mut State, cpu, now| {
         let held = state.lock(address).holder.is_some();
@@ -219,12 +219,12 @@ pub(super) fn take(address: usize) {
         if let Some(state) = run.state.borrow_mut().as_mut() {
             state.lock(address).waiters.push_back(own);
         }
-        // Whoever releases the lock makes this CPU its holder, and ready.
+        // The thread that releases the lock makes this CPU its holder, and ready.
         switch();
     });
 }
 
-/// Releases a lock, to the first who waits for it.
+/// Releases a lock to its first waiter.
 pub(super) fn release(address: usize) {
     let pass_on = |state: &mut State, cpu, now| {
         let released = state.lines.touch(&state.costs, now, cpu, address, Use::Update);
@@ -272,7 +272,7 @@ pub(crate) mod thread {
 
     /// Others may go first.
     pub(crate) fn yield_now() {
-        // Not for nothing: who waits for others this way must not stop the time.
+        // Not for nothing: waiting for others this way must not stop the time.
         charge(Cost::Request, 1);
     }
 }

@@ -5,27 +5,28 @@ use crate::output::Output;
 use hectare_lab::build;
 use std::path::PathBuf;
 
-/// Build an image from a folder: hectare build, mke2fs -d, and mkfs, mount and cp -a by the kernel
+/// Compare building an image from a directory: hectare build, mke2fs -d, and mkfs, mount and cp -a by the
+/// kernel
 ///
-/// Every way runs once in each round; what is told is the median of the rounds, the extremes, and the median
-/// of the rounds' ratios to Hectare's time. Ways that can't run here are named.
+/// Every method runs once per round. Printed are the median of the rounds, the extremes, and the median of
+/// the rounds' ratios to Hectare's time. Methods that can't run here are named.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare bench build --from /usr/share --work /dev/shm\n  \
     hectare bench build --rounds 9 --without mke2fs --json")]
 pub(super) struct Arguments {
-    /// The folder
+    /// The source directory
     #[arg(long, value_name = "FOLDER", default_value = "/usr/share")]
     from: PathBuf,
-    /// Where images are made: in memory the programs are measured, on disk the disk
+    /// Where images are made: memory measures the programs, a disk measures the disk
     #[arg(long, value_name = "FOLDER", default_value = "/dev/shm")]
     work: PathBuf,
-    /// Rounds
+    /// Number of rounds
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: u32,
-    /// Leave out a way, by the beginning of its name (mke2fs, mkfs)
+    /// Leave out a method, by the beginning of its name (mke2fs, mkfs)
     #[arg(long, value_name = "NAME")]
     without: Vec<String>,
-    /// Print JSON: every round of every way
+    /// Print JSON: every round of every method
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! What the workloads share: where they run, how often, and what is printed.
+//! Options that the workloads share: where they run, how often, and what is printed.
 
 use crate::clock;
 use crate::explanation::lines;
@@ -13,49 +13,49 @@ use hectare_lab::{After, Bench, On, Policy, Report, Run, Settings, Through, Work
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Where a workload runs, and what is told of it.
+/// Where a workload runs, and what is reported of it.
 #[derive(clap::Args)]
 pub(super) struct Common {
-    /// Where: an image by Hectare's engine, or a folder; again for a second one. direct:IMAGE is the engine
-    /// past the host's page cache, dax:IMAGE the engine on an image that lies in memory, raw:FILE a bare file
-    /// (only random-overwrite), which is made and must not exist
+    /// Target: an image by Hectare's engine, or a directory; repeat for more targets. direct:IMAGE is the
+    /// engine bypassing the host's page cache, dax:IMAGE the engine on an image that lies in memory, raw:FILE
+    /// a bare file (random-overwrite only), which is created and must not exist
     #[arg(long, value_name = "engine:IMAGE|DIR|...", required = true, value_parser = parse_on)]
     on: Vec<Place>,
-    /// How the engine chooses space; one run for each of a list, each on a fresh copy of the image (see
-    /// --fresh). Mechanisms are put in and left out behind a name: mballoc,-best-avail,hybrid are two
-    /// policies ('hectare bench mechanisms' lists them)
+    /// Allocation policy; one run for each of a list, each on a fresh copy of the image (see --fresh).
+    /// Mechanisms are added and left out after a name: mballoc,-best-avail,hybrid are two policies ('hectare
+    /// bench mechanisms' lists them)
     #[arg(long, value_name = "POLICY,...")]
     policy: Option<Policies>,
     #[command(flatten)]
     tuning: Tuning,
-    /// Have the engine give every write its place at once (no delayed allocation)
+    /// Disable delayed allocation: the engine allocates on every write
     #[arg(long)]
     nodelalloc: bool,
-    /// What the engine's journal promises of file data, instead of what the image asks for
+    /// Data mode of the engine's journal, instead of the image's default
     #[arg(long, value_name = "MODE", value_parser = data_mode_parser())]
     data: Option<DataMode>,
     /// A name for the runs in reports
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
-    /// Give every run a fresh copy of the image, beside it, which is removed after the run: shared where the
-    /// file system can (XFS, Btrfs), else copied without its holes. Several policies have it so unless
-    /// --in-place or --keep is given: the second would find what the first has left
+    /// Give every run a fresh copy of the image, beside it, which is removed after the run: a reflink where
+    /// the file system can (XFS, Btrfs), else a copy without its holes. The default with several policies
+    /// unless --in-place or --keep is given: otherwise the second would find what the first has left
     #[arg(long, conflicts_with_all = ["keep", "in_place"])]
     fresh: bool,
-    /// Run on the image itself, one policy after the other
+    /// Run on the image itself, one policy after another
     #[arg(long)]
     in_place: bool,
-    /// Leave the files of the last run in the folder bench-WORKLOAD (the default of the fragmentation
+    /// Keep the files of the last run in the directory bench-WORKLOAD (the default of the fragmentation
     /// workloads and many-appenders, with one policy)
     #[arg(long, conflicts_with = "remove")]
     keep: bool,
-    /// Remove the files in the end (the default of the others)
+    /// Remove the files afterwards (the default of the other workloads)
     #[arg(long)]
     remove: bool,
-    /// Remove the folder of an earlier call instead of refusing to start
+    /// Remove the directory of an earlier call instead of refusing to start
     #[arg(long)]
     replace: bool,
-    /// Print the allocator's counts, too, in the layout of the kernel's mb_stats (JSON always has them)
+    /// Print the allocator's counters, too, in the layout of the kernel's mb_stats (JSON always has them)
     #[arg(long)]
     stats: bool,
     #[command(flatten)]
@@ -68,10 +68,10 @@ pub(super) struct Common {
     html: Option<PathBuf>,
 }
 
-/// With how many threads.
+/// The thread counts.
 #[derive(clap::Args)]
 pub(super) struct Threads {
-    /// Threads; one run for each of a list
+    /// Number of threads; one run for each of a list
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1",
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub(super) threads: Vec<u32>,
@@ -86,7 +86,7 @@ enum Place {
 
 fn parse_on(text: &str) -> Result<Place, String> {
     if text.is_empty() {
-        return Err("give engine:IMAGE or a folder".to_owned());
+        return Err("give engine:IMAGE or a directory".to_owned());
     }
     if let Some(file) = text.strip_prefix("raw:") {
         let missing = || "raw: is followed by a file".to_owned();
@@ -107,7 +107,7 @@ fn parse_on(text: &str) -> Result<Place, String> {
 }
 
 impl Common {
-    /// Runs the workload everywhere and prints what came out.
+    /// Runs the workload on every target and prints the results.
     pub(super) fn run(&self, workload: &Workload, threads: &[u32]) -> Outcome {
         check_html(self.html.as_deref())?;
         let mut runs = Vec::new();
@@ -125,7 +125,7 @@ impl Common {
         self.tell(runs)
     }
 
-    /// Refuses with these words unless all places are folders.
+    /// Refuses with this reason unless all targets are directories.
     pub(super) fn check_folders(&self, why: &str) -> Outcome {
         match self.on.iter().all(|place| matches!(place, Place::Folder(_))) {
             true => Ok(()),
@@ -133,8 +133,8 @@ impl Common {
         }
     }
 
-    /// Whether a run gets a copy of its own: asked for, or because there are several policies, and there is
-    /// a file to copy. A copy of an image that holds little costs little; who minds can say so.
+    /// Whether a run gets a copy of its own: on request, or because there are several policies, and there is
+    /// a file to copy. A copy of a sparsely used image costs little; --in-place avoids it.
     fn is_afresh(&self, on: &On) -> bool {
         let On::Engine { image, .. } = on else { return false };
         let several = self.policies().len() > 1 && !self.in_place && !self.keep;
@@ -219,7 +219,7 @@ impl Common {
     }
 }
 
-/// One place, with a line that moves on a terminal.
+/// One target, with a progress line on a terminal.
 fn one(bench_of: &Bench, afresh: bool) -> Outcome<Vec<Run>> {
     let spinner = Spinner::new();
     let place = match &bench_of.on {
@@ -234,7 +234,7 @@ fn one(bench_of: &Bench, afresh: bool) -> Outcome<Vec<Run>> {
     runs.map_err(|error| Failure::Line(error.to_string()))
 }
 
-/// Whose lines follow.
+/// Names the run whose lines follow.
 fn heading(out: &mut Output, run: &Run) -> Outcome {
     let threads = if run.threads == 1 { "thread" } else { "threads" };
     writeln!(out, "\n{}, {} {threads}:", run.title(), run.threads)

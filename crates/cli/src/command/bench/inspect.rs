@@ -7,10 +7,10 @@ use crate::output::Output;
 use hectare_lab::inspect::inspect;
 use std::path::PathBuf;
 
-/// Look at an image that a workload in a folder has left: extents per file, fragmentation
+/// Inspect an image after a workload in a mounted directory: extents per file, fragmentation
 ///
-/// A run in a folder can't see where its files lie. Unmount the image, then let this command add what it sees
-/// in it to the runs, and print them as JSON.
+/// A run in a directory can't see the placement of its files. Unmount the image, then use this command to add
+/// what it finds in the image to the runs, and print them as JSON.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hectare bench append-vs-fallocate --on /mnt/ext4 --json > run.json\n  \
     umount /mnt/ext4\n  hectare bench inspect disk.img run.json > kernel.json")]
@@ -20,7 +20,7 @@ pub(super) struct Arguments {
     html: Option<PathBuf>,
     /// The image, not mounted
     image: PathBuf,
-    /// What `bench WORKLOAD --json` printed; what is seen goes to the runs that left their files
+    /// What `bench WORKLOAD --json` printed; the findings are added to the runs that left their files
     run: PathBuf,
 }
 

@@ -1,15 +1,14 @@
-//! `hectare bench mechanisms`: what policies are put together from.
+//! `hectare bench mechanisms`: what policies are composed of.
 
 use crate::failure::Outcome;
 use crate::output::Output;
 use hectare_lab::{Mechanism, Policy};
 use serde::Serialize;
 
-/// List the mechanisms that policies are put together from: what each does, whose idea it is, where it is in
-/// the code
+/// List the mechanisms of allocation policies: what each does, its origin, and where it is in the code
 ///
-/// A policy is one of six names; `--policy NAME,+MECHANISM,-MECHANISM` puts mechanisms in and leaves them out,
-/// so that what one is worth can be measured.
+/// A policy is one of six names; `--policy NAME,+MECHANISM,-MECHANISM` adds mechanisms and leaves them out,
+/// so that the worth of one can be measured.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hectare bench mechanisms\n  \
     hectare bench small-files --on engine:disk.img --policy mballoc,-best-avail,mballoc --stats")]
@@ -19,7 +18,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// A policy with a name, and the mechanisms it has.
+/// A named policy, and its mechanisms.
 #[derive(Serialize)]
 struct Named {
     policy: &'static str,

@@ -8,7 +8,7 @@ use hectare_lab::Report;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Set runs side by side: a table, or a page with charts
+/// Compare runs: a table, or a page with charts
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hectare bench report engine.json kernel.json --html both.html")]
 pub(super) struct Arguments {

@@ -14,7 +14,7 @@ use hectare_lab::{Access, Streams as Pattern, Workload};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Space in steps of 8 KiB up to 1 MiB, then truncated to nothing, over and over; a file per thread
+/// Allocate in steps of 8 KiB up to 1 MiB, then truncate to zero, repeatedly; one file per thread
 ///
 /// All files lie in one directory, as in will-it-scale, so that all jobs start at the same group.
 #[derive(clap::Args)]
@@ -26,14 +26,14 @@ pub(super) struct Fallocate2 {
     common: Common,
     #[command(flatten)]
     threads: Threads,
-    /// Processes instead of threads, as containers are; only in a directory, such as a mount
+    /// Use processes instead of threads, as containers do; only in a directory, such as a mount
     #[arg(long, value_name = "N,...", value_delimiter = ',', conflicts_with = "threads",
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     processes: Vec<u32>,
     /// Give each job a directory of its own, which may lie in another group
     #[arg(long)]
     apart: bool,
-    /// How long each run lasts
+    /// Duration of each run
     #[arg(long, value_name = "S", default_value = "5", value_parser = parse_seconds)]
     seconds: Duration,
 }
@@ -56,7 +56,7 @@ impl Fallocate2 {
     }
 }
 
-/// What a process of fallocate2 is; bench starts it
+/// Options of an fallocate2 process, which bench starts
 #[derive(clap::Args)]
 pub(super) struct Fallocate2Job {
     folder: PathBuf,
@@ -66,7 +66,7 @@ pub(super) struct Fallocate2Job {
 }
 
 impl Fallocate2Job {
-    /// This program as such a process.
+    /// This program as a worker process.
     fn worker() -> Outcome<Worker> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::of("the path of this program is not known", reason(&error)))?;
@@ -78,7 +78,7 @@ impl Fallocate2Job {
     }
 }
 
-/// Many small files in one directory, as fs_mark makes them
+/// Create many small files in one directory, as fs_mark does
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  \
     hectare bench small-files --on engine:disk.img --threads 64 --files 40000\n  \
@@ -89,22 +89,22 @@ pub(super) struct SmallFiles {
     common: Common,
     #[command(flatten)]
     threads: Threads,
-    /// Files in all
+    /// Total number of files
     #[arg(long, value_name = "N", default_value_t = 40_000,
         value_parser = clap::value_parser!(u64).range(1..))]
     files: u64,
-    /// Bytes of each
+    /// Bytes per file
     #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = parse_size)]
     size: u64,
-    /// Bytes of one write
+    /// Bytes per write
     #[arg(long, value_name = "BYTES", default_value = "16K", value_parser = parse_some)]
     write: u64,
-    /// Make each file durable before it is closed
+    /// Sync each file before it is closed
     #[arg(long)]
     fsync: bool,
-    /// Make each file this long, as a hole, before it is written, and cut it to its size afterwards: ext4
-    /// then preallocates as for a large file. With more than 8M each file is one allocator call with a goal
-    /// of 8 MiB for one block, as in the tests of the best-available series
+    /// Extend each file to this size, as a hole, before it is written, and truncate it to its size
+    /// afterwards: ext4 then preallocates as for a large file. Above 8M each file is one allocator call with
+    /// a goal length of 8 MiB for one block, as in the tests of the best-available series
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_size)]
     presize: u64,
 }
@@ -118,12 +118,12 @@ impl SmallFiles {
     }
 }
 
-/// What the fragmentation workloads share.
+/// Options that the fragmentation workloads share.
 #[derive(clap::Args)]
 struct Fragmentation {
     #[command(flatten)]
     common: Common,
-    /// How large, 1 being as fsperf has it: sizes, loops and times shrink with it
+    /// Scale, 1 being as in fsperf: sizes, loops and times shrink with it
     #[arg(long, value_name = "0..1", default_value = "1", value_parser = parse_scale)]
     scale: f64,
 }
@@ -135,7 +135,7 @@ impl Fragmentation {
     }
 }
 
-/// Fragmentation: 32 appenders to 4 GiB in all beside four jobs that take and return 256 MiB (20 s)
+/// Fragmentation: 32 appenders to 4 GiB in all beside four jobs that allocate and free 256 MiB (20 s)
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     hectare bench append-vs-fallocate --on engine:disk.img --policy mballoc,hybrid\n  \
@@ -143,7 +143,7 @@ impl Fragmentation {
 pub(super) struct AppendVsFallocate {
     #[command(flatten)]
     all: Fragmentation,
-    /// Append 128 KiB at a time, nothing made durable, instead of 64 KiB with fdatasync
+    /// Append 128 KiB at a time without syncing, instead of 64 KiB with fdatasync
     #[arg(long)]
     no_sync: bool,
 }
@@ -173,27 +173,27 @@ macro_rules! mix {
 }
 
 mix! {
-    /// Fragmentation: pieces of 128 MiB and of 128 KiB, all short-lived
+    /// Fragmentation: extents of 128 MiB and of 128 KiB, all short-lived
     CorrelatedLifetimes
 }
 mix! {
-    /// Fragmentation: pieces of 2 GiB, 128 MiB and 8 MiB beside appenders of 128 KiB
+    /// Fragmentation: extents of 2 GiB, 128 MiB and 8 MiB beside appenders of 128 KiB
     FourSizes
 }
 mix! {
-    /// Fragmentation: pieces of 129 MiB and 9 MiB beside appenders of 129 KiB
+    /// Fragmentation: extents of 129 MiB and 9 MiB beside appenders of 129 KiB
     FunnySizesHigh
 }
 mix! {
-    /// Fragmentation: pieces of 127 MiB and 7 MiB beside appenders of 127 KiB
+    /// Fragmentation: extents of 127 MiB and 7 MiB beside appenders of 127 KiB
     FunnySizesLow
 }
 mix! {
-    /// Fragmentation: large and small pieces, each both short-lived and long-lived
+    /// Fragmentation: large and small extents, each both short-lived and long-lived
     MixedLifetimes
 }
 
-/// Many files that grow beside each other by 4 KiB at a time: KiB per extent is what counts
+/// Grow many files side by side by 4 KiB at a time: the result that counts is KiB per extent
 #[derive(clap::Args)]
 #[command(
     after_help = "Example:\n  hectare bench many-appenders --on engine:disk.img --threads 64 --size 1G\n\n\
@@ -213,7 +213,7 @@ pub(super) struct ManyAppenders {
     /// Append by writing instead of by fallocate
     #[arg(long)]
     write: bool,
-    /// The longest a run may take
+    /// Maximum duration of a run
     #[arg(long, value_name = "S", value_parser = parse_seconds)]
     seconds: Option<Duration>,
 }
@@ -227,10 +227,10 @@ impl ManyAppenders {
     }
 }
 
-/// Few large files, written in pieces of 16 MiB, or every other one at random
+/// Write few large files in chunks of 16 MiB, or every other one at random
 ///
-/// 5 GiB sequentially, and 5 GiB of which half is written at random (--mixed --threads 2), are what the
-/// best-available series was measured with; its fio jobs were not published.
+/// The best-available series was measured with 5 GiB written sequentially, and with 5 GiB of which half is
+/// written at random (--mixed --threads 2); its fio jobs were not published.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare bench streams --on engine:disk.img\n  \
     hectare bench streams --mixed --threads 2 --nodelalloc --on engine:disk.img")]
@@ -239,16 +239,16 @@ pub(super) struct Streams {
     common: Common,
     #[command(flatten)]
     threads: Threads,
-    /// Bytes in all
+    /// Total bytes
     #[arg(long, value_name = "BYTES", default_value = "5G", value_parser = parse_some)]
     size: u64,
     /// Bytes of a sequential write
     #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = parse_some)]
     piece: u64,
-    /// Every other thread writes its file once over in 4 KiB blocks in random order
+    /// Have every other thread write its file once over in 4 KiB blocks in random order
     #[arg(long)]
     mixed: bool,
-    /// Give each file its space by one fallocate first, as fio does by default
+    /// Preallocate each file with one fallocate first, as fio does by default
     #[arg(long)]
     fallocate: bool,
 }
@@ -266,8 +266,8 @@ impl Streams {
     }
 }
 
-/// Blocks read and written at random in full files that all threads share: the way of a request, nothing to
-/// allocate and nothing to log
+/// Read and write random blocks of full files that all threads share: the request path alone, without
+/// allocation or logging
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     hectare bench random-overwrite --on engine:/dev/shm/disk.img --on raw:/dev/shm/disk.raw\n  \
@@ -279,31 +279,31 @@ impl Streams {
 pub(super) struct RandomOverwrite {
     #[command(flatten)]
     common: Common,
-    /// Threads; one run for each of a list
+    /// Number of threads; one run for each of a list
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "16",
         value_parser = clap::value_parser!(u32).range(1..=4096))]
     threads: Vec<u32>,
-    /// Bytes of a request
+    /// Bytes per request
     #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = parse_some)]
     block: u64,
-    /// Reads among a hundred requests; the others write
+    /// Percentage of reads; the other requests write
     #[arg(long, value_name = "PERCENT", default_value_t = 50,
         value_parser = clap::value_parser!(u32).range(..=100))]
     reads: u32,
-    /// Files
+    /// Number of files
     #[arg(long, value_name = "N", default_value_t = 32,
         value_parser = clap::value_parser!(u32).range(1..=100_000))]
     files: u32,
-    /// Bytes of each; without it 512M, or so much less (by halves) that half of what is free holds them
+    /// Bytes per file; if not given 512M, halved until all files fit into half of the free space
     #[arg(long, value_name = "BYTES", value_parser = parse_some)]
     size: Option<u64>,
-    /// How long the threads work before anything is measured
+    /// Warm-up before the measurement
     #[arg(long, value_name = "S", default_value = "0", value_parser = parse_ramp)]
     ramp: Duration,
-    /// How long what is measured lasts
+    /// Duration of the measurement
     #[arg(long, value_name = "S", default_value = "5", value_parser = parse_seconds)]
     seconds: Duration,
-    /// In a folder or a bare file: through the host's page cache
+    /// Use the host's page cache, in a directory or a bare file
     #[arg(long)]
     buffered: bool,
 }
@@ -319,7 +319,7 @@ impl RandomOverwrite {
     }
 }
 
-/// Small appends, each made durable before the next; a file per thread
+/// Append small records, each synced before the next; one file per thread
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  \
     hectare bench fsync-append --on engine:disk.img --threads 1,16 --seconds 5")]
@@ -328,13 +328,13 @@ pub(super) struct FsyncAppend {
     common: Common,
     #[command(flatten)]
     threads: Threads,
-    /// Bytes of an append
+    /// Bytes per append
     #[arg(long, value_name = "BYTES", default_value = "4K", value_parser = parse_some)]
     append: u64,
-    /// Bytes at which a file is cut to nothing
+    /// Size at which a file is truncated to zero
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_some)]
     size: u64,
-    /// How long each run lasts
+    /// Duration of each run
     #[arg(long, value_name = "S", default_value = "5", value_parser = parse_seconds)]
     seconds: Duration,
 }
@@ -347,7 +347,7 @@ impl FsyncAppend {
     }
 }
 
-/// A size that is not zero and not more than memory should hold as one piece.
+/// A size that is not zero and not more than memory should hold in one buffer.
 fn parse_some(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         0 => Err("it can't be 0".to_owned()),
@@ -363,7 +363,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// As [`parse_seconds`], or none.
+/// Like [`parse_seconds`], or none.
 fn parse_ramp(text: &str) -> Result<Duration, String> {
     if text.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { parse_seconds(text) }
 }

@@ -14,10 +14,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 /// Make an empty XFS volume
 ///
 /// Takes mkfs.xfs's options, with the defaults of xfsprogs 6.1. SIZE is in bytes, or has a suffix: b
-/// (blocks), s (sectors), k, m, g, t, p, e. A missing image file is made, and needs SIZE; it appears only
-/// when it is finished.
+/// (blocks), s (sectors), k, m, g, t, p, e. A missing image file is created, and needs SIZE; it appears only
+/// when it is complete.
 ///
-/// Nothing is overwritten that holds a file system or a partition table unless -f is given.
+/// An existing file system or partition table is not overwritten unless -f is given.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare mkfs -t xfs disk.img 10g\n  \
     hectare mkfs -t xfs -L data -m rmapbt=1 -d su=64k,sw=4 disk.img 1t\n  \
@@ -47,13 +47,13 @@ pub(crate) struct Arguments {
     /// The label, up to 12 bytes
     #[arg(short = 'L', value_name = "LABEL")]
     label: Option<OsString>,
-    /// Don't discard first what the device holds
+    /// Don't discard the device's old content first
     #[arg(short = 'K')]
     keep: bool,
-    /// Overwrite what the image holds
+    /// Overwrite existing content of the image
     #[arg(short = 'f', long)]
     force: bool,
-    /// Only say what would be made
+    /// Only print what would be made
     #[arg(short = 'N', long)]
     dry_run: bool,
     #[command(flatten)]
@@ -75,7 +75,7 @@ impl Arguments {
         let lists = lists
             .into_iter()
             .flat_map(|(letter, lists)| lists.iter().map(move |list| (letter, list.as_str())));
-        // What stands after the image is one more way to say how large the volume is.
+        // A size after the image is another way to give the volume's size.
         let size = self.image.size.as_deref().map(|size| format!("size={size}"));
         let lists: Vec<_> = lists.chain(size.as_deref().map(|size| ('d', size))).collect();
         parse(&mut options, &lists)?;
@@ -97,7 +97,7 @@ pub(crate) fn hand_over(arguments: impl Iterator<Item = OsString>) -> Vec<OsStri
     }
     let end = arguments.iter().position(|argument| argument == "--").unwrap_or(arguments.len());
     let names_xfs = |at: usize| arguments.get(at).is_some_and(|kind| kind == "xfs");
-    // The option may stand behind flags, as in `-qt xfs`. What is left of the word, and what the type takes.
+    // The option may follow flags, as in `-qt xfs`: the rest of the word, and what the type takes.
     let found = (command + 1..end).find_map(|at| {
         let word = arguments[at].as_bytes();
         let flags = word.iter().skip(1).take_while(|flag| FLAGS.contains(flag)).count() + 1;
@@ -128,16 +128,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         options.device = device;
         return say(image, &Plan::new(&options, size, true).map_err(failed)?);
     }
-    // What can't be made is refused before anything is touched.
+    // An impossible request is refused before anything is modified.
     if let Some(size) = options.size {
         Plan::new(&options, size, true).map_err(failed)?;
     }
-    let goal = Goal::open(&image.image, &image.shown(), options.size, arguments.force)?;
+    let goal = Goal::open(&image.image, image.part, &image.shown(), options.size, arguments.force)?;
     let device = goal.device();
     options.device = goal.topology();
     let plan = Plan::new(&options, device.len(), device.is_zeroed()).map_err(failed)?;
-    // A group takes a fifth as long to render as the host takes to write it: a second thread brings less than
-    // it costs to pass what it renders from one processor to another.
+    // Rendering a group takes a fifth of the time that the host takes to write it: a second thread gains less
+    // than it costs to pass the rendered group from one processor to another.
     watched(1, |run| execute(&plan, device, run)).map_err(failed)?;
     goal.finish()?;
     say(image, &plan)
@@ -161,7 +161,7 @@ struct Json {
     features: Vec<String>,
 }
 
-/// Says what was made, as mkfs.xfs does.
+/// Prints what was made, as mkfs.xfs does.
 fn say(image: &ImageArguments, plan: &Plan) -> Outcome {
     let volume = plan.volume();
     let stripe = volume.stripe.map_or((0, 0), |stripe| (stripe.unit, stripe.width));
@@ -186,7 +186,7 @@ fn say(image: &ImageArguments, plan: &Plan) -> Outcome {
     image.say(json, plan.notes(), table(volume, &image.shown(), stripe))
 }
 
-/// The lines that mkfs.xfs prints, with its columns: what they are about, of what kind it is, and its values.
+/// The lines that mkfs.xfs prints, with its columns: section, kind, and values.
 fn table(volume: &Volume, image: &str, stripe: (u32, u32)) -> Vec<String> {
     let ro = |feature| u8::from(volume.ro_compat.contains(feature));
     let incompat = |feature| u8::from(volume.incompat.contains(feature));

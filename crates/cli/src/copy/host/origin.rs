@@ -1,8 +1,8 @@
-//! A folder of the host as the origin of a copy.
+//! A directory of the host as the origin of a copy.
 //!
-//! The operand is opened as its user named it, links included where they are to be followed; everything below
-//! is reached from there and must be what the copy looked at before. A file that changes while it is read is
-//! copied as far as it had been when it was opened.
+//! The operand is opened as its user named it, links included if they are to be followed; everything below is
+//! reached from there and must be what the copy examined before. A file that changes while it is read is
+//! copied up to its size when it was opened.
 
 use super::{c_name, errno, io, kind_of, place};
 use crate::copy::{Content, Meta, Named, Origin, Reason, Xattrs};
@@ -35,7 +35,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Something named by the user.
+    /// A file or directory named by the user.
     pub(crate) fn at(path: &Path) -> Self {
         Self { dir: None, name: path.as_os_str().to_owned() }
     }
@@ -86,7 +86,7 @@ impl Content for OpenedFile {
             let start = match sys::seek(&self.file, SeekFrom::Data(at)) {
                 Ok(start) => start.min(self.size),
                 Err(Errno::NXIO) => break,
-                // No such question on this file system: all of it is data.
+                // The file system does not support SEEK_DATA: all of it is data.
                 Err(_) if at == 0 => return Ok(vec![(0, self.size)]),
                 Err(error) => return Err(errno(error)),
             };
@@ -174,7 +174,7 @@ impl Origin for LocalOrigin {
     }
 
     fn open(&self, node: &Node, follow: bool, meta: &Meta) -> Result<OpenedFile, Reason> {
-        // Not to wait for the other end, should it have become a pipe.
+        // O_NONBLOCK: don't wait for the other end if the file has become a pipe.
         let file = self.at(node)?.open(OFlags::RDONLY | OFlags::NONBLOCK, follow)?;
         let stat = stat_open(file.as_fd()).map_err(errno)?;
         if stat.identity != meta.id || stat.file_type != FileType::RegularFile {
@@ -200,7 +200,7 @@ impl Origin for LocalOrigin {
         for name in names.split(|byte| *byte == 0).filter(|name| is_kept(name)) {
             match value(&path, name, follow) {
                 Ok(value) => xattrs.push((name.to_vec(), value)),
-                // It went away meanwhile, or was never there for this user.
+                // It was removed meanwhile, or this user may not read it.
                 Err(Errno::NODATA | Errno::OPNOTSUPP | Errno::PERM) => {}
                 Err(error) => return Err(errno(error)),
             }
@@ -217,7 +217,7 @@ impl Origin for LocalOrigin {
     }
 }
 
-/// What can be stored in a volume.
+/// Whether a volume can store the attribute.
 fn is_kept(name: &[u8]) -> bool {
     [&b"user."[..], b"trusted.", b"security."].iter().any(|prefix| name.starts_with(prefix))
         || name == b"system.posix_acl_access"

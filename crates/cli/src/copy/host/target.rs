@@ -1,8 +1,8 @@
-//! A folder of the host as the target of a copy.
+//! A directory of the host as the target of a copy.
 //!
-//! Nobody but the copy's own user has a right to what is made until its owner is set. Attributes come in this
-//! order: the owner, then extended attributes (a change of owner drops capabilities), then the mode with its
-//! set-ID bits, then the times.
+//! Only the copy's own user can access a new file until its owner is set. Attributes are set in this order:
+//! the owner, then extended attributes (a change of owner drops capabilities), then the mode with its set-ID
+//! bits, then the times.
 
 use super::{c_name, errno, io, kind_of, place};
 use crate::copy::{Meta, Reason, Special, Target, Xattrs};
@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What files of an image may get on the host.
+/// What an image's files may get on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rights {
-    /// Attributes at all: then nobody else has a right to a file before its owner is set.
+    /// Attributes at all: if so, other users can't access a file before its owner is set.
     pub(crate) attributes: bool,
     /// Set-ID bits and file capabilities, where the owner can be kept.
     pub(crate) set_id: bool,
@@ -40,7 +40,7 @@ pub(crate) struct LocalTarget {
     rights: Rights,
     /// Attributes that could not be kept.
     lost: AtomicUsize,
-    /// Files that did not get set-ID bits or capabilities.
+    /// Files that lost set-ID bits or capabilities.
     tamed: AtomicUsize,
 }
 
@@ -50,7 +50,7 @@ enum Handle<'f> {
     Open(&'f File),
     /// What can't be opened, by the path that leads to the object itself.
     Place(PathBuf),
-    /// A symbolic link by its name: who pretends that the user is root may follow it otherwise.
+    /// A symbolic link by its name: a fakeroot may follow it otherwise.
     Link(PathBuf),
 }
 
@@ -115,7 +115,7 @@ impl LocalTarget {
         self.walk.top().clone()
     }
 
-    /// Tells what could not be kept.
+    /// Reports what could not be kept.
     pub(crate) fn tell_lost(&self) {
         let folder = || shown(self.shown.as_os_str().as_bytes());
         let count = |counter: &AtomicUsize| Some(counter.load(Ordering::Relaxed)).filter(|count| *count > 0);
@@ -135,7 +135,7 @@ impl LocalTarget {
         self.walk.open(dir).map_err(io)
     }
 
-    /// Sets what is kept.
+    /// Sets the kept attributes.
     fn finish(&self, handle: &Handle<'_>, meta: &Meta, xattrs: &Xattrs) -> Result<(), Reason> {
         let owned = match handle.chown(meta) {
             Ok(()) => true,
@@ -165,7 +165,7 @@ impl LocalTarget {
         handle.set_times(&times(meta)).map_err(errno)
     }
 
-    /// What was just made, so that attributes are set on nothing else.
+    /// Opens the file just made, so that attributes are set on nothing else.
     fn made(&self, dir: &OwnedFd, name: &[u8], file_type: FileType) -> Result<(OwnedFd, Identity), Reason> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let made = sys::openat(dir, OsStr::from_bytes(name), flags, Mode::empty()).map_err(errno)?;
@@ -232,7 +232,7 @@ impl Target for LocalTarget {
     }
 
     fn make_dir(&self, dir: &Dir, name: &[u8], _mode: u16) -> Result<Dir, Reason> {
-        // Its mode comes last: until then it must be possible to put things into it, for nobody else.
+        // Its mode is set last: until then the copy, and nobody else, must be able to create files in it.
         sys::mkdirat(&*self.open(dir)?, OsStr::from_bytes(name), mode_of(0o700)).map_err(errno)?;
         self.enter(dir, name)
     }
@@ -245,7 +245,7 @@ impl Target for LocalTarget {
             let file = sys::openat(&*dir, name, flags | OFlags::CREATE | OFlags::EXCL, mode);
             return file.map(File::from).map_err(errno);
         }
-        // Not to wait for the other end, should it have become a pipe.
+        // O_NONBLOCK: don't wait for the other end if the file has become a pipe.
         let file = sys::openat(&*dir, name, flags | OFlags::NONBLOCK, Mode::empty()).map_err(errno)?;
         if stat_open(file.as_fd()).map_err(errno)?.file_type != FileType::RegularFile {
             return Err(io(replaced()));
@@ -300,7 +300,7 @@ impl Target for LocalTarget {
             .map_err(errno)?;
         let linked = stat(to.as_fd(), &c_name(name)?, AtFlags::SYMLINK_NOFOLLOW).map_err(errno)?;
         if linked.identity != first.identity {
-            // Something else had the first name by then, and must not get this one.
+            // Another file had the first name by then, and must not get this one.
             sys::unlinkat(&*to, os_name, AtFlags::empty()).map_err(errno)?;
             return Err(io(replaced()));
         }

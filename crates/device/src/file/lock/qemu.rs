@@ -1,16 +1,16 @@
-//! The locks by which qemu keeps two programs from one image, taken and looked at.
+//! The locks by which qemu keeps two programs from one image: takes and examines them.
 //!
-//! qemu describes what it does with an image by permissions, one byte of the file each: a shared lock on byte
-//! 100 + n says "I use permission n", one on byte 200 + n says "nobody else may use it" (QEMU's documentation,
-//! "Disk image file locking"; the permissions are those of its block layer: 0 to read consistent content, 1
-//! to write, 3 to resize). Each program takes its own locks first and then looks for opposite ones, so of two
-//! that begin at once at least one sees the other.
+//! qemu describes its use of an image by permissions, one byte of the file each: a shared lock on byte
+//! 100 + n says "I use permission n", one on byte 200 + n says "nobody else may use it" (QEMU's
+//! documentation, "Disk image file locking"; the permissions are those of its block layer: 0 to read
+//! consistent content, 1 to write, 3 to resize). Each program takes its own locks first and then checks for
+//! opposite ones, so of two that begin at once at least one sees the other.
 //!
-//! All of these locks are shared ones, which a descriptor for reading is enough for. So a writer is refused by
-//! any of them, as by a reader's lock of ours, but a reader only by a process that can be seen to have the
-//! image open for writing: otherwise anybody who can read an image could keep its readers out by a false claim.
+//! All of these locks are shared ones, for which a read-only descriptor is enough. So a writer is refused by
+//! any of them, as by a reader's lock of ours, but a reader only by a process that visibly has the image open
+//! for writing: otherwise read access alone would allow keeping readers out by a false claim.
 //!
-//! A lock that reaches beyond these bytes is not of this protocol, and is passed over.
+//! A lock that reaches beyond these bytes is not of this protocol, and is ignored.
 
 use super::{Access, Range, Refused};
 use libc::{F_OFD_GETLK, F_RDLCK, F_UNLCK, F_WRLCK};
@@ -26,7 +26,7 @@ const READ: i64 = 0;
 const WRITE: i64 = 1;
 const RESIZE: i64 = 3;
 
-/// Takes the locks of a reader or a writer, unless another program is in the way: see the head of this file.
+/// Takes the locks of a reader or a writer, unless another program's conflict: see the head of this file.
 /// Where it fails, some of them may be held.
 pub(super) fn take(file: &File, write: bool) -> Result<(), Refused> {
     let (used, unshared): (&[i64], &[i64]) =
@@ -80,7 +80,7 @@ mod tests {
             assert!(release(file).is_ok());
         }
         assert!(take(&writer, true).is_ok());
-        assert!(take(&reader, false).is_err(), "this process has it open for writing");
+        assert!(take(&reader, false).is_err(), "this process opened it for writing");
     }
 
     #[test]

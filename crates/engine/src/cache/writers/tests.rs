@@ -1,4 +1,4 @@
-//! Who may write and who waits, by hand and under load.
+//! Which writers enter and which wait, step by step and under load.
 
 use super::*;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn writer<'a>(
     (has_entered, leave)
 }
 
-/// Waits until so many are in the list.
+/// Waits until the list has `many` writers.
 fn until_listed(writers: &Writers, many: usize) {
     while writers.crowd.get().is_none_or(|crowd| crowd.list.lock().entries.len() < many) {
         thread::yield_now();

@@ -1,4 +1,4 @@
-//! The map of a file, changed without giving space back: whose it is shows when all is replayed.
+//! Changes the map of a file without freeing space: its owner is known only when all is replayed.
 
 use crate::error::Result;
 use crate::map::MapMut;
@@ -6,10 +6,10 @@ use hectare_ext4::extent::{self, Extent, Progress, ROOT_LEN, TreeGeometry, TreeR
 use hectare_units::{BlockNr, LogicalBlock};
 use std::sync::Arc;
 
-/// Extents taken out at a time.
+/// Extents removed at a time.
 const REMOVE_STEP: usize = 256;
 
-/// A map whose blocks, and those of its tree, stay in use when they are taken out.
+/// A map whose blocks, and those of its tree, stay in use when they are removed.
 pub(super) struct FastMap<'a, 'h> {
     pub(super) map: MapMut<'a, 'h>,
     /// Blocks that the tree took.

@@ -1,4 +1,4 @@
-//! Bytes that nobody sane wrote: an error or an answer, never a panic, never without end.
+//! Hostile bytes: an error or an answer, never a panic, never an endless loop.
 
 use super::super::*;
 use super::store::*;

@@ -1,4 +1,4 @@
-//! What the kernel makes of our directories, and we of the kernel's. Needs root and loop devices.
+//! The kernel reads our directories, and we read the kernel's. Needs root and loop devices.
 
 use super::super::*;
 use super::oracle::*;

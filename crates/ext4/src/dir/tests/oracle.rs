@@ -1,4 +1,4 @@
-//! What e2fsprogs says: hashes as debugfs computes them, directories as e2fsck checks them. No root needed.
+//! Comparison with e2fsprogs: hashes as debugfs computes them, directories as e2fsck checks them. No root.
 
 use super::super::*;
 use super::store::*;
@@ -8,7 +8,7 @@ use hectare_units::InodeNr;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// A folder that goes away with its owner.
+/// A directory that is removed with its owner.
 pub(super) struct Scratch(PathBuf);
 
 impl Scratch {

@@ -18,7 +18,7 @@ pub(super) struct VecStore {
     pub(super) blocks: Vec<Option<Rc<[u8]>>>,
     pub(super) indexed: bool,
     pub(super) block_size: usize,
-    /// Appending beyond so many blocks fails.
+    /// Appending beyond this many blocks fails.
     pub(super) capacity: usize,
 }
 

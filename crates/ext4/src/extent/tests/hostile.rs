@@ -123,8 +123,8 @@ fn each_kind_of_damage_is_named() {
     assert_eq!(verdict(leaf(|_| ())), Ok(()));
     let cases: [(Vec<u8>, &str); 10] = [
         (leaf(|b| b[0] = 0), "its magic is 0xf300, not 0xf30a"),
-        (leaf(|b| b[4] = 85), "it claims room for 85 entries and has it for 84"),
-        (leaf(|b| b[4] = 0), "it claims room for 0 entries and has it for 84"),
+        (leaf(|b| b[4] = 85), "it claims room for 85 entries, but has room for 84"),
+        (leaf(|b| b[4] = 0), "it claims room for 0 entries, but has room for 84"),
         (leaf(|b| b[2] = 85), "it claims 85 entries and room for 84"),
         (leaf(|b| b[6] = 5), "its depth is 5, too much for a node below the root"),
         (leaf(|b| b[2] = 0), "it has no entries, which only the root of an empty file may have"),

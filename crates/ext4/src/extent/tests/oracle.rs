@@ -1,4 +1,4 @@
-//! Trees and maps of real images: made by mke2fs or the kernel, told by debugfs and filefrag, judged by
+//! Trees and maps of real images: made by mke2fs or the kernel, printed by debugfs and filefrag, checked by
 //! e2fsck.
 
 use super::{StoreError, extent, u32_at};
@@ -17,7 +17,7 @@ use std::io::{Seek, SeekFrom, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-/// A folder that goes away.
+/// A directory that is removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -198,7 +198,7 @@ impl TreeWrite for Image {
     }
 }
 
-/// What debugfs says of a file's tree: its extents, and its nodes with their levels from the root.
+/// debugfs's listing of a file's tree: its extents, and its nodes with their levels from the root.
 fn told_by_debugfs(image: &Path, file: &str) -> Option<(Vec<Extent>, BTreeSet<BlockNr>)> {
     let (_, text) = run("debugfs", &["-R", &format!("dump_extents {file}"), image.to_str().unwrap()])?;
     let (mut extents, mut nodes) = (Vec::new(), BTreeSet::new());
@@ -242,7 +242,7 @@ fn compare_with_debugfs(image: &Image, path: &Path, file: &str) -> Option<usize>
     Some(extents.len())
 }
 
-/// Makes an image from the scratch folder's `source`.
+/// Makes an image from the scratch directory's `source`.
 fn make(scratch: &Scratch, args: &[&str]) -> Option<PathBuf> {
     let path = scratch.0.join("image");
     fs::File::create(&path).unwrap().set_len(32 << 20).unwrap();

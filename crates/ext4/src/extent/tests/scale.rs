@@ -75,7 +75,7 @@ fn what_is_built_is_what_would_have_grown() {
             store.nodes.insert(nr.get(), Rc::new(bytes));
         }
         assert_eq!(check(&store), extents, "{count}");
-        // And it goes on growing.
+        // And it keeps growing.
         insert(&mut store, scattered(count)).unwrap();
         check(&store);
     }

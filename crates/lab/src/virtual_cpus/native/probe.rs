@@ -1,5 +1,6 @@
-//! Small pieces of work, each of which does one thing often. Compiled twice, as the replay is: the difference
-//! between its real time and its virtual time is what that thing costs beside locks and atomics.
+//! Small pieces of work, each of which does one operation often. Compiled twice, as the replay is: the
+//! difference between its real time and its virtual time is the cost of that operation beside locks and
+//! atomics.
 
 use super::alloc::{Allocator, Config, GroupSource, Layout, Policy, Request, Reservation, Transaction};
 use crate::virtual_cpus::calibrate::Probe;
@@ -89,7 +90,7 @@ pub(crate) fn run(probe: Probe, rounds: u32, now: &dyn Fn() -> f64) -> f64 {
     let allocator = allocator(pattern);
     let mut fastest = f64::INFINITY;
     for _ in 0..rounds {
-        // What is cut up by some of the probes.
+        // The free space that some of the probes fragment.
         let cut = matches!(probe, Probe::Change | Probe::Mark | Probe::Split);
         let mut space = cut.then(|| reserve(&allocator, PIECES.into()));
         let started = now();

@@ -1,12 +1,12 @@
-//! The requests of `fallocate2`, made straight at the allocator. Compiled twice: over the allocator in real
+//! Replays the requests of `fallocate2` directly on the allocator. Compiled twice: over the allocator in real
 //! time, and over that in virtual time.
 //!
-//! Every job has a file of its own, gives it space in steps of 8 KiB up to 1 MiB, cuts it to nothing, and
-//! begins again, as will-it-scale's test of that name does. All files are at home in one group, as those of
-//! containers are whose directories were made one after the other. What a step and a cut ask of the
-//! allocator is what the engine asks: the file's window, then [`Preallocation::take`], then to publish; at a
-//! cut to give the window back and to free the runs. A transaction commits when it has freed a quarter of
-//! what was free at the start; the job that finds so makes the commit.
+//! Every job has a file of its own, allocates in steps of 8 KiB up to 1 MiB, truncates it to zero, and begins
+//! again, as will-it-scale's test of that name does. The goals of all files are in one group, as those of
+//! containers are whose directories were made one after the other. A step and a truncate make the engine's
+//! calls to the allocator: the file's window, then [`Preallocation::take`], then publishing; on a truncate
+//! returning the window and freeing the runs. A transaction commits when it has freed a quarter of what was
+//! free at the start; the job that notices it makes the commit.
 //!
 //! What it is not: a file system. Inodes, extent trees, the journal and its barrier are left out.
 
@@ -20,7 +20,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Clusters of a step, and of a file before it is cut.
+/// Clusters of a step, and of a file before it is truncated.
 const STEP: u64 = 8 << 10 >> BLOCK.ilog2();
 const FILE: u64 = 1 << 20 >> BLOCK.ilog2();
 
@@ -92,7 +92,7 @@ impl Shared {
         self.allocator.stats()
     }
 
-    /// Makes steps until `enough` says so, which is asked before each with what was done.
+    /// Makes steps until `enough`, which is called before each with the steps done, returns true.
     pub(crate) fn work(&self, job: u32, mut enough: impl FnMut(u64) -> bool) -> u64 {
         let mut file = File { nr: 12 + job, window: Arc::default(), runs: Vec::with_capacity(8), len: 0 };
         let mut done = 0;
@@ -163,7 +163,7 @@ impl Shared {
         Txn(TxnId::new(self.txn.load(Ordering::Relaxed)))
     }
 
-    /// Commits, unless somebody else is doing so.
+    /// Commits, unless another thread is doing so.
     fn commit(&self) {
         if self.committing.swap(true, Ordering::Acquire) {
             return;

@@ -42,7 +42,7 @@ fn tree(kind: u32, seed: u32) -> Arc<Tree> {
 fn scanned(kind: u32, seed: u32) -> Tree {
     let folder = tempfile::tempdir().unwrap();
     make(folder.path(), kind, seed);
-    // Only the plan is made here; nobody reads the files again.
+    // Only the plan is made here; the files are not read again.
     Tree::build(vec![Source::Folder(folder.path().to_owned())], &Options::default()).unwrap()
 }
 
@@ -68,7 +68,7 @@ fn options(args: &str) -> FormatOptions {
     options
 }
 
-/// The outcome and how many sizes were looked at.
+/// The outcome and how many sizes were tried.
 fn find(tree: &Tree, options: &FormatOptions, size: Size) -> (Result<(Bytes, Inodes), ImageError>, u32) {
     let search = Search::new(tree, options, true).unwrap();
     let found = search.find(size);
@@ -85,7 +85,7 @@ fn adds_up(image: &Image<'_>) {
     assert_eq!((parts, explained.total), (explained.total.get(), image.size()), "{explained:#?}");
 }
 
-/// Everything that is promised of sizes, for one tree and one set of options.
+/// All guarantees about sizes, for one tree and one set of options.
 fn check_sizes(tree: &Tree, options: &FormatOptions, what: &str) {
     let search = Search::new(tree, options, true).unwrap();
     let (unit, block) = (search.unit, search.block_size);
@@ -266,7 +266,7 @@ proptest! {
                 let less = plan(&tree, &options, Size::Exactly(image.size() - Bytes::new(unit)));
                 prop_assert!(less.is_err(), "{args}: {} is not the smallest", image.size());
                 prop_assert!(find(&tree, &options, Size::Min).1 < 60);
-                // Each is an image, or a reason why not; what they promise is checked elsewhere.
+                // Each is an image, or a reason why not; their guarantees are checked elsewhere.
                 for size in [Size::Default, Size::Free(Bytes::mib(2)), Size::Exactly(image.size())] {
                     match plan(&tree, &options, size) {
                         Ok(image) => adds_up(&image),

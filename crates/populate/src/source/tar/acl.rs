@@ -1,4 +1,4 @@
-//! POSIX ACLs as text (`SCHILY.acl.*`) turned into the value that `getxattr` gives.
+//! Converts POSIX ACLs from text (`SCHILY.acl.*`) to the value that `getxattr` returns.
 //!
 //! That value is a version (2, 32 bits) and entries of tag (16 bits), permissions (16 bits) and id (32 bits),
 //! all little-endian, sorted by tag and id (`linux/posix_acl_xattr.h`, acl(5)). A text with names of users or

@@ -1,4 +1,4 @@
-//! Reading an archive at any offset, with a window for the usual case of small files one after the other.
+//! Reads an archive at any offset, with a window for the usual case of small files one after the other.
 
 use super::header::{BLOCK_LEN, Header};
 use super::offset;

@@ -1,4 +1,4 @@
-//! The encodings inside pax keys and values of extended attributes.
+//! Decodes the names and values of extended attributes in pax records.
 
 /// A name in which GNU tar wrote `=` as `%3D` and `%` as `%25`.
 pub(super) fn keyword(name: &[u8]) -> Vec<u8> {

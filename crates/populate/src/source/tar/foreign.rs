@@ -1,8 +1,7 @@
-//! What is no archive, or an archive of something else than a tree of files.
+//! Detects files that are no archive, and archives that are no tree of files.
 //!
-//! Both are refused by name with what to do, instead of being packed as what they are not: the image of a
-//! disk begins with zeros, as an empty archive does, and the archive of a container image holds its layers as
-//! blobs.
+//! Both are refused by name with advice, instead of being packed as something else: a disk image begins with
+//! zeros, as an empty archive does, and the archive of a container image holds its layers as blobs.
 
 use super::cursor::Cursor;
 use crate::error::{Error, ShownPath};
@@ -10,17 +9,17 @@ use hectare_device::FileDevice;
 use hectare_probe::{What, probe};
 use std::fs::File;
 
-/// Bytes that are looked at of a file that may describe a container image.
+/// Bytes that are read of a file that may describe a container image.
 pub(crate) const DESCRIPTION_MAX: u64 = 64 << 10;
 
 /// Refuses a file that does not begin with an archive's header; if it `may_be` an archive nevertheless, only
-/// where there is something that is known.
+/// where the content is known.
 pub(super) fn refuse(name: &[u8], file: &File, may_be: bool, cursor: &Cursor) -> Result<(), Error> {
     let found = file.try_clone().ok().and_then(|file| {
         let device = FileDevice::from_file(file, "source").ok()?;
         probe(&device).ok().flatten()
     });
-    // A damaged archive is still best told as such.
+    // A damaged archive is still best reported as such.
     let Some(found) = found.filter(|found| found.what != What::Tar) else {
         return match may_be {
             true => Ok(()),
@@ -50,8 +49,8 @@ pub(super) fn refuse(name: &[u8], file: &File, may_be: bool, cursor: &Cursor) ->
     Err(Error::Refused { path: ShownPath::new(name), reason })
 }
 
-/// What kind of container image a tree is, by the names at its root and what their files say; `read` gives
-/// the start of a file of that name.
+/// The kind of container image that a tree is, by the names at its root and the content of their files;
+/// `read` gives the start of a file of that name.
 pub(crate) fn container_image(read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option<&'static str> {
     let says = |name: &[u8], words: &[&str]| {
         read(name).is_some_and(|text| {

@@ -9,7 +9,7 @@ use super::sparse::SparseRecords;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// What the pax records of an entry say.
+/// The pax records of an entry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pax {
     pub(super) path: Option<Vec<u8>>,

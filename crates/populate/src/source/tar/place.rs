@@ -1,11 +1,11 @@
-//! Where in the tree an entry's path leads.
+//! Resolves the path of an entry in the tree.
 //!
-//! Layers as registries serve them put entries below symbolic links that a layer below has made (`lib` to
-//! `usr/lib`). Such a link is followed as a system would that runs in the image: an absolute target starts at
-//! the image's root, and `..` stops there. Nothing outside of the tree is ever looked at. The last name of a
-//! path is not followed: an entry replaces a link.
+//! Layers as registries serve them put entries below symbolic links of a layer below (`lib` to `usr/lib`).
+//! Such a link is followed as by a system that runs in the image: an absolute target starts at the image's
+//! root, and `..` stops there. Nothing outside of the tree is ever accessed. The last name of a path is not
+//! followed: an entry replaces a link.
 //!
-//! Hazard: links can lead in circles, so that a path follows [`LINKS_MAX`] of them at most, as Linux does.
+//! Hazard: links can form loops, so a path follows [`LINKS_MAX`] of them at most, as Linux does.
 
 use super::names;
 use crate::source::builder::Builder;
@@ -14,20 +14,20 @@ use crate::tree::NodeId;
 /// Symbolic links that are followed in one path (Linux's `MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
 
-/// What to do about directories that are missing on a way.
+/// What to do about missing directories of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missing {
     /// Make them.
     Make,
-    /// There is no such way then.
+    /// The path does not exist then.
     Stop,
-    /// Go on by name: only where the way leads is asked for.
+    /// Continue by name: only the resolved path is needed.
     Pass,
 }
 
-/// What stops a path from leading to a directory.
+/// Why a path does not lead to a directory.
 pub(super) enum Stop {
-    /// There is nothing, or no directory, on the way.
+    /// A name does not exist, or is no directory.
     NoWay,
     /// Too many links.
     Circle,
@@ -35,7 +35,7 @@ pub(super) enum Stop {
     Refused(crate::Error),
 }
 
-/// A way through the tree from its root.
+/// The resolution of a path in the tree, from its root.
 pub(super) struct Way<'b, 'o> {
     builder: &'b mut Builder<'o>,
     missing: Missing,
@@ -51,7 +51,7 @@ impl<'b, 'o> Way<'b, 'o> {
         Self { builder, missing, dirs: vec![Some(NodeId::ROOT)], path: Vec::new(), links: 0 }
     }
 
-    /// Goes to the directory at `path`. Gives it, unless it is missing and that is passed over, and its real
+    /// Walks to the directory at `path`. Returns it, unless it is missing and that is ignored, and its real
     /// path if a link was followed.
     pub(super) fn go(mut self, path: &[u8]) -> Result<(Option<NodeId>, Option<Vec<u8>>), Stop> {
         let mut rest: Vec<Vec<u8>> = names(path).rev().map(<[u8]>::to_vec).collect();
@@ -88,7 +88,7 @@ impl<'b, 'o> Way<'b, 'o> {
         self.dirs.last().copied().flatten()
     }
 
-    /// The target of `name`, if it is a link that shows.
+    /// The target of `name`, if it is a visible link.
     fn link(&self, name: &[u8]) -> Option<Vec<u8>> {
         let dir = self.here()?;
         let target = self.builder.target(self.builder.lookup(dir, name)?)?;
@@ -110,7 +110,7 @@ impl<'b, 'o> Way<'b, 'o> {
         match self.missing {
             Missing::Stop => Err(Stop::NoWay),
             Missing::Pass => Ok(None),
-            // This layer says itself that it is something else; a layer below is overruled.
+            // This layer itself says that it is something else; a layer below is overruled.
             Missing::Make if known.is_some() && !self.builder.is_from_below(dir, name) => Err(Stop::NoWay),
             Missing::Make => {
                 let shown = self.path.iter().map(Vec::as_slice).chain([name]).collect::<Vec<_>>().join(&b'/');
