@@ -1,6 +1,8 @@
-//! The commands, one a file: its arguments, its help, and what it does.
+//! The commands, one per file: arguments, help and implementation.
 
+#[cfg(feature = "lab")]
 pub(crate) mod age;
+#[cfg(feature = "lab")]
 pub(crate) mod bench;
 pub(crate) mod build;
 pub(crate) mod cat;
@@ -20,6 +22,7 @@ pub(crate) mod mkdir;
 pub(crate) mod mkfs;
 pub(crate) mod mount;
 pub(crate) mod mv;
+#[cfg(feature = "lab")]
 pub(crate) mod reproduce;
 pub(crate) mod rm;
 pub(crate) mod shutdown;
@@ -31,9 +34,8 @@ pub(crate) mod umount;
 pub(crate) mod xattr;
 
 use crate::failure::Outcome;
-use crate::partition_args::Part;
 
-/// What to do.
+/// The command to run.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Mkfs(mkfs::Arguments),
@@ -62,26 +64,18 @@ pub(crate) enum Command {
     Shutdown(shutdown::Arguments),
     Stats(stats::Arguments),
     Sync(sync::Arguments),
+    #[cfg(feature = "lab")]
     Age(age::Arguments),
+    #[cfg(feature = "lab")]
     Bench(bench::Arguments),
+    #[cfg(feature = "lab")]
     Reproduce(reproduce::Arguments),
     Completions(completions::Arguments),
 }
 
 impl Command {
-    /// Does it.
-    pub(crate) fn run(self, part: Part) -> Outcome {
-        match &self {
-            Self::Build(_) => part.refuse("build")?,
-            Self::Bench(_) => part.refuse("bench")?,
-            Self::Reproduce(_) => part.refuse("reproduce")?,
-            Self::Completions(_) => part.refuse("completions")?,
-            Self::Umount(_) => part.refuse("umount")?,
-            Self::Shutdown(_) => part.refuse("shutdown")?,
-            Self::Stats(_) => part.refuse("stats")?,
-            Self::Sync(_) => part.refuse("sync")?,
-            _ => {}
-        }
+    /// Runs the command.
+    pub(crate) fn run(self) -> Outcome {
         match self {
             Self::Mkfs(arguments) => mkfs::run(&arguments),
             Self::MkfsXfs(arguments) => mkfs::xfs::run(&arguments),
@@ -108,8 +102,11 @@ impl Command {
             Self::Shutdown(arguments) => shutdown::run(&arguments),
             Self::Stats(arguments) => stats::run(&arguments),
             Self::Sync(arguments) => sync::run(&arguments),
+            #[cfg(feature = "lab")]
             Self::Age(arguments) => age::run(&arguments),
+            #[cfg(feature = "lab")]
             Self::Bench(arguments) => bench::run(&arguments),
+            #[cfg(feature = "lab")]
             Self::Reproduce(arguments) => reproduce::run(&arguments),
             Self::Completions(arguments) => completions::run(&arguments),
         }

@@ -1,8 +1,7 @@
-//! What a superblock and a journal's superblock say, field by field, under the names and in the order of
-//! `dumpe2fs -h`.
+//! The fields of a superblock and a journal's superblock, under the names and in the order of `dumpe2fs -h`.
 //!
-//! The raw record is read, not the validated one, so that a volume that can't be opened can still be looked
-//! at.
+//! The raw record is read, not the validated one, so that a volume that can't be opened can still be
+//! inspected.
 
 use crate::clock;
 use crate::name::{hex, shown};
@@ -10,7 +9,13 @@ use crate::passwd;
 use hectare_engine::Timestamp;
 use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
 use hectare_ext4::raw::SuperBlock;
+use hectare_journal::format::{
+    BlockType, CHECKSUM_CRC32C, FAST_COMMIT_BLOCKS_DEFAULT, JournalCompat, JournalIncompat, MAGIC,
+    RawSuperblock,
+};
 use hectare_units::join32;
+use zerocopy::FromBytes;
+use zerocopy::big_endian::U32;
 
 /// Name and value, in order.
 pub(crate) type Fields = Vec<(&'static str, String)>;
@@ -31,7 +36,7 @@ const MOUNT_OPTIONS: [(u32, u32, &str); 12] = [
     (0x800, 0x800, "nodelalloc"),
 ];
 
-/// The features in words.
+/// The features as text.
 pub(crate) fn features(raw: &SuperBlock) -> Features {
     if raw.s_rev_level.get() == 0 {
         return Features::default();
@@ -367,44 +372,45 @@ fn special_inodes(raw: &SuperBlock, fields: &mut Fields) {
     }
 }
 
-/// The fields of a journal's superblock (jbd2, big-endian); `None` if the bytes are none.
+/// The fields of a journal's superblock, whatever its state; `None` if the bytes are none.
 pub(crate) fn journal_fields(bytes: &[u8]) -> Option<Fields> {
-    let word =
-        |at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_be_bytes);
-    if word(0)? != 0xc03b_3998 || !matches!(word(4)?, 3 | 4) {
+    let (raw, _) = RawSuperblock::read_from_prefix(bytes).ok()?;
+    let kinds = [BlockType::SuperblockV1, BlockType::SuperblockV2].map(BlockType::code);
+    if raw.h_magic.get() != MAGIC || !kinds.contains(&raw.h_blocktype.get()) {
         return None;
     }
-    let second = word(4)? == 4;
-    let (compat, incompat) = if second { (word(0x24)?, word(0x28)?) } else { (0, 0) };
-    let checksums = incompat & 0x18 != 0;
+    let is_v2 = raw.h_blocktype.get() == BlockType::SuperblockV2.code();
+    let feature = |field: U32| if is_v2 { field.get() } else { 0 };
+    let compat = JournalCompat::from_bits_retain(feature(raw.s_feature_compat));
+    let incompat = JournalIncompat::from_bits_retain(feature(raw.s_feature_incompat));
     let mut fields = Fields::new();
-    fields.push(("Journal features", or_none(&journal_features(compat, incompat))));
-    let (block, blocks, first) = (word(0xc)?, word(0x10)?, word(0x14)?);
-    let kib = u64::from(block) * u64::from(blocks) / 1024;
+    fields.push(("Journal features", or_none(&journal_features(compat.bits(), incompat.bits()))));
+    let blocks = raw.s_maxlen.get();
+    let kib = u64::from(raw.s_blocksize.get()) * u64::from(blocks) / 1024;
     let size = if kib < 8192 { format!("{kib}k") } else { format!("{}M", kib >> 10) };
     fields.push(("Total journal size", size));
     fields.push(("Total journal blocks", blocks.to_string()));
-    let fast = match (incompat & 0x20 != 0, word(0x54)?) {
-        (true, 0) => 256, // the format's default
+    let fast = match (incompat.contains(JournalIncompat::FAST_COMMIT), raw.s_num_fc_blks.get()) {
+        (true, 0) => FAST_COMMIT_BLOCKS_DEFAULT,
         (_, n) => n,
     };
     fields.push(("Max transaction length", blocks.saturating_sub(fast).to_string()));
     fields.push(("Fast commit length", fast.to_string()));
-    if first != 1 {
-        fields.push(("Journal first block", first.to_string()));
+    if raw.s_first.get() != 1 {
+        fields.push(("Journal first block", raw.s_first.to_string()));
     }
-    fields.push(("Journal sequence", format!("0x{:08x}", word(0x18)?)));
-    fields.push(("Journal start", word(0x1c)?.to_string()));
-    if second && word(0x40)? != 1 {
-        fields.push(("Journal number of users", word(0x40)?.to_string()));
+    fields.push(("Journal sequence", format!("0x{:08x}", raw.s_sequence.get())));
+    fields.push(("Journal start", raw.s_start.to_string()));
+    if is_v2 && raw.s_nr_users.get() != 1 {
+        fields.push(("Journal number of users", raw.s_nr_users.to_string()));
     }
-    if checksums {
-        let kind = if bytes.get(0x50) == Some(&4) { "crc32c" } else { "unknown" };
+    if incompat.intersects(JournalIncompat::CSUM_V2 | JournalIncompat::CSUM_V3) {
+        let kind = if raw.s_checksum_type == CHECKSUM_CRC32C { "crc32c" } else { "unknown" };
         fields.push(("Journal checksum type", kind.to_owned()));
-        fields.push(("Journal checksum", format!("0x{:08x}", word(0xfc)?)));
+        fields.push(("Journal checksum", format!("0x{:08x}", raw.s_checksum.get())));
     }
-    if word(0x20)? != 0 {
-        fields.push(("Journal errno", word(0x20)?.cast_signed().to_string()));
+    if raw.s_errno.get() != 0 {
+        fields.push(("Journal errno", raw.s_errno.to_string()));
     }
     Some(fields)
 }

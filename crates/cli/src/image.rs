@@ -1,8 +1,8 @@
-//! An opened image: a volume and the name to call it by.
+//! An opened image: a volume and its name for messages.
 //!
-//! Commands that only look open for reading, which writes nothing, not even the state. Commands that change
-//! open for writing, which keeps everybody else out, and end with [`Image::close`], so that an error of the
-//! last write is told.
+//! Commands that only read open the image read-only, which writes nothing, not even the state. Commands that
+//! write open it for writing, which locks out all other processes, and end with [`Image::close`], so that an
+//! error of the last write is reported.
 
 use crate::explanation::lines;
 use crate::explanation::text::Detail;
@@ -11,7 +11,7 @@ use crate::image_path::{Place, show};
 use crate::memory;
 use crate::name::shown;
 use crate::output::Output;
-use crate::partition_args;
+use crate::partition_args::Part;
 use crate::write_args::{Explain, Looking, Writing};
 use hectare_device::{Device, FileDevice, FileOptions};
 use hectare_engine::{Error, OpenOptions, Volume};
@@ -21,7 +21,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Groups that a report leaves out before it ends.
+/// The number of unreadable groups after which a report ends.
 const LEFT_OUT_MAX: usize = 10_000;
 
 /// An image in use.
@@ -31,9 +31,9 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Opens for reading only.
+    /// Opens the image read-only.
     pub(crate) fn read(path: &Path, looking: &Looking) -> Outcome<Self> {
-        let image = Self::open(path, looking.hold(), looking.options()?)?;
+        let image = Self::open(path, looking.part, looking.hold(), looking.options()?)?;
         let sb = image.volume.superblock();
         let elsewhere = sb.journal_inode().is_none() && !looking.has_journal();
         if elsewhere && sb.features().incompat.contains(Incompat::RECOVER) {
@@ -46,21 +46,21 @@ impl Image {
         Ok(image)
     }
 
-    /// Opens for changing.
+    /// Opens the image for writing.
     pub(crate) fn write(path: &Path, writing: &Writing) -> Outcome<Self> {
-        Self::open(path, Hold::Everybody, writing.options()?)
+        Self::open(path, writing.part, Hold::Everybody, writing.options()?)
     }
 
-    fn open(path: &Path, hold: Hold, options: OpenOptions) -> Outcome<Self> {
+    fn open(path: &Path, part: Part, hold: Hold, options: OpenOptions) -> Outcome<Self> {
         let options = memory::bounded(options);
-        let device = device(path, hold)?;
+        let device = device(path, part, hold)?;
         let failed = |error: Error| Failure::of(shown(path.as_os_str().as_bytes()), error);
         let volume = Volume::open(device, options).map_err(failed)?;
         Ok(Self { path: path.to_owned(), volume })
     }
 
-    /// The groups, for a report; those that can't be read are left out. They end early, with a line that says
-    /// so, when too many are: a damaged volume may claim to have millions.
+    /// The groups, for a report; unreadable ones are left out. They end early, with a line that says so, when
+    /// too many are unreadable: a damaged volume may claim to have millions.
     pub(crate) fn groups<'a>(&'a self, left_out: &'a LeftOut) -> impl Iterator<Item = GroupNr> + 'a {
         let groups = (0..self.volume().group_count()).map(GroupNr::new);
         groups.take_while(|group| {
@@ -111,10 +111,10 @@ impl Image {
         closed.map_err(|error| Failure::of(self.name(), error))
     }
 
-    /// Says what requests for space went through, if that is asked for.
+    /// Prints the trace of allocation requests, if requested.
     fn explain(&self, explain: Explain) -> Outcome {
         let Some(last) = explain.last else { return Ok(()) };
-        // What has gathered gets its place now.
+        // Allocates what is buffered.
         self.volume.sync().map_err(|error| Failure::of(self.name(), error))?;
         let Some(explanation) = self.volume.explanation() else { return Ok(()) };
         let mut out = Output::new();
@@ -130,7 +130,7 @@ impl Image {
     }
 }
 
-/// Whom a command keeps out of a file or device that it opens.
+/// Which processes a command locks out of a file or device that it opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hold {
     /// Everybody: it writes.
@@ -142,8 +142,8 @@ pub(crate) enum Hold {
 }
 
 /// The file or block device, or the part of it that holds the volume.
-pub(crate) fn device(path: &Path, hold: Hold) -> Outcome<Arc<dyn Device>> {
-    partition_args::cut(file_device(path, hold)?)
+pub(crate) fn device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
+    part.of(file_device(path, hold)?)
 }
 
 /// The file or block device as a whole.

@@ -18,6 +18,7 @@ mod free_extents;
 mod image;
 mod image_path;
 mod logging;
+mod markup;
 mod memory;
 mod mount_helper;
 mod name;
@@ -27,6 +28,7 @@ mod partition_args;
 mod passwd;
 mod picture;
 mod progress;
+#[cfg(feature = "lab")]
 mod spinner;
 mod umask;
 mod walk;
@@ -47,23 +49,21 @@ the root directory.";
 const EXAMPLES: &str = "\
 Examples:
   hectare mkfs disk.img 1G                    make an empty volume of 1 GiB
-  hectare cp -a site/ disk.img:/srv           copy a folder into it
-  hectare ls -l disk.img:/srv                 look
+  hectare cp -a site/ disk.img:/srv           copy a directory into it
+  hectare ls -l disk.img:/srv                 list a directory
   hectare cp disk.img:/srv/index.html .       copy a file out
-  hectare build --from rootfs/ disk.img       make an image that just fits a folder
-  hectare info disk.img                       what the volume says of itself
-  hectare map disk.img -o disk.svg            a picture of where it is full
+  hectare build --from rootfs/ disk.img       make an image that just fits a directory
+  hectare info disk.img                       superblock and group information
+  hectare map disk.img -o disk.svg            a picture of its usage
 
-Exit codes: 0 done, 1 failed (one line on standard error says what and why), 2 wrong usage
-(1 and one line for mkfs, as with other formatters).";
+Exit codes: 0 done, 1 failed (one line on standard error names the object and the reason),
+2 wrong usage (1 and one line for mkfs, as with other formatters).";
 
-/// ext4 volumes from user space: make, fill, look, change
+/// Make, fill, inspect and change ext4 volumes from user space
 #[derive(Parser)]
 #[command(name = "hectare", version, long_about = LONG, after_help = EXAMPLES, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true, disable_help_subcommand = false)]
 struct Cli {
-    #[command(flatten)]
-    part: partition_args::Part,
     #[command(flatten)]
     max_memory: memory::MaxMemory,
     #[command(subcommand)]
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
     let formats = command::mkfs::is_named(&arguments);
-    let Cli { part, max_memory, command } = match Cli::try_parse_from(arguments) {
+    let Cli { max_memory, command } = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if formats && error.use_stderr() => {
             tell(one_line(&misuse(&error)));
@@ -86,8 +86,7 @@ fn main() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
-    part.note();
-    match max_memory.apply().and_then(|()| command.run(part)) {
+    match max_memory.apply().and_then(|()| command.run()) {
         Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
         Err(Failure::Told) => ExitCode::FAILURE,
         Err(Failure::Line(line)) => {
@@ -102,19 +101,19 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is wrong with a command line, and what to do: of all that is said of it, the first paragraph.
+/// The error of a command line, and what to do: the first paragraph of clap's message.
 fn misuse(error: &clap::Error) -> String {
     let text = error.to_string();
     let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let wrong = lines.join(" ");
     let hint = match error.get(ContextKind::SuggestedArg) {
         Some(ContextValue::String(meant)) => format!("did you mean {meant}?"),
-        _ => "`--help` tells what there is".to_owned(),
+        _ => "see `--help`".to_owned(),
     };
     format!("{}; {hint}", wrong.strip_prefix("error: ").unwrap_or(&wrong))
 }
 
-/// Messages can carry text from an image; nothing in it may look like a second line.
+/// Messages can carry text from an image, which must not look like a second line.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
@@ -130,8 +129,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_command_line_is_one_line_with_what_to_do() {
-        let missing =
-            "the following required arguments were not provided: <IMAGE>; `--help` tells what there is";
+        let missing = "the following required arguments were not provided: <IMAGE>; see `--help`";
         for (words, expected) in [
             ("hectare mkfs", missing),
             ("hectare mkfs --forc a 1G", "unexpected argument '--forc' found; did you mean --force?"),

@@ -1,4 +1,4 @@
-//! A line on standard error that moves while something long runs; only on a terminal.
+//! An animated line on standard error during long operations; only on a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;

@@ -1,7 +1,8 @@
-//! What commands that open an image take: all of them, and those that write into it.
+//! Arguments of the commands that open an image: of all, and of those that write into it.
 
 use crate::failure::{Failure, Outcome};
 use crate::image::{Hold, file_device};
+use crate::partition_args::Part;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hectare_engine::{
     DataMode, JournalDevice, OnError, OpenOptions, Policy, Recording, SizeClasses, Tunables, UnknownPolicy,
@@ -13,7 +14,7 @@ use std::sync::Arc;
 /// Where the journal of an image is.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct Journal {
-    /// The device or file with the journal of an image that keeps it elsewhere (journal_dev)
+    /// The device or file with the image's external journal (journal_dev)
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
 }
@@ -30,17 +31,24 @@ impl Journal {
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct Looking {
     #[command(flatten)]
+    pub(crate) part: Part,
+    #[command(flatten)]
     journal: Journal,
-    /// Read even while others write (a mount, a virtual machine), and keep nobody out: what is shown may mix
-    /// several moments, or look broken
+    /// Read without a lock, even during writes by others (a mount, a virtual machine): the output may mix
+    /// several states, or look corrupt
     #[arg(long)]
     no_lock: bool,
 }
 
 impl Looking {
-    /// As an image is read from which others are written: its journal where it was named, and locked.
-    pub(crate) fn locked(journal: &Journal) -> Self {
-        Self { journal: journal.clone(), no_lock: false }
+    /// For reading an image from which others are written: with its journal, if given, and locked.
+    pub(crate) fn locked(part: Part, journal: &Journal) -> Self {
+        Self { part, journal: journal.clone(), no_lock: false }
+    }
+
+    /// For reading a part of an image, unless `is_locked` with a lock of its own.
+    pub(crate) fn at(part: Part, is_locked: bool) -> Self {
+        Self { part, no_lock: is_locked, ..Self::default() }
     }
 
     /// Whether a journal was named.
@@ -48,12 +56,12 @@ impl Looking {
         self.journal.journal.is_some()
     }
 
-    /// Whom it keeps out.
+    /// Which processes it locks out.
     pub(crate) fn hold(&self) -> Hold {
         if self.no_lock { Hold::Nobody } else { Hold::Writers }
     }
 
-    /// The options an image is opened with to be read: what its journal holds is laid over it in memory.
+    /// The options for opening an image to read: its journal is replayed in memory.
     pub(crate) fn options(&self) -> Outcome<OpenOptions> {
         Ok(OpenOptions { journal: self.journal.device(self.hold())?, ..OpenOptions::read_only() })
     }
@@ -62,18 +70,19 @@ impl Looking {
 /// How an image is written.
 #[derive(clap::Args)]
 pub(crate) struct Writing {
-    /// How space is chosen for what is written: mballoc, mballoc-linear, size-class, hybrid, best-fit or
-    /// first-fit; mechanisms are put in and left out behind it (mballoc,-best-avail,+room: 'hectare bench
-    /// mechanisms' lists them)
+    #[command(flatten)]
+    pub(crate) part: Part,
+    /// Allocation policy: mballoc, mballoc-linear, size-class, hybrid, best-fit or first-fit; mechanisms are
+    /// added and left out after it (mballoc,-best-avail,+room: 'hectare bench mechanisms' lists them)
     #[arg(long, value_name = "POLICY", default_value_t)]
     policy: Policy,
     #[command(flatten)]
     tuning: Tuning,
-    /// What the journal promises of file data, instead of what the image asks for
+    /// Data mode of the journal, instead of the image's default
     #[arg(long, value_name = "MODE", value_parser = data_mode_parser())]
     data: Option<DataMode>,
-    /// What to do when metadata turns out to be broken: continue, or take no more changes (remount-ro; panic
-    /// is the same here) [default: what the image says]
+    /// Behaviour on metadata corruption: continue, or take no more changes (remount-ro; panic is the same
+    /// here) [default: the image's]
     #[arg(long, value_name = "BEHAVIOR", value_parser = errors_parser())]
     errors: Option<OnError>,
     #[command(flatten)]
@@ -82,18 +91,18 @@ pub(crate) struct Writing {
     pub(crate) explain: Explain,
 }
 
-/// Whether it is told what requests for space went through.
+/// Whether to report the search of allocation requests.
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct Explain {
-    /// In the end, say what the last 10,000 requests for space went through, added up, and the last N of them
-    /// (5) one by one: docs/explain.md says what the lines mean
+    /// Afterwards, print the search of the last 10,000 allocation requests, summed up, and the last N of them
+    /// (5) one by one: docs/explain.md explains the lines
     #[arg(long = "explain", value_name = "N", num_args = 0..=1, require_equals = true,
         default_missing_value = "5")]
     pub(crate) last: Option<usize>,
 }
 
 impl Explain {
-    /// What is to be recorded for that.
+    /// The recording that this needs.
     pub(crate) fn recording(self) -> Option<Recording> {
         self.last.map(|_| Recording::LAST)
     }
@@ -116,7 +125,7 @@ pub(crate) struct Policies(pub(crate) Vec<Policy>);
 impl FromStr for Policies {
     type Err = UnknownPolicy;
 
-    /// What begins with a sign belongs to the policy before it.
+    /// A name that begins with a sign belongs to the policy before it.
     fn from_str(list: &str) -> Result<Self, UnknownPolicy> {
         let mut policies: Vec<String> = Vec::new();
         for word in list.split(',') {
@@ -129,15 +138,15 @@ impl FromStr for Policies {
     }
 }
 
-/// The numbers of the search for space.
+/// The tunables of the allocator.
 #[derive(clap::Args)]
 pub(crate) struct Tuning {
-    /// A number of the search for space, under its name in /sys/fs/ext4 (mb_max_to_scan=50), or stripe; may be
-    /// given again [default: the kernel's, and the stripe that the image was made for]
+    /// A tunable of the allocator, under its name in /sys/fs/ext4 (mb_max_to_scan=50), or stripe; may be
+    /// repeated [default: the kernel's, and the stripe that the image was made for]
     #[arg(long = "tunable", value_name = "NAME=VALUE")]
     given: Vec<String>,
-    /// Where one size class ends and the next begins, for policies that set groups apart by sizes (+classes):
-    /// up to 8 bounds that rise, multiples of the image's clusters [default: 128K,8M]
+    /// Bounds of the size classes, for policies that set groups apart by sizes (+classes): up to 8 increasing
+    /// sizes, multiples of the image's clusters [default: 128K,8M]
     #[arg(long, value_name = "SIZE,...")]
     classes: Option<SizeClasses>,
 }
@@ -158,12 +167,12 @@ impl Tuning {
     }
 }
 
-/// Reads a behaviour on errors by its name.
+/// Parses a behaviour on errors by its name.
 fn errors_parser() -> impl TypedValueParser<Value = OnError> {
     PossibleValuesParser::new(OnError::ALL.map(OnError::name)).map(|name| name.parse().unwrap_or_default())
 }
 
-/// Reads a data mode by its name.
+/// Parses a data mode by its name.
 pub(crate) fn data_mode_parser() -> impl TypedValueParser<Value = DataMode> {
     let named = |name: String| DataMode::ALL.into_iter().find(|mode| mode.name() == name);
     PossibleValuesParser::new(DataMode::ALL.map(DataMode::name))

@@ -5,6 +5,7 @@ use crate::failure::{Failure, Outcome};
 use crate::image::{Hold, device};
 use crate::name::{JsonName, shown};
 use crate::output::{Output, reason};
+use crate::partition_args::Part;
 use hectare_lab::age::{self, Figures, Histogram, Options, Reached, Report, Shape, Told};
 use hectare_units::Bytes;
 use serde::Serialize;
@@ -15,15 +16,14 @@ use std::path::PathBuf;
 /// More than e2freefrag prints.
 const TABLE_BYTES: u64 = 1 << 20;
 
-/// Fill a volume and cut up its free space, to a given degree and from a seed
+/// Fill a volume and fragment its free space to a given degree, from a seed
 ///
 /// For comparisons on volumes that are not fresh. The lengths of free extents are exponentially distributed
-/// around a mean, or follow a histogram: one that is given, another volume's, or what e2freefrag printed. They
-/// are spread over the whole volume; everything else is filled by files in /aged, without any data
-/// being written, so that an image in a sparse file stays small. The same seed makes the same image of the
-/// same image. What was reached is counted on the finished volume, as e2freefrag counts it; exit code 1 if
-/// fill and mean are not within 2 % of what was asked, or a range's share of the free blocks is off by more
-/// than 1 %.
+/// around a mean, or follow a histogram: a given one, another volume's, or one printed by e2freefrag. Free
+/// extents are spread over the whole volume; everything else is filled by files in /aged, without writing any
+/// data, so that an image in a sparse file stays small. The same seed makes the same image of the same image.
+/// The result is counted on the finished volume, as e2freefrag counts it; the exit code is 1 if fill or mean
+/// differ by more than 2 % from the request, or a range's share of the free blocks by more than 1 %.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  hectare age --fill 95 --mean 64K --seed 1 disk.img\n  \
@@ -33,32 +33,34 @@ const TABLE_BYTES: u64 = 1 << 20;
     group = clap::ArgGroup::new("shape").required(true).args(["mean", "histogram", "like", "e2freefrag"])
 )]
 pub(crate) struct Arguments {
-    /// Used blocks in percent of all; --like and --e2freefrag say it themselves
+    /// Used blocks in percent of all; --like and --e2freefrag imply their own
     #[arg(long, value_name = "PCT", required_unless_present_any = ["like", "e2freefrag"])]
     fill: Option<f64>,
-    /// The mean length of a free extent: a number of bytes, or with a suffix K, M, G
+    /// Mean length of a free extent, in bytes or with a suffix K, M, G
     #[arg(long, value_name = "SIZE", value_parser = |text: &str| with_suffix(text, 1))]
     mean: Option<u64>,
-    /// The greatest length of a free extent, likewise; without it, chance decides
+    /// Maximum length of a free extent, likewise; random if not given
     #[arg(long, value_name = "SIZE", requires = "mean", value_parser = |text: &str| with_suffix(text, 1))]
     longest: Option<u64>,
     /// Percent of the free blocks in free extents of FROM to below TO bytes, for each range, and their mean
-    /// length there (without it they are spread evenly). Shares that add up to less than 100 are taken in
+    /// length there (evenly spread if not given). Shares that add up to less than 100 are scaled in
     /// proportion
     #[arg(long, value_name = "FROM-TO:PCT[:MEAN],...")]
     histogram: Option<Histogram>,
-    /// The free extents of this image
+    /// Reproduce the free extents of this image
     #[arg(long, value_name = "IMAGE")]
     like: Option<PathBuf>,
-    /// The free extents of the volume of which e2freefrag (or hectare freefrag) printed this
+    /// Reproduce the free extents of the volume whose e2freefrag (or hectare freefrag) output is in this file
     #[arg(long, value_name = "FILE")]
     e2freefrag: Option<PathBuf>,
-    /// Where chance starts
+    /// Random seed
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Print JSON: what was asked for and what was reached
+    /// Print JSON: the request and the result
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    part: Part,
     /// The image or block device
     image: PathBuf,
 }
@@ -73,7 +75,7 @@ struct Json<'a> {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let name = shown(arguments.image.as_os_str().as_bytes());
     let options = arguments.options()?;
-    let device = device(&arguments.image, Hold::Everybody)?;
+    let device = device(&arguments.image, arguments.part, Hold::Everybody)?;
     let report = age::age(&device, &options).map_err(|error| Failure::of(&name, error))?;
     say(arguments, &report)?;
     if report.is_reached() {
@@ -103,11 +105,11 @@ impl Arguments {
         Ok(Options { fill: self.fill.or(said).ok_or_else(missing)?, shape, seed: self.seed })
     }
 
-    /// What is said of another volume.
+    /// What is reported about another volume.
     fn told(&self) -> Outcome<Option<Told>> {
         let name = |path: &PathBuf| shown(path.as_os_str().as_bytes());
         if let Some(path) = &self.like {
-            let other = device(path, Hold::Writers)?;
+            let other = device(path, self.part, Hold::Writers)?;
             return age::like(&other).map(Some).map_err(|error| Failure::of(name(path), error));
         }
         let Some(path) = &self.e2freefrag else { return Ok(None) };

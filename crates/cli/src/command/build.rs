@@ -5,6 +5,7 @@ use crate::failure::{Failure, Outcome, tell};
 use crate::image::{Hold, device};
 use crate::name::{hex, shown};
 use crate::output::Output;
+use crate::partition_args;
 use crate::progress::Progress;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
 use hectare_mkfs::{FormatOptions, refuse_occupied, whole_pages};
@@ -17,31 +18,30 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-/// Make an image that holds a folder or a tar archive
+/// Make an image from a directory or a tar archive
 ///
 /// Owners, modes, times (to the nanosecond), hard links, symbolic links, device nodes, holes, extended
 /// attributes, ACLs and capabilities are kept. Several sources are layers: later ones win, and OCI whiteouts
-/// are honoured. The size is exact: the image holds everything, and no more than was asked for. With
+/// are honoured. The size is exact: the image holds everything, and no more than requested. With
 /// SOURCE_DATE_EPOCH set, the same sources give the same bytes, whatever the number of threads.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare build --from rootfs/ disk.img\n  \
     hectare build --from base.tar --from app.tar --size 2G disk.img\n  \
     docker export box | hectare build --from - --free 100M disk.img")]
 pub(crate) struct Arguments {
-    /// What to put into it: a folder, a tar file (plain, gzip or zstd) or - for a tar archive on standard
-    /// input
+    /// A source: a directory, a tar file (plain, gzip or zstd) or - for a tar archive on standard input
     #[arg(long, required = true, value_name = "SOURCE")]
     from: Vec<OsString>,
-    /// The size: min for the smallest that holds it all, or bytes with K, M, G, T; min and 10 % if not given
+    /// Size: min for the smallest that holds everything, or bytes with K, M, G, T; min plus 10 % if not given
     #[arg(long, value_name = "min|SIZE", conflicts_with = "free")]
     size: Option<String>,
     /// Leave this much free: bytes with K, M, G, T
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     free: Option<u64>,
-    /// Say what each part of the size is for
+    /// Print what each part of the size is for
     #[arg(long)]
     explain_size: bool,
-    /// Leave out what matches, as in .gitignore
+    /// Exclude files that match a pattern, as in .gitignore
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
     /// Give everything to this owner: UID:GID
@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
     /// rest
     #[arg(long, value_name = "MODES", value_parser = super::chmod::parse_mode)]
     modes: Option<hectare_populate::ModeChange>,
-    /// Take an archive that holds nothing
+    /// Accept an empty archive
     #[arg(long)]
     allow_empty: bool,
     /// Refuse sources that unpack to more than this: bytes with K, M, G, T
@@ -59,10 +59,10 @@ pub(crate) struct Arguments {
     max_size: Option<u64>,
     #[command(flatten)]
     format: FormatArguments,
-    /// Threads (as many as the machine runs at once, if not given)
+    /// Number of threads (as many as the machine runs at once, if not given)
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
-    /// Replace an image that is there
+    /// Replace an existing image
     #[arg(short = 'F', long)]
     force: bool,
     /// Print JSON: what was made, and what each part of the size is for
@@ -112,8 +112,7 @@ impl Arguments {
         })
     }
 
-    /// The format's options: mke2fs's, but without a share of the blocks kept for root unless it is asked
-    /// for.
+    /// The format's options: mke2fs's, but without blocks reserved for root unless requested.
     fn format_options(&self) -> Outcome<FormatOptions> {
         let mut options = self.format.options()?;
         if !self.format.asks_for_reserve() {
@@ -128,11 +127,11 @@ fn epoch(options: &FormatOptions) -> Option<i64> {
     std::env::var_os("SOURCE_DATE_EPOCH").map(|_| options.now.seconds)
 }
 
-/// Where the image is made.
+/// Where the image is written.
 enum Goal {
     /// A block device, written in place.
     Device(FileDevice),
-    /// A file that gets its name when it is finished.
+    /// A file that gets its name when it is complete.
     New(PendingFile),
 }
 
@@ -186,7 +185,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let epoch = epoch(&format);
     let size = arguments.size()?;
     let device_size = is_block_device(&arguments.image)
-        .then(|| device(&arguments.image, Hold::Writers).map(|device| device.len()))
+        .then(|| {
+            device(&arguments.image, partition_args::Part::default(), Hold::Writers)
+                .map(|device| device.len())
+        })
         .transpose()?;
     let size = match (size, device_size) {
         (Size::Default, Some(whole)) => Size::Exactly(whole_pages(whole)),
@@ -247,7 +249,7 @@ struct Json {
     special: u64,
     uuid_hex: String,
     parts: Vec<Part>,
-    /// The most memory the program had, in KiB; `None` where the system does not say.
+    /// The process's peak memory, in KiB; `None` where the system does not report it.
     peak_kib: Option<u64>,
 }
 

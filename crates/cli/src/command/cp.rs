@@ -8,6 +8,7 @@ use crate::image::Image;
 use crate::image_path::{Operand, Place, same_file, split};
 use crate::name::shown;
 use crate::output::reason;
+use crate::partition_args::SourcePart;
 use crate::progress::Progress;
 use crate::write_args::{Looking, Writing};
 use hectare_engine::Error;
@@ -16,20 +17,20 @@ use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Copy files into an image, out of one, or between images
+/// Copy files into, out of, or between images
 ///
-/// At least one side is IMAGE:PATH. Where the destination is a directory, sources are copied into it; a
-/// source that ends in `/.`, or that is the root of an image, is copied as what it holds. Holes stay holes. A
+/// At least one side is IMAGE:PATH. If the destination is a directory, sources are copied into it; of a
+/// source that ends in `/.`, or that is the root of an image, the content is copied. Holes stay holes. A
 /// local path with a colon can be written ./a:b.
 ///
-/// A file or directory that can't be read is named and left out; what can't be written ends the copy.
+/// A file or directory that can't be read is reported and left out; a write error ends the copy.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  hectare cp disk.img:/etc/fstab .\n  hectare cp -a rootfs/. disk.img:/\n  \
     hectare cp -r disk.img:/srv other.img:/backup"
 )]
 pub(crate) struct Arguments {
-    /// Copy directories with all they hold; symbolic links, devices and pipes as such
+    /// Copy directories recursively; symbolic links, devices and pipes as such
     #[arg(short, long, visible_short_alias = 'R')]
     recursive: bool,
     /// Keep modes, owners, times, attributes and ACLs; out of an image without set-ID bits and capabilities
@@ -39,20 +40,37 @@ pub(crate) struct Arguments {
     /// capabilities
     #[arg(short, long)]
     archive: bool,
-    /// Make device nodes out of an image without -a too
+    /// Create device nodes when copying out of an image, without -a too
     #[arg(long)]
     devices: bool,
-    /// Threads that copy content (as many as the machine runs at once, if not given)
+    /// Number of threads that copy content (as many as the machine runs at once, if not given)
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
     /// One or more sources, then the destination: a local path or IMAGE:PATH
     #[arg(required = true, num_args = 2.., value_name = "PATH", value_parser = Operand::parser())]
     operands: Vec<Operand>,
     #[command(flatten)]
+    source_part: SourcePart,
+    #[command(flatten)]
     writing: Writing,
 }
 
 impl Arguments {
+    /// How the images of sources are read.
+    fn looking(&self) -> Looking {
+        Looking::locked(self.source_part.or(self.writing.part), &self.writing.journal)
+    }
+
+    /// How the images of sources are read by a copy into another image.
+    fn looking_into(&self, is_locked: bool) -> Looking {
+        Looking::at(self.source_part.or(self.writing.part), is_locked)
+    }
+
+    /// Whether a source is in the volume that is written.
+    fn is_same_volume(&self, source: &Path, target: &Path) -> bool {
+        same_file(source, target) && self.source_part.or(self.writing.part) == self.writing.part
+    }
+
     fn options(&self) -> Options {
         let recursive = self.recursive || self.archive;
         Options {
@@ -67,7 +85,8 @@ impl Arguments {
         }
     }
 
-    /// What an image gets on the host: power only from root, and only if all of it is asked for.
+    /// The rights that an image's files get on the host: power only from root, and only if all of it is
+    /// requested.
     fn rights(&self) -> Rights {
         Rights {
             attributes: self.options().preserve,
@@ -110,11 +129,13 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                         &progress,
                     )
                 }
-                Operand::Inside(source) if same_file(&source.image, image.path()) => {
+                Operand::Inside(source) if arguments.is_same_volume(&source.image, image.path()) => {
                     between(arguments, image, source, image, place, several, &progress)
                 }
                 Operand::Inside(source) => {
-                    let other = Image::read(&source.image, &Looking::default())?;
+                    // Another partition of the same disk is under the lock that is held for writing.
+                    let is_locked = same_file(&source.image, image.path());
+                    let other = Image::read(&source.image, &arguments.looking_into(is_locked))?;
                     between(arguments, &other, source, image, place, several, &progress)
                 }
             })
@@ -122,7 +143,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     }
 }
 
-/// Goes on with the next source after one of which only parts were left out.
+/// Continues with the next source after one of which only parts were left out.
 fn each(sources: &[Operand], mut copy: impl FnMut(&Operand) -> Outcome) -> Outcome {
     let mut result = Ok(());
     for source in sources {
@@ -134,7 +155,7 @@ fn each(sources: &[Operand], mut copy: impl FnMut(&Operand) -> Outcome) -> Outco
     result
 }
 
-/// The name a source gives its copy; `None` if only what it holds is meant.
+/// The name a source gives its copy; `None` if only its content is copied.
 fn own_name(path: &[u8]) -> Option<Vec<u8>> {
     let name = split(path).1;
     (!matches!(name, b"" | b"." | b"..")).then(|| name.to_vec())
@@ -210,7 +231,7 @@ fn goal_inside(
 /// Copies one source out of an image.
 fn out(arguments: &Arguments, source: &Operand, to: &Path, several: bool, progress: &Progress) -> Outcome {
     let Operand::Inside(source) = source else { return Ok(()) };
-    let image = Image::read(&source.image, &Looking::locked(&arguments.writing.journal))?;
+    let image = Image::read(&source.image, &arguments.looking())?;
     let nr = image.resolve(&source.path, arguments.options().follow)?;
     let fail = |path: &Path, why: String| Failure::of(shown(path.as_os_str().as_bytes()), why);
     let (folder, name) = match std::fs::metadata(to) {

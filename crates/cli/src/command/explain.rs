@@ -1,4 +1,4 @@
-//! `hectare explain`: of an image, what a request would go through; of a mount, what its last ones did.
+//! `hectare explain`: traces a request on an image, or shows the recorded requests of a mount.
 
 use crate::command::format_options::parse_size;
 use crate::explanation::text::{self, Detail};
@@ -7,7 +7,6 @@ use crate::failure::{Failure, Outcome};
 use crate::image::Image;
 use crate::name::shown;
 use crate::output::{Output, write_file};
-use crate::partition_args;
 use crate::picture::svg;
 use crate::write_args::{Looking, Policies, Tuning};
 use hectare_engine::{Ask, AskGoal, Explanation, OpenOptions};
@@ -17,13 +16,12 @@ use std::fmt::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Say why space lies where it lies: what each pass of the search passes by and why, what it scans, what it
-/// takes
+/// Explain allocation: what each pass of the search skips and why, what it scans, and what it allocates
 ///
-/// Of an image, makes one request in memory, by each of the policies: nothing is written, and what was taken
-/// is forgotten. The search begins as after a mount: nothing is known of a group but its descriptor. Of a
-/// mount (the directory), shows what the last requests went through; it must have been mounted with
-/// --explain.
+/// On an image, makes one request in memory under each of the policies: nothing is written, and the
+/// allocation is discarded. The search begins as after a mount: nothing is known of a group but its
+/// descriptor. On a mount (the directory), shows the trace of the last requests; it must have been mounted
+/// with --explain.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare explain disk.img --want 8M\n  \
     hectare explain disk.img --want 8M --asked 64K --goal /srv/db --policy mballoc,-best-avail,hybrid\n  \
@@ -32,41 +30,42 @@ use std::path::{Path, PathBuf};
     hectare mount --explain disk.img /mnt; hectare explain /mnt\n\n\
     docs/explain.md says what the lines mean.")]
 pub(crate) struct Arguments {
-    /// How much is asked for in one run
+    /// Requested length of one run
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     want: Option<u64>,
-    /// How much of it is needed at once: no pass trims below that [default: all of it]
+    /// Part of it that is needed at once: no pass trims below that [default: all of it]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     asked: Option<u64>,
-    /// The shortest run of use [default: a block]
+    /// Shortest useful run [default: a block]
     #[arg(long, value_name = "BYTES", value_parser = parse_size)]
     least: Option<u64>,
-    /// Where it would best lie: a block's number, or a path inside, whose file would go on there [default:
-    /// the first block]
+    /// Goal: a block number, or a path inside, for the block that would continue its file [default: the first
+    /// block]
     #[arg(long, value_name = "PATH|BLOCK")]
     goal: Option<OsString>,
-    /// Ask as the file at the goal would for so much more, by way of what the policy keeps for files
+    /// Request this much as an append to the file at the goal, including what the policy preallocates for
+    /// files
     #[arg(long, requires = "goal")]
     append: bool,
-    /// How space is chosen; an explanation for each of a list (mballoc,-best-avail,hybrid are two: 'hectare
-    /// bench mechanisms' lists what can be put in and left out) [default: hybrid]
+    /// Allocation policy; an explanation for each of a list (mballoc,-best-avail,hybrid are two: 'hectare
+    /// bench mechanisms' lists what can be added and left out) [default: hybrid]
     #[arg(long, value_name = "POLICY,...")]
     policy: Option<Policies>,
     #[command(flatten)]
     tuning: Tuning,
-    /// Name all groups, not the first of them; of a mount, every request that is recorded
+    /// List all groups, not only the first ones; on a mount, every recorded request
     #[arg(short, long)]
     verbose: bool,
-    /// Print JSON: everything that happened, in order; lengths and places in clusters
+    /// Print JSON: all events, in order; lengths and places in clusters
     #[arg(long)]
     json: bool,
-    /// Write a page with pictures; the name ends in .html
+    /// Write a page with pictures to a file whose name ends in .html
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write a picture of the groups: which were passed by, scanned, taken; the name ends in .svg
+    /// Write a picture of the groups (skipped, scanned, allocated from) to a file whose name ends in .svg
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// An image or block device; or the directory one is mounted on
+    /// An image or block device; or the directory it is mounted on
     #[arg(value_name = "IMAGE|DIR")]
     place: PathBuf,
     #[command(flatten)]
@@ -89,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 
 fn of_mount(arguments: &Arguments) -> Outcome<Explanation> {
     let about_one = arguments.want.is_some() || arguments.goal.is_some() || arguments.policy.is_some();
-    if about_one || arguments.tuning.is_given() || !partition_args::is_whole() {
+    if about_one || arguments.tuning.is_given() || !arguments.looking.part.is_whole() {
         let reason = "a mount reports the requests it had; to ask about a request of your own, give an image";
         return Err(Failure::Usage(reason.to_owned()));
     }
@@ -127,7 +126,7 @@ fn of_image(arguments: &Arguments) -> Outcome<Vec<Explanation>> {
     policies.iter().map(explain).collect()
 }
 
-/// Where the request would best lie.
+/// The goal of the request.
 fn goal(arguments: &Arguments, image: &Image) -> Outcome<AskGoal> {
     let geometry = image.volume().superblock().geometry();
     let first = geometry.first_block(hectare_units::GroupNr::new(0));
@@ -148,7 +147,7 @@ fn goal(arguments: &Arguments, image: &Image) -> Outcome<AskGoal> {
     Ok(if arguments.append { AskGoal::Append(nr) } else { AskGoal::Behind(nr) })
 }
 
-/// Prints explanations, and writes what else was asked for.
+/// Prints explanations, and writes the other requested files.
 fn tell(arguments: &Arguments, name: &str, explanations: &[Explanation]) -> Outcome {
     let last = if arguments.verbose { usize::MAX } else { LAST };
     write(arguments.svg.as_deref(), || svg::draw(&picture::scene(name, explanations)))?;

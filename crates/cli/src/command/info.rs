@@ -5,6 +5,7 @@ use crate::failure::{Failure, LeftOut, Outcome};
 use crate::image::{Hold, Image, device};
 use crate::name::shown;
 use crate::output::Output;
+use crate::partition_args::Part;
 use crate::write_args::Looking;
 use hectare_device::Device;
 use hectare_engine::{GroupReport, StatFs, zero_runs};
@@ -21,15 +22,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use zerocopy::FromBytes;
 
-/// Show what a volume says of itself
+/// Show superblock and group information
 ///
-/// Prints the fields of `dumpe2fs -h` under the same names and in the same order, then how full the volume
-/// is. A volume that can't be opened is shown as far as its superblock goes, and the command fails saying
-/// why.
+/// Prints the fields of `dumpe2fs -h` under the same names and in the same order, then the volume's usage. Of
+/// a volume that can't be opened, prints what its superblock has, and fails with the reason.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare info disk.img\n  hectare info --groups disk.img")]
 pub(crate) struct Arguments {
-    /// Show every block group, too: where its bitmaps and inode table lie, and what is free
+    /// Show every block group, too: the location of its bitmaps and inode table, and its free counts
     #[arg(short, long)]
     groups: bool,
     /// Print JSON
@@ -52,7 +52,7 @@ struct Json {
     groups: Option<Vec<Group>>,
 }
 
-/// How full it is, as `df` counts.
+/// Usage, as `df` counts it.
 #[derive(Serialize)]
 struct Space {
     block_size: u32,
@@ -79,7 +79,7 @@ struct Group {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let raw = superblock(&arguments.image, arguments.looking.hold())?;
+    let raw = superblock(&arguments.image, arguments.looking.part, arguments.looking.hold())?;
     let opened = Image::read(&arguments.image, &arguments.looking);
     let left_out = LeftOut::default();
     if arguments.json {
@@ -91,9 +91,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     left_out.outcome()
 }
 
-/// The superblock's record, whatever state the rest is in.
-fn superblock(path: &Path, hold: Hold) -> Outcome<SuperBlock> {
-    let device = device(path, hold)?;
+/// The superblock's record, whatever the state of the rest.
+fn superblock(path: &Path, part: Part, hold: Hold) -> Outcome<SuperBlock> {
+    let device = device(path, part, hold)?;
     let mut bytes = [0; SIZE];
     let name = shown(path.as_os_str().as_bytes());
     let instead = || hectare_probe::instead(&*device).map_err(|error| Failure::Line(error.to_string()));
@@ -114,7 +114,7 @@ fn superblock(path: &Path, hold: Hold) -> Outcome<SuperBlock> {
     Ok(raw)
 }
 
-/// What the journal's superblock says, if there is a readable one.
+/// The fields of the journal's superblock, if it is readable.
 fn journal(image: &Image) -> Option<Fields> {
     let volume = image.volume();
     let file = volume.open_inode(volume.superblock().journal_inode()?).ok()?;

@@ -1,20 +1,20 @@
 //! `hectare mount`.
 //!
 //! In the background by default: the process starts itself once more (before it has any thread), and ends
-//! when the other one says over a pipe that the mount can be used, or has told on standard error why not.
-//! From then on the one in the background has no standard streams: what it has to say, it logs ([`logging`]).
+//! when the new process reports over a pipe that the mount is ready, or has reported on standard error why it
+//! isn't. From then on the background process has no standard streams and logs its messages ([`logging`]).
 //!
-//! What may keep it from being mounted comes first (the folder, the log's file, the address for statistics,
-//! the image), what needs the mount last (the control socket, without which it is as good).
+//! Checks that may prevent the mount come first (the directory, the log file, the address for statistics, the
+//! image); what needs the mount comes last (the control socket, without which the mount works as well).
 //!
 //! Privileges end in between ([`Prepared`]): what needs them is opened, a process that keeps them for
-//! mounting and unmounting is started ([`keeper_command`]), and all others are given up before the first byte
+//! mounting and unmounting is started ([`keeper_command`]), and all others are dropped before the first byte
 //! of the image is read, and before the first thread is started.
 
 use crate::failure::{Failure, Outcome, tell};
 use crate::logging::{self, Place};
 use crate::name::shown;
-use crate::partition_args;
+use crate::partition_args::{Part, from_offset};
 use hectare_device::{Device, FileDevice, FileOptions, Reason, StatsDevice};
 use hectare_engine::Volume;
 use hectare_fuse::{
@@ -33,14 +33,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-/// What the process in the background says once the mount can be used.
+/// What the background process reports once the mount is ready.
 const READY: &str = "ready";
 
-/// Mount an image on a folder (FUSE), for any program to use
+/// Mount an image on a directory (FUSE), for any program to use
 #[derive(clap::Args)]
 #[command(
     long_about = "\
-Mounts an image on a folder. Everybody may do that with fusermount3 (package fuse3); `umount`, \
+Mounts an image on a directory. Any user can do that with fusermount3 (package fuse3); `umount`, \
 `fusermount3 -u` or `hectare umount` end it, and so do SIGTERM and SIGINT to the process.
 
 In /etc/fstab the type is fuse.hectare:
@@ -63,35 +63,37 @@ pub(crate) struct Arguments {
     /// Without a host, and unless --metrics-public is given, only this machine can reach them.
     #[arg(long, value_name = "ADDRESS", value_parser = metrics_address)]
     metrics: Option<SocketAddr>,
-    /// Serve them where others can reach them, too: whoever does sees all figures, and can change nothing
+    /// Serve them to other machines, too: any client can read all metrics, and change nothing
     #[arg(long)]
     metrics_public: bool,
-    /// Keep what the last 10,000 requests for space went through: `hectare explain DIR` shows it
+    /// Record the search of the last 10,000 allocation requests: `hectare explain DIR` shows it
     #[arg(long)]
     explain: bool,
-    /// Log to the end of a file; else the system's log is used in the background
+    /// Append the log to a file; by default the background process uses the system's log
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// What is logged: off, error, warn, info, debug or trace [default: HECTARE_LOG, or info]
+    /// Log level: off, error, warn, info, debug or trace [default: HECTARE_LOG, or info]
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<LevelFilter>,
-    /// The process in the background: says on standard output when the mount can be used
+    /// The background process: reports on standard output when the mount is ready
     #[arg(long, hide = true)]
     background: bool,
-    /// The process that mounts and unmounts for the one that serves
+    /// The process that mounts and unmounts for the server
     #[arg(long, hide = true)]
     keeper: bool,
     /// `mount.fuse` has added options
     #[arg(long = crate::mount_helper::ADDED, hide = true)]
     by_mount_fuse: bool,
-    /// What mount(8) passes on to whoever mounts for it: nothing that matters here
+    /// Flags that mount(8) passes to its helpers: nothing that matters here
     #[arg(short = 'n', short_alias = 's', hide = true, action = clap::ArgAction::Count)]
     no_table: u8,
     #[arg(short = 'v', hide = true, action = clap::ArgAction::Count)]
     verbose: u8,
     #[arg(short = 't', hide = true)]
     kind: Option<String>,
-    /// The image, a file or block device
+    #[command(flatten)]
+    part: Part,
+    /// The image: a file or block device
     image: PathBuf,
     /// The directory to mount it on; with -o remount it can be given alone
     dir: Option<PathBuf>,
@@ -111,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         return remount(arguments);
     }
     let options = arguments.options()?;
-    if options.offset != 0 && !partition_args::is_whole() {
+    if options.offset != 0 && !arguments.part.is_whole() {
         return Err(Failure::Usage("the part of the image is named twice".into()));
     }
     if arguments.keeper {
@@ -126,18 +128,18 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 impl Arguments {
-    /// The folder to mount on.
+    /// The mount point.
     fn dir(&self) -> Outcome<&Path> {
         let missing = || Failure::Usage("the directory to mount it on is missing".into());
         self.dir.as_deref().ok_or_else(missing)
     }
 
-    /// Whether a mount that is there is to change.
+    /// Whether an existing mount is to be changed.
     fn remounts(&self) -> bool {
         self.options.iter().any(|list| list.split(',').any(|option| option == REMOUNT))
     }
 
-    /// What `-o` says, and the flags that say the same.
+    /// The options of `-o`, and of the equivalent flags.
     fn options(&self) -> Outcome<MountOptions> {
         let mut options = MountOptions::default();
         for list in &self.options {
@@ -159,10 +161,10 @@ impl Arguments {
         Ok(options)
     }
 
-    /// The arguments that say the same to the process in the background.
+    /// The equivalent arguments for the background process.
     fn for_background(&self) -> Vec<OsString> {
         let mut arguments = self.for_other("--background");
-        arguments.extend(partition_args::arguments().into_iter().map(OsString::from));
+        arguments.extend(self.part.arguments().into_iter().map(OsString::from));
         if let Some(address) = self.metrics {
             arguments.extend(["--metrics".into(), address.to_string().into()]);
         }
@@ -194,7 +196,7 @@ impl Arguments {
     }
 }
 
-/// Changes a mount that is there.
+/// Changes an existing mount.
 fn remount(arguments: &Arguments) -> Outcome {
     let dir = arguments.dir.as_ref().unwrap_or(&arguments.image);
     let list = arguments.options.join(",");
@@ -202,11 +204,11 @@ fn remount(arguments: &Arguments) -> Outcome {
     let mounted = mounted_image(dir).map_err(|error| fail(&error))?;
     may_remount(&mounted, &list).map_err(|error| fail(&shown(error.to_string().as_bytes())))?;
     hectare_fuse::remount(&mounted, &list, arguments.by_mount_fuse).map_err(|error| fail(&error))?;
-    // Of a mount that takes no change any more nobody expects that something is still to be written.
+    // A mount that takes no more changes is not expected to write anything later.
     hectare_monitor::sync(dir).map_err(|error| fail(&shown(error.to_string().as_bytes())))
 }
 
-/// Mounts and unmounts for a process that serves.
+/// Mounts and unmounts on behalf of a server.
 fn keep(arguments: &Arguments, options: &MountOptions) -> Outcome {
     let source = arguments.image.to_string_lossy();
     hectare_fuse::keep(&Mounting { source: &source, dir: arguments.dir()?, options })
@@ -216,13 +218,13 @@ fn keep(arguments: &Arguments, options: &MountOptions) -> Outcome {
 /// Mounts and serves until the end, which is logged.
 fn serve_here(arguments: &Arguments, options: &MountOptions, ready: impl FnOnce()) -> Outcome {
     if arguments.background {
-        // The terminal's signals are not for it. It fails only where it has been done already.
+        // Detach from the terminal's signals. It fails only where that has been done already.
         let _ = rustix::process::setsid();
     }
     let place = log_place(arguments, options)?;
     let level = logging::level(options.log)?;
     let prepared = Prepared::new(arguments, options);
-    // The first thread: without privileges, as all that come.
+    // The first thread: without privileges, as all later ones.
     if let Some(place) = place {
         logging::start(level, place);
     }
@@ -243,7 +245,7 @@ fn log_place(arguments: &Arguments, options: &MountOptions) -> Outcome<Option<Pl
     })
 }
 
-/// All that needs privileges, done; and no privileges left.
+/// Everything that needs privileges, done; and no privileges left.
 struct Prepared {
     image: PathBuf,
     dir: PathBuf,
@@ -272,18 +274,18 @@ impl Prepared {
     }
 }
 
-/// The folder to mount on, without links.
+/// The directory to mount on, without links.
 fn folder(dir: &Path) -> Outcome<PathBuf> {
     let fail = |error: &dyn std::fmt::Display| {
         Failure::of(shown(dir.as_os_str().as_bytes()), format_args!("it can't be mounted on: {error}"))
     };
-    // One that is mounted already, by somebody else or by one who is gone, can't be looked at.
+    // A mount point in use, by another user's server or a dead one, can't be inspected.
     let looked = dir.canonicalize().and_then(|found| Ok((found.metadata()?, found)));
     let (kind, found) = looked.map_err(|error| fail(&crate::output::reason(&error)))?;
     if kind.is_dir() { Ok(found) } else { Err(fail(&"it is no directory")) }
 }
 
-/// Opens the image; where that fails since it is mounted, says where, and what to do.
+/// Opens the image; if that fails because it is mounted, reports where, and what to do.
 fn open(image: &Path, dir: &Path, options: &MountOptions) -> Outcome<FileDevice> {
     let opened = FileOptions::new().write(!options.read_only).open(image);
     opened.map_err(|error| {
@@ -313,7 +315,7 @@ fn keeper_command(arguments: &Arguments, image: &Path, dir: &Path) -> Command {
     command
 }
 
-/// Serves, and lets others see what that comes to.
+/// Serves, with the control socket and the statistics.
 fn serve_watched(
     arguments: &Arguments,
     options: &MountOptions,
@@ -329,9 +331,9 @@ fn serve_watched(
     let fail = |error: &dyn std::fmt::Display| Failure::of(&name, error);
     let claim = file.claim().map_err(|error| fail(&error))?;
     let device = if options.offset == 0 {
-        partition_args::cut(file)?
+        arguments.part.of(file)?
     } else {
-        partition_args::from_offset(file, Bytes::new(options.offset))?
+        from_offset(file, Bytes::new(options.offset))?
     };
     let device = Arc::new(StatsDevice::new(device));
     let below: Arc<dyn Device> = Arc::clone(&device) as _;
@@ -364,7 +366,7 @@ fn serve_watched(
         .map_err(|error| Failure::of(format_args!("{name} on {}", shown(dir.as_os_str().as_bytes())), error))
 }
 
-/// Says that a volume is mounted for reading only, which was not asked for: to who mounts, and in the log.
+/// Reports that a volume is mounted read-only without having been asked to: to the caller, and in the log.
 fn warn_of_read_only(arguments: &Arguments, options: &MountOptions, name: &str, reason: &str) {
     tell(format_args!("{name}: note: mounted read-only: {reason}"));
     if arguments.background || options.log_file.is_some() {
@@ -372,7 +374,7 @@ fn warn_of_read_only(arguments: &Arguments, options: &MountOptions, name: &str, 
     }
 }
 
-/// Starts the process in the background and waits until it can be used.
+/// Starts the background process and waits until the mount is ready.
 fn start(arguments: &Arguments) -> Outcome {
     let fail = |error: std::io::Error| Failure::of("the process in the background can't be started", error);
     let mut command = Command::new("/proc/self/exe");
@@ -389,7 +391,7 @@ fn start(arguments: &Arguments) -> Outcome {
     Err(Failure::Told)
 }
 
-/// Leaves the starter's folder and its standard streams, and says that the mount can be used.
+/// Leaves the starter's directory and its standard streams, and reports that the mount is ready.
 fn in_background() {
     let _ = std::env::set_current_dir("/");
     let nowhere = File::options().read(true).write(true).open("/dev/null");

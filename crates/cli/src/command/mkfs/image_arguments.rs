@@ -1,5 +1,4 @@
-//! What the formatters of all kinds take on the command line: the image, its size, and how much to say of
-//! what was made.
+//! Command-line arguments of all formatters: the image, its size, and how much to print.
 
 use super::failed;
 use super::target::topology;
@@ -7,7 +6,7 @@ use crate::failure::Outcome;
 use crate::image::{Hold, file_device};
 use crate::name::shown;
 use crate::output::Output;
-use crate::partition_args;
+use crate::partition_args::Part;
 use hectare_device::Topology;
 use hectare_mkfs::Error;
 use hectare_units::Bytes;
@@ -16,16 +15,18 @@ use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// The arguments that all formatters have. Those for overwriting and for a dry run are not among them: mke2fs
-/// and mkfs.xfs have other letters for them.
+/// The arguments of all formatters. Those for overwriting and for a dry run are not among them: mke2fs and
+/// mkfs.xfs have different letters for them.
 #[derive(clap::Args)]
 pub(super) struct ImageArguments {
-    /// Say nothing but errors
+    /// Print nothing but errors
     #[arg(short = 'q', long)]
     quiet: bool,
     /// Print JSON: what was made
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    pub(super) part: Part,
     /// The image file or block device
     pub(super) image: PathBuf,
     /// The size; that of the file or device if not given
@@ -33,30 +34,30 @@ pub(super) struct ImageArguments {
 }
 
 impl ImageArguments {
-    /// The image's name, fit to be printed.
+    /// The image's name, safe to print.
     pub(super) fn shown(&self) -> String {
         shown(self.image.as_os_str().as_bytes())
     }
 
-    /// For a dry run: the size that a volume will have for which `asked` is given, which is that, or what is
-    /// there; and what it will have to do with.
+    /// For a dry run: the size that the volume would have given `asked` (that, or the size of what exists),
+    /// and the topology to format for.
     pub(super) fn look(&self, asked: Option<Bytes>) -> Outcome<(Bytes, Topology)> {
         match asked {
             Some(size) if !self.image.exists() => Ok((size, Topology::default())),
             _ => {
                 let file = file_device(&self.image, Hold::Writers)?;
-                let topology = topology(&file);
-                Ok((asked.map_or_else(|| Ok(partition_args::cut(file)?.len()), Ok)?, topology))
+                let topology = topology(&file, self.part);
+                Ok((asked.map_or_else(|| Ok(self.part.of(file)?.len()), Ok)?, topology))
             }
         }
     }
 
-    /// The failure that `error` is, said of this image.
+    /// The failure for `error`, with this image's name.
     pub(super) fn failed(&self, error: &Error) -> crate::failure::Failure {
         failed(&self.shown(), error)
     }
 
-    /// Says what was made, in the way that is asked for: as `json` with its notes, or as `lines` and then the
+    /// Prints what was made, in the requested form: as `json` with its notes, or as `lines` followed by the
     /// notes.
     pub(super) fn say<L: Display>(
         &self,

@@ -1,36 +1,43 @@
-//! Where a new volume goes: a file that is made for it, or a file or device that is there.
+//! The target of a new volume: a new file, or an existing file or device.
 
 use crate::failure::{Failure, Outcome};
 use crate::image::{Hold, file_device};
-use crate::partition_args;
+use crate::partition_args::Part;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile, Topology};
 use hectare_mkfs::refuse_occupied;
 use hectare_units::Bytes;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where the volume goes.
+/// The target of a new volume.
 pub(super) struct Goal {
     target: Target,
     topology: Topology,
 }
 
 enum Target {
-    /// A file or device that is there, or a part of it.
+    /// An existing file or device, or a part of it.
     There(Arc<dyn Device>),
-    /// A file that gets its name when it is finished.
+    /// A file that gets its name when it is complete.
     New(Box<PendingFile>),
 }
 
 impl Goal {
-    /// Opens what is there, unless it holds something and `force` is not given; or starts a file of `size`.
-    pub(super) fn open(path: &Path, shown: &str, size: Option<Bytes>, force: bool) -> Outcome<Self> {
+    /// Opens the existing target, unless it has content and `force` is not given; or creates a file of
+    /// `size`.
+    pub(super) fn open(
+        path: &Path,
+        part: Part,
+        shown: &str,
+        size: Option<Bytes>,
+        force: bool,
+    ) -> Outcome<Self> {
         if std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            return Self::new_file(path, shown, size);
+            return Self::new_file(path, part, shown, size);
         }
         let file = file_device(path, Hold::Everybody)?;
-        let topology = topology(&file);
-        let device = partition_args::cut(file)?;
+        let topology = topology(&file, part);
+        let device = part.of(file)?;
         if !force {
             refuse_occupied(&*device).map_err(|error| super::failed(shown, &error))?;
         }
@@ -40,10 +47,10 @@ impl Goal {
         Ok(Self { target: Target::There(device), topology })
     }
 
-    fn new_file(path: &Path, shown: &str, size: Option<Bytes>) -> Outcome<Self> {
+    fn new_file(path: &Path, part: Part, shown: &str, size: Option<Bytes>) -> Outcome<Self> {
         let size =
             size.ok_or_else(|| Failure::of(shown, "there is no such file; give a SIZE to make one"))?;
-        if !partition_args::is_whole() {
+        if !part.is_whole() {
             return Err(Failure::of(shown, "there is no such file with partitions in it"));
         }
         let options = FileOptions::new().write(true);
@@ -58,7 +65,7 @@ impl Goal {
         }
     }
 
-    /// What a volume there has to do with.
+    /// The topology to format for.
     pub(super) const fn topology(&self) -> Topology {
         self.topology
     }
@@ -79,9 +86,9 @@ fn device_failed(error: hectare_device::Error) -> Failure {
     Failure::Line(error.to_string())
 }
 
-/// What a file or device is like. A part of one has its logical sectors; how it is aligned is not known.
-pub(super) fn topology(file: &FileDevice) -> Topology {
+/// The topology of a file or device. A part of one has its logical sectors; its alignment is unknown.
+pub(super) fn topology(file: &FileDevice, part: Part) -> Topology {
     let whole = file.topology().unwrap_or_default();
-    let part = Topology { physical_sector: whole.logical_sector, minimum_io: 0, optimal_io: 0, ..whole };
-    if partition_args::is_whole() { whole } else { part }
+    let of_part = Topology { physical_sector: whole.logical_sector, minimum_io: 0, optimal_io: 0, ..whole };
+    if part.is_whole() { whole } else { of_part }
 }
