@@ -3,6 +3,7 @@
 //! | rule | why |
 //! |---|---|
 //! | a crate depends on lower layers only; no layer depends on the oracle but in tests | [`layers`] |
+//! | inside a crate with floors no module uses one of a higher floor | [`floors`] |
 //! | core crates use no async runtime, no clap, no anyhow | a library decides none of these for its user |
 //! | a module opens with a `//!` essay, is declared by its parent, is not called `mod.rs` | [`modules`] |
 //! | a file has at most 900 lines (a warning from 600), a line 110 characters | [`text`] |
@@ -17,6 +18,7 @@
 
 mod changelog;
 mod code;
+mod floors;
 mod layers;
 mod modules;
 mod supply;
@@ -35,7 +37,7 @@ enum Severity {
     Warning,
 }
 
-/// One thing that is not as it should be.
+/// One violation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Finding {
     file: String,
@@ -63,7 +65,7 @@ impl fmt::Display for Finding {
 
 /// A text file of the repository.
 struct Source {
-    /// From the workspace's folder, with slashes.
+    /// Relative to the workspace's directory, with slashes.
     path: String,
     text: String,
     /// Whether it is compiled for tests only.
@@ -86,7 +88,7 @@ impl Source {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 
-    /// The crate's folder name: "units" of "crates/units/src/lib.rs".
+    /// The crate's directory name: "units" of "crates/units/src/lib.rs".
     fn crate_name(&self) -> &str {
         let mut parts = self.path.split('/');
         match parts.next() {
@@ -118,7 +120,13 @@ fn is_inline_module(lines: &[&str]) -> bool {
     item.is_some_and(|line| inline(line.trim()))
 }
 
-/// Checks the repository and prints what it found; whether there is no error.
+/// Prints, for each crate, its modules, the arrows between them, those that point up, and the circles.
+pub(crate) fn layers() -> bool {
+    floors::table(&sources()).iter().for_each(|line| println!("{line}"));
+    true
+}
+
+/// Checks the repository and prints the findings; returns whether there is no error.
 pub(crate) fn run() -> bool {
     let findings = findings();
     for finding in &findings {
@@ -147,6 +155,7 @@ fn findings() -> Vec<Finding> {
         }
     }
     findings.extend(modules::check(&sources));
+    findings.extend(floors::check(&sources));
     findings.extend(layers::check());
     findings.extend(supply::check());
     findings.sort();
@@ -179,7 +188,7 @@ fn collect(folder: &Path, sources: &mut Vec<Source>) {
     }
 }
 
-/// Folders that git ignores too.
+/// Directories that git ignores, too.
 fn is_generated(folder: &Path) -> bool {
     let generated = ["target", "out", "fuzz/corpus", "fuzz/artifacts"];
     generated.iter().any(|name| folder == root().join(name)) || folder.join("CACHEDIR.TAG").exists()

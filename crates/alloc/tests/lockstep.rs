@@ -7,11 +7,12 @@
 
 mod common;
 
-use common::{Disk, Rng, Txn};
+use common::{Disk, Txn};
 use hectare_alloc::{
     AllocError, Allocator, Claim, Config, DiscardRun, Layout, Policy, Purpose, Recording, Request,
     Reservation, Run, Tunables,
 };
+use hectare_units::random::SplitMix64;
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, index_of, u64_of, usize_of};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -52,7 +53,7 @@ struct Pair {
     /// Bitmaps rendered for a transaction whose commit is under way.
     frozen: Option<(TxnId, BTreeMap<GroupNr, Vec<u64>>)>,
     root_reserve: u64,
-    rng: Rng,
+    rng: SplitMix64,
     reached: Reached,
 }
 
@@ -61,7 +62,7 @@ fn clusters(run: Run) -> Range<usize> {
 }
 
 /// The configuration that a seed stands for: the policy by the seed itself, the rest at random.
-fn config(seed: u64, rng: &mut Rng) -> Config {
+fn config(seed: u64, rng: &mut SplitMix64) -> Config {
     let policy = Policy::ALL[index_of(seed % 6)];
     let mb_optimize_scan = [None, Some(true), Some(true)][index_of(rng.below(3))];
     let stripe = [0, 0, 16][index_of(rng.below(3))];
@@ -81,7 +82,7 @@ fn config(seed: u64, rng: &mut Rng) -> Config {
 
 impl Pair {
     fn new(seed: u64) -> Self {
-        let mut rng = Rng(seed);
+        let mut rng = SplitMix64::new(seed);
         let config = config(seed, &mut rng);
         let layout = Layout::new(PER_GROUP, Clusters::new(u64::from(TOTAL))).unwrap();
         let own = if rng.below(2) == 0 { OWN } else { 0 };

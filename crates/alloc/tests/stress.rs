@@ -5,10 +5,11 @@
 
 mod common;
 
-use common::{Disk, Rng, Txn};
+use common::{Disk, Txn};
 use hectare_alloc::{
     AllocError, Allocator, Config, GroupSource, Layout, Policy, Request, Reservation, Run, Tunables,
 };
+use hectare_units::random::SplitMix64;
 use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, u64_of};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -72,7 +73,7 @@ fn zeros(words: &[u64]) -> u64 {
 
 /// One thread's life: take, publish or drop, free again. Returns the clusters it keeps.
 fn churn(volume: &Volume, seed: u64, rounds: u32) -> Vec<Run> {
-    let mut rng = Rng(seed);
+    let mut rng = SplitMix64::new(seed);
     let mut mine: Vec<Run> = Vec::new();
     for _ in 0..rounds {
         let total = volume.allocator.layout().total().get();
@@ -160,7 +161,7 @@ fn recount(volume: &Volume, kept: &[Run], policy: Policy) {
 
 /// Takes space with random lengths until there is none.
 fn fill(allocator: &Allocator<Disk>, seed: u64, root: bool, all: &Mutex<Vec<Reservation>>) {
-    let mut rng = Rng(seed);
+    let mut rng = SplitMix64::new(seed);
     let total = allocator.layout().total().get();
     loop {
         let want = Clusters::new(1 + rng.below(6));
@@ -229,7 +230,7 @@ fn never_refused(policy: Policy) {
     thread::scope(|scope| {
         for seed in 0..threads {
             scope.spawn(move || {
-                let mut rng = Rng(seed);
+                let mut rng = SplitMix64::new(seed);
                 let mut last = one(rng.below(groups));
                 for _ in 0..5_000 {
                     last = one(rng.below(groups));

@@ -1,9 +1,9 @@
 //! An ext4 volume in use.
 //!
-//! [`Volume`] opens a volume on any device and offers it twice: by inode numbers, for a mount
+//! [`Volume`] opens a volume on any device and offers two interfaces: by inode numbers, for a mount
 //! ([`Volume::lookup`], [`Volume::create`], [`Volume::rename`]...), and by paths in the shape of `std::fs`
 //! ([`Volume::metadata`], [`Volume::open_file`], [`Volume::remove_dir_all`]...). Every operation may be
-//! called from any number of threads. Writes of one file that overlap end as one or the other, whole
+//! called from any number of threads. Overlapping writes of one file end wholly as one or the other
 //! ([`OpenFile::write_at`]).
 //!
 //! How it works: typed state in memory (inodes, groups, the allocator) is rendered to blocks once per commit;
@@ -11,9 +11,9 @@
 //! at the commit. A change needs a handle of the journal; data goes to its final place before metadata points
 //! at it.
 //!
-//! The order of locks: rename lock -> operation locks of inodes (parent before child, else the lower number)
-//! -> a range of a file that is written over -> handle -> data lock of an inode -> group -> block. Nobody
-//! waits for a commit while holding a handle.
+//! Lock order: rename lock -> operation locks of inodes (parent before child, else the lower number) -> a
+//! range of a file being overwritten -> handle -> data lock of an inode -> group -> block. Never wait for a
+//! commit while holding a handle.
 
 mod background;
 mod cache;
@@ -33,6 +33,7 @@ mod file;
 mod flags;
 mod flush_tracker;
 mod format;
+mod free_extents;
 mod fs_errors;
 mod group_report;
 mod groups;
@@ -76,6 +77,7 @@ pub use exact_alloc::HeldSpace;
 pub use fallocate::FallocateMode;
 pub use flags::{to_xflags, with_xflags};
 pub use format::Overwrite;
+pub use free_extents::{Bucket, FreeExtents, RunJoiner};
 pub use fs_errors::FoundErrors;
 pub use group_report::{GroupReport, zero_runs};
 pub use hectare_alloc::{

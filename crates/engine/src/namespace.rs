@@ -1,8 +1,8 @@
-//! Names: creating and linking, and what all changes of names share.
+//! Creates and links names; with what all changes of names share.
 //!
-//! These are the operations a mount needs, on inode numbers; the path-level API stands on them. Each takes
+//! These are the operations a mount needs, on inode numbers; the path-level API builds on them. Each takes
 //! the operation lock of the directory, then those of the inodes it names, then opens a transaction; it
-//! checks everything it can before the first change. (Looking is in [`crate::lookup`], removing in
+//! checks everything it can before the first change. (Lookups are in [`crate::lookup`], removing in
 //! [`crate::remove`], renaming in [`crate::rename`].)
 //!
 //! Link counts: a directory has 2 plus one for each subdirectory; with `dir_nlink` an indexed directory that
@@ -33,7 +33,7 @@ pub const LINKS_MAX: u16 = 65_000;
 /// Metadata blocks that making, linking or removing a name may dirty.
 pub(crate) const NAME_CREDITS: u32 = 2 * DIR_CREDITS + 4 * MAP_CREDITS;
 
-/// Who makes an inode, and with which permissions.
+/// The owners and permissions of a new inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Creation {
     /// Permission, set-id and sticky bits (`0o7777`), the umask already applied.
@@ -92,7 +92,7 @@ pub struct DirEntry {
     pub inode: InodeNr,
     /// What that is, if the volume's directories say so (`filetype`).
     pub kind: Option<Kind>,
-    /// Where to go on after this entry.
+    /// The cookie to continue from after this entry.
     pub next: Cookie,
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn kind_of(file_type: FileType) -> Option<Kind> {
     })
 }
 
-/// A name that can be made, or why not.
+/// A valid new name, or the error.
 pub(crate) fn new_name(name: &[u8]) -> Result<Name<'_>> {
     if name.len() > Name::LEN_MAX {
         return Err(Error::NameTooLong);
@@ -133,7 +133,7 @@ pub(crate) fn new_name(name: &[u8]) -> Result<Name<'_>> {
     }
 }
 
-/// A name that can be looked for, or why not.
+/// A name that can be looked up, or the error.
 pub(crate) fn old_name(name: &[u8]) -> Result<Name<'_>> {
     if name.len() > Name::LEN_MAX {
         return Err(Error::NameTooLong);
@@ -142,8 +142,8 @@ pub(crate) fn old_name(name: &[u8]) -> Result<Name<'_>> {
 }
 
 impl Volume {
-    /// Runs an operation, and once more after a commit if the volume was full but something waits to be
-    /// freed. The operation must not hold a lock when it returns.
+    /// Runs an operation, and again after a commit if the volume was full but space is pending. The operation
+    /// must not hold a lock when it returns.
     pub(crate) fn retry<T>(&self, mut operation: impl FnMut() -> Result<T>) -> Result<T> {
         let seen = self.seen();
         let result = match operation() {
@@ -154,7 +154,7 @@ impl Volume {
         result
     }
 
-    /// The directory, alive.
+    /// The directory, not freed.
     pub(crate) fn directory(&self, nr: InodeNr) -> Result<Arc<CachedInode>> {
         let inode = self.inode(nr)?;
         if inode.get().kind() != Some(Kind::Directory) {
@@ -163,7 +163,7 @@ impl Volume {
         Ok(inode)
     }
 
-    /// Refuses changes to an inode that is gone, immutable or of a form that can't be written yet.
+    /// Returns an error for an inode that is freed, immutable or of a form that can't be written yet.
     pub(crate) fn check_changeable(&self, inode: &CachedInode) -> Result<()> {
         self.check_takes_changes()?;
         inode.check_alive()?;
@@ -171,8 +171,8 @@ impl Volume {
         Deed::Alter.check(flags, inode.nr())
     }
 
-    /// Refuses changes to the names in a directory that is gone, forbids them or is of a form that can't be
-    /// written yet. The caller holds its operation lock.
+    /// Returns an error for changes of names in a directory that is freed, forbids them or is of a form that
+    /// can't be written yet. The caller holds its operation lock.
     pub(crate) fn check_directory_writable(&self, dir: &CachedInode, deed: Deed) -> Result<()> {
         self.check_takes_changes()?;
         let data = dir.get();
@@ -183,7 +183,7 @@ impl Volume {
         self.check_names_writable(dir.nr(), &data)
     }
 
-    /// Refuses changes to the names in a directory of a form that can't be written yet.
+    /// Returns an error for changes of names in a directory of a form that can't be written yet.
     pub(crate) fn check_names_writable(&self, nr: InodeNr, data: &Inode) -> Result<()> {
         if data.flags.contains(InodeFlags::CASEFOLD) {
             return Err(Error::Unsupported(format!("directory {nr} ignores case (casefold)")));
@@ -219,7 +219,7 @@ impl Volume {
         Ok(made)
     }
 
-    /// Refuses to make files on a volume whose files are mapped by blocks.
+    /// Returns an error for making files on a volume whose files are mapped by blocks.
     pub(crate) fn check_makes_files(&self) -> Result<()> {
         if self.incompat(Incompat::EXTENTS) {
             return Ok(());
@@ -364,7 +364,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Puts a name into a directory, and stamps the directory.
+    /// Adds a name to a directory, and stamps the directory.
     pub(crate) fn add_name(
         &self,
         handle: &mut Handle<'_>,
@@ -377,8 +377,8 @@ impl Volume {
         self.add_name_at(handle, dir, name, spot, inode, kind)
     }
 
-    /// Puts a name where [`Volume::spot_locked`] found that it goes, and stamps the directory, whose
-    /// operation lock has been held since.
+    /// Adds a name where [`Volume::spot_locked`] found its place, and stamps the directory, whose operation
+    /// lock has been held since.
     pub(crate) fn add_name_at(
         &self,
         handle: &mut Handle<'_>,
@@ -400,7 +400,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes a name out of a directory, and stamps the directory.
+    /// Removes a name from a directory, and stamps the directory.
     pub(crate) fn take_name(
         &self,
         handle: &mut Handle<'_>,
@@ -434,14 +434,14 @@ impl Volume {
         self.free_inode(handle, new)
     }
 
-    /// Refuses another subdirectory where the link count can't hold it.
+    /// Returns an error for another subdirectory where the link count can't hold it.
     pub(crate) fn check_subdirectory_fits(&self, dir: &CachedInode) -> Result<()> {
         let data = dir.get();
         let unlimited = self.sb.features().ro_compat.contains(RoCompat::DIR_NLINK) && self.dir_format.index;
         if data.links >= LINKS_MAX && !unlimited { Err(Error::TooManyLinks) } else { Ok(()) }
     }
 
-    /// Counts a subdirectory more (1) or less (-1).
+    /// Counts one subdirectory more (1) or less (-1).
     pub(crate) fn change_subdirectories(&self, handle: &mut Handle<'_>, dir: &Arc<CachedInode>, by: i8) {
         let mut data = dir.edit(handle, &self.inodes);
         data.links = match (data.links, by) {

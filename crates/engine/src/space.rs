@@ -1,18 +1,18 @@
-//! Space for what an inode maps: where it would best lie, and how it is had from the allocator.
+//! Space for what an inode maps: chooses the goal, and requests it from the allocator.
 //!
-//! File data goes through the file's [`Window`], so that what is written piece by piece lies together;
-//! metadata (tree nodes, directory blocks, symlink targets, attribute blocks) is taken a cluster at a time
-//! near what it belongs to. Everything is asked of [`hectare_alloc::Preallocation`], which gives back what it
-//! keeps before it says that the volume is full.
+//! File data goes through the file's [`Window`], so that data written in small writes lies together; metadata
+//! (tree nodes, directory blocks, symlink targets, attribute blocks) is allocated a cluster at a time near
+//! its owner. All requests go to [`hectare_alloc::Preallocation`], which releases its preallocations before
+//! it reports that the volume is full.
 //!
 //! With `bigalloc` the blocks of one cluster of the file must lie in one cluster of the volume, so a hole
 //! beside mapped blocks of its cluster gets the cluster they have ([`Piece::shared`]).
 //!
 //! A full volume must still be able to free: punching a hole makes two extents of one, which may need a node
-//! more, and writing into preallocated blocks splits them likewise. So some clusters are kept for the blocks
-//! of trees ([`kept`], the kernel's `s_resv_clusters`), and are in no number of what is available.
+//! more, and writing into preallocated blocks splits them likewise. So some clusters are reserved for the
+//! blocks of trees ([`kept`], the kernel's `s_resv_clusters`), and no count of available space includes them.
 //!
-//! What it is not: the map ([`crate::map`]), which learns of space when it is published.
+//! What it is not: the map ([`crate::map`]), which gets space when it is published.
 
 mod explain;
 
@@ -45,12 +45,12 @@ impl From<AllocError<Error>> for Error {
     }
 }
 
-/// The largest number of clusters that is kept.
+/// The largest number of clusters that is reserved.
 const KEPT_MAX: u64 = 4096;
-/// The share of the volume's clusters that is, if that is less: a fiftieth.
+/// The reserved share of the volume's clusters, if that is less: a fiftieth.
 const KEPT_SHARE: u64 = 50;
 
-/// Clusters of a volume that only a vital request gets: as many as the kernel keeps
+/// Clusters of a volume that only a vital request gets: as many as the kernel reserves
 /// (`ext4_calculate_resv_clusters`), which does so where files have extents.
 pub(crate) fn kept(sb: &SuperBlock, options: &OpenOptions) -> Clusters {
     let all = sb.geometry().clusters_count().get();
@@ -58,22 +58,22 @@ pub(crate) fn kept(sb: &SuperBlock, options: &OpenOptions) -> Clusters {
     Clusters::new(if has_extents && options.keep_clusters { (all / KEPT_SHARE).min(KEPT_MAX) } else { 0 })
 }
 
-/// What free space a block of metadata may come from.
+/// The free space that a block of metadata may come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Room {
-    /// What anything else could be given as well.
+    /// What is available to all.
     Open,
-    /// All there is, what is kept among it.
+    /// All of it, reserved clusters included.
     Kept,
 }
 
-/// 512-byte sectors of so many clusters.
+/// The number of 512-byte sectors of `clusters`.
 pub(crate) fn cluster_sectors(volume: &Shared, clusters: Clusters) -> u64 {
     let geometry = volume.geometry();
     clusters.get() << (geometry.cluster_ratio_shift + geometry.block_size.shift() - 9)
 }
 
-/// File blocks to be mapped together: where they go, and the space they bring, if it is new.
+/// File blocks to be mapped together: their mapping, and the space they bring, if it is new.
 #[derive(Debug)]
 pub(crate) struct Piece {
     /// The mapping; its state is set when it is published.
@@ -83,12 +83,12 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// Blocks `logical` on, in a cluster of which the file has other blocks.
+    /// Blocks from `logical` on, in a cluster that holds other blocks of the file.
     fn shared(logical: LogicalBlock, len: u32, physical: BlockNr) -> Self {
         Self { extent: Extent { logical, len, physical, unwritten: false }, space: None }
     }
 
-    /// Blocks with space that was chosen by whoever asks.
+    /// Blocks with space that the caller chose.
     pub(crate) fn held(extent: Extent, space: Reservation) -> Self {
         Self { extent, space: Some(space) }
     }
@@ -99,35 +99,35 @@ impl Piece {
     }
 }
 
-/// What space is for.
+/// The purpose of space.
 #[derive(Clone, Copy)]
 pub(crate) enum Use<'a> {
     /// A directory's or a symbolic link's blocks.
     Names,
     /// A file's data.
     Data {
-        /// Where space for what the file will write next is kept.
+        /// The preallocation for what the file will write next.
         window: &'a Arc<Window>,
-        /// Whether space as such was asked for.
+        /// Whether space as such was requested.
         explicit: bool,
-        /// Whether nobody has the file open any more.
+        /// Whether the file is not open any more.
         closed: bool,
     },
 }
 
 impl<'a> Use<'a> {
-    /// What a file writes.
+    /// For what a file writes.
     pub(crate) fn data(inode: &'a CachedInode) -> Self {
         Self::Data { window: inode.window(), explicit: false, closed: inode.is_left() }
     }
 
-    /// What a file is given before it writes.
+    /// For what a file is allocated before it writes.
     pub(crate) fn explicit(inode: &'a CachedInode) -> Self {
         Self::Data { window: inode.window(), explicit: true, closed: false }
     }
 }
 
-/// A hole that needs space: so many clusters from one of the file's clusters on.
+/// A hole that needs space: `clusters` from one of the file's clusters on.
 struct Hole<'a> {
     map: MapRef<'a>,
     logical: LogicalBlock,
@@ -137,10 +137,10 @@ struct Hole<'a> {
 }
 
 impl Volume {
-    /// Space that is kept for up to `len` blocks of a file from `logical` on. What is kept is for holes only,
-    /// so there is no need to look the place up.
+    /// The preallocated space for up to `len` blocks of a file from `logical` on. It is for holes only, so
+    /// the map need not be looked up.
     pub(crate) fn kept_for(&self, inode: &CachedInode, logical: LogicalBlock, len: u32) -> Option<Piece> {
-        // With clusters, the blocks beside in the same one count.
+        // With bigalloc, mapped neighbours in the same cluster count.
         if self.geometry().cluster_ratio_shift > 0 {
             return None;
         }
@@ -168,7 +168,7 @@ impl Volume {
         let mut len = len;
         if shift > 0 {
             if let Some(neighbour) = map.first_in(cluster_start, cluster_start + (1 << shift))? {
-                // Any of its blocks inside this cluster of the file tells the cluster of the volume.
+                // Any of its blocks inside this cluster of the file determines the cluster of the volume.
                 let within = cluster_start.saturating_sub(u64::from(neighbour.logical.get()));
                 let cluster = self.geometry().cluster_of(neighbour.physical + Blocks::new(within));
                 let physical = self.geometry().cluster_start(cluster) + Blocks::new(lead.into());
@@ -247,7 +247,7 @@ impl Volume {
         Ok(last.map(|last| self.geometry().cluster_of(last) + Clusters::ONE))
     }
 
-    /// Where an inode's first space would best lie: in its own group.
+    /// The goal for an inode's first space: its own group.
     fn home(&self, nr: InodeNr) -> Result<ClusterNr> {
         let geometry = self.geometry();
         let (group, _) = self.groups.slot(nr)?;
@@ -264,18 +264,18 @@ impl Volume {
         }
     }
 
-    /// Where all free clusters stand, after everything the allocator knows was verified; while nothing else
-    /// runs. For tests.
+    /// The positions of all free clusters, after everything the allocator knows was verified; while nothing
+    /// else runs. For tests.
     ///
     /// # Errors
-    /// What is wrong, in one line.
+    /// The error, in one line.
     #[doc(hidden)]
     pub fn check_space(&self) -> std::result::Result<Counts, String> {
         self.allocator.check()?;
         Ok(self.allocator.counts())
     }
 
-    /// Gives back what is kept for a file.
+    /// Releases a file's preallocation.
     pub(crate) fn discard_window(&self, inode: &CachedInode) {
         let discarded = inode.discard_window();
         if !discarded.is_zero() {
@@ -283,7 +283,8 @@ impl Volume {
         }
     }
 
-    /// A block for metadata, used at once, near `goal`; with the sectors it counts for (a cluster's).
+    /// Allocates a block for metadata, used at once, near `goal`; returns it with the sectors it counts for
+    /// (a cluster's).
     pub(crate) fn allocate_metadata(
         &self,
         handle: &mut Handle<'_>,
@@ -298,8 +299,8 @@ impl Volume {
         Ok((geometry.cluster_start(run.start), cluster_sectors(self, run.len)))
     }
 
-    /// Drops a metadata block that is freed, here and from the log: nobody may write it home any more once
-    /// its place is given to others.
+    /// Drops a metadata block that is freed, here and from the log: it must not be checkpointed any more once
+    /// others can get its place.
     pub(crate) fn forget_metadata(&self, nr: BlockNr) {
         self.blocks.forget(nr);
         if let Some(log) = &self.log {
@@ -319,7 +320,7 @@ impl Volume {
         }
     }
 
-    /// Gives a metadata block back; the sectors it counted for.
+    /// Frees a metadata block; returns the sectors it counted for.
     pub(crate) fn free_metadata(&self, handle: &mut Handle<'_>, nr: BlockNr) -> Result<u64> {
         self.forget_metadata(nr);
         let run = Run::new(self.geometry().cluster_of(nr), Clusters::ONE);

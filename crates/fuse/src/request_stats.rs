@@ -1,21 +1,22 @@
-//! What is counted of the requests that a mount answers: how many of each kind, how long they took, which
-//! errors they were answered with, and how many bytes were read and written.
+//! Counts the requests that a mount answers: how many of each kind, how long they took, which errors they
+//! were answered with, and how many bytes were read and written.
 //!
-//! **Cost.** Counting is always on, so it must be next to nothing: two looks at the clock and three relaxed
+//! **Cost.** Counting is always on, so it must be next to nothing: two reads of the clock and three relaxed
 //! additions per request (the time's bucket, the sum of times, and the bytes of a read or write), to a stripe
 //! that the thread shares with few others, on cache lines of its own. There is no lock, and nothing is added
-//! up until somebody asks ([`Operations::snapshot`]). Errors are counted without stripes: they are few.
+//! up until a [snapshot](Operations::snapshot) is taken. Errors are counted without stripes: they are few.
 //!
 //! **Times** are from the moment a request was read from the kernel's queue to the moment its answer is about
-//! to be sent; what the kernel adds on both sides is not in them. A request is counted before its answer is
-//! sent: who has an answer finds it counted. Buckets are powers of two nanoseconds, so that finding one is
+//! to be sent, without what the kernel adds on both sides. A request is counted before its answer is sent: a
+//! caller that has its answer finds it counted. Buckets are powers of two nanoseconds, so that finding one is
 //! one instruction.
 //!
 //! What it is not: a trace of single requests. And a lookup of a name that does not exist counts as answered
-//! with `ENOENT`, though the kernel is told of a name that it may remember as missing.
+//! with `ENOENT`, though the kernel gets a negative entry that it may cache.
 
 use crate::errno::{self, Answer, Refusal};
-use hectare_units::{thread_number, u64_of, usize_of};
+use hectare_units::log_scale::{self, LogScale};
+use hectare_units::{thread_number, u64_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 /// Declares the kinds of requests with their names.
 macro_rules! operations {
     ($($variant:ident $name:literal)*) => {
-        /// The kinds of requests that are counted: those that ask the engine for something.
+        /// The kinds of requests that are counted: those that are passed to the engine.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[allow(missing_docs)] // each is the request of the FUSE protocol of that name
         pub enum Operation { $($variant,)* }
@@ -33,7 +34,7 @@ macro_rules! operations {
             /// All of them.
             pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
 
-            /// Its name in the FUSE protocol, in small letters.
+            /// Its name in the FUSE protocol, in lower case.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
@@ -57,38 +58,38 @@ const STRIPES: usize = 16;
 /// Buckets of a histogram; the last has no upper end.
 const BUCKETS: usize = 26;
 /// The first bucket ends at 2^10 nanoseconds, each other at twice the one before it.
-const FIRST_SHIFT: u32 = 10;
+const SCALE: LogScale = LogScale::new(9, 0, BUCKETS);
 
-/// How many times there were of which length.
+/// A histogram of times.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Histogram {
-    /// How many were no longer than [`Self::end`] of their bucket and longer than that of the one before.
+    /// The number of times no longer than [`Self::end`] of their bucket and longer than that of the one
+    /// before.
     counts: [u64; BUCKETS],
-    /// All together, in nanoseconds.
+    /// The sum of all times, in nanoseconds.
     nanoseconds: u64,
 }
 
 impl Histogram {
-    /// The longest time that belongs to a bucket; `None` for the last, which has no upper end.
+    /// The longest time in a bucket; `None` for the last, which has no upper end.
     #[must_use]
     pub fn end(bucket: usize) -> Option<Duration> {
-        let shift = u32::try_from(bucket).ok().filter(|_| bucket + 1 < BUCKETS)?;
-        Some(Duration::from_nanos(1 << (FIRST_SHIFT + shift)))
+        (bucket + 1 < BUCKETS).then(|| Duration::from_nanos(SCALE.end(bucket)))
     }
 
     /// The bucket of a time.
     fn bucket(nanoseconds: u64) -> usize {
-        let bits = u64::BITS - nanoseconds.saturating_sub(1).leading_zeros();
-        usize_of(bits.saturating_sub(FIRST_SHIFT)).min(BUCKETS - 1)
+        // A time that is the end of a bucket belongs to it.
+        SCALE.bucket(nanoseconds.saturating_sub(1))
     }
 
-    /// Adds `count` times of one length that together took `all`.
+    /// Adds `count` times of one length with the sum `all`.
     pub fn add(&mut self, length: Duration, count: u64, all: Duration) {
         self.counts[Self::bucket(nanoseconds(length))] += count;
         self.nanoseconds = self.nanoseconds.wrapping_add(nanoseconds(all));
     }
 
-    /// Adds all times of another.
+    /// Adds all times of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (sum, count) in self.counts.iter_mut().zip(other.counts) {
             *sum = sum.wrapping_add(count);
@@ -96,7 +97,7 @@ impl Histogram {
         self.nanoseconds = self.nanoseconds.wrapping_add(other.nanoseconds);
     }
 
-    /// The times that were added after an earlier state of the same histogram.
+    /// The times that were added since an earlier state of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -105,47 +106,43 @@ impl Histogram {
         }
     }
 
-    /// How many times there were by bucket, the shortest first.
+    /// The number of times by bucket, the shortest first.
     #[must_use]
     pub const fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// How many times there were.
+    /// The number of times.
     #[must_use]
     pub fn count(&self) -> u64 {
-        // As another program's answer has them, they may add up to anything.
+        // In another program's answer they may add up to anything.
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// All times together.
+    /// The sum of all times.
     #[must_use]
     pub const fn total(&self) -> Duration {
         Duration::from_nanos(self.nanoseconds)
     }
 
-    /// The mean time; zero of none.
+    /// The mean time; zero if there are none.
     #[must_use]
     pub fn mean(&self) -> Duration {
         Duration::from_nanos(self.nanoseconds.checked_div(self.count()).unwrap_or(0))
     }
 
-    /// A time that `per_mille` of 1000 did not exceed, placed inside its bucket as if the times there were
-    /// spread evenly; zero of none.
+    /// A time that `per_mille` of 1000 did not exceed, interpolated inside its bucket as if the times there
+    /// were spread evenly; zero if there are none.
     #[must_use]
     pub fn quantile(&self, per_mille: u64) -> Duration {
-        let need = self.count().saturating_mul(per_mille).div_ceil(1000).max(1);
-        let (mut seen, mut start) = (0_u64, 0);
-        for (bucket, count) in self.counts.iter().copied().enumerate() {
-            let end = Self::end(bucket).map_or(start, nanoseconds);
-            if seen.saturating_add(count) >= need {
-                let half_ranks = u128::from(need - seen) * 2 - 1;
-                let part = u128::from(end - start) * half_ranks / (u128::from(count) * 2);
-                return Duration::from_nanos(start + u64::try_from(part).unwrap_or(0));
-            }
-            (seen, start) = (seen.saturating_add(count), end);
-        }
-        Duration::ZERO
+        let Some((bucket, rank)) = log_scale::quantile(&self.counts, per_mille) else {
+            return Duration::ZERO;
+        };
+        let start = bucket.checked_sub(1).and_then(Self::end).map_or(0, nanoseconds);
+        let end = Self::end(bucket).map_or(start, nanoseconds);
+        let half_ranks = u128::from(rank) * 2 - 1;
+        let part = u128::from(end - start) * half_ranks / (u128::from(self.counts[bucket]) * 2);
+        Duration::from_nanos(start + u64::try_from(part).unwrap_or(0))
     }
 }
 
@@ -153,14 +150,14 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What was counted of one kind of request.
+/// The counters of one kind of request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Counted {
     /// [`Operation::name`].
     pub name: String,
     /// How long they took.
     pub times: Histogram,
-    /// How many were answered with which error, by its name.
+    /// The number of errors, by name.
     pub errors: BTreeMap<String, u64>,
 }
 
@@ -171,7 +168,7 @@ pub struct OperationsSnapshot {
     pub kinds: Vec<Counted>,
     /// Bytes that reads were answered with.
     pub bytes_read: u64,
-    /// Bytes that writes were told to have written.
+    /// Bytes reported as written.
     pub bytes_written: u64,
 }
 
@@ -198,7 +195,7 @@ struct Times {
     nanoseconds: AtomicU64,
 }
 
-/// The counts of some of the threads, away from the cache lines (fetched in pairs) of the others.
+/// The counters of some of the threads, away from the cache lines (fetched in pairs) of the others.
 #[repr(align(128))]
 struct Stripe {
     kinds: [Times; KINDS],
@@ -234,7 +231,7 @@ impl Operations {
         &self.stripes[thread_number() % STRIPES]
     }
 
-    /// Answers a request, and counts it: how long that took, and with which error it ended.
+    /// Answers a request, and counts its time and its error.
     pub(crate) fn timed<T>(&self, operation: Operation, answer: impl FnOnce() -> Answer<T>) -> Answer<T> {
         let began = Instant::now();
         let answer = answer();
@@ -249,17 +246,17 @@ impl Operations {
         answer
     }
 
-    /// Counts bytes that a read is answered with.
+    /// Counts the bytes returned by a read.
     pub(crate) fn add_read(&self, bytes: usize) {
         self.stripe().bytes_read.fetch_add(u64_of(bytes), Ordering::Relaxed);
     }
 
-    /// Counts bytes that a write has written.
+    /// Counts the bytes written.
     pub(crate) fn add_written(&self, bytes: u64) {
         self.stripe().bytes_written.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The counters as they are now. Of requests that are answered meanwhile, parts may be in it.
+    /// The counters as they are now. It may contain parts of requests in progress.
     #[must_use]
     pub fn snapshot(&self) -> OperationsSnapshot {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

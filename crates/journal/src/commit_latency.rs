@@ -1,17 +1,15 @@
-//! How long commits kept handles out: a histogram, always on.
+//! Commit latency: a histogram of how long commits kept handles out, always on.
 //!
 //! Its buckets are eighths of powers of two, so that what is read from it is at most an eighth too high.
 
 use crate::sync::{AtomicU64, Ordering};
-use hectare_units::{index_of, usize_of};
+use hectare_units::log_scale::{self, LogScale};
 use std::time::Duration;
 
-/// Nanoseconds are counted in units of 2^7.
-const UNIT_SHIFT: u32 = 7;
-/// Buckets of a power of two, as a shift.
+/// Buckets in each power of two, as a shift.
 const FINE_SHIFT: u32 = 3;
-/// Up to 2^32 units: nine minutes, the last for all beyond.
-const BUCKETS: usize = 30 << FINE_SHIFT;
+/// In units of 2^7 nanoseconds, up to 2^32 units: nine minutes, the last for all beyond.
+const SCALE: LogScale = LogScale::new(7, FINE_SHIFT, 30 << FINE_SHIFT);
 
 /// The pauses so far.
 pub(crate) struct Pauses {
@@ -35,47 +33,31 @@ pub struct JournalStats {
 }
 
 impl JournalStats {
-    /// A time that so many of 1000 pauses did not exceed, at most an eighth too high. Zero if there were
+    /// A time that `per_mille` of 1000 pauses did not exceed, at most an eighth too high. Zero if there were
     /// none.
     #[must_use]
     pub fn pause_quantile(&self, per_mille: u64) -> Duration {
-        let need = self.commits.saturating_mul(per_mille).div_ceil(1000);
-        let mut seen = 0;
-        for (bucket, count) in (0u32..).zip(&self.buckets) {
-            seen += count;
-            if seen >= need && seen > 0 {
-                return end_of(bucket).min(self.longest_pause);
-            }
-        }
-        self.longest_pause
+        let found = log_scale::quantile(&self.buckets, per_mille);
+        found.map_or(Duration::ZERO, |(bucket, _)| end_of(bucket).min(self.longest_pause))
     }
 
     /// How many pauses there were by length: pauses shorter than the time and, but for the first, not shorter
     /// than half of it. The times are powers of two nanoseconds; the last counts all longer ones, too.
     pub fn pauses(&self) -> impl Iterator<Item = (Duration, u64)> {
-        let ends = (0u32..).map(|coarse| end_of((coarse << FINE_SHIFT) + (1 << FINE_SHIFT) - 1));
+        let ends = (0..).map(|coarse: usize| end_of((coarse << FINE_SHIFT) + (1 << FINE_SHIFT) - 1));
         ends.zip(self.buckets.chunks(1 << FINE_SHIFT).map(|counts| counts.iter().sum()))
     }
 }
 
-/// The bucket of a pause.
-fn bucket_of(ns: u64) -> usize {
-    let units = (ns >> UNIT_SHIFT).max(1 << FINE_SHIFT);
-    let coarse = units.ilog2() - FINE_SHIFT;
-    let fine = index_of(units >> coarse) & ((1 << FINE_SHIFT) - 1);
-    ((usize_of(coarse) << FINE_SHIFT) + fine).min(BUCKETS - 1)
-}
-
 /// What the pauses of a bucket are shorter than.
-const fn end_of(bucket: u32) -> Duration {
-    let (coarse, fine) = (bucket >> FINE_SHIFT, bucket & ((1 << FINE_SHIFT) - 1));
-    Duration::from_nanos((((1 << FINE_SHIFT) + fine as u64 + 1) << coarse) << UNIT_SHIFT)
+fn end_of(bucket: usize) -> Duration {
+    Duration::from_nanos(SCALE.end(bucket))
 }
 
 impl Pauses {
     pub(crate) fn new() -> Self {
         Self {
-            buckets: std::iter::repeat_with(AtomicU64::default).take(BUCKETS).collect(),
+            buckets: std::iter::repeat_with(AtomicU64::default).take(SCALE.len()).collect(),
             total_ns: AtomicU64::default(),
             longest_ns: AtomicU64::default(),
         }
@@ -83,7 +65,7 @@ impl Pauses {
 
     pub(crate) fn add(&self, pause: Duration) {
         let ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
-        self.buckets[bucket_of(ns)].fetch_add(1, Ordering::Relaxed);
+        self.buckets[SCALE.bucket(ns)].fetch_add(1, Ordering::Relaxed);
         self.total_ns.fetch_add(ns, Ordering::Relaxed);
         self.longest_ns.fetch_max(ns, Ordering::Relaxed);
     }
@@ -103,18 +85,6 @@ impl Pauses {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_pause_is_below_the_end_of_its_bucket_and_at_most_an_eighth() {
-        for ns in (0..60).map(|power| 1_u64 << power).flat_map(|ns| [ns - 1, ns, ns + ns / 3, ns + ns / 2]) {
-            let bucket = bucket_of(ns);
-            let end = end_of(u32::try_from(bucket).unwrap()).as_nanos();
-            if bucket + 1 < BUCKETS {
-                assert!(end > ns.into(), "{ns}: {end}");
-                assert!(end <= u128::from(ns) + u128::from(ns) / 8 + 1152, "{ns}: {end}");
-            }
-        }
-    }
 
     #[test]
     fn quantiles_come_from_the_buckets() {

@@ -31,4 +31,6 @@ pub use fast_commit::{FastCommit, FastCommits, FastEntry, FastRecord};
 pub use feature::{JournalCompat, JournalIncompat};
 pub use log::{BlockType, Checksum, HEADER_LEN, LogFormat, MAGIC, header};
 pub use revoke::Revokes;
-pub use superblock::{JournalSuperblock, RawSuperblock, SUPERBLOCK_LEN, USERS_MAX};
+pub use superblock::{
+    CHECKSUM_CRC32C, FAST_COMMIT_BLOCKS_DEFAULT, JournalSuperblock, RawSuperblock, SUPERBLOCK_LEN, USERS_MAX,
+};

@@ -1,16 +1,16 @@
-//! Aging: a volume is brought to a given fill, and to free extents of a given mean length or histogram, from
-//! a seed.
+//! Aging: brings a volume to a given fill, and to free extents of a given mean length or histogram, from a
+//! seed.
 //!
 //! The kernel and the engine, and every policy, can then work on the very same image. Which clusters stay
 //! free is drawn by [`plan`]; all others are put into files in the directory `/aged` as unwritten extents: no
 //! data is written, so that an image of 100 GiB in a sparse file takes a few MiB.
 //!
 //! How it is exact: everything planned is first *held* ([`Volume::hold`]), but for a pool of runs that are to
-//! be filled anyway. Blocks of directories and extent trees can then only come from the pool. What is left of
-//! the pool when all else is placed is put into files without trees.
+//! be filled anyway. Blocks of directories and extent trees can then only come from the pool. When all else
+//! is placed, the rest of the pool is put into files without trees.
 //!
-//! What is reached is not what was meant but what a second, read-only look at the closed volume finds, as
-//! e2freefrag counts: runs go on over the borders of groups.
+//! The result is not what was planned but what a second, read-only pass over the closed volume finds, as
+//! e2freefrag counts: runs continue across group boundaries.
 //!
 //! The same seed gives the same image, byte for byte, on the same image: times and generations follow from
 //! the volume and the seed.
@@ -19,11 +19,12 @@ mod histogram;
 mod lengths;
 mod plan;
 
-use crate::fragmentation::{self, FreeExtents};
-use crate::random::Random;
+use crate::fragmentation;
 use crate::run::float;
 use hectare_device::Device;
+use hectare_engine::Bucket;
 use hectare_engine::{Creation, Error as EngineError, HeldSpace, OpenFile, OpenOptions, Timestamp, Volume};
+use hectare_units::random::SplitMix64;
 use hectare_units::{BlockNr, Bytes, GroupNr, index_of, join32, u64_of};
 use lengths::Class;
 use plan::Plan;
@@ -38,37 +39,37 @@ pub const DIRECTORY: &str = "/aged";
 /// Files that take what is left of the pool; four runs each need no block for their extent tree.
 const REST_FILES: usize = 8;
 const RUNS_WITHOUT_TREE: usize = 4;
-/// How far from what was asked fill and mean may be.
+/// The relative tolerance of fill and mean.
 const TOLERANCE: f64 = 0.02;
-/// How far from what was asked the share of a range may be, in percent of the free blocks.
+/// The tolerance of a range's share, in percent of the free blocks.
 const SHARE_TOLERANCE: f64 = 1.0;
 
-/// What to bring a volume to.
+/// The requested state of a volume.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// Used blocks in percent of all blocks of the volume: above 0, below 100.
     pub fill: f64,
-    /// How the free space is cut up.
+    /// The fragmentation of the free space.
     pub shape: Shape,
     /// The seed.
     pub seed: u64,
 }
 
-/// How long free extents are.
+/// The lengths of free extents.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Shape {
     /// Exponentially distributed.
     Exponential {
         /// The mean length.
         mean: Bytes,
-        /// The greatest length. None means as chance has it.
+        /// The greatest length. `None`: random.
         longest: Option<Bytes>,
     },
     /// By ranges of lengths.
     Histogram(Histogram),
 }
 
-/// How full a volume is and how its free space is cut up.
+/// The fill and the free-space fragmentation of a volume.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Figures {
     /// Used blocks in percent of all.
@@ -79,14 +80,14 @@ pub struct Figures {
     pub extents: u64,
 }
 
-/// The free extents of one range of lengths that was asked for.
+/// The free extents of one requested range of lengths.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Reached {
     /// The shortest, in bytes.
     pub from: u64,
     /// The first length in bytes that is too long.
     pub to: u64,
-    /// The share of the free blocks asked for, in percent; all of them together are 100.
+    /// The requested share of the free blocks, in percent; all of them together are 100.
     pub wanted: f64,
     /// The share found after.
     pub reached: f64,
@@ -95,21 +96,21 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// Whether the share is what was asked for, to 1 % of the free blocks.
+    /// Whether the share is the requested one, to 1 % of the free blocks.
     #[must_use]
     pub fn is_near(&self) -> bool {
         (self.reached - self.wanted).abs() <= SHARE_TOLERANCE
     }
 }
 
-/// What was done.
+/// The result of aging.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
     /// As found before.
     pub before: Figures,
-    /// As asked for.
+    /// As requested.
     pub wanted: Figures,
     /// As found after.
     pub reached: Figures,
@@ -117,13 +118,13 @@ pub struct Report {
     pub files: u64,
     /// Extents put into them.
     pub runs: u64,
-    /// By ranges, if a histogram was asked for.
+    /// By ranges, if a histogram was requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranges: Vec<Reached>,
 }
 
 impl Report {
-    /// Whether fill and mean are what was asked for, to 2 %, and the shares of all ranges, to 1 % of the free
+    /// Whether fill and mean are the requested ones, to 2 %, and the shares of all ranges, to 1 % of the free
     /// blocks.
     #[must_use]
     pub fn is_reached(&self) -> bool {
@@ -141,16 +142,16 @@ pub enum Error {
     /// The volume.
     #[error(transparent)]
     Volume(#[from] EngineError),
-    /// What was asked for can't be had.
+    /// The request can't be met.
     #[error("{0}")]
     Impossible(String),
 }
 
-/// Ages the volume on a device, which nobody else may have open.
+/// Ages the volume on a device, which no other opener may use meanwhile.
 ///
 /// # Errors
-/// [`Error::Impossible`] if what is asked for can't be reached on this volume (nothing is changed then), or
-/// the volume was aged before; [`Error::Volume`] for whatever keeps it from being read or written.
+/// [`Error::Impossible`] if the request can't be met on this volume (nothing is changed then), or the volume
+/// was aged before; [`Error::Volume`] if it can't be read or written.
 pub fn age(device: &Arc<dyn Device>, options: &Options) -> Result<Report, Error> {
     let target = Target::of(device, options)?;
     let (cut, wanted) = target.plan(options)?;
@@ -164,24 +165,24 @@ pub fn age(device: &Arc<dyn Device>, options: &Options) -> Result<Report, Error>
     Ok(Report { seed: options.seed, before: target.before, wanted, reached, files, runs, ranges })
 }
 
-/// The free extents of a volume and how full it is, to be asked of another.
+/// The free extents of a volume and its fill, for reproducing them on another.
 ///
 /// # Errors
-/// [`Error::Impossible`] if nothing is free; [`Error::Volume`] for whatever keeps it from being read.
+/// [`Error::Impossible`] if nothing is free; [`Error::Volume`] if it can't be read.
 pub fn like(device: &Arc<dyn Device>) -> Result<Told, Error> {
     let volume = Volume::open(Arc::clone(device), OpenOptions::read_only())?;
-    let row = |bucket: &fragmentation::Bucket| Row {
+    let row = |bucket: &Bucket| Row {
         from: bucket.from_bytes,
         to: bucket.from_bytes.saturating_mul(2),
         extents: bucket.runs,
         bytes: bucket.bytes,
     };
-    let histogram = Histogram::counted(FreeExtents::of(&volume)?.histogram.iter().map(row));
+    let histogram = Histogram::counted(fragmentation::free_extents(&volume)?.histogram.iter().map(row));
     let fill = Some(Target::figures(&volume)?.fill);
     Ok(Told { histogram: histogram.map_err(Error::Impossible)?, fill })
 }
 
-/// What there is of each range of a histogram.
+/// The free extents found in each range of a histogram.
 fn ranges(volume: &Volume, histogram: &Histogram) -> Result<Vec<Reached>, EngineError> {
     let block = volume.superblock().geometry().block_size.bytes().get();
     let lengths: Vec<u64> =
@@ -200,7 +201,7 @@ fn ranges(volume: &Volume, histogram: &Histogram) -> Result<Vec<Reached>, Engine
     Ok(histogram.shares().iter().map(reached).collect())
 }
 
-/// A volume as it was found, and what it is to become.
+/// A volume as it was found, and its requested state.
 struct Target {
     before: Figures,
     /// Free runs, in whole clusters, each inside one group. Clusters count from the first group's start.
@@ -234,7 +235,7 @@ impl Target {
         let mut stretches = Vec::new();
         for group in 0..volume.group_count() {
             for run in volume.free_runs(GroupNr::new(group))? {
-                // The last cluster of a volume may be cut off; it is left as it is.
+                // The last cluster of a volume may be incomplete; it is left as it is.
                 let start = (run.start.get() - first_block) / cluster_blocks;
                 let end = (run.end.get() - first_block) / cluster_blocks;
                 if start < end {
@@ -258,7 +259,7 @@ impl Target {
     }
 
     fn figures(volume: &Volume) -> Result<Figures, EngineError> {
-        let free = FreeExtents::of(volume)?;
+        let free = fragmentation::free_extents(volume)?;
         let geometry = volume.superblock().geometry();
         let all = float(geometry.blocks_count.bytes(geometry.block_size).get());
         Ok(Figures {
@@ -268,7 +269,7 @@ impl Target {
         })
     }
 
-    /// What stays free and what is filled, and the figures that are meant by it.
+    /// What stays free and what is filled, and the state that this should give.
     fn plan(&self, options: &Options) -> Result<(Plan, Figures), Error> {
         let available: u64 = self.stretches.iter().map(|run| run.end - run.start).sum();
         if available < self.free {
@@ -276,7 +277,7 @@ impl Target {
             let what = format!("the volume is fuller than {} % already: {fill:.2} %", options.fill);
             return Err(Error::Impossible(what));
         }
-        let mut random = Random::new(options.seed);
+        let mut random = SplitMix64::new(options.seed);
         let (lengths, mean) = match &options.shape {
             Shape::Exponential { mean, longest } => {
                 (self.exponential(*mean, *longest, &mut random)?, float(mean.get()))
@@ -295,7 +296,7 @@ impl Target {
         &self,
         mean: Bytes,
         longest: Option<Bytes>,
-        random: &mut Random,
+        random: &mut SplitMix64,
     ) -> Result<Vec<u64>, Error> {
         let (cluster, asked) = (self.cluster(), float(mean.get()));
         let extents = rounded(float(self.free * cluster) / asked).max(1);
@@ -309,7 +310,7 @@ impl Target {
     }
 
     /// Lengths by a histogram, and their mean in bytes.
-    fn by_class(&self, histogram: &Histogram, random: &mut Random) -> Result<(Vec<u64>, f64), Error> {
+    fn by_class(&self, histogram: &Histogram, random: &mut SplitMix64) -> Result<(Vec<u64>, f64), Error> {
         let cluster = self.cluster();
         let classes = lengths::classes(histogram, self.free, cluster, plan::longest(&self.stretches))?;
         let extents: u64 = classes.iter().map(|class: &Class| class.count).sum();
@@ -337,7 +338,7 @@ impl Target {
         index_of(self.block_bytes / 12 - 8)
     }
 
-    /// Fills the volume by plan; how many files and extents that took.
+    /// Fills the volume by plan; returns how many files and extents that took.
     fn fill(&self, device: &Arc<dyn Device>, options: &Options, cut: Plan) -> Result<(u64, u64), Error> {
         let open = OpenOptions {
             use_reserved_blocks: true,
@@ -404,7 +405,7 @@ impl Target {
             for run in runs {
                 match volume.hold(run.clone()) {
                     Ok(space) => held.push(space),
-                    // Somebody's preallocation: it ends when the volume is closed, and stays free.
+                    // Preallocated by another file: it is freed when the volume is closed, and stays free.
                     Err(EngineError::NoSpace) => {}
                     Err(error) => return Err(error),
                 }

@@ -1,4 +1,4 @@
-//! How cut up a volume is: its free space, region by region, and its files.
+//! The fragmentation of a volume: of its free space, region by region, and of its files.
 //!
 //! All of it is read from a closed volume, opened read-only: block bitmaps, descriptors, the maps of files.
 //!
@@ -10,27 +10,25 @@
 //! **What the format fixes.** ext4 lays superblock copies, descriptor tables and their reserve, bitmaps,
 //! inode tables and the journal into the volume when it is made. They lie between free blocks, and no policy
 //! can move them; btrfs keeps such things in block groups of their own. So two free runs with nothing but
-//! fixed metadata between them count as one run, whose length is that of its free blocks. The figures that
-//! split there, too, are told beside it (`strict`).
+//! fixed metadata between them count as one run, whose length is that of its free blocks. The numbers with
+//! such a split are reported beside it (`strict`).
 //!
-//! **Free extents** are counted as e2freefrag counts them: over the borders of groups and regions, split by
-//! whatever is in use.
+//! **Free extents** are counted as e2freefrag counts them: across the boundaries of groups and regions, split
+//! by any used block.
 
 mod files;
-mod free;
 mod regions;
 
 pub use files::FileExtents;
-pub use free::{Bucket, FreeExtents};
 pub use regions::{REGION, Region, Summary};
 
-use hectare_engine::{Error, Result, Volume};
+use hectare_engine::{Bucket, Error, FreeExtents, Result, RunJoiner, Volume};
 use hectare_ext4::inode::Kind;
 use hectare_units::{BlockNr, Blocks, GroupNr, InodeNr, index_of, u64_of};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// How the free space of a volume is cut up.
+/// The free-space fragmentation of a volume.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Fragmentation {
     /// The regions of [`REGION`] bytes in order, those without data too; the last may be shorter.
@@ -52,7 +50,7 @@ impl Fragmentation {
         let geometry = volume.superblock().geometry();
         let size = geometry.block_size;
         let free = free_runs(volume)?;
-        let counted = FreeExtents::count(&free, size.bytes().get());
+        let counted = count(&free, size.bytes().get());
         let mut regions =
             regions::Regions::new(geometry.blocks_count.get(), REGION >> size.shift(), size.bytes().get());
         regions.add_free(&free, &fixed(volume)?);
@@ -84,14 +82,29 @@ impl Fragmentation {
     }
 }
 
+/// Counts the free extents of a volume.
+///
+/// # Errors
+/// Those of reading descriptors and bitmaps.
+pub fn free_extents(volume: &Volume) -> Result<FreeExtents> {
+    Ok(count(&free_runs(volume)?, volume.superblock().geometry().block_size.bytes().get()))
+}
+
+fn count(runs: &[Range<u64>], block: u64) -> FreeExtents {
+    let mut counted = FreeExtents::default();
+    runs.iter().for_each(|run| counted.add(run.end - run.start, block));
+    counted
+}
+
 /// The free runs of a volume in blocks, joined over the borders of groups.
 pub(crate) fn free_runs(volume: &Volume) -> Result<Vec<Range<u64>>> {
-    let mut runs: Vec<Range<u64>> = Vec::new();
+    let (mut joiner, mut runs) = (RunJoiner::default(), Vec::new());
     for group in 0..volume.group_count() {
         for run in volume.free_runs(GroupNr::new(group))? {
-            push_joined(&mut runs, run.start.get()..run.end.get());
+            runs.extend(joiner.push(run.start.get()..run.end.get()));
         }
     }
+    runs.extend(joiner.finish());
     Ok(runs)
 }
 
@@ -159,7 +172,7 @@ fn each_file(volume: &Volume, visit: &mut dyn FnMut(InodeNr) -> Result<()>) -> R
 fn is_file(volume: &Volume, nr: InodeNr) -> Result<bool> {
     match volume.stat(nr) {
         Ok(found) => Ok(found.kind == Kind::File),
-        // Taken in the bitmap but without a link: an orphan, nobody's file.
+        // Set in the bitmap but without a link: an orphan, which belongs to no directory.
         Err(Error::NotFound) => Ok(false),
         Err(error) => Err(error),
     }

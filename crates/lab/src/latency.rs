@@ -1,14 +1,14 @@
-//! Latencies: a histogram of fixed size, and what is told of it.
+//! Latencies: a histogram of fixed size, and its summary.
 //!
-//! Classes are powers of two cut into eight, so a figure is at most an eighth too high; each thread fills its
-//! own and they are added in the end.
+//! Classes are powers of two divided into eight, so a value is at most an eighth too high; each thread fills
+//! its own and they are added in the end.
 
-use hectare_units::{index_of, u64_of};
+use hectare_units::log_scale::{self, LogScale};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-const CUTS: u32 = 3; // 2^3 classes per power of two
-const CLASSES: usize = 64 << CUTS;
+/// Nanoseconds, eight buckets in each power of two.
+const SCALE: LogScale = LogScale::new(0, 3, 61 << 3);
 
 /// Counts by duration.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: vec![0; CLASSES], total: 0, sum: 0, min: u64::MAX, max: 0 }
+        Self { counts: vec![0; SCALE.len()], total: 0, sum: 0, min: u64::MAX, max: 0 }
     }
 }
 
@@ -30,7 +30,7 @@ impl Histogram {
     /// Counts one.
     pub fn add(&mut self, took: Duration) {
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.counts[class(ns)] += 1;
+        self.counts[SCALE.bucket(ns)] += 1;
         self.total += 1;
         self.sum = self.sum.saturating_add(ns);
         self.min = self.min.min(ns);
@@ -48,7 +48,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// What is told of it; `None` of nothing.
+    /// Its summary; `None` if it is empty.
     #[must_use]
     pub fn figures(&self) -> Option<Latency> {
         (self.total > 0).then(|| Latency {
@@ -63,35 +63,12 @@ impl Histogram {
     }
 
     fn percentile(&self, percent: u64) -> u64 {
-        let rank = (self.total * percent).div_ceil(100).max(1);
-        let mut seen = 0;
-        for (index, count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= rank {
-                return upper(index).min(self.max);
-            }
-        }
-        self.max
+        let found = log_scale::quantile(&self.counts, percent * 10);
+        found.map_or(0, |(bucket, _)| (SCALE.end(bucket) - 1).min(self.max))
     }
 }
 
-fn class(ns: u64) -> usize {
-    let power = ns.max(1).ilog2();
-    let cut = if power >= CUTS { (ns >> (power - CUTS)) & 7 } else { 0 };
-    index_of(u64::from(power) << CUTS | cut)
-}
-
-/// The longest duration of a class.
-fn upper(index: usize) -> u64 {
-    let (power, cut) = (u64_of(index) >> CUTS, u64_of(index) & 7);
-    if power < u64::from(CUTS) {
-        return (1 << (power + 1)) - 1;
-    }
-    let step = 1_u64 << (power - u64::from(CUTS));
-    ((1_u64 << power) - 1).saturating_add(step.saturating_mul(cut + 1))
-}
-
-/// What is told of many durations, in nanoseconds.
+/// Statistics of many durations, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Latency {
     /// How many.
@@ -132,14 +109,5 @@ mod tests {
         assert!((50_000..=56_250).contains(&figures.p50_ns), "{figures:?}");
         assert!((95_000..=106_875).contains(&figures.p95_ns), "{figures:?}");
         assert!((99_000..=100_000).contains(&figures.p99_ns), "{figures:?}");
-    }
-
-    #[test]
-    fn every_duration_has_a_class_that_holds_it() {
-        for ns in [0, 1, 2, 7, 8, 9, 1000, 4095, 4096, u64::MAX / 2, u64::MAX] {
-            let index = class(ns);
-            assert!(index < CLASSES && upper(index) >= ns, "{ns}");
-            assert!(index == 0 || ns == 0 || upper(index - 1) < ns || ns < 8, "{ns}");
-        }
     }
 }

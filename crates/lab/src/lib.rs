@@ -1,28 +1,28 @@
-//! The lab: workloads, what they run against, and what they report.
+//! The lab: workloads, their targets, and their reports.
 //!
-//! A workload ([`Workload`]) runs unchanged on any [`target`]: a volume opened by our engine, any folder of
-//! the host, such as a mount of the same image by the kernel, or, where only the limit is asked for, one bare
-//! file. [`bench()`] opens the target anew for each run, measures, and looks at what was left behind
-//! ([`inspect`]): extents per file and fragmentation. The figures of one run are a [`Run`]; a [`report`] sets
-//! several side by side.
+//! A workload ([`Workload`]) runs unchanged on any [`target`]: a volume opened by our engine, any directory
+//! of the host, such as a mount of the same image by the kernel, or, to measure only the limit, one bare
+//! file. [`bench()`] opens the target anew for each run, measures, and inspects what was left behind
+//! ([`inspect`]): extents per file and fragmentation. The measurements of one run are a [`Run`]; a [`report`]
+//! compares several.
 //!
-//! Every speed is a ratio: ours and the peer's run in turn within one call, several rounds of it, and what is
-//! told is the median with its spread ([`paired`]). Building an image from a folder ([`build`]) is measured
-//! so as a whole. Volumes are brought to a state worth comparing on by [`age`], and what a run left of their
-//! free space is measured by [`fragmentation`]. Whether a volume survives a power cut at any moment is what
-//! [`crash`] looks for.
+//! Every speed is a ratio: ours and the peer's run in turn within one call, several rounds of it, and the
+//! median with its spread is reported ([`paired_stats`]). Building an image from a directory ([`build`]) is
+//! measured so as a whole. [`age`] brings volumes to a state worth comparing on, and [`fragmentation`]
+//! measures what a run left of their free space. [`crash`] tests whether a volume survives a power cut at any
+//! moment.
 
 pub mod age;
 pub mod bench;
 pub mod build;
 pub mod crash;
 pub mod error;
+mod exponential;
 pub mod fragmentation;
 pub mod image_copy;
 pub mod inspect;
 pub mod latency;
 pub mod paired_stats;
-pub mod random;
 pub mod report;
 pub mod reproduce;
 pub mod run;

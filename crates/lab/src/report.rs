@@ -1,9 +1,9 @@
 //! Reports of runs: a table, JSON, and a page with charts.
 //!
-//! A report is data first: what is stored as JSON is what the [`table`](Report::table) and the
-//! [`page`](Report::page) are made from, so that runs made at different times, on the engine and on the
-//! kernel, can be set side by side later. Runs of one workload in one variant belong together; figures of
-//! different variants are never put into one chart.
+//! A report is data first: the [`table`](Report::table) and the [`page`](Report::page) are made from what is
+//! stored as JSON, so that runs made at different times, on the engine and on the kernel, can be compared
+//! later. Runs of one workload in one variant belong together; measurements of different variants are never
+//! put into one chart.
 
 mod chart;
 pub(crate) mod humanize;
@@ -11,8 +11,6 @@ pub(crate) mod page;
 mod series;
 pub(crate) mod svg;
 mod table;
-
-pub use svg::escaped;
 
 use crate::run::Run;
 use serde::{Deserialize, Serialize};
@@ -95,7 +93,7 @@ impl Report {
         table::draw(self)
     }
 
-    /// One page of HTML that needs nothing else.
+    /// One self-contained page of HTML.
     #[must_use]
     pub fn page(&self) -> String {
         page::draw(self)

@@ -1,11 +1,11 @@
 //! The workloads: what is done to a target.
 //!
-//! Each is a value with its options; running it does the work in one folder and returns figures. Setting up,
-//! the final sync, the allocator's counts and the look at what was left are the same for all and lie in
-//! [`crate::bench()`]. A workload knows nothing of the target but [`Target`]'s calls.
+//! Each is a value with its options; running it does the work in one directory and returns measurements.
+//! Setup, the final sync, the allocator's counts and the inspection of the result are the same for all and
+//! lie in [`crate::bench()`]. A workload knows nothing of the target but [`Target`]'s calls.
 //!
-//! The parameters are those of the programs the kernel's developers measured with, so that figures can be
-//! set beside theirs.
+//! The parameters are those of the programs the kernel's developers measured with, so that results can be
+//! compared with theirs.
 
 pub mod fallocate2;
 pub mod fragmentation;
@@ -19,10 +19,10 @@ pub mod streams;
 mod worker_threads;
 
 use crate::error::{Error, Result};
-use crate::random::Random;
 use crate::run::{JobFigures, Measure};
 use crate::stats::AllocatorStats;
 use crate::target::Target;
+use hectare_units::random::SplitMix64;
 use serde::Serialize;
 
 pub use streams::Pattern as Streams;
@@ -30,23 +30,23 @@ pub use streams::Pattern as Streams;
 /// What to do, with its options.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Workload {
-    /// Space in small steps, given back at once.
+    /// Allocation in small steps, freed at once.
     Fallocate2(fallocate2::Options),
     /// Many small files in one directory.
     SmallFiles(small_files::Options),
     /// One of the six that mix files of different sizes and lifetimes.
     Fragmentation(fragmentation::Options),
-    /// Many files that grow beside each other.
+    /// Many files that grow side by side.
     ManyAppenders(many_appenders::Options),
-    /// Few large files, written in large pieces or at random.
+    /// Few large files, written in large chunks or at random.
     Streams(streams::Options),
-    /// Blocks at random, in files that are there.
+    /// Random blocks, in existing files.
     RandomOverwrite(random_overwrite::Options),
     /// Small appends, each made durable.
     FsyncAppend(fsync_append::Options),
 }
 
-/// How a file gets its space.
+/// How a file is allocated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
@@ -110,14 +110,13 @@ impl Workload {
         }
     }
 
-    /// Whether its files are left in place unless told otherwise: where they lie is the result.
+    /// Whether its files are left in place by default: where they lie is the result.
     #[must_use]
     pub fn leaves_files(&self) -> bool {
         matches!(self, Self::Fragmentation(_) | Self::ManyAppenders(_))
     }
 
-    /// The same as it can be run on a target, with sizes that are left to the place chosen. Nothing is
-    /// changed there.
+    /// The same as it can be run on a target, with unspecified sizes chosen. Nothing is changed there.
     ///
     /// # Errors
     /// In one line why it can't be run there: the target is of the wrong kind, or too small.
@@ -154,7 +153,7 @@ impl Workload {
         }
     }
 
-    /// Does it in a folder of the target, which is there and empty.
+    /// Does it in an existing and empty directory of the target.
     ///
     /// # Errors
     /// The first failure of any thread; all stop then.
@@ -175,9 +174,9 @@ impl Workload {
 pub(crate) fn payload(len: u64) -> Vec<u8> {
     let len = hectare_units::index_of(len);
     let mut bytes = Vec::with_capacity(len + 8);
-    let mut random = Random::new(0x6865_6374_6172_6521);
+    let mut random = SplitMix64::new(0x6865_6374_6172_6521);
     while bytes.len() < len {
-        bytes.extend_from_slice(&random.next().to_le_bytes());
+        bytes.extend_from_slice(&random.draw().to_le_bytes());
     }
     bytes.truncate(len);
     bytes

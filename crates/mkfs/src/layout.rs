@@ -1,4 +1,4 @@
-//! Where each group's bitmaps and inode table lie.
+//! Places each group's bitmaps and inode table.
 //!
 //! Three ways, as mke2fs lays them out: *plain* (each group holds its own, after its base metadata),
 //! *flexible* (`flex_bg`: those of 16 groups, or `-G`, lie together at the start of the first) and *packed*
@@ -14,10 +14,11 @@
 //! around it, including around that of later groups when a table is longer than what is left of a group.
 
 use crate::error::{Error, Result};
-use crate::ranges::RangeSet;
+use crate::ranges::{first_fit, insert, inside};
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::Geometry;
 use hectare_units::{BlockNr, GroupNr, u64_of, usize_of};
+use rangemap::RangeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -99,7 +100,7 @@ impl Layout {
         (0..self.geometry.groups()).map(|nr| Ok(cursor.metadata(GroupNr::new(nr))?.clusters)).sum()
     }
 
-    /// What metadata in `used` of a group means for it, whose base metadata ends at `base_end`.
+    /// How metadata in `used` affects a group whose base metadata ends at `base_end`.
     fn taken(&self, used: &[Range<u64>], base_end: u64) -> Taken {
         let is_derived = match self.rule {
             Rule::Plain { .. } => true,
@@ -185,7 +186,7 @@ impl Cursor<'_> {
         })
     }
 
-    /// What the metadata in a group (anybody's) means for it.
+    /// How the metadata in a group (of any group) affects it.
     ///
     /// # Errors
     /// If the metadata does not fit.
@@ -198,7 +199,7 @@ impl Cursor<'_> {
         Ok(at.pattern.taken[usize_of(group.get() - at.first)])
     }
 
-    /// The blocks of a group that hold metadata (anybody's), sorted and joined.
+    /// The blocks of a group that hold metadata (of any group), sorted and joined.
     ///
     /// # Errors
     /// If the metadata does not fit.
@@ -206,9 +207,9 @@ impl Cursor<'_> {
         let within = group_range(&self.layout.geometry, group);
         if let Rule::Packed(packed) = &self.layout.rule {
             let mut set = RangeSet::default();
-            set.insert(base_range(&self.layout.geometry, group));
-            packed.inside(&within).for_each(|range| set.insert(range));
-            return Ok(set.as_slice().to_vec());
+            insert(&mut set, base_range(&self.layout.geometry, group));
+            packed.inside(&within).for_each(|range| insert(&mut set, range));
+            return Ok(set.iter().cloned().collect());
         }
         let at = self.place(group)?;
         Ok(at.pattern.placed.used_inside(&within, at.start))
@@ -271,7 +272,7 @@ impl Cursor<'_> {
 #[derive(Clone, Debug)]
 struct Placed {
     metas: Vec<GroupMeta>,
-    used: RangeSet,
+    used: RangeSet<u64>,
 }
 
 impl Placed {
@@ -281,11 +282,12 @@ impl Placed {
         let (whole, base) = (0..blocks, 0..base.iter().map(|len| u64::from(*len)).sum::<u64>().min(blocks));
         let table_blocks = u64::from(geometry.itable_blocks());
         let mut used = RangeSet::default();
-        used.insert(base.clone());
+        insert(&mut used, base.clone());
         let start = if stride == 0 { base.end } else { striped(&whole, &base, table_blocks, group, stride) };
         let mut take = |from: u64, len: u64| {
-            let at = used.first_fit(from..whole.end, len).or_else(|| used.first_fit(whole.clone(), len))?;
-            used.insert(at..at + len);
+            let at =
+                first_fit(&used, from..whole.end, len).or_else(|| first_fit(&used, whole.clone(), len))?;
+            insert(&mut used, at..at + len);
             Some(BlockNr::new(at))
         };
         let meta = GroupMeta {
@@ -304,7 +306,7 @@ impl Placed {
         for (nr, len) in (0..).zip(base) {
             let start = nr * group_blocks;
             let end = (start + group_blocks).min(whole.end);
-            flex.used.insert(start..(start + u64::from(*len)).min(end));
+            insert(&mut flex.used, start..(start + u64::from(*len)).min(end));
         }
         let table_blocks = u64::from(geometry.itable_blocks());
         // Room is left for the bitmaps of the groups there are; a group that is alone leaves it for a full
@@ -328,7 +330,7 @@ impl Placed {
 
     /// The used blocks of the volume in `within`, if the first of the groups begins at block `start`.
     fn used_inside(&self, within: &Range<u64>, start: u64) -> Vec<Range<u64>> {
-        let inside = self.used.inside(within.start - start..within.end - start);
+        let inside = inside(&self.used, within.start - start..within.end - start);
         inside.map(|range| start + range.start..start + range.end).collect()
     }
 }
@@ -350,7 +352,7 @@ struct Flex {
     /// A quarter of a group: the longest run looked for, so that the runs of large flex groups don't all move
     /// on.
     quarter: u64,
-    used: RangeSet,
+    used: RangeSet<u64>,
 }
 
 impl Flex {
@@ -358,10 +360,10 @@ impl Flex {
     /// groups still to come, else anywhere in the flex group.
     fn take(&mut self, wanted: Option<u64>, rest: u64, len: u64) -> Option<u64> {
         let at = wanted
-            .filter(|at| at + len <= self.whole.end && self.used.is_free(&(*at..at + len)))
-            .or_else(|| self.used.first_fit(self.whole.clone(), (rest * len).min(self.quarter).max(len)))
-            .or_else(|| self.used.first_fit(self.whole.clone(), len))?;
-        self.used.insert(at..at + len);
+            .filter(|at| at + len <= self.whole.end && !self.used.overlaps(&(*at..at + len)))
+            .or_else(|| first_fit(&self.used, self.whole.clone(), (rest * len).min(self.quarter).max(len)))
+            .or_else(|| first_fit(&self.used, self.whole.clone(), len))?;
+        insert(&mut self.used, at..at + len);
         Some(at)
     }
 }
@@ -454,7 +456,7 @@ impl Sequence {
 struct FreeRuns<'a> {
     geometry: &'a Geometry,
     group: u32,
-    /// Nothing before this block is given out any more.
+    /// Nothing before this block is allocated any more.
     at: u64,
 }
 
@@ -480,8 +482,8 @@ impl FreeRuns<'_> {
 }
 
 /// The length of `ranges` in all.
-pub(crate) fn total(ranges: &[Range<u64>]) -> u64 {
-    ranges.iter().map(|range| range.end - range.start).sum()
+pub(crate) fn total<'a>(ranges: impl IntoIterator<Item = &'a Range<u64>>) -> u64 {
+    ranges.into_iter().map(|range| range.end - range.start).sum()
 }
 
 /// The clusters that `ranges` (sorted, of one group) touch.

@@ -1,4 +1,4 @@
-//! What a format takes from a volume, and what it leaves: for `--explain-size` and for finding the smallest
+//! The overhead of a format, and what it leaves free: for `--explain-size` and for finding the smallest
 //! size.
 
 use crate::error::Result;
@@ -56,7 +56,7 @@ pub struct Capacity {
     pub notes: Vec<Note>,
 }
 
-/// Says what each part of a volume of `size` bytes takes.
+/// Returns what each part of a volume of `size` bytes takes.
 ///
 /// # Errors
 /// If no volume can be made of these options and size.
@@ -64,7 +64,7 @@ pub fn overhead(options: &FormatOptions, size: Bytes) -> Result<Overhead> {
     Plan::new(options, size, true)?.overhead()
 }
 
-/// Says what a volume of `size` bytes can hold.
+/// Returns what a volume of `size` bytes can hold.
 ///
 /// # Errors
 /// If no volume can be made of these options and size.
@@ -82,7 +82,7 @@ pub fn capacity(options: &FormatOptions, size: Bytes) -> Result<Capacity> {
 }
 
 impl Plan {
-    /// Says what each part of the planned volume takes.
+    /// Returns what each part of the planned volume takes.
     ///
     /// # Errors
     /// If the metadata of a group does not fit.
@@ -113,7 +113,7 @@ impl Plan {
         let len = |place: Option<&Place>| Blocks::new(place.map_or(0, Place::len));
         out.journal = len(own.journal.as_ref().map(|(place, _)| place));
         out.orphan_file = len(own.orphan_file.as_ref());
-        let taken: u64 = own.used.as_slice().iter().map(|range| range.end - range.start).sum();
+        let taken: u64 = own.used.iter().map(|range| range.end - range.start).sum();
         out.other = Blocks::new(taken) - out.journal - out.orphan_file;
         out.free = self.free_blocks()?;
         out.reserved_for_root = self.superblock().reserved_blocks();
@@ -133,7 +133,7 @@ impl Plan {
     /// Free blocks of the empty volume, as its superblock counts them.
     fn free_blocks(&self) -> Result<Blocks> {
         let geometry = self.geometry();
-        let own = crate::layout::total(self.own().used.as_slice());
+        let own = crate::layout::total(self.own().used.iter());
         let clusters = geometry.clusters_count().get() - self.layout().metadata_clusters()?;
         Ok(Blocks::new((clusters << geometry.cluster_ratio_shift) - own))
     }

@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::geometry::{Note, Shape, shape};
 use crate::layout::{Cursor, Layout, group_range};
 use crate::options::FormatOptions;
+use crate::ranges::inside;
 use crate::space::Space;
 use crate::superblock;
 use crate::system_inodes::{LOST_AND_FOUND, Own, Rendered, backup_groups};
@@ -41,7 +42,7 @@ pub struct Write {
 pub enum Payload {
     /// These bytes.
     Bytes(Vec<u8>),
-    /// So many zeros.
+    /// That many zeros.
     Zeros(Bytes),
 }
 
@@ -160,7 +161,7 @@ impl Plan {
         &self.backups
     }
 
-    /// What is worth saying about the choices made.
+    /// The notes on the choices made.
     #[must_use]
     pub fn notes(&self) -> &[Note] {
         &self.notes
@@ -295,7 +296,7 @@ impl Plan {
     fn group(&self, group: GroupNr, contents: &dyn Contents, cursor: &mut Cursor<'_>) -> Result<Group> {
         let geometry = self.geometry();
         let (usage, taken, meta) = (contents.usage(group), cursor.metadata(group)?, cursor.meta(group)?);
-        let own: Vec<_> = self.own.used.inside(group_range(geometry, group)).collect();
+        let own: Vec<_> = inside(&self.own.used, group_range(geometry, group)).collect();
         let checksums = geometry.features.group_checksums();
         let mut desc = GroupDesc {
             block_bitmap: meta.block_bitmap,
@@ -495,7 +496,7 @@ impl Plan {
     }
 
     /// Every copy of the descriptors of a run of blocks whose first is `first`; the volume's last block may
-    /// be cut short.
+    /// be truncated.
     ///
     /// # Errors
     /// What the sink returns.

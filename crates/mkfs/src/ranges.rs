@@ -1,62 +1,30 @@
-//! A set of block ranges: sorted, disjoint, neighbours joined.
+//! Block ranges in use, and the space between them.
 //!
-//! Small by design: it holds the metadata of one flex group, not of a volume.
+//! The set is [`rangemap::RangeSet`], which joins neighbours; here is what placing metadata asks of it. Small
+//! by design: a set holds the metadata of one flex group, not of a volume.
 
+use rangemap::RangeSet;
 use std::ops::Range;
 
-/// Sorted, disjoint ranges of blocks.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct RangeSet {
-    ranges: Vec<Range<u64>>,
+/// Adds a range; an empty one changes nothing.
+pub(crate) fn insert(set: &mut RangeSet<u64>, range: Range<u64>) {
+    if !range.is_empty() {
+        set.insert(range);
+    }
 }
 
-impl RangeSet {
-    pub(crate) fn as_slice(&self) -> &[Range<u64>] {
-        &self.ranges
+/// The start of the first free run of `len` blocks inside `within`.
+pub(crate) fn first_fit(set: &RangeSet<u64>, within: Range<u64>, len: u64) -> Option<u64> {
+    if within.is_empty() {
+        return (len == 0 && within.start == within.end).then_some(within.start);
     }
+    set.gaps(&within).find(|gap| gap.end - gap.start >= len).map(|gap| gap.start)
+}
 
-    /// The first range that ends after `at`.
-    fn first_after(&self, at: u64) -> usize {
-        self.ranges.partition_point(|range| range.end <= at)
-    }
-
-    pub(crate) fn insert(&mut self, new: Range<u64>) {
-        if new.is_empty() {
-            return;
-        }
-        let from = self.ranges.partition_point(|range| range.end < new.start);
-        let to = self.ranges.partition_point(|range| range.start <= new.end);
-        if from == to {
-            self.ranges.insert(from, new);
-            return;
-        }
-        let joined = new.start.min(self.ranges[from].start)..new.end.max(self.ranges[to - 1].end);
-        self.ranges.splice(from..to, [joined]);
-    }
-
-    pub(crate) fn is_free(&self, wanted: &Range<u64>) -> bool {
-        self.ranges.get(self.first_after(wanted.start)).is_none_or(|range| range.start >= wanted.end)
-    }
-
-    /// The start of the first free run of `len` blocks inside `within`.
-    pub(crate) fn first_fit(&self, within: Range<u64>, len: u64) -> Option<u64> {
-        let mut at = within.start;
-        for range in &self.ranges[self.first_after(at)..] {
-            if at.checked_add(len)? <= range.start {
-                break;
-            }
-            at = at.max(range.end);
-        }
-        (at.checked_add(len)? <= within.end).then_some(at)
-    }
-
-    /// The parts of the ranges that lie inside `within`.
-    pub(crate) fn inside(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.ranges[self.first_after(within.start)..]
-            .iter()
-            .map(move |range| range.start.max(within.start)..range.end.min(within.end))
-            .take_while(|range| range.start < range.end)
-    }
+/// The parts of the ranges that lie inside `within`.
+pub(crate) fn inside(set: &RangeSet<u64>, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+    let (start, end) = (within.start, within.end);
+    set.overlapping(within).map(move |range| range.start.max(start)..range.end.min(end))
 }
 
 #[cfg(test)]
@@ -68,16 +36,18 @@ mod tests {
     fn ranges_join_and_gaps_are_found() {
         let mut set = RangeSet::default();
         for range in [10..20, 30..40, 20..25, 5..6, 6..10] {
-            set.insert(range);
+            insert(&mut set, range);
         }
-        assert_eq!(set.as_slice(), [5..25, 30..40]);
-        assert!(set.is_free(&(25..30)) && !set.is_free(&(24..26)) && set.is_free(&(40..90)));
-        assert_eq!(set.first_fit(0..100, 5), Some(0));
-        assert_eq!(set.first_fit(1..100, 5), Some(25));
-        assert_eq!(set.first_fit(1..100, 6), Some(40));
-        assert_eq!(set.first_fit(1..45, 6), None);
-        assert_eq!(set.inside(20..35).collect::<Vec<_>>(), [20..25, 30..35]);
-        set.insert(0..100);
-        assert_eq!(set.as_slice(), [0..100]);
+        let ranges = |set: &RangeSet<u64>| set.iter().cloned().collect::<Vec<_>>();
+        assert_eq!(ranges(&set), [5..25, 30..40]);
+        assert!(!set.overlaps(&(25..30)) && set.overlaps(&(24..26)) && !set.overlaps(&(40..90)));
+        assert_eq!(first_fit(&set, 0..100, 5), Some(0));
+        assert_eq!(first_fit(&set, 1..100, 5), Some(25));
+        assert_eq!(first_fit(&set, 1..100, 6), Some(40));
+        assert_eq!(first_fit(&set, 1..45, 6), None);
+        assert_eq!(inside(&set, 20..35).collect::<Vec<_>>(), [20..25, 30..35]);
+        insert(&mut set, 0..100);
+        insert(&mut set, 7..7);
+        assert_eq!(ranges(&set), [0..100]);
     }
 }

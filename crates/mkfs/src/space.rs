@@ -1,12 +1,13 @@
 //! The free space of a freshly formatted volume, in ascending order.
 //!
-//! What an image builder fills: ranges between metadata and the formatter's own files, whole clusters only.
+//! An image builder fills it: ranges between metadata and the formatter's own files, whole clusters only.
 //! The iterator needs memory for one flex group.
 
 use crate::error::Result;
 use crate::layout::{Cursor, Layout, group_range};
-use crate::ranges::RangeSet;
+use crate::ranges::{insert, inside};
 use hectare_units::{BlockNr, Blocks, GroupNr};
+use rangemap::RangeSet;
 use std::ops::Range;
 
 /// A run of free blocks.
@@ -24,14 +25,14 @@ pub struct FreeRange {
 pub struct Space<'a> {
     layout: &'a Layout,
     cursor: Cursor<'a>,
-    own: &'a RangeSet,
+    own: &'a RangeSet<u64>,
     group: u32,
-    /// Free ranges of groups looked at and not given out, in reverse order.
+    /// Free ranges of groups visited and not yet returned, in reverse order.
     ready: Vec<Range<u64>>,
 }
 
 impl<'a> Space<'a> {
-    pub(crate) fn new(layout: &'a Layout, own: &'a RangeSet, from: GroupNr) -> Self {
+    pub(crate) fn new(layout: &'a Layout, own: &'a RangeSet<u64>, from: GroupNr) -> Self {
         Self { layout, cursor: layout.cursor(), own, group: from.get(), ready: Vec::new() }
     }
 
@@ -53,16 +54,16 @@ impl<'a> Space<'a> {
 pub(crate) fn free_in(
     layout: &Layout,
     cursor: &mut Cursor<'_>,
-    own: &RangeSet,
+    own: &RangeSet<u64>,
     group: GroupNr,
 ) -> Result<Vec<Range<u64>>> {
     let whole = group_range(layout.geometry(), group);
     let mut used = RangeSet::default();
-    cursor.used_ranges(group)?.into_iter().for_each(|range| used.insert(range));
-    own.inside(whole.clone()).for_each(|range| used.insert(range));
-    let mut free = Vec::with_capacity(used.as_slice().len() + 1);
+    cursor.used_ranges(group)?.into_iter().for_each(|range| insert(&mut used, range));
+    inside(own, whole.clone()).for_each(|range| insert(&mut used, range));
+    let mut free = Vec::with_capacity(used.len() + 1);
     let mut at = whole.start;
-    for range in used.as_slice() {
+    for range in used.iter() {
         free.push(at..range.start);
         at = range.end;
     }
@@ -70,7 +71,7 @@ pub(crate) fn free_in(
     Ok(free.into_iter().filter_map(|range| whole_clusters(layout, &range)).collect())
 }
 
-/// The whole clusters inside a range; the last cluster of the volume may be cut short, and is then left out.
+/// The whole clusters inside a range; the last cluster of the volume may be truncated, and is then left out.
 fn whole_clusters(layout: &Layout, range: &Range<u64>) -> Option<Range<u64>> {
     let geometry = layout.geometry();
     let (first, ratio) = (u64::from(geometry.first_data_block), u64::from(geometry.cluster_blocks()));

@@ -1,4 +1,4 @@
-//! What the formatter itself puts on a volume beside the groups' metadata: lost+found, the resize inode, the
+//! The formatter's own files on a volume, beside the groups' metadata: lost+found, the resize inode, the
 //! journal, the MMP block, the orphan file; and the place of the root directory's first block.
 //!
 //! Places are found first ([`Own::place`]), because the superblock names some of them; inodes and contents
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::journal::{self, JournalSize};
 use crate::layout::{Layout, clusters_touched, group_range};
 use crate::options::FormatOptions;
-use crate::ranges::RangeSet;
+use crate::ranges::insert;
 use crate::space::{Space, free_in};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::{self, Entry, FileType, Format, Name};
@@ -26,6 +26,7 @@ use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::orphan::OrphanBlockMut;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, BlockSize, Bytes, GroupNr, InodeNr, LogicalBlock, low32, u64_of, usize_of};
+use rangemap::RangeSet;
 use std::ops::Range;
 
 /// The resize inode.
@@ -76,7 +77,7 @@ pub(crate) struct Own {
     pub(crate) mmp: Option<u64>,
     pub(crate) orphan_file: Option<Place>,
     /// All their clusters.
-    pub(crate) used: RangeSet,
+    pub(crate) used: RangeSet<u64>,
 }
 
 /// What is written for the own files.
@@ -235,7 +236,7 @@ impl Rendered {
 /// Takes clusters of an empty volume.
 struct Taker<'a> {
     layout: &'a Layout,
-    used: RangeSet,
+    used: RangeSet<u64>,
 }
 
 impl Taker<'_> {
@@ -271,7 +272,7 @@ impl Taker<'_> {
             });
         }
         for run in &runs {
-            self.used.insert(run.start..run.start + (run.end - run.start).next_multiple_of(ratio));
+            insert(&mut self.used, run.start..run.start + (run.end - run.start).next_multiple_of(ratio));
         }
         Ok(Place { runs, nodes: Vec::new() })
     }

@@ -1,18 +1,17 @@
-//! How the free space of a volume lies now: a map of how full its parts are, and its free extents by length.
+//! Surveys the free space of a volume: a map of how full its parts are, and its free extents by length.
 //!
-//! Counting free extents means looking at bitmaps, so it is bounded: of at most [`GROUPS_MAX`] groups, evenly
+//! Counting free extents means reading bitmaps, so it is bounded: to at most [`GROUPS_MAX`] groups, evenly
 //! spread over a larger volume, each of which is locked for a moment; and [`Surveyor`] rests between two
-//! surveys at least [`REST`] times as long as the last one took, whoever asks how often. A group that can't
-//! be read counts as full.
+//! surveys at least [`REST`] times as long as the last one took, however often it is asked. A group that
+//! can't be read counts as full.
 //!
-//! Hazard: a bitmap that nobody has needed yet is read; if it is broken, that is found here as it would be
-//! found by the first who allocates there, with all that follows from it.
+//! Hazard: a bitmap that was not needed yet is read; if it is corrupt, that is found here as it would be
+//! found by the first allocation there, with all its consequences.
 //!
-//! The map has [`CELLS`] parts of equal size, or fewer on a small volume: exact where every group was looked
-//! at, and from the groups' free counts where not.
+//! The map has [`CELLS`] parts of equal size, or fewer on a small volume: exact where every group was read,
+//! and from the groups' free counts elsewhere.
 
-use hectare_engine::Volume;
-use hectare_lab::fragmentation::FreeExtents;
+use hectare_engine::{FreeExtents, RunJoiner, Volume};
 use hectare_units::{GroupNr, index_of, u64_of, usize_of};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -22,14 +21,14 @@ use std::time::{Duration, Instant};
 
 /// Parts of the map.
 const CELLS: u64 = 1024;
-/// Groups whose bitmaps are looked at: 64 GiB of a volume with blocks of 4 KiB.
+/// Groups whose bitmaps are read: 64 GiB of a volume with blocks of 4 KiB.
 const GROUPS_MAX: u32 = 512;
-/// How many times as long as a survey took nobody makes another.
+/// The rest after a survey, as a multiple of its duration.
 const REST: u32 = 20;
-/// How old a survey gets at least before there is another.
+/// The least age of a survey before it is replaced.
 const AGE_MIN: Duration = Duration::from_millis(1500);
 
-/// How the free space of a volume lies.
+/// The distribution of a volume's free space.
 #[derive(Serialize)]
 pub(crate) struct Survey {
     /// Groups of the volume.
@@ -45,23 +44,24 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Looks at a volume.
+    /// Surveys a volume.
     pub(crate) fn of(volume: &Volume) -> Self {
         let groups = volume.group_count();
         let step = groups.div_ceil(GROUPS_MAX).max(1);
         let geometry = volume.superblock().geometry();
         let block = geometry.block_size.bytes().get();
         let mut map = Map::new(geometry.blocks_count.get());
-        let mut count = Extents { open: 0..0, block, free: FreeExtents::default() };
+        let (mut joiner, mut free) = (RunJoiner::default(), FreeExtents::default());
         for group in (0..groups).step_by(usize_of(step)).map(GroupNr::new) {
             for run in volume.free_runs_now(group).unwrap_or_default() {
                 let run = run.start.get()..run.end.get();
                 if step == 1 {
                     map.free(run.clone());
                 }
-                count.add(run);
+                free_extent(&mut free, joiner.push(run), block);
             }
         }
+        free_extent(&mut free, joiner.finish(), block);
         if step > 1 {
             volume.for_each_free(|group, free| {
                 let start = geometry.first_block(group).get();
@@ -71,33 +71,17 @@ impl Survey {
         Self {
             groups,
             groups_counted: groups.div_ceil(step),
-            free: count.finish(),
+            free,
             cell_bytes: map.cell * block,
             cells: map.finish(),
         }
     }
 }
 
-/// Counts free runs that come in order, and joins those that touch.
-struct Extents {
-    open: Range<u64>,
-    block: u64,
-    free: FreeExtents,
-}
-
-impl Extents {
-    fn add(&mut self, run: Range<u64>) {
-        if run.start == self.open.end {
-            self.open.end = run.end;
-            return;
-        }
-        let done = std::mem::replace(&mut self.open, run);
-        self.free.add(done.end - done.start, self.block);
-    }
-
-    fn finish(mut self) -> FreeExtents {
-        self.add(u64::MAX..u64::MAX);
-        self.free
+/// Counts a free extent that is complete.
+fn free_extent(free: &mut FreeExtents, extent: Option<Range<u64>>, block: u64) {
+    if let Some(extent) = extent {
+        free.add(extent.end - extent.start, block);
     }
 }
 
@@ -144,7 +128,7 @@ impl Surveyor {
         Self(Mutex::new(None))
     }
 
-    /// The last survey, or another if it is time.
+    /// The last survey, or a new one if it is time.
     pub(crate) fn survey(&self, volume: &Volume) -> Arc<Survey> {
         let mut last = self.0.lock();
         if let Some((survey, _)) = last.as_ref().filter(|(_, next)| Instant::now() < *next) {
@@ -161,16 +145,6 @@ impl Surveyor {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn runs_over_the_borders_of_groups_are_one_extent() {
-        let mut count = Extents { open: 0..0, block: 4096, free: FreeExtents::default() };
-        for run in [5..10, 10..20, 30..31] {
-            count.add(run);
-        }
-        let free = count.finish();
-        assert_eq!((free.extents, free.bytes, free.longest), (2, 16 * 4096, 15 * 4096));
-    }
 
     #[test]
     fn a_map_says_how_full_each_part_is() {

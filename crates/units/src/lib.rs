@@ -1,4 +1,4 @@
-//! The newtypes that every layer of Hectare speaks in.
+//! The newtypes of units and numbers that every layer of Hectare uses.
 //!
 //! A volume is full of integers that must not be mixed: a block's number on the device, its number inside a
 //! file, a count of blocks, a group, an inode, a byte offset. Each has a type here, and the only arithmetic
@@ -8,12 +8,15 @@
 //! Hazards: values read from disk are untrusted, so every operation that can overflow exists in a `checked_`
 //! form; the operators panic on overflow in every profile (`overflow-checks` is on in release too) and are
 //! for values already validated. This crate holds no format knowledge and no I/O; beside the types it has a
-//! few tools that every layer needs, such as the table that is filled on first touch ([`OnceTable`]).
+//! few tools that every layer needs: the table that is filled on first touch ([`OnceTable`]), random numbers
+//! ([`random`]), the buckets of histograms ([`log_scale`]).
 
 mod block;
 mod bytes;
 mod ids;
+pub mod log_scale;
 pub mod memory;
+pub mod random;
 pub mod record;
 mod table;
 mod thread;

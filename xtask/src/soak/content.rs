@@ -1,15 +1,15 @@
-//! What a file should hold, in a few numbers: which write put which bytes where.
+//! The expected content of a file, in a few numbers: which write put which bytes where.
 //!
 //! Every write has a version of its own, and the bytes of a version are a function of it and of the place in
-//! the file they were written to. So what should be there can be made at any time, and old data, data of
-//! another file, zeros, and data that moved too far are told apart. Version 0 is zeros: holes, space without
-//! data, and what lies beyond the end.
+//! the file they were written to. So the expected content can be made at any time, and old data, data of
+//! another file, zeros, and data that moved too far can be distinguished. Version 0 is zeros: holes, space
+//! without data, and what lies beyond the end.
 
-use hectare_lab::random::Random;
+use hectare_units::random::SplitMix64;
 use hectare_units::{index_of, u64_of};
 use std::collections::BTreeMap;
 
-/// What a run of bytes was written by.
+/// The write that a run of bytes comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Run {
     version: u64,
@@ -40,7 +40,7 @@ impl Content {
         self.extend(at + len);
     }
 
-    /// What lies in a range reads as zeros; the file stays as long as it is.
+    /// Makes a range zeros; the size stays.
     pub(super) fn clear(&mut self, at: u64, len: u64) {
         if len > 0 {
             self.put(at, len, 0);
@@ -55,7 +55,7 @@ impl Content {
         self.runs.insert(at, Run { version, origin: at });
     }
 
-    /// The file becomes shorter or longer.
+    /// Sets the size.
     pub(super) fn set_len(&mut self, len: u64) {
         if len < self.len {
             self.runs.split_off(&len);
@@ -64,12 +64,12 @@ impl Content {
         self.len = len;
     }
 
-    /// The file is made at least so long.
+    /// Makes the file at least `len` bytes long.
     pub(super) fn extend(&mut self, len: u64) {
         self.len = self.len.max(len);
     }
 
-    /// A range inside the file is cut out.
+    /// Removes a range inside the file.
     pub(super) fn collapse(&mut self, at: u64, len: u64) {
         self.split(at + len);
         let moved = self.runs.split_off(&at).split_off(&(at + len));
@@ -77,7 +77,7 @@ impl Content {
         self.len -= len;
     }
 
-    /// A range of zeros is put in inside the file.
+    /// Inserts a range of zeros inside the file.
     pub(super) fn insert(&mut self, at: u64, len: u64) {
         self.split(at);
         let moved = self.runs.split_off(&at);
@@ -91,7 +91,7 @@ impl Content {
         self.runs.insert(at, self.run_at(at));
     }
 
-    /// What is at a place, as a run that begins there.
+    /// The content at a place, as a run that begins there.
     fn run_at(&self, at: u64) -> Run {
         let last = self.runs.range(..=at).next_back();
         last.map_or(Run::default(), |(start, run)| Run { origin: run.origin + (at - start), ..*run })
@@ -102,7 +102,7 @@ impl Content {
         at >= end || self.run_at(at).version == 0 && self.runs.range(at..end).all(|(_, run)| run.version == 0)
     }
 
-    /// What should be found from `at` on.
+    /// The expected content from `at` on.
     pub(super) fn expect(&self, at: u64, out: &mut [u8]) {
         let end = at + u64_of(out.len());
         let mut from = at;
@@ -125,7 +125,7 @@ pub(super) fn pattern(version: u64, at: u64, out: &mut [u8]) {
     let mut done = 0;
     while done < out.len() {
         let place = at + u64_of(done);
-        let word = Random::new(version.rotate_left(32) ^ (place / 8)).next().to_le_bytes();
+        let word = SplitMix64::new(version.rotate_left(32) ^ (place / 8)).draw().to_le_bytes();
         let skip = index_of(place % 8);
         let now = (8 - skip).min(out.len() - done);
         out[done..done + now].copy_from_slice(&word[skip..skip + now]);
@@ -147,13 +147,13 @@ mod tests {
 
     #[test]
     fn versions_say_what_bytes_would() {
-        let mut random = Random::new(11);
+        let mut random = SplitMix64::new(11);
         let (mut content, mut model, mut zeros) = (Content::default(), Vec::new(), 0);
         for version in 1..4_000 {
-            let (at, len) = (u64::from(random.below(300)), u64::from(random.below(60)));
+            let (at, len) = (u64::from(random.below32(300)), u64::from(random.below32(60)));
             let (from, to) = (index_of(at), index_of(at + len));
             let inside = from < to && to < model.len();
-            match random.below(9) {
+            match random.below32(9) {
                 0 => {
                     content.set_len(at);
                     model.resize(from, 0);
@@ -177,7 +177,7 @@ mod tests {
                 _ => {}
             }
             assert_eq!(content.len(), u64_of(model.len()));
-            let from = index_of(u64::from(random.below(100)).min(content.len()));
+            let from = index_of(u64::from(random.below32(100)).min(content.len()));
             let mut found = vec![9; model.len() - from];
             content.expect(u64_of(from), &mut found);
             assert_eq!(found, model[from..], "at version {version}");

@@ -1,10 +1,10 @@
-//! One thread of the soak: files of its own, what they should hold, and everything the engine offers done to
+//! One thread of the soak: files of its own, their expected content, and everything the engine offers done to
 //! them.
 //!
 //! A thread has a directory of its own, with directories in it, and puts some of its files into one that all
-//! threads share. Nobody else touches its names, so at any time it knows exactly what must be there: names,
-//! sizes, every byte, attributes, permissions. A full volume is no failure; anything else the engine refuses
-//! is.
+//! threads share. No other thread touches its names, so at any time it knows exactly what must be there:
+//! names, sizes, every byte, attributes, permissions. A full volume is no failure; any other refusal of the
+//! engine is.
 //!
 //! The operations are in the modules below, by what they are done to.
 
@@ -16,7 +16,7 @@ mod space;
 
 use super::owned::{Engine, Owned, Step, Symlink, told, verify};
 use hectare_engine::{Creation, Error, OpenFile, Volume};
-use hectare_lab::random::Random;
+use hectare_units::random::SplitMix64;
 use hectare_units::usize_of;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,7 +39,7 @@ const BLOCK: u32 = 4096;
 /// Operations between two reports to the counter.
 const REPORT: u64 = 32;
 
-/// An operation: how often it comes among all, its name, and what it does.
+/// An operation: its weight among all, its name, and its function.
 type Operation = (u32, &'static str, fn(&mut Worker) -> Step);
 
 const OPERATIONS: [Operation; 32] = [
@@ -80,7 +80,7 @@ const OPERATIONS: [Operation; 32] = [
 /// How often each operation was done, by its name.
 pub(super) type Counts = BTreeMap<&'static str, u64>;
 
-/// What a thread leaves when it ends.
+/// The files of a thread when it ends.
 pub(super) struct Left {
     pub(super) files: Vec<Owned>,
     pub(super) symlinks: Vec<Symlink>,
@@ -91,7 +91,7 @@ pub(super) struct Left {
 pub(super) struct Worker {
     volume: Volume,
     nr: u32,
-    random: Random,
+    random: SplitMix64,
     directories: Vec<String>,
     files: Vec<Owned>,
     nameless: Vec<Owned>,
@@ -110,7 +110,7 @@ impl Worker {
         Ok(Self {
             volume: volume.clone(),
             nr,
-            random: Random::new(seed.rotate_left(32) ^ u64::from(nr)),
+            random: SplitMix64::new(seed.rotate_left(32) ^ u64::from(nr)),
             directories: vec![home],
             files: Vec::new(),
             nameless: Vec::new(),
@@ -122,12 +122,12 @@ impl Worker {
         })
     }
 
-    /// Works until told to stop, and looks at everything once more in the end.
+    /// Works until it is stopped, and checks everything once more in the end.
     pub(super) fn run(mut self, stop: &AtomicBool, done: &AtomicU64) -> Result<Left, String> {
         let weights: u32 = OPERATIONS.iter().map(|(weight, ..)| weight).sum();
         let mut steps = 0;
         while !stop.load(Ordering::Relaxed) {
-            let mut left = self.random.below(weights);
+            let mut left = self.random.below32(weights);
             let chosen = OPERATIONS.iter().find(|(weight, ..)| {
                 let found = left < *weight;
                 left = left.saturating_sub(*weight);
@@ -163,7 +163,7 @@ impl Worker {
     // What operations are made of.
 
     fn odds(&mut self, of: u32) -> bool {
-        self.random.below(of) == 0
+        self.random.below32(of) == 0
     }
 
     fn version(&mut self) -> u64 {
@@ -174,11 +174,11 @@ impl Worker {
     /// A new name in one of the directories, or in the one all share.
     fn new_path(&mut self) -> String {
         self.names += 1;
-        let directory = match self.random.below(3) {
+        let directory = match self.random.below32(3) {
             0 => SHARED,
             _ => {
                 let count = u32::try_from(self.directories.len()).unwrap_or(1);
-                &self.directories[usize_of(self.random.below(count))]
+                &self.directories[usize_of(self.random.below32(count))]
             }
         };
         format!("{directory}/{:03}-{}", self.nr, self.names)
@@ -205,7 +205,7 @@ impl Worker {
 
     fn take_file(&mut self) -> Option<Owned> {
         let count = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
-        (count > 0).then(|| self.files.swap_remove(usize_of(self.random.below(count))))
+        (count > 0).then(|| self.files.swap_remove(usize_of(self.random.below32(count))))
     }
 
     /// Any of the files, open; it stays open half of the time.

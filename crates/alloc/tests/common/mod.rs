@@ -115,21 +115,3 @@ impl Transaction for Txn {
         self.0
     }
 }
-
-/// SplitMix64: random enough, and the same everywhere for one seed.
-pub(crate) struct Rng(pub(crate) u64);
-
-impl Rng {
-    pub(crate) fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number under `n`, which is not 0.
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.draw() % n
-    }
-}

@@ -11,15 +11,15 @@ use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// Show how the free space of a volume is cut up
+/// Show free-space fragmentation
 ///
-/// Prints what e2freefrag prints, number for number. Only on volumes with bigalloc, which e2freefrag 1.47
-/// misreads (its histogram does not add up to the free blocks), are the figures others: the right ones.
-/// --like-e2freefrag gives its own there, too.
+/// Prints what e2freefrag prints, number for number. The one exception are volumes with bigalloc, which
+/// e2freefrag 1.47 misreads (its histogram does not add up to the free blocks): there the numbers are the
+/// right ones, and --like-e2freefrag gives those of e2freefrag.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hectare freefrag disk.img")]
 pub(crate) struct Arguments {
-    /// Count wholly free chunks of this many KiB, too (a power of two, at least a block)
+    /// Count completely free chunks of this many KiB, too (a power of two, at least a block)
     #[arg(short, long, value_name = "KIB")]
     chunk: Option<u64>,
     /// On bigalloc volumes, print what e2freefrag 1.47 prints
@@ -59,13 +59,13 @@ struct Chunks {
 #[derive(Serialize)]
 struct Bar {
     from: u64,
-    /// The first size that does not belong to it; none in the last.
+    /// The first size beyond the range; none in the last.
     to: Option<u64>,
     extents: u64,
     blocks: u64,
 }
 
-/// Everything there is to print.
+/// The whole report.
 struct Report<'a> {
     geometry: &'a Geometry,
     free_blocks: u64,
@@ -107,7 +107,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 impl Report<'_> {
     fn json(&self, image: &std::path::Path) -> Json {
         let block = self.geometry.block_size.bytes().get();
-        let bars = self.space.classes.iter().zip(0u32..).filter(|(class, _)| class.extents > 0);
+        let classes = self.space.classes();
+        let bars = classes.iter().zip(0u32..).filter(|(class, _)| class.extents > 0);
         let bar = |(class, shift): (&crate::free_extents::Class, u32)| Bar {
             from: block << shift,
             to: (!is_last(hectare_units::usize_of(shift))).then_some(block << (shift + 1)),
@@ -120,10 +121,10 @@ impl Report<'_> {
             blocks: self.geometry.blocks_count.get(),
             free_blocks: self.free_blocks,
             chunks: self.chunks,
-            shortest: self.space.shortest * block,
-            longest: self.space.longest * block,
+            shortest: self.space.shortest() * block,
+            longest: self.space.longest() * block,
             average: self.space.average() * block,
-            extents: self.space.extents,
+            extents: self.space.extents(),
             histogram: bars.map(bar).collect(),
         }
     }
@@ -141,13 +142,13 @@ impl Report<'_> {
             writeln!(out, "Total chunks: {}", chunks.total)?;
             writeln!(out, "Free chunks: {} ({:.1}%)\n", chunks.free, percent(chunks.free, chunks.total))?;
         }
-        writeln!(out, "Min. free extent: {} KB ", kib(self.space.shortest))?;
-        writeln!(out, "Max. free extent: {} KB", kib(self.space.longest))?;
+        writeln!(out, "Min. free extent: {} KB ", kib(self.space.shortest()))?;
+        writeln!(out, "Max. free extent: {} KB", kib(self.space.longest()))?;
         writeln!(out, "Avg. free extent: {} KB", kib(self.space.average()))?;
-        writeln!(out, "Num. free extent: {}", self.space.extents)?;
+        writeln!(out, "Num. free extent: {}", self.space.extents())?;
         writeln!(out, "\nHISTOGRAM OF FREE EXTENT SIZES:")?;
         writeln!(out, "Extent Size Range :  Free extents   Free Blocks  Percent")?;
-        for (index, class) in self.space.classes.iter().enumerate().filter(|(_, class)| class.extents > 0) {
+        for (index, class) in self.space.classes().iter().enumerate().filter(|(_, class)| class.extents > 0) {
             let from = size_text(block << index);
             let to = if is_last(index) { "max ".to_owned() } else { end_text(block << index) };
             let percent = percent(class.blocks, self.free_blocks);

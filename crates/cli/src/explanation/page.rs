@@ -1,13 +1,12 @@
-//! The page: pictures and lines of explanations in one file of HTML, nothing loaded from anywhere and no
-//! script.
+//! The HTML page: pictures and lines of explanations in one file, with no external resources and no script.
 //!
-//! Every tag is closed, so that the page is well-formed XML as well and a test can say so.
+//! Every tag is closed, so that the page is well-formed XML as well and a test can verify it.
 
 use super::text::{Detail, request};
 use super::{how, picture, summary};
+use crate::markup::escaped;
 use crate::picture::svg;
 use hectare_engine::Explanation;
-use hectare_lab::report::escaped;
 use std::fmt::Write;
 
 const STYLE: &str =
@@ -20,7 +19,7 @@ svg { width: 100%; height: auto; display: block; }
 pre { white-space: pre-wrap; font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; margin: 0 0 12px; }
 ";
 
-/// Draws explanations of an image called so; of each, the `last` requests are listed one by one.
+/// Draws explanations of an image of this name; of each, the `last` requests are listed one by one.
 pub(crate) fn draw(name: &str, explanations: &[Explanation], last: usize) -> String {
     let title = escaped(&format!("{name}: why space lies where it lies"));
     let mut page = format!(

@@ -1,4 +1,4 @@
-//! Placing a surveyed volume on a page: title, cells, legend, free extents by size.
+//! Lays out a surveyed volume on a page: title, cells, legend, free extents by size.
 
 use super::color::{self, BROKEN_UP, FREE, INK, LINE, METADATA, PALE_INK, PAPER, UNREADABLE, WHOLE, mix};
 use super::scene::{Anchor, Item, Scene, Size};
@@ -15,7 +15,7 @@ const LABELS: u32 = 72;
 /// The highest the cells get.
 const FIELD_HEIGHT: u32 = 720;
 
-/// What the title tells.
+/// What the title shows.
 pub(crate) struct Facts<'a> {
     /// The image.
     pub(crate) name: String,
@@ -48,7 +48,7 @@ fn title(scene: &mut Scene, facts: &Facts<'_>, survey: &Survey) {
     let label = String::from_utf8_lossy(sb.label()).into_owned();
     let name = if label.is_empty() { facts.name.clone() } else { format!("{} ({label})", facts.name) };
     scene.text((MARGIN, MARGIN), Size::Title, Anchor::Left, INK, &shortened(&name, 70));
-    let used = geometry.blocks_count.get().saturating_sub(survey.space.blocks);
+    let used = geometry.blocks_count.get().saturating_sub(survey.space.blocks());
     let percent = used.saturating_mul(100).checked_div(geometry.blocks_count.get()).unwrap_or(0);
     let group = size_text(u64::from(geometry.blocks_per_group()) << geometry.block_size.shift());
     let cluster = match geometry.cluster_ratio_shift {
@@ -67,10 +67,10 @@ fn title(scene: &mut Scene, facts: &Facts<'_>, survey: &Survey) {
     let space = &survey.space;
     let free = format!(
         "{} free in {} {}, the longest {}, {} on average",
-        bytes(space.blocks),
-        grouped(space.extents),
-        if space.extents == 1 { "extent" } else { "extents" },
-        bytes(space.longest),
+        bytes(space.blocks()),
+        grouped(space.extents()),
+        if space.extents() == 1 { "extent" } else { "extents" },
+        bytes(space.longest()),
         bytes(space.average()),
     );
     scene.text((MARGIN, MARGIN + 48), Size::Body, Anchor::Left, PALE_INK, &free);
@@ -225,13 +225,13 @@ fn histogram(scene: &mut Scene, y: u32, facts: &Facts<'_>, survey: &Survey) -> u
     let height = 100;
     let base = y + 44 + height;
     scene.text((left, y), Size::Body, Anchor::Left, INK, "Free space by size of extent");
-    let used: Vec<usize> =
-        (0..survey.space.classes.len()).filter(|class| survey.space.classes[*class].extents > 0).collect();
+    let classes = survey.space.classes();
+    let used: Vec<usize> = (0..classes.len()).filter(|class| classes[*class].extents > 0).collect();
     let (Some(first), Some(last)) = (used.first(), used.last()) else {
         scene.text((left, y + 44), Size::Small, Anchor::Left, PALE_INK, "there is none");
         return base;
     };
-    let classes = &survey.space.classes[*first..=*last];
+    let classes = &classes[*first..=*last];
     let slot = ((right - left) / u32::try_from(classes.len()).unwrap_or(1).max(1)).min(64);
     let most = classes.iter().map(|class| class.blocks).max().unwrap_or(1).max(1);
     let block = facts.superblock.geometry().block_size.bytes().get();
@@ -246,7 +246,7 @@ fn histogram(scene: &mut Scene, y: u32, facts: &Facts<'_>, survey: &Survey) -> u
         let warm = 256 - (length.saturating_sub(12) * 256 / 15).min(256);
         scene.rectangle(x, base - bar, slot - 3, bar, mix(FREE, mix(WHOLE, BROKEN_UP, warm), 230));
         if class.extents > 0 {
-            let percent = u128::from(class.blocks) * 100 / u128::from(survey.space.blocks.max(1));
+            let percent = u128::from(class.blocks) * 100 / u128::from(survey.space.blocks().max(1));
             let text = if percent == 0 { "<1%".to_owned() } else { format!("{percent}%") };
             scene.text((x + slot / 2 - 1, base - bar - 12), Size::Small, Anchor::Middle, PALE_INK, &text);
         }

@@ -3,7 +3,7 @@
 use super::color::hex;
 use super::font::ADVANCE;
 use super::scene::{Anchor, Item, Scene, Text};
-use hectare_lab::report::escaped;
+use crate::markup::escaped;
 use std::fmt::Write;
 
 /// Draws the scene.

@@ -1,4 +1,4 @@
-//! Names and inodes: what lives how long, and listings that survive changes.
+//! Names and inodes: lifetimes, and listings that survive changes.
 
 use crate::common::{InMemory, assert_clean_bytes, close_clean, format_bytes, in_memory, pattern};
 use hectare_engine::{Changes, Cookie, Creation, Error, NewNode, OpenOptions, RenameMode};

@@ -1,4 +1,4 @@
-//! Space: `fallocate` against a model, holes, copies inside the volume, discarding, what is reserved.
+//! Space: `fallocate` against a model, holes, copies inside the volume, discard, reserved blocks.
 
 use crate::support::{MIB, Mount, mounted, needed};
 use hectare_device::Operation;
@@ -55,13 +55,13 @@ fn fallocate_does_what_a_model_does() {
             assert_eq!(file.metadata().unwrap().len(), model.len() as u64, "{mode:?} {at}");
             assert!(fs::read(mount.path("f")).unwrap() == model, "{mode:?} {at} {options}");
         }
-        // Between two punches, over what the kernel may have kept of either.
+        // Between two punches, over what the kernel may have cached of either.
         file.write_all_at(&[9; 10_000], 3_000).unwrap();
         model[3_000..13_000].fill(9);
         fallocate(&file, PUNCH, 4_000, 100).unwrap();
         model[4_000..4_100].fill(0);
         assert!(fs::read(mount.path("f")).unwrap() == model);
-        // These the kernel's FUSE refuses by itself; the engine has them.
+        // These the kernel's FUSE refuses by itself; the engine supports them.
         for mode in
             [FallocateFlags::COLLAPSE_RANGE, FallocateFlags::INSERT_RANGE, FallocateFlags::UNSHARE_RANGE]
         {
@@ -72,7 +72,7 @@ fn fallocate_does_what_a_model_does() {
     }
 }
 
-/// It was as long as what it got, which the kernel did not hear of.
+/// It had the length of what it got, which the kernel did not learn.
 #[test]
 fn regression_a_file_that_gets_no_space_keeps_its_size() {
     const NAME: &str = "space::regression_a_file_that_gets_no_space_keeps_its_size";
@@ -84,7 +84,7 @@ fn regression_a_file_that_gets_no_space_keeps_its_size() {
         assert_eq!(fallocate(&file, mode, size, 1 << 40), Err(Errno::NOSPC), "{mode:?}");
     }
     assert_eq!(fallocate(&file, FallocateFlags::empty(), size, 1 << 50), Err(Errno::FBIG));
-    // What was gathered has found its place although somebody asked for everything.
+    // Buffered data has found space although a request asked for everything.
     file.sync_all().unwrap();
     let free = rustix::fs::statvfs(&mount.dir).unwrap();
     for mode in [FallocateFlags::empty(), FallocateFlags::ZERO_RANGE] {
@@ -100,7 +100,7 @@ fn regression_a_file_that_gets_no_space_keeps_its_size() {
     mount.judge_scattered(NAME);
 }
 
-/// What the kernel gathers it has promised to nobody: whoever syncs hears that there was no room.
+/// Data that the kernel buffers has no reserved space: a sync reports that there was none.
 #[test]
 fn gathered_writes_that_find_no_space_are_told_by_fsync() {
     const NAME: &str = "space::gathered_writes_that_find_no_space_are_told_by_fsync";
@@ -130,7 +130,7 @@ fn gathered_writes_that_find_no_space_are_told_by_fsync() {
     }
 }
 
-/// Each waits until the kernel has written what it gathered, and one thread must be there to take that.
+/// Each waits until the kernel has written back what it buffers, and one thread must be free to receive that.
 #[test]
 fn many_look_for_holes_in_what_they_write() {
     const NAME: &str = "space::many_look_for_holes_in_what_they_write";
@@ -151,14 +151,14 @@ fn many_look_for_holes_in_what_they_write() {
     mount.judge(NAME);
 }
 
-/// Of a file that nobody writes, the kernel has gathered nothing, and keeps what it has read.
+/// The kernel buffers nothing of a file that is not open for writing, and keeps what it has read.
 #[test]
 fn looking_for_holes_in_what_is_closed_drops_nothing() {
     const NAME: &str = "space::looking_for_holes_in_what_is_closed_drops_nothing";
     use rustix::fs::{SeekFrom, seek};
     let mount = mounted!(NAME, 64 * MIB, "");
     made(&mount, "f").write_all_at(&[1; 100_000], MIB).unwrap();
-    // The kernel tells that a file was closed some time after it was.
+    // The kernel reports that a file was closed some time after it was.
     until(|| mount.requests(Request::Release) > 0);
     let read = || fs::read(mount.path("f")).unwrap();
     let before = (read(), mount.requests(Request::Read));
@@ -196,7 +196,7 @@ fn find_holes(options: &str) {
         (SeekFrom::Hole(9 * MIB), Err(Errno::NXIO)),
     ] {
         assert_eq!(seek(&file, from), found, "{options} {from:?}");
-        // What is written meanwhile is no hole, whether it has left the kernel or not.
+        // Data written meanwhile is no hole, whether it has left the kernel or not.
         file.write_all_at(&[2; 8192], MIB).unwrap();
     }
     drop(file);
@@ -231,7 +231,7 @@ fn copies_inside_the_volume_pass_no_program_and_no_cache() {
     assert!((SIZE..SIZE + 4 * MIB).contains(&read), "{read} bytes read");
     assert!((SIZE..SIZE + 4 * MIB).contains(&written), "{written} bytes written");
     assert!(to.metadata().unwrap().blocks() * 512 < SIZE + MIB, "holes stay holes");
-    // Had the data come through the kernel, its cache would have it now.
+    // Had the data passed through the kernel, its cache would have it now.
     let seen = run(xfs_io.args(["-r", "-c", "mmap -r 0 24m", "-c", "mincore"]).arg(mount.path("from")))
         .expect_success();
     assert!(
@@ -282,7 +282,7 @@ fn free_space_is_discarded_when_asked_or_at_once() {
         fs::remove_file(mount.path("f")).unwrap();
         before
     };
-    // The kernel tells that it has forgotten a file when it likes, and only then its space is free.
+    // The kernel sends `FORGET` at a time of its own, and only then the space of the file is free.
     let until_free = |mount: &Mount, before: u64, mut act: Box<dyn FnMut() + '_>| {
         until(|| {
             fs::File::open(&mount.dir).unwrap().sync_all().unwrap();
@@ -300,7 +300,7 @@ fn free_space_is_discarded_when_asked_or_at_once() {
 
     let mount = mounted!(NAME, 96 * MIB, "discard");
     let before = write_and_remove(&mount);
-    // What is freed is discarded once its commit is durable, behind the caller's back.
+    // Freed space is discarded once its commit is durable, in the background.
     until_free(&mount, before, Box::new(|| ()));
     mount.judge(NAME);
 }
@@ -316,7 +316,7 @@ fn nobody_takes_what_is_reserved_where_others_come() {
     };
     let found = rustix::fs::statvfs(&mount.dir).unwrap();
     let reserved = (found.f_bfree - found.f_bavail) * found.f_frsize;
-    // A fifth for root, and a fiftieth for the blocks of trees.
+    // A fifth for root, and a fiftieth for extent trees.
     assert!((13 * MIB..15 * MIB).contains(&reserved), "{reserved}");
     assert!(found.f_blocks >= found.f_bfree && found.f_ffree > 0 && found.f_namemax == 255);
     fs::create_dir(mount.path("theirs")).unwrap();
@@ -329,7 +329,7 @@ fn nobody_takes_what_is_reserved_where_others_come() {
     let left = rustix::fs::statvfs(&mount.dir).unwrap();
     assert!(left.f_bavail * left.f_frsize < MIB, "they could take what is theirs");
     assert!(left.f_bfree * left.f_frsize >= reserved - MIB, "and nothing else");
-    // Nor can root by this way: what the kernel has gathered comes in nobody's name.
+    // Nor can root in this way: data that the kernel buffers comes without its writer's identity.
     let root = fs::write(mount.path("roots"), vec![1; 8 << 20]);
     assert_eq!(root.err().and_then(|error| error.raw_os_error()), Some(Errno::NOSPC.raw_os_error()));
     mount.judge(NAME);
@@ -347,7 +347,7 @@ fn where_extents_lie_is_not_let_through() {
     mount.judge(NAME);
 }
 
-/// Whoever comes to a mount of root's alone is root.
+/// Every caller on a mount of root's alone is root.
 #[test]
 fn what_is_reserved_for_root_is_there_where_only_root_comes() {
     const NAME: &str = "space::what_is_reserved_for_root_is_there_where_only_root_comes";
@@ -362,7 +362,7 @@ fn what_is_reserved_for_root_is_there_where_only_root_comes() {
     let end = || file.metadata().unwrap().len();
     let fill = |step| while fallocate(&file, FallocateFlags::empty(), end(), step).is_ok() {};
     [MIB, 4096].into_iter().for_each(fill);
-    // But for what a longer extent tree might take, for which a fiftieth is kept.
+    // Except for what a longer extent tree might take, for which a fiftieth is kept.
     assert!(free().0 < 64 * MIB / 50 + 65_536, "{:?} of {reserved} are left", free());
     drop(file);
     mount.judge(NAME);

@@ -5,7 +5,7 @@
 //! arithmetic relies on; fields without a use here are written back as they were.
 //!
 //! Hazards: `s_start` 0 means "clean"; the log then has nothing to replay, and `s_sequence` is the last one
-//! used. A version 1 superblock has no fields behind `s_errno`: what lies there must not be believed.
+//! used. A version 1 superblock has no fields behind `s_errno`: what lies there must not be trusted.
 
 use super::feature::{JournalCompat, JournalIncompat};
 use super::log::{BlockType, Checksum, LogFormat, MAGIC};
@@ -23,9 +23,9 @@ pub const SUPERBLOCK_LEN: usize = 1024;
 pub const USERS_MAX: usize = 48;
 
 /// `s_checksum_type`: crc32c, the only one in use.
-const CHECKSUM_CRC32C: u8 = 4;
+pub const CHECKSUM_CRC32C: u8 = 4;
 /// The size of the fast-commit area where the superblock says 0.
-const FAST_COMMIT_BLOCKS_DEFAULT: u32 = 256;
+pub const FAST_COMMIT_BLOCKS_DEFAULT: u32 = 256;
 /// The fewest log blocks beside a fast-commit area; with fewer, there is no such area.
 const LOG_BLOCKS_MIN: u32 = 1024;
 const WHAT: &str = "journal superblock";
@@ -317,7 +317,7 @@ impl JournalSuperblock {
         &self.raw.s_users[..count.min(USERS_MAX)]
     }
 
-    /// Where the next transaction of a clean journal may go on writing; `None` if that is not recorded or
+    /// Where the next transaction of a clean journal may continue writing; `None` if that is not recorded or
     /// lies outside the log.
     #[must_use]
     pub fn head(&self) -> Option<LogicalBlock> {
@@ -337,7 +337,7 @@ impl JournalSuperblock {
         self.raw.s_start.set(0);
     }
 
-    /// Records where a clean journal may go on writing. Without effect in version 1.
+    /// Records where a clean journal may continue writing. Without effect in version 1.
     pub fn set_head(&mut self, head: LogicalBlock) {
         if !self.is_v1() {
             self.raw.s_head.set(head.get());

@@ -5,8 +5,9 @@
 
 use super::Error;
 use super::histogram::{Histogram, Share, short};
-use crate::random::Random;
+use crate::exponential::exponential as variate;
 use crate::run::float;
+use hectare_units::random::SplitMix64;
 use hectare_units::{index_of, u64_of};
 
 /// Steps to find the unit of bounded lengths; each brings it nearer by a constant factor, unless the bound is
@@ -16,11 +17,11 @@ const UNIT_STEPS: u32 = 100;
 const SMALL_PERCENT: f64 = 1.0;
 
 /// `count` exponentially distributed lengths from 1 to `most` whose sum is `sum`; `None` if there are none.
-pub(super) fn exponential(sum: u64, count: u64, most: u64, random: &mut Random) -> Option<Vec<u64>> {
+pub(super) fn exponential(sum: u64, count: u64, most: u64, random: &mut SplitMix64) -> Option<Vec<u64>> {
     if count > sum || count.checked_mul(most)? < sum {
         return None;
     }
-    let weights: Vec<f64> = (0..count).map(|_| random.exponential()).collect();
+    let weights: Vec<f64> = (0..count).map(|_| variate(random)).collect();
     let mut lengths = proportional(&weights, sum, 1, most);
     settle(&mut lengths, sum, 1, most);
     Some(lengths)
@@ -52,7 +53,7 @@ fn whole(x: f64, least: u64, most: u64) -> u64 {
     (x.floor().max(0.0) as u64).clamp(least, most)
 }
 
-/// Makes the sum exact, a step of one at a time over all parts, so that no part is bent much.
+/// Makes the sum exact, a step of one at a time over all parts, so that no part changes much.
 pub(super) fn settle(parts: &mut [u64], sum: u64, least: u64, most: u64) {
     let mut now: u64 = parts.iter().sum();
     while now != sum {
@@ -72,7 +73,7 @@ pub(super) fn settle(parts: &mut [u64], sum: u64, least: u64, most: u64) {
     }
 }
 
-/// One range of a histogram on a volume: what it gets.
+/// One range of a histogram on a volume, and its allotment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Class {
     /// Clusters of the shortest extent.
@@ -88,8 +89,8 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// The range on a volume with clusters of so many bytes, on which no free extent is longer than `longest`
-    /// clusters; it gets nothing yet.
+    /// The range on a volume with clusters of this many bytes, on which no free extent is longer than
+    /// `longest` clusters; it gets nothing yet.
     fn of(share: &Share, cluster: u64, longest: u64) -> Result<Self, Error> {
         let impossible = |why: String| {
             Error::Impossible(format!("free extents of {} to {}: {why}", short(share.from), short(share.to)))
@@ -124,21 +125,22 @@ impl Class {
     }
 
     /// Its lengths: evenly distributed around the mean, as far as the nearer end of the range.
-    fn lengths(&self, random: &mut Random) -> Vec<u64> {
+    fn lengths(&self, random: &mut SplitMix64) -> Vec<u64> {
         let reach = (self.mean - float(self.least)).min(float(self.most) - self.mean);
         let least = whole(self.mean - reach, self.least, self.most);
         let width = whole(2.0 * reach, 0, self.most - least) + 1;
         let width = u32::try_from(width).unwrap_or(u32::MAX);
-        let mut lengths: Vec<u64> = (0..self.count).map(|_| least + u64::from(random.below(width))).collect();
+        let mut lengths: Vec<u64> =
+            (0..self.count).map(|_| least + u64::from(random.below32(width))).collect();
         settle(&mut lengths, self.sum, self.least, self.most);
         lengths
     }
 }
 
-/// What each range of a histogram gets of `free` clusters.
+/// The share of `free` clusters that each range of a histogram gets.
 ///
 /// # Errors
-/// [`Error::Impossible`], which names the range, if it can't be had here.
+/// [`Error::Impossible`], which names the range, if it is impossible here.
 pub(super) fn classes(
     histogram: &Histogram,
     free: u64,
@@ -175,10 +177,10 @@ pub(super) fn classes(
 }
 
 /// The lengths of all classes, in random order.
-pub(super) fn by_class(classes: &[Class], random: &mut Random) -> Vec<u64> {
+pub(super) fn by_class(classes: &[Class], random: &mut SplitMix64) -> Vec<u64> {
     let mut lengths: Vec<u64> = classes.iter().flat_map(|class| class.lengths(random)).collect();
     for last in (1..lengths.len()).rev() {
-        let other = random.next() % u64_of(last + 1);
+        let other = random.draw() % u64_of(last + 1);
         lengths.swap(last, index_of(other));
     }
     lengths
@@ -207,7 +209,7 @@ mod tests {
         let wanted = histogram("2M-4M:85.31:3887K,4M-8M:9.85:7980K");
         let free = 1 << 20;
         let classes = classes(&wanted, free, CLUSTER, 32_000).unwrap();
-        let lengths = by_class(&classes, &mut Random::new(1));
+        let lengths = by_class(&classes, &mut SplitMix64::new(1));
         assert_eq!(lengths.iter().sum::<u64>(), free);
         let long: u64 = lengths.iter().filter(|len| **len >= 1024).sum();
         let part = float(long) / float(free);
@@ -243,8 +245,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever ranges are asked for: it is refused, or all clusters are dealt, every length is in a
-        /// range, and each range has its share to one extent.
+        /// Whatever ranges are requested: the request is refused, or all clusters are dealt, every length is
+        /// in a range, and each range has its share to one extent.
         #[test]
         fn every_histogram_is_kept_or_refused(
             percents in prop::collection::vec(0_u32..40, 1..8),
@@ -261,9 +263,9 @@ mod tests {
             let shares: Vec<Share> = some.map(share).collect();
             let Ok(wanted) = Histogram::new(shares) else { return Ok(()) };
             let Ok(classes) = classes(&wanted, free, CLUSTER, 1 << 13) else { return Ok(()) };
-            let lengths = by_class(&classes, &mut Random::new(seed));
+            let lengths = by_class(&classes, &mut SplitMix64::new(seed));
             prop_assert_eq!(lengths.iter().sum::<u64>(), free);
-            prop_assert_eq!(&lengths, &by_class(&classes, &mut Random::new(seed)));
+            prop_assert_eq!(&lengths, &by_class(&classes, &mut SplitMix64::new(seed)));
             let mut seen = 0;
             for (class, share) in classes.iter().zip(wanted.shares()) {
                 let bytes = |len: &&u64| (share.from..share.to).contains(&(**len * CLUSTER));

@@ -1,13 +1,14 @@
-//! Which clusters stay free and which are filled: pure arithmetic over the free stretches of a volume.
+//! Plans which clusters stay free and which are filled: pure arithmetic over the free stretches of a volume.
 //!
 //! A stretch is a run of free clusters inside one group. The lengths of free extents (see [`super::lengths`])
 //! add up to exactly the free space wanted; each stretch gets extents until its share of the whole is
-//! reached, and what is left of it is cut into gaps, exponentially distributed too, one before each extent
+//! reached, and the rest of it is divided into gaps, exponentially distributed too, one before each extent
 //! and one after the last. Every gap but the first of a stretch has at least one cluster, so no two free
-//! extents touch, neither inside a stretch nor over its end.
+//! extents touch, neither inside a stretch nor across its end.
 
 use super::lengths::{proportional, settle};
-use crate::random::Random;
+use crate::exponential::exponential as variate;
+use hectare_units::random::SplitMix64;
 use std::ops::Range;
 
 /// Clusters, by their numbers, in order.
@@ -26,7 +27,7 @@ pub(super) fn longest(stretches: &[Range<u64>]) -> u64 {
 
 /// Cuts `stretches` so that extents of these lengths stay free, in this order as far as they fit so. `None`
 /// if they don't fit.
-pub(super) fn cut(stretches: &[Range<u64>], lengths: &[u64], random: &mut Random) -> Option<Plan> {
+pub(super) fn cut(stretches: &[Range<u64>], lengths: &[u64], random: &mut SplitMix64) -> Option<Plan> {
     let shares = deal(stretches, lengths)?;
     let mut plan = Plan::default();
     for (stretch, extents) in stretches.iter().zip(&shares) {
@@ -74,8 +75,8 @@ fn deal(stretches: &[Range<u64>], lengths: &[u64]) -> Option<Vec<Vec<u64>>> {
 }
 
 /// Lays the extents of one stretch out, with gaps between.
-fn lay(stretch: &Range<u64>, extents: &[u64], random: &mut Random, plan: &mut Plan) {
-    let weights: Vec<f64> = (0..=extents.len()).map(|_| random.exponential()).collect();
+fn lay(stretch: &Range<u64>, extents: &[u64], random: &mut SplitMix64, plan: &mut Plan) {
+    let weights: Vec<f64> = (0..=extents.len()).map(|_| variate(random)).collect();
     let taken: u64 = extents.iter().map(|extent| extent + 1).sum();
     let spare = length(stretch) - taken;
     let mut gaps = proportional(&weights, spare, 0, spare);
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// How the free space is to be: so many clusters in so many extents, none longer than this.
+    /// The requested free space: this many clusters in this many extents, none longer than the maximum.
     #[derive(Clone, Copy)]
     struct Wanted {
         free: u64,
@@ -109,7 +110,7 @@ mod tests {
     }
 
     fn cut(stretches: &[Range<u64>], wanted: Wanted, seed: u64) -> Option<Plan> {
-        let mut random = Random::new(seed);
+        let mut random = SplitMix64::new(seed);
         let most = longest(stretches).min(wanted.longest);
         super::cut(stretches, &exponential(wanted.free, wanted.count, most, &mut random)?, &mut random)
     }
@@ -195,7 +196,7 @@ mod tests {
                 Some(start..start + len)
             });
             let stretches: Vec<Range<u64>> = starts.collect();
-            if let Some(plan) = super::cut(&stretches, &lengths, &mut Random::new(seed)) {
+            if let Some(plan) = super::cut(&stretches, &lengths, &mut SplitMix64::new(seed)) {
                 exact(&stretches, &plan);
                 let (mut wanted, mut got) = (lengths, plan.free.iter().map(length).collect::<Vec<_>>());
                 wanted.sort_unstable();

@@ -1,4 +1,4 @@
-//! Many runs, and of each the states that a crash could leave.
+//! Explores many runs, and for each the states that a crash could leave.
 
 use super::expect::Expected;
 use super::format::Format;
@@ -6,19 +6,19 @@ use super::repro::Kept;
 use super::session::{Recording, Setup, record};
 use super::trial::{Oracle, Trial};
 use super::workload::Workload;
-use crate::crash::dice::Dice;
 use crate::error::Result;
 use hectare_device::{CrashStates, Event, MemoryDevice};
+use hectare_units::random::SplitMix64;
 use hectare_units::u64_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Points looked at in one run, about: longer logs are sampled.
+/// About how many points are tested in one run: longer logs are sampled.
 const POINTS_OF_RUN: u64 = 600;
 /// States at each point: all that was written, and what storage chose, twice.
 const STATES: u64 = 3;
 
-/// What to look at.
+/// The parameters of a search.
 pub struct Search<'a> {
     /// In turn; not empty.
     pub workloads: &'a [Workload],
@@ -28,13 +28,13 @@ pub struct Search<'a> {
     pub seed: u64,
     /// How many crashes.
     pub points: u64,
-    /// How many runs go on at a time.
+    /// Concurrent runs.
     pub threads: usize,
-    /// Judges each so many-th state too.
+    /// Also checks every n-th state with the oracle.
     pub oracle: Option<(&'a Oracle<'a>, u64)>,
-    /// The device pretends to flush: to see that the search finds what that does.
+    /// Whether the device only pretends to flush: to see that the search finds the consequences.
     pub flushes_lie: bool,
-    /// The only crash to look at, of the first run.
+    /// The only crash to test, of the first run.
     pub only: Option<At>,
 }
 
@@ -43,7 +43,7 @@ pub struct Search<'a> {
 pub struct At {
     /// Events of the log that there were.
     pub point: usize,
-    /// By which seed storage chose what arrived; if none, everything did.
+    /// The seed by which storage chose what arrived; if none, everything did.
     pub torn: Option<u64>,
 }
 
@@ -56,26 +56,26 @@ impl std::fmt::Display for At {
     }
 }
 
-/// How far a search is.
+/// The progress of a search.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// Crashes looked at, of each workload.
+    /// Crashes tested, of each workload.
     pub points: Vec<(Workload, u64)>,
     /// Runs that are done.
     pub runs: u64,
 }
 
 impl Progress {
-    /// Crashes looked at.
+    /// Crashes tested.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.points.iter().map(|(_, count)| count).sum()
     }
 }
 
-/// What was found.
+/// A failure.
 pub struct Failure {
-    /// What is wrong.
+    /// The problem.
     pub what: String,
     /// The workload.
     pub workload: Workload,
@@ -85,7 +85,7 @@ pub struct Failure {
     pub seed: u64,
     /// The crash; none if the run itself failed.
     pub at: Option<At>,
-    /// What it takes to look at it again.
+    /// What is needed to reproduce it.
     pub kept: Kept,
 }
 
@@ -98,9 +98,10 @@ struct Shared<'a> {
     told: &'a (dyn Fn(&Progress) + Sync),
 }
 
-/// Looks at crashes until there were enough or one was not survived; `told` hears after every run.
+/// Tests crashes until there were enough or one was not survived; calls `told` after every run.
 ///
 /// # Errors
+/// If there is nothing to run on. What a crash broke is no error but the failure.
 /// If there is nothing to run on. What a crash broke is no error but the failure.
 pub fn explore(
     search: &Search<'_>,
@@ -125,10 +126,10 @@ pub fn explore(
     Ok((shared.progress(), first))
 }
 
-/// Looks at one crash of a run that was kept.
+/// Tests one crash of a kept run.
 ///
 /// # Errors
-/// What is wrong after it.
+/// The problem after it.
 pub fn look_at(kept: &Kept, at: At, oracle: Option<&Oracle<'_>>) -> std::result::Result<(), String> {
     let recording = kept.recording();
     let mut run = Run::new(&recording, kept.seed());
@@ -191,16 +192,16 @@ impl Shared<'_> {
             return run.one(at, oracle.map(|(oracle, _)| oracle)).map(drop).map_err(|what| (at, what));
         }
         let slot = Workload::ALL.iter().position(|workload| *workload == setup.workload).unwrap_or(0);
-        let mut dice = Dice::new(setup.seed, 2);
+        let mut random = SplitMix64::stream(setup.seed, 2);
         let points: Vec<usize> = run.states.points().filter(|point| *point >= recording.first).collect();
         let one_in = (u64_of(points.len()) * STATES).div_ceil(POINTS_OF_RUN).max(1);
         for point in points {
-            if !dice.one_in(one_in) {
+            if !random.one_in(one_in) {
                 continue;
             }
             let mut torn = vec![None];
             if run.states.pending(point) > 0 {
-                torn.extend((1..STATES).map(|_| Some(dice.below(1_000_000))));
+                torn.extend((1..STATES).map(|_| Some(random.below(1_000_000))));
             }
             for torn in torn {
                 if self.stop.load(Ordering::Relaxed) {
@@ -243,8 +244,8 @@ impl<'a> Run<'a> {
         };
         let state = state.map_err(|error| error.to_string())?;
         self.expected.advance(at.point);
-        let mut dice = Dice::new(self.seed ^ at.torn.unwrap_or(7), u64_of(at.point));
-        let (twice, thorough, seed) = (dice.one_in(8), dice.one_in(4), dice.any());
+        let mut random = SplitMix64::stream(self.seed ^ at.torn.unwrap_or(7), u64_of(at.point));
+        let (twice, thorough, seed) = (random.one_in(8), random.one_in(4), random.draw());
         Trial { format: self.format, seed, twice, thorough, oracle }.run(state, &mut self.expected)
     }
 }

@@ -1,8 +1,7 @@
-//! A workload runs on a volume whose device records everything.
+//! Runs a workload on a volume whose device records everything.
 
 use super::content::Edit;
 use super::devices::Parts;
-use super::dice::Dice;
 use super::format::{FORMATS, Format, open_options};
 use super::history::{BEGINS, Done, History, number};
 use super::op::Op;
@@ -12,6 +11,7 @@ use super::workload::{Generator, Workload};
 use crate::error::Result;
 use hectare_device::{Event, MemoryDevice, OverlayDevice, RecordDevice};
 use hectare_engine::{Creation, Error, FallocateMode, NewNode, OpenFile, RenameMode, Volume, XattrHow};
+use hectare_units::random::SplitMix64;
 use hectare_units::{Bytes, index_of, low32, u64_of};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use std::time::Duration;
 /// Ids of a thread's files begin at a multiple of this, the first of which is its directory's.
 const IDS: u32 = 100_000;
 
-/// Operations before it is looked at again how far the log is.
+/// Operations between two checks of the log's position.
 const WARM_STEP: usize = 8;
-/// How often it is looked at; where little is synced, it does not get to its end.
+/// The maximum number of checks; with few syncs, the log does not get to its end.
 const WARM_STEPS_MAX: usize = 400;
 
 /// How old a change gets where a thread of the volume commits.
@@ -37,39 +37,39 @@ pub(super) struct Setup {
     pub(super) workload: Workload,
     pub(super) format: Format,
     pub(super) seed: u64,
-    /// Operations of each thread before those whose crashes are looked at.
+    /// Operations of each thread before those whose crashes are tested.
     warm: usize,
     operations: usize,
     discard: bool,
-    /// The warming up goes on until the log is about to begin anew.
+    /// Whether warming up continues until the log is about to wrap.
     wraps: bool,
     /// Open files are closed before the volume is.
     tidy: bool,
-    /// The space there is, if it is little.
+    /// The space left free, if it is limited.
     left: Option<Bytes>,
 }
 
 impl Setup {
     /// The setup of a seed; with a format of its own choice if none is given.
     pub(super) fn new(workload: Workload, seed: u64, format: Option<Format>) -> Self {
-        let mut dice = Dice::new(seed, 1);
-        let chosen = dice.pick(&FORMATS).copied().unwrap_or(FORMATS[0]);
+        let mut random = SplitMix64::stream(seed, 1);
+        let chosen = random.pick(&FORMATS).copied().unwrap_or(FORMATS[0]);
         let warm = match workload {
-            Workload::Directory => 150 + dice.below(150),
-            _ if dice.one_in(3) => 0,
-            _ => dice.below(200),
+            Workload::Directory => 150 + random.below(150),
+            _ if random.one_in(3) => 0,
+            _ => random.below(200),
         };
-        let operations = 20 + dice.below(30);
+        let operations = 20 + random.below(30);
         Self {
             workload,
             format: format.unwrap_or(chosen),
             seed,
             warm: index_of(warm / u64_of(workload.threads())),
             operations: index_of(operations),
-            discard: dice.one_in(4),
-            tidy: !dice.one_in(4),
-            wraps: dice.one_in(4),
-            left: workload.runs_full().then(|| Bytes::kib(dice.below(400))),
+            discard: random.one_in(4),
+            tidy: !random.one_in(4),
+            wraps: random.one_in(4),
+            left: workload.runs_full().then(|| Bytes::kib(random.below(400))),
         }
     }
 }
@@ -118,8 +118,8 @@ pub(super) fn record(setup: Setup) -> Result<Recorded> {
         .zip(tops)
         .map(|(n, (top, id))| {
             let tree = Tree::new(&top, id);
-            let dice = Dice::new(setup.seed, 10 + n);
-            let generator = Generator::new(setup.workload, dice, setup.format.unit(), tree, id + 1);
+            let random = SplitMix64::stream(setup.seed, 10 + n);
+            let generator = Generator::new(setup.workload, random, setup.format.unit(), tree, id + 1);
             let history = History { top, id, done: Vec::new() };
             let (volume, recorder, open) = (&volume, &recorder, HashMap::new());
             let may_be_full = setup.left.is_some();
@@ -154,7 +154,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// All it has to do; the first tells from which event on crashes are looked at.
+    /// Does all of its work; stores in `first` the event from which on crashes are tested.
     fn work(mut self, setup: Setup, first: &AtomicUsize) -> Self {
         self.run(setup.warm);
         if setup.wraps {
@@ -233,7 +233,7 @@ impl Worker<'_> {
         self.open.get(&id).ok_or(Error::NotFound)
     }
 
-    /// Does an operation; what was done.
+    /// Does an operation; returns what was done.
     fn perform(&mut self, op: &Op, number: u32) -> hectare_engine::Result<Op> {
         if let Op::Edit { id, edit } = *op {
             let may_be_full = self.may_be_full;
@@ -315,9 +315,9 @@ fn write_some(
     Ok((done > 0).then_some(Edit::Write { at, len: done }))
 }
 
-/// What was done of an edit that ended for want of room; none if nothing can be seen of it.
+/// The part of an edit that was done before space ran out; none if it has no visible effect.
 ///
-/// Allocating shows in the size alone. Of what was punched in part, and all behind it, the file is cut off.
+/// Allocating shows in the size alone. If a range was punched in part, the file is truncated before it.
 fn part_of(file: &OpenFile, edit: Edit) -> hectare_engine::Result<Option<Edit>> {
     let size = file.metadata()?.size;
     match edit {
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use hectare_engine::OpenOptions;
 
-    /// Whether the log begins anew among the crashes that are looked at.
+    /// Whether the log wraps among the tested crashes.
     fn wraps(recording: &Recording, format: Format) -> bool {
         let places = recording.log.iter().map(|event| match event {
             Event::Write { at, .. } => at.get(),

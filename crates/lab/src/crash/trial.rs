@@ -1,7 +1,6 @@
-//! One state a crash left: opened, looked at, compared, used, and checked after each.
+//! Tries one state that a crash left: opened, inspected, compared, used, and checked after each.
 
 use super::devices::{Image, Parts};
-use super::dice::Dice;
 use super::expect::{Expected, Found};
 use super::format::{BALLAST, Format, open_options};
 use super::self_describing;
@@ -10,6 +9,7 @@ use super::tree::Kind;
 use hectare_check::Options;
 use hectare_device::{CrashStates, Device, MemoryDevice, OverlayDevice, RecordDevice};
 use hectare_engine::{Creation, OpenOptions, RenameMode, Volume, XattrHow};
+use hectare_units::random::SplitMix64;
 use hectare_units::{index_of, u64_of};
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,10 +26,10 @@ const LATE: u32 = u32::MAX;
 const GROWN: u64 = 5 * 1024;
 /// Bytes of the file that is made.
 const MADE: u64 = 24 << 10;
-/// Problems told at most.
+/// The maximum number of problems reported.
 const TOLD_MAX: usize = 6;
 
-/// A judge of whole volumes beside the checker: the image is clean, or what is wrong with it.
+/// An oracle for whole volumes beside the checker: `Ok` if the image is clean, or the problem.
 pub type Oracle<'a> = dyn Fn(&Image) -> Result<(), String> + Sync + 'a;
 
 /// What is done with a state.
@@ -45,7 +45,7 @@ pub(super) struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// What is wrong with a state; a panic is.
+    /// The problem of a state, if any; a panic is one.
     pub(super) fn run(self, state: State, expected: &mut Expected<'_>) -> Result<(), String> {
         let tried = catch_unwind(AssertUnwindSafe(|| self.try_state(state, expected)));
         let tried = tried.unwrap_or_else(|panic| {
@@ -92,10 +92,10 @@ impl Trial<'_> {
         let device = Parts::recorded(self.format, &recorder).map_err(|error| error.to_string())?;
         let volume = self.open(&device)?;
         volume.close().map_err(|error| format!("it can't be closed: {error}"))?;
-        let mut dice = Dice::new(self.seed, 3);
+        let mut random = SplitMix64::stream(self.seed, 3);
         let mut states = CrashStates::new(base, recorder.log());
-        let point = index_of(dice.below(u64_of(recorder.events()) + 1));
-        let state = states.torn(point, dice.any()).map_err(|error| error.to_string())?;
+        let point = index_of(random.below(u64_of(recorder.events()) + 1));
+        let state = states.torn(point, random.draw()).map_err(|error| error.to_string())?;
         Ok(Arc::new(state))
     }
 
@@ -119,12 +119,12 @@ impl Trial<'_> {
     /// Uses the volume; the ids of the files that were left alone.
     fn go_on(self, device: &Parts, found: &[Found]) -> Result<HashSet<u32>, String> {
         let volume = self.open(device)?;
-        let mut dice = Dice::new(self.seed, 4);
+        let mut random = SplitMix64::stream(self.seed, 4);
         let files = found.iter().flat_map(|found| &found.entries).filter(|entry| entry.kind == Kind::File);
         let files: Vec<_> = files.collect();
         let mut kept: HashSet<u32> = files.iter().map(|entry| entry.id).collect();
         let told = |error: hectare_engine::Error| error.to_string();
-        if let Some(entry) = dice.pick(&files) {
+        if let Some(entry) = random.pick(&files) {
             kept.remove(&entry.id);
             volume.remove_file(&entry.path).map_err(told)?;
         }
@@ -136,7 +136,7 @@ impl Trial<'_> {
         }
         let left: Vec<_> = files.into_iter().filter(|entry| kept.contains(&entry.id)).collect();
         for grow in [true, false] {
-            let Some(entry) = dice.pick(&left) else { break };
+            let Some(entry) = random.pick(&left) else { break };
             kept.remove(&entry.id);
             let change = if grow { grow_file } else { change_file };
             change(&volume, &entry.path, entry.id).map_err(|what| format!("{}: {what}", entry.path))?;
@@ -168,7 +168,7 @@ impl Trial<'_> {
     }
 }
 
-/// What is wrong with a volume that nobody has open.
+/// The problem of a closed volume, if any.
 fn sound(device: &Parts) -> Result<(), String> {
     let report =
         hectare_check::check(&*device.volume, &Options::default()).map_err(|error| error.to_string())?;

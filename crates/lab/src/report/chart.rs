@@ -5,9 +5,10 @@ use super::humanize::{axis, capital, short, size, whole};
 use super::series::{Group, Series};
 use super::svg::{Anchor, Box, Svg, ticks};
 use super::table::regions;
-use crate::fragmentation::{Bucket, Fragmentation, Region};
+use crate::fragmentation::{Fragmentation, Region};
 use crate::run::{Run, float};
 use crate::stats::Pass;
+use hectare_engine::Bucket;
 use hectare_units::u64_of;
 
 const WIDTH: f64 = 560.0;

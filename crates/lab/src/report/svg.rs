@@ -130,22 +130,9 @@ impl Svg {
     }
 }
 
-/// Text for between tags and inside quotes of SVG or HTML.
-#[must_use]
-pub fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        match c {
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            '"' => out.push_str("&quot;"),
-            // There is no way to write control characters.
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
+/// Text for between tags and inside quotes of SVG or HTML, in which control characters can't be written.
+pub(crate) fn escaped(text: &str) -> String {
+    html_escape::encode_double_quoted_attribute(&text.replace(char::is_control, " ")).into_owned()
 }
 
 /// Ticks from zero to at least `max`, at steps of 1, 2 or 5 times a power of ten.

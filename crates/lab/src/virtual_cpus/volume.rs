@@ -1,5 +1,6 @@
 //! The volumes of the experiment, worked out group by group.
 
+use hectare_units::random::SplitMix64;
 use hectare_units::{Clusters, GroupNr, usize_of};
 use serde::Serialize;
 
@@ -61,11 +62,11 @@ impl Volume {
             return vec![0; words];
         }
         let mut bitmap = vec![u64::MAX; words];
-        let mut dice = Dice(u64::from(group.get()));
+        let mut random = SplitMix64::new(u64::from(group.get()));
         let mut at = 0;
         loop {
-            at += dice.about(19 * MEAN_RUN);
-            let end = at + dice.about(MEAN_RUN);
+            at += about(&mut random, 19 * MEAN_RUN);
+            let end = at + about(&mut random, MEAN_RUN);
             if end >= u64::from(GROUP) {
                 return bitmap;
             }
@@ -77,21 +78,9 @@ impl Volume {
     }
 }
 
-/// Numbers that look random and are the same each time (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A length of at least 1 with that mean, each length from 1 to twice the mean as likely.
-    fn about(&mut self, mean: u64) -> u64 {
-        1 + self.draw() % (2 * mean - 1)
-    }
+/// A length of at least 1 with that mean, each length from 1 to twice the mean as likely.
+fn about(random: &mut SplitMix64, mean: u64) -> u64 {
+    1 + random.below(2 * mean - 1)
 }
 
 #[cfg(test)]

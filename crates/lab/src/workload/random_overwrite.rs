@@ -1,25 +1,25 @@
-//! `random-overwrite`: threads read and write blocks at random in files that are there and full.
+//! `random-overwrite`: threads read and write random blocks of existing, full files.
 //!
 //! The files are written from front to back and synced before the clock starts, so that every block is mapped
-//! and written: what is measured is the way of a request through the file system, which has nothing to
-//! allocate and nothing to log. All threads share all files. The numbers are those of the fio job with which
-//! the kernel's overwrites without a transaction were measured: 4 KiB, half of them reads, 16 threads, 32
-//! files of 512 MiB, blocks drawn independently (`norandommap`), 120 seconds after a ramp of 30. Where half
-//! of the room there is does not hold such files they are smaller, by halves, and the variant says so.
+//! and written: this measures the path of a request through the file system, which has nothing to allocate
+//! and nothing to log. All threads share all files. The numbers are those of the fio job with which the
+//! kernel's overwrites without a transaction were measured: 4 KiB, half of them reads, 16 threads, 32 files
+//! of 512 MiB, blocks drawn independently (`norandommap`), 120 seconds after a ramp of 30. If half of the
+//! free space does not hold such files they are smaller, by halves, and the variant says so.
 //!
-//! Reads and writes are counted apart. The target's own counts (journal handles above all) are those of the
-//! measured time alone: neither the laying out of the files nor the ramp is among them.
+//! Reads and writes are counted separately. The target's own counts (journal handles above all) are those of
+//! the measured time alone: neither laying out the files nor the ramp is included.
 //!
-//! In a folder the host's page cache is bypassed where the file system can, and a fallback is told. Memory
-//! for direct requests has to be aligned, so each thread has a buffer that is.
+//! In a directory the host's page cache is bypassed where the file system can, and a fallback is reported.
+//! Memory for direct requests has to be aligned, so each thread has an aligned buffer.
 
 use crate::error::{Error, Result};
-use crate::random::Random;
 use crate::run::{JobFigures, Measure};
 use crate::stats::AllocatorStats;
 use crate::target::{Access, Target, TargetFile};
 use crate::workload::worker_threads::{Count, Ramp, Stop, Worked, digits, measure, ramped, seconds};
 use crate::workload::{Ran, payload, size};
+use hectare_units::random::SplitMix64;
 use hectare_units::{index_of, u64_of, usize_of};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -119,7 +119,7 @@ pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads:
     let blocks = options.blocks()?;
     let files = lay_out(options, target, folder)?;
     let work = |nr: u32, stop: &Stop| {
-        let mut random = Random::new(SEED + u64::from(nr));
+        let mut random = SplitMix64::new(SEED + u64::from(nr));
         let mut buffer = Buffer::holding(&payload(options.block));
         let mut done: Option<Done> = None;
         loop {
@@ -127,9 +127,9 @@ pub(super) fn run(options: &Options, target: &dyn Target, folder: &str, threads:
                 done =
                     Some(Done { since: Instant::now(), reads: Count::default(), writes: Count::default() });
             }
-            let file = files[usize_of(random.below(options.files))].as_ref();
-            let at = u64::from(random.below(blocks)) * options.block;
-            let is_read = random.below(100) < options.reads;
+            let file = files[usize_of(random.below32(options.files))].as_ref();
+            let at = u64::from(random.below32(blocks)) * options.block;
+            let is_read = random.below32(100) < options.reads;
             if is_read {
                 file.read_at(at, buffer.bytes())?;
             } else {
@@ -210,7 +210,7 @@ struct Buffer {
 impl Buffer {
     fn holding(bytes: &[u8]) -> Self {
         let mut room = vec![0; bytes.len() + ALIGN];
-        // usize::MAX ("can't be told") is out of the question for bytes outside constant evaluation.
+        // usize::MAX (alignment unknown) is out of the question for bytes outside constant evaluation.
         let skip = room.as_ptr().align_offset(ALIGN).min(ALIGN);
         room[skip..skip + bytes.len()].copy_from_slice(bytes);
         Self { room, skip, len: bytes.len() }

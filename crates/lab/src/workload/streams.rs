@@ -1,19 +1,19 @@
-//! `streams`: few large files, in large pieces or at random.
+//! `streams`: few large files, in large chunks or at random.
 //!
-//! Sequential pieces of 16 MiB ask for more than any free run holds on a volume that is cut up; that is what
-//! this is for. Mixed, every other thread writes its file once over in 4 KiB blocks in random order, into a
-//! file that has no space yet.
+//! On a volume with fragmented free space, sequential chunks of 16 MiB need more than any free run holds;
+//! that is what this is for. Mixed, every other thread writes its file once over in 4 KiB blocks in random
+//! order, into a file without allocated blocks.
 //!
 //! The best-available series was measured with 5 GiB written sequentially, and 5 GiB written as a mix of
 //! random and sequential writes, by fio; its jobs were not published. With two threads half of the bytes are
-//! written at random here. fio gives a file its space by one fallocate before it writes, unless its job says
+//! written at random here. fio preallocates a file by one fallocate before it writes, unless its job says
 //! otherwise: [`Options::allocate`] does so.
 
 use crate::error::{Error, Result};
-use crate::random::Random;
 use crate::target::{Target, TargetFile};
 use crate::workload::worker_threads::{Count, Stop, measure, seconds, share, together};
 use crate::workload::{Ran, payload, size};
+use hectare_units::random::SplitMix64;
 use serde::Serialize;
 
 /// How the files are written.
@@ -59,7 +59,7 @@ impl Options {
         format!("{} in {} pieces{random}{allocated}", size(self.total), size(self.piece))
     }
 
-    /// Whether so many threads can do it.
+    /// Whether this many threads can do it.
     pub(super) fn check(&self, threads: u32) -> Result<()> {
         if self.pattern == Pattern::Mixed && threads < 2 {
             return Err(Error::Invalid("mixed streams need at least two threads".into()));
@@ -99,7 +99,7 @@ fn sequentially(file: &dyn TargetFile, len: u64, piece: u64, bytes: &[u8], stop:
     Ok(count)
 }
 
-/// Every block once, in an order that the seed says.
+/// Every block once, in an order that follows from the seed.
 fn at_random(
     file: &dyn TargetFile,
     len: u64,
@@ -109,9 +109,9 @@ fn at_random(
     stop: &Stop,
 ) -> Result<Count> {
     let mut order: Vec<u64> = (0..len.div_ceil(block)).collect();
-    let mut random = Random::new(seed);
+    let mut random = SplitMix64::new(seed);
     for last in (1..order.len()).rev() {
-        let other = random.next() % hectare_units::u64_of(last + 1);
+        let other = random.draw() % hectare_units::u64_of(last + 1);
         order.swap(last, hectare_units::index_of(other));
     }
     let mut count = Count::default();

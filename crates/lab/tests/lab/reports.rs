@@ -1,7 +1,8 @@
 //! Reports: the table's shape, JSON there and back, and a page that is well-formed whatever the names are.
 
 use crate::markup::complaint;
-use hectare_lab::fragmentation::{Bucket, FileExtents, Fragmentation, Region};
+use hectare_engine::Bucket;
+use hectare_lab::fragmentation::{FileExtents, Fragmentation, Region};
 use hectare_lab::inspect::Inspection;
 use hectare_lab::latency::Latency;
 use hectare_lab::report::Machine;
@@ -157,6 +158,6 @@ fn reports_survive_json_and_join() {
     assert_eq!(back, one);
     let both = Report::merged([one, back]);
     assert_eq!((both.machines.len(), both.runs.len()), (1, 2));
-    // The same system twice is a repetition, told apart in the table.
+    // The same system twice is a repetition, distinguished in the table.
     assert!(both.table().contains("engine hybrid #2"), "{}", both.table());
 }

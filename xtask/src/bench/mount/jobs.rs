@@ -1,4 +1,4 @@
-//! What is done through a mount, and how long it takes. Each job does what it needs before the clock starts.
+//! The jobs done through a mount, and their times. Each job prepares what it needs before the clock starts.
 //!
 //! | job | what |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | `random-read`, `random-write` | 4 KiB in that file, past the page cache, so that each is a request |
 //! | `create`, `stat`, `open`, `unlink` | 10,000 files in a directory, one after another |
 //! | `create-many`, `readdir`, `readdir-stat` | 50,000 files in a directory; names; names and attributes |
-//! | `small-files-1`, `small-files-16` | files of 64 KiB by so many threads, to the end of `syncfs` |
+//! | `small-files-1`, `small-files-16` | files of 64 KiB by that many threads, to the end of `syncfs` |
 //! | `tar-x` | this project's sources, several times, from a tar, to the end of `syncfs` |
-//! | `walk` | all folders of that listed with attributes, from no cached name |
+//! | `walk` | all directories of that listed with attributes, from no cached name |
 //! | `stat-16` | attributes of 10,000 files of one directory by 16 threads, from no cached name |
 //! | `missing` | 100 names that are not there, looked for 100 times each, as compilers do |
 
@@ -92,7 +92,7 @@ impl Job {
         }
     }
 
-    /// Whether it is asked for by this word.
+    /// Whether this argument selects it.
     pub(super) fn is(self, word: &str) -> bool {
         self.name() == word
     }
@@ -116,7 +116,7 @@ impl fmt::Display for Job {
 
 /// Where a job runs.
 pub(super) struct Ground<'a> {
-    /// The mounted folder.
+    /// The mounted directory.
     pub(super) dir: &'a Path,
     pub(super) tar: &'a Path,
     /// Everything a sixteenth.
@@ -124,7 +124,7 @@ pub(super) struct Ground<'a> {
 }
 
 impl Ground<'_> {
-    /// Does a job; how many seconds it took.
+    /// Does a job; returns how many seconds it took.
     pub(super) fn run(&self, job: Job) -> io::Result<f64> {
         match job {
             Job::Write => timed(|| self.write_large()),
@@ -147,7 +147,7 @@ impl Ground<'_> {
         }
     }
 
-    /// A count, or less of it where all is small.
+    /// A count, or less of it in a quick run.
     fn some(&self, count: usize) -> usize {
         if self.quick { count / 16 } else { count }
     }
@@ -215,7 +215,7 @@ impl Ground<'_> {
         timed(|| (0..count).try_for_each(|nr| File::create(dir.join(format!("file-{nr}"))).map(drop)))
     }
 
-    /// The folder of `create`, made if that did not run.
+    /// The directory of `create`, made if that did not run.
     fn few(&self) -> io::Result<PathBuf> {
         let dir = self.dir.join("few");
         if !dir.join("file-0").exists() {
@@ -261,7 +261,7 @@ impl Ground<'_> {
         })
     }
 
-    /// Has the kernel forget names and attributes, not pages.
+    /// Makes the kernel drop names and attributes, not pages.
     fn drop_names(&self) -> io::Result<()> {
         syncfs(File::open(self.dir)?)?;
         fs::write("/proc/sys/vm/drop_caches", "2")
@@ -313,7 +313,7 @@ impl Ground<'_> {
     }
 }
 
-/// Does the work of so many threads, each its own.
+/// Does the work of this many threads, each its own.
 fn at_once(threads: usize, work: impl Fn(usize) -> io::Result<()> + Sync) -> io::Result<()> {
     std::thread::scope(|scope| {
         let work = &work;
@@ -324,7 +324,7 @@ fn at_once(threads: usize, work: impl Fn(usize) -> io::Result<()> + Sync) -> io:
     })
 }
 
-/// Lists a folder and all below with attributes.
+/// Lists a directory and everything below with attributes.
 fn list_all(dir: &Path) -> io::Result<()> {
     fs::read_dir(dir)?.try_for_each(|entry| {
         let entry = entry?;
@@ -338,7 +338,7 @@ fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// A tar of this project's sources, so many times over.
+/// A tar of this project's sources, repeated this many times.
 pub(super) fn source_tar(folder: &Path, times: u32) -> Result<PathBuf, String> {
     let path = folder.join("sources.tar");
     for nr in 0..times {
@@ -356,6 +356,6 @@ pub(super) fn source_tar(folder: &Path, times: u32) -> Result<PathBuf, String> {
             return Err("git archive of the sources failed".into());
         }
     }
-    let _ = fs::remove_file(folder.join("part.tar")); // the folder goes, too
+    let _ = fs::remove_file(folder.join("part.tar")); // the directory is removed, too
     Ok(path)
 }

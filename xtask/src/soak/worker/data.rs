@@ -1,4 +1,4 @@
-//! What is done to the bytes of a file: writing, cutting, reading, syncing.
+//! Operations on the bytes of a file: writing, truncating, reading, syncing.
 
 use super::{BLOCK, FILE_MAX, WRITE_MAX, Worker};
 use crate::soak::content::pattern;
@@ -24,17 +24,17 @@ impl Worker {
     /// Any bytes, anywhere.
     pub(super) fn write(&mut self) -> Step {
         self.with_open(|worker, open, file| {
-            let len = 1 + worker.random.below(WRITE_MAX);
-            let at = worker.random.below(FILE_MAX - len);
+            let len = 1 + worker.random.below32(WRITE_MAX);
+            let at = worker.random.below32(FILE_MAX - len);
             worker.write_to(open, file, at.into(), len)
         })
     }
 
-    /// A few small ones, which the engine gathers.
+    /// A few small ones, which the engine buffers.
     pub(super) fn append(&mut self) -> Step {
         self.with_open(|worker, open, file| {
-            for _ in 0..=worker.random.below(8) {
-                let len = 1 + worker.random.below(BLOCK);
+            for _ in 0..=worker.random.below32(8) {
+                let len = 1 + worker.random.below32(BLOCK);
                 if file.content.len() + u64::from(len) <= u64::from(FILE_MAX) {
                     worker.write_to(open, file, file.content.len(), len)?;
                 }
@@ -47,8 +47,8 @@ impl Worker {
     pub(super) fn overwrite(&mut self) -> Step {
         self.with_open(|worker, open, file| {
             let blocks = u32::try_from(file.content.len() / u64::from(BLOCK)).unwrap_or(0);
-            for _ in 0..worker.random.below(8).min(blocks) {
-                let at = u64::from(worker.random.below(blocks)) * u64::from(BLOCK);
+            for _ in 0..worker.random.below32(8).min(blocks) {
+                let at = u64::from(worker.random.below32(blocks)) * u64::from(BLOCK);
                 worker.write_to(open, file, at, BLOCK)?;
             }
             Ok(())
@@ -58,7 +58,7 @@ impl Worker {
     /// Shorter or longer.
     pub(super) fn truncate(&mut self) -> Step {
         self.with_open(|worker, open, file| {
-            let len = if worker.odds(4) { 0 } else { worker.random.below(FILE_MAX).into() };
+            let len = if worker.odds(4) { 0 } else { worker.random.below32(FILE_MAX).into() };
             if worker.unless_full("truncate", &file.path, open.set_len(len))?.is_some() {
                 file.content.set_len(len);
             }
@@ -86,7 +86,7 @@ impl Worker {
     pub(super) fn seek(&mut self) -> Step {
         self.with_open(|worker, open, file| {
             let size = u32::try_from(file.content.len()).unwrap_or(u32::MAX);
-            let at = u64::from(worker.random.below(size.max(1)));
+            let at = u64::from(worker.random.below32(size.max(1)));
             verify_holes(open, &file.content, &file.path, at)
         })
     }

@@ -1,4 +1,4 @@
-//! What is done to directories: making, moving, removing, listing and syncing them.
+//! Operations on directories: making, moving, removing, listing and syncing them.
 
 use super::{DIRECTORIES_MAX, SHARED, Worker};
 use crate::soak::owned::{Step, name, parent, told};
@@ -20,13 +20,13 @@ impl Worker {
         Ok(())
     }
 
-    /// It goes if it is empty, and is else given another name.
+    /// Removes it if it is empty, and renames it otherwise.
     pub(super) fn remove_directory(&mut self) -> Step {
         let others = u32::try_from(self.directories.len() - 1).unwrap_or(0);
         if others == 0 {
             return self.make_directory();
         }
-        let nr = 1 + usize_of(self.random.below(others));
+        let nr = 1 + usize_of(self.random.below32(others));
         let path = self.directories[nr].clone();
         if !self.paths().any(|inside| parent(inside) == path) {
             self.directories.swap_remove(nr);
@@ -50,7 +50,7 @@ impl Worker {
     /// A directory of its own, or the shared one.
     fn any_directory(&mut self) -> String {
         let own = u32::try_from(self.directories.len()).unwrap_or(1);
-        let nr = usize_of(self.random.below(own + 1));
+        let nr = usize_of(self.random.below32(own + 1));
         self.directories.get(nr).map_or(SHARED, String::as_str).to_owned()
     }
 

@@ -1,4 +1,4 @@
-//! What is done to what an inode says of itself: permissions and extended attributes.
+//! Operations on an inode's own metadata: permissions and extended attributes.
 
 use super::Worker;
 use crate::soak::content::pattern;
@@ -16,7 +16,7 @@ impl Worker {
 
     pub(super) fn change_permissions(&mut self) -> Step {
         self.with_file(|worker, file| {
-            file.permissions = [0o600, 0o640, 0o644, 0o755][usize_of(worker.random.below(4))];
+            file.permissions = [0o600, 0o640, 0o644, 0o755][usize_of(worker.random.below32(4))];
             let changes = Changes { permissions: Some(file.permissions), ..Changes::default() };
             told("chmod", &file.path, worker.volume.change_path(&file.path, &changes))
         })
@@ -24,10 +24,10 @@ impl Worker {
 
     pub(super) fn set_attribute(&mut self) -> Step {
         self.with_file(|worker, file| {
-            let name = format!("user.{}", worker.random.below(5));
+            let name = format!("user.{}", worker.random.below32(5));
             // Most lie in the inode; of the longest, a block holds one.
-            let len = [60, 60, 60, 60, 60, 600, 600, 3000][usize_of(worker.random.below(8))];
-            let mut value = vec![0; usize_of(worker.random.below(len))];
+            let len = [60, 60, 60, 60, 60, 600, 600, 3000][usize_of(worker.random.below32(8))];
+            let mut value = vec![0; usize_of(worker.random.below32(len))];
             pattern(worker.version(), 0, &mut value);
             let inode = told("lookup", &file.path, worker.volume.resolve(&file.path, false))?;
             let result = worker.volume.set_xattr(inode, &name, &value, XattrHow::Either);

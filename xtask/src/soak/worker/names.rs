@@ -1,4 +1,4 @@
-//! What is done to the names of files: making, moving, linking and taking them away.
+//! Operations on the names of files: making, moving, linking and removing them.
 
 use super::{BLOCK, FILE_MAX, FILES_MAX, LINKS_MAX, NAMELESS_MAX, SYMLINKS_MAX, Worker};
 use crate::soak::content::Content;
@@ -34,7 +34,7 @@ impl Worker {
         })
     }
 
-    /// The victim lives on by another name, or while it is open.
+    /// The replaced file lives on by another name, or while it is open.
     pub(super) fn rename_over(&mut self) -> Step {
         let Some(victim) = self.take_file() else { return self.create() };
         let Some(mut file) = self.take_file() else {
@@ -82,7 +82,7 @@ impl Worker {
     /// Any of the names of a file that has several.
     fn unlink_one(&mut self, file: &mut Owned) -> Step {
         let count = u32::try_from(file.links.len()).unwrap_or(0);
-        let mut goes = file.links.swap_remove(usize_of(self.random.below(count)));
+        let mut goes = file.links.swap_remove(usize_of(self.random.below32(count)));
         if self.odds(3) {
             std::mem::swap(&mut goes, &mut file.path);
         }
@@ -154,17 +154,17 @@ impl Worker {
         verify(open, &oldest.content, &oldest.path, &mut self.buffer)
     }
 
-    /// What has no name is a file as any other until it is closed.
+    /// A file without a name is a file as any other until it is closed.
     pub(super) fn use_nameless(&mut self) -> Step {
         let Some(mut file) = self.nameless.pop() else { return self.unlink_open() };
         let Some(open) = file.open.take() else { return Ok(()) };
-        match self.random.below(4) {
+        match self.random.below32(4) {
             0 => {
-                let at = u64::from(self.random.below(FILE_MAX));
+                let at = u64::from(self.random.below32(FILE_MAX));
                 self.write_to(&open, &mut file, at, BLOCK)?;
             }
             1 => {
-                let len = u64::from(self.random.below(FILE_MAX));
+                let len = u64::from(self.random.below32(FILE_MAX));
                 if self.unless_full("truncate", &file.path, open.set_len(len))?.is_some() {
                     file.content.set_len(len);
                 }

@@ -1,4 +1,4 @@
-//! What is done to the space of a file: `fallocate(2)` in all its modes.
+//! Operations on the space of a file: `fallocate(2)` in all its modes.
 
 use super::{BLOCK, FILE_MAX, WRITE_MAX, Worker};
 use crate::soak::owned::{Owned, Step, told};
@@ -6,7 +6,7 @@ use hectare_engine::{FallocateMode, OpenFile};
 use std::ops::Range;
 
 impl Worker {
-    /// Gives space to a range, which reads as before.
+    /// Allocates a range, which reads as before.
     pub(super) fn allocate(&mut self) -> Step {
         let keep_size = self.odds(2);
         self.give_space(FallocateMode::Allocate { keep_size }, keep_size)
@@ -32,7 +32,7 @@ impl Worker {
         })
     }
 
-    /// Takes the space of a range.
+    /// Frees the blocks of a range.
     pub(super) fn punch(&mut self) -> Step {
         self.with_open(|worker, open, file| {
             let range = worker.any_range(2 * WRITE_MAX);
@@ -44,7 +44,7 @@ impl Worker {
         })
     }
 
-    /// Makes a range zeros that have space.
+    /// Makes a range zeros, with blocks allocated.
     pub(super) fn zero_range(&mut self) -> Step {
         self.with_open(|worker, open, file| {
             let (range, keep_size) = (worker.any_range(2 * WRITE_MAX), worker.odds(2));
@@ -59,15 +59,15 @@ impl Worker {
         })
     }
 
-    /// Cuts blocks out; what follows moves down.
+    /// Removes blocks; what follows moves down.
     pub(super) fn collapse(&mut self) -> Step {
         self.with_open(|worker, open, file| {
             let blocks = u32::try_from(file.content.len().saturating_sub(1) / u64::from(BLOCK)).unwrap_or(0);
             if blocks == 0 {
                 return Ok(());
             }
-            let first = worker.random.below(blocks);
-            let count = 1 + worker.random.below((blocks - first).min(WRITE_MAX / BLOCK));
+            let first = worker.random.below32(blocks);
+            let count = 1 + worker.random.below32((blocks - first).min(WRITE_MAX / BLOCK));
             let range = blocks_from(first, count);
             if worker.change_space(open, file, FallocateMode::CollapseRange, &range)? {
                 file.content.collapse(range.start, range.end - range.start);
@@ -76,7 +76,7 @@ impl Worker {
         })
     }
 
-    /// Puts blocks of zeros in; what follows moves up.
+    /// Inserts blocks of zeros; what follows moves up.
     pub(super) fn insert(&mut self) -> Step {
         self.with_open(|worker, open, file| {
             let blocks = u32::try_from(file.content.len().div_ceil(BLOCK.into())).unwrap_or(0);
@@ -84,7 +84,7 @@ impl Worker {
             if blocks == 0 || room == 0 {
                 return Ok(());
             }
-            let range = blocks_from(worker.random.below(blocks), 1 + worker.random.below(room));
+            let range = blocks_from(worker.random.below32(blocks), 1 + worker.random.below32(room));
             if worker.change_space(open, file, FallocateMode::InsertRange, &range)? {
                 file.content.insert(range.start, range.end - range.start);
                 no_data(open, file, &range)?;
@@ -93,15 +93,15 @@ impl Worker {
         })
     }
 
-    /// A range of up to so many bytes, half of the time of whole blocks.
+    /// A range of at most `most` bytes, half of the time of whole blocks.
     fn any_range(&mut self, most: u32) -> Range<u64> {
         let unit = if self.odds(2) { BLOCK } else { 1 };
-        let at = self.random.below(FILE_MAX) / unit * unit;
-        let len = (1 + self.random.below(most)).next_multiple_of(unit).min(FILE_MAX - at);
+        let at = self.random.below32(FILE_MAX) / unit * unit;
+        let len = (1 + self.random.below32(most)).next_multiple_of(unit).min(FILE_MAX - at);
         u64::from(at)..u64::from(at + len)
     }
 
-    /// Whether it was done. On a full volume it may have been done in part: the file is cut off before it.
+    /// Whether it was done. On a full volume it may have been done in part: the file is truncated before it.
     fn change_space(
         &mut self,
         open: &OpenFile,

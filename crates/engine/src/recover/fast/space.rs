@@ -1,12 +1,12 @@
-//! Whose space is whose after fast commits.
+//! Decides which file owns which space after fast commits.
 //!
-//! Records tell what files are mapped to, file by file. On the way a block may be in two maps (one file gave
-//! it away, another has it, and the other's record comes first) or in none, so nothing is given back before
-//! the end. Then everything that any changed file had, was given by a record, or took for its tree, and that
-//! none of them has any more, is free. Directories are changed as ever, and give back their space themselves.
+//! Records give the maps of files, file by file. In between, a block may be in two maps (one file gave it up,
+//! another got it, and the other's record comes first) or in none, so nothing is freed before the end. Then
+//! everything that any changed file had, was given by a record, or took for its tree, and that none of them
+//! has any more, is free. Directories are changed as usual, and free their space themselves.
 //!
-//! Hazard: a record may name space that belongs to something else. Only what was free before is taken to be
-//! the record's, so that it does not become free in the end.
+//! Hazard: a record may name space of another owner. Only what was free before counts as the record's, so
+//! that the other's space does not become free in the end.
 
 use super::map::FastMap;
 use super::runs::RunSet;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// One more than the last file block.
 const MAP_END: u64 = 1 << 32;
 
-/// What is known of space until all is replayed.
+/// The state of space until all is replayed.
 #[derive(Default)]
 pub(super) struct Space {
     /// What files had, were given, or took; all of it is marked as in use.
@@ -55,7 +55,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Holds what is free of a run.
+    /// Holds the free part of a run.
     fn hold_free(&mut self, run: Run) -> Result<()> {
         let (layout, end) = (self.volume.allocator.layout(), run.end());
         let group = |cluster| layout.locate(cluster).map(|(group, _)| group.get());
@@ -102,8 +102,8 @@ impl Replay<'_, '_> {
         })
     }
 
-    /// Takes all that a file, link or directory has out of its map; a directory gives it back, of anything
-    /// else it is held.
+    /// Removes all space of a file, link or directory from its map; a directory's is freed, any other's is
+    /// held.
     pub(super) fn give_up_space(&mut self, inode: &Arc<CachedInode>) -> Result<()> {
         if inode.get().kind() == Some(Kind::Directory) {
             let mut data = inode.edit(self.handle, &self.volume.inodes);
@@ -135,7 +135,7 @@ impl Replay<'_, '_> {
         Ok(())
     }
 
-    /// Holds what a file has, before it is changed for the first time.
+    /// Holds a file's space, before its first change.
     pub(super) fn touch(&mut self, inode: &CachedInode) -> Result<()> {
         let nr = inode.nr();
         if inode.get().kind() == Some(Kind::Directory) || self.space.files.contains_key(&nr) {
@@ -158,7 +158,7 @@ impl Replay<'_, '_> {
         }
         let map = MapRef { volume: self.volume, nr: inode.nr(), inode: &data };
         let mut add = |start, len| {
-            // What lies outside the volume the tree would not have let through.
+            // The tree rejects blocks outside the volume.
             if let Some((first, end)) = self.clusters(start, len) {
                 own.add(first, end);
             }
@@ -169,8 +169,8 @@ impl Replay<'_, '_> {
         Ok(own)
     }
 
-    /// Ends the replay: files without a name are freed, the others get their counts of sectors, and what none
-    /// has any more becomes free.
+    /// Ends the replay: files without a name are freed, the others get their counts of sectors, and space
+    /// without an owner becomes free.
     pub(super) fn settle(mut self) -> Result<()> {
         let mut kept = RunSet::default();
         let mut files: Vec<InodeNr> = self.space.files.keys().copied().collect();

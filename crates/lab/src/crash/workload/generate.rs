@@ -1,11 +1,11 @@
-//! Chooses operations that fit what there is.
+//! Chooses operations that fit the existing files.
 
 use super::{Verb, Workload};
 use crate::crash::content::Edit;
-use crate::crash::dice::Dice;
 use crate::crash::op::Op;
 use crate::crash::self_describing::CELL;
 use crate::crash::tree::{Kind, Tree};
+use hectare_units::random::SplitMix64;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of all files, from which on none grows.
@@ -17,9 +17,9 @@ const TRIES: usize = 20;
 
 /// Chooses the operations of one thread.
 pub(in crate::crash) struct Generator {
-    dice: Dice,
+    random: SplitMix64,
     workload: Workload,
-    /// Space is given in units of so many bytes.
+    /// Space is allocated in units of this many bytes.
     unit: u64,
     tree: Tree,
     /// The files there are, those too that are only open, and their sizes.
@@ -33,13 +33,13 @@ impl Generator {
     /// For a thread whose directory is the empty `tree`, with ids from `first_id` on.
     pub(in crate::crash) fn new(
         workload: Workload,
-        dice: Dice,
+        random: SplitMix64,
         unit: u64,
         tree: Tree,
         first_id: u32,
     ) -> Self {
         let (sizes, open) = (BTreeMap::new(), BTreeSet::new());
-        Self { dice, workload, unit, tree, sizes, open, next_id: first_id, done: 0 }
+        Self { random, workload, unit, tree, sizes, open, next_id: first_id, done: 0 }
     }
 
     /// The names as they are now.
@@ -47,10 +47,10 @@ impl Generator {
         &self.tree
     }
 
-    /// The next operation; what is done of it is to be [noted](Self::note).
+    /// The next operation; what is done of it must be [noted](Self::note).
     pub(in crate::crash) fn next(&mut self) -> Op {
         let op = (0..TRIES).find_map(|_| {
-            let verb = self.dice.weighed(self.workload.weights())?;
+            let verb = self.random.weighed(self.workload.weights())?;
             self.choose(verb)
         });
         op.unwrap_or(Op::SyncAll)
@@ -88,7 +88,7 @@ impl Generator {
             Verb::SetXattr | Verb::RemoveXattr => self.attribute(verb),
             Verb::Close => {
                 let open: Vec<u32> = self.open.iter().copied().collect();
-                self.dice.pick(&open).map(|id| Op::Close { id: *id })
+                self.random.pick(&open).map(|id| Op::Close { id: *id })
             }
             Verb::SyncFile => self.pick_file().map(|(id, _)| Op::SyncFile { id }),
             Verb::SyncData => self.pick_file().map(|(id, _)| Op::SyncData { id }),
@@ -103,12 +103,12 @@ impl Generator {
 
     fn pick_path(&mut self, fits: impl Fn(&Kind) -> bool) -> Option<String> {
         let paths = self.tree.paths(fits);
-        self.dice.pick(&paths).map(|path| (*path).to_owned())
+        self.random.pick(&paths).map(|path| (*path).to_owned())
     }
 
     fn pick_file(&mut self) -> Option<(u32, u64)> {
         let files: Vec<(u32, u64)> = self.sizes.iter().map(|(id, size)| (*id, *size)).collect();
-        self.dice.pick(&files).copied()
+        self.random.pick(&files).copied()
     }
 
     /// A path nothing is at, in a directory there is.
@@ -116,10 +116,10 @@ impl Generator {
         let dir = self.pick_path(|kind| *kind == Kind::Directory)?;
         // In a large directory, long names fill blocks sooner.
         let padding = match self.workload {
-            Workload::Directory => "n".repeat(hectare_units::index_of(20 + self.dice.below(60))),
+            Workload::Directory => "n".repeat(hectare_units::index_of(20 + self.random.below(60))),
             _ => String::new(),
         };
-        let path = format!("{dir}/{}{padding}", self.dice.below(1000));
+        let path = format!("{dir}/{}{padding}", self.random.below(1000));
         self.tree.id(&path).is_none().then_some(path)
     }
 
@@ -138,7 +138,7 @@ impl Generator {
             Verb::MakeDir => Op::MakeDir { path, id },
             Verb::Symlink => {
                 // Up to 59 bytes lie in the inode, more in a block.
-                let len = [8, 59, 60, 200][hectare_units::index_of(self.dice.below(4))];
+                let len = [8, 59, 60, 200][hectare_units::index_of(self.random.below(4))];
                 Op::Symlink { path, id, target: "s".repeat(len) }
             }
             _ => Op::Create { path, id },
@@ -148,7 +148,7 @@ impl Generator {
     fn rename(&mut self) -> Option<Op> {
         let from = self.pick_path(|_| true)?;
         let is_dir = self.tree.paths(|kind| *kind == Kind::Directory).contains(&from.as_str());
-        let to = if self.dice.one_in(2) {
+        let to = if self.random.one_in(2) {
             self.pick_path(|kind| *kind != Kind::Directory)?
         } else {
             self.free_path()?
@@ -176,28 +176,28 @@ impl Generator {
         let path = self.pick_path(|kind| !matches!(kind, Kind::Symlink(_)))?;
         let names = self.tree.attributes(&path);
         if verb == Verb::RemoveXattr {
-            let name = (*self.dice.pick(&names)?).to_owned();
+            let name = (*self.random.pick(&names)?).to_owned();
             return Some(Op::RemoveXattr { path, name });
         }
         // Two large ones fill the block there can be.
-        let name = format!("user.{}", self.dice.below(2));
-        let most = if self.dice.one_in(2) { 40 } else { ATTRIBUTE_MAX };
-        let len = 1 + self.dice.below(most);
+        let name = format!("user.{}", self.random.below(2));
+        let most = if self.random.one_in(2) { 40 } else { ATTRIBUTE_MAX };
+        let len = 1 + self.random.below(most);
         Some(Op::SetXattr { path, name, len: hectare_units::index_of(len) })
     }
 
     /// A place below `end`: on a border of blocks, or anywhere.
     fn place(&mut self, end: u64) -> u64 {
-        let at = self.dice.below(end);
-        at - at % if self.dice.one_in(2) { self.unit } else { CELL }
+        let at = self.random.below(end);
+        at - at % if self.random.one_in(2) { self.unit } else { CELL }
     }
 
     /// A length from one cell on: some blocks, or anything.
     fn length(&mut self) -> u64 {
-        let len = match self.dice.below(4) {
-            0 => self.unit * (1 + self.dice.below(3)),
-            1 => 1 + self.dice.below(200),
-            _ => 1 + self.dice.below(self.workload.change_max()),
+        let len = match self.random.below(4) {
+            0 => self.unit * (1 + self.random.below(3)),
+            1 => 1 + self.random.below(200),
+            _ => 1 + self.random.below(self.workload.change_max()),
         };
         len.next_multiple_of(CELL).min(self.workload.change_max())
     }
@@ -205,8 +205,8 @@ impl Generator {
     /// Pieces of a block with a block between them.
     fn comb(&mut self) -> Edit {
         let most = self.workload.size_max() / self.unit;
-        let first = self.dice.below(most - 1);
-        let count = 1 + self.dice.below((most - first) / 2);
+        let first = self.random.below(most - 1);
+        let count = 1 + self.random.below((most - first) / 2);
         Edit::Comb { at: first * self.unit, each: self.unit, count }
     }
 
@@ -216,7 +216,7 @@ impl Generator {
         let within = len.min(size - at.min(size));
         let beyond = (at + len).min(size_max).saturating_sub(at);
         // Space beyond the end is not counted.
-        let keep_size = self.dice.one_in(3) && self.workload != Workload::Large;
+        let keep_size = self.random.one_in(3) && self.workload != Workload::Large;
         let edit = match verb {
             Verb::Append => Edit::Write { at: size, len: len.min(size_max.saturating_sub(size)) },
             Verb::Overwrite => Edit::Write { at, len: within },
@@ -225,7 +225,7 @@ impl Generator {
                 Edit::Write { at, len: len.min(size_max - at) }
             }
             Verb::Comb => self.comb(),
-            Verb::Cut => Edit::Resize { size: if self.dice.one_in(4) { 0 } else { at } },
+            Verb::Cut => Edit::Resize { size: if self.random.one_in(4) { 0 } else { at } },
             Verb::Grow => Edit::Resize { size: (size + len).min(size_max).max(size) },
             Verb::Allocate => Edit::Allocate { at, len: beyond, keep_size },
             Verb::Punch => Edit::Punch { at, len: within },
@@ -251,8 +251,8 @@ impl Generator {
         if blocks < 2 {
             return None;
         }
-        let at = self.dice.below(blocks - 1);
-        let len = self.unit * (1 + self.dice.below((blocks - at - 1).min(3)));
+        let at = self.random.below(blocks - 1);
+        let len = self.unit * (1 + self.random.below((blocks - at - 1).min(3)));
         let at = at * self.unit;
         if verb == Verb::Collapse {
             return (at + len < size).then_some(Edit::Collapse { at, len });

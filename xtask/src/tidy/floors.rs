@@ -1,0 +1,378 @@
+//! The floors inside a crate: which of its modules may use which (`cargo xtask tidy --layers`).
+//!
+//! A crate with declared floors ([`FLOORS`]) has no arrow from a lower floor to a higher one; that is an error of
+//! `tidy`. For every crate the job counts *circles*: modules that use each other, directly or by way of others.
+//!
+//! **Modules** are the files of a crate, a file and its directory being one, but for directories that are a floor
+//! of their own: there each file counts. **Arrows** are paths in code (`crate::a::B`, `super::a`, also inside
+//! braces, re-exports of the crate's root followed), and calls `self.f(...)` of a method that the same type has in
+//! another file: an import is not needed for those. Tests have none: they may use what they like.
+//!
+//! What it is not: a compiler. Macros and paths by way of re-exports of inner modules are not followed.
+
+use super::{Finding, Severity, Source};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The floors of a crate, from the lowest: modules by their first name. What is listed in none may be used by all,
+/// and uses nothing that is listed.
+const FLOORS: [(&str, &[&[&str]]); 0] = [];
+
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// What is known of one crate.
+struct Krate {
+    name: String,
+    arrows: Arrows,
+    modules: usize,
+}
+
+/// Findings: arrows that point up.
+pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for krate in krates(sources) {
+        for (from, to) in upward(&krate) {
+            let file = format!("crates/{}/src", krate.name);
+            let message = format!("{from} uses {to}, which is on a higher floor (xtask/src/tidy/floors.rs)");
+            findings.push(Finding { file, line: 1, severity: Severity::Error, message });
+        }
+    }
+    findings
+}
+
+/// The table that `--layers` prints: one line for each crate.
+pub(super) fn table(sources: &[Source]) -> Vec<String> {
+    let line = |krate: &Krate| {
+        let circles: Vec<Vec<String>> = circles(&krate.arrows).into_iter().filter(|c| c.len() > 1).collect();
+        let arrows: usize = krate.arrows.values().map(BTreeSet::len).sum();
+        let floors = FLOORS.iter().any(|(name, _)| *name == krate.name);
+        let up = if floors { upward(krate).len().to_string() } else { "-".to_owned() };
+        let mut line = format!(
+            "{:12} {:3} modules, {arrows:3} arrows, {up:>2} upward, {} circles",
+            krate.name,
+            krate.modules,
+            circles.len()
+        );
+        for circle in circles {
+            line += &format!("\n    {}: {}", circle.len(), circle.join(" "));
+        }
+        line
+    };
+    krates(sources).iter().map(line).collect()
+}
+
+fn krates(sources: &[Source]) -> Vec<Krate> {
+    let mut by_crate: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
+    for source in sources.iter().filter(|s| s.is_rust() && s.path.starts_with("crates/")) {
+        if source.path.contains("/src/") && !source.is_test {
+            by_crate.entry(source.crate_name()).or_default().push(source);
+        }
+    }
+    by_crate.into_iter().map(|(name, sources)| krate(name, &sources)).collect()
+}
+
+/// A file as far as it is looked at.
+struct File {
+    /// The names of its module, from the crate's root.
+    path: Vec<String>,
+    code: String,
+}
+
+fn krate(name: &str, sources: &[&Source]) -> Krate {
+    let files: Vec<File> = sources.iter().map(|source| file(source)).collect();
+    let roots: BTreeSet<&str> = files.iter().filter_map(|f| f.path.first().map(String::as_str)).collect();
+    let root_code: String = files.iter().filter(|f| f.path.is_empty()).map(|f| f.code.as_str()).collect();
+    let exports = exports(&root_code);
+    let floors = FLOORS.iter().find(|(krate, _)| *krate == name).map_or(&[][..], |(_, floors)| floors);
+    let is_split = |first: &str| floors.iter().flat_map(|floor| floor.iter()).any(|module| *module == first);
+    let node = |path: &[String]| match path {
+        [] => None,
+        [first, second, ..]
+            if is_split(first) && files.iter().any(|f| f.path[..] == [first.clone(), second.clone()]) =>
+        {
+            Some(format!("{first}::{second}"))
+        }
+        [first, ..] => Some(first.clone()),
+    };
+    let mut arrows = Arrows::new();
+    let mut modules = BTreeSet::new();
+    for file in files.iter().filter(|file| !file.path.is_empty()) {
+        let Some(from) = node(&file.path) else { continue };
+        modules.insert(from.clone());
+        for mut path in paths(file) {
+            if let Some(module) = path.first().and_then(|first| exports.get(first.as_str())) {
+                path.insert(0, (*module).to_owned());
+            }
+            if path.first().is_none_or(|first| !roots.contains(first.as_str())) {
+                continue;
+            }
+            if let Some(to) = node(&path).filter(|to| !is_family(&from, to)) {
+                arrows.entry(from.clone()).or_default().insert(to);
+            }
+        }
+    }
+    for (from, to) in method_calls(&files) {
+        if let (Some(from), Some(to)) = (node(from), node(to))
+            && !is_family(&from, &to)
+        {
+            arrows.entry(from).or_default().insert(to);
+        }
+    }
+    Krate { name: name.to_owned(), arrows, modules: modules.len() }
+}
+
+/// Whether one is the other, or its parent: those may use each other.
+fn is_family(a: &str, b: &str) -> bool {
+    a == b
+        || a.strip_prefix(b).is_some_and(|rest| rest.starts_with("::"))
+        || b.strip_prefix(a).is_some_and(|rest| rest.starts_with("::"))
+}
+
+fn file(source: &Source) -> File {
+    let (_, inner) = source.path.split_once("/src/").unwrap_or_default();
+    let inner = inner.trim_end_matches(".rs");
+    let path = match inner {
+        "lib" | "main" => Vec::new(),
+        inner => inner.split('/').map(str::to_owned).collect(),
+    };
+    let lines = source.text.lines().take(source.first_test_line() - 1);
+    let code = lines.map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join("\n");
+    File { path, code }
+}
+
+/// What the root re-exports, by name, and from which module.
+fn exports(code: &str) -> BTreeMap<&str, &str> {
+    let mut found = BTreeMap::new();
+    for statement in code.split(';') {
+        let Some((_, path)) = statement.split_once("use ") else { continue };
+        let Some((module, names)) = path.trim().trim_start_matches("crate::").split_once("::") else {
+            continue;
+        };
+        for name in names.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|name| !name.is_empty())
+        {
+            found.insert(name, module);
+        }
+    }
+    found
+}
+
+/// The paths of a file into its crate, from the crate's root.
+fn paths(file: &File) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    for (at, _) in file.code.match_indices("crate::") {
+        if !file.code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':') {
+            follow(&[], &file.code[at + "crate::".len()..], &mut found);
+        }
+    }
+    for (at, _) in file.code.match_indices("super::") {
+        if file.code[..at].ends_with("::") || file.path.is_empty() {
+            continue;
+        }
+        let (mut rest, mut base) = (&file.code[at..], &file.path[..]);
+        while let Some(inner) = rest.strip_prefix("super::") {
+            (rest, base) = (inner, &base[..base.len().saturating_sub(1)]);
+        }
+        follow(base, rest, &mut found);
+    }
+    found
+}
+
+/// Reads `a::b::{c, d::e}` behind a known beginning.
+fn follow(base: &[String], text: &str, found: &mut Vec<Vec<String>>) {
+    if let Some(inner) = text.strip_prefix('{') {
+        for part in parts(inner) {
+            follow(base, part.trim_start(), found);
+        }
+        return;
+    }
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(text.len());
+    if end == 0 {
+        return;
+    }
+    let path = [base, &[text[..end].to_owned()]].concat();
+    match text[end..].strip_prefix("::") {
+        Some(rest) => follow(&path, rest, found),
+        None => found.push(path.clone()),
+    }
+    if text[end..].starts_with("::<") || text[end..].starts_with("::*") {
+        found.push(path);
+    }
+}
+
+/// The parts of a list in braces, up to its end.
+fn parts(text: &str) -> Vec<&str> {
+    let (mut depth, mut start, mut found) = (0, 0, Vec::new());
+    for (at, c) in text.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                found.push(&text[start..at]);
+                return found;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                found.push(&text[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Calls of a method on `self` that the same type defines in another file.
+fn method_calls(files: &[File]) -> Vec<(&[String], &[String])> {
+    let mut owners: BTreeMap<(&str, &str), &[String]> = BTreeMap::new();
+    let mut bodies = Vec::new();
+    for file in files {
+        for (name, body) in impls(&file.code) {
+            for method in methods(body) {
+                owners.insert((name, method), &file.path);
+            }
+            bodies.push((name, body, &file.path[..]));
+        }
+    }
+    let mut found = Vec::new();
+    for (name, body, path) in bodies {
+        for (at, _) in body.match_indices("self.") {
+            let rest = &body[at + "self.".len()..];
+            let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(0);
+            if rest[end..].starts_with('(')
+                && let Some(owner) = owners.get(&(name, &rest[..end]))
+            {
+                found.push((path, *owner));
+            }
+        }
+    }
+    found
+}
+
+/// The inherent implementations of a file: type and body.
+fn impls(code: &str) -> Vec<(&str, &str)> {
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("\nimpl") {
+        let rest = &code[at + "\nimpl".len()..];
+        let Some((head, body)) = rest.split_once("{\n") else { continue };
+        let head = head.rsplit('>').next().filter(|last| !last.trim().is_empty()).unwrap_or(head);
+        let name = head.trim().split(['<', ' ']).next().unwrap_or_default();
+        if !rest[..rest.find("{\n").unwrap_or(0)].contains(" for ") {
+            found.push((name, body.split_once("\n}").map_or(body, |(body, _)| body)));
+        }
+    }
+    found
+}
+
+fn methods(body: &str) -> Vec<&str> {
+    let heads = body.match_indices("fn ").map(|(at, _)| &body[at + 3..]);
+    heads
+        .map(|rest| rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default())
+        .collect()
+}
+
+/// Arrows of a crate with floors that point up.
+fn upward(krate: &Krate) -> Vec<(String, String)> {
+    let Some((_, floors)) = FLOORS.iter().find(|(name, _)| *name == krate.name) else { return Vec::new() };
+    let floor = |module: &str| {
+        let first = module.split("::").next().unwrap_or_default();
+        floors.iter().position(|floor| floor.contains(&module) || floor.contains(&first))
+    };
+    let pairs = krate.arrows.iter().flat_map(|(from, all)| all.iter().map(move |to| (from, to)));
+    let is_up = |(from, to): &(&String, &String)| floor(to) > floor(from);
+    pairs.filter(is_up).map(|(from, to)| (from.clone(), to.clone())).collect()
+}
+
+/// Strongly connected modules (Tarjan's algorithm, SIAM J. Comput. 1, 1972).
+fn circles(arrows: &Arrows) -> Vec<Vec<String>> {
+    let mut search = Search { arrows, ..Search::default() };
+    for module in arrows.keys() {
+        if !search.number.contains_key(module) {
+            search.visit(module);
+        }
+    }
+    search.found
+}
+
+struct Search<'a> {
+    arrows: &'a Arrows,
+    number: BTreeMap<String, usize>,
+    low: BTreeMap<String, usize>,
+    stack: Vec<String>,
+    found: Vec<Vec<String>>,
+}
+
+impl Default for Search<'_> {
+    fn default() -> Self {
+        static NONE: Arrows = Arrows::new();
+        Self {
+            arrows: &NONE,
+            number: BTreeMap::new(),
+            low: BTreeMap::new(),
+            stack: Vec::new(),
+            found: Vec::new(),
+        }
+    }
+}
+
+impl Search<'_> {
+    fn visit(&mut self, module: &str) {
+        let number = self.number.len();
+        self.number.insert(module.to_owned(), number);
+        self.low.insert(module.to_owned(), number);
+        self.stack.push(module.to_owned());
+        for to in self.arrows.get(module).into_iter().flatten() {
+            let reached = if !self.number.contains_key(to) {
+                self.visit(to);
+                self.low[to]
+            } else if self.stack.contains(to) {
+                self.number[to]
+            } else {
+                continue;
+            };
+            let low = self.low[module].min(reached);
+            self.low.insert(module.to_owned(), low);
+        }
+        if self.low[module] == number {
+            let start = self.stack.iter().position(|other| other == module).unwrap_or_default();
+            let mut circle = self.stack.split_off(start);
+            circle.sort();
+            self.found.push(circle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::source;
+    use super::*;
+
+    fn arrows_of(files: &[(&str, &str)]) -> Vec<String> {
+        let sources: Vec<Source> =
+            files.iter().map(|(path, text)| source(&format!("crates/x/src/{path}.rs"), text)).collect();
+        let krate = krate("x", &sources.iter().collect::<Vec<_>>());
+        let pairs =
+            krate.arrows.iter().flat_map(|(from, all)| all.iter().map(move |to| format!("{from}>{to}")));
+        pairs.collect()
+    }
+
+    #[test]
+    fn paths_and_methods_are_arrows() {
+        let found = arrows_of(&[
+            ("lib", "mod a;\nmod b;\nmod c;\nmod d;\npub use d::Shown;\n"),
+            ("a", "use crate::{b::{self, X}, c::Y};\nuse crate::Shown;\n"),
+            ("b", "// crate::a::Z\n#[cfg(test)]\nmod tests {\n use crate::c::Q;\n}\n"),
+            ("c", "\nimpl Big {\n    fn one(&self) {\n        self.two(1)\n    }\n}\n"),
+            ("d", "\nimpl<T> Big {\n    pub fn two(&self) {}\n}\nuse super::b;\n"),
+            ("d/inner", "use super::super::a;\nuse super::Own;\n"),
+        ]);
+        assert_eq!(found, ["a>b", "a>c", "a>d", "c>d", "d>a", "d>b"]);
+    }
+
+    #[test]
+    fn circles_are_found_whole() {
+        let arrow = |from: &str, to: &[&str]| (from.to_owned(), to.iter().map(|t| (*t).to_owned()).collect());
+        let arrows: Arrows =
+            [arrow("a", &["b"]), arrow("b", &["c", "d"]), arrow("c", &["a"]), arrow("d", &["e"])].into();
+        let mut found: Vec<Vec<String>> = circles(&arrows).into_iter().filter(|c| c.len() > 1).collect();
+        found.sort();
+        assert_eq!(found, [["a", "b", "c"]]);
+    }
+}
