@@ -17,7 +17,7 @@
 
 use crate::deadline::{connected, read_within};
 use crate::report::Report;
-use crate::watch::{Shared, json};
+use crate::shared::{Shared, json};
 use hectare_engine::Explanation;
 use hectare_fuse::{MountedImage, mounted_image};
 use log::{debug, info};

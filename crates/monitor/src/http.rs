@@ -17,7 +17,7 @@
 
 mod connections;
 
-use crate::watch::Shared;
+use crate::shared::Shared;
 use connections::Connections;
 use rustix::net::Shutdown;
 use std::io;

@@ -16,13 +16,16 @@ mod control;
 mod deadline;
 mod history;
 mod http;
+mod monitor;
 mod page;
 mod prometheus;
 mod report;
+mod shared;
 mod survey;
-mod watch;
+mod watched;
 
 pub use control::{AskError, ask, explanation, may_remount, own_folder, sync, tune};
 pub use http::{BindError, bind};
+pub use monitor::Monitor;
 pub use report::{Caches, ClassUnits, DeviceReport, Journal, Moved, Report, Search, Space};
-pub use watch::{Monitor, Watched};
+pub use watched::Watched;

@@ -1,6 +1,6 @@
 //! The report: all metrics of a mount at about one moment, as a value that can be sent.
 
-use crate::watch::Watched;
+use crate::watched::Watched;
 use hectare_alloc::StatsSnapshot;
 use hectare_device::Operation as DeviceOperation;
 use hectare_engine::{Gauges, JournalStats, Volume};
