@@ -36,9 +36,11 @@ use ground::Ground;
 use plan::{Section, Sides};
 use serde::Serialize;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How an experiment is made.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Rounds: each runs every side once.
     pub rounds: u32,
@@ -53,9 +55,19 @@ pub struct Options {
     pub cpus: Vec<u32>,
     /// An existing directory for the volumes. They are sparse files; all are removed.
     pub work: PathBuf,
+    /// Set to end early: before the next run, with an error, so that volumes are unmounted and removed.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Options {
+    /// An error once it is to end early.
+    fn check_stop(&self) -> Result<()> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Invalid("interrupted; its volumes are removed".to_owned()));
+        }
+        Ok(())
+    }
+
     /// Those whose titles are asked for.
     fn wanted<T>(&self, all: Vec<T>, title: impl Fn(&T) -> &str) -> Result<Vec<T>> {
         let Some(part) = &self.part else { return Ok(all) };
@@ -281,6 +293,7 @@ fn one(ground: &Ground, mut section: Section, options: &Options, say: &mut dyn F
                 options.rounds,
                 sides.title(nr)
             ));
+            options.check_stop()?;
             let run = ground.run(&base, &section, &section.sides[nr].how);
             sides.add(nr, &section.figures, run)?;
         }
@@ -322,7 +335,15 @@ mod tests {
     #[test]
     fn options_out_of_bounds_are_refused_before_anything_is_made() {
         let work = "/nonexistent".into();
-        let options = Options { rounds: 0, quick: true, kernel: false, part: None, cpus: vec![1], work };
+        let options = Options {
+            rounds: 0,
+            quick: true,
+            kernel: false,
+            part: None,
+            cpus: vec![1],
+            work,
+            stop: Arc::default(),
+        };
         let refused = |options: &Options| EXPERIMENTS[0].run(options, |_| ()).unwrap_err().to_string();
         assert!(refused(&options).contains("rounds"));
         assert!(refused(&Options { rounds: 1, cpus: vec![257], ..options.clone() }).contains("256"));

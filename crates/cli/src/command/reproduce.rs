@@ -6,7 +6,11 @@ use crate::output::Output;
 use crate::spinner::Spinner;
 use clap::builder::PossibleValuesParser;
 use hectare_lab::reproduce::{self, EXPERIMENTS, Experiment, Options};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Repeat the published experiments behind Hectare's mechanisms
 ///
@@ -72,6 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         part: arguments.part.clone(),
         cpus: arguments.cpus.clone(),
         work: arguments.work.clone().unwrap_or_else(in_memory),
+        stop: stop_on_signals()?,
     };
     let mut reproductions = Vec::new();
     for experiment in chosen {
@@ -108,6 +113,18 @@ fn list(arguments: &Arguments) -> Outcome {
     }
     write!(out, "{}", reproduce::listed())?;
     out.finish()
+}
+
+/// A flag that the first signal to end sets, so that volumes are unmounted and removed after the current run. The
+/// second one ends the process at once.
+fn stop_on_signals() -> Outcome<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let second = flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop));
+        let first = second.and_then(|_| flag::register(signal, Arc::clone(&stop)));
+        first.map_err(|error| Failure::of("signals can't be handled", error))?;
+    }
+    Ok(stop)
 }
 
 /// The default directory for volumes.

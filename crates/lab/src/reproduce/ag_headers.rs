@@ -63,6 +63,7 @@ fn one(size: &Size, options: &Options, say: &mut dyn FnMut(&str)) -> Result<Part
     let mut table = Table::new(place.is_stored() && options.kernel);
     for round in 0..options.rounds {
         for nr in table.order(round) {
+            options.check_stop()?;
             say(&format!("{}: round {} of {}: {}", size.title, round + 1, options.rounds, table.titles[nr]));
             match nr {
                 TWO_PASSES => table.add(nr, &format(&place, bytes, Passes::Two)?),
