@@ -13,7 +13,7 @@ const IMAGE: &str = "out/demo.img";
 
 /// Runs the demonstration; returns whether every step succeeded.
 pub(crate) fn run() -> bool {
-    setup::run();
+    setup::for_demo();
     if !shown(cargo().args(["build", "--release", "--package", "hectare"])) {
         return false;
     }

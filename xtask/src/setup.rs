@@ -8,8 +8,11 @@ use hectare_oracle::{is_root, tool};
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// Each tool, and its Debian package.
-const TOOLS: [(&str, &str); 28] = [
+/// A tool, and its Debian package.
+type Tool = (&'static str, &'static str);
+
+/// All that tests, benchmarks and the demo use.
+const TOOLS: [Tool; 28] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -40,13 +43,28 @@ const TOOLS: [(&str, &str); 28] = [
     ("chromium", "chromium"),
 ];
 
-fn missing() -> Vec<(&'static str, &'static str)> {
-    TOOLS.into_iter().filter(|(name, _)| tool(name).is_none()).collect()
+/// What the demo uses.
+const DEMO: [&str; 1] = ["e2fsck"];
+
+/// Installs what tests and benchmarks use and the host lacks; always true, because what stays missing is
+/// skipped later.
+pub(crate) fn run() -> bool {
+    install_missing(&TOOLS)
 }
 
-/// Installs what is missing, or reports it; true in any case, because what is missing is skipped later.
-pub(crate) fn run() -> bool {
-    let packages: BTreeSet<&str> = missing().into_iter().map(|(_, package)| package).collect();
+/// Installs what the demo uses, and no more.
+pub(crate) fn for_demo() -> bool {
+    let used: Vec<Tool> = TOOLS.into_iter().filter(|(name, _)| DEMO.contains(name)).collect();
+    install_missing(&used)
+}
+
+fn missing(of: &[Tool]) -> Vec<Tool> {
+    of.iter().copied().filter(|(name, _)| tool(name).is_none()).collect()
+}
+
+/// Installs what is missing, or reports it.
+fn install_missing(tools: &[Tool]) -> bool {
+    let packages: BTreeSet<&str> = missing(tools).into_iter().map(|(_, package)| package).collect();
     if packages.is_empty() {
         return true;
     }
@@ -54,7 +72,7 @@ pub(crate) fn run() -> bool {
         Some(apt) => install(&apt, &packages),
         None => eprintln!("not installed here: no apt-get, or neither root nor sudo without a password"),
     }
-    for (name, package) in missing() {
+    for (name, package) in missing(tools) {
         eprintln!("{name} is missing (Debian package {package}): what needs it will be skipped");
     }
     true
