@@ -12,6 +12,7 @@
 //! | locks of the standard library in `sync.rs` only, so that schedules can be tested | [`code`] |
 //! | dependencies have an allowed licence and source, none is banned (`deny.toml`) | [`supply`] |
 //! | the changelog has its form | [`changelog`] |
+//! | commits have a short subject and a body | [`history`] |
 //! | the field's words in comments, messages and docs (a warning) | [`words`], `docs/glossary.md` |
 //!
 //! Findings print as `file:line: message`. Warnings do not fail.
@@ -19,6 +20,7 @@
 mod changelog;
 mod code;
 mod floors;
+mod history;
 mod layers;
 mod modules;
 mod supply;
@@ -132,6 +134,9 @@ pub(crate) fn run() -> bool {
     for finding in &findings {
         println!("{finding}");
     }
+    if let Err(reason) = history::check() {
+        println!("tidy: the form of commits is not checked: {reason}");
+    }
     for line in layers::budget() {
         println!("{line}");
     }
@@ -158,6 +163,7 @@ fn findings() -> Vec<Finding> {
     findings.extend(floors::check(&sources));
     findings.extend(layers::check());
     findings.extend(supply::check());
+    findings.extend(history::check().unwrap_or_default());
     findings.sort();
     findings
 }
