@@ -28,15 +28,15 @@ mod partition_args;
 mod passwd;
 mod picture;
 mod progress;
+mod reporter;
 #[cfg(feature = "lab")]
 mod spinner;
 mod umask;
 mod walk;
 mod write_args;
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
-use failure::{Failure, tell};
+use reporter::Reporter;
 use std::process::ExitCode;
 
 const LONG: &str = "\
@@ -56,8 +56,8 @@ Examples:
   hectare info disk.img                       superblock and group information
   hectare map disk.img -o disk.svg            a picture of its usage
 
-Exit codes: 0 done, 1 failed (one line on standard error names the object and the reason),
-2 wrong usage (1 and one line for mkfs, as with other formatters).";
+Exit codes: 0 done, 1 failed, 2 wrong usage. Errors are one line on standard error that names the
+object and the reason; with --json, the last one is a JSON object.";
 
 /// Make, fill, inspect and change ext4 volumes from user space
 #[derive(Parser)]
@@ -77,45 +77,16 @@ fn main() -> ExitCode {
         Cli::command().find_subcommand(name).is_some()
     });
     let arguments = command::mkfs::xfs::hand_over(arguments.into_iter());
-    let formats = command::mkfs::is_named(&arguments);
+    let reporter = Reporter::of(&arguments, |name| Cli::command().find_subcommand(name).is_some());
     let Cli { max_memory, command } = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
-        Err(error) if formats && error.use_stderr() => {
-            tell(one_line(&misuse(&error)));
-            return ExitCode::FAILURE;
-        }
+        Err(error) if reporter::is_misuse(&error) => return reporter.misuse(&error),
         Err(error) => error.exit(),
     };
     match max_memory.apply().and_then(|()| command.run()) {
-        Ok(()) | Err(Failure::ReaderGone) => ExitCode::SUCCESS,
-        Err(Failure::Told) => ExitCode::FAILURE,
-        Err(Failure::Line(line)) => {
-            tell(one_line(&line));
-            ExitCode::FAILURE
-        }
-        Err(Failure::Usage(message)) => {
-            let error = Cli::command().error(clap::error::ErrorKind::ArgumentConflict, message);
-            let _ = error.print(); // nothing can be done where standard error is closed
-            ExitCode::from(2)
-        }
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => reporter.end(failure),
     }
-}
-
-/// The error of a command line, and what to do: the first paragraph of clap's message.
-fn misuse(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
-    let wrong = lines.join(" ");
-    let hint = match error.get(ContextKind::SuggestedArg) {
-        Some(ContextValue::String(meant)) => format!("did you mean {meant}?"),
-        _ => "see `--help`".to_owned(),
-    };
-    format!("{}; {hint}", wrong.strip_prefix("error: ").unwrap_or(&wrong))
-}
-
-/// Messages can carry text from an image, which must not look like a second line.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -125,17 +96,5 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn what_is_wrong_with_a_command_line_is_one_line_with_what_to_do() {
-        let missing = "the following required arguments were not provided: <IMAGE>; see `--help`";
-        for (words, expected) in [
-            ("hectare mkfs", missing),
-            ("hectare mkfs --forc a 1G", "unexpected argument '--forc' found; did you mean --force?"),
-        ] {
-            let error = Cli::try_parse_from(words.split(' ')).err().unwrap();
-            assert_eq!(misuse(&error), expected);
-        }
     }
 }

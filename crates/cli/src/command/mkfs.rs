@@ -80,11 +80,6 @@ fn command_at(arguments: &[OsString]) -> usize {
     1 + arguments.iter().skip(1).take_while(is_before).count()
 }
 
-/// Whether the command line names a formatter.
-pub(crate) fn is_named(arguments: &[OsString]) -> bool {
-    arguments.get(command_at(arguments)).is_some_and(|command| command == "mkfs" || command == "mkfs.xfs")
-}
-
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let image = &arguments.image;
     let failed = |error: hectare_mkfs::Error| image.failed(&error);

@@ -116,6 +116,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if options.offset != 0 && !arguments.part.is_whole() {
         return Err(Failure::Usage("the part of the image is named twice".into()));
     }
+    if arguments.keeper || arguments.background {
+        // It was started by way of /proc/self/exe, and would be listed as "exe".
+        let _ = rustix::thread::set_name(c"hectare");
+    }
     if arguments.keeper {
         keep(arguments, &options)
     } else if arguments.background {

@@ -16,7 +16,8 @@ fn behaves(name: &str, arguments: &[&str]) -> Option<i32> {
     assert!(!ran.hung, "{name}: {} did not end", ran.line);
     assert!(matches!(ran.code, Some(0 | 1)), "{name}: {} ended with {:?}: {}", ran.line, ran.code, ran.err);
     assert!(!ran.err.contains("panicked"), "{name}: {}: {}", ran.line, ran.err);
-    assert!(ran.code == Some(0) || ran.err.starts_with("hectare: "), "{name}: {}: {}", ran.line, ran.err);
+    let is_line = ran.err.starts_with("hectare: ") || ran.err.starts_with("{\"error\":");
+    assert!(ran.code == Some(0) || is_line, "{name}: {}: {}", ran.line, ran.err);
     ran.code
 }
 

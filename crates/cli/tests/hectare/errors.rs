@@ -1,4 +1,4 @@
-//! Bad input: one line, exit code 1, nothing lost; wrong usage: exit code 2.
+//! Bad input: one line, exit code 1, nothing lost; wrong usage: one line, exit code 2.
 
 use crate::support::{Bench, digest, hectare};
 use hectare_oracle::mount::Access;
@@ -118,45 +118,64 @@ fn missing_paths_are_named() {
 
 /// Scripts that format volumes expect it of a formatter.
 #[test]
-fn wrong_usage_of_a_formatter_is_one_line_and_ends_with_1() {
-    let cases: [(&[&str], &str); 6] = [
-        (&["mkfs"], "required arguments were not provided: <IMAGE>"),
+fn wrong_usage_is_one_line_with_what_to_do_and_ends_with_2() {
+    let cases: [(&[&str], &str); 18] = [
+        (&["mkfs"], "required arguments were not provided: <IMAGE>; see `hectare mkfs --help`"),
         (&["mkfs", "--nonsense", "a.img"], "'--nonsense'"),
         (&["mkfs", "-y", "a.img", "1G"], "'-y'"),
         (&["mkfs", "-b", "a.img"], "a.img is no size"),
         (&["mkfs", "-t", "xfs", "-y", "a.img"], "'-y'"),
         (&["mkfs.xfs", "a.img", "1G", "more"], "'more'"),
+        (&["frobnicate"], "'frobnicate'; see `hectare --help`"),
+        (&["chmdo", "a:b"], "did you mean chmod?"),
+        (&["ls"], "see `hectare ls --help`"),
+        (&["ls", "--frob", "a"], "'--frob'"),
+        (&["cp", "a"], "see `hectare cp --help`"),
+        (&["cp", "a", "b"], "neither side is in an image"),
+        (&["chmod", "u?x", "a:b"], "u?x"),
+        (&["chown", ":", "a:b"], ":"),
+        (&["tree", "-L", "0", "a:"], "0"),
+        (&["mv", "a.img:x", "b.img:y"], "see `hectare mv --help`"),
+        (&["map", "a.img", "-o", "a.gif"], "ends in .svg or .png"),
+        (&["completions", "nosuchshell"], "nosuchshell"),
     ];
     for (arguments, reason) in cases {
         let ran = hectare(arguments);
-        assert!(ran.refused().contains(reason), "{arguments:?}: {}", ran.err);
+        assert!(ran.misused().contains(reason), "{arguments:?}: {}", ran.err);
+        assert!(ran.out.is_empty(), "{arguments:?}");
     }
+    assert_eq!(hectare::<&str>(&[]).code, Some(2));
     assert!(!std::path::Path::new("a.img").exists());
     assert!(hectare(&["mkfs", "--help"]).ok().text().contains("Usage: hectare mkfs"));
 }
 
 #[test]
-fn wrong_usage_ends_with_2() {
-    let cases: [&[&str]; 12] = [
-        &[],
-        &["frobnicate"],
-        &["ls"],
-        &["ls", "--frob", "a"],
-        &["cp", "a"],
-        &["cp", "a", "b"],
-        &["chmod", "u?x", "a:b"],
-        &["chown", ":", "a:b"],
-        &["tree", "-L", "0", "a:"],
-        &["mv", "a.img:x", "b.img:y"],
-        &["map", "a.img", "-o", "a.gif"],
-        &["completions", "nosuchshell"],
-    ];
-    for arguments in cases {
+fn with_json_the_error_is_an_object() {
+    for (arguments, exit, reason) in [
+        (&["info", "--json", "no-such.img"][..], 1, "no-such.img"),
+        (&["ls", "--json"], 2, "required arguments"),
+        (&["cp", "a", "b", "--", "--json"], 2, "neither side"),
+    ] {
         let ran = hectare(arguments);
-        assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.err);
-        assert!(!ran.err.is_empty() && ran.out.is_empty(), "{arguments:?}");
+        assert_eq!(ran.code, Some(exit), "{arguments:?}: {}", ran.err);
+        match serde_json::from_str::<serde_json::Value>(&ran.err) {
+            Ok(error) => {
+                assert!(arguments.contains(&"--json") && error["exit"] == exit, "{arguments:?}: {error}");
+                assert!(error["error"].as_str().unwrap().contains(reason), "{error}");
+            }
+            Err(_) => assert!(ran.err.contains(reason) && arguments.contains(&"--"), "{}", ran.err),
+        }
     }
-    assert!(!std::path::Path::new("a.img").exists());
+}
+
+#[test]
+fn options_for_a_part_of_the_image_are_shown_where_they_are_taken() {
+    for (command, takes) in
+        [("ls", true), ("mkfs", true), ("mount", true), ("cp", true), ("build", false), ("stats", false)]
+    {
+        let help = hectare(&[command, "--help"]).ok();
+        assert_eq!(help.text().contains("--partition"), takes, "{command}");
+    }
 }
 
 #[test]

@@ -104,6 +104,11 @@ fn every_command_works_inside_a_partition() {
             at = end;
         }
         assert!(before[at..] == after[at..]);
+        // From one partition of the disk to another.
+        let (from, to) = (format!("{image}:/dir-1"), format!("{image}:/copied"));
+        hectare(&["cp", "-r", "--from-partition", "1", "--partition", "2", &from, &to]).ok();
+        assert!(hectare(&["ls", "--partition", "2", image]).ok().text().contains("copied"));
+        assert!(!hectare(&["ls", "--partition", "1", image]).ok().text().contains("copied"));
         let refused = hectare(&["ls", "--partition", "9", image]);
         assert!(refused.refused().contains("has no partition 9: there are 1, 2,"), "{}", refused.err);
         fs::remove_file(path).unwrap();

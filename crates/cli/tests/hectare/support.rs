@@ -38,10 +38,23 @@ impl Ran {
     /// Its one line on standard error, if it exited with 1.
     #[track_caller]
     pub(crate) fn refused(&self) -> &str {
-        assert_eq!(self.code, Some(1), "{}\n{}", self.line, self.err);
+        self.ended(1)
+    }
+
+    /// Its one line on standard error, if it exited with 2.
+    #[track_caller]
+    pub(crate) fn misused(&self) -> &str {
+        self.ended(2)
+    }
+
+    #[track_caller]
+    fn ended(&self, code: i32) -> &str {
+        assert_eq!(self.code, Some(code), "{}\n{}", self.line, self.err);
         let line = self.err.trim_end_matches('\n');
         assert!(!line.is_empty() && !line.contains('\n'), "{}\n{}", self.line, self.err);
-        line.strip_prefix("hectare: ").unwrap_or_else(|| panic!("{line}"))
+        // With --json it is an object.
+        let error = line.strip_prefix("hectare: ").or_else(|| line.strip_prefix("{\"error\":\""));
+        error.unwrap_or_else(|| panic!("{line}"))
     }
 
     /// Standard output as text.

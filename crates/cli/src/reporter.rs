@@ -1,0 +1,119 @@
+//! The end of a command: its exit code, and the one line that says what went wrong.
+//!
+//! Failures exit with 1, a wrong command line with 2. With `--json` the line is an object with the members `error`
+//! and `exit`, so that a program that reads the output can read the failure, too. Lines about parts that were left
+//! out come before it, as text ([`LeftOut`](crate::failure::LeftOut)).
+
+use crate::failure::{Failure, tell};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+const FAILED: u8 = 1;
+const MISUSED: u8 = 2;
+
+/// How a command reports its end.
+pub(crate) struct Reporter {
+    json: bool,
+    /// The command whose help explains the command line.
+    help: String,
+}
+
+/// Whether an error of the parser is one: it also has the help and the version that were asked for.
+pub(crate) fn is_misuse(error: &clap::Error) -> bool {
+    error.use_stderr() && error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
+impl Reporter {
+    /// The reporter for a command line.
+    pub(crate) fn of(arguments: &[OsString], is_command: impl Fn(&str) -> bool) -> Self {
+        let options = || arguments.iter().skip(1).take_while(|argument| *argument != "--");
+        let command = options().filter_map(|argument| argument.to_str()).find(|name| is_command(name));
+        let help =
+            command.map_or_else(|| "hectare --help".to_owned(), |name| format!("hectare {name} --help"));
+        Self { json: options().any(|argument| argument == "--json"), help }
+    }
+
+    /// Reports a command line that can't be parsed: the first paragraph of the parser's message, and what to do.
+    pub(crate) fn misuse(&self, error: &clap::Error) -> ExitCode {
+        self.line(&self.explained(error), MISUSED)
+    }
+
+    fn explained(&self, error: &clap::Error) -> String {
+        let text = error.to_string();
+        let lines: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+        let wrong = lines.join(" ");
+        let kinds =
+            [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+        let suggested = kinds.into_iter().find_map(|kind| match error.get(kind)? {
+            ContextValue::String(one) => Some(one.clone()),
+            ContextValue::Strings(several) => several.first().cloned(),
+            _ => None,
+        });
+        let hint = suggested.map_or_else(|| self.see(), |meant| format!("did you mean {meant}?"));
+        format!("{}; {hint}", wrong.strip_prefix("error: ").unwrap_or(&wrong))
+    }
+
+    fn see(&self) -> String {
+        format!("see `{}`", self.help)
+    }
+
+    /// Reports a failure.
+    pub(crate) fn end(&self, failure: Failure) -> ExitCode {
+        match failure {
+            Failure::ReaderGone => ExitCode::SUCCESS,
+            Failure::Told => ExitCode::from(FAILED),
+            Failure::Line(line) => self.line(&line, FAILED),
+            Failure::Usage(message) => self.line(&format!("{message}; {}", self.see()), MISUSED),
+        }
+    }
+
+    fn line(&self, line: &str, exit: u8) -> ExitCode {
+        if self.json {
+            let object = serde_json::json!({ "error": one_line(line), "exit": exit });
+            let _ = writeln!(std::io::stderr(), "{object}"); // nothing can be done where it is closed
+        } else {
+            tell(one_line(line));
+        }
+        ExitCode::from(exit)
+    }
+}
+
+/// Messages can carry text from an image, which must not look like a second line.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[test]
+    fn what_is_wrong_with_a_command_line_is_one_line_with_what_to_do() {
+        for (words, expected) in [
+            (
+                "hectare mkfs",
+                "the following required arguments were not provided: <IMAGE>; see `hectare mkfs --help`",
+            ),
+            ("hectare mkfs --forc a 1G", "unexpected argument '--forc' found; did you mean --force?"),
+            ("hectare chmdo a", "unrecognized subcommand 'chmdo'; did you mean chmod?"),
+        ] {
+            let arguments: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+            let reporter = Reporter::of(&arguments, |name| name == "mkfs");
+            let error = crate::Cli::try_parse_from(arguments).err().unwrap();
+            assert!(is_misuse(&error));
+            assert_eq!(reporter.explained(&error), expected);
+        }
+    }
+
+    #[test]
+    fn json_is_seen_among_the_options_only() {
+        let of = |words: &str| {
+            let arguments: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+            Reporter::of(&arguments, |name| name == "ls").json
+        };
+        assert!(of("hectare ls --json a") && !of("hectare ls -- --json") && !of("hectare ls a"));
+    }
+}
