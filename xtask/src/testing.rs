@@ -61,9 +61,11 @@ pub(crate) fn run() -> bool {
     tally.failed.is_empty()
 }
 
-/// Of everything, fuzz targets too: the one check that they compile.
+/// Of everything, fuzz targets too: the one check that they compile. And of the command line without the lab,
+/// which nothing else builds.
 fn lints() -> bool {
-    shown(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    let lint = |what: &[&str]| shown(cargo().arg("clippy").args(what).args(["--", "-D", "warnings"]));
+    lint(&["--workspace", "--all-targets"]) && lint(&["--package", "hectare", "--no-default-features"])
 }
 
 /// Tests under an explorer: what to build, and which tests. An explorer's lock works only inside its run, so

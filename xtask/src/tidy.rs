@@ -134,9 +134,6 @@ pub(crate) fn run() -> bool {
     for finding in &findings {
         println!("{finding}");
     }
-    if let Err(reason) = history::check() {
-        println!("tidy: the form of commits is not checked: {reason}");
-    }
     for line in layers::budget() {
         println!("{line}");
     }
@@ -163,7 +160,7 @@ fn findings() -> Vec<Finding> {
     findings.extend(floors::check(&sources));
     findings.extend(layers::check());
     findings.extend(supply::check());
-    findings.extend(history::check().unwrap_or_default());
+    findings.extend(history::check());
     findings.sort();
     findings
 }

@@ -149,7 +149,15 @@ pub(crate) fn device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Dev
 /// The file or block device as a whole.
 pub(crate) fn file_device(path: &Path, hold: Hold) -> Outcome<FileDevice> {
     let options = FileOptions::new().write(hold == Hold::Everybody).exclusive(hold != Hold::Nobody);
-    options.open(path).map_err(|error| Failure::Line(error.to_string()))
+    let device = options.open(path).map_err(|error| Failure::Line(error.to_string()))?;
+    if hold == Hold::Writers && device.is_claimed_by_writer() {
+        let name = shown(path.as_os_str().as_bytes());
+        tell(format_args!(
+            "{name}: note: a process that can't be identified has locked it for writing, as qemu does: the \
+             output may mix several states"
+        ));
+    }
+    Ok(device)
 }
 
 /// Runs a change on every place, opening each image once as long as neighbours share it.

@@ -1,7 +1,7 @@
 //! `--partition` and `--offset`: which part of an image or disk holds the volume.
 //!
-//! Commands that open a volume have them among their own arguments ([`Part`]), so that the help of each command
-//! shows exactly what it takes; [`Part::of`] opens the device.
+//! Commands that open a volume have them among their own arguments ([`Part`]), so that the help of each
+//! command shows exactly what it takes; [`Part::of`] opens the device.
 
 use crate::command::format_options::parse_size;
 use crate::failure::{Failure, Outcome};
@@ -34,6 +34,14 @@ impl Part {
         self.partition.is_none() && self.offset.is_none()
     }
 
+    /// Where this part of a device begins.
+    pub(crate) fn start(self, device: &FileDevice) -> Outcome<Bytes> {
+        let Some(number) = self.partition else { return Ok(Bytes::new(self.offset.unwrap_or(0))) };
+        let found =
+            hectare_partition::find(device, number).map_err(|error| Failure::Line(error.to_string()))?;
+        Ok(found.start)
+    }
+
     /// This part of a device.
     pub(crate) fn of(self, device: FileDevice) -> Outcome<Arc<dyn Device>> {
         if let Some(number) = self.partition {
@@ -61,10 +69,18 @@ pub(crate) struct SourcePart {
 }
 
 impl SourcePart {
+    /// Whether one was named.
+    pub(crate) fn is_given(self) -> bool {
+        self.from_partition.is_some() || self.from_offset.is_some()
+    }
+
     /// The part of the sources, where that of the destination is `other`.
     pub(crate) fn or(self, other: Part) -> Part {
-        let own = Part { partition: self.from_partition, offset: self.from_offset };
-        if own.is_whole() { other } else { own }
+        if self.is_given() {
+            Part { partition: self.from_partition, offset: self.from_offset }
+        } else {
+            other
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! The end of a command: its exit code, and the one line that says what went wrong.
 //!
-//! Failures exit with 1, a wrong command line with 2. With `--json` the line is an object with the members `error`
-//! and `exit`, so that a program that reads the output can read the failure, too. Lines about parts that were left
-//! out come before it, as text ([`LeftOut`](crate::failure::LeftOut)).
+//! Failures exit with 1, a wrong command line with 2. With `--json` the last line on standard error is an
+//! object with the members `error` and `exit`, so that a program that reads the output can read the failure,
+//! too. Lines about parts that were left out ([`LeftOut`](crate::failure::LeftOut)), and notes, come before
+//! it, as text.
 
 use crate::failure::{Failure, tell};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -12,6 +13,8 @@ use std::process::ExitCode;
 
 const FAILED: u8 = 1;
 const MISUSED: u8 = 2;
+/// For a program: the lines that people read as the error have been printed already.
+const INCOMPLETE: &str = "the output is incomplete: the lines before this one name what was left out";
 
 /// How a command reports its end.
 pub(crate) struct Reporter {
@@ -35,7 +38,8 @@ impl Reporter {
         Self { json: options().any(|argument| argument == "--json"), help }
     }
 
-    /// Reports a command line that can't be parsed: the first paragraph of the parser's message, and what to do.
+    /// Reports a command line that can't be parsed: the first paragraph of the parser's message, and what to
+    /// do.
     pub(crate) fn misuse(&self, error: &clap::Error) -> ExitCode {
         self.line(&self.explained(error), MISUSED)
     }
@@ -63,6 +67,7 @@ impl Reporter {
     pub(crate) fn end(&self, failure: Failure) -> ExitCode {
         match failure {
             Failure::ReaderGone => ExitCode::SUCCESS,
+            Failure::Told if self.json => self.line(INCOMPLETE, FAILED),
             Failure::Told => ExitCode::from(FAILED),
             Failure::Line(line) => self.line(&line, FAILED),
             Failure::Usage(message) => self.line(&format!("{message}; {}", self.see()), MISUSED),

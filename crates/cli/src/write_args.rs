@@ -41,14 +41,10 @@ pub(crate) struct Looking {
 }
 
 impl Looking {
-    /// For reading an image from which others are written: with its journal, if given, and locked.
-    pub(crate) fn locked(part: Part, journal: &Journal) -> Self {
-        Self { part, journal: journal.clone(), no_lock: false }
-    }
-
-    /// For reading a part of an image, unless `is_locked` with a lock of its own.
-    pub(crate) fn at(part: Part, is_locked: bool) -> Self {
-        Self { part, no_lock: is_locked, ..Self::default() }
+    /// For reading an image that is named beside one that is written, unless `is_locked` with a lock of its
+    /// own.
+    pub(crate) fn of(part: Part, journal: Journal, is_locked: bool) -> Self {
+        Self { part, journal, no_lock: is_locked }
     }
 
     /// Whether a journal was named.

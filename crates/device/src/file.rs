@@ -165,6 +165,14 @@ impl FileDevice {
         self.direct.is_some()
     }
 
+    /// Whether a process that can't be identified claims to write to the file (qemu's locks): what is read may
+    /// then mix several states. Always false for a device that was opened for writing, which such a claim
+    /// keeps from being opened.
+    #[must_use]
+    pub fn is_claimed_by_writer(&self) -> bool {
+        self.read_only && lock::is_claimed_by_writer(&self.file)
+    }
+
     /// A reference to the open file, lock included, that can release the lock before the device is dropped.
     ///
     /// # Errors

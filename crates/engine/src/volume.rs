@@ -37,7 +37,7 @@ use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
 use hectare_ext4::superblock::{DataMode, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Aborted, Credits, Handle, Journal, JournalStats};
-use hectare_units::{Blocks, InodeNr, low32, u64_of, usize_of};
+use hectare_units::{Blocks, InodeNr, low32, random, u64_of, usize_of};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -211,11 +211,7 @@ impl Volume {
 
     /// An arbitrary number, for inode generations.
     pub(crate) fn arbitrary(&self) -> u32 {
-        // splitmix64: any two steps apart are unrelated
-        let mut z = self.seed.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        low32(z ^ (z >> 31))
+        low32(random::mixed(self.seed.fetch_add(random::STEP, Ordering::Relaxed)))
     }
 }
 

@@ -57,7 +57,7 @@ fn end_of(bucket: usize) -> Duration {
 impl Pauses {
     pub(crate) fn new() -> Self {
         Self {
-            buckets: std::iter::repeat_with(AtomicU64::default).take(SCALE.len()).collect(),
+            buckets: std::iter::repeat_with(AtomicU64::default).take(SCALE.buckets()).collect(),
             total_ns: AtomicU64::default(),
             longest_ns: AtomicU64::default(),
         }

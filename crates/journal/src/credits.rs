@@ -44,8 +44,8 @@ impl Leases {
     }
 
     /// Leases `n` blocks of a transaction that holds `capacity`; returns whether there is room beside those
-    /// that `gathered` counts. None may have leased more than `capacity`.
-    pub(crate) fn take(&self, n: u32, gathered: impl Fn() -> u32, capacity: u32) -> bool {
+    /// that `in_use` counts. None may have leased more than `capacity`.
+    pub(crate) fn take(&self, n: u32, in_use: impl Fn() -> u32, capacity: u32) -> bool {
         let here = self.here();
         let had = here.swap(0, Ordering::AcqRel);
         if had >= n {
@@ -53,7 +53,7 @@ impl Leases {
         } else {
             self.leased.fetch_add(n - had, Ordering::AcqRel);
         }
-        let fits = || gathered().saturating_add(self.leased.load(Ordering::Acquire)) <= capacity;
+        let fits = || in_use().saturating_add(self.leased.load(Ordering::Acquire)) <= capacity;
         if fits() {
             return true;
         }

@@ -22,7 +22,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: vec![0; SCALE.len()], total: 0, sum: 0, min: u64::MAX, max: 0 }
+        Self { counts: vec![0; SCALE.buckets()], total: 0, sum: 0, min: u64::MAX, max: 0 }
     }
 }
 

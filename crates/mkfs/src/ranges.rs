@@ -16,7 +16,7 @@ pub(crate) fn insert(set: &mut RangeSet<u64>, range: Range<u64>) {
 /// The start of the first free run of `len` blocks inside `within`.
 pub(crate) fn first_fit(set: &RangeSet<u64>, within: Range<u64>, len: u64) -> Option<u64> {
     if within.is_empty() {
-        return (len == 0 && within.start == within.end).then_some(within.start);
+        return None;
     }
     set.gaps(&within).find(|gap| gap.end - gap.start >= len).map(|gap| gap.start)
 }
@@ -24,7 +24,8 @@ pub(crate) fn first_fit(set: &RangeSet<u64>, within: Range<u64>, len: u64) -> Op
 /// The parts of the ranges that lie inside `within`.
 pub(crate) fn inside(set: &RangeSet<u64>, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
     let (start, end) = (within.start, within.end);
-    set.overlapping(within).map(move |range| range.start.max(start)..range.end.min(end))
+    let clipped = set.overlapping(within).map(move |range| range.start.max(start)..range.end.min(end));
+    clipped.filter(|range| !range.is_empty())
 }
 
 #[cfg(test)]
@@ -46,6 +47,8 @@ mod tests {
         assert_eq!(first_fit(&set, 1..100, 6), Some(40));
         assert_eq!(first_fit(&set, 1..45, 6), None);
         assert_eq!(inside(&set, 20..35).collect::<Vec<_>>(), [20..25, 30..35]);
+        assert_eq!(inside(&set, 7..7).next(), None);
+        assert_eq!(first_fit(&set, 7..7, 1), None);
         insert(&mut set, 0..100);
         insert(&mut set, 7..7);
         assert_eq!(ranges(&set), [0..100]);

@@ -74,15 +74,23 @@ pub fn partitions(disk: &dyn Device) -> Result<Vec<Partition>> {
     }
 }
 
+/// The partition of a disk with that number.
+///
+/// # Errors
+/// See [`Error`].
+pub fn find(disk: &dyn Device, number: u32) -> Result<Partition> {
+    let found = partitions(disk)?;
+    let partition = found.iter().find(|partition| partition.number == number);
+    let missing = || Error::Missing { device: disk.name().to_owned(), number, there: numbers(&found) };
+    partition.copied().ok_or_else(missing)
+}
+
 /// The partition of a disk with that number, as a device.
 ///
 /// # Errors
 /// See [`Error`].
 pub fn open<D: Device>(disk: D, number: u32) -> Result<SliceDevice<D>> {
-    let found = partitions(&disk)?;
-    let Some(partition) = found.iter().find(|partition| partition.number == number) else {
-        return Err(Error::Missing { device: disk.name().to_owned(), number, there: numbers(&found) });
-    };
+    let partition = find(&disk, number)?;
     Ok(SliceDevice::new(disk, partition.start, partition.len)?)
 }
 

@@ -30,14 +30,8 @@ impl LogScale {
 
     /// How many buckets there are.
     #[must_use]
-    pub const fn len(self) -> usize {
+    pub const fn buckets(self) -> usize {
         self.buckets
-    }
-
-    /// Whether there are none: never.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        false
     }
 
     /// The bucket of a value.
@@ -84,7 +78,7 @@ mod tests {
             let values = (0..64).map(|power| 1_u64 << power).flat_map(|n| [n - 1, n, n + n / 3, n + n / 2]);
             for value in values.chain([u64::MAX]) {
                 let bucket = scale.bucket(value);
-                let is_last = bucket + 1 == scale.len();
+                let is_last = bucket + 1 == scale.buckets();
                 assert!(is_last || value < scale.end(bucket), "{scale:?} {value}");
                 assert!(bucket == 0 || value >= scale.end(bucket - 1), "{scale:?} {value}");
                 if !is_last {

@@ -77,13 +77,6 @@ impl SplitMix64 {
         }
         None
     }
-
-    /// Random bytes.
-    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..len.div_ceil(8)).flat_map(|_| self.draw().to_le_bytes()).collect();
-        bytes.truncate(len);
-        bytes
-    }
 }
 
 #[cfg(test)]
@@ -115,7 +108,6 @@ mod tests {
         assert_eq!(random.pick(&[7]), Some(&7));
         assert_eq!(random.weighed(&[(0, 'a'), (3, 'b'), (0, 'c')]), Some('b'));
         assert_eq!(random.weighed(&[(0, 'a')]), None);
-        assert_eq!(random.bytes(13).len(), 13);
     }
 
     #[test]

@@ -15,7 +15,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The floors of a crate, from the lowest: modules by their first name. What is listed in none may be used by all,
 /// and uses nothing that is listed.
-const FLOORS: [(&str, &[&[&str]]); 0] = [];
+const FLOORS: [(&str, &[&[&str]]); 1] = [(
+    "monitor",
+    &[
+        &["deadline", "history", "page", "survey", "watched"],
+        &["report"],
+        &["prometheus"],
+        &["shared"],
+        &["control", "http"],
+        &["monitor"],
+    ],
+)];
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
@@ -364,6 +374,19 @@ mod tests {
             ("d/inner", "use super::super::a;\nuse super::Own;\n"),
         ]);
         assert_eq!(found, ["a>b", "a>c", "a>d", "c>d", "d>a", "d>b"]);
+    }
+
+    #[test]
+    fn an_arrow_to_a_higher_floor_is_an_error() {
+        let found = |report: &str| {
+            let files = [("report", report), ("shared", "use crate::report::Report;\n")];
+            let sources = files.map(|(name, text)| source(&format!("crates/monitor/src/{name}.rs"), text));
+            check(&sources).into_iter().map(|finding| finding.message).collect::<Vec<_>>()
+        };
+        assert!(found("use crate::history::Sample;\n").is_empty());
+        let upward = found("use crate::shared::Shared;\n");
+        assert_eq!(upward.len(), 1);
+        assert!(upward[0].starts_with("report uses shared, which is on a higher floor"), "{upward:?}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! The history from [`START`] on: the form of each commit.
 //!
-//! A commit is one change. Its subject has at most 72 characters, begins with a capital letter (an imperative, which
-//! can't be checked) and names the change, not the occasion; its body says why. Merges are not looked at.
+//! A commit is one change. Its subject has at most 72 characters, begins with a capital letter (an
+//! imperative, which can't be checked) and names the change, not the occasion; its body says why. Merges are
+//! not looked at.
 //!
-//! Without git, or in a clone too shallow to have the start, nothing can be checked, which is reported.
+//! Without git, or in a clone too shallow to have the start, nothing can be checked, which is a warning.
 
 use super::{Finding, Severity};
 use crate::steps::{quiet, root};
@@ -15,14 +16,17 @@ const SUBJECT_MAX: usize = 72;
 /// Subjects that name an occasion.
 const OCCASIONS: [&str; 5] = ["review", "tidy", "fix review", "cleanup", "wip"];
 
-/// Findings about the commits since the start; the reason, if there is nothing to look at.
-pub(super) fn check() -> Result<Vec<Finding>, &'static str> {
+/// Findings about the commits since the start.
+pub(super) fn check() -> Vec<Finding> {
     let range = format!("{START}..HEAD");
     let mut git = Command::new("git");
     git.current_dir(root()).args(["log", "--no-merges", "--format=%h%x1f%s%x1f%b%x1e", &range]);
-    let log = quiet(&mut git).ok_or("no git, or a clone without the commit that the rule begins with")?;
+    let Some(log) = quiet(&mut git) else {
+        let message = format!("not checked: no git, or a clone without {START}, where the rule begins");
+        return vec![Finding { file: "commits".to_owned(), line: 1, severity: Severity::Warning, message }];
+    };
     let log = String::from_utf8_lossy(&log.stdout).into_owned();
-    Ok(log.split('\u{1e}').filter(|commit| !commit.trim().is_empty()).flat_map(check_commit).collect())
+    log.split('\u{1e}').filter(|commit| !commit.trim().is_empty()).flat_map(check_commit).collect()
 }
 
 fn check_commit(commit: &str) -> Vec<Finding> {

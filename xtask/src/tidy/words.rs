@@ -1,10 +1,10 @@
 //! The field's language: turns of phrase that stand for a word which every reader knows.
 //!
-//! Looked at are comments, messages (string literals of more than one word) and Markdown, because that is what is
-//! read by people who don't know this tree. `docs/glossary.md` has the words to use. A finding is a warning: now
-//! and then such a word is the right one, and whoever writes it should have thought about it.
+//! Comments, messages (string literals of more than one word) and Markdown are checked: people who don't know
+//! this tree read them. `docs/glossary.md` has the words to use. A finding is a warning, since such a word is
+//! the right one now and then.
 //!
-//! Not looked at: names in code, and the glossary itself, which has both columns.
+//! Not checked: names in code, and the glossary itself, which has both columns.
 
 use super::{Finding, Source};
 

@@ -4,13 +4,13 @@ use crate::copy::host::{LocalOrigin, LocalTarget, Node, Rights};
 use crate::copy::volume::Inside;
 use crate::copy::{Goal, Options, Origin, copy};
 use crate::failure::{Failure, Outcome};
-use crate::image::Image;
+use crate::image::{Hold, Image, file_device};
 use crate::image_path::{Operand, Place, same_file, split};
 use crate::name::shown;
 use crate::output::reason;
-use crate::partition_args::SourcePart;
+use crate::partition_args::{Part, SourcePart};
 use crate::progress::Progress;
-use crate::write_args::{Looking, Writing};
+use crate::write_args::{Journal, Looking, Writing};
 use hectare_engine::Error;
 use hectare_units::InodeNr;
 use std::num::NonZeroUsize;
@@ -56,19 +56,35 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// How the images of sources are read.
-    fn looking(&self) -> Looking {
-        Looking::locked(self.source_part.or(self.writing.part), &self.writing.journal)
+    /// The part of their images that holds the sources.
+    fn part_of_sources(&self) -> Part {
+        self.source_part.or(self.writing.part)
     }
 
-    /// How the images of sources are read by a copy into another image.
-    fn looking_into(&self, is_locked: bool) -> Looking {
-        Looking::at(self.source_part.or(self.writing.part), is_locked)
+    /// Whether a source is in the volume that is written, however its part was named.
+    fn is_same_volume(&self, source: &Path, target: &Path) -> Outcome<bool> {
+        if !same_file(source, target) {
+            return Ok(false);
+        }
+        let start = |part: Part| part.start(&file_device(target, Hold::Nobody)?);
+        let (from, to) = (self.part_of_sources(), self.writing.part);
+        Ok(from == to || start(from)? == start(to)?)
     }
 
-    /// Whether a source is in the volume that is written.
-    fn is_same_volume(&self, source: &Path, target: &Path) -> bool {
-        same_file(source, target) && self.source_part.or(self.writing.part) == self.writing.part
+    /// Refuses options that would have no effect.
+    fn check_parts(&self, to: &Operand, from: &[Operand]) -> Outcome {
+        if !self.source_part.is_given() {
+            return Ok(());
+        }
+        if from.iter().all(is_local) {
+            let reason = "--from-partition and --from-offset are for sources in images, and there are none";
+            return Err(Failure::Usage(reason.to_owned()));
+        }
+        if is_local(to) && !self.writing.part.is_whole() {
+            let reason = "the destination is in no image: name the part of the sources once";
+            return Err(Failure::Usage(reason.to_owned()));
+        }
+        Ok(())
     }
 
     fn options(&self) -> Options {
@@ -96,13 +112,17 @@ impl Arguments {
     }
 }
 
+fn is_local(operand: &Operand) -> bool {
+    matches!(operand, Operand::Local(_))
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let Some((to, from)) = arguments.operands.split_last() else { return Ok(()) };
-    let local = |operand: &Operand| matches!(operand, Operand::Local(_));
-    if local(to) && from.iter().any(local) {
+    if is_local(to) && from.iter().any(is_local) {
         return Err(Failure::Usage("neither side is in an image (IMAGE:PATH)".to_owned()));
     }
-    if let (true, Some(fault)) = (arguments.operands.iter().any(local), hectare_host::pretence().fault()) {
+    arguments.check_parts(to, from)?;
+    if let (true, Some(fault)) = (arguments.operands.iter().any(is_local), hectare_host::pretence().fault()) {
         return Err(Failure::Line(fault));
     }
     let several = from.len() > 1;
@@ -129,13 +149,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                         &progress,
                     )
                 }
-                Operand::Inside(source) if arguments.is_same_volume(&source.image, image.path()) => {
+                Operand::Inside(source) if arguments.is_same_volume(&source.image, image.path())? => {
                     between(arguments, image, source, image, place, several, &progress)
                 }
                 Operand::Inside(source) => {
                     // Another partition of the same disk is under the lock that is held for writing.
                     let is_locked = same_file(&source.image, image.path());
-                    let other = Image::read(&source.image, &arguments.looking_into(is_locked))?;
+                    let looking = Looking::of(arguments.part_of_sources(), Journal::default(), is_locked);
+                    let other = Image::read(&source.image, &looking)?;
                     between(arguments, &other, source, image, place, several, &progress)
                 }
             })
@@ -231,7 +252,8 @@ fn goal_inside(
 /// Copies one source out of an image.
 fn out(arguments: &Arguments, source: &Operand, to: &Path, several: bool, progress: &Progress) -> Outcome {
     let Operand::Inside(source) = source else { return Ok(()) };
-    let image = Image::read(&source.image, &arguments.looking())?;
+    let looking = Looking::of(arguments.part_of_sources(), arguments.writing.journal.clone(), false);
+    let image = Image::read(&source.image, &looking)?;
     let nr = image.resolve(&source.path, arguments.options().follow)?;
     let fail = |path: &Path, why: String| Failure::of(shown(path.as_os_str().as_bytes()), why);
     let (folder, name) = match std::fs::metadata(to) {

@@ -119,7 +119,7 @@ fn missing_paths_are_named() {
 /// Scripts that format volumes expect it of a formatter.
 #[test]
 fn wrong_usage_is_one_line_with_what_to_do_and_ends_with_2() {
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["mkfs"], "required arguments were not provided: <IMAGE>; see `hectare mkfs --help`"),
         (&["mkfs", "--nonsense", "a.img"], "'--nonsense'"),
         (&["mkfs", "-y", "a.img", "1G"], "'-y'"),
@@ -132,6 +132,11 @@ fn wrong_usage_is_one_line_with_what_to_do_and_ends_with_2() {
         (&["ls", "--frob", "a"], "'--frob'"),
         (&["cp", "a"], "see `hectare cp --help`"),
         (&["cp", "a", "b"], "neither side is in an image"),
+        (&["cp", "--from-partition", "1", "a", "a.img:/"], "there are none"),
+        (
+            &["cp", "--from-offset", "1M", "--partition", "2", "a.img:/f", "b"],
+            "the destination is in no image",
+        ),
         (&["chmod", "u?x", "a:b"], "u?x"),
         (&["chown", ":", "a:b"], ":"),
         (&["tree", "-L", "0", "a:"], "0"),
@@ -166,6 +171,24 @@ fn with_json_the_error_is_an_object() {
             Err(_) => assert!(ran.err.contains(reason) && arguments.contains(&"--"), "{}", ran.err),
         }
     }
+}
+
+#[test]
+fn with_json_an_incomplete_output_ends_with_an_object() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("disk.img");
+    hectare(&["mkfs", "-q", "-b", "4096", image.to_str().unwrap(), "256M"]).ok();
+    // The place of the second group's bitmap, in its descriptor.
+    let file = std::fs::File::options().write(true).open(&image).unwrap();
+    file.write_all_at(&[0xff, 0xff, 0xff, 0x7f], 4096 + 64).unwrap();
+    let ran = hectare(&["freefrag", "--json", image.to_str().unwrap()]);
+    assert_eq!(ran.code, Some(1), "{}", ran.err);
+    let lines: Vec<&str> = ran.err.lines().collect();
+    assert!(lines.len() == 2 && lines[0].contains("group 1"), "{}", ran.err);
+    let error: serde_json::Value = serde_json::from_str(lines[1]).unwrap();
+    assert!(error["exit"] == 1 && error["error"].as_str().unwrap().contains("incomplete"), "{error}");
+    assert!(ran.json()["free_blocks"].as_u64().unwrap() > 0);
 }
 
 #[test]

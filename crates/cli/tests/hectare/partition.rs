@@ -109,6 +109,19 @@ fn every_command_works_inside_a_partition() {
         hectare(&["cp", "-r", "--from-partition", "1", "--partition", "2", &from, &to]).ok();
         assert!(hectare(&["ls", "--partition", "2", image]).ok().text().contains("copied"));
         assert!(!hectare(&["ls", "--partition", "1", image]).ok().text().contains("copied"));
+        // The volume that is written, by another name for its part: it is known to be the same.
+        let (_, start, len) = kernel.iter().find(|(number, ..)| *number == 1).unwrap();
+        let (at, twice) = (start.to_string(), format!("{image}:/twice"));
+        let copied = ["cp", "-r", "--from-offset", &at, "--partition", "1", &from];
+        hectare(&[&copied[..], &[&twice]].concat()).ok();
+        let inside = format!("{image}:/dir-1/inside");
+        assert!(hectare(&[&copied[..], &[&inside]].concat()).refused().contains("into itself"));
+        let alone = copy_out(&path, *start, *len);
+        assert!(hectare(&["ls", alone.to_str().unwrap()]).ok().text().contains("twice"));
+        if let Err(reason) = assert_clean(&alone) {
+            skip!("partition::every_command", reason);
+        }
+        fs::remove_file(alone).unwrap();
         let refused = hectare(&["ls", "--partition", "9", image]);
         assert!(refused.refused().contains("has no partition 9: there are 1, 2,"), "{}", refused.err);
         fs::remove_file(path).unwrap();

@@ -81,6 +81,13 @@ pub(super) fn take(file: &File, name: &str, operation: Operation, write: bool) -
     if write { refuse_loop(file, name, operation) } else { Ok(()) }
 }
 
+/// Whether a process claims by qemu's locks to write to the file. A reader that was let in may meet one: the
+/// claim takes only read permission, and is believed only where the process can be seen.
+pub(super) fn is_claimed_by_writer(file: &File) -> bool {
+    // Where there are no locks, there is no claim.
+    qemu::is_claimed(file).unwrap_or(false)
+}
+
 /// Why a lock could not be taken.
 enum Refused {
     /// Another open file has one on these bytes.

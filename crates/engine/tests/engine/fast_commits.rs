@@ -15,6 +15,7 @@ use hectare_oracle::{
     skip, walk,
 };
 use hectare_units::Bytes;
+use hectare_units::random::SplitMix64;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags};
 use std::fs::{self, File};
 use std::io::Write;
@@ -307,41 +308,28 @@ fn directories_that_grow_keep_out_of_what_files_were_given() {
     }
 }
 
-/// A generator of numbers (splitmix64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-}
-
 /// One change of the kernel's volume; impossible ones are skipped. Changes of files are synced, those of
 /// names come along.
-fn one_change(root: &Path, dice: &mut Dice) {
+fn one_change(root: &Path, random: &mut SplitMix64) {
     let folders = ["folder", "folder/other", "folder/a", "folder/other/b"].map(|folder| root.join(folder));
     let mut place = || {
-        let folder = &folders[dice.below(4) as usize];
-        folder.join(format!("f{}", dice.below(12)))
+        let folder = &folders[random.below(4) as usize];
+        folder.join(format!("f{}", random.below(12)))
     };
     let (path, other) = (place(), place());
-    let at = dice.below(60) * 3000;
+    let at = random.below(60) * 3000;
     let open = |path: &Path| File::options().write(true).open(path);
-    match dice.below(20) {
+    match random.below(20) {
         0..=6 => {
             let file = File::options().create(true).truncate(false).write(true).open(&path);
             let Ok(file) = file else { return };
-            let _ = file.write_all_at(&pattern(at, 5, 1 + dice.below(20_000) as usize), at);
+            let _ = file.write_all_at(&pattern(at, 5, 1 + random.below(20_000) as usize), at);
             file.sync_all().unwrap();
         }
         7 | 8 => drop(fs::remove_file(&path)),
         9 | 10 => drop(fs::rename(&path, &other)),
         11 => drop(fs::hard_link(&path, &other)),
-        12 => drop(symlink("to".repeat(1 + dice.below(60) as usize), &path)),
+        12 => drop(symlink("to".repeat(1 + random.below(60) as usize), &path)),
         13 => drop(fs::create_dir(path.parent().unwrap())),
         14 => drop(fs::remove_dir(path.parent().unwrap())),
         15 if path.parent().unwrap().is_dir() && path.symlink_metadata().is_err() => {
@@ -360,7 +348,7 @@ fn one_change(root: &Path, dice: &mut Dice) {
                 18 => keep | FallocateFlags::ZERO_RANGE,
                 _ => keep,
             };
-            let _ = rustix::fs::fallocate(&file, flags, at, 1 + dice.below(100_000));
+            let _ = rustix::fs::fallocate(&file, flags, at, 1 + random.below(100_000));
             file.sync_all().unwrap();
         }
     }
@@ -373,10 +361,10 @@ fn random_changes_that_the_kernel_synced_are_there() {
     let mut commits = 0;
     for seed in 0..seeds {
         let (name, args, options) = FORMATS[seed as usize % FORMATS.len()];
-        let mut dice = Dice(seed);
+        let mut random = SplitMix64::new(seed);
         let left = left_by_the_kernel(args, options, prepare, |root| {
-            for _ in 0..10 + dice.below(60) {
-                one_change(root, &mut dice);
+            for _ in 0..10 + random.below(60) {
+                one_change(root, &mut random);
             }
             // Comes with all the names.
             write(&root.join("folder/kept"), 100_000, b"the last");
@@ -519,20 +507,20 @@ fn hostile_fast_commits_are_refused_or_done_without_a_panic() {
         seal(&mut unchanged, &records);
         assert!(unchanged == left.bytes, "sealing finds the checksums that were there");
         let device = Arc::new(MemoryDevice::from_bytes(&left.bytes));
-        let mut dice = Dice(7);
+        let mut random = SplitMix64::new(7);
         for _ in 0..rounds / 5 {
             let mut bytes = left.bytes[area.clone()].to_vec();
-            for _ in 0..1 + dice.below(3) {
-                let (tag, at, len) = records[dice.below(records.len() as u64) as usize];
+            for _ in 0..1 + random.below(3) {
+                let (tag, at, len) = records[random.below(records.len() as u64) as usize];
                 if matches!(tag, 8 | 9) || len <= 4 {
                     continue;
                 }
-                let target = at - area.start + 4 + dice.below(len as u64 - 4) as usize;
-                bytes[target] = match dice.below(4) {
+                let target = at - area.start + 4 + random.below(len as u64 - 4) as usize;
+                bytes[target] = match random.below(4) {
                     0 => 0,
                     1 => 0xff,
                     2 => bytes[target].wrapping_add(1),
-                    _ => dice.below(256) as u8,
+                    _ => random.below(256) as u8,
                 };
             }
             let shifted: Vec<_> =

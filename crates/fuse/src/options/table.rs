@@ -96,7 +96,7 @@ pub static OPTIONS: [OptionRow; 98] = [
     flag("relatime", "access times after a change and once a day (the default)", |o| {
         o.atime = Atime::Relative;
     }),
-    flag("strictatime", "update them on every read not served from the page cache", |o| {
+    flag("strictatime", "access times on every read not served from page cache", |o| {
         o.atime = Atime::Always;
     }),
     flag("atime", "as relatime", |o| o.atime = Atime::Relative),
@@ -159,7 +159,7 @@ pub static OPTIONS: [OptionRow; 98] = [
     }),
     flag("noreaddirplus", "list names only", |o| o.list_attributes = false),
     value("actimeo", "SECONDS", "how long the kernel caches names and attributes (86400)", set_kept),
-    value("negative_timeout", "SECONDS", "how long it caches missing names (as actimeo)", set_absent),
+    value("negative_timeout", "SECONDS", "how long the kernel caches missing names (as actimeo)", set_absent),
     flag("flush", "send FLUSH on every close (no effect; for benchmarking)", |o| o.ask_flush = true),
     flag("noflush", "do not send FLUSH (the default)", |o| o.ask_flush = false),
     flag("opendir", "send OPENDIR before listing (no effect; for benchmarking)", |o| o.ask_opendir = true),

@@ -32,7 +32,7 @@ fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
     all.retain(|section| is_wanted(&section.title));
     let mut parts = if all.is_empty() { Vec::new() } else { sections(all, options, say)? };
     if SIMULATED.into_iter().any(is_wanted) {
-        parts.extend(simulated(options, say).into_iter().filter(|part| is_wanted(&part.title)));
+        parts.extend(simulated(options, say)?.into_iter().filter(|part| is_wanted(&part.title)));
     }
     Ok(parts)
 }
@@ -47,30 +47,34 @@ const QUICK_STEPS: u64 = 10_000;
 const PUBLISHED: u32 = 64;
 
 /// The same requests on virtual processors, of which the published machine has 64.
-fn simulated(options: &Options, say: &mut dyn FnMut(&str)) -> Vec<Part> {
+fn simulated(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
     let steps = if options.quick { QUICK_STEPS } else { STEPS };
     let run = |policy: &str, fill, cpus| virtual_cpus::run_one(policy, fill, cpus, steps, &COSTS);
     let mut parts = Vec::new();
     for fill in Fill::ALL {
         let title = format!("virtual processors, {}", fill.name());
         say(&title);
-        let row = |cpus: &u32| Row {
-            name: cpus.to_string(),
-            unit: Unit::PerSecond,
-            published: [None; 2],
-            samples: POLICIES.map(|policy| vec![run(policy, fill, *cpus).per_second]).into(),
-            drawn: false,
+        let row = |cpus: &u32| {
+            options.check_stop()?;
+            Ok(Row {
+                name: cpus.to_string(),
+                unit: Unit::PerSecond,
+                published: [None; 2],
+                samples: POLICIES.map(|policy| vec![run(policy, fill, *cpus).per_second]).into(),
+                drawn: false,
+            })
         };
         let side = |policy: &str| Side { title: policy.to_owned(), role: Role::Beside, left_out: None };
         parts.push(Part {
             title,
             about: format!("steps of fallocate2 per virtual second, all processors together; {steps} steps"),
             sides: POLICIES.map(side).into(),
-            rows: options.cpus.iter().map(row).collect(),
+            rows: options.cpus.iter().map(row).collect::<Result<_>>()?,
             points_of: Some("processors"),
             notes: vec![MODEL.to_owned()],
         });
     }
+    options.check_stop()?;
     say("64 virtual processors");
     let side = |title: &str, role| Side { title: title.to_owned(), role, left_out: None };
     let [linear, optimised] = [[POLICIES[0], POLICIES[1]], [POLICIES[2], POLICIES[3]]];
@@ -93,7 +97,7 @@ fn simulated(options: &Options, say: &mut dyn FnMut(&str)) -> Vec<Part> {
         points_of: None,
         notes: vec![MODEL.to_owned()],
     });
-    parts
+    Ok(parts)
 }
 
 const MODEL: &str = "A prediction by a model whose costs and validation are in docs/virtual-cpus.md: the \

@@ -44,6 +44,11 @@ pub(super) fn take(file: &File, write: bool) -> Result<(), Refused> {
     Ok(())
 }
 
+/// Whether another open file claims to write, by the locks of the protocol.
+pub(super) fn is_claimed(file: &File) -> io::Result<bool> {
+    Ok(is_locked(file, Range::of(USED_AT + WRITE))? || is_locked(file, Range::of(USED_AT + RESIZE))?)
+}
+
 /// Takes the locks back.
 pub(super) fn release(file: &File) -> Result<(), Refused> {
     super::set(file, F_UNLCK, BYTES)
@@ -59,7 +64,7 @@ fn is_locked(file: &File, bytes: Range) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::{F_RDLCK, Range, UNSHARED_AT, USED_AT, WRITE, release, take};
+    use super::{F_RDLCK, Range, UNSHARED_AT, USED_AT, WRITE, is_claimed, release, take};
     use crate::file::lock::set;
     use std::fs::File;
 
@@ -75,6 +80,7 @@ mod tests {
         let (path, reader, writer) = image();
         let second = File::open(&path).unwrap();
         assert!(take(&reader, false).is_ok() && take(&second, false).is_ok());
+        assert!(!is_claimed(&reader).unwrap());
         assert!(take(&writer, true).is_err());
         for file in [&reader, &second, &writer] {
             assert!(release(file).is_ok());
@@ -89,7 +95,7 @@ mod tests {
         drop(writer);
         assert!(set(&liar, F_RDLCK, Range { first: USED_AT, last: UNSHARED_AT + 63 }).is_ok());
         let reader = File::open(&path).unwrap();
-        assert!(take(&reader, false).is_ok());
+        assert!(take(&reader, false).is_ok() && is_claimed(&reader).unwrap());
         let writer = File::options().write(true).read(true).open(&path).unwrap();
         assert!(take(&writer, true).is_err());
     }
