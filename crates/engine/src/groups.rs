@@ -48,6 +48,9 @@ struct DescBlock {
 /// One group: its descriptor, and its inode bitmap once it is needed.
 struct Group {
     desc: Mutex<std::result::Result<GroupDesc, Corrupt>>,
+    /// Whether the descriptor differs from its bytes in the block. A commit usually changes one group of a
+    /// block, and rendering all of its descriptors with their checksums was a quarter of a small commit.
+    dirty: AtomicBool,
     inodes: OnceLock<Mutex<InodeBitmap>>,
 }
 
@@ -147,7 +150,7 @@ impl Groups {
             .map(|i| {
                 let slot = &bytes[desc_range(i, geometry.desc_size)];
                 let desc = GroupDesc::parse(slot, GroupNr::new(first + i), sb);
-                Group { desc: Mutex::new(desc), inodes: OnceLock::new() }
+                Group { desc: Mutex::new(desc), dirty: AtomicBool::new(false), inodes: OnceLock::new() }
             })
             .collect();
         Ok(DescBlock { bytes: Mutex::new(bytes), groups, dirty: AtomicBool::new(false) })
@@ -210,6 +213,7 @@ impl Groups {
             Ok(desc) => change(desc),
             Err(corrupt) => return Err(corrupt.clone().into()),
         };
+        entry.dirty.store(true, Ordering::Release);
         let block = self.desc_block(index)?;
         // Usually it is dirty already; reading first keeps the line with the flag shared between cores.
         if !block.dirty.load(Ordering::Acquire) && !block.dirty.swap(true, Ordering::AcqRel) {
@@ -222,7 +226,8 @@ impl Groups {
     /// Accepts a block bitmap rendered by the allocator; returns the bytes to write to its final location.
     pub(crate) fn seal_block_bitmap(&self, group: GroupNr, words: &[u64], free: u32) -> Result<Rendered> {
         let sb = &*self.sb;
-        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut bytes = Vec::with_capacity(sb.geometry().block_size.len());
+        words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
         bytes.resize(sb.geometry().block_size.len(), 0xff);
         let sums = self.flex_sums(self.flex.of(group))?;
         let place = self.edit_desc(group, |desc| {
@@ -267,7 +272,9 @@ impl Groups {
         let first = index * geometry.descs_per_block();
         let mut bytes = block.bytes.lock();
         for (i, group) in (0u32..).zip(&block.groups) {
-            if let Ok(desc) = &*group.desc.lock() {
+            if group.dirty.swap(false, Ordering::AcqRel)
+                && let Ok(desc) = &*group.desc.lock()
+            {
                 let slot = &mut bytes[desc_range(i, geometry.desc_size)];
                 desc.render(slot, GroupNr::new(first + i), &self.sb);
             }
