@@ -1,9 +1,9 @@
 //! The group infos, allocated a page at a time on first touch.
 //!
 //! A volume may have a hundred million groups, of which one use touches a few. So what every group costs, its
-//! [`Slot`] and its place in the index of untouched groups, is made when the group is first touched: for a
-//! *page* of neighbours at once, whose numbers the source has at hand together (for ext4, the descriptors of
-//! one block). Until then the page is *unread*: nothing is known of its groups, and each is assumed to be
+//! [`GroupInfo`] and its place in the index of untouched groups, is made when the group is first touched: for
+//! a *page* of neighbours at once, whose numbers the source has at hand together (for ext4, the descriptors
+//! of one block). Until then the page is *unread*: nothing is known of its groups, and each is assumed to be
 //! wholly free.
 //!
 //! # What this must not change
@@ -29,7 +29,7 @@
 
 use crate::allocator::Allocator;
 use crate::error::AllocError;
-use crate::group_info::Slot;
+use crate::group_info::GroupInfo;
 use crate::index::{BitTree, Orders};
 use crate::source::GroupSource;
 use crate::sync::Mutex;
@@ -49,22 +49,22 @@ struct Unread {
     more: bool,
 }
 
-/// The slots of all groups.
-pub(crate) struct Slots {
+/// The group infos of all groups.
+pub(crate) struct GroupTable {
     groups: u32,
     /// log2 of the groups of a page.
     shift: u32,
     /// The part of a group's number that is its place in the page.
     mask: usize,
-    pages: OnceTable<Box<[Slot]>>,
+    pages: OnceTable<Box<[GroupInfo]>>,
     /// Pages not made yet.
     unread: BitTree,
     making: Mutex<Unread>,
 }
 
-impl Slots {
-    /// No slot yet of `groups` groups, in pages of at least `together` and `flex` groups, within limits. In
-    /// all, `free` clusters are free; `exact` if they need not be counted again.
+impl GroupTable {
+    /// No group info yet of `groups` groups, in pages of at least `together` and `flex` groups, within
+    /// limits. In all, `free` clusters are free; `exact` if they need not be counted again.
     pub(crate) fn new(groups: u32, together: u32, flex: u32, free: u64, exact: bool) -> Self {
         let shift = together.max(flex).clamp(1, PAGE_MAX).next_power_of_two().ilog2();
         let pages = groups.div_ceil(1 << shift);
@@ -78,18 +78,18 @@ impl Slots {
         }
     }
 
-    /// A group's slot, if its page was made.
+    /// A group's info, if its page was made.
     #[inline]
-    pub(crate) fn get(&self, group: GroupNr) -> Option<&Slot> {
+    pub(crate) fn get(&self, group: GroupNr) -> Option<&GroupInfo> {
         let page = self.pages.get(group.get().wrapping_shr(self.shift))?;
         page.get(group.index() & self.mask)
     }
 
-    /// The groups whose slots were made, from one on, in order.
-    pub(crate) fn made_from(&self, start: GroupNr) -> impl Iterator<Item = (GroupNr, &Slot)> {
+    /// The groups whose infos were made, from one on, in order.
+    pub(crate) fn made_from(&self, start: GroupNr) -> impl Iterator<Item = (GroupNr, &GroupInfo)> {
         let pages = self.pages.made_from(start.get() >> self.shift);
-        let slots = pages.flat_map(|(page, slots)| slots.iter().zip(page << self.shift..));
-        slots.map(|(slot, group)| (GroupNr::new(group), slot)).filter(move |(group, _)| *group >= start)
+        let table = pages.flat_map(|(page, table)| table.iter().zip(page << self.shift..));
+        table.map(|(info, group)| (GroupNr::new(group), info)).filter(move |(group, _)| *group >= start)
     }
 
     /// The first group in a range whose page is unread.
@@ -140,43 +140,43 @@ impl Slots {
 }
 
 impl<S: GroupSource> Allocator<S> {
-    /// A group's slot, made with its page on first touch.
+    /// A group's info, made with its page on first touch.
     ///
     /// # Errors
     /// Those of [`GroupSource::prepare`].
     #[inline]
-    pub(crate) fn slot(&self, group: GroupNr) -> Result<&Slot, AllocError<S::Error>> {
-        match self.space().slots.get(group) {
-            Some(slot) => Ok(slot),
-            None => self.make_slot(group),
+    pub(crate) fn info(&self, group: GroupNr) -> Result<&GroupInfo, AllocError<S::Error>> {
+        match self.state().table.get(group) {
+            Some(info) => Ok(info),
+            None => self.make_info(group),
         }
     }
 
     #[cold]
-    fn make_slot(&self, group: GroupNr) -> Result<&Slot, AllocError<S::Error>> {
-        let slots = &self.space().slots;
-        let mut unread = slots.making.lock();
-        if slots.get(group).is_none() {
-            self.make_page(group.get() >> slots.shift, &mut unread)?;
+    fn make_info(&self, group: GroupNr) -> Result<&GroupInfo, AllocError<S::Error>> {
+        let table = &self.state().table;
+        let mut unread = table.making.lock();
+        if table.get(group).is_none() {
+            self.make_page(group.get() >> table.shift, &mut unread)?;
         }
-        Ok(self.space().slot(group))
+        Ok(self.state().info(group))
     }
 
     fn make_page(&self, page: u32, unread: &mut Unread) -> Result<(), AllocError<S::Error>> {
-        let (source, space) = (self.source(), self.space());
-        let groups = space.slots.groups(page);
+        let (source, state) = (self.source(), self.state());
+        let groups = state.table.groups(page);
         source.prepare(groups.clone()).map_err(AllocError::Source)?;
         let mut made = Vec::with_capacity(groups.len());
         for group in groups.map(GroupNr::new) {
-            let (hint, len) = (source.free_hint(group), space.layout.group_len(group));
-            let slot = Slot::new(hint, len, !source.needs_io(group));
-            unread.free = unread.free.wrapping_sub(slot.free().min(len).into());
-            space.untouched.update(group, Orders::default(), space.untouched_orders(group, &slot));
-            made.push(slot);
+            let (hint, len) = (source.free_hint(group), state.layout.group_len(group));
+            let info = GroupInfo::new(hint, len, !source.needs_io(group));
+            unread.free = unread.free.wrapping_sub(info.free().min(len).into());
+            state.untouched.update(group, Orders::default(), state.untouched_orders(group, &info));
+            made.push(info);
         }
-        space.slots.pages.get_or_init(page, || made.into_boxed_slice());
-        space.slots.unread.clear(page);
-        if !unread.counted && !space.slots.has_unread() {
+        state.table.pages.get_or_init(page, || made.into_boxed_slice());
+        state.table.unread.clear(page);
+        if !unread.counted && !state.table.has_unread() {
             self.correct(0, unread);
         }
         Ok(())
@@ -185,7 +185,7 @@ impl<S: GroupSource> Allocator<S> {
     /// The unread pages have `free` free clusters, whatever was assumed.
     fn correct(&self, free: u64, unread: &mut Unread) {
         let by = free.wrapping_sub(unread.free).cast_signed();
-        self.space().counters.correct(by);
+        self.state().counters.correct(by);
         *unread = Unread { free, counted: true, more: by > 0 };
     }
 
@@ -196,12 +196,12 @@ impl<S: GroupSource> Allocator<S> {
     /// # Errors
     /// Those of [`GroupSource::count_free`].
     pub(crate) fn settle(&self) -> Result<bool, AllocError<S::Error>> {
-        let slots = &self.space().slots;
-        let mut unread = slots.making.lock();
+        let table = &self.state().table;
+        let mut unread = table.making.lock();
         if !unread.counted {
             let mut free = 0;
-            for page in slots.unread_pages() {
-                free += self.source().count_free(slots.groups(page)).map_err(AllocError::Source)?;
+            for page in table.unread_pages() {
+                free += self.source().count_free(table.groups(page)).map_err(AllocError::Source)?;
             }
             self.correct(free, &mut unread);
         }

@@ -8,8 +8,8 @@
 //!
 //! What it is not: a lock. The space is open to every holder of a reference.
 
-use crate::locked_group::Held;
-use crate::state::Space;
+use crate::locked_group::LockedGroup;
+use crate::state::State;
 use crate::sync::{Arc, count_reference, thread_number};
 use hectare_units::GroupNr;
 use std::ops::Deref;
@@ -19,7 +19,7 @@ const STRIPES: usize = 64;
 
 /// A count on a cache line (pair) of its own: that of an `Arc` lies right before what it holds.
 #[repr(align(128))]
-struct Counted(Arc<Space>);
+struct Counted(Arc<State>);
 
 /// A counted reference to the space of a volume.
 pub(crate) struct Share(Arc<Counted>);
@@ -38,18 +38,18 @@ impl Drop for Share {
 }
 
 impl Deref for Share {
-    type Target = Space;
+    type Target = State;
 
-    fn deref(&self) -> &Space {
+    fn deref(&self) -> &State {
         &self.0.0
     }
 }
 
 impl Share {
     /// Locks a group that is known to be in memory.
-    pub(crate) fn hold(&self, group: GroupNr) -> Held<'_> {
-        let slot = self.slot(group);
-        Held::new(self, group, slot, slot.lock(&self.contention, &mut 0))
+    pub(crate) fn hold(&self, group: GroupNr) -> LockedGroup<'_> {
+        let info = self.info(group);
+        LockedGroup::new(self, group, info, info.lock(&self.contention, &mut 0))
     }
 }
 
@@ -58,8 +58,8 @@ pub(crate) struct Shares(Box<[Share]>);
 
 impl Shares {
     /// References to some space.
-    pub(crate) fn new(space: &Arc<Space>) -> Self {
-        Self((0..STRIPES).map(|_| Share(Arc::new(Counted(Arc::clone(space))))).collect())
+    pub(crate) fn new(state: &Arc<State>) -> Self {
+        Self((0..STRIPES).map(|_| Share(Arc::new(Counted(Arc::clone(state))))).collect())
     }
 
     /// That of the calling thread.
@@ -97,13 +97,13 @@ mod tests {
         let _ = allocator.group_summary(group);
         let before = allocator.contention();
         std::thread::scope(|scope| {
-            let held = allocator.share().hold(group);
+            let locked = allocator.share().hold(group);
             scope.spawn(|| drop(allocator.share().hold(group)));
             let began = Instant::now();
             while allocator.contention() == before && began.elapsed() < Duration::from_secs(30) {
                 std::thread::yield_now();
             }
-            drop(held);
+            drop(locked);
         });
         assert_eq!(allocator.contention(), before + 1);
     }

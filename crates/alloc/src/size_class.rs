@@ -167,11 +167,11 @@ impl Classes {
     }
 
     /// A group has become wholly free: unsets its unit if all the others are too.
-    pub(crate) fn became_whole(&self, group: GroupNr, slots: &impl GroupMap) {
+    pub(crate) fn became_whole(&self, group: GroupNr, groups_of: &impl GroupMap) {
         let first = self.unit(group) * self.unit_groups;
         let all_whole = || {
-            let groups = first..first.saturating_add(self.unit_groups).min(slots.groups());
-            groups.map(GroupNr::new).all(|group| slots.is_whole(group))
+            let groups = first..first.saturating_add(self.unit_groups).min(groups_of.groups());
+            groups.map(GroupNr::new).all(|group| groups_of.is_whole(group))
         };
         if self.class(group).is_none() || !all_whole() {
             return;
@@ -197,8 +197,8 @@ impl Classes {
 
     /// Verifies that each unit is in the set of its class and in no other, and that empty ones have none. For
     /// tests.
-    pub(crate) fn check(&self, slots: &impl GroupMap) -> Result<(), String> {
-        for first in (0..slots.groups()).step_by(usize_of(self.unit_groups)).map(GroupNr::new) {
+    pub(crate) fn check(&self, groups_of: &impl GroupMap) -> Result<(), String> {
+        for first in (0..groups_of.groups()).step_by(usize_of(self.unit_groups)).map(GroupNr::new) {
             let (class, unit) = (self.class(first), self.unit(first));
             let is_in = |set: &BitTree| set.next_before(unit, unit + 1).is_some();
             let sets: Vec<u32> =
@@ -206,8 +206,9 @@ impl Classes {
             if sets != [class.map_or(0, Class::code)] {
                 return Err(format!("unit {unit} is {class:?}, but in the sets {sets:?}"));
             }
-            let mut groups = first.get()..first.get().saturating_add(self.unit_groups).min(slots.groups());
-            if class.is_some() && groups.all(|group| slots.is_whole(GroupNr::new(group))) {
+            let mut groups =
+                first.get()..first.get().saturating_add(self.unit_groups).min(groups_of.groups());
+            if class.is_some() && groups.all(|group| groups_of.is_whole(GroupNr::new(group))) {
                 return Err(format!("unit {unit} is {class:?}, but holds nothing"));
             }
         }

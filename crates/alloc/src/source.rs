@@ -9,9 +9,9 @@ use crate::allocator::Allocator;
 use crate::buddy::Buddy;
 use crate::error::AllocError;
 use crate::group::Group;
-use crate::group_info::Slot;
+use crate::group_info::GroupInfo;
 use crate::index::Orders;
-use crate::locked_group::Held;
+use crate::locked_group::LockedGroup;
 use crate::sync::{MutexGuard, Ordering};
 use hectare_units::{Clusters, GroupNr};
 use std::ops::Range;
@@ -104,23 +104,23 @@ type Place<'a> = MutexGuard<'a, Option<Box<Group>>>;
 
 impl<S: GroupSource> Allocator<S> {
     /// Locks a group, waiting for it, and loads it if need be.
-    pub(crate) fn open(&self, group: GroupNr) -> Result<Held<'_>, AllocError<S::Error>> {
-        let slot = self.slot(group)?;
-        self.loaded(group, slot, slot.lock(&self.space().contention, &mut 0))
+    pub(crate) fn open(&self, group: GroupNr) -> Result<LockedGroup<'_>, AllocError<S::Error>> {
+        let info = self.info(group)?;
+        self.loaded(group, info, info.lock(&self.state().contention, &mut 0))
     }
 
     /// The group behind a lock, loaded if need be.
     pub(crate) fn loaded<'a>(
         &'a self,
         group: GroupNr,
-        slot: &'a Slot,
+        info: &'a GroupInfo,
         mut place: Place<'a>,
-    ) -> Result<Held<'a>, AllocError<S::Error>> {
+    ) -> Result<LockedGroup<'a>, AllocError<S::Error>> {
         if place.is_none() {
             let loaded = self.load(group, &mut place);
             loaded.inspect_err(|error| self.source().unusable(group, error))?;
         }
-        Ok(Held::new(self.share(), group, slot, place))
+        Ok(LockedGroup::new(self.share(), group, info, place))
     }
 
     fn load(&self, group: GroupNr, place: &mut Place<'_>) -> Result<(), AllocError<S::Error>> {
@@ -133,7 +133,7 @@ impl<S: GroupSource> Allocator<S> {
             .clone()
             .map(GroupNr::new)
             .filter(|mate| *mate != group)
-            .filter_map(|mate| Some((mate, self.space().slots.get(mate)?.group.try_lock()?)))
+            .filter_map(|mate| Some((mate, self.state().table.get(mate)?.group.try_lock()?)))
             .filter(|(_, place)| place.is_none())
             .collect();
         let mut own = None;
@@ -158,11 +158,11 @@ impl<S: GroupSource> Allocator<S> {
     /// The groups of a group's flex group, from the first to the last that are worth loading with it.
     fn mates(&self, group: GroupNr) -> Range<u32> {
         let worth = |nr: &u32| {
-            let slot = self.space().slots.get(GroupNr::new(*nr));
-            let useful = || slot.is_some_and(|slot| slot.free() > 0 && !slot.state().loaded);
+            let info = self.state().table.get(GroupNr::new(*nr));
+            let useful = || info.is_some_and(|info| info.free() > 0 && !info.state().loaded);
             *nr == group.get() || useful()
         };
-        let mut flex = self.space().flex(group);
+        let mut flex = self.state().flex(group);
         let first = flex.find(worth).unwrap_or(group.get());
         first..flex.rfind(worth).unwrap_or(first) + 1
     }
@@ -175,29 +175,29 @@ impl<S: GroupSource> Allocator<S> {
         words: Vec<u64>,
     ) -> Result<(), AllocError<S::Error>> {
         let started = Instant::now();
-        let space = self.space();
-        let (slot, len) = (space.slot(group), space.layout.group_len(group));
-        let buddy = Buddy::new(words, len, space.config.orders());
-        let (announced, counted) = (slot.free(), buddy.free());
+        let state = self.state();
+        let (info, len) = (state.info(group), state.layout.group_len(group));
+        let buddy = Buddy::new(words, len, state.config.orders());
+        let (announced, counted) = (info.free(), buddy.free());
         if announced != counted {
             return Err(AllocError::Miscounted { group, announced, counted });
         }
         let own = self.source().own_metadata(group).min(len);
-        if let Some(classes) = &space.classes
-            && slot.is_new()
+        if let Some(classes) = &state.classes
+            && info.is_new()
             && len - counted > own
         {
-            classes.sample(group, buddy.words(), len, space.config.cluster_bytes());
+            classes.sample(group, buddy.words(), len, state.config.cluster_bytes());
         }
-        space.untouched.update(group, space.untouched_orders(group, slot), Orders::default());
+        state.untouched.update(group, state.untouched_orders(group, info), Orders::default());
         let installed = Box::new(Group::new(buddy, own));
-        slot.set_space(counted, installed.buddy().fragments());
-        let (from, to) = (slot.state(), installed.state());
-        space.index.update(group, from.orders, to.orders);
-        slot.set_state(from, to);
+        info.set_space(counted, installed.buddy().fragments());
+        let (from, to) = (info.state(), installed.state());
+        state.index.update(group, from.orders, to.orders);
+        info.set_state(from, to);
         **place = Some(installed);
-        space.loaded.fetch_add(1, Ordering::Relaxed);
-        space.stats.buddy_generated(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        state.loaded.fetch_add(1, Ordering::Relaxed);
+        state.stats.buddy_generated(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
         Ok(())
     }
 
@@ -205,41 +205,44 @@ impl<S: GroupSource> Allocator<S> {
     /// many were dropped. Groups in use by others are passed over. Each call continues where the last one
     /// ended.
     pub fn evict(&self, at_most: usize) -> usize {
-        let space = self.space();
-        let groups = space.layout.groups();
-        let from = space.evict_from.load(Ordering::Relaxed).min(groups);
+        let state = self.state();
+        let groups = state.layout.groups();
+        let from = state.evict_from.load(Ordering::Relaxed).min(groups);
         let mut evicted = 0;
-        let before = space.slots.made_from(GroupNr::new(0)).take_while(|(group, _)| group.get() < from);
-        for (group, slot) in space.slots.made_from(GroupNr::new(from)).chain(before) {
+        let before = state.table.made_from(GroupNr::new(0)).take_while(|(group, _)| group.get() < from);
+        for (group, info) in state.table.made_from(GroupNr::new(from)).chain(before) {
             if evicted >= at_most {
-                space.evict_from.store(group.get(), Ordering::Relaxed);
+                state.evict_from.store(group.get(), Ordering::Relaxed);
                 break;
             }
-            if slot.state().loaded && self.evict_one(group, slot) {
+            if info.state().loaded && self.evict_one(group, info) {
                 evicted += 1;
             }
         }
         evicted
     }
 
-    fn evict_one(&self, group: GroupNr, slot: &Slot) -> bool {
-        let space = self.space();
-        let Some(mut place) = slot.group.try_lock() else { return false };
+    fn evict_one(&self, group: GroupNr, info: &GroupInfo) -> bool {
+        let state = self.state();
+        let Some(mut place) = info.group.try_lock() else { return false };
         if !place.as_ref().is_some_and(|group| group.is_idle()) {
             return false;
         }
-        let from = slot.state();
-        space.index.update(group, from.orders, Orders::default());
-        slot.set_state(from, crate::group_info::State { orders: Orders::default(), loaded: false, ..from });
-        space.untouched.update(group, Orders::default(), space.untouched_orders(group, slot));
+        let from = info.state();
+        state.index.update(group, from.orders, Orders::default());
+        info.set_state(
+            from,
+            crate::group_info::GroupState { orders: Orders::default(), loaded: false, ..from },
+        );
+        state.untouched.update(group, Orders::default(), state.untouched_orders(group, info));
         *place = None;
-        space.loaded.fetch_sub(1, Ordering::Relaxed);
+        state.loaded.fetch_sub(1, Ordering::Relaxed);
         true
     }
 
     /// Groups in memory.
     #[must_use]
     pub fn loaded_groups(&self) -> usize {
-        hectare_units::usize_of(self.space().loaded.load(Ordering::Relaxed))
+        hectare_units::usize_of(self.state().loaded.load(Ordering::Relaxed))
     }
 }

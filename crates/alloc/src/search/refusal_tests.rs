@@ -4,7 +4,7 @@
 //! Run with `cargo test -p hectare-alloc --features shuttle --lib refusal`.
 
 use super::{Plan, Search};
-use crate::budget::Purse;
+use crate::budget::Budget;
 use crate::criteria::ANY_FREE;
 use crate::size_class::Stage;
 use crate::{AllocError, Allocator, Config, GroupSource, Layout, Policy, Request, Reservation};
@@ -35,9 +35,9 @@ fn one(at: u64) -> Request {
 
 /// Reserves by the last pass only.
 fn last_pass(allocator: &Allocator<Free>) -> Result<Reservation, AllocError<Infallible>> {
-    let mut purse = Purse::Available { floor: 0 };
-    let plan = Plan::new(&one(0), 2, allocator.space()).expect("a request that can be met");
-    Search::new(allocator, &plan, &mut purse).run(&[(Stage::Any, [ANY_FREE].into())])
+    let mut budget = Budget::Available { floor: 0 };
+    let plan = Plan::new(&one(0), 2, allocator.state()).expect("a request that can be met");
+    Search::new(allocator, &plan, &mut budget).run(&[(Stage::Any, [ANY_FREE].into())])
 }
 
 /// One thread has a cluster, gives it back and takes the other one. A concurrent search may find each of the
