@@ -16,7 +16,7 @@ use crate::bits;
 use crate::budget::Budget;
 use crate::error::AllocError;
 use crate::layout::Run;
-use crate::locked_group::{LockedGroup, Taken};
+use crate::locked_group::LockedGroup;
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
 use crate::sync::Ordering;
@@ -71,14 +71,12 @@ impl<S: GroupSource> Allocator<S> {
         within: Range<u32>,
         least: u32,
     ) -> Result<Option<(u32, DiscardRun)>, AllocError<S::Error>> {
-        let mut locked = self.open(group)?;
+        let mut locked = self.groups().open(group)?;
         let mut runs = bits::clear_runs(locked.group().buddy().words(), within);
         let Some(range) = runs.find(|run| run.end - run.start >= least) else { return Ok(None) };
         drop(runs);
-        Ok(match locked.take(&range, 1, &mut Budget::Available { floor: 0 }, None) {
-            Taken::Done(reservation) => Some((range.end, DiscardRun(reservation))),
-            Taken::CantPay | Taken::WrongClass => None,
-        })
+        let taken = Reservation::take(&mut locked, &range, 1, &mut Budget::Available { floor: 0 }, None);
+        Ok(taken.ok().map(|reservation| (range.end, DiscardRun(reservation))))
     }
 
     /// Forgets the runs that wait, and remembers none any more: for a device that refuses to discard.
@@ -99,9 +97,9 @@ fn take_from(locked: &mut LockedGroup<'_>, at_most: usize, taken: &mut Vec<Disca
         if taken.len() == at_most {
             return false;
         }
-        match locked.take(&range, 1, &mut Budget::Available { floor: 0 }, None) {
-            Taken::Done(reservation) => taken.push(DiscardRun(reservation)),
-            Taken::CantPay | Taken::WrongClass => return false,
+        match Reservation::take(locked, &range, 1, &mut Budget::Available { floor: 0 }, None) {
+            Ok(reservation) => taken.push(DiscardRun(reservation)),
+            Err(_) => return false,
         }
     }
     true

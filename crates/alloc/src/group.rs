@@ -9,8 +9,6 @@
 
 use crate::bits;
 use crate::buddy::Buddy;
-use crate::group_info::GroupState;
-use crate::index::Orders;
 use crate::ranges::RangeSet;
 use crate::sync::{Cost, charge};
 use hectare_units::TxnId;
@@ -68,12 +66,6 @@ impl Group {
     /// Whether nothing is in use but the volume's own metadata, reserved and pending clusters being in use.
     pub(crate) const fn is_whole(&self) -> bool {
         self.buddy.free() >= self.whole
-    }
-
-    /// What its info is to say of it.
-    pub(crate) fn state(&self) -> GroupState {
-        let orders = Orders { largest: self.buddy.largest_order(), average: self.buddy.average_order() };
-        GroupState { orders, whole: self.is_whole(), loaded: true }
     }
 
     /// Whether the source could give the group back just as it is.

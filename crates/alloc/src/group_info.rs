@@ -45,6 +45,13 @@ pub(crate) struct GroupState {
 }
 
 impl GroupState {
+    /// That of a group in memory.
+    pub(crate) fn of(group: &Group) -> Self {
+        let buddy = group.buddy();
+        let orders = Orders { largest: buddy.largest_order(), average: buddy.average_order() };
+        Self { orders, whole: group.is_whole(), loaded: true }
+    }
+
     fn pack(self) -> u32 {
         let order = |order: Option<u32>| order.map_or(0, |order| order + 1);
         let flag = |set, bit| if set { bit } else { 0 };

@@ -1,7 +1,7 @@
 //! The invariants between the groups in memory, their infos, the index and the counters, when nothing runs.
 //! For tests.
 
-use crate::group_info::GroupInfo;
+use crate::group_info::{GroupInfo, GroupState};
 use crate::index::Orders;
 use crate::state::State;
 use crate::sync::Ordering;
@@ -66,7 +66,8 @@ fn check_group(state: &State, nr: GroupNr, info: &GroupInfo) -> Result<Option<(u
     group.check()?;
     let buddy = group.buddy();
     holds(untouched.is_none(), || "it is loaded, yet among the untouched".into())?;
-    holds(group.state() == known, || format!("{:?} in memory, {known:?} in the group info", group.state()))?;
+    let state = GroupState::of(group);
+    holds(state == known, || format!("{state:?} in memory, {known:?} in the group info"))?;
     holds(buddy.free() == info.free(), || {
         format!("{} free, {} in the group info", buddy.free(), info.free())
     })?;

@@ -3,10 +3,12 @@
 //! Each change leaves the group, its info, the index, the class of its unit and the volume's counters
 //! consistent. Leaves of the lock order: the lists of dirty groups and of discards, and the classes'.
 
+#[cfg(all(test, not(any(feature = "shuttle", feature = "loom", feature = "virtual"))))]
+mod tests;
+
 use crate::budget::Budget;
 use crate::group::{Group, Home};
 use crate::group_info::{GroupInfo, GroupState};
-use crate::reservation::Reservation;
 use crate::share::Share;
 use crate::size_class::{Class, Stage};
 use crate::sync::{MutexGuard, Ordering};
@@ -21,10 +23,9 @@ pub(crate) struct LockedGroup<'a> {
     guard: MutexGuard<'a, Option<Box<Group>>>,
 }
 
-/// How an attempt to take a run ended.
-pub(crate) enum Taken {
-    /// The run, or the part of it that could be paid.
-    Done(Reservation),
+/// Why a run could not be taken.
+#[derive(Debug)]
+pub(crate) enum NotTaken {
     /// Not even the least length could be paid.
     CantPay,
     /// The unit has got another class meanwhile.
@@ -32,6 +33,12 @@ pub(crate) enum Taken {
 }
 
 impl<'a> LockedGroup<'a> {
+    /// Locks a group that is known to be in memory.
+    pub(crate) fn of(state: &'a Share, nr: GroupNr) -> Self {
+        let info = state.info(nr);
+        Self::new(state, nr, info, info.lock(&state.contention, &mut 0))
+    }
+
     /// `guard` is the lock of group `nr`, in its info, and the group is loaded.
     pub(crate) fn new(
         state: &'a Share,
@@ -41,6 +48,11 @@ impl<'a> LockedGroup<'a> {
     ) -> Self {
         debug_assert!(guard.is_some(), "group {nr} is in memory");
         Self { state, nr, info, guard }
+    }
+
+    /// The reference to the volume's state that it was locked with.
+    pub(crate) const fn share(&self) -> &'a Share {
+        self.state
     }
 
     pub(crate) const fn nr(&self) -> GroupNr {
@@ -56,10 +68,10 @@ impl<'a> LockedGroup<'a> {
     }
 
     /// Brings the group info and the index up to date with the group.
-    pub(crate) fn note(&mut self) {
+    fn refresh(&mut self) {
         let (info, buddy) = (self.info, self.group().buddy());
         info.set_space(buddy.free(), buddy.fragments());
-        let (from, to) = (info.state(), self.group().state());
+        let (from, to) = (info.state(), GroupState::of(self.group()));
         if from != to {
             self.state.index.update(self.nr, from.orders, to.orders);
             info.set_state(from, to);
@@ -72,34 +84,34 @@ impl<'a> LockedGroup<'a> {
         info.set_longest(info.longest().min(len.saturating_sub(1)));
     }
 
-    /// Reserves the start of a free range, as much as the budget allows, for a request of `class` if it has
-    /// one.
-    pub(crate) fn take(
+    /// Free -> reserved: the start of a range, as much as the budget allows, for a request of `class` if it
+    /// has one. What was reserved belongs to the caller, who makes it a reservation.
+    pub(crate) fn reserve(
         &mut self,
         range: &Range<u32>,
         least: u32,
         budget: &mut Budget<'_>,
         class: Option<(Class, Stage)>,
-    ) -> Taken {
+    ) -> Result<Range<u32>, NotTaken> {
         if let Some((class, stage)) = class
-            && !self.enter(class, stage)
+            && !self.enter_class(class, stage)
         {
-            return Taken::WrongClass;
+            return Err(NotTaken::WrongClass);
         }
         let most = u64::from(range.end - range.start);
         let Some(paid) = budget.pay(&self.state.counters, most, u64::from(least)) else {
             self.leave();
-            return Taken::CantPay;
+            return Err(NotTaken::CantPay);
         };
         let paid = u32::try_from(paid).expect("no more is paid than the range is long");
         let range = range.start..range.start + paid;
         self.group_mut().reserve(range.clone());
-        self.note();
-        Taken::Done(Reservation::new(self.state.clone(), self.nr, range))
+        self.refresh();
+        Ok(range)
     }
 
     /// Makes sure that the group's unit is one for this class. For the order see `size_class`.
-    fn enter(&self, class: Class, stage: Stage) -> bool {
+    fn enter_class(&self, class: Class, stage: Stage) -> bool {
         let Some(classes) = &self.state.classes else { return true };
         let (info, state) = (self.info, self.info.state());
         if state.whole {
@@ -136,7 +148,7 @@ impl<'a> LockedGroup<'a> {
         self.state.release_epoch.begin();
         self.group_mut().unreserve(range);
         self.note_freed(range);
-        self.note();
+        self.refresh();
         self.unset_class();
         self.state.counters.give_back(u64::from(range.end - range.start));
         self.state.release_epoch.complete();
@@ -171,7 +183,7 @@ impl<'a> LockedGroup<'a> {
         for range in &released {
             self.note_freed(range);
         }
-        self.note();
+        self.refresh();
         if !released.is_empty() {
             self.unset_class();
         }
@@ -207,7 +219,7 @@ impl<'a> LockedGroup<'a> {
             return false;
         }
         self.group_mut().mark_used(range);
-        self.note();
+        self.refresh();
         self.mark_dirty();
         self.state.counters.publish(fresh);
         true

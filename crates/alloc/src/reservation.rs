@@ -3,9 +3,12 @@
 //! Both own their space: dropping them gives it back, so an error path needs no code. Neither borrows the
 //! allocator, so both can be kept in long-lived structures and sent between threads.
 
+use crate::budget::Budget;
 use crate::layout::Run;
+use crate::locked_group::{LockedGroup, NotTaken};
 use crate::request::Transaction;
 use crate::share::Share;
+use crate::size_class::{Class, Stage};
 use crate::sync::{Cost, charge};
 use hectare_units::{Clusters, GroupNr, low32};
 use std::fmt;
@@ -21,8 +24,21 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    pub(crate) fn new(state: Share, group: GroupNr, range: Range<u32>) -> Self {
+    const fn new(state: Share, group: GroupNr, range: Range<u32>) -> Self {
         Self { state, group, range }
+    }
+
+    /// Takes the start of a free range of a group, as much as the budget allows, for a request of `class` if
+    /// it has one.
+    pub(crate) fn take(
+        group: &mut LockedGroup<'_>,
+        range: &Range<u32>,
+        least: u32,
+        budget: &mut Budget<'_>,
+        class: Option<(Class, Stage)>,
+    ) -> Result<Self, NotTaken> {
+        let range = group.reserve(range, least, budget, class)?;
+        Ok(Self::new(group.share().clone(), group.nr(), range))
     }
 
     /// The clusters it holds.
@@ -63,7 +79,7 @@ impl Reservation {
     pub fn shrink_to(&mut self, n: Clusters) {
         let middle = self.after(n);
         if middle < self.range.end {
-            self.state.hold(self.group).give_back(&(middle..self.range.end));
+            LockedGroup::of(&self.state, self.group).give_back(&(middle..self.range.end));
             self.range.end = middle;
         }
     }
@@ -76,7 +92,7 @@ impl Reservation {
         let _: &mut _ = txn;
         let run = self.run();
         if !self.is_empty() {
-            self.state.hold(self.group).publish(&self.range);
+            LockedGroup::of(&self.state, self.group).publish(&self.range);
             self.range.end = self.range.start;
         }
         run
@@ -89,7 +105,7 @@ impl Reservation {
         let middle = self.after(n);
         let front = self.range.start..middle;
         if !front.is_empty() {
-            self.state.hold(self.group).publish(&front);
+            LockedGroup::of(&self.state, self.group).publish(&front);
             self.range.start = middle;
         }
         self.state.run(self.group, &front)
@@ -99,7 +115,7 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         if !self.is_empty() {
-            self.state.hold(self.group).give_back(&self.range);
+            LockedGroup::of(&self.state, self.group).give_back(&self.range);
         }
     }
 }

@@ -38,12 +38,12 @@ mod walk;
 
 pub(crate) use plan::Plan;
 
-use crate::allocator::Allocator;
 use crate::budget::Budget;
 use crate::criteria::{Busy, Candidates, Pass, Scan, Step, Test};
 use crate::error::AllocError;
 use crate::group_info::GroupInfo;
-use crate::locked_group::{LockedGroup, Taken};
+use crate::groups::Groups;
+use crate::locked_group::{LockedGroup, NotTaken};
 use crate::reservation::Reservation;
 use crate::size_class::{Class, Stage};
 use crate::source::GroupSource;
@@ -62,7 +62,7 @@ const READS_MAX_WITHOUT_FLEX: u32 = 128;
 
 /// A search under way.
 pub(crate) struct Search<'a, 'p, S: GroupSource> {
-    allocator: &'a Allocator<S>,
+    groups: &'a Groups<S>,
     state: &'a State,
     plan: &'a Plan,
     budget: &'a mut Budget<'p>,
@@ -84,12 +84,12 @@ pub(crate) struct Search<'a, 'p, S: GroupSource> {
 type Found<E> = Result<Option<Reservation>, AllocError<E>>;
 
 impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
-    pub(crate) fn new(allocator: &'a Allocator<S>, plan: &'a Plan, budget: &'a mut Budget<'p>) -> Self {
+    pub(crate) fn new(groups: &'a Groups<S>, plan: &'a Plan, budget: &'a mut Budget<'p>) -> Self {
         charge(Cost::Request, 1);
-        let state = allocator.state();
+        let state = groups.state();
         let reads_left = if state.config.flex_groups > 1 { READS_MAX } else { READS_MAX_WITHOUT_FLEX };
         Self {
-            allocator,
+            groups,
             state,
             plan,
             budget,
@@ -368,7 +368,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         if self.unreadable.contains(&group.get()) || !self.may_read(pass) {
             return Ok(None);
         }
-        let read = self.allocator.info(group);
+        let read = self.groups.group_info(group);
         if read.is_err() {
             self.unreadable = self.state.table.mates(group);
         }
@@ -415,10 +415,10 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         pass: &Pass,
         need: u32,
     ) -> Result<Option<LockedGroup<'a>>, AllocError<S::Error>> {
-        let allocator = self.allocator;
+        let groups = self.groups;
         if pass.busy == Busy::Wait {
             let place = info.lock(&self.state.contention, &mut self.stats.busy_waits);
-            return allocator.loaded(group, info, place).map(Some);
+            return groups.loaded(group, info, place).map(Some);
         }
         let Some(place) = info.try_lock(&self.state.contention) else {
             self.stats.busy_skips += 1;
@@ -426,25 +426,25 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
             self.note(|search| search.note_passed(group, pass, need, Why::Busy));
             return Ok(None);
         };
-        if place.is_none() && allocator.source().needs_io(group) && !self.may_read(pass) {
+        if place.is_none() && groups.source().needs_io(group) && !self.may_read(pass) {
             self.note(|search| search.note_passed(group, pass, need, Why::Unread));
             return Ok(None);
         }
-        allocator.loaded(group, info, place).map(Some)
+        groups.loaded(group, info, place).map(Some)
     }
 
     /// Takes a run that was just found.
     fn take(&mut self, locked: &mut LockedGroup<'_>, range: &Range<u32>, pass: &Pass) -> Found<S::Error> {
         let group = locked.nr();
         let class = self.plan.class.map(|class| (class, self.stage));
-        match locked.take(range, self.plan.least, self.budget, class) {
-            Taken::Done(reservation) => {
+        match Reservation::take(locked, range, self.plan.least, self.budget, class) {
+            Ok(reservation) => {
                 self.count_success(group, range, pass, class);
                 self.note(|search| search.note_taken(group, range.start, pass, &reservation));
                 Ok(Some(reservation))
             }
-            Taken::CantPay => Err(AllocError::NoSpace),
-            Taken::WrongClass => {
+            Err(NotTaken::CantPay) => Err(AllocError::NoSpace),
+            Err(NotTaken::WrongClass) => {
                 self.note(|search| search.note_passed(group, pass, search.noted_need(), Why::Class));
                 Ok(None)
             }

@@ -8,10 +8,8 @@
 //!
 //! What it is not: a lock. The space is open to every holder of a reference.
 
-use crate::locked_group::LockedGroup;
 use crate::state::State;
 use crate::sync::{Arc, count_reference, thread_number};
-use hectare_units::GroupNr;
 use std::ops::Deref;
 
 /// Counts; a power of two.
@@ -45,14 +43,6 @@ impl Deref for Share {
     }
 }
 
-impl Share {
-    /// Locks a group that is known to be in memory.
-    pub(crate) fn hold(&self, group: GroupNr) -> LockedGroup<'_> {
-        let info = self.info(group);
-        LockedGroup::new(self, group, info, info.lock(&self.contention, &mut 0))
-    }
-}
-
 /// The references that all threads clone.
 pub(crate) struct Shares(Box<[Share]>);
 
@@ -65,46 +55,5 @@ impl Shares {
     /// That of the calling thread.
     pub(crate) fn own(&self) -> &Share {
         &self.0[thread_number() % STRIPES]
-    }
-}
-
-#[cfg(all(test, not(any(feature = "shuttle", feature = "loom", feature = "virtual"))))]
-mod tests {
-    use crate::{Allocator, Config, GroupSource, Layout, Policy};
-    use hectare_units::{Clusters, GroupNr};
-    use std::convert::Infallible;
-    use std::time::{Duration, Instant};
-
-    struct Free;
-
-    impl GroupSource for Free {
-        type Error = Infallible;
-
-        fn load(&self, _group: GroupNr) -> Result<Vec<u64>, Infallible> {
-            Ok(vec![0; 16])
-        }
-
-        fn free_hint(&self, _group: GroupNr) -> u32 {
-            1024
-        }
-    }
-
-    #[test]
-    fn regression_who_waits_to_give_space_back_counts_as_contention() {
-        let layout = Layout::new(1024, Clusters::new(2048)).expect("two groups of 1,024 clusters");
-        let config = Config { policy: Policy::MBALLOC, ..Config::default() };
-        let (allocator, group) = (Allocator::new(Free, layout, config), GroupNr::new(0));
-        let _ = allocator.group_summary(group);
-        let before = allocator.contention();
-        std::thread::scope(|scope| {
-            let locked = allocator.share().hold(group);
-            scope.spawn(|| drop(allocator.share().hold(group)));
-            let began = Instant::now();
-            while allocator.contention() == before && began.elapsed() < Duration::from_secs(30) {
-                std::thread::yield_now();
-            }
-            drop(locked);
-        });
-        assert_eq!(allocator.contention(), before + 1);
     }
 }

@@ -26,7 +26,6 @@ pub use bounds::{BadClasses, SizeClasses};
 
 use crate::bits;
 use crate::index::{BitTree, Words};
-use crate::state::GroupMap;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use hectare_units::{GroupNr, index_of, usize_of};
 use serde::{Deserialize, Serialize};
@@ -65,6 +64,14 @@ pub enum Stage {
     Unset,
     /// All.
     Any,
+}
+
+/// What the classes need to know of groups.
+pub(crate) trait GroupMap {
+    /// How many there are.
+    fn groups(&self) -> u32;
+    /// Whether nothing is in use in a group but the volume's own metadata.
+    fn is_whole(&self, group: GroupNr) -> bool;
 }
 
 /// The classes of all units.

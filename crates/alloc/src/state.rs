@@ -18,7 +18,7 @@ use crate::index::{GroupIndex, Orders};
 use crate::layout::{Layout, Run};
 use crate::mechanism::Mechanism;
 use crate::release_epoch::ReleaseEpoch;
-use crate::size_class::Classes;
+use crate::size_class::{Classes, GroupMap};
 use crate::stats::Stats;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use crate::trace::Recorder;
@@ -71,14 +71,6 @@ pub(crate) struct State {
     /// Only where requests are recorded.
     pub(crate) recorder: Option<Recorder>,
     streams: Box<[Stream]>,
-}
-
-/// What the classes need to know of groups.
-pub(crate) trait GroupMap {
-    /// How many there are.
-    fn groups(&self) -> u32;
-    /// Whether nothing is in use in a group but the volume's own metadata.
-    fn is_whole(&self, group: GroupNr) -> bool;
 }
 
 impl GroupMap for State {

@@ -300,7 +300,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         Some("classes"),
         "classes-not-sampled",
-        "src/source.rs",
+        "src/groups.rs",
         ("            && info.is_new()\n", "            && !info.is_new()\n"),
         &[("classes", "a_unit_in_use_gets_its_class_from_samples")],
     ),

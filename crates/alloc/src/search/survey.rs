@@ -133,7 +133,7 @@ impl<S: GroupSource> Search<'_, '_, S> {
     fn take_again(&mut self, group: GroupNr, at: u32, pass: &Pass) -> Found<S::Error> {
         let info = self.state.info(group);
         let place = info.lock(&self.state.contention, &mut self.stats.busy_waits);
-        let mut locked = self.allocator.loaded(group, info, place)?;
+        let mut locked = self.groups.loaded(group, info, place)?;
         let len = locked.group().buddy().run_at(at, self.plan.want);
         if len < self.shortest_of_use(pass).min(self.plan.want) || !self.admits(group) {
             return Ok(None);
