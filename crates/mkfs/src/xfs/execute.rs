@@ -2,9 +2,9 @@
 
 use super::plan::Plan;
 use crate::error::Result;
-use crate::plan::Payload;
-use crate::run::Run;
-use crate::write::{discard, each_chunk, seal, wipe};
+use crate::execute::{discard, each_chunk, seal, wipe};
+use crate::ext4::Payload;
+use crate::progress::Run;
 use hectare_device::Device;
 use hectare_units::Bytes;
 

@@ -125,7 +125,7 @@ impl FormatOptions {
     /// # Errors
     /// If it is set to something else than a number.
     pub fn from_environment() -> Result<Self> {
-        let now = crate::options::FormatOptions::from_environment()?.now;
+        let now = crate::ext4::FormatOptions::from_environment()?.now;
         Ok(Self { now, ..Self::default() })
     }
 

@@ -11,7 +11,7 @@ use super::geometry::{Note, shape};
 use super::group::{FreeLists, Group};
 use super::options::FormatOptions;
 use crate::error::Result;
-use crate::plan::{Payload, Write};
+use crate::ext4::{Payload, Write};
 use hectare_units::{Bytes, GroupNr, u64_of, usize_of};
 use hectare_xfs::inode::{self, Kind, Moment};
 use hectare_xfs::log::unmount_record;

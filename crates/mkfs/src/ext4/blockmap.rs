@@ -2,7 +2,7 @@
 //!
 //! Only the formatter writes such maps (for lost+found and the journal of a volume without extents).
 
-use crate::system_inodes::Block;
+use super::system_inodes::Block;
 use hectare_units::{BlockNr, BlockSize, low32};
 
 /// Direct entries of an inode.

@@ -10,8 +10,8 @@
 //!
 //! Invariant: what the options set, one way or the other, is never changed. Below 16 TiB nothing is changed.
 
-use crate::geometry::Note;
-use crate::options::FormatOptions;
+use super::geometry::Note;
+use super::options::FormatOptions;
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use hectare_units::{BlockSize, Bytes};
 
@@ -93,6 +93,6 @@ pub(crate) fn choose_clusters(
 
 /// log2 of the blocks in a cluster that keep the number of groups down; 0 for most volumes.
 pub(crate) fn cluster_shift(block: BlockSize, blocks: u64) -> u32 {
-    let per_group = u64::from(crate::geometry::clusters_per_group_max(block));
+    let per_group = u64::from(crate::ext4::geometry::clusters_per_group_max(block));
     (0..16).find(|shift| blocks.div_ceil(per_group << shift) <= GROUPS_WANTED).unwrap_or(16)
 }

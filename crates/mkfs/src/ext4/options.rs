@@ -1,8 +1,8 @@
 //! The options of `mke2fs`, typed.
 //!
 //! [`FormatOptions`] holds only what was given; the rest is `None` and gets its default from the size
-//! of the volume in [`crate::geometry`]. The defaults are those of mke2fs 1.47 with the configuration that
-//! Debian ships. Parsing of the `-O` and `-E` words is in [`crate::option_parser`].
+//! of the volume in [`crate::ext4::geometry`]. The defaults are those of mke2fs 1.47 with the configuration that
+//! Debian ships. Parsing of the `-O` and `-E` words is in [`crate::ext4::option_parser`].
 
 use crate::error::{Error, Result};
 use hectare_device::Topology;

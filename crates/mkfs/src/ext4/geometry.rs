@@ -8,10 +8,10 @@
 //! Hazard: dropping the last group or shrinking the groups changes what was computed before, so the search
 //! starts over until nothing changes; every round makes the volume or its groups smaller, so it ends.
 
+use super::large;
+use super::options::{FormatOptions, InodeCount, ResizeLimit, Usage};
+use super::system_inodes::resize_inode_size;
 use crate::error::{Error, Result};
-use crate::large;
-use crate::options::{FormatOptions, InodeCount, ResizeLimit, Usage};
-use crate::system_inodes::resize_inode_size;
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::LARGE_FILE;
@@ -572,7 +572,8 @@ fn choose_journal(options: &FormatOptions, geometry: &mut Geometry, notes: &mut 
     if !geometry.features.compat.contains(Compat::HAS_JOURNAL) {
         return Ok(());
     }
-    if options.journal_mib.is_none() && crate::journal::default_blocks(geometry.blocks_count).is_none() {
+    if options.journal_mib.is_none() && crate::ext4::journal::default_blocks(geometry.blocks_count).is_none()
+    {
         geometry.features.compat -= Compat::HAS_JOURNAL | Compat::FAST_COMMIT | Compat::ORPHAN_FILE;
         notes.push(Note::NoJournal);
     }

@@ -9,13 +9,13 @@
 //! Hazard: with bigalloc every file owns whole clusters, so a place is always the start of a cluster although
 //! a file may use only its first blocks.
 
-use crate::blockmap;
+use super::blockmap;
+use super::journal::{self, JournalSize};
+use super::layout::{Layout, clusters_touched, group_range};
+use super::options::FormatOptions;
+use super::ranges::insert;
+use super::space::{Space, free_in};
 use crate::error::{Error, Result};
-use crate::journal::{self, JournalSize};
-use crate::layout::{Layout, clusters_touched, group_range};
-use crate::options::FormatOptions;
-use crate::ranges::insert;
-use crate::space::{Space, free_in};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::{self, Entry, FileType, Format, Name};
 use hectare_ext4::extent::{self, Extent};
@@ -309,7 +309,7 @@ impl Taker<'_> {
 
     fn free_in(&self, group: GroupNr) -> Result<u64> {
         let free = free_in(self.layout, &mut self.layout.cursor(), &self.used, group)?;
-        Ok(crate::layout::total(&free))
+        Ok(crate::ext4::layout::total(&free))
     }
 }
 

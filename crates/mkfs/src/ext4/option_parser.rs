@@ -2,8 +2,8 @@
 //!
 //! Both are lists separated by commas. Every error names the word it is about.
 
+use super::options::{FeatureEdit, FormatOptions, ResizeLimit};
 use crate::error::{Error, Result};
-use crate::options::{FeatureEdit, FormatOptions, ResizeLimit};
 use hectare_ext4::feature::Features;
 use hectare_units::{Blocks, Bytes};
 use std::str::FromStr;

@@ -1,12 +1,12 @@
 //! The overhead of a format, and what it leaves free: for `--explain-size` and for finding the smallest
 //! size.
 
+use super::geometry::Note;
+use super::layout::base_range;
+use super::options::FormatOptions;
+use super::plan::Plan;
+use super::system_inodes::Place;
 use crate::error::Result;
-use crate::geometry::Note;
-use crate::layout::base_range;
-use crate::options::FormatOptions;
-use crate::plan::Plan;
-use crate::system_inodes::Place;
 use hectare_units::{Blocks, Bytes, GroupNr};
 
 /// Blocks of each part of an empty volume. Parts that share a cluster are counted by their own blocks; what
@@ -133,7 +133,7 @@ impl Plan {
     /// Free blocks of the empty volume, as its superblock counts them.
     fn free_blocks(&self) -> Result<Blocks> {
         let geometry = self.geometry();
-        let own = crate::layout::total(self.own().used.iter());
+        let own = crate::ext4::layout::total(self.own().used.iter());
         let clusters = geometry.clusters_count().get() - self.layout().metadata_clusters()?;
         Ok(Blocks::new((clusters << geometry.cluster_ratio_shift) - own))
     }

@@ -13,15 +13,15 @@
 //! itself; it must not be set where another group's metadata or any file lies, nor in the last group, whose
 //! bitmap has padding.
 
-use crate::contents::{Contents, Empty, GroupUse, set_bits};
+use super::contents::{Contents, Empty, GroupUse, set_bits};
+use super::geometry::{Note, Shape, shape};
+use super::layout::{Cursor, Layout, group_range};
+use super::options::FormatOptions;
+use super::ranges::inside;
+use super::space::Space;
+use super::superblock;
+use super::system_inodes::{LOST_AND_FOUND, Own, Rendered, backup_groups};
 use crate::error::Result;
-use crate::geometry::{Note, Shape, shape};
-use crate::layout::{Cursor, Layout, group_range};
-use crate::options::FormatOptions;
-use crate::ranges::inside;
-use crate::space::Space;
-use crate::superblock;
-use crate::system_inodes::{LOST_AND_FOUND, Own, Rendered, backup_groups};
 use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;

@@ -1,18 +1,16 @@
-//! Executes a plan of any format: threads that each take the next chunk, a beginning and an end.
+//! The beginning and the end of a format, where order matters.
 //!
-//! Order matters only at both ends: old signatures are wiped first ([`wipe`]), so that an interrupted format
-//! leaves nothing that could be taken for the old volume, and the primary superblock is written last
-//! ([`seal`]), after everything else is durable, so that a half-made volume is never taken for a whole one.
-//! Meanwhile a mark in its place says what happened, for the next program that opens the device.
+//! Old signatures are wiped first ([`wipe`]), so that an interrupted format leaves nothing that could be
+//! taken for the old volume, and the primary superblock is written last ([`seal`]), after everything else is
+//! durable, so that a half-made volume is never taken for a whole one. Meanwhile a mark in its place says what
+//! happened, for the next program that opens the device.
 
 use crate::error::Result;
-use crate::run::{Run, Step};
-use crate::writer::{Out, Writer};
+use crate::progress::{Run, Step};
 use hectare_device::Device;
 use hectare_ext4::superblock::UNFINISHED;
-use hectare_units::{Bytes, index_of, usize_of};
+use hectare_units::{Bytes, index_of};
 use hectare_xfs::superblock::copies;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes wiped at either end: a ZFS pool has two labels of 256 KiB at each, those at the end before a
 /// multiple of that; signatures of other formats lie within the first 68 KiB, copies of some within the last
@@ -27,44 +25,6 @@ const OLD_SUPERBLOCKS: [(Bytes, Bytes); 2] = [(Bytes::ZERO, Bytes::new(512)), (B
 /// Bytes given up at a time, at least, and such pieces at most: some devices take seconds for one.
 const DISCARD: u64 = 2 << 30;
 const DISCARDS_MAX: u64 = 1024;
-
-/// Has every chunk from 0 on rendered once, by as many threads as the run has, with a writer each.
-///
-/// # Errors
-/// The first error of a chunk; the others are then abandoned.
-pub(crate) fn each_chunk(
-    device: &dyn Device,
-    zeroed: bool,
-    (chunks, run): (u32, Run<'_>),
-    one: &(dyn Fn(u32, &mut Writer<'_>) -> Result<()> + Sync),
-) -> Result<()> {
-    let (next, done, out) = (AtomicU32::new(0), AtomicU32::new(0), Out::new(device, zeroed));
-    let work = || {
-        let mut writer = out.writer();
-        loop {
-            let chunk = next.fetch_add(1, Ordering::Relaxed);
-            if chunk >= chunks {
-                return writer.flush();
-            }
-            if let Err(error) = one(chunk, &mut writer) {
-                next.store(chunks, Ordering::Relaxed); // the others need not continue
-                return Err(error);
-            }
-            let before = done.fetch_add(1, Ordering::Relaxed);
-            run.tell(Step::Write, u64::from(before) + 1, chunks.into());
-        }
-    };
-    let results = std::thread::scope(|scope| {
-        let threads = run.threads.clamp(1, usize_of(chunks.max(1)));
-        let workers: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mut results = vec![work()];
-        for worker in workers {
-            results.push(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        }
-        results
-    });
-    results.into_iter().collect()
-}
 
 /// Zeros both ends of the device, where signatures lie, and of an old XFS volume the two superblock copies
 /// that repair would go by, unless the device is known to read as zeros anyway. Marks the place of the
