@@ -1,8 +1,8 @@
 //! Formats ext4 volumes: a plan first, then its execution.
 //!
 //! [`FormatOptions`] are what `mke2fs` takes, with its defaults. [`Plan::new`] turns them and a size into a
-//! value that knows where everything will lie and can render any part of it; [`execute`](execute::execute) carries a plan out
-//! with several threads. What fills the volume is a [`Contents`].
+//! value that knows where everything will lie and can render any part of it; [`execute`](execute::execute)
+//! carries a plan out with several threads. What fills the volume is a [`Contents`].
 //!
 //! Hazard: everything here must agree with what `e2fsck` and the kernel compute from the superblock alone.
 //!
@@ -15,6 +15,8 @@ mod geometry;
 mod journal;
 mod large;
 mod layout;
+mod limits;
+mod note;
 mod option_parser;
 mod options;
 mod overhead;
@@ -25,10 +27,11 @@ mod superblock;
 mod system_inodes;
 
 pub use contents::{Contents, Empty, GroupUse, set_bits};
-pub use geometry::{Note, Shape, shape, whole_pages};
+pub use geometry::{Shape, shape, whole_pages};
 pub use layout::{Cursor, GroupMeta, Layout};
-pub use option_parser::{apply_extended, parse_features, parse_size, parse_uuid};
+pub use note::Note;
+pub use option_parser::{apply_extended, parse_features};
 pub use options::{FeatureEdit, FormatOptions, FsType, InodeCount, ResizeLimit, Usage};
 pub use overhead::{Capacity, Overhead, capacity, overhead};
-pub use plan::{Chunk, Counts, Payload, Plan, Sink, Write};
+pub use plan::{Chunk, Counts, Plan};
 pub use space::{FreeRange, Space};

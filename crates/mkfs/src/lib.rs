@@ -7,7 +7,7 @@
 //! first write. [`probe()`] reports what a device already holds, so that nothing is overwritten by mistake.
 //!
 //! The names at the top level are those of ext4 (`ext4`); [`xfs`] has the same shape for XFS. Both share
-//! probing and writing (`execute`).
+//! probing and writing (`executor`).
 //!
 //! Hazards: a format destroys what was there, so callers probe before they execute; and everything here must
 //! agree with what `e2fsck` and the kernel compute from the superblock alone.
@@ -15,21 +15,24 @@
 //! Not here: filling a volume after it was made (the engine), and reading source trees (populate).
 
 mod error;
-mod execute;
+mod executor;
 mod ext4;
 mod occupied;
 mod progress;
+mod values;
+mod write;
 pub mod xfs;
 
 pub use error::{Error, Result};
 pub use ext4::execute::{execute, lay_down, wipe};
 pub use ext4::{
     Capacity, Chunk, Contents, Counts, Cursor, Empty, FeatureEdit, FormatOptions, FreeRange, FsType,
-    GroupMeta, GroupUse, InodeCount, Layout, Note, Overhead, Payload, Plan, ResizeLimit, Shape, Sink, Space,
-    Usage, Write, apply_extended, capacity, overhead, parse_features, parse_size, parse_uuid, set_bits,
-    shape, whole_pages,
+    GroupMeta, GroupUse, InodeCount, Layout, Note, Overhead, Plan, ResizeLimit, Shape, Space, Usage,
+    apply_extended, capacity, overhead, parse_features, set_bits, shape, whole_pages,
 };
 pub use hectare_ext4::superblock::OnError;
 pub use hectare_probe::{Found, What, probe};
 pub use occupied::refuse_occupied;
 pub use progress::{Run, Step, Watch};
+pub use values::{parse_size, parse_uuid};
+pub use write::{Payload, Sink, Write};

@@ -2,10 +2,11 @@
 //! complete, and the primary superblock last.
 
 use super::contents::Contents;
-use super::plan::{Chunk, Counts, Payload, Plan, Write};
+use super::plan::{Chunk, Counts, Plan};
 use crate::error::Result;
-use crate::execute::{self, Out, Writer, each_chunk};
+use crate::executor::{self, Out, Writer, each_chunk};
 use crate::progress::Run;
+use crate::write::{Payload, Write};
 use hectare_device::Device;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_units::{u64_of, usize_of};
@@ -25,7 +26,8 @@ pub fn execute<'r>(
 ) -> Result<()> {
     let run = run.into();
     wipe(plan, device)?;
-    if !plan.is_zeroed() && plan.options().discard && execute::discard(device, plan.geometry().bytes(), run) {
+    if !plan.is_zeroed() && plan.options().discard && executor::discard(device, plan.geometry().bytes(), run)
+    {
         return lay_down(&plan.on_zeros(), device, contents, run);
     }
     lay_down(plan, device, contents, run)
@@ -56,7 +58,7 @@ pub fn lay_down<'r>(
     })?;
     writer.flush()?;
     if let Some(Write { at, payload: Payload::Bytes(bytes) }) = last {
-        execute::seal(device, at, &bytes)?;
+        executor::seal(device, at, &bytes)?;
     }
     Ok(())
 }
@@ -68,7 +70,7 @@ pub fn lay_down<'r>(
 /// # Errors
 /// If the device fails.
 pub fn wipe(plan: &Plan, device: &dyn Device) -> Result<()> {
-    execute::wipe(device, plan.is_zeroed(), SUPERBLOCK_OFFSET)
+    executor::wipe(device, plan.is_zeroed(), SUPERBLOCK_OFFSET)
 }
 
 /// What the threads share.

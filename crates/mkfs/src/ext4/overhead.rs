@@ -1,8 +1,8 @@
 //! The overhead of a format, and what it leaves free: for `--explain-size` and for finding the smallest
 //! size.
 
-use super::geometry::Note;
 use super::layout::base_range;
+use super::note::Note;
 use super::options::FormatOptions;
 use super::plan::Plan;
 use super::system_inodes::Place;

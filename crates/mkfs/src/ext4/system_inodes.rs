@@ -9,7 +9,7 @@
 //! Hazard: with bigalloc every file owns whole clusters, so a place is always the start of a cluster although
 //! a file may use only its first blocks.
 
-use super::blockmap;
+use super::blockmap::{self, Block};
 use super::journal::{self, JournalSize};
 use super::layout::{Layout, clusters_touched, group_range};
 use super::options::FormatOptions;
@@ -63,9 +63,6 @@ impl Place {
         self.runs.iter().map(|run| run.end - run.start).sum()
     }
 }
-
-/// A block with its content.
-pub(crate) type Block = (BlockNr, Vec<u8>);
 
 /// The formatter's own files and blocks.
 #[derive(Clone, Debug)]

@@ -2,8 +2,8 @@
 //!
 //! Old signatures are wiped first ([`wipe`]), so that an interrupted format leaves nothing that could be
 //! taken for the old volume, and the primary superblock is written last ([`seal`]), after everything else is
-//! durable, so that a half-made volume is never taken for a whole one. Meanwhile a mark in its place says what
-//! happened, for the next program that opens the device.
+//! durable, so that a half-made volume is never taken for a whole one. Meanwhile a mark in its place says
+//! what happened, for the next program that opens the device.
 
 use crate::error::Result;
 use crate::progress::{Run, Step};
