@@ -9,7 +9,7 @@
 //!
 //! A tree is finished: there is no way to change one. Merging layers is the builder's job.
 
-use crate::source::SourceHandle;
+use crate::handle::SourceHandle;
 use crate::time::{PackedTime, Timestamp};
 use hectare_units::{Bytes, u64_of, usize_of};
 use std::collections::BTreeMap;

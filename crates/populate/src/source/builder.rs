@@ -9,9 +9,10 @@
 //! The index from (directory, name) to entry is kept only where names can meet: archives, and every layer but
 //! the first. Its hash is keyed at random: archives are untrusted.
 
+use super::Options;
 use super::names::{Whiteout, name_fault, target_fault, whiteout};
-use super::{Options, SourceHandle};
 use crate::error::{Error, ShownPath};
+use crate::handle::SourceHandle;
 use crate::time::PackedTime;
 use crate::tree::{Arena, DENSE, FileData, Meta, Node, NodeId, NodeKind, Place, SegmentLists, Xattr};
 use hashbrown::HashTable;

@@ -9,9 +9,9 @@
 //! An [`Opener`] remembers the directory it last opened a file in, so that files taken in the order of their
 //! ids cost one `openat` each. Use one for each thread.
 
-use super::SourceHandle;
 use super::folder::{open_quietly, timestamp};
 use crate::error::{Error, ShownPath};
+use crate::handle::SourceHandle;
 use crate::time::PackedTime;
 use crate::tree::{FileData, NodeId, NodeKind, Place, Tree};
 use hectare_host::{Identity, open_below, stat_open};

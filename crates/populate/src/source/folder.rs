@@ -13,11 +13,11 @@
 //!
 //! File systems mounted inside the directory are part of it, as for `cp -a`.
 
-use super::SourceHandle;
 use super::builder::{Builder, Draft, DraftData, DraftKind};
 use super::tar::foreign::{DESCRIPTION_MAX, container_image, is_container_image};
 use super::xattr::XattrReader;
 use crate::error::{Error, ShownPath};
+use crate::handle::SourceHandle;
 use crate::time::{PackedTime, Timestamp};
 use crate::tree::{Meta, NodeId};
 use hectare_host::{Identity, Stat, open_below, stat, stat_open};
