@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The floors of a crate, from the lowest: modules by their first name. What is listed in none may be used by all,
 /// and uses nothing that is listed.
-const FLOORS: [(&str, &[&[&str]]); 3] = [
+const FLOORS: [(&str, &[&[&str]]); 5] = [
     (
         "alloc",
         &[
@@ -35,6 +35,16 @@ const FLOORS: [(&str, &[&[&str]]); 3] = [
             &["bench_support", "discard", "prealloc"],
         ],
     ),
+    (
+        "device",
+        &[
+            &["scratch", "span"],
+            &["error"],
+            &["device", "request"],
+            &["file", "layer", "memory"],
+            &["crash", "dax", "sparse"],
+        ],
+    ),
     ("mkfs", &[&["error", "progress"], &["occupied", "values", "write"], &["executor"], &["ext4"], &["xfs"]]),
     (
         "monitor",
@@ -45,6 +55,17 @@ const FLOORS: [(&str, &[&[&str]]); 3] = [
             &["shared"],
             &["control", "http"],
             &["monitor"],
+        ],
+    ),
+    (
+        "populate",
+        &[
+            &["error", "progress", "time"],
+            &["handle", "image_error"],
+            &["tree"],
+            &["layout", "source"],
+            &["write"],
+            &["image"],
         ],
     ),
 ];
