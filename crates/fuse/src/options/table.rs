@@ -1,7 +1,6 @@
 //! The table of mount options: the name, syntax, setter and help text of each.
 
-use super::{Atime, DEFAULT_COMMIT, MountOptions};
-use crate::adapter::TRANSFER_MAX;
+use super::{Atime, DEFAULT_COMMIT, MountOptions, TRANSFER_MAX};
 use hectare_engine::{DataMode, OnError};
 use log::LevelFilter;
 use std::fmt::Display;
