@@ -3,8 +3,8 @@
 //! A node or table that is claimed already is not descended into, so a walk ends whatever cycles the blocks
 //! form.
 
-use crate::blocks::Held;
 use crate::context::Scan;
+use crate::context::claims::FileClusters;
 use crate::raw_inode::Slot;
 use crate::report::{Error, What};
 use hectare_ext4::checksum::Seed;
@@ -27,7 +27,7 @@ pub(crate) struct Mapped {
     seed: Option<Seed>,
     keep: bool,
     /// The blocks of data and map.
-    pub(crate) held: Held,
+    pub(crate) held: FileClusters,
     /// The file block after the last that is mapped.
     pub(crate) end: u64,
     /// The file block after the last that is mapped and written.
@@ -58,7 +58,7 @@ impl Scan<'_> {
             nr,
             seed,
             keep,
-            held: Held::default(),
+            held: FileClusters::default(),
             end: 0,
             written_end: 0,
             unwritten: false,

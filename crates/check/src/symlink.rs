@@ -1,7 +1,7 @@
 //! Symbolic links: the target inside the inode, in its attribute, or in one block.
 
-use crate::attributes::Found;
 use crate::context::Scan;
+use crate::context::attributes::InodeAttributes;
 use crate::raw_inode::Slot;
 use crate::report::Error;
 use hectare_ext4::inode::{BLOCK_BYTES, InodeFlags};
@@ -9,7 +9,12 @@ use hectare_units::{InodeNr, u64_of};
 
 impl Scan<'_> {
     /// Checks a symbolic link: the size is that of the target, which has no zero byte.
-    pub(crate) fn check_symlink(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found) -> Result<(), Error> {
+    pub(crate) fn check_symlink(
+        &mut self,
+        nr: InodeNr,
+        slot: Slot<'_>,
+        found: &InodeAttributes,
+    ) -> Result<(), Error> {
         let (size, flags) = (slot.size(), slot.flags());
         if size == 0 || flags.contains(InodeFlags::INDEX) {
             self.tell_inode(nr, "a symbolic link without a target");
