@@ -16,8 +16,10 @@ mod explanation;
 mod failure;
 mod free_extents;
 mod image;
+mod image_device;
 mod image_path;
 mod logging;
+mod map;
 mod markup;
 mod memory;
 mod mount_helper;
@@ -29,6 +31,7 @@ mod passwd;
 mod picture;
 mod progress;
 mod reporter;
+mod size_arg;
 #[cfg(feature = "lab")]
 mod spinner;
 mod umask;

@@ -1,11 +1,11 @@
 //! `hectare age`.
 
-use super::format_options::with_suffix;
 use crate::failure::{Failure, Outcome};
-use crate::image::{Hold, device};
+use crate::image_device::{Hold, device};
 use crate::name::{JsonName, shown};
 use crate::output::{Output, reason};
 use crate::partition_args::Part;
+use crate::size_arg::with_suffix;
 use hectare_lab::age::{self, Figures, Histogram, Options, Reached, Report, Shape, Told};
 use hectare_units::Bytes;
 use serde::Serialize;
