@@ -34,7 +34,7 @@ pub(crate) struct Groups<S> {
 }
 
 /// The place of a group in memory, under its lock.
-type Place<'a> = MutexGuard<'a, Option<Box<Group>>>;
+type GroupGuard<'a> = MutexGuard<'a, Option<Box<Group>>>;
 
 impl<S: GroupSource> Groups<S> {
     /// Groups that are all untouched.
@@ -72,7 +72,7 @@ impl<S: GroupSource> Groups<S> {
         &'a self,
         group: GroupNr,
         info: &'a GroupInfo,
-        mut place: Place<'a>,
+        mut place: GroupGuard<'a>,
     ) -> Result<LockedGroup<'a>, AllocError<S::Error>> {
         if place.is_none() {
             let loaded = self.load(group, &mut place);
@@ -81,13 +81,13 @@ impl<S: GroupSource> Groups<S> {
         Ok(LockedGroup::new(self.share(), group, info, place))
     }
 
-    fn load(&self, group: GroupNr, place: &mut Place<'_>) -> Result<(), AllocError<S::Error>> {
+    fn load(&self, group: GroupNr, place: &mut GroupGuard<'_>) -> Result<(), AllocError<S::Error>> {
         let mates = self.mates(group);
         if mates.len() == 1 || !self.source().needs_io(group) {
             let words = self.source().load(group).map_err(AllocError::Source)?;
             return self.install(group, place, words);
         }
-        let mut places: Vec<(GroupNr, Place<'_>)> = mates
+        let mut places: Vec<(GroupNr, GroupGuard<'_>)> = mates
             .clone()
             .map(GroupNr::new)
             .filter(|mate| *mate != group)
@@ -129,7 +129,7 @@ impl<S: GroupSource> Groups<S> {
     fn install(
         &self,
         group: GroupNr,
-        place: &mut Place<'_>,
+        place: &mut GroupGuard<'_>,
         words: Vec<u64>,
     ) -> Result<(), AllocError<S::Error>> {
         let started = Instant::now();

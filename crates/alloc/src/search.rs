@@ -81,7 +81,7 @@ pub(crate) struct Search<'a, 'p, S: GroupSource> {
     noted: u32,
 }
 
-type Found<E> = Result<Option<Reservation>, AllocError<E>>;
+type PassResult<E> = Result<Option<Reservation>, AllocError<E>>;
 
 impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     pub(crate) fn new(groups: &'a Groups<S>, plan: &'a Plan, budget: &'a mut Budget<'p>) -> Self {
@@ -114,7 +114,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     /// Tries one pass, which is all that is tried.
-    pub(crate) fn run_one(mut self, stages: &[Stage], pass: &Pass) -> Found<S::Error> {
+    pub(crate) fn run_one(mut self, stages: &[Stage], pass: &Pass) -> PassResult<S::Error> {
         self.stats.reqs = 1;
         let mut found = Ok(None);
         for stage in stages {
@@ -157,7 +157,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         }
     }
 
-    fn step(&mut self, stage: Stage, passes: &[Pass]) -> Found<S::Error> {
+    fn step(&mut self, stage: Stage, passes: &[Pass]) -> PassResult<S::Error> {
         self.stage = stage;
         if let (Some(classes), Some(class)) = (&self.state.classes, self.plan.class)
             && !classes.has(class, stage)
@@ -173,7 +173,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         Ok(None)
     }
 
-    fn pass(&mut self, pass: &Pass) -> Found<S::Error> {
+    fn pass(&mut self, pass: &Pass) -> PassResult<S::Error> {
         let Some(need) = self.plan.need(pass) else {
             let why = if pass.scan == Scan::Chunk { NotMade::NoChunk } else { NotMade::SameLength };
             self.note(|search| search.note_not_made(pass, why));
@@ -196,7 +196,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     /// The goal's group only.
-    fn goal(&mut self, pass: &Pass, need: u32) -> Found<S::Error> {
+    fn goal(&mut self, pass: &Pass, need: u32) -> PassResult<S::Error> {
         let group = self.plan.group;
         if self.plan.at.is_none() {
             self.note(|search| search.note_not_made(pass, NotMade::NoGoal));
@@ -220,7 +220,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         }
     }
 
-    fn walk(&mut self, pass: &Pass, need: u32, lookup: Lookup) -> Found<S::Error> {
+    fn walk(&mut self, pass: &Pass, need: u32, lookup: Lookup) -> PassResult<S::Error> {
         let mut walk = Walk::new(self.state, self.plan, pass, lookup);
         while let Some(group) = self.next(&mut walk, pass, need) {
             if let Some(found) = self.visit(group, pass, need)? {
@@ -245,7 +245,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     /// Lengths of powers of two, from the full length down, until a group has one on average.
-    fn trimmed(&mut self, pass: &Pass) -> Found<S::Error> {
+    fn trimmed(&mut self, pass: &Pass) -> PassResult<S::Error> {
         let orders = self.state.tunables.mb_best_avail_max_trim_order();
         let mut trims = self.plan.trims(orders, self.state.stripe()).peekable();
         if trims.peek().is_none() {
@@ -262,7 +262,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     /// The groups of the highest average, then of the next lower one.
-    fn highest(&mut self, pass: &Pass) -> Found<S::Error> {
+    fn highest(&mut self, pass: &Pass) -> PassResult<S::Error> {
         let top = self.state.highest_average();
         // Below the order of the least length no average is long enough.
         let last = Lookup::average(self.plan.least, self.state.config.orders()).order();
@@ -286,7 +286,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     /// Looks for a run in one group and takes it.
-    fn visit(&mut self, group: GroupNr, pass: &Pass, need: u32) -> Found<S::Error> {
+    fn visit(&mut self, group: GroupNr, pass: &Pass, need: u32) -> PassResult<S::Error> {
         let Some(mut locked) = self.enter(group, pass, need)? else { return Ok(None) };
         let found = self.scan(&locked, pass, need);
         self.note(|search| search.note_scanned(&locked, pass, need));
@@ -434,7 +434,12 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     /// Takes a run that was just found.
-    fn take(&mut self, locked: &mut LockedGroup<'_>, range: &Range<u32>, pass: &Pass) -> Found<S::Error> {
+    fn take(
+        &mut self,
+        locked: &mut LockedGroup<'_>,
+        range: &Range<u32>,
+        pass: &Pass,
+    ) -> PassResult<S::Error> {
         let group = locked.nr();
         let class = self.plan.class.map(|class| (class, self.stage));
         match Reservation::take(locked, range, self.plan.least, self.budget, class) {

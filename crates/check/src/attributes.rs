@@ -4,7 +4,7 @@
 use crate::context::Scan;
 use crate::context::attributes::{Holder, InodeAttributes, LargeEntry, Shared, SharedBlock};
 use crate::context::claims::FileClusters;
-use crate::raw_inode::Slot;
+use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::Incompat;
@@ -14,7 +14,11 @@ use hectare_units::{BlockNr, InodeNr, join32};
 
 impl Scan<'_> {
     /// Checks the attributes of an inode.
-    pub(crate) fn check_attributes(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<InodeAttributes, Error> {
+    pub(crate) fn check_attributes(
+        &mut self,
+        nr: InodeNr,
+        slot: RawInode<'_>,
+    ) -> Result<InodeAttributes, Error> {
         let mut found = InodeAttributes::default();
         if slot.flags().contains(InodeFlags::EA_INODE) {
             self.note_holder(nr, slot);
@@ -48,7 +52,7 @@ impl Scan<'_> {
     }
 
     /// An encrypted file says how it is encrypted.
-    fn check_context(&mut self, nr: InodeNr, slot: Slot<'_>, found: &InodeAttributes) {
+    fn check_context(&mut self, nr: InodeNr, slot: RawInode<'_>, found: &InodeAttributes) {
         if slot.flags().contains(InodeFlags::ENCRYPT) && found.context != Some(true) {
             self.tell(
                 What::Attributes,
@@ -127,7 +131,7 @@ impl Scan<'_> {
 
     /// Remembers an inode that holds a value. It keeps the value's hash in the seconds of its access time,
     /// and how often it is used in those of its change time and its version.
-    fn note_holder(&mut self, nr: InodeNr, slot: Slot<'_>) {
+    fn note_holder(&mut self, nr: InodeNr, slot: RawInode<'_>) {
         let raw = slot.raw;
         let holder = Holder {
             size: slot.size(),

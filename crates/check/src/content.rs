@@ -3,7 +3,7 @@
 
 use crate::context::Scan;
 use crate::context::attributes::InodeAttributes;
-use crate::raw_inode::Slot;
+use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::RoCompat;
@@ -16,7 +16,7 @@ impl Scan<'_> {
     pub(crate) fn check_block_count(
         &mut self,
         nr: InodeNr,
-        slot: Slot<'_>,
+        slot: RawInode<'_>,
         found: &InodeAttributes,
         clusters: u64,
     ) {
@@ -33,7 +33,7 @@ impl Scan<'_> {
     }
 
     /// Content inside the inode fills it and its attribute.
-    pub(crate) fn check_inline_size(&mut self, nr: InodeNr, slot: Slot<'_>, found: &InodeAttributes) {
+    pub(crate) fn check_inline_size(&mut self, nr: InodeNr, slot: RawInode<'_>, found: &InodeAttributes) {
         let Some(inline) = &found.inline else {
             self.tell(What::Attributes, Place::Inode(nr), "its data are inside, but system.data is missing");
             return;
@@ -64,7 +64,7 @@ impl Scan<'_> {
     }
 
     /// The size of a file in blocks, rounded up; no more than a file can have.
-    pub(crate) fn blocks_of(&self, slot: Slot<'_>) -> u32 {
+    pub(crate) fn blocks_of(&self, slot: RawInode<'_>) -> u32 {
         let blocks = self.volume.geometry().block_size.blocks_for(Bytes::new(slot.size().min(1 << 47)));
         u32::try_from(index_of(blocks.get())).unwrap_or(u32::MAX)
     }

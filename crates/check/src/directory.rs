@@ -8,7 +8,7 @@ use crate::context::attributes::InodeAttributes;
 use crate::context::directory::Directory;
 use crate::context::inodes::Info;
 use crate::htree::{Plan, Role};
-use crate::raw_inode::Slot;
+use crate::raw_inode::RawInode;
 use crate::records::{Record, records};
 use crate::report::{Error, What};
 use hectare_ext4::dir::{self, Format};
@@ -50,7 +50,7 @@ impl Scan<'_> {
     pub(crate) fn check_directory_inode(
         &mut self,
         nr: InodeNr,
-        slot: Slot<'_>,
+        slot: RawInode<'_>,
         found: &InodeAttributes,
     ) -> Result<(), Error> {
         let (flags, size) = (slot.flags(), slot.size());

@@ -2,7 +2,7 @@
 
 use crate::context::Scan;
 use crate::context::attributes::InodeAttributes;
-use crate::raw_inode::Slot;
+use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
@@ -51,7 +51,7 @@ impl Scan<'_> {
                 self.volume.device.read_at(at, bytes)?;
                 for (i, slot) in (0..some).zip(bytes.chunks_exact(usize_of(size))) {
                     let inode = geometry.inode_at(nr, index + i);
-                    if let Some(slot) = Slot::new(slot) {
+                    if let Some(slot) = RawInode::new(slot) {
                         self.inode(inode, slot)?;
                     }
                 }
@@ -81,7 +81,7 @@ impl Scan<'_> {
         }
     }
 
-    fn inode(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+    fn inode(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let role = self.role(nr);
         let blank = slot.mode() == 0 && slot.links() == 0;
         if blank && matches!(role, Role::Plain | Role::Reserved) && slot.is_blank() {
@@ -135,7 +135,7 @@ impl Scan<'_> {
         }
     }
 
-    fn note(&mut self, nr: InodeNr, slot: Slot<'_>, role: Role, orphan: bool) {
+    fn note(&mut self, nr: InodeNr, slot: RawInode<'_>, role: Role, orphan: bool) {
         let info = self.inodes.note(nr);
         info.kind = slot.kind();
         info.hidden = !matches!(role, Role::Plain | Role::Root);
@@ -145,7 +145,7 @@ impl Scan<'_> {
         info.links = slot.links();
     }
 
-    fn used_inode(&mut self, nr: InodeNr, slot: Slot<'_>, role: Role) -> Result<(), Error> {
+    fn used_inode(&mut self, nr: InodeNr, slot: RawInode<'_>, role: Role) -> Result<(), Error> {
         self.check_fields(nr, slot);
         let found = self.check_attributes(nr, slot)?;
         if slot.kind().is_none() && slot.mode() != 0 {
@@ -179,7 +179,7 @@ impl Scan<'_> {
     }
 
     /// Fields that mean the same in every kind of inode.
-    fn check_fields(&mut self, nr: InodeNr, slot: Slot<'_>) {
+    fn check_fields(&mut self, nr: InodeNr, slot: RawInode<'_>) {
         let features = *self.volume.sb.features();
         let raw = slot.raw;
         if raw.i_obso_faddr.get() != 0 {
@@ -199,7 +199,7 @@ impl Scan<'_> {
         self.check_flags(nr, slot);
     }
 
-    fn check_flags(&mut self, nr: InodeNr, slot: Slot<'_>) {
+    fn check_flags(&mut self, nr: InodeNr, slot: RawInode<'_>) {
         let (features, flags) = (*self.volume.sb.features(), slot.flags());
         if flags.contains(InodeFlags::INDEX)
             && (slot.kind() != Some(Kind::Directory) || !features.compat.contains(Compat::DIR_INDEX))
@@ -218,7 +218,7 @@ impl Scan<'_> {
         }
     }
 
-    fn check_file(&mut self, nr: InodeNr, slot: Slot<'_>, found: &InodeAttributes) -> Result<(), Error> {
+    fn check_file(&mut self, nr: InodeNr, slot: RawInode<'_>, found: &InodeAttributes) -> Result<(), Error> {
         if slot.flags().contains(InodeFlags::INLINE_DATA) {
             self.check_inline_size(nr, slot, found);
             self.check_block_count(nr, slot, found, 0);
@@ -253,7 +253,7 @@ impl Scan<'_> {
     }
 
     /// Devices, pipes and sockets have no content.
-    fn check_special_file(&mut self, nr: InodeNr, slot: Slot<'_>, found: &InodeAttributes) {
+    fn check_special_file(&mut self, nr: InodeNr, slot: RawInode<'_>, found: &InodeAttributes) {
         if slot.flags().intersects(InodeFlags::EXTENTS | InodeFlags::INDEX | InodeFlags::INLINE_DATA) {
             self.tell_inode(nr, "a device, pipe or socket has no map");
         } else if slot.block()[16..].iter().any(|byte| *byte != 0) {
@@ -266,7 +266,7 @@ impl Scan<'_> {
     }
 
     /// The list of bad blocks is an indirect map; its blocks have no other owner.
-    fn check_bad_blocks(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+    fn check_bad_blocks(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         if slot.block().iter().any(|byte| *byte != 0) {
             self.report.leave("whether the blocks in the list of bad blocks are bad");
             self.map(nr, slot, false)?;

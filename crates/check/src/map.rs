@@ -5,7 +5,7 @@
 
 use crate::context::Scan;
 use crate::context::claims::FileClusters;
-use crate::raw_inode::Slot;
+use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::error::{Corrupt, Place};
@@ -51,7 +51,7 @@ impl Mapped {
 
 impl Scan<'_> {
     /// Walks the map of an inode; `keep` keeps its extents for later.
-    pub(crate) fn map(&mut self, nr: InodeNr, slot: Slot<'_>, keep: bool) -> Result<Mapped, Error> {
+    pub(crate) fn map(&mut self, nr: InodeNr, slot: RawInode<'_>, keep: bool) -> Result<Mapped, Error> {
         let seed = self.volume.sb.seed().map(|seed| seed.inode(nr, slot.raw.i_generation.get()));
         let start = self.runs.len();
         let mut mapped = Mapped {
@@ -78,7 +78,7 @@ impl Scan<'_> {
         self.map_is_broken();
     }
 
-    fn extent_root(&mut self, mapped: &mut Mapped, slot: Slot<'_>) -> Result<(), Error> {
+    fn extent_root(&mut self, mapped: &mut Mapped, slot: RawInode<'_>) -> Result<(), Error> {
         let tree = self.volume.tree(mapped.nr);
         match Node::root(slot.block(), &tree) {
             Ok(node) => {
@@ -151,7 +151,7 @@ impl Scan<'_> {
         }
     }
 
-    fn indirect_root(&mut self, mapped: &mut Mapped, slot: Slot<'_>) -> Result<(), Error> {
+    fn indirect_root(&mut self, mapped: &mut Mapped, slot: RawInode<'_>) -> Result<(), Error> {
         let shift = self.volume.geometry().block_size.shift() - 2;
         let mut first = 0;
         for (i, number) in (0u32..).zip(numbers(slot.block())) {

@@ -4,7 +4,7 @@ use crate::context::Scan;
 use crate::context::attributes::InodeAttributes;
 use crate::context::claims::FileClusters;
 use crate::map::numbers;
-use crate::raw_inode::Slot;
+use crate::raw_inode::RawInode;
 use crate::report::{Error, Problem, What};
 use hectare_ext4::checksum::crc32c;
 use hectare_ext4::error::Place;
@@ -35,7 +35,7 @@ impl Scan<'_> {
             if !self.add_orphan(nr, "the orphan list") || !self.read_slot(nr, &mut bytes)? {
                 break;
             }
-            next = Slot::new(&bytes).and_then(|slot| InodeNr::from_disk(slot.dtime()));
+            next = RawInode::new(&bytes).and_then(|slot| InodeNr::from_disk(slot.dtime()));
         }
         let sb = &self.volume.sb;
         if sb.features().compat.contains(Compat::ORPHAN_FILE)
@@ -43,7 +43,7 @@ impl Scan<'_> {
         {
             if !self.read_slot(nr, &mut bytes)? {
                 self.tell(What::Orphans, Place::Inode(nr), "there is no such inode for the orphan file");
-            } else if let Some(slot) = Slot::new(&bytes) {
+            } else if let Some(slot) = RawInode::new(&bytes) {
                 self.read_orphan_file(nr, slot)?;
             }
         }
@@ -77,7 +77,7 @@ impl Scan<'_> {
         true
     }
 
-    fn read_orphan_file(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+    fn read_orphan_file(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let mapped = self.map(nr, slot, true)?;
         self.orphans.file = Some(mapped.held.clusters);
         let blocks = self.blocks_of(slot);
@@ -118,14 +118,14 @@ impl Scan<'_> {
     }
 
     /// The orphan file was walked before; what is left is its block count.
-    pub(crate) fn check_orphan_file(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+    pub(crate) fn check_orphan_file(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let clusters = self.orphans.file.unwrap_or_default();
         self.check_block_count(nr, slot, &InodeAttributes::default(), clusters);
         Ok(())
     }
 
     /// Checks the journal's inode and the journal's own superblock.
-    pub(crate) fn check_journal(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+    pub(crate) fn check_journal(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let mapped = self.map(nr, slot, true)?;
         self.check_block_count(nr, slot, &InodeAttributes::default(), mapped.held.clusters);
         let blocks = u64::from(self.blocks_of(slot));
@@ -194,7 +194,7 @@ impl Scan<'_> {
     /// Checks the inode that holds the descriptor blocks kept for growing: its table of tables names these
     /// blocks in group 0, and each of them names its copies. They are claimed with the groups' metadata.
     /// Numbers that lead elsewhere on the volume are only noted: nothing but growing uses them.
-    pub(crate) fn check_resize_inode(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+    pub(crate) fn check_resize_inode(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let volume = self.volume;
         let geometry = volume.geometry();
         let numbers: Vec<u32> = numbers(slot.block()).collect();

@@ -2,7 +2,7 @@
 
 use crate::context::Scan;
 use crate::context::attributes::InodeAttributes;
-use crate::raw_inode::Slot;
+use crate::raw_inode::RawInode;
 use crate::report::Error;
 use hectare_ext4::inode::{BLOCK_BYTES, InodeFlags};
 use hectare_units::{InodeNr, u64_of};
@@ -12,7 +12,7 @@ impl Scan<'_> {
     pub(crate) fn check_symlink(
         &mut self,
         nr: InodeNr,
-        slot: Slot<'_>,
+        slot: RawInode<'_>,
         found: &InodeAttributes,
     ) -> Result<(), Error> {
         let (size, flags) = (slot.size(), slot.flags());
@@ -43,7 +43,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn check_target(&mut self, nr: InodeNr, slot: Slot<'_>, bytes: &[u8]) {
+    fn check_target(&mut self, nr: InodeNr, slot: RawInode<'_>, bytes: &[u8]) {
         let len = bytes.iter().position(|byte| *byte == 0).map(u64_of);
         let encrypted = slot.flags().contains(InodeFlags::ENCRYPT);
         if !encrypted && len != Some(slot.size()) {

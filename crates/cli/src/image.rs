@@ -8,7 +8,7 @@ use crate::explanation::lines;
 use crate::explanation::text::Detail;
 use crate::failure::{Failure, LeftOut, Outcome, tell};
 use crate::image_device::{Hold, device};
-use crate::image_path::{Place, show};
+use crate::image_path::{ImagePath, show};
 use crate::memory;
 use crate::name::shown;
 use crate::output::Output;
@@ -131,9 +131,9 @@ impl Image {
 
 /// Runs a change on every place, opening each image once as long as neighbours share it.
 pub(crate) fn change_each(
-    places: &[Place],
+    places: &[ImagePath],
     writing: &Writing,
-    change: impl Fn(&Image, &Place) -> Outcome,
+    change: impl Fn(&Image, &ImagePath) -> Outcome,
 ) -> Outcome {
     for group in places.chunk_by(|a, b| a.image == b.image) {
         let Some(first) = group.first() else { continue };
@@ -146,9 +146,9 @@ pub(crate) fn change_each(
 
 /// Looks at every place, opening each image once as long as neighbours share it.
 pub(crate) fn read_each(
-    places: &[Place],
+    places: &[ImagePath],
     looking: &Looking,
-    mut look: impl FnMut(&Image, &Place) -> Outcome,
+    mut look: impl FnMut(&Image, &ImagePath) -> Outcome,
 ) -> Outcome {
     for group in places.chunk_by(|a, b| a.image == b.image) {
         let Some(first) = group.first() else { continue };

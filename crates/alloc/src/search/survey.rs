@@ -4,7 +4,7 @@
 //! then the pass has failed, or, where it must be exact, is repeated. It is repeated only because another
 //! thread took a run, so this ends.
 
-use super::{Found, Search};
+use super::{PassResult, Search};
 use crate::criteria::{Pass, Scan};
 use crate::group_info::GroupInfo;
 use crate::locked_group::LockedGroup;
@@ -28,7 +28,7 @@ enum Verdict {
 }
 
 impl<S: GroupSource> Search<'_, '_, S> {
-    pub(super) fn survey(&mut self, pass: &Pass, need: u32) -> Found<S::Error> {
+    pub(super) fn survey(&mut self, pass: &Pass, need: u32) -> PassResult<S::Error> {
         loop {
             let mut best = None;
             if let Some(found) = self.look_over(pass, need, &mut best)? {
@@ -47,7 +47,7 @@ impl<S: GroupSource> Search<'_, '_, S> {
     }
 
     /// Goes over the groups; takes a run if one is as good as can be.
-    fn look_over(&mut self, pass: &Pass, need: u32, best: &mut Best) -> Found<S::Error> {
+    fn look_over(&mut self, pass: &Pass, need: u32, best: &mut Best) -> PassResult<S::Error> {
         let lookup = self.lookup(pass, need);
         let mut walk = super::Walk::new(self.state, self.plan, pass, lookup);
         while let Some(group) = self.next(&mut walk, pass, need) {
@@ -130,7 +130,7 @@ impl<S: GroupSource> Search<'_, '_, S> {
     }
 
     /// Takes what is still free of a run that was found before.
-    fn take_again(&mut self, group: GroupNr, at: u32, pass: &Pass) -> Found<S::Error> {
+    fn take_again(&mut self, group: GroupNr, at: u32, pass: &Pass) -> PassResult<S::Error> {
         let info = self.state.info(group);
         let place = info.lock(&self.state.contention, &mut self.stats.busy_waits);
         let mut locked = self.groups.loaded(group, info, place)?;

@@ -6,7 +6,7 @@ use crate::name::{JsonName, shown};
 use crate::output::{Output, reason};
 use crate::partition_args::Part;
 use crate::size_arg::with_suffix;
-use hectare_lab::age::{self, Figures, Histogram, Options, Reached, Report, Shape, Told};
+use hectare_lab::age::{self, Figures, FreefragOutput, Histogram, Options, Reached, Report, Shape};
 use hectare_units::Bytes;
 use serde::Serialize;
 use std::io::Read;
@@ -106,7 +106,7 @@ impl Arguments {
     }
 
     /// What is reported about another volume.
-    fn told(&self) -> Outcome<Option<Told>> {
+    fn told(&self) -> Outcome<Option<FreefragOutput>> {
         let name = |path: &PathBuf| shown(path.as_os_str().as_bytes());
         if let Some(path) = &self.like {
             let other = device(path, self.part, Hold::Writers)?;

@@ -12,7 +12,7 @@
 //! of the image is read, and before the first thread is started.
 
 use crate::failure::{Failure, Outcome, tell};
-use crate::logging::{self, Place};
+use crate::logging::{self, LogTarget};
 use crate::name::shown;
 use crate::partition_args::{Part, from_offset};
 use hectare_device::{Device, FileDevice, FileOptions, Reason, StatsDevice};
@@ -241,11 +241,11 @@ fn serve_here(arguments: &Arguments, options: &MountOptions, ready: impl FnOnce(
     served
 }
 
-fn log_place(arguments: &Arguments, options: &MountOptions) -> Outcome<Option<Place>> {
+fn log_place(arguments: &Arguments, options: &MountOptions) -> Outcome<Option<LogTarget>> {
     Ok(match &options.log_file {
-        Some(file) => Some(Place::file(file)?),
-        None if arguments.background => Place::system(),
-        None => Some(Place::StandardError),
+        Some(file) => Some(LogTarget::file(file)?),
+        None if arguments.background => LogTarget::system(),
+        None => Some(LogTarget::StandardError),
     })
 }
 

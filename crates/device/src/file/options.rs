@@ -5,7 +5,7 @@
 //! a pipe's other end, or missing that a block device needs `O_EXCL` from the start).
 
 use super::direct::Direct;
-use super::{FileDevice, Kind, file_type, lock, not_a_device, place, too_large};
+use super::{FileDevice, FileKind, file_type, lock, not_a_device, place, too_large};
 use crate::device::Device;
 use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
@@ -146,7 +146,7 @@ impl FileOptions {
     /// Refuses a length that a file can't have, while its content is still intact.
     fn check_len(&self, file: &File, name: &str, len: Bytes) -> Result<()> {
         if self.direct {
-            Direct::new(file.as_fd(), Kind::Regular).check_len(name, Operation::Create, len)?;
+            Direct::new(file.as_fd(), FileKind::Regular).check_len(name, Operation::Create, len)?;
         }
         let held = file.metadata().map_err(|e| Error::io(name, Operation::Create, None, &e))?.len();
         if held == 0 || len.get() <= held {

@@ -5,7 +5,7 @@ use super::layout::base_range;
 use super::note::Note;
 use super::options::FormatOptions;
 use super::plan::Plan;
-use super::system_inodes::Place;
+use super::system_inodes::FileBlocks;
 use crate::error::Result;
 use hectare_units::{Blocks, Bytes, GroupNr};
 
@@ -110,7 +110,7 @@ impl Plan {
         out.superblocks += Blocks::new(boot);
         out.bitmaps = Blocks::new(2 * u64::from(groups));
         out.inode_tables = Blocks::new(u64::from(groups) * u64::from(geometry.itable_blocks()));
-        let len = |place: Option<&Place>| Blocks::new(place.map_or(0, Place::len));
+        let len = |place: Option<&FileBlocks>| Blocks::new(place.map_or(0, FileBlocks::len));
         out.journal = len(own.journal.as_ref().map(|(place, _)| place));
         out.orphan_file = len(own.orphan_file.as_ref());
         let taken: u64 = own.used.iter().map(|range| range.end - range.start).sum();

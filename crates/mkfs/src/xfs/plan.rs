@@ -13,7 +13,7 @@ use super::options::FormatOptions;
 use crate::error::Result;
 use crate::write::{Payload, Write};
 use hectare_units::{Bytes, GroupNr, u64_of, usize_of};
-use hectare_xfs::inode::{self, Kind, Moment};
+use hectare_xfs::inode::{self, FirstInode, Moment};
 use hectare_xfs::log::unmount_record;
 use hectare_xfs::superblock::{self, Role};
 use hectare_xfs::{Run, Volume};
@@ -104,8 +104,8 @@ impl Plan {
         let volume = &self.volume;
         let size = usize_of(volume.inode_size);
         let mut bytes = vec![0; usize_of(volume.chunk_inodes()) * size];
-        let kinds = [Kind::Root, Kind::RealtimeBitmap, Kind::RealtimeSummary];
-        let kinds = kinds.into_iter().chain(std::iter::repeat(Kind::Free));
+        let kinds = [FirstInode::Root, FirstInode::RealtimeBitmap, FirstInode::RealtimeSummary];
+        let kinds = kinds.into_iter().chain(std::iter::repeat(FirstInode::Free));
         for ((number, bytes), kind) in (volume.root_inode()..).zip(bytes.chunks_exact_mut(size)).zip(kinds) {
             inode::render(volume, number, kind, self.now, bytes);
         }
