@@ -100,4 +100,18 @@ mod tests {
     fn the_arguments_are_consistent() {
         Cli::command().debug_assert();
     }
+
+    #[test]
+    fn every_help_fits_a_terminal_of_80_columns() {
+        fn check(command: &clap::Command) {
+            let help = command.clone().term_width(80).render_long_help().to_string();
+            for line in help.lines() {
+                assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        let mut command = Cli::command();
+        command.build();
+        check(&command);
+    }
 }

@@ -26,6 +26,7 @@ const TABLE_BYTES: u64 = 1 << 20;
 /// differ by more than 2 % from the request, or a range's share of the free blocks by more than 1 %.
 #[derive(clap::Args)]
 #[command(
+    override_usage = "hectare age [OPTIONS] <--mean|--histogram|--like|--e2freefrag> <IMAGE>",
     after_help = "Examples:\n  hectare age --fill 95 --mean 64K --seed 1 disk.img\n  \
     hectare age --fill 50 --mean 4M --longest 7M --seed 7 --json disk.img\n  \
     hectare age --fill 50 --histogram 2M-4M:85:3887K,4M-8M:10:7980K disk.img\n  \

@@ -101,7 +101,7 @@ pub(crate) struct Arguments {
 
 fn after_help() -> String {
     let mut help = String::from("Options (-o):\n");
-    for row in OPTIONS.iter().filter(|row| !row.help().is_empty()) {
+    for row in OPTIONS.iter().filter(|row| !row.help().is_empty() && !row.is_for_benchmarks()) {
         help.push_str(&format!("  {:<20} {}\n", row.usage(), row.help()));
     }
     help + "\nExamples:\n  hectare mount disk.img /mnt\n  hectare mount -o ro,offset=1048576 sda.img /mnt\n  \
