@@ -85,7 +85,7 @@ impl<'a> LockedGroup<'a> {
     }
 
     /// Free -> reserved: the start of a range, as much as the budget allows, for a request of `class` if it
-    /// has one. What was reserved belongs to the caller, who makes it a reservation.
+    /// has one. The caller has to make a [`Reservation`](crate::Reservation) of what it returns.
     pub(crate) fn reserve(
         &mut self,
         range: &Range<u32>,

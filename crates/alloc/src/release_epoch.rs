@@ -39,7 +39,7 @@ impl Default for ReleaseEpoch {
     }
 }
 
-/// A move under way.
+/// A release under way.
 pub(crate) struct Releasing<'a>(&'a ReleaseEpoch);
 
 impl Drop for Releasing<'_> {

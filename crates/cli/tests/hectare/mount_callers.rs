@@ -61,8 +61,8 @@ fn ran_with_open_device(name: &str, bench: &Bench) -> Result<bool, Skip> {
     Ok(true)
 }
 
-/// A user who may use `/dev/fuse`; the test ends here where it has run in a namespace, and is skipped where
-/// there is none.
+/// Another user, with access to `/dev/fuse`; the test ends here where it has run in a namespace, and is
+/// skipped where there is none.
 macro_rules! other_user {
     ($name:expr, $bench:expr) => {{
         match ran_with_open_device($name, &$bench) {
