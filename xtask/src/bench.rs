@@ -36,8 +36,8 @@ use crate::scratch::leave_nothing;
 use crate::steps::{cargo, root, shown, target_folder, understood};
 use contender::Ground;
 use hectare_oracle::mount::can_mount;
-use plan::{Place, Section, Side};
-use results::Told;
+use plan::{Section, Side, Storage};
+use results::SectionResults;
 use std::path::{Path, PathBuf};
 
 const USAGE: &str = "usage: cargo xtask bench allocator|io|mkfs|mount [--only NAME]... [--pairs N] \
@@ -146,7 +146,7 @@ fn workloads(options: &Options, sections: &[Section]) -> bool {
         return !sections.is_empty();
     }
     let Some(binary) = built(options.binary.as_deref()) else { return false };
-    let disk = sections.iter().any(|section| section.volume.place == Place::Disk).then(target_folder);
+    let disk = sections.iter().any(|section| section.volume.place == Storage::Disk).then(target_folder);
     let ground = match Ground::prepare(binary, disk.as_deref()) {
         Ok(ground) => ground,
         Err(error) => {
@@ -173,7 +173,7 @@ fn workloads(options: &Options, sections: &[Section]) -> bool {
     print!("{cross}");
     leave_nothing();
     println!("figures: {}", options.json.display());
-    all.iter().all(Told::is_good)
+    all.iter().all(SectionResults::is_good)
 }
 
 /// Runs the comparison of formatters.
@@ -195,11 +195,11 @@ fn built(given: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// Runs one section.
-fn compare(section: &Section, ground: &Ground, may_mount: bool, options: &Options) -> Told {
+fn compare(section: &Section, ground: &Ground, may_mount: bool, options: &Options) -> SectionResults {
     let runs_here = |side: &&Side| may_mount || !matches!(side, Side::Kernel { .. });
     let sides: Vec<Side> = section.sides.iter().filter(runs_here).cloned().collect();
     let rounds = section.rounds.unwrap_or(options.pairs);
-    let mut told = Told::new(section, sides.clone());
+    let mut told = SectionResults::new(section, sides.clone());
     eprintln!("\n{}: {}", section.name, section.about());
     let base = match ground.make(&section.volume) {
         Ok(base) => base,

@@ -1,26 +1,27 @@
 //! The allocator's operations: reserve, claim, free, render, report.
 
 use crate::bits;
-use crate::budget::Purse;
+use crate::budget::Budget;
 use crate::counters::Counts;
 use crate::criteria::{AT_GOAL, Pass, Step};
 use crate::error::AllocError;
 use crate::group::Home;
-use crate::group_table::{self, Slots};
+use crate::groups::Groups;
 use crate::layout::{Layout, Run};
+use crate::locked_group::LockedGroup;
 use crate::policy::Policy;
 use crate::request::{GoalFrom, Purpose, Request, Transaction};
 use crate::reservation::{Claim, Reservation};
 use crate::search::{Plan, Search};
-use crate::share::{Share, Shares};
+use crate::share::Share;
 use crate::size_class::Stage;
 use crate::source::GroupSource;
-use crate::state::Space;
+use crate::state::State;
 use crate::stats::{StatsSnapshot, structs_summary};
-use crate::sync::{Arc, Ordering};
+use crate::sync::Ordering;
 use crate::trace::{Answer, Asked, Steps, Trace};
 use crate::tunables::{BadTunable, Config, Tunables};
-use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, low32, u64_of};
+use hectare_units::{ClusterNr, Clusters, GroupNr, TxnId, low32, u64_of, usize_of};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -42,9 +43,7 @@ pub struct GroupSummary {
 /// Free space of one volume; see the [crate's introduction](crate). All methods may be called by any number
 /// of threads at once.
 pub struct Allocator<S> {
-    source: S,
-    space: Arc<Space>,
-    shares: Shares,
+    groups: Groups<S>,
 }
 
 impl<S: GroupSource> Allocator<S> {
@@ -59,32 +58,31 @@ impl<S: GroupSource> Allocator<S> {
             "blocks of {} bytes",
             config.block_bytes
         );
-        let total = source.free_total();
-        let free =
-            total.unwrap_or_else(|| group_table::count_all(&source, &layout)).min(layout.total()).get();
-        let slots = Slots::new(layout.groups(), source.together(), config.flex_groups, free, total.is_none());
-        let space = Arc::new(Space::new(layout, config, slots, free));
-        Self { source, shares: Shares::new(&space), space }
+        Self { groups: Groups::new(source, layout, config) }
     }
 
     /// Where the bitmaps come from.
     pub const fn source(&self) -> &S {
-        &self.source
+        self.groups.source()
     }
 
     /// The shape of the volume.
     #[must_use]
     pub fn layout(&self) -> Layout {
-        self.space.layout
+        self.state().layout
     }
 
-    pub(crate) fn space(&self) -> &Space {
-        &self.space
+    pub(crate) const fn groups(&self) -> &Groups<S> {
+        &self.groups
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        self.groups.state()
     }
 
     /// The reference to the space that this thread clones.
     pub(crate) fn share(&self) -> &Share {
-        self.shares.own()
+        self.groups.share()
     }
 
     /// Reserves one contiguous run inside one group, of at least the least and at most the full length. Where
@@ -101,8 +99,8 @@ impl<S: GroupSource> Allocator<S> {
             // Nowhere else would do, so it is waited for.
             return self.reserve_by(&AT_GOAL, request)?.ok_or(AllocError::NoSpace);
         }
-        let floor = self.space.counters.floor_of(request);
-        self.reserve_from(request, Purse::Available { floor })
+        let floor = self.state().counters.floor_of(request);
+        self.reserve_from(request, Budget::Available { floor })
     }
 
     /// Reserves what is free exactly at the goal: at least the minimum, at most the full length. `None` if
@@ -112,7 +110,7 @@ impl<S: GroupSource> Allocator<S> {
     /// # Errors
     /// Those of loading the goal's group.
     pub fn reserve_at(&self, request: &Request) -> Result<Option<Reservation>, AllocError<S::Error>> {
-        self.reserve_by(&self.space.tables().at_goal, request)
+        self.reserve_by(&self.state().tables().at_goal, request)
     }
 
     fn reserve_by(
@@ -120,15 +118,15 @@ impl<S: GroupSource> Allocator<S> {
         pass: &Pass,
         request: &Request,
     ) -> Result<Option<Reservation>, AllocError<S::Error>> {
-        let floor = self.space.counters.floor_of(request);
-        let mut purse = Purse::Available { floor };
-        let Some(plan) = self.plan(request, &purse) else {
+        let floor = self.state().counters.floor_of(request);
+        let mut budget = Budget::Available { floor };
+        let Some(plan) = self.plan(request, &budget) else {
             self.note(request, Answer::TooLong);
             return Ok(None);
         };
         let stages: &[Stage] =
             if plan.class.is_some() { &[Stage::Matching, Stage::Unset] } else { &[Stage::Any] };
-        Search::new(self, &plan, &mut purse).run_one(stages, pass)
+        Search::new(&self.groups, &plan, &mut budget).run_one(stages, pass)
     }
 
     /// Reserves a run out of a claim, no longer than what is left of it; the run's length is deducted.
@@ -140,16 +138,16 @@ impl<S: GroupSource> Allocator<S> {
         claim: &mut Claim,
         request: &Request,
     ) -> Result<Reservation, AllocError<S::Error>> {
-        self.reserve_from(request, Purse::Claimed(claim.left_mut()))
+        self.reserve_from(request, Budget::Claimed(claim.left_mut()))
     }
 
     fn reserve_from(
         &self,
         request: &Request,
-        mut purse: Purse<'_>,
+        mut budget: Budget<'_>,
     ) -> Result<Reservation, AllocError<S::Error>> {
-        match self.search(request, &mut purse) {
-            Err(AllocError::NoSpace) => self.search_again(request, &mut purse),
+        match self.search(request, &mut budget) {
+            Err(AllocError::NoSpace) => self.search_again(request, &mut budget),
             result => result,
         }
     }
@@ -159,26 +157,30 @@ impl<S: GroupSource> Allocator<S> {
     fn search_again(
         &self,
         request: &Request,
-        purse: &mut Purse<'_>,
+        budget: &mut Budget<'_>,
     ) -> Result<Reservation, AllocError<S::Error>> {
-        if self.settle()? { self.search(request, purse) } else { Err(AllocError::NoSpace) }
+        if self.groups.settle()? { self.search(request, budget) } else { Err(AllocError::NoSpace) }
     }
 
     #[inline(always)] // twice is better than a call more each time
-    fn search(&self, request: &Request, purse: &mut Purse<'_>) -> Result<Reservation, AllocError<S::Error>> {
-        let Some(plan) = self.plan(request, purse) else {
+    fn search(
+        &self,
+        request: &Request,
+        budget: &mut Budget<'_>,
+    ) -> Result<Reservation, AllocError<S::Error>> {
+        let Some(plan) = self.plan(request, budget) else {
             self.note(request, Answer::TooLong);
             return Err(AllocError::NoSpace);
         };
-        Search::new(self, &plan, purse).run(self.table(request))
+        Search::new(&self.groups, &plan, budget).run(self.table(request))
     }
 
-    fn plan(&self, request: &Request, purse: &Purse<'_>) -> Option<Plan> {
-        Plan::new(request, purse.holds(&self.space.counters), &self.space)
+    fn plan(&self, request: &Request, budget: &Budget<'_>) -> Option<Plan> {
+        Plan::new(request, budget.holds(&self.state().counters), self.state())
     }
 
     fn table(&self, request: &Request) -> &[Step] {
-        let tables = self.space.tables();
+        let tables = self.state().tables();
         match request.purpose {
             Purpose::Metadata => &tables.metadata,
             Purpose::Data if request.packed => &tables.packed,
@@ -191,9 +193,9 @@ impl<S: GroupSource> Allocator<S> {
     /// # Errors
     /// [`AllocError::NoSpace`] if fewer than `n` are available to this caller.
     pub fn claim(&self, n: Clusters, take_root_reserve: bool) -> Result<Claim, AllocError<S::Error>> {
-        let floor = self.space.counters.floor(take_root_reserve);
-        let claim = || self.space.counters.claim(n.get(), floor);
-        if claim().is_none() && !(self.settle()? && claim().is_some()) {
+        let floor = self.state().counters.floor(take_root_reserve);
+        let claim = || self.state().counters.claim(n.get(), floor);
+        if claim().is_none() && !(self.groups.settle()? && claim().is_some()) {
             return Err(AllocError::NoSpace);
         }
         Ok(Claim::new(self.share().clone(), n.get()))
@@ -208,11 +210,11 @@ impl<S: GroupSource> Allocator<S> {
     /// also touch, are); or the errors of loading a group.
     pub fn free(&self, run: Run, txn: &mut impl Transaction) -> Result<(), AllocError<S::Error>> {
         for (group, range) in self.pieces(run)? {
-            let mut held = self.open(group)?;
-            if let Some(at) = held.group().first_not_used(&range) {
-                return Err(AllocError::NotInUse { cluster: self.space.layout.cluster(group, at) });
+            let mut locked = self.groups.open(group)?;
+            if let Some(at) = locked.group().first_not_used(&range) {
+                return Err(AllocError::NotInUse { cluster: self.state().layout.cluster(group, at) });
             }
-            held.free(txn.id(), range);
+            locked.free(txn.id(), range);
         }
         Ok(())
     }
@@ -226,11 +228,11 @@ impl<S: GroupSource> Allocator<S> {
     /// loading a group.
     pub fn mark_used(&self, run: Run) -> Result<(), AllocError<S::Error>> {
         for (group, range) in self.pieces(run)? {
-            let mut held = self.open(group)?;
-            if let Some(at) = held.group().first_in_flight(&range) {
-                return Err(AllocError::InFlight { cluster: self.space.layout.cluster(group, at) });
+            let mut locked = self.groups.open(group)?;
+            if let Some(at) = locked.group().first_in_flight(&range) {
+                return Err(AllocError::InFlight { cluster: self.state().layout.cluster(group, at) });
             }
-            if !held.mark_used(&range) {
+            if !locked.mark_used(&range) {
                 return Err(AllocError::NoSpace);
             }
         }
@@ -241,18 +243,18 @@ impl<S: GroupSource> Allocator<S> {
         &self,
         run: Run,
     ) -> Result<impl Iterator<Item = (GroupNr, Range<u32>)> + use<S>, AllocError<S::Error>> {
-        let total = self.space.layout.total().get();
-        self.space.layout.pieces(run).ok_or(AllocError::Outside { cluster: run.start, total })
+        let total = self.state().layout.total().get();
+        self.state().layout.pieces(run).ok_or(AllocError::Outside { cluster: run.start, total })
     }
 
     /// Sets how many clusters only a request with `take_root_reserve` may take.
     pub fn set_root_reserve(&self, n: Clusters) {
-        self.space.counters.set_root_reserve(n);
+        self.state().counters.set_root_reserve(n);
     }
 
     /// Sets how many clusters only a [vital](Request::vital) request may take.
     pub fn keep(&self, n: Clusters) {
-        self.space.counters.keep(n);
+        self.state().counters.keep(n);
     }
 
     /// Hands out the durable bitmap of every group that changed since it was last rendered, in ascending
@@ -270,32 +272,32 @@ impl<S: GroupSource> Allocator<S> {
         txn: TxnId,
         mut visit: impl FnMut(GroupNr, &[u64], u32) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut dirty = std::mem::take(&mut *self.space.dirty.lock());
-        self.space.dirty_groups.fetch_sub(low32(u64_of(dirty.len())), Ordering::Relaxed);
+        let mut dirty = std::mem::take(&mut *self.state().dirty.lock());
+        self.state().dirty_groups.fetch_sub(low32(u64_of(dirty.len())), Ordering::Relaxed);
         dirty.sort_unstable();
         let mut words = Vec::new();
         let mut result = Ok(());
         let mut done = 0;
         for &group in &dirty {
-            let free = self.share().hold(group).render(txn, &mut words);
+            let free = LockedGroup::of(self.share(), group).render(txn, &mut words);
             result = visit(group, &words, free);
             if result.is_err() {
-                self.share().hold(group).group_mut().home = Home::Dirty;
+                LockedGroup::of(self.share(), group).group_mut().home = Home::Dirty;
                 break;
             }
             done += 1;
         }
         let left = dirty.drain(done..);
-        self.space.dirty_groups.fetch_add(low32(u64_of(left.len())), Ordering::Relaxed);
-        self.space.dirty.lock().extend(left);
-        self.space.rendered.lock().push((txn, dirty));
+        self.state().dirty_groups.fetch_add(low32(u64_of(left.len())), Ordering::Relaxed);
+        self.state().dirty.lock().extend(left);
+        self.state().rendered.lock().push((txn, dirty));
         result
     }
 
     /// Groups whose bitmaps [`render_dirty`](Self::render_dirty) would render now.
     #[must_use]
     pub fn dirty_groups(&self) -> u32 {
-        self.space.dirty_groups.load(Ordering::Relaxed)
+        self.state().dirty_groups.load(Ordering::Relaxed)
     }
 
     /// The transaction `txn`, and with it all before, is safe on disk: what they freed may be used again, and
@@ -303,7 +305,7 @@ impl<S: GroupSource> Allocator<S> {
     /// the same transaction.
     pub fn committed(&self, txn: TxnId) {
         let mut done: Vec<GroupNr> = Vec::new();
-        self.space.rendered.lock().retain_mut(|(id, groups)| {
+        self.state().rendered.lock().retain_mut(|(id, groups)| {
             let pending = id.is_after(txn);
             if !pending {
                 done.append(groups);
@@ -314,7 +316,7 @@ impl<S: GroupSource> Allocator<S> {
         done.sort_unstable();
         done.dedup();
         for group in done {
-            self.share().hold(group).committed(txn);
+            LockedGroup::of(self.share(), group).committed(txn);
         }
     }
 
@@ -322,26 +324,26 @@ impl<S: GroupSource> Allocator<S> {
     /// among them; see [`counts`](Self::counts).
     #[must_use]
     pub fn free_clusters(&self) -> Clusters {
-        self.space.counters.available()
+        self.state().counters.available()
     }
 
     /// Free clusters of the durable bitmaps. Exact while no transaction is open, whatever is reserved
     /// meanwhile.
     #[must_use]
     pub fn durable_free(&self) -> Clusters {
-        self.space.counters.durable_free()
+        self.state().counters.durable_free()
     }
 
     /// Where all free clusters stand.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.space.counters.counts()
+        self.state().counters.counts()
     }
 
     /// Calls `visit` with every group touched so far and its clusters free in memory, in order,
     /// without locking or loading.
     pub fn for_each_group(&self, mut visit: impl FnMut(GroupNr, u32)) {
-        self.space.slots.made_from(GroupNr::new(0)).for_each(|(group, slot)| visit(group, slot.free()));
+        self.state().table.made_from(GroupNr::new(0)).for_each(|(group, info)| visit(group, info.free()));
     }
 
     /// The maximal free runs of a group's durable bitmap, in order. None for a group that does not exist.
@@ -349,13 +351,13 @@ impl<S: GroupSource> Allocator<S> {
     /// # Errors
     /// Those of loading the group.
     pub fn free_runs(&self, group: GroupNr) -> Result<Vec<Run>, AllocError<S::Error>> {
-        let len = self.space.layout.group_len(group);
+        let len = self.state().layout.group_len(group);
         if len == 0 {
             return Ok(Vec::new());
         }
         let mut words = Vec::new();
-        self.open(group)?.group().render(&mut words);
-        Ok(bits::clear_runs(&words, 0..len).map(|range| self.space.run(group, &range)).collect())
+        self.groups.open(group)?.group().render(&mut words);
+        Ok(bits::clear_runs(&words, 0..len).map(|range| self.state().run(group, &range)).collect())
     }
 
     /// A length that some group has in one run, as far as the index knows; of groups that were not loaded or
@@ -363,11 +365,11 @@ impl<S: GroupSource> Allocator<S> {
     /// cheaply. At least 1.
     #[must_use]
     pub fn offer(&self) -> Clusters {
-        let chunk = self.space.index.highest_largest().map_or(1, |order| 1 << order);
+        let chunk = self.state().index.highest_largest().map_or(1, |order| 1 << order);
         // Averages of order k from 1 up are 2^(k+1) at least.
         let average =
-            self.space.highest_average().filter(|order| *order > 0).map_or(1, |order| 1 << (order + 1));
-        let most = self.space.layout.clusters_per_group();
+            self.state().highest_average().filter(|order| *order > 0).map_or(1, |order| 1 << (order + 1));
+        let most = self.state().layout.clusters_per_group();
         Clusters::new(average.max(chunk).min(most.into()))
     }
 
@@ -375,11 +377,11 @@ impl<S: GroupSource> Allocator<S> {
     /// of this length is likely to be served there.
     #[must_use]
     pub fn offer_to(&self, stream: u32) -> Clusters {
-        let average = |(_, group): (_, GroupNr)| match self.space.slots.get(group) {
-            Some(slot) => slot.average(),
-            None => self.space.layout.group_len(group),
+        let average = |(_, group): (_, GroupNr)| match self.state().table.get(group) {
+            Some(info) => info.average(),
+            None => self.state().layout.group_len(group),
         };
-        Clusters::new(self.space.stream(stream).map_or(1, average).max(1).into())
+        Clusters::new(self.state().stream(stream).map_or(1, average).max(1).into())
     }
 
     /// What a group in memory is like; it is loaded if need be. `None` for a group that does not exist.
@@ -387,11 +389,11 @@ impl<S: GroupSource> Allocator<S> {
     /// # Errors
     /// Those of loading the group.
     pub fn group_summary(&self, group: GroupNr) -> Result<Option<GroupSummary>, AllocError<S::Error>> {
-        if group.get() >= self.space.layout.groups() {
+        if group.get() >= self.state().layout.groups() {
             return Ok(None);
         }
-        let held = self.open(group)?;
-        let buddy = held.group().buddy();
+        let locked = self.groups.open(group)?;
+        let buddy = locked.group().buddy();
         Ok(Some(GroupSummary {
             group: group.get(),
             free: buddy.free(),
@@ -401,22 +403,35 @@ impl<S: GroupSource> Allocator<S> {
         }))
     }
 
+    /// Drops up to `at_most` groups from memory that the source can give back as they are, and returns how
+    /// many were dropped. Groups in use by others are passed over. Each call continues where the last one
+    /// ended.
+    pub fn evict(&self, at_most: usize) -> usize {
+        self.groups.evict(at_most)
+    }
+
+    /// Groups in memory.
+    #[must_use]
+    pub fn loaded_groups(&self) -> usize {
+        usize_of(self.state().loaded.load(Ordering::Relaxed))
+    }
+
     /// How space is chosen.
     #[must_use]
     pub fn policy(&self) -> Policy {
-        self.space.config.policy
+        self.state().config.policy
     }
 
     /// How the allocator was configured.
     #[must_use]
     pub fn config(&self) -> Config {
-        self.space.config
+        self.state().config
     }
 
     /// The tunables as they are now, with those that were left open as they turned out.
     #[must_use]
     pub fn tunables(&self) -> Tunables {
-        self.space.tunables.get()
+        self.state().tunables.get()
     }
 
     /// Sets tunables, each as `NAME=VALUE`, for every request that begins from now on; all or none.
@@ -424,27 +439,27 @@ impl<S: GroupSource> Allocator<S> {
     /// # Errors
     /// As [`Tunables::set`].
     pub fn set_tunables<'a>(&self, given: impl IntoIterator<Item = &'a str>) -> Result<(), BadTunable> {
-        self.space.tunables.set(given)
+        self.state().tunables.set(given)
     }
 
     /// What was counted since the volume was opened.
     #[must_use]
     pub fn stats(&self) -> StatsSnapshot {
-        self.space.stats.snapshot()
+        self.state().stats.snapshot()
     }
 
     /// What the last requests went through, if that is recorded ([`Config::record`]): what each pass passed
     /// by and why, what it scanned, what it took, and whether space that was kept spared the search.
     #[must_use]
     pub fn trace(&self) -> Option<Trace> {
-        Some(self.space.recorder.as_ref()?.trace())
+        Some(self.state().recorder.as_ref()?.trace())
     }
 
     /// Records that up to `asked` clusters of a file were taken from its window. Code that takes from a
     /// [`Window`](crate::Window) without the allocator must call this, or the record has a gap.
     #[inline]
     pub fn note_window(&self, file: u32, asked: Clusters, taken: &Reservation) {
-        if self.space.recorder.is_some() {
+        if self.state().recorder.is_some() {
             self.note_kept(file, asked, Answer::window(taken.run()));
         }
     }
@@ -452,7 +467,7 @@ impl<S: GroupSource> Allocator<S> {
     /// Records that clusters of a file were taken from what its thread keeps for small files.
     #[inline]
     pub(crate) fn note_slot(&self, file: u32, asked: Clusters, taken: &Reservation) {
-        if self.space.recorder.is_some() {
+        if self.state().recorder.is_some() {
             self.note_kept(file, asked, Answer::slot(taken.run()));
         }
     }
@@ -467,48 +482,48 @@ impl<S: GroupSource> Allocator<S> {
     /// Records a request that made no pass.
     #[inline]
     fn note(&self, request: &Request, answer: Answer) {
-        if let Some(recorder) = &self.space.recorder {
-            recorder.hand_in(Asked::of(request, &self.space.layout), Steps::default(), answer);
+        if let Some(recorder) = &self.state().recorder {
+            recorder.hand_in(Asked::of(request, &self.state().layout), Steps::default(), answer);
         }
     }
 
     /// Counts clusters that were set aside for later requests of a file or a thread.
     pub fn count_preallocated(&self, n: Clusters) {
-        self.space.stats.preallocated(n.get());
+        self.state().stats.preallocated(n.get());
     }
 
     /// Counts clusters that had been set aside and were given back unused.
     pub fn count_discarded(&self, n: Clusters) {
-        self.space.stats.discarded(n.get());
+        self.state().stats.discarded(n.get());
     }
 
     /// The group index in the layout of the kernel's `mb_structs_summary`. Looks at the whole index.
     #[must_use]
     pub fn structs_summary(&self) -> String {
-        structs_summary(self.space.is_indexed(), &self.space.index.counts())
+        structs_summary(self.state().is_indexed(), &self.state().index.counts())
     }
 
     /// How contended the locks of groups are, from 0 to 8; above 2 the volume counts as busy. Stays 0 under
     /// policies without [`Mechanism::Contention`](crate::Mechanism::Contention).
     #[must_use]
     pub fn contention(&self) -> u32 {
-        self.space.contention.level()
+        self.state().contention.level()
     }
 
     /// Units (flex groups, or groups) without a size class, then those of each, from the smallest sizes on.
     /// `None` under policies without classes.
     #[must_use]
     pub fn class_counts(&self) -> Option<Vec<u32>> {
-        Some(self.space.classes.as_ref()?.counts())
+        Some(self.state().classes.as_ref()?.counts())
     }
 
-    /// Verifies every invariant that ties the groups in memory, their slots, the index and the counters
+    /// Verifies every invariant that ties the groups in memory, their infos, the index and the counters
     /// together, while nothing else runs. For tests.
     ///
     /// # Errors
     /// What is wrong, in one line.
     #[doc(hidden)]
     pub fn check(&self) -> Result<(), String> {
-        crate::invariants::check(&self.space)
+        crate::invariants::check(self.state())
     }
 }

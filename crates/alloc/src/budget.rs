@@ -3,7 +3,7 @@
 use crate::counters::Counters;
 
 /// Where the clusters of a request come from.
-pub(crate) enum Purse<'a> {
+pub(crate) enum Budget<'a> {
     /// Available clusters, leaving `floor` of them.
     Available {
         /// What must be left.
@@ -13,7 +13,7 @@ pub(crate) enum Purse<'a> {
     Claimed(&'a mut u64),
 }
 
-impl Purse<'_> {
+impl Budget<'_> {
     /// What could be paid now.
     pub(crate) fn holds(&self, counters: &Counters) -> u64 {
         match self {

@@ -13,10 +13,10 @@
 
 use crate::allocator::Allocator;
 use crate::bits;
-use crate::budget::Purse;
+use crate::budget::Budget;
 use crate::error::AllocError;
 use crate::layout::Run;
-use crate::locked_group::{Held, Taken};
+use crate::locked_group::LockedGroup;
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
 use crate::sync::Ordering;
@@ -40,19 +40,19 @@ impl<S: GroupSource> Allocator<S> {
     /// Takes up to `at_most` runs off the list of those to be discarded; none if discarding is off, or if
     /// all that is free is claimed.
     pub fn take_discards(&self, at_most: usize) -> Vec<DiscardRun> {
-        let space = self.space();
+        let state = self.state();
         let mut taken = Vec::new();
         while taken.len() < at_most {
-            let Some(group) = space.discards.lock().pop() else { break };
-            let slot = space.slot(group);
-            let guard = slot.group.lock();
+            let Some(group) = state.discards.lock().pop() else { break };
+            let info = state.info(group);
+            let guard = info.group.lock();
             // Its runs may all have been reserved since, and the group evicted.
             if guard.is_none() {
                 continue;
             }
-            let mut held = Held::new(self.share(), group, slot, guard);
-            if !take_from(&mut held, at_most, &mut taken) {
-                space.discards.lock().push(group);
+            let mut locked = LockedGroup::new(self.share(), group, info, guard);
+            if !take_from(&mut locked, at_most, &mut taken) {
+                state.discards.lock().push(group);
                 break;
             }
         }
@@ -71,22 +71,20 @@ impl<S: GroupSource> Allocator<S> {
         within: Range<u32>,
         least: u32,
     ) -> Result<Option<(u32, DiscardRun)>, AllocError<S::Error>> {
-        let mut held = self.open(group)?;
-        let mut runs = bits::clear_runs(held.group().buddy().words(), within);
+        let mut locked = self.groups().open(group)?;
+        let mut runs = bits::clear_runs(locked.group().buddy().words(), within);
         let Some(range) = runs.find(|run| run.end - run.start >= least) else { return Ok(None) };
         drop(runs);
-        Ok(match held.take(&range, 1, &mut Purse::Available { floor: 0 }, None) {
-            Taken::Done(reservation) => Some((range.end, DiscardRun(reservation))),
-            Taken::CantPay | Taken::WrongClass => None,
-        })
+        let taken = Reservation::take(&mut locked, &range, 1, &mut Budget::Available { floor: 0 }, None);
+        Ok(taken.ok().map(|reservation| (range.end, DiscardRun(reservation))))
     }
 
     /// Forgets the runs that wait, and remembers none any more: for a device that refuses to discard.
     pub fn stop_discards(&self) {
-        let space = self.space();
-        space.discarding.store(false, Ordering::Relaxed);
-        while let Some(group) = { space.discards.lock().pop() } {
-            if let Some(group) = &mut *space.slot(group).group.lock() {
+        let state = self.state();
+        state.discarding.store(false, Ordering::Relaxed);
+        while let Some(group) = { state.discards.lock().pop() } {
+            if let Some(group) = &mut *state.info(group).group.lock() {
                 group.forget_discards();
             }
         }
@@ -94,14 +92,14 @@ impl<S: GroupSource> Allocator<S> {
 }
 
 /// Takes the runs of one group; `false` if some are left.
-fn take_from(held: &mut Held<'_>, at_most: usize, taken: &mut Vec<DiscardRun>) -> bool {
-    while let Some(range) = held.group().next_discard() {
+fn take_from(locked: &mut LockedGroup<'_>, at_most: usize, taken: &mut Vec<DiscardRun>) -> bool {
+    while let Some(range) = locked.group().next_discard() {
         if taken.len() == at_most {
             return false;
         }
-        match held.take(&range, 1, &mut Purse::Available { floor: 0 }, None) {
-            Taken::Done(reservation) => taken.push(DiscardRun(reservation)),
-            Taken::CantPay | Taken::WrongClass => return false,
+        match Reservation::take(locked, &range, 1, &mut Budget::Available { floor: 0 }, None) {
+            Ok(reservation) => taken.push(DiscardRun(reservation)),
+            Err(_) => return false,
         }
     }
     true

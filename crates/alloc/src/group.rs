@@ -1,16 +1,14 @@
 //! One group in memory: its free space, and what of it is reserved or being freed.
 //!
-//! A [`Slot`](crate::group_info::Slot) exists for every group of the volume; the [`Group`] behind it exists
-//! from the first touch until it is evicted. The in-use bitmap is the buddy's; the durable one is rendered
-//! from it as in use - reserved - pending.
+//! A [`GroupInfo`](crate::group_info::GroupInfo) exists for every group of the volume; the [`Group`] behind
+//! it exists from the first touch until it is evicted. The in-use bitmap is the buddy's; the durable one is
+//! rendered from it as in use - reserved - pending.
 //!
 //! Hazard: the ranges passed to the changes here must be in the state the change starts from; they come from
 //! reservations and from checks under the same lock, and only debug builds check again.
 
 use crate::bits;
 use crate::buddy::Buddy;
-use crate::group_info::State;
-use crate::index::Orders;
 use crate::ranges::RangeSet;
 use crate::sync::{Cost, charge};
 use hectare_units::TxnId;
@@ -68,12 +66,6 @@ impl Group {
     /// Whether nothing is in use but the volume's own metadata, reserved and pending clusters being in use.
     pub(crate) const fn is_whole(&self) -> bool {
         self.buddy.free() >= self.whole
-    }
-
-    /// What its slot is to say of it.
-    pub(crate) fn state(&self) -> State {
-        let orders = Orders { largest: self.buddy.largest_order(), average: self.buddy.average_order() };
-        State { orders, whole: self.is_whole(), loaded: true }
     }
 
     /// Whether the source could give the group back just as it is.

@@ -3,7 +3,7 @@
 //!
 //! The numbers are written under the lock and read without it, to pass over groups that can't serve a
 //! request. They are hints, and are checked again under the lock, with one exception that the proof of "no
-//! space" rests on: [`Slot::longest`] is never below the length of the longest free run.
+//! space" rests on: [`GroupInfo::longest`] is never below the length of the longest free run.
 //!
 //! Not here: the class of a group, which belongs to a whole flex group (see `size_class`).
 
@@ -15,7 +15,7 @@ use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 /// One group as all threads see it, on a cache line of its own: files that grow side by side often do so in
 /// neighbouring groups.
 #[repr(align(64))]
-pub(crate) struct Slot {
+pub(crate) struct GroupInfo {
     pub(crate) group: Mutex<Option<Box<Group>>>,
     free: AtomicU32,
     fragments: AtomicU32,
@@ -25,9 +25,9 @@ pub(crate) struct Slot {
 
 // A page of 64 groups, 4 KiB.
 #[cfg(not(any(feature = "shuttle", feature = "loom")))]
-const _: () = assert!(size_of::<Slot>() <= 64);
+const _: () = assert!(size_of::<GroupInfo>() <= 64);
 
-/// Bits of a slot's state word: the two orders, each plus one so that 0 is none, and two flags.
+/// Bits of a group info's state word: the two orders, each plus one so that 0 is none, and two flags.
 const AVERAGE_SHIFT: u32 = 8;
 const ORDER_MASK: u32 = 0xff;
 const WHOLE: u32 = 1 << 16;
@@ -35,7 +35,7 @@ const LOADED: u32 = 1 << 17;
 
 /// The summary of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct GroupState {
     /// Its place in the index of loaded groups.
     pub(crate) orders: Orders,
     /// Nothing is in use but the volume's own metadata.
@@ -44,7 +44,14 @@ pub(crate) struct State {
     pub(crate) loaded: bool,
 }
 
-impl State {
+impl GroupState {
+    /// That of a group in memory.
+    pub(crate) fn of(group: &Group) -> Self {
+        let buddy = group.buddy();
+        let orders = Orders { largest: buddy.largest_order(), average: buddy.average_order() };
+        Self { orders, whole: group.is_whole(), loaded: true }
+    }
+
     fn pack(self) -> u32 {
         let order = |order: Option<u32>| order.map_or(0, |order| order + 1);
         let flag = |set, bit| if set { bit } else { 0 };
@@ -64,10 +71,10 @@ impl State {
     }
 }
 
-impl Slot {
-    /// The slot of a group that announces `free` free clusters of `len`.
+impl GroupInfo {
+    /// The info of a group that announces `free` free clusters of `len`.
     pub(crate) fn new(free: u32, len: u32, whole: bool) -> Self {
-        let state = State { whole, ..State::default() };
+        let state = GroupState { whole, ..GroupState::default() };
         Self {
             group: Mutex::new(None),
             free: AtomicU32::new(free),
@@ -125,13 +132,13 @@ impl Slot {
     }
 
     /// What else is known. To be changed under the group's lock only.
-    pub(crate) fn state(&self) -> State {
-        State::unpack(self.state.load(Ordering::Relaxed))
+    pub(crate) fn state(&self) -> GroupState {
+        GroupState::unpack(self.state.load(Ordering::Relaxed))
     }
 
     /// Whether nothing is in use but the volume's own metadata, in the one order of `SeqCst`.
     pub(crate) fn is_whole(&self) -> bool {
-        State::unpack(self.state.load(Ordering::SeqCst)).whole
+        GroupState::unpack(self.state.load(Ordering::SeqCst)).whole
     }
 
     /// Under the lock: the free space has changed.
@@ -146,7 +153,7 @@ impl Slot {
     }
 
     /// Under the lock. What others rely on is the moment a group stops being whole.
-    pub(crate) fn set_state(&self, from: State, to: State) {
+    pub(crate) fn set_state(&self, from: GroupState, to: GroupState) {
         let order = if from.whole == to.whole { Ordering::Relaxed } else { Ordering::SeqCst };
         self.state.store(to.pack(), order);
     }
@@ -161,8 +168,8 @@ mod tests {
         for largest in [None, Some(0), Some(17)] {
             for average in [None, Some(0), Some(17)] {
                 for (whole, loaded) in [(false, true), (true, false)] {
-                    let state = State { orders: Orders { largest, average }, whole, loaded };
-                    assert_eq!(State::unpack(state.pack()), state);
+                    let state = GroupState { orders: Orders { largest, average }, whole, loaded };
+                    assert_eq!(GroupState::unpack(state.pack()), state);
                 }
             }
         }
@@ -170,9 +177,9 @@ mod tests {
 
     #[test]
     fn a_group_never_loaded_is_taken_for_one_run() {
-        let slot = Slot::new(500, 400, false);
-        assert_eq!((slot.free(), slot.average(), slot.longest()), (500, 500, 400));
-        slot.set_space(90, 4);
-        assert_eq!(slot.average(), 22);
+        let info = GroupInfo::new(500, 400, false);
+        assert_eq!((info.free(), info.average(), info.longest()), (500, 500, 400));
+        info.set_space(90, 4);
+        assert_eq!(info.average(), 22);
     }
 }

@@ -1,9 +1,9 @@
 //! The group infos, allocated a page at a time on first touch.
 //!
 //! A volume may have a hundred million groups, of which one use touches a few. So what every group costs, its
-//! [`Slot`] and its place in the index of untouched groups, is made when the group is first touched: for a
-//! *page* of neighbours at once, whose numbers the source has at hand together (for ext4, the descriptors of
-//! one block). Until then the page is *unread*: nothing is known of its groups, and each is assumed to be
+//! [`GroupInfo`] and its place in the index of untouched groups, is made when the group is first touched: for
+//! a *page* of neighbours at once, whose numbers the source has at hand together (for ext4, the descriptors
+//! of one block). Until then the page is *unread*: nothing is known of its groups, and each is assumed to be
 //! wholly free.
 //!
 //! # What this must not change
@@ -14,10 +14,10 @@
 //! - A page that can't be read is an error for requests that need one of its groups, like a group that can't
 //!   be loaded.
 //! - Free space is counted from the start. The source reports how many clusters are free in all
-//!   ([`GroupSource::free_total`]); what the pages made so far have is subtracted from what is *assumed* of
-//!   those unread. On an inconsistent volume that total may be wrong. It is corrected when the last page is
-//!   made; and no request is refused space because of it: before the first refusal, the real free space of
-//!   the unread pages is counted ([`Allocator::settle`]).
+//!   ([`free_total`](crate::GroupSource::free_total)); what the pages made so far have is subtracted from
+//!   what is *assumed* of those unread. On an inconsistent volume that total may be wrong. It is corrected
+//!   when the last page is made; and no request is refused space because of it: before the first refusal, the
+//!   real free space of the unread pages is counted ([`settle`](crate::groups::Groups::settle)).
 //!
 //! # Order
 //! Pages are made under one lock. The groups are put into the index before the page becomes visible, and the
@@ -25,46 +25,43 @@
 //! search that finds it in the index too early waits for the lock. The lock comes after those of groups, and
 //! only the source's own locks come after it.
 //!
-//! What it is not: a cache. A page stays in memory.
+//! What it is not: a cache, as a page stays in memory; nor what makes the pages (that is `groups`).
 
-use crate::allocator::Allocator;
-use crate::error::AllocError;
-use crate::group_info::Slot;
-use crate::index::{BitTree, Orders};
-use crate::source::GroupSource;
-use crate::sync::Mutex;
-use hectare_units::{Clusters, GroupNr, OnceTable};
+use crate::group_info::GroupInfo;
+use crate::index::BitTree;
+use crate::sync::{Mutex, MutexGuard};
+use hectare_units::{GroupNr, OnceTable};
 use std::ops::Range;
 
 /// The most groups of a page; a power of two.
 const PAGE_MAX: u32 = 1024;
 
 /// What is assumed of the unread pages.
-struct Unread {
+pub(crate) struct Unread {
     /// Their free clusters. Wraps where the total turns out to have been too low.
-    free: u64,
+    pub(crate) free: u64,
     /// Whether that is what they have.
-    counted: bool,
+    pub(crate) counted: bool,
     /// Whether counting has shown more than was said before.
-    more: bool,
+    pub(crate) more: bool,
 }
 
-/// The slots of all groups.
-pub(crate) struct Slots {
+/// The group infos of all groups.
+pub(crate) struct GroupTable {
     groups: u32,
     /// log2 of the groups of a page.
     shift: u32,
     /// The part of a group's number that is its place in the page.
     mask: usize,
-    pages: OnceTable<Box<[Slot]>>,
+    pages: OnceTable<Box<[GroupInfo]>>,
     /// Pages not made yet.
     unread: BitTree,
     making: Mutex<Unread>,
 }
 
-impl Slots {
-    /// No slot yet of `groups` groups, in pages of at least `together` and `flex` groups, within limits. In
-    /// all, `free` clusters are free; `exact` if they need not be counted again.
+impl GroupTable {
+    /// No group info yet of `groups` groups, in pages of at least `together` and `flex` groups, within
+    /// limits. In all, `free` clusters are free; `exact` if they need not be counted again.
     pub(crate) fn new(groups: u32, together: u32, flex: u32, free: u64, exact: bool) -> Self {
         let shift = together.max(flex).clamp(1, PAGE_MAX).next_power_of_two().ilog2();
         let pages = groups.div_ceil(1 << shift);
@@ -78,18 +75,18 @@ impl Slots {
         }
     }
 
-    /// A group's slot, if its page was made.
+    /// A group's info, if its page was made.
     #[inline]
-    pub(crate) fn get(&self, group: GroupNr) -> Option<&Slot> {
+    pub(crate) fn get(&self, group: GroupNr) -> Option<&GroupInfo> {
         let page = self.pages.get(group.get().wrapping_shr(self.shift))?;
         page.get(group.index() & self.mask)
     }
 
-    /// The groups whose slots were made, from one on, in order.
-    pub(crate) fn made_from(&self, start: GroupNr) -> impl Iterator<Item = (GroupNr, &Slot)> {
+    /// The groups whose infos were made, from one on, in order.
+    pub(crate) fn made_from(&self, start: GroupNr) -> impl Iterator<Item = (GroupNr, &GroupInfo)> {
         let pages = self.pages.made_from(start.get() >> self.shift);
-        let slots = pages.flat_map(|(page, slots)| slots.iter().zip(page << self.shift..));
-        slots.map(|(slot, group)| (GroupNr::new(group), slot)).filter(move |(group, _)| *group >= start)
+        let table = pages.flat_map(|(page, table)| table.iter().zip(page << self.shift..));
+        table.map(|(info, group)| (GroupNr::new(group), info)).filter(move |(group, _)| *group >= start)
     }
 
     /// The first group in a range whose page is unread.
@@ -115,9 +112,22 @@ impl Slots {
         first..first.saturating_add(1 << self.shift).min(self.groups)
     }
 
-    fn unread_pages(&self) -> impl Iterator<Item = u32> {
+    /// The groups of each unread page.
+    pub(crate) fn unread_pages(&self) -> impl Iterator<Item = Range<u32>> {
         let next = |from| self.unread.next(from);
-        std::iter::successors(next(0), move |page| next(page + 1))
+        std::iter::successors(next(0), move |page| next(page + 1)).map(|page| self.groups(page))
+    }
+
+    /// The lock that pages are made under, and what is assumed of those unread.
+    pub(crate) fn making(&self) -> MutexGuard<'_, Unread> {
+        self.making.lock()
+    }
+
+    /// Makes the page of some groups visible, under that lock, and then takes it out of the unread ones.
+    pub(crate) fn insert(&self, groups: &Range<u32>, infos: Vec<GroupInfo>) {
+        let page = groups.start >> self.shift;
+        self.pages.get_or_init(page, || infos.into_boxed_slice());
+        self.unread.clear(page);
     }
 
     /// What the unread pages are assumed to have free, as a number to be added to that of the others. For
@@ -137,80 +147,4 @@ impl Slots {
             None => Ok(()),
         }
     }
-}
-
-impl<S: GroupSource> Allocator<S> {
-    /// A group's slot, made with its page on first touch.
-    ///
-    /// # Errors
-    /// Those of [`GroupSource::prepare`].
-    #[inline]
-    pub(crate) fn slot(&self, group: GroupNr) -> Result<&Slot, AllocError<S::Error>> {
-        match self.space().slots.get(group) {
-            Some(slot) => Ok(slot),
-            None => self.make_slot(group),
-        }
-    }
-
-    #[cold]
-    fn make_slot(&self, group: GroupNr) -> Result<&Slot, AllocError<S::Error>> {
-        let slots = &self.space().slots;
-        let mut unread = slots.making.lock();
-        if slots.get(group).is_none() {
-            self.make_page(group.get() >> slots.shift, &mut unread)?;
-        }
-        Ok(self.space().slot(group))
-    }
-
-    fn make_page(&self, page: u32, unread: &mut Unread) -> Result<(), AllocError<S::Error>> {
-        let (source, space) = (self.source(), self.space());
-        let groups = space.slots.groups(page);
-        source.prepare(groups.clone()).map_err(AllocError::Source)?;
-        let mut made = Vec::with_capacity(groups.len());
-        for group in groups.map(GroupNr::new) {
-            let (hint, len) = (source.free_hint(group), space.layout.group_len(group));
-            let slot = Slot::new(hint, len, !source.needs_io(group));
-            unread.free = unread.free.wrapping_sub(slot.free().min(len).into());
-            space.untouched.update(group, Orders::default(), space.untouched_orders(group, &slot));
-            made.push(slot);
-        }
-        space.slots.pages.get_or_init(page, || made.into_boxed_slice());
-        space.slots.unread.clear(page);
-        if !unread.counted && !space.slots.has_unread() {
-            self.correct(0, unread);
-        }
-        Ok(())
-    }
-
-    /// The unread pages have `free` free clusters, whatever was assumed.
-    fn correct(&self, free: u64, unread: &mut Unread) {
-        let by = free.wrapping_sub(unread.free).cast_signed();
-        self.space().counters.correct(by);
-        *unread = Unread { free, counted: true, more: by > 0 };
-    }
-
-    /// To be called before a request is refused space: counts the real free clusters of the unread pages,
-    /// unless that was done, and corrects the counters. Returns whether more may be available than the
-    /// refusal was based on.
-    ///
-    /// # Errors
-    /// Those of [`GroupSource::count_free`].
-    pub(crate) fn settle(&self) -> Result<bool, AllocError<S::Error>> {
-        let slots = &self.space().slots;
-        let mut unread = slots.making.lock();
-        if !unread.counted {
-            let mut free = 0;
-            for page in slots.unread_pages() {
-                free += self.source().count_free(slots.groups(page)).map_err(AllocError::Source)?;
-            }
-            self.correct(free, &mut unread);
-        }
-        Ok(unread.more)
-    }
-}
-
-/// Free clusters of all groups by what their source says of each, none left out.
-pub(crate) fn count_all<S: GroupSource>(source: &S, layout: &crate::Layout) -> Clusters {
-    let groups = (0..layout.groups()).map(GroupNr::new);
-    Clusters::new(groups.map(|group| u64::from(source.free_hint(group).min(layout.group_len(group)))).sum())
 }

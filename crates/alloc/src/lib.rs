@@ -55,6 +55,7 @@ mod error;
 mod group;
 mod group_info;
 mod group_table;
+mod groups;
 mod index;
 mod invariants;
 mod layout;

@@ -41,7 +41,7 @@ pub enum Mechanism {
     Windows,
     /// Small files of a thread lie side by side.
     Locality,
-    /// Windows and slots of up to a whole group, laid one after the other.
+    /// Windows and locality groups of up to a whole group, laid one after the other.
     Room,
 }
 

@@ -4,29 +4,30 @@
 //! no durable bitmap and is gone after a crash. There are two kinds:
 //!
 //! - a [`Window`] belongs to one file, and knows which clusters of the *file* its space is for;
-//! - a *locality slot* belongs to a thread, and serves the small files the thread makes one after the other,
+//! - a *locality group* belongs to a thread, and serves the small files the thread makes one after the other,
 //!   so that they lie side by side.
 //!
 //! How much is kept depends on the policy. The `mballoc` family, `best-fit` and `first-fit` do as the kernel
-//! does: files over `mb_stream_req` blocks get the windows of [`crate::normalize`], smaller ones share slots
-//! of `mb_group_prealloc` blocks. `size-class` and `hybrid` give *room to grow*: windows and slots of up to a
-//! whole group while there is plenty of free space, laid one after the other through the groups of the size
-//! class of the request; when a small file turns out to be a stream while it is the last one of its slot, it
-//! takes over the rest of the slot. So files that grow side by side don't fragment each other, and the space
-//! between them is filled without gaps.
+//! does: files over `mb_stream_req` blocks get the windows of [`crate::normalize`], smaller ones share
+//! locality groups of `mb_group_prealloc` blocks. `size-class` and `hybrid` give *room to grow*: windows and
+//! locality groups of up to a whole group while there is plenty of free space, laid one after the other
+//! through the groups of the size class of the request; when a small file turns out to be a stream while it
+//! is the last one of its locality group, it takes over the rest of the locality group. So files that grow
+//! side by side don't fragment each other, and the space between them is filled without gaps.
 //!
 //! # No space
 //! Whenever a request would fail for want of space, everything that is kept is given back first
 //! ([`Preallocation::reserve`]), so "no space" stays exact: it is true of the free and the kept space
-//! together. Kept space changes owner under the lock of its window or slot, and goes back to the allocator
-//! under it, so that a thread giving everything back waits for others that do. Where that is impossible, on
-//! the way from the allocator to an owner or from one owner to another, space is counted as moving
-//! ([`Moves`]), and a search that finds nothing looks again if something moved. A request that has once found
-//! nothing asks for no more than it needs and moves nothing, so two of them don't keep each other looking.
+//! together. Kept space changes owner under the lock of its window or locality group, and goes back to the
+//! allocator under it, so that a thread giving everything back waits for others that do. Where that is
+//! impossible, on the way from the allocator to an owner or from one owner to another, space is counted as
+//! moving ([`ReleaseEpoch`]), and a search that finds nothing looks again if something moved. A request that
+//! has once found nothing asks for no more than it needs and moves nothing, so two of them don't keep each
+//! other looking.
 //!
-//! Locks: a window's and a slot's are never held while the allocator searches; only groups come after them. A
-//! cursor's comes before all of these and is held during a search, reading from the device included: the
-//! windows of one size class are laid out one at a time.
+//! Locks: a window's and a locality group's are never held while the allocator searches; only groups come
+//! after them. A cursor's comes before all of these and is held during a search, reading from the device
+//! included: the windows of one size class are laid out one at a time.
 //!
 //! Hazard: a window should be [discarded](Window::discard) before it is dropped: space on its way back from
 //! a dropped one is invisible to requests that find nothing.
@@ -41,7 +42,7 @@ use crate::allocator::Allocator;
 use crate::error::AllocError;
 use crate::mechanism::Mechanism;
 use crate::normalize;
-use crate::release_epoch::Moves;
+use crate::release_epoch::ReleaseEpoch;
 use crate::request::{GoalFrom, Request};
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
@@ -49,14 +50,14 @@ use crate::sync::{Arc, AtomicU32, AtomicU64, Mutex, Ordering, Weak, thread_numbe
 use crate::tunables::Config;
 use hectare_units::{ClusterNr, Clusters, index_of, low32, u64_of};
 
-/// Locality slots of the policies that give room to grow.
+/// Locality groups of the policies that give room to grow.
 const SLOTS: usize = 64;
 /// Windows for which one look at the index will do.
 const OFFER_GOOD_FOR: u32 = 31;
 /// Shards of the list of windows.
 const SHARDS: usize = 16;
-/// The share of the available space that is room for one: as many windows as there are slots, and all slots,
-/// keep no more than half of it.
+/// The share of the available space that is room for one: as many windows as there are locality groups, and
+/// all locality groups, keep no more than half of it.
 const ROOM_DIVISOR: u64 = 2 * u64_of(SLOTS);
 
 /// What a file asks for.
@@ -101,18 +102,18 @@ type Goal = (ClusterNr, GoalFrom);
 
 /// Space for the next small files of a thread.
 #[derive(Default)]
-struct Slot {
+struct LocalityGroup {
     space: Vec<Reservation>,
     /// The file that took the last piece, and the cluster of the file after it.
     last: (u32, u64),
 }
 
-/// A slot on cache lines of its own: threads look into theirs all the time.
+/// A locality group on cache lines of its own: threads look into theirs all the time.
 #[repr(align(64))]
 #[derive(Default)]
-struct Shelf(Mutex<Slot>);
+struct Shelf(Mutex<LocalityGroup>);
 
-impl Slot {
+impl LocalityGroup {
     /// The next piece, up to what is asked for; `None` if there is none.
     fn take(&mut self, request: &FileRequest) -> Option<Reservation> {
         let rest = self.space.first_mut()?.split_off(request.len);
@@ -126,7 +127,7 @@ impl Slot {
 /// How much is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Growth {
-    /// Nothing for files that have grown out of the slots.
+    /// Nothing for files that have grown out of the locality groups.
     Nothing,
     /// The kernel's windows.
     Normalized,
@@ -138,12 +139,12 @@ enum Growth {
 pub struct Preallocation {
     config: Config,
     growth: Growth,
-    slots: Box<[Shelf]>,
+    locality_groups: Box<[Shelf]>,
     windows: [Mutex<Vec<Weak<Window>>>; SHARDS],
     /// Where the last window of each size class ended.
     cursors: Box<[Mutex<Option<ClusterNr>>]>,
     /// Space on its way to be kept.
-    moves: Moves,
+    release_epoch: ReleaseEpoch,
     /// What the index offered lately, by thread.
     offers: Box<[Offer]>,
 }
@@ -161,7 +162,7 @@ impl Preallocation {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let has = |mechanism| config.policy.has(mechanism);
-        let (growth, slots) = if has(Mechanism::Room) {
+        let (growth, locality_groups) = if has(Mechanism::Room) {
             (Growth::Roomy, SLOTS)
         } else {
             let growth = if has(Mechanism::Windows) { Growth::Normalized } else { Growth::Nothing };
@@ -170,10 +171,10 @@ impl Preallocation {
         Self {
             config,
             growth,
-            slots: std::iter::repeat_with(Shelf::default).take(slots).collect(),
+            locality_groups: std::iter::repeat_with(Shelf::default).take(locality_groups).collect(),
             windows: Default::default(),
             cursors: std::iter::repeat_with(Mutex::default).take(config.tunables.classes.count()).collect(),
-            moves: Moves::default(),
+            release_epoch: ReleaseEpoch::default(),
             offers: std::iter::repeat_with(Offer::default).take(SLOTS).collect(),
         }
     }
@@ -189,10 +190,10 @@ impl Preallocation {
     ) -> Result<Reservation, AllocError<S::Error>> {
         let mut result = allocator.reserve(request);
         while matches!(result, Err(AllocError::NoSpace)) {
-            let seen = self.moves.before();
+            let seen = self.release_epoch.before();
             allocator.count_discarded(self.discard_all());
             result = allocator.reserve(request);
-            if self.moves.none_since(seen) {
+            if self.release_epoch.none_since(seen) {
                 break;
             }
             crate::sync::thread::yield_now();
@@ -200,8 +201,9 @@ impl Preallocation {
         result
     }
 
-    /// Space for a file: from its window, from the slot of the thread, or newly reserved, with more kept for
-    /// later. At least one cluster and at most those asked for, for the file's clusters from `logical` on.
+    /// Space for a file: from its window, from the locality group of the thread, or newly reserved, with more
+    /// kept for later. At least one cluster and at most those asked for, for the file's clusters from
+    /// `logical` on.
     ///
     /// # Errors
     /// Those of [`Allocator::reserve`]; `NoSpace` only if nothing is left even after everything kept was
@@ -222,15 +224,15 @@ impl Preallocation {
         let request = &FileRequest { len: request.len.min(Clusters::new(most)), right, ..*request };
         let result = match self.growth {
             Growth::Normalized if request.explicit => self.plain(allocator, request),
-            _ if self.is_small(allocator, request) => self.slot_piece(allocator, request),
+            _ if self.is_small(allocator, request) => self.locality_piece(allocator, request),
             Growth::Nothing => self.plain(allocator, request),
             Growth::Normalized if self.needs_no_window(allocator, request) => self.plain(allocator, request),
             Growth::Normalized => {
-                let _moving = self.moves.moving();
+                let _releasing = self.release_epoch.releasing();
                 self.normalized(allocator, window, request)
             }
             Growth::Roomy => {
-                let _moving = self.moves.moving();
+                let _releasing = self.release_epoch.releasing();
                 self.roomy(allocator, window, request)
             }
         };
@@ -245,9 +247,9 @@ impl Preallocation {
 
 /// The ways to serve a file. They reserve without giving back what is kept: that is for when they fail.
 impl Preallocation {
-    /// Small files share slots.
+    /// Small files share locality groups.
     fn is_small<S: GroupSource>(&self, allocator: &Allocator<S>, request: &FileRequest) -> bool {
-        let tunables = &allocator.space().tunables;
+        let tunables = &allocator.state().tunables;
         let blocks = request.size.saturating_mul(self.config.cluster_blocks.into());
         self.config.policy.has(Mechanism::Locality)
             && tunables.mb_group_prealloc() > 0
@@ -260,19 +262,19 @@ impl Preallocation {
         self.config.policy.has(Mechanism::Contention)
             && request.closed
             && request.end() >= request.size
-            && !allocator.space().contention.is_busy()
+            && !allocator.state().contention.is_busy()
     }
 
-    /// What a locality slot is filled with, in the kernel's way.
+    /// What a locality group is filled with, in the kernel's way.
     fn group_prealloc<S: GroupSource>(&self, allocator: &Allocator<S>) -> Clusters {
-        let tunables = &allocator.space().tunables;
+        let tunables = &allocator.state().tunables;
         let (blocks, stripe) = (tunables.mb_group_prealloc(), tunables.stripe().max(1));
         let blocks = blocks.checked_next_multiple_of(stripe).unwrap_or(blocks);
         Clusters::new(u64::from(blocks.div_ceil(self.config.cluster_blocks)))
     }
 
-    /// Room for one window or slot: a power of two, at most a group, and such that one for every slot and as
-    /// many files leave half of the space alone.
+    /// Room for one window or locality group: a power of two, at most a group, and such that one for every
+    /// locality group and as many files leave half of the space alone.
     fn room<S: GroupSource>(&self, allocator: &Allocator<S>) -> Clusters {
         let share = allocator.free_clusters().get() / ROOM_DIVISOR;
         let most = u64::from(allocator.layout().clusters_per_group());
@@ -328,24 +330,24 @@ impl Preallocation {
         allocator.reserve_at(&self.ask(request, request.goal(), want).at_least(least))
     }
 
-    /// A piece of what the thread's slot keeps, which is filled first if need be.
-    fn slot_piece<S: GroupSource>(
+    /// A piece of what the thread's locality group keeps, which is filled first if need be.
+    fn locality_piece<S: GroupSource>(
         &self,
         allocator: &Allocator<S>,
         request: &FileRequest,
     ) -> Result<Reservation, AllocError<S::Error>> {
-        let number = thread_number() % self.slots.len();
-        let mut slot = self.slots[number].0.lock();
+        let number = thread_number() % self.locality_groups.len();
+        let mut locality = self.locality_groups[number].0.lock();
         // A last piece that is too short goes back; one that others continue is used up.
-        if slot.space.len() == 1 && slot.space[0].len() < request.len {
-            slot.space.clear();
+        if locality.space.len() == 1 && locality.space[0].len() < request.len {
+            locality.space.clear();
         }
-        if let Some(taken) = slot.take(request) {
+        if let Some(taken) = locality.take(request) {
             allocator.note_slot(request.file, request.len, &taken);
             return Ok(taken);
         }
-        drop(slot);
-        let _moving = self.moves.moving();
+        drop(locality);
+        let _releasing = self.release_epoch.releasing();
         let space = match self.growth {
             Growth::Nothing | Growth::Normalized => {
                 let want = self.group_prealloc(allocator).max(request.len);
@@ -357,10 +359,10 @@ impl Preallocation {
             }
         };
         let len = sum(&space);
-        let mut slot = self.slots[number].0.lock();
-        // Another thread of this slot may have filled it meanwhile: its space is given back.
-        slot.space = space;
-        let taken = slot.take(request).ok_or(AllocError::NoSpace)?;
+        let mut locality = self.locality_groups[number].0.lock();
+        // Another thread of this locality group may have filled it meanwhile: its space is given back.
+        locality.space = space;
+        let taken = locality.take(request).ok_or(AllocError::NoSpace)?;
         allocator.count_preallocated(len - taken.len());
         Ok(taken)
     }
@@ -424,7 +426,8 @@ impl Preallocation {
         }
     }
 
-    /// Room to grow: a long window, what is left of the thread's slot if the file was the last there.
+    /// Room to grow: a long window, what is left of the thread's locality group if the file was the last
+    /// there.
     fn roomy<S: GroupSource>(
         &self,
         allocator: &Allocator<S>,
@@ -451,14 +454,15 @@ impl Preallocation {
         Ok(taken)
     }
 
-    /// What the thread's slot keeps, if the file took its last piece and continues where that ended.
+    /// What the thread's locality group keeps, if the file took its last piece and continues where that
+    /// ended.
     fn take_over(&self, request: &FileRequest) -> Vec<Reservation> {
-        let mut slot = self.slots[thread_number() % self.slots.len()].0.lock();
+        let mut locality = self.locality_groups[thread_number() % self.locality_groups.len()].0.lock();
         // It is as long as it is: nothing of the file may lie behind.
-        if slot.last != (request.file, request.logical) || request.right.is_some() {
+        if locality.last != (request.file, request.logical) || request.right.is_some() {
             return Vec::new();
         }
-        std::mem::take(&mut slot.space)
+        std::mem::take(&mut locality.space)
     }
 
     /// Up to `want` clusters that lie one after the other, in as many groups as that takes: after the file's
@@ -548,10 +552,10 @@ impl Preallocation {
             let windows: Vec<_> = shard.lock().iter().filter_map(Weak::upgrade).collect();
             freed = windows.iter().fold(freed, |sum, window| sum + window.discard());
         }
-        for slot in &self.slots {
-            let mut slot = slot.0.lock();
-            freed += sum(&slot.space);
-            slot.space.clear();
+        for locality in &self.locality_groups {
+            let mut locality = locality.0.lock();
+            freed += sum(&locality.space);
+            locality.space.clear();
         }
         freed
     }

@@ -31,24 +31,24 @@ struct Stripe {
 }
 
 /// Counts the times space comes back.
-pub(crate) struct Moves(Box<[Stripe]>);
+pub(crate) struct ReleaseEpoch(Box<[Stripe]>);
 
-impl Default for Moves {
+impl Default for ReleaseEpoch {
     fn default() -> Self {
         Self((0..STRIPES).map(|_| Stripe::default()).collect())
     }
 }
 
-/// A move under way.
-pub(crate) struct Moving<'a>(&'a Moves);
+/// A release under way.
+pub(crate) struct Releasing<'a>(&'a ReleaseEpoch);
 
-impl Drop for Moving<'_> {
+impl Drop for Releasing<'_> {
     fn drop(&mut self) {
         self.0.complete();
     }
 }
 
-impl Moves {
+impl ReleaseEpoch {
     fn stripe(&self) -> &Stripe {
         &self.0[thread_number() % STRIPES]
     }
@@ -63,9 +63,9 @@ impl Moves {
     }
 
     /// Space is on its way as long as this exists.
-    pub(crate) fn moving(&self) -> Moving<'_> {
+    pub(crate) fn releasing(&self) -> Releasing<'_> {
         self.begin();
-        Moving(self)
+        Releasing(self)
     }
 
     /// It has.

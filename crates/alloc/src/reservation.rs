@@ -3,9 +3,12 @@
 //! Both own their space: dropping them gives it back, so an error path needs no code. Neither borrows the
 //! allocator, so both can be kept in long-lived structures and sent between threads.
 
+use crate::budget::Budget;
 use crate::layout::Run;
+use crate::locked_group::{LockedGroup, NotTaken};
 use crate::request::Transaction;
 use crate::share::Share;
+use crate::size_class::{Class, Stage};
 use crate::sync::{Cost, charge};
 use hectare_units::{Clusters, GroupNr, low32};
 use std::fmt;
@@ -15,20 +18,33 @@ use std::ops::Range;
 /// it is [published](Self::publish). Dropping it gives the space back.
 #[must_use = "dropping a reservation gives its space back"]
 pub struct Reservation {
-    space: Share,
+    state: Share,
     group: GroupNr,
     range: Range<u32>,
 }
 
 impl Reservation {
-    pub(crate) fn new(space: Share, group: GroupNr, range: Range<u32>) -> Self {
-        Self { space, group, range }
+    const fn new(state: Share, group: GroupNr, range: Range<u32>) -> Self {
+        Self { state, group, range }
+    }
+
+    /// Takes the start of a free range of a group, as much as the budget allows, for a request of `class` if
+    /// it has one.
+    pub(crate) fn take(
+        group: &mut LockedGroup<'_>,
+        range: &Range<u32>,
+        least: u32,
+        budget: &mut Budget<'_>,
+        class: Option<(Class, Stage)>,
+    ) -> Result<Self, NotTaken> {
+        let range = group.reserve(range, least, budget, class)?;
+        Ok(Self::new(group.share().clone(), group.nr(), range))
     }
 
     /// The clusters it holds.
     #[must_use]
     pub fn run(&self) -> Run {
-        self.space.run(self.group, &self.range)
+        self.state.run(self.group, &self.range)
     }
 
     /// How many clusters it holds.
@@ -56,14 +72,14 @@ impl Reservation {
         let middle = self.after(at);
         let rest = middle..self.range.end;
         self.range.end = middle;
-        Self::new(self.space.clone(), self.group, rest)
+        Self::new(self.state.clone(), self.group, rest)
     }
 
     /// Keeps the first `n` clusters and gives the others back.
     pub fn shrink_to(&mut self, n: Clusters) {
         let middle = self.after(n);
         if middle < self.range.end {
-            self.space.hold(self.group).give_back(&(middle..self.range.end));
+            LockedGroup::of(&self.state, self.group).give_back(&(middle..self.range.end));
             self.range.end = middle;
         }
     }
@@ -76,7 +92,7 @@ impl Reservation {
         let _: &mut _ = txn;
         let run = self.run();
         if !self.is_empty() {
-            self.space.hold(self.group).publish(&self.range);
+            LockedGroup::of(&self.state, self.group).publish(&self.range);
             self.range.end = self.range.start;
         }
         run
@@ -89,17 +105,17 @@ impl Reservation {
         let middle = self.after(n);
         let front = self.range.start..middle;
         if !front.is_empty() {
-            self.space.hold(self.group).publish(&front);
+            LockedGroup::of(&self.state, self.group).publish(&front);
             self.range.start = middle;
         }
-        self.space.run(self.group, &front)
+        self.state.run(self.group, &front)
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
         if !self.is_empty() {
-            self.space.hold(self.group).give_back(&self.range);
+            LockedGroup::of(&self.state, self.group).give_back(&self.range);
         }
     }
 }
@@ -114,13 +130,13 @@ impl fmt::Debug for Reservation {
 /// with [`Allocator::reserve_claimed`](crate::Allocator::reserve_claimed). Dropping it gives them back.
 #[must_use = "dropping a claim gives its clusters back"]
 pub struct Claim {
-    space: Share,
+    state: Share,
     left: u64,
 }
 
 impl Claim {
-    pub(crate) fn new(space: Share, left: u64) -> Self {
-        Self { space, left }
+    pub(crate) fn new(state: Share, left: u64) -> Self {
+        Self { state, left }
     }
 
     /// Clusters still promised.
@@ -131,7 +147,7 @@ impl Claim {
 
     /// Makes the clusters of another claim on the same volume part of this one.
     pub fn absorb(&mut self, mut more: Self) {
-        debug_assert!(std::ptr::eq(&*self.space, &*more.space), "both claims are on one volume");
+        debug_assert!(std::ptr::eq(&*self.state, &*more.state), "both claims are on one volume");
         self.left += std::mem::take(&mut more.left);
     }
 
@@ -139,7 +155,7 @@ impl Claim {
     pub fn shrink_to(&mut self, n: Clusters) {
         let surplus = self.left.saturating_sub(n.get());
         self.left -= surplus;
-        self.space.counters.unclaim(surplus);
+        self.state.counters.unclaim(surplus);
     }
 
     pub(crate) fn left_mut(&mut self) -> &mut u64 {
@@ -149,7 +165,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.space.counters.unclaim(self.left);
+        self.state.counters.unclaim(self.left);
     }
 }
 

@@ -14,14 +14,14 @@
 //! - The budget holds less than the least length, by one atomic read: true at that moment.
 //! - The last pass has looked at every group, waiting for its lock, and found no such run; and nothing that
 //!   makes space free was under way at the start of the search or began before its end
-//!   ([`Moves`](crate::release_epoch::Moves)). Then free space only shrank meanwhile: a group that had no run
-//!   long enough when it was looked at has none at the end. Groups are passed over without their lock only by
-//!   [`Slot::longest`](crate::group_info::Slot::longest), which is never below the longest run: it is raised
-//!   under the lock between the two counts of a move, and lowered under the lock after a scan of the group.
-//!   It is read, like the counts, in the single order of `SeqCst`. If something did move, the search looks
-//!   again. All processors change what moves and what is available, so only a search that has found nothing
-//!   reads both: the first time through the table is no proof, and the table is run once more before a
-//!   refusal.
+//!   ([`ReleaseEpoch`](crate::release_epoch::ReleaseEpoch)). Then free space only shrank meanwhile: a group
+//!   that had no run long enough when it was looked at has none at the end. Groups are passed over without
+//!   their lock only by [`GroupInfo::longest`](crate::group_info::GroupInfo::longest), which is never below
+//!   the longest run: it is raised under the lock between the two counts of a move, and lowered under the
+//!   lock after a scan of the group. It is read, like the counts, in the single order of `SeqCst`. If
+//!   something did move, the search looks again. All processors change what moves and what is available, so
+//!   only a search that has found nothing reads both: the first time through the table is no proof, and the
+//!   table is run once more before a refusal.
 //!
 //! So the search ends unless others make progress for ever: each repetition means that another thread gave
 //! space back, or is just doing so.
@@ -38,16 +38,16 @@ mod walk;
 
 pub(crate) use plan::Plan;
 
-use crate::allocator::Allocator;
-use crate::budget::Purse;
+use crate::budget::Budget;
 use crate::criteria::{Busy, Candidates, Pass, Scan, Step, Test};
 use crate::error::AllocError;
-use crate::group_info::Slot;
-use crate::locked_group::{Held, Taken};
+use crate::group_info::GroupInfo;
+use crate::groups::Groups;
+use crate::locked_group::{LockedGroup, NotTaken};
 use crate::reservation::Reservation;
 use crate::size_class::{Class, Stage};
 use crate::source::GroupSource;
-use crate::state::Space;
+use crate::state::State;
 use crate::stats::{Pass as Counted, RequestStats};
 use crate::sync::{Cost, Ordering, charge, thread};
 use crate::trace::{NotMade, Recorder, Steps, Why};
@@ -62,10 +62,10 @@ const READS_MAX_WITHOUT_FLEX: u32 = 128;
 
 /// A search under way.
 pub(crate) struct Search<'a, 'p, S: GroupSource> {
-    allocator: &'a Allocator<S>,
-    space: &'a Space,
+    groups: &'a Groups<S>,
+    state: &'a State,
     plan: &'a Plan,
-    purse: &'a mut Purse<'p>,
+    budget: &'a mut Budget<'p>,
     stats: RequestStats,
     stage: Stage,
     /// Reads from the device left for the passes that have others behind them.
@@ -81,25 +81,25 @@ pub(crate) struct Search<'a, 'p, S: GroupSource> {
     noted: u32,
 }
 
-type Found<E> = Result<Option<Reservation>, AllocError<E>>;
+type PassResult<E> = Result<Option<Reservation>, AllocError<E>>;
 
 impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
-    pub(crate) fn new(allocator: &'a Allocator<S>, plan: &'a Plan, purse: &'a mut Purse<'p>) -> Self {
+    pub(crate) fn new(groups: &'a Groups<S>, plan: &'a Plan, budget: &'a mut Budget<'p>) -> Self {
         charge(Cost::Request, 1);
-        let space = allocator.space();
-        let reads_left = if space.config.flex_groups > 1 { READS_MAX } else { READS_MAX_WITHOUT_FLEX };
+        let state = groups.state();
+        let reads_left = if state.config.flex_groups > 1 { READS_MAX } else { READS_MAX_WITHOUT_FLEX };
         Self {
-            allocator,
-            space,
+            groups,
+            state,
             plan,
-            purse,
+            budget,
             stats: RequestStats::default(),
             stage: Stage::Any,
             reads_left,
             broken: None,
             unreadable: 0..0,
             passed_busy: false,
-            steps: space.recorder.as_ref().map(Recorder::steps),
+            steps: state.recorder.as_ref().map(Recorder::steps),
             noted: 0,
         }
     }
@@ -108,13 +108,13 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     pub(crate) fn run(mut self, table: &[Step]) -> Result<Reservation, AllocError<S::Error>> {
         self.stats.reqs = 1;
         let result = self.repeat(table);
-        self.space.stats.add(&self.stats);
+        self.state.stats.add(&self.stats);
         self.note(|search| search.hand_in(result.as_ref().map(Some)));
         result
     }
 
     /// Tries one pass, which is all that is tried.
-    pub(crate) fn run_one(mut self, stages: &[Stage], pass: &Pass) -> Found<S::Error> {
+    pub(crate) fn run_one(mut self, stages: &[Stage], pass: &Pass) -> PassResult<S::Error> {
         self.stats.reqs = 1;
         let mut found = Ok(None);
         for stage in stages {
@@ -124,7 +124,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
                 break;
             }
         }
-        self.space.stats.add(&self.stats);
+        self.state.stats.add(&self.stats);
         let found = match found {
             Err(AllocError::NoSpace) => Ok(None),
             found => found,
@@ -145,21 +145,21 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
                 return Err(broken);
             }
             match seen {
-                Some(seen) if self.space.moves.none_since(seen) => return Err(AllocError::NoSpace),
+                Some(seen) if self.state.release_epoch.none_since(seen) => return Err(AllocError::NoSpace),
                 // A thread that is just giving space back may need the processor.
                 Some(_) => thread::yield_now(),
                 None => {}
             }
-            seen = Some(self.space.moves.before());
-            if self.purse.holds(&self.space.counters) < u64::from(self.plan.least) {
+            seen = Some(self.state.release_epoch.before());
+            if self.budget.holds(&self.state.counters) < u64::from(self.plan.least) {
                 return Err(AllocError::NoSpace);
             }
         }
     }
 
-    fn step(&mut self, stage: Stage, passes: &[Pass]) -> Found<S::Error> {
+    fn step(&mut self, stage: Stage, passes: &[Pass]) -> PassResult<S::Error> {
         self.stage = stage;
-        if let (Some(classes), Some(class)) = (&self.space.classes, self.plan.class)
+        if let (Some(classes), Some(class)) = (&self.state.classes, self.plan.class)
             && !classes.has(class, stage)
         {
             self.note(|search| passes.iter().for_each(|pass| search.note_not_made(pass, NotMade::NoUnit)));
@@ -173,7 +173,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         Ok(None)
     }
 
-    fn pass(&mut self, pass: &Pass) -> Found<S::Error> {
+    fn pass(&mut self, pass: &Pass) -> PassResult<S::Error> {
         let Some(need) = self.plan.need(pass) else {
             let why = if pass.scan == Scan::Chunk { NotMade::NoChunk } else { NotMade::SameLength };
             self.note(|search| search.note_not_made(pass, why));
@@ -196,7 +196,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     /// The goal's group only.
-    fn goal(&mut self, pass: &Pass, need: u32) -> Found<S::Error> {
+    fn goal(&mut self, pass: &Pass, need: u32) -> PassResult<S::Error> {
         let group = self.plan.group;
         if self.plan.at.is_none() {
             self.note(|search| search.note_not_made(pass, NotMade::NoGoal));
@@ -211,7 +211,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
 
     /// How the index answers for a pass.
     fn lookup(&self, pass: &Pass, need: u32) -> Lookup {
-        let orders = self.space.config.orders();
+        let orders = self.state.config.orders();
         match (pass.candidates, pass.test) {
             (Candidates::Linear, _) | (_, Test::Free) => Lookup::Linear,
             (_, Test::Chunk) => Lookup::chunk(need, orders),
@@ -220,8 +220,8 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         }
     }
 
-    fn walk(&mut self, pass: &Pass, need: u32, lookup: Lookup) -> Found<S::Error> {
-        let mut walk = Walk::new(self.space, self.plan, pass, lookup);
+    fn walk(&mut self, pass: &Pass, need: u32, lookup: Lookup) -> PassResult<S::Error> {
+        let mut walk = Walk::new(self.state, self.plan, pass, lookup);
         while let Some(group) = self.next(&mut walk, pass, need) {
             if let Some(found) = self.visit(group, pass, need)? {
                 return Ok(Some(found));
@@ -236,7 +236,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
             walk.excuse();
         }
         let before = self.steps.is_some().then(|| walk.left());
-        let found = walk.next(self.space, class, self.reads_left > 0);
+        let found = walk.next(self.state, class, self.reads_left > 0);
         self.stats.class_skips += walk.passed_over();
         if let Some(before) = before {
             self.note_leap(before, walk, found, pass, need);
@@ -245,9 +245,9 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     /// Lengths of powers of two, from the full length down, until a group has one on average.
-    fn trimmed(&mut self, pass: &Pass) -> Found<S::Error> {
-        let orders = self.space.tunables.mb_best_avail_max_trim_order();
-        let mut trims = self.plan.trims(orders, self.space.stripe()).peekable();
+    fn trimmed(&mut self, pass: &Pass) -> PassResult<S::Error> {
+        let orders = self.state.tunables.mb_best_avail_max_trim_order();
+        let mut trims = self.plan.trims(orders, self.state.stripe()).peekable();
         if trims.peek().is_none() {
             self.note(|search| search.note_not_made(pass, NotMade::NoTrim));
         }
@@ -262,10 +262,10 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     /// The groups of the highest average, then of the next lower one.
-    fn highest(&mut self, pass: &Pass) -> Found<S::Error> {
-        let top = self.space.highest_average();
+    fn highest(&mut self, pass: &Pass) -> PassResult<S::Error> {
+        let top = self.state.highest_average();
         // Below the order of the least length no average is long enough.
-        let last = Lookup::average(self.plan.least, self.space.config.orders()).order();
+        let last = Lookup::average(self.plan.least, self.state.config.orders()).order();
         for order in (last..=top.unwrap_or(0)).rev() {
             // An untouched group may turn out to be worse than it could have been.
             let need = if order == 0 { 1 } else { 1 << (order + 1) };
@@ -279,19 +279,19 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
 
     /// Whether the class of a group's unit is one for this stage.
     fn admits(&self, group: GroupNr) -> bool {
-        match (&self.space.classes, self.plan.class) {
+        match (&self.state.classes, self.plan.class) {
             (Some(classes), Some(class)) => classes.admits(group, class, self.stage),
             _ => true,
         }
     }
 
     /// Looks for a run in one group and takes it.
-    fn visit(&mut self, group: GroupNr, pass: &Pass, need: u32) -> Found<S::Error> {
-        let Some(mut held) = self.enter(group, pass, need)? else { return Ok(None) };
-        let found = self.scan(&held, pass, need);
-        self.note(|search| search.note_scanned(&held, pass, need));
+    fn visit(&mut self, group: GroupNr, pass: &Pass, need: u32) -> PassResult<S::Error> {
+        let Some(mut locked) = self.enter(group, pass, need)? else { return Ok(None) };
+        let found = self.scan(&locked, pass, need);
+        self.note(|search| search.note_scanned(&locked, pass, need));
         match found {
-            Some(range) => self.take(&mut held, &range, pass),
+            Some(range) => self.take(&mut locked, &range, pass),
             None => Ok(None),
         }
     }
@@ -302,35 +302,35 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         group: GroupNr,
         pass: &Pass,
         need: u32,
-    ) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
+    ) -> Result<Option<LockedGroup<'a>>, AllocError<S::Error>> {
         charge(Cost::Group, 1);
-        let slot = self.slot(group, pass);
-        if pass.peeks && matches!(slot, Ok(Some(slot)) if slot.is_locked()) {
+        let info = self.info(group, pass);
+        if pass.peeks && matches!(info, Ok(Some(info)) if info.is_locked()) {
             self.stats.busy_peeks += 1;
             self.passed_busy = true;
             self.note(|search| search.note_passed(group, pass, need, Why::Busy));
             return Ok(None);
         }
         self.stats.pass(pass.counted).groups_considered += 1;
-        let slot = match slot {
-            Ok(Some(slot)) if self.promises(group, slot, pass, need) => slot,
+        let info = match info {
+            Ok(Some(info)) if self.promises(group, info, pass, need) => info,
             Ok(_) => {
                 self.note(|search| search.note_unpromising(group, pass, need));
                 return Ok(None);
             }
             Err(error) => return self.go_on_without(error, group, pass, need),
         };
-        let held = match self.lock(group, slot, pass, need) {
-            Ok(Some(held)) => held,
+        let locked = match self.lock(group, info, pass, need) {
+            Ok(Some(locked)) => locked,
             Ok(None) => return Ok(None),
             Err(error) => return self.go_on_without(error, group, pass, need),
         };
-        if !self.promises(group, slot, pass, need) || !self.admits(group) {
+        if !self.promises(group, info, pass, need) || !self.admits(group) {
             self.note(|search| search.note_unpromising(group, pass, need));
             return Ok(None);
         }
         self.stats.groups_scanned += 1;
-        Ok(Some(held))
+        Ok(Some(locked))
     }
 
     /// A group can't be loaded; reported later, if no other has space, unless it is the goal's.
@@ -341,7 +341,7 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
         group: GroupNr,
         pass: &Pass,
         need: u32,
-    ) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
+    ) -> Result<Option<LockedGroup<'a>>, AllocError<S::Error>> {
         self.note(|search| search.note_passed(group, pass, need, Why::Unreadable));
         if pass.counted == Counted::Goal {
             return Err(error);
@@ -352,21 +352,25 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
 
     /// What is known of a group, read now if need be and the pass may.
     #[inline]
-    fn slot(&mut self, group: GroupNr, pass: &Pass) -> Result<Option<&'a Slot>, AllocError<S::Error>> {
-        match self.space.slots.get(group) {
-            Some(slot) => Ok(Some(slot)),
-            None => self.read_slot(group, pass),
+    fn info(&mut self, group: GroupNr, pass: &Pass) -> Result<Option<&'a GroupInfo>, AllocError<S::Error>> {
+        match self.state.table.get(group) {
+            Some(info) => Ok(Some(info)),
+            None => self.read_info(group, pass),
         }
     }
 
     #[cold]
-    fn read_slot(&mut self, group: GroupNr, pass: &Pass) -> Result<Option<&'a Slot>, AllocError<S::Error>> {
+    fn read_info(
+        &mut self,
+        group: GroupNr,
+        pass: &Pass,
+    ) -> Result<Option<&'a GroupInfo>, AllocError<S::Error>> {
         if self.unreadable.contains(&group.get()) || !self.may_read(pass) {
             return Ok(None);
         }
-        let read = self.allocator.slot(group);
+        let read = self.groups.group_info(group);
         if read.is_err() {
-            self.unreadable = self.space.slots.mates(group);
+            self.unreadable = self.state.table.mates(group);
         }
         read.map(Some)
     }
@@ -382,16 +386,16 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     }
 
     /// What a group must look like without its lock to be worth it.
-    fn promises(&self, group: GroupNr, slot: &Slot, pass: &Pass, need: u32) -> bool {
+    fn promises(&self, group: GroupNr, info: &GroupInfo, pass: &Pass, need: u32) -> bool {
         match pass.test {
-            Test::Fits => slot.longest() >= need,
-            Test::Average => slot.average() >= need,
-            Test::Free => slot.free() >= need && slot.longest() >= self.plan.least,
+            Test::Fits => info.longest() >= need,
+            Test::Average => info.average() >= need,
+            Test::Free => info.free() >= need && info.longest() >= self.plan.least,
             Test::Chunk => {
                 let order = need.next_power_of_two().ilog2();
-                let state = slot.state();
+                let state = info.state();
                 let has =
-                    if state.loaded { state.orders.largest >= Some(order) } else { slot.longest() >= need };
+                    if state.loaded { state.orders.largest >= Some(order) } else { info.longest() >= need };
                 has && !(pass.scan == Scan::Chunk && self.is_for_directories(group))
             }
         }
@@ -400,47 +404,52 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
     /// The first group of each flex group is left to directories and metadata, if flex groups are not tiny.
     /// Source: the kernel's rule for aligned requests of data.
     fn is_for_directories(&self, group: GroupNr) -> bool {
-        let flex = self.space.config.flex_groups;
+        let flex = self.state.config.flex_groups;
         self.plan.data && flex >= 4 && group.get().is_multiple_of(flex)
     }
 
     fn lock(
         &mut self,
         group: GroupNr,
-        slot: &'a Slot,
+        info: &'a GroupInfo,
         pass: &Pass,
         need: u32,
-    ) -> Result<Option<Held<'a>>, AllocError<S::Error>> {
-        let allocator = self.allocator;
+    ) -> Result<Option<LockedGroup<'a>>, AllocError<S::Error>> {
+        let groups = self.groups;
         if pass.busy == Busy::Wait {
-            let place = slot.lock(&self.space.contention, &mut self.stats.busy_waits);
-            return allocator.loaded(group, slot, place).map(Some);
+            let place = info.lock(&self.state.contention, &mut self.stats.busy_waits);
+            return groups.loaded(group, info, place).map(Some);
         }
-        let Some(place) = slot.try_lock(&self.space.contention) else {
+        let Some(place) = info.try_lock(&self.state.contention) else {
             self.stats.busy_skips += 1;
             self.passed_busy = true;
             self.note(|search| search.note_passed(group, pass, need, Why::Busy));
             return Ok(None);
         };
-        if place.is_none() && allocator.source().needs_io(group) && !self.may_read(pass) {
+        if place.is_none() && groups.source().needs_io(group) && !self.may_read(pass) {
             self.note(|search| search.note_passed(group, pass, need, Why::Unread));
             return Ok(None);
         }
-        allocator.loaded(group, slot, place).map(Some)
+        groups.loaded(group, info, place).map(Some)
     }
 
     /// Takes a run that was just found.
-    fn take(&mut self, held: &mut Held<'_>, range: &Range<u32>, pass: &Pass) -> Found<S::Error> {
-        let group = held.nr();
+    fn take(
+        &mut self,
+        locked: &mut LockedGroup<'_>,
+        range: &Range<u32>,
+        pass: &Pass,
+    ) -> PassResult<S::Error> {
+        let group = locked.nr();
         let class = self.plan.class.map(|class| (class, self.stage));
-        match held.take(range, self.plan.least, self.purse, class) {
-            Taken::Done(reservation) => {
+        match Reservation::take(locked, range, self.plan.least, self.budget, class) {
+            Ok(reservation) => {
                 self.count_success(group, range, pass, class);
                 self.note(|search| search.note_taken(group, range.start, pass, &reservation));
                 Ok(Some(reservation))
             }
-            Taken::CantPay => Err(AllocError::NoSpace),
-            Taken::WrongClass => {
+            Err(NotTaken::CantPay) => Err(AllocError::NoSpace),
+            Err(NotTaken::WrongClass) => {
                 self.note(|search| search.note_passed(group, pass, search.noted_need(), Why::Class));
                 Ok(None)
             }
@@ -467,10 +476,10 @@ impl<'a, 'p, S: GroupSource> Search<'a, 'p, S> {
             Some((_, Stage::Any)) => stats.class_hits_any += 1,
             None => {}
         }
-        if let Some((slot, last)) = plan.stream.and_then(|key| self.space.stream(key)) {
+        if let Some((kept, last)) = plan.stream.and_then(|key| self.state.stream(key)) {
             stats.stream_goal_hits += u32::from(group == plan.group);
             if last != group {
-                slot.store(group.get(), Ordering::Relaxed);
+                kept.store(group.get(), Ordering::Relaxed);
             }
         }
     }

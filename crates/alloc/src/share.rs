@@ -8,10 +8,8 @@
 //!
 //! What it is not: a lock. The space is open to every holder of a reference.
 
-use crate::locked_group::Held;
-use crate::state::Space;
+use crate::state::State;
 use crate::sync::{Arc, count_reference, thread_number};
-use hectare_units::GroupNr;
 use std::ops::Deref;
 
 /// Counts; a power of two.
@@ -19,7 +17,7 @@ const STRIPES: usize = 64;
 
 /// A count on a cache line (pair) of its own: that of an `Arc` lies right before what it holds.
 #[repr(align(128))]
-struct Counted(Arc<Space>);
+struct Counted(Arc<State>);
 
 /// A counted reference to the space of a volume.
 pub(crate) struct Share(Arc<Counted>);
@@ -38,18 +36,10 @@ impl Drop for Share {
 }
 
 impl Deref for Share {
-    type Target = Space;
+    type Target = State;
 
-    fn deref(&self) -> &Space {
+    fn deref(&self) -> &State {
         &self.0.0
-    }
-}
-
-impl Share {
-    /// Locks a group that is known to be in memory.
-    pub(crate) fn hold(&self, group: GroupNr) -> Held<'_> {
-        let slot = self.slot(group);
-        Held::new(self, group, slot, slot.lock(&self.contention, &mut 0))
     }
 }
 
@@ -58,53 +48,12 @@ pub(crate) struct Shares(Box<[Share]>);
 
 impl Shares {
     /// References to some space.
-    pub(crate) fn new(space: &Arc<Space>) -> Self {
-        Self((0..STRIPES).map(|_| Share(Arc::new(Counted(Arc::clone(space))))).collect())
+    pub(crate) fn new(state: &Arc<State>) -> Self {
+        Self((0..STRIPES).map(|_| Share(Arc::new(Counted(Arc::clone(state))))).collect())
     }
 
     /// That of the calling thread.
     pub(crate) fn own(&self) -> &Share {
         &self.0[thread_number() % STRIPES]
-    }
-}
-
-#[cfg(all(test, not(any(feature = "shuttle", feature = "loom", feature = "virtual"))))]
-mod tests {
-    use crate::{Allocator, Config, GroupSource, Layout, Policy};
-    use hectare_units::{Clusters, GroupNr};
-    use std::convert::Infallible;
-    use std::time::{Duration, Instant};
-
-    struct Free;
-
-    impl GroupSource for Free {
-        type Error = Infallible;
-
-        fn load(&self, _group: GroupNr) -> Result<Vec<u64>, Infallible> {
-            Ok(vec![0; 16])
-        }
-
-        fn free_hint(&self, _group: GroupNr) -> u32 {
-            1024
-        }
-    }
-
-    #[test]
-    fn regression_who_waits_to_give_space_back_counts_as_contention() {
-        let layout = Layout::new(1024, Clusters::new(2048)).expect("two groups of 1,024 clusters");
-        let config = Config { policy: Policy::MBALLOC, ..Config::default() };
-        let (allocator, group) = (Allocator::new(Free, layout, config), GroupNr::new(0));
-        let _ = allocator.group_summary(group);
-        let before = allocator.contention();
-        std::thread::scope(|scope| {
-            let held = allocator.share().hold(group);
-            scope.spawn(|| drop(allocator.share().hold(group)));
-            let began = Instant::now();
-            while allocator.contention() == before && began.elapsed() < Duration::from_secs(30) {
-                std::thread::yield_now();
-            }
-            drop(held);
-        });
-        assert_eq!(allocator.contention(), before + 1);
     }
 }

@@ -26,7 +26,6 @@ pub use bounds::{BadClasses, SizeClasses};
 
 use crate::bits;
 use crate::index::{BitTree, Words};
-use crate::state::GroupMap;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use hectare_units::{GroupNr, index_of, usize_of};
 use serde::{Deserialize, Serialize};
@@ -65,6 +64,14 @@ pub enum Stage {
     Unset,
     /// All.
     Any,
+}
+
+/// What the classes need to know of groups.
+pub(crate) trait GroupMap {
+    /// How many there are.
+    fn groups(&self) -> u32;
+    /// Whether nothing is in use in a group but the volume's own metadata.
+    fn is_whole(&self, group: GroupNr) -> bool;
 }
 
 /// The classes of all units.
@@ -167,11 +174,11 @@ impl Classes {
     }
 
     /// A group has become wholly free: unsets its unit if all the others are too.
-    pub(crate) fn became_whole(&self, group: GroupNr, slots: &impl GroupMap) {
+    pub(crate) fn became_whole(&self, group: GroupNr, groups_of: &impl GroupMap) {
         let first = self.unit(group) * self.unit_groups;
         let all_whole = || {
-            let groups = first..first.saturating_add(self.unit_groups).min(slots.groups());
-            groups.map(GroupNr::new).all(|group| slots.is_whole(group))
+            let groups = first..first.saturating_add(self.unit_groups).min(groups_of.groups());
+            groups.map(GroupNr::new).all(|group| groups_of.is_whole(group))
         };
         if self.class(group).is_none() || !all_whole() {
             return;
@@ -197,8 +204,8 @@ impl Classes {
 
     /// Verifies that each unit is in the set of its class and in no other, and that empty ones have none. For
     /// tests.
-    pub(crate) fn check(&self, slots: &impl GroupMap) -> Result<(), String> {
-        for first in (0..slots.groups()).step_by(usize_of(self.unit_groups)).map(GroupNr::new) {
+    pub(crate) fn check(&self, groups_of: &impl GroupMap) -> Result<(), String> {
+        for first in (0..groups_of.groups()).step_by(usize_of(self.unit_groups)).map(GroupNr::new) {
             let (class, unit) = (self.class(first), self.unit(first));
             let is_in = |set: &BitTree| set.next_before(unit, unit + 1).is_some();
             let sets: Vec<u32> =
@@ -206,8 +213,9 @@ impl Classes {
             if sets != [class.map_or(0, Class::code)] {
                 return Err(format!("unit {unit} is {class:?}, but in the sets {sets:?}"));
             }
-            let mut groups = first.get()..first.get().saturating_add(self.unit_groups).min(slots.groups());
-            if class.is_some() && groups.all(|group| slots.is_whole(GroupNr::new(group))) {
+            let mut groups =
+                first.get()..first.get().saturating_add(self.unit_groups).min(groups_of.groups());
+            if class.is_some() && groups.all(|group| groups_of.is_whole(GroupNr::new(group))) {
                 return Err(format!("unit {unit} is {class:?}, but holds nothing"));
             }
         }

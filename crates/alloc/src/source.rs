@@ -1,21 +1,12 @@
-//! The source of groups, and loading them into memory.
+//! Where the groups come from, as the allocator sees it.
 //!
-//! What is known of a group without its bitmap comes with its page of group infos (`group_table`). The bitmap
-//! is loaded under the group's own lock. Where reading it means I/O, the other groups of its flex group that
-//! have free space are read with it and indexed too, if a try-lock gets them: their bitmaps lie side by
-//! side, and the searches that come next will want them.
+//! What is known of a group without its bitmap comes with a page of group infos (`groups`), its bitmap when
+//! the group is first needed. What it is not: storage. A source may read a device, a copy in memory, or
+//! nothing.
 
-use crate::allocator::Allocator;
-use crate::buddy::Buddy;
 use crate::error::AllocError;
-use crate::group::Group;
-use crate::group_info::Slot;
-use crate::index::Orders;
-use crate::locked_group::Held;
-use crate::sync::{MutexGuard, Ordering};
 use hectare_units::{Clusters, GroupNr};
 use std::ops::Range;
-use std::time::Instant;
 
 /// Where the bitmaps of the groups come from.
 ///
@@ -29,7 +20,7 @@ pub trait GroupSource: Send + Sync {
     /// the group is used. Bits beyond the group's end should be 1; they are ignored.
     ///
     /// A group is loaded on first touch, and again if it is needed after it was
-    /// [evicted](Allocator::evict).
+    /// [evicted](crate::Allocator::evict).
     ///
     /// # Errors
     /// Whatever keeps the bitmap from being read; it fails the operation that needed the group.
@@ -98,148 +89,3 @@ pub trait GroupSource: Send + Sync {
 
 /// Groups, and the bitmap of each or why it can't be loaded.
 pub type Loaded<E> = Vec<(GroupNr, Result<Vec<u64>, E>)>;
-
-/// The place of a group in memory, under its lock.
-type Place<'a> = MutexGuard<'a, Option<Box<Group>>>;
-
-impl<S: GroupSource> Allocator<S> {
-    /// Locks a group, waiting for it, and loads it if need be.
-    pub(crate) fn open(&self, group: GroupNr) -> Result<Held<'_>, AllocError<S::Error>> {
-        let slot = self.slot(group)?;
-        self.loaded(group, slot, slot.lock(&self.space().contention, &mut 0))
-    }
-
-    /// The group behind a lock, loaded if need be.
-    pub(crate) fn loaded<'a>(
-        &'a self,
-        group: GroupNr,
-        slot: &'a Slot,
-        mut place: Place<'a>,
-    ) -> Result<Held<'a>, AllocError<S::Error>> {
-        if place.is_none() {
-            let loaded = self.load(group, &mut place);
-            loaded.inspect_err(|error| self.source().unusable(group, error))?;
-        }
-        Ok(Held::new(self.share(), group, slot, place))
-    }
-
-    fn load(&self, group: GroupNr, place: &mut Place<'_>) -> Result<(), AllocError<S::Error>> {
-        let mates = self.mates(group);
-        if mates.len() == 1 || !self.source().needs_io(group) {
-            let words = self.source().load(group).map_err(AllocError::Source)?;
-            return self.install(group, place, words);
-        }
-        let mut places: Vec<(GroupNr, Place<'_>)> = mates
-            .clone()
-            .map(GroupNr::new)
-            .filter(|mate| *mate != group)
-            .filter_map(|mate| Some((mate, self.space().slots.get(mate)?.group.try_lock()?)))
-            .filter(|(_, place)| place.is_none())
-            .collect();
-        let mut own = None;
-        for (nr, result) in self.source().load_many(mates) {
-            if nr == group {
-                own =
-                    Some(result.map_err(AllocError::Source).and_then(|words| self.install(nr, place, words)));
-            } else if let (Ok(words), Some((_, place))) =
-                (result, places.iter_mut().find(|(mate, _)| *mate == nr))
-                && place.is_none()
-            {
-                // The error is returned to the request that needs this group; none has so far.
-                let _: Result<(), _> = self.install(nr, place, words);
-            }
-        }
-        own.unwrap_or_else(|| {
-            let words = self.source().load(group).map_err(AllocError::Source)?;
-            self.install(group, place, words)
-        })
-    }
-
-    /// The groups of a group's flex group, from the first to the last that are worth loading with it.
-    fn mates(&self, group: GroupNr) -> Range<u32> {
-        let worth = |nr: &u32| {
-            let slot = self.space().slots.get(GroupNr::new(*nr));
-            let useful = || slot.is_some_and(|slot| slot.free() > 0 && !slot.state().loaded);
-            *nr == group.get() || useful()
-        };
-        let mut flex = self.space().flex(group);
-        let first = flex.find(worth).unwrap_or(group.get());
-        first..flex.rfind(worth).unwrap_or(first) + 1
-    }
-
-    /// Puts a group into memory and into the index.
-    fn install(
-        &self,
-        group: GroupNr,
-        place: &mut Place<'_>,
-        words: Vec<u64>,
-    ) -> Result<(), AllocError<S::Error>> {
-        let started = Instant::now();
-        let space = self.space();
-        let (slot, len) = (space.slot(group), space.layout.group_len(group));
-        let buddy = Buddy::new(words, len, space.config.orders());
-        let (announced, counted) = (slot.free(), buddy.free());
-        if announced != counted {
-            return Err(AllocError::Miscounted { group, announced, counted });
-        }
-        let own = self.source().own_metadata(group).min(len);
-        if let Some(classes) = &space.classes
-            && slot.is_new()
-            && len - counted > own
-        {
-            classes.sample(group, buddy.words(), len, space.config.cluster_bytes());
-        }
-        space.untouched.update(group, space.untouched_orders(group, slot), Orders::default());
-        let installed = Box::new(Group::new(buddy, own));
-        slot.set_space(counted, installed.buddy().fragments());
-        let (from, to) = (slot.state(), installed.state());
-        space.index.update(group, from.orders, to.orders);
-        slot.set_state(from, to);
-        **place = Some(installed);
-        space.loaded.fetch_add(1, Ordering::Relaxed);
-        space.stats.buddy_generated(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        Ok(())
-    }
-
-    /// Drops up to `at_most` groups from memory that the source can give back as they are, and returns how
-    /// many were dropped. Groups in use by others are passed over. Each call continues where the last one
-    /// ended.
-    pub fn evict(&self, at_most: usize) -> usize {
-        let space = self.space();
-        let groups = space.layout.groups();
-        let from = space.evict_from.load(Ordering::Relaxed).min(groups);
-        let mut evicted = 0;
-        let before = space.slots.made_from(GroupNr::new(0)).take_while(|(group, _)| group.get() < from);
-        for (group, slot) in space.slots.made_from(GroupNr::new(from)).chain(before) {
-            if evicted >= at_most {
-                space.evict_from.store(group.get(), Ordering::Relaxed);
-                break;
-            }
-            if slot.state().loaded && self.evict_one(group, slot) {
-                evicted += 1;
-            }
-        }
-        evicted
-    }
-
-    fn evict_one(&self, group: GroupNr, slot: &Slot) -> bool {
-        let space = self.space();
-        let Some(mut place) = slot.group.try_lock() else { return false };
-        if !place.as_ref().is_some_and(|group| group.is_idle()) {
-            return false;
-        }
-        let from = slot.state();
-        space.index.update(group, from.orders, Orders::default());
-        slot.set_state(from, crate::group_info::State { orders: Orders::default(), loaded: false, ..from });
-        space.untouched.update(group, Orders::default(), space.untouched_orders(group, slot));
-        *place = None;
-        space.loaded.fetch_sub(1, Ordering::Relaxed);
-        true
-    }
-
-    /// Groups in memory.
-    #[must_use]
-    pub fn loaded_groups(&self) -> usize {
-        hectare_units::usize_of(self.space().loaded.load(Ordering::Relaxed))
-    }
-}

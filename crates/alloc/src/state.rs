@@ -1,6 +1,6 @@
 //! The groups and counters that an allocator, its reservations and its claims share.
 //!
-//! Every change of a group goes through [`Held`], which keeps the slot's numbers, the
+//! Every change of a group goes through [`LockedGroup`], which keeps the group info's numbers, the
 //! index, the volume's counters and the list of dirty groups in step with the bitmap. Nothing here loads a
 //! bitmap: the groups that a reservation or a commit touches are in memory and stay there until it is done.
 //!
@@ -12,13 +12,13 @@
 use crate::contention::Contention;
 use crate::counters::Counters;
 use crate::criteria::Tables;
-use crate::group_info::Slot;
-use crate::group_table::Slots;
+use crate::group_info::GroupInfo;
+use crate::group_table::GroupTable;
 use crate::index::{GroupIndex, Orders};
 use crate::layout::{Layout, Run};
 use crate::mechanism::Mechanism;
-use crate::release_epoch::Moves;
-use crate::size_class::Classes;
+use crate::release_epoch::ReleaseEpoch;
+use crate::size_class::{Classes, GroupMap};
 use crate::stats::Stats;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use crate::trace::Recorder;
@@ -34,10 +34,10 @@ const STREAMS_MAX: u32 = 64;
 struct Stream(AtomicU32);
 
 /// State shared by everything that holds space of one volume.
-pub(crate) struct Space {
+pub(crate) struct State {
     pub(crate) layout: Layout,
     pub(crate) config: Config,
-    pub(crate) slots: Slots,
+    pub(crate) table: GroupTable,
     /// The loaded groups.
     pub(crate) index: GroupIndex,
     /// The others, those that announce nothing free and those on unread pages left out; by average order
@@ -59,7 +59,7 @@ pub(crate) struct Space {
     /// Whether freed runs are remembered to be discarded.
     pub(crate) discarding: AtomicBool,
     /// Decides whether a search that found nothing has to look again.
-    pub(crate) moves: Moves,
+    pub(crate) release_epoch: ReleaseEpoch,
     /// Groups in memory.
     pub(crate) loaded: AtomicU32,
     /// Where the next eviction starts.
@@ -73,22 +73,14 @@ pub(crate) struct Space {
     streams: Box<[Stream]>,
 }
 
-/// What the classes need to know of groups.
-pub(crate) trait GroupMap {
-    /// How many there are.
-    fn groups(&self) -> u32;
-    /// Whether nothing is in use in a group but the volume's own metadata.
-    fn is_whole(&self, group: GroupNr) -> bool;
-}
-
-impl GroupMap for Space {
+impl GroupMap for State {
     fn groups(&self) -> u32 {
         self.layout.groups()
     }
 
     fn is_whole(&self, group: GroupNr) -> bool {
         // An untouched group may be anything.
-        self.slots.get(group).is_some_and(Slot::is_whole)
+        self.table.get(group).is_some_and(GroupInfo::is_whole)
     }
 }
 
@@ -109,15 +101,15 @@ fn streams(groups: u32, spread: bool) -> Box<[Stream]> {
     (0..count).map(|n| Stream(AtomicU32::new(low32(start(n))))).collect()
 }
 
-impl Space {
+impl State {
     /// Space of groups that are all untouched; `free` clusters are free in all.
-    pub(crate) fn new(layout: Layout, config: Config, slots: Slots, free: u64) -> Self {
+    pub(crate) fn new(layout: Layout, config: Config, table: GroupTable, free: u64) -> Self {
         let (groups, orders) = (layout.groups(), config.orders());
         let has_classes = config.policy.has(Mechanism::Classes);
         Self {
             layout,
             config,
-            slots,
+            table,
             index: GroupIndex::new(groups, orders),
             untouched: GroupIndex::new(groups, orders),
             classes: has_classes.then(|| Classes::new(groups, config.flex_groups, config.tunables.classes)),
@@ -129,7 +121,7 @@ impl Space {
             rendered: Mutex::new(Vec::new()),
             discards: Mutex::new(Vec::new()),
             discarding: AtomicBool::new(config.discard),
-            moves: Moves::default(),
+            release_epoch: ReleaseEpoch::default(),
             loaded: AtomicU32::new(0),
             evict_from: AtomicU32::new(0),
             tunables: Live::new(&config.tunables, groups),
@@ -149,21 +141,21 @@ impl Space {
         &self.tables[usize::from(self.is_indexed())]
     }
 
-    /// The slot of a group that has been touched before.
-    pub(crate) fn slot(&self, group: GroupNr) -> &Slot {
-        self.slots.get(group).expect("a slot that was made stays")
+    /// The group info of a group that has been touched before.
+    pub(crate) fn info(&self, group: GroupNr) -> &GroupInfo {
+        self.table.get(group).expect("a group info that was made stays")
     }
 
     /// Where the index of untouched groups has a group that is not loaded.
-    pub(crate) fn untouched_orders(&self, group: GroupNr, slot: &Slot) -> Orders {
-        let free = slot.free().min(self.layout.group_len(group));
+    pub(crate) fn untouched_orders(&self, group: GroupNr, info: &GroupInfo) -> Orders {
+        let free = info.free().min(self.layout.group_len(group));
         Orders { largest: None, average: best_average(free, self.config.orders()) }
     }
 
     /// The highest order that the average free run of any group has, as far as is known; of unread pages the
     /// best is assumed.
     pub(crate) fn highest_average(&self) -> Option<u32> {
-        if self.slots.has_unread() {
+        if self.table.has_unread() {
             return best_average(self.layout.clusters_per_group(), self.config.orders());
         }
         self.index.highest_average().max(self.untouched.highest_average())
@@ -182,11 +174,11 @@ impl Space {
         first..first.saturating_add(size).min(self.layout.groups())
     }
 
-    /// The slot of a stream, and the group it was last served from.
+    /// Where a stream's last group is kept, and that group.
     pub(crate) fn stream(&self, key: u32) -> Option<(&AtomicU32, GroupNr)> {
         let count = u32::try_from(self.streams.len()).ok()?;
-        let Stream(slot) = &self.streams[usize_of(key.checked_rem(count)?)];
-        Some((slot, GroupNr::new(slot.load(Ordering::Relaxed))))
+        let Stream(last) = &self.streams[usize_of(key.checked_rem(count)?)];
+        Some((last, GroupNr::new(last.load(Ordering::Relaxed))))
     }
 
     /// Clusters of a stripe, if large requests are to be aligned to stripes.

@@ -156,7 +156,7 @@ fn the_kernels_windows_grow_with_the_file() {
         }
     }
     for file in &files {
-        // To 64 KiB from shared slots; then 128, 256, 512 KiB and 1 MiB; 2 MiB; 4 MiB; 8 MiB: a window each.
+        // To 64 KiB from shared space; then 128, 256, 512 KiB and 1 MiB; 2 MiB; 4 MiB; 8 MiB: a window each.
         assert!((8..=30).contains(&file.extents()), "{} extents", file.extents());
     }
 }

@@ -2,75 +2,24 @@
 //! that hold large values.
 
 use crate::context::Scan;
-use crate::raw_inode::Slot;
+use crate::context::attributes::{Holder, InodeAttributes, LargeEntry, Shared, SharedBlock};
+use crate::context::claims::FileClusters;
+use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_ext4::xattr::{self, Area, Index, ValueRef, entry_hash, entry_hash_signed};
 use hectare_units::{BlockNr, InodeNr, join32};
-use std::collections::BTreeMap;
-
-/// What the attributes of an inode add to it.
-#[derive(Default)]
-pub(crate) struct Found {
-    /// Clusters of its attribute block.
-    block: u64,
-    /// Clusters that are counted to it for large values.
-    values: u64,
-    /// The tail of content inside the inode (`system.data`).
-    pub(crate) inline: Option<Vec<u8>>,
-    /// Whether there is an encryption context, and whether it is well formed.
-    context: Option<bool>,
-}
-
-impl Found {
-    /// Clusters counted in the inode's block count.
-    pub(crate) fn clusters(&self) -> u64 {
-        self.block + self.values
-    }
-}
-
-/// What is known of attributes that are shared.
-#[derive(Default)]
-pub(crate) struct Shared {
-    /// Attribute blocks.
-    blocks: BTreeMap<u64, SharedBlock>,
-    /// Inodes that hold a value.
-    holders: BTreeMap<u32, Holder>,
-    /// Entries whose value is in an inode.
-    entries: Vec<LargeEntry>,
-}
-
-#[derive(Clone, Copy)]
-struct SharedBlock {
-    stored: u32,
-    users: u32,
-    values: u64,
-    context: Option<bool>,
-}
-
-struct Holder {
-    size: u64,
-    hash: u32,
-    stored: u64,
-    users: u64,
-    links: u16,
-    is_file: bool,
-}
-
-struct LargeEntry {
-    owner: InodeNr,
-    holder: InodeNr,
-    size: u32,
-    hash: u32,
-    suffix: Vec<u8>,
-}
 
 impl Scan<'_> {
     /// Checks the attributes of an inode.
-    pub(crate) fn check_attributes(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<Found, Error> {
-        let mut found = Found::default();
+    pub(crate) fn check_attributes(
+        &mut self,
+        nr: InodeNr,
+        slot: RawInode<'_>,
+    ) -> Result<InodeAttributes, Error> {
+        let mut found = InodeAttributes::default();
         if slot.flags().contains(InodeFlags::EA_INODE) {
             self.note_holder(nr, slot);
         }
@@ -103,7 +52,7 @@ impl Scan<'_> {
     }
 
     /// An encrypted file says how it is encrypted.
-    fn check_context(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found) {
+    fn check_context(&mut self, nr: InodeNr, slot: RawInode<'_>, found: &InodeAttributes) {
         if slot.flags().contains(InodeFlags::ENCRYPT) && found.context != Some(true) {
             self.tell(
                 What::Attributes,
@@ -119,7 +68,7 @@ impl Scan<'_> {
             block.users += 1;
             return Ok(*block);
         }
-        self.claim_block(nr, at, &mut crate::blocks::Held::default());
+        self.claim_block(nr, at, &mut FileClusters::default());
         let mut bytes = self.buffer();
         self.volume.read(at, &mut bytes)?;
         if let Some(seed) = self.volume.sb.seed()
@@ -182,7 +131,7 @@ impl Scan<'_> {
 
     /// Remembers an inode that holds a value. It keeps the value's hash in the seconds of its access time,
     /// and how often it is used in those of its change time and its version.
-    fn note_holder(&mut self, nr: InodeNr, slot: Slot<'_>) {
+    fn note_holder(&mut self, nr: InodeNr, slot: RawInode<'_>) {
         let raw = slot.raw;
         let holder = Holder {
             size: slot.size(),

@@ -4,38 +4,16 @@
 //! `bigalloc` a cluster is a block. With it, neighbouring extents of one file may share a cluster, if they
 //! lie in it as they lie in the file.
 
-use crate::bits::Bits;
 use crate::context::Scan;
+use crate::context::claims::FileClusters;
 use crate::report::What;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::RoCompat;
 use hectare_units::{BlockNr, InodeNr};
 
-/// The claims so far.
-pub(crate) struct Claims {
-    pub(crate) bits: Bits,
-    /// Whether some map was too broken to know all its blocks: then the bitmaps can't be judged.
-    pub(crate) incomplete: bool,
-}
-
-impl Claims {
-    pub(crate) fn new(bits: Bits) -> Self {
-        Self { bits, incomplete: false }
-    }
-}
-
-/// What a file holds so far.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Held {
-    /// Clusters claimed.
-    pub(crate) clusters: u64,
-    /// The clusters of the last block, in the file and on the volume; the next extent may continue them.
-    last: Option<(u64, u64)>,
-}
-
 impl Scan<'_> {
     /// Claims a block of metadata of inode `nr`, and says whether it was free.
-    pub(crate) fn claim_block(&mut self, nr: InodeNr, block: BlockNr, held: &mut Held) -> bool {
+    pub(crate) fn claim_block(&mut self, nr: InodeNr, block: BlockNr, held: &mut FileClusters) -> bool {
         held.clusters += 1;
         let cluster = self.volume.geometry().cluster_of(block).get();
         let taken = self.claims.bits.claim(cluster..cluster + 1);
@@ -47,7 +25,14 @@ impl Scan<'_> {
 
     /// Claims `len` blocks of inode `nr` from `first`, the content of file block `logical` and on. The caller
     /// has checked that they lie on the volume.
-    pub(crate) fn claim_run(&mut self, nr: InodeNr, logical: u32, first: BlockNr, len: u32, held: &mut Held) {
+    pub(crate) fn claim_run(
+        &mut self,
+        nr: InodeNr,
+        logical: u32,
+        first: BlockNr,
+        len: u32,
+        held: &mut FileClusters,
+    ) {
         let geometry = self.volume.geometry();
         let mask = u64::from(geometry.cluster_blocks() - 1);
         if u64::from(logical) & mask != first.get() & mask {

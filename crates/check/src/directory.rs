@@ -3,14 +3,14 @@
 //! Names are compared within their whole directory, by a hash of 64 bits with a key of this process; on a
 //! casefolded directory only equal bytes are equal names.
 
-use crate::attributes::Found;
 use crate::context::Scan;
+use crate::context::attributes::InodeAttributes;
+use crate::context::directory::Directory;
+use crate::context::inodes::Info;
 use crate::htree::{Plan, Role};
-use crate::inodes::Info;
-use crate::raw_inode::Slot;
+use crate::raw_inode::RawInode;
 use crate::records::{Record, records};
 use crate::report::{Error, What};
-use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::{self, Format};
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::Extent;
@@ -21,43 +21,11 @@ use hectare_units::{Bytes, InodeNr, LogicalBlock, low32, u64_of};
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::ops::Range;
 
 /// The shortest ciphertext of a name.
 const CIPHERTEXT_MIN: usize = 16;
 /// Names a set has room for that is kept for the next directory.
 const KEPT_NAMES: usize = 1 << 12;
-
-/// A directory that was found.
-pub(crate) struct Directory {
-    pub(crate) nr: InodeNr,
-    /// Where its extents were kept.
-    pub(crate) runs: Range<usize>,
-    /// Its size in blocks.
-    pub(crate) blocks: u32,
-    pub(crate) flags: InodeFlags,
-    pub(crate) seed: Option<Seed>,
-    /// Its content, if that is in the inode: head, tail and size.
-    inline: Option<([u8; 60], Vec<u8>, u64)>,
-    /// The parent it names itself; 0 for none.
-    pub(crate) dot_dot: u32,
-    /// The directory that names it; 0 for none.
-    pub(crate) parent: u32,
-}
-
-impl Directory {
-    fn new(nr: InodeNr, flags: InodeFlags, seed: Option<Seed>) -> Self {
-        Self { nr, runs: 0..0, blocks: 0, flags, seed, inline: None, dot_dot: 0, parent: 0 }
-    }
-
-    pub(crate) fn is_indexed(&self) -> bool {
-        self.flags.contains(InodeFlags::INDEX)
-    }
-
-    fn is_encrypted(&self) -> bool {
-        self.flags.contains(InodeFlags::ENCRYPT)
-    }
-}
 
 /// The names of the directory at hand.
 #[derive(Default)]
@@ -82,8 +50,8 @@ impl Scan<'_> {
     pub(crate) fn check_directory_inode(
         &mut self,
         nr: InodeNr,
-        slot: Slot<'_>,
-        found: &Found,
+        slot: RawInode<'_>,
+        found: &InodeAttributes,
     ) -> Result<(), Error> {
         let (flags, size) = (slot.flags(), slot.size());
         let seed = self.volume.sb.seed().map(|seed| seed.inode(nr, slot.raw.i_generation.get()));

@@ -4,7 +4,7 @@
 //! the same depth. An index that breaks a rule is reported, and the leaves are then read without it.
 
 use crate::context::Scan;
-use crate::directory::Directory;
+use crate::context::directory::Directory;
 use crate::report::{Error, What};
 use hectare_ext4::dir::{Format, HashVersion, Hasher};
 use hectare_ext4::error::Place;

@@ -1,82 +1,17 @@
 //! Every inode: its fields, its map, its attributes; and what the later steps need to know of it.
 
-use crate::attributes::Found;
 use crate::context::Scan;
-use crate::raw_inode::Slot;
+use crate::context::attributes::InodeAttributes;
+use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::group::GroupFlags;
 use hectare_ext4::inode::{InodeFlags, Kind};
-use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, index_of, usize_of};
-use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use hectare_units::{Bytes, GroupNr, InodeNr, usize_of};
 
 /// Bytes of an inode table read at once.
 const CHUNK: u32 = 1 << 16;
-
-/// What is remembered of an inode.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Info {
-    /// Whether it is in use.
-    pub(crate) used: bool,
-    /// What it is, if it is something.
-    pub(crate) kind: Option<Kind>,
-    /// Whether no directory may name it: reserved ones but the root, quota and orphan file.
-    pub(crate) hidden: bool,
-    /// Whether it holds the value of an attribute.
-    pub(crate) holds_value: bool,
-    /// Whether it waits for its end.
-    pub(crate) orphan: bool,
-    /// Whether it is encrypted.
-    pub(crate) encrypted: bool,
-    /// Its link count.
-    pub(crate) links: u16,
-    /// How many entries name it.
-    pub(crate) refs: u32,
-    /// Which of the directories it is, counted from 1; 0 for none.
-    pub(crate) directory: u32,
-}
-
-/// Inodes of a page.
-const PAGE: u32 = 64;
-
-/// What is remembered of the inodes in use.
-///
-/// It is kept in pages, made when the first of their inodes is noted: tables of zeros cost nothing, however
-/// many inodes an image claims to have.
-#[derive(Default)]
-pub(crate) struct Inodes {
-    pages: BTreeMap<u32, Box<[Info; usize_of(PAGE)]>>,
-}
-
-impl Inodes {
-    /// What is known of inode `nr`; nothing, or that it is not in use, if no such inode was noted.
-    pub(crate) fn get(&self, nr: u32) -> Option<&Info> {
-        self.pages.get(&(nr / PAGE)).map(|page| &page[usize_of(nr % PAGE)])
-    }
-
-    pub(crate) fn get_mut(&mut self, nr: u32) -> Option<&mut Info> {
-        self.pages.get_mut(&(nr / PAGE)).map(|page| &mut page[usize_of(nr % PAGE)])
-    }
-
-    /// Notes that an inode is in use.
-    fn note(&mut self, nr: InodeNr) -> &mut Info {
-        let page =
-            self.pages.entry(nr.get() / PAGE).or_insert_with(|| Box::new([Info::default(); usize_of(PAGE)]));
-        let info = &mut page[usize_of(nr.get() % PAGE)];
-        info.used = true;
-        info
-    }
-
-    /// The inodes in use whose numbers are in a range, in ascending order.
-    pub(crate) fn used(&self, numbers: RangeInclusive<u32>) -> impl Iterator<Item = (u32, &Info)> {
-        let pages = self.pages.range(numbers.start() / PAGE..=numbers.end() / PAGE);
-        pages
-            .flat_map(|(page, infos)| (0..PAGE).map(move |index| page * PAGE + index).zip(infos.iter()))
-            .filter(move |(nr, info)| info.used && numbers.contains(nr))
-    }
-}
 
 /// What an inode is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -116,7 +51,7 @@ impl Scan<'_> {
                 self.volume.device.read_at(at, bytes)?;
                 for (i, slot) in (0..some).zip(bytes.chunks_exact(usize_of(size))) {
                     let inode = geometry.inode_at(nr, index + i);
-                    if let Some(slot) = Slot::new(slot) {
+                    if let Some(slot) = RawInode::new(slot) {
                         self.inode(inode, slot)?;
                     }
                 }
@@ -146,7 +81,7 @@ impl Scan<'_> {
         }
     }
 
-    fn inode(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+    fn inode(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let role = self.role(nr);
         let blank = slot.mode() == 0 && slot.links() == 0;
         if blank && matches!(role, Role::Plain | Role::Reserved) && slot.is_blank() {
@@ -200,7 +135,7 @@ impl Scan<'_> {
         }
     }
 
-    fn note(&mut self, nr: InodeNr, slot: Slot<'_>, role: Role, orphan: bool) {
+    fn note(&mut self, nr: InodeNr, slot: RawInode<'_>, role: Role, orphan: bool) {
         let info = self.inodes.note(nr);
         info.kind = slot.kind();
         info.hidden = !matches!(role, Role::Plain | Role::Root);
@@ -210,7 +145,7 @@ impl Scan<'_> {
         info.links = slot.links();
     }
 
-    fn used_inode(&mut self, nr: InodeNr, slot: Slot<'_>, role: Role) -> Result<(), Error> {
+    fn used_inode(&mut self, nr: InodeNr, slot: RawInode<'_>, role: Role) -> Result<(), Error> {
         self.check_fields(nr, slot);
         let found = self.check_attributes(nr, slot)?;
         if slot.kind().is_none() && slot.mode() != 0 {
@@ -244,7 +179,7 @@ impl Scan<'_> {
     }
 
     /// Fields that mean the same in every kind of inode.
-    fn check_fields(&mut self, nr: InodeNr, slot: Slot<'_>) {
+    fn check_fields(&mut self, nr: InodeNr, slot: RawInode<'_>) {
         let features = *self.volume.sb.features();
         let raw = slot.raw;
         if raw.i_obso_faddr.get() != 0 {
@@ -264,7 +199,7 @@ impl Scan<'_> {
         self.check_flags(nr, slot);
     }
 
-    fn check_flags(&mut self, nr: InodeNr, slot: Slot<'_>) {
+    fn check_flags(&mut self, nr: InodeNr, slot: RawInode<'_>) {
         let (features, flags) = (*self.volume.sb.features(), slot.flags());
         if flags.contains(InodeFlags::INDEX)
             && (slot.kind() != Some(Kind::Directory) || !features.compat.contains(Compat::DIR_INDEX))
@@ -283,7 +218,7 @@ impl Scan<'_> {
         }
     }
 
-    fn check_file(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found) -> Result<(), Error> {
+    fn check_file(&mut self, nr: InodeNr, slot: RawInode<'_>, found: &InodeAttributes) -> Result<(), Error> {
         if slot.flags().contains(InodeFlags::INLINE_DATA) {
             self.check_inline_size(nr, slot, found);
             self.check_block_count(nr, slot, found, 0);
@@ -318,7 +253,7 @@ impl Scan<'_> {
     }
 
     /// Devices, pipes and sockets have no content.
-    fn check_special_file(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found) {
+    fn check_special_file(&mut self, nr: InodeNr, slot: RawInode<'_>, found: &InodeAttributes) {
         if slot.flags().intersects(InodeFlags::EXTENTS | InodeFlags::INDEX | InodeFlags::INLINE_DATA) {
             self.tell_inode(nr, "a device, pipe or socket has no map");
         } else if slot.block()[16..].iter().any(|byte| *byte != 0) {
@@ -331,38 +266,12 @@ impl Scan<'_> {
     }
 
     /// The list of bad blocks is an indirect map; its blocks have no other owner.
-    fn check_bad_blocks(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+    fn check_bad_blocks(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         if slot.block().iter().any(|byte| *byte != 0) {
             self.report.leave("whether the blocks in the list of bad blocks are bad");
             self.map(nr, slot, false)?;
         }
         Ok(())
-    }
-
-    /// Compares `i_blocks` with the clusters that were found.
-    pub(crate) fn check_block_count(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found, clusters: u64) {
-        let volume = self.volume;
-        let geometry = volume.geometry();
-        let blocks = (clusters + found.clusters()) << geometry.cluster_ratio_shift;
-        let huge = volume.sb.features().ro_compat.contains(RoCompat::HUGE_FILE)
-            && slot.flags().contains(InodeFlags::HUGE_FILE);
-        let expected = if huge { blocks } else { blocks << (geometry.block_size.shift() - 9) };
-        let stored = slot.stored_blocks(&volume.sb);
-        if stored != expected && !self.claims.incomplete {
-            self.tell_inode(nr, format!("its block count is {stored}, it holds {expected}"));
-        }
-    }
-
-    /// Content inside the inode fills it and its attribute.
-    pub(crate) fn check_inline_size(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found) {
-        let Some(inline) = &found.inline else {
-            self.tell(What::Attributes, Place::Inode(nr), "its data are inside, but system.data is missing");
-            return;
-        };
-        let room = 60 + hectare_units::u64_of(inline.len());
-        if slot.size() > room {
-            self.tell_inode(nr, format!("its size is {}, there is room for {room} bytes", slot.size()));
-        }
     }
 
     /// The inodes that every volume, or this one by its features, must have.
@@ -381,30 +290,5 @@ impl Scan<'_> {
                 self.tell(What::Orphans, Place::Inode(nr), "it is listed as an orphan, but not in use");
             }
         }
-    }
-
-    /// The volume block that holds file block `at`, among the runs kept from `from` to `to`.
-    pub(crate) fn block_of(&self, runs: &std::ops::Range<usize>, at: u32) -> Option<BlockNr> {
-        let runs = self.runs.get(runs.clone())?;
-        let next = runs.partition_point(|run| run.logical.get() <= at);
-        runs.get(next.checked_sub(1)?)?.block_of(hectare_units::LogicalBlock::new(at))
-    }
-
-    /// Reads file block `at` of the file with these runs into `buffer`; false if it is a hole.
-    pub(crate) fn read_file_block(
-        &self,
-        runs: &std::ops::Range<usize>,
-        at: u32,
-        buffer: &mut [u8],
-    ) -> Result<bool, Error> {
-        let Some(block) = self.block_of(runs, at) else { return Ok(false) };
-        self.volume.read(block, buffer)?;
-        Ok(true)
-    }
-
-    /// The size of a file in blocks, rounded up; no more than a file can have.
-    pub(crate) fn blocks_of(&self, slot: Slot<'_>) -> u32 {
-        let blocks = self.volume.geometry().block_size.blocks_for(Bytes::new(slot.size().min(1 << 47)));
-        u32::try_from(index_of(blocks.get())).unwrap_or(u32::MAX)
     }
 }

@@ -28,6 +28,7 @@ mod attributes;
 mod bitmaps;
 mod bits;
 mod blocks;
+mod content;
 mod context;
 mod directory;
 mod groups;
@@ -39,6 +40,7 @@ mod raw_inode;
 mod records;
 mod report;
 mod reserved_inodes;
+mod steps;
 mod symlink;
 
 pub use report::{Counts, Error, Options, Problem, Report, What};
@@ -51,5 +53,5 @@ use hectare_device::Device;
 /// If the device can't be read, or the volume is one that can't be checked at all: [`Error`] names why. A
 /// broken volume is no error but a report with problems.
 pub fn check(device: &dyn Device, options: &Options) -> Result<Report, Error> {
-    context::run(device, options)
+    steps::run(device, options)
 }

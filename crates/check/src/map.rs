@@ -3,9 +3,9 @@
 //! A node or table that is claimed already is not descended into, so a walk ends whatever cycles the blocks
 //! form.
 
-use crate::blocks::Held;
 use crate::context::Scan;
-use crate::raw_inode::Slot;
+use crate::context::claims::FileClusters;
+use crate::raw_inode::RawInode;
 use crate::report::{Error, What};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::error::{Corrupt, Place};
@@ -27,7 +27,7 @@ pub(crate) struct Mapped {
     seed: Option<Seed>,
     keep: bool,
     /// The blocks of data and map.
-    pub(crate) held: Held,
+    pub(crate) held: FileClusters,
     /// The file block after the last that is mapped.
     pub(crate) end: u64,
     /// The file block after the last that is mapped and written.
@@ -51,14 +51,14 @@ impl Mapped {
 
 impl Scan<'_> {
     /// Walks the map of an inode; `keep` keeps its extents for later.
-    pub(crate) fn map(&mut self, nr: InodeNr, slot: Slot<'_>, keep: bool) -> Result<Mapped, Error> {
+    pub(crate) fn map(&mut self, nr: InodeNr, slot: RawInode<'_>, keep: bool) -> Result<Mapped, Error> {
         let seed = self.volume.sb.seed().map(|seed| seed.inode(nr, slot.raw.i_generation.get()));
         let start = self.runs.len();
         let mut mapped = Mapped {
             nr,
             seed,
             keep,
-            held: Held::default(),
+            held: FileClusters::default(),
             end: 0,
             written_end: 0,
             unwritten: false,
@@ -78,7 +78,7 @@ impl Scan<'_> {
         self.map_is_broken();
     }
 
-    fn extent_root(&mut self, mapped: &mut Mapped, slot: Slot<'_>) -> Result<(), Error> {
+    fn extent_root(&mut self, mapped: &mut Mapped, slot: RawInode<'_>) -> Result<(), Error> {
         let tree = self.volume.tree(mapped.nr);
         match Node::root(slot.block(), &tree) {
             Ok(node) => {
@@ -151,7 +151,7 @@ impl Scan<'_> {
         }
     }
 
-    fn indirect_root(&mut self, mapped: &mut Mapped, slot: Slot<'_>) -> Result<(), Error> {
+    fn indirect_root(&mut self, mapped: &mut Mapped, slot: RawInode<'_>) -> Result<(), Error> {
         let shift = self.volume.geometry().block_size.shift() - 2;
         let mut first = 0;
         for (i, number) in (0u32..).zip(numbers(slot.block())) {

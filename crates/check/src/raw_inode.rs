@@ -17,12 +17,12 @@ const CHECKSUM_HI: usize = 0x82;
 
 /// A slot of an inode table.
 #[derive(Clone, Copy)]
-pub(crate) struct Slot<'a> {
+pub(crate) struct RawInode<'a> {
     bytes: &'a [u8],
     pub(crate) raw: &'a raw::Inode,
 }
 
-impl<'a> Slot<'a> {
+impl<'a> RawInode<'a> {
     /// The slot; `None` if it is shorter than an inode.
     pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
         let (raw, _) = raw::Inode::ref_from_prefix(bytes).ok()?;

@@ -1,17 +1,16 @@
 //! Inodes with a task: the journal, the orphans, the blocks reserved for growing.
 
-use crate::attributes::Found;
-use crate::blocks::Held;
 use crate::context::Scan;
+use crate::context::attributes::InodeAttributes;
+use crate::context::claims::FileClusters;
 use crate::map::numbers;
-use crate::raw_inode::Slot;
+use crate::raw_inode::RawInode;
 use crate::report::{Error, Problem, What};
 use hectare_ext4::checksum::crc32c;
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::orphan::OrphanBlock;
 use hectare_units::{BlockNr, Bytes, GroupNr, InodeNr, u64_of, usize_of};
-use std::collections::BTreeSet;
 
 /// Bytes of a journal's superblock.
 const JOURNAL_SUPER: usize = 1024;
@@ -26,26 +25,6 @@ const JOURNAL_BLOCKS_MIN: u64 = 1024;
 /// The slot of an inode's indirect map that names a table of tables.
 const DOUBLE: usize = 13;
 
-/// The inodes that wait for their end.
-#[derive(Default)]
-pub(crate) struct Orphans {
-    set: BTreeSet<u32>,
-    /// Clusters of the orphan file, once it was read.
-    file: Option<u64>,
-}
-
-impl Orphans {
-    /// Whether an inode is one.
-    pub(crate) fn contains(&self, nr: InodeNr) -> bool {
-        !self.set.is_empty() && self.set.contains(&nr.get())
-    }
-
-    /// All of them.
-    pub(crate) fn listed(&self) -> Vec<InodeNr> {
-        self.set.iter().map(|nr| InodeNr::new(*nr)).collect()
-    }
-}
-
 impl Scan<'_> {
     /// Reads the orphan list and the orphan file, so that the inodes named there are judged as orphans.
     pub(crate) fn read_orphan_list(&mut self) -> Result<(), Error> {
@@ -56,7 +35,7 @@ impl Scan<'_> {
             if !self.add_orphan(nr, "the orphan list") || !self.read_slot(nr, &mut bytes)? {
                 break;
             }
-            next = Slot::new(&bytes).and_then(|slot| InodeNr::from_disk(slot.dtime()));
+            next = RawInode::new(&bytes).and_then(|slot| InodeNr::from_disk(slot.dtime()));
         }
         let sb = &self.volume.sb;
         if sb.features().compat.contains(Compat::ORPHAN_FILE)
@@ -64,7 +43,7 @@ impl Scan<'_> {
         {
             if !self.read_slot(nr, &mut bytes)? {
                 self.tell(What::Orphans, Place::Inode(nr), "there is no such inode for the orphan file");
-            } else if let Some(slot) = Slot::new(&bytes) {
+            } else if let Some(slot) = RawInode::new(&bytes) {
                 self.read_orphan_file(nr, slot)?;
             }
         }
@@ -98,7 +77,7 @@ impl Scan<'_> {
         true
     }
 
-    fn read_orphan_file(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+    fn read_orphan_file(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let mapped = self.map(nr, slot, true)?;
         self.orphans.file = Some(mapped.held.clusters);
         let blocks = self.blocks_of(slot);
@@ -139,16 +118,16 @@ impl Scan<'_> {
     }
 
     /// The orphan file was walked before; what is left is its block count.
-    pub(crate) fn check_orphan_file(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+    pub(crate) fn check_orphan_file(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let clusters = self.orphans.file.unwrap_or_default();
-        self.check_block_count(nr, slot, &Found::default(), clusters);
+        self.check_block_count(nr, slot, &InodeAttributes::default(), clusters);
         Ok(())
     }
 
     /// Checks the journal's inode and the journal's own superblock.
-    pub(crate) fn check_journal(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+    pub(crate) fn check_journal(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let mapped = self.map(nr, slot, true)?;
-        self.check_block_count(nr, slot, &Found::default(), mapped.held.clusters);
+        self.check_block_count(nr, slot, &InodeAttributes::default(), mapped.held.clusters);
         let blocks = u64::from(self.blocks_of(slot));
         if blocks < JOURNAL_BLOCKS_MIN || mapped.end < blocks {
             let reason = format!("its size is {} bytes, {} blocks are there", slot.size(), mapped.end);
@@ -215,7 +194,7 @@ impl Scan<'_> {
     /// Checks the inode that holds the descriptor blocks kept for growing: its table of tables names these
     /// blocks in group 0, and each of them names its copies. They are claimed with the groups' metadata.
     /// Numbers that lead elsewhere on the volume are only noted: nothing but growing uses them.
-    pub(crate) fn check_resize_inode(&mut self, nr: InodeNr, slot: Slot<'_>) -> Result<(), Error> {
+    pub(crate) fn check_resize_inode(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let volume = self.volume;
         let geometry = volume.geometry();
         let numbers: Vec<u32> = numbers(slot.block()).collect();
@@ -233,10 +212,10 @@ impl Scan<'_> {
             self.tell(What::ResizeInode, Place::Inode(nr), format!("its table lies at block {double}"));
         } else {
             let at = BlockNr::new(u64::from(double));
-            self.claim_block(nr, at, &mut Held::default());
+            self.claim_block(nr, at, &mut FileClusters::default());
             count += 1 + self.check_resize_table(nr, at)?;
         }
-        self.check_block_count(nr, slot, &Found::default(), count);
+        self.check_block_count(nr, slot, &InodeAttributes::default(), count);
         Ok(())
     }
 

@@ -1,15 +1,20 @@
 //! Symbolic links: the target inside the inode, in its attribute, or in one block.
 
-use crate::attributes::Found;
 use crate::context::Scan;
-use crate::raw_inode::Slot;
+use crate::context::attributes::InodeAttributes;
+use crate::raw_inode::RawInode;
 use crate::report::Error;
 use hectare_ext4::inode::{BLOCK_BYTES, InodeFlags};
 use hectare_units::{InodeNr, u64_of};
 
 impl Scan<'_> {
     /// Checks a symbolic link: the size is that of the target, which has no zero byte.
-    pub(crate) fn check_symlink(&mut self, nr: InodeNr, slot: Slot<'_>, found: &Found) -> Result<(), Error> {
+    pub(crate) fn check_symlink(
+        &mut self,
+        nr: InodeNr,
+        slot: RawInode<'_>,
+        found: &InodeAttributes,
+    ) -> Result<(), Error> {
         let (size, flags) = (slot.size(), slot.flags());
         if size == 0 || flags.contains(InodeFlags::INDEX) {
             self.tell_inode(nr, "a symbolic link without a target");
@@ -38,7 +43,7 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn check_target(&mut self, nr: InodeNr, slot: Slot<'_>, bytes: &[u8]) {
+    fn check_target(&mut self, nr: InodeNr, slot: RawInode<'_>, bytes: &[u8]) {
         let len = bytes.iter().position(|byte| *byte == 0).map(u64_of);
         let encrypted = slot.flags().contains(InodeFlags::ENCRYPT);
         if !encrypted && len != Some(slot.size()) {

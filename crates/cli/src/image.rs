@@ -7,19 +7,18 @@
 use crate::explanation::lines;
 use crate::explanation::text::Detail;
 use crate::failure::{Failure, LeftOut, Outcome, tell};
-use crate::image_path::{Place, show};
+use crate::image_device::{Hold, device};
+use crate::image_path::{ImagePath, show};
 use crate::memory;
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;
 use crate::write_args::{Explain, Looking, Writing};
-use hectare_device::{Device, FileDevice, FileOptions};
 use hectare_engine::{Error, OpenOptions, Volume};
 use hectare_ext4::feature::Incompat;
 use hectare_units::{GroupNr, InodeNr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// The number of unreadable groups after which a report ends.
 const LEFT_OUT_MAX: usize = 10_000;
@@ -130,41 +129,11 @@ impl Image {
     }
 }
 
-/// Which processes a command locks out of a file or device that it opens.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Hold {
-    /// Everybody: it writes.
-    Everybody,
-    /// Writers: it reads.
-    Writers,
-    /// Nobody: it reads, whatever others do meanwhile.
-    Nobody,
-}
-
-/// The file or block device, or the part of it that holds the volume.
-pub(crate) fn device(path: &Path, part: Part, hold: Hold) -> Outcome<Arc<dyn Device>> {
-    part.of(file_device(path, hold)?)
-}
-
-/// The file or block device as a whole.
-pub(crate) fn file_device(path: &Path, hold: Hold) -> Outcome<FileDevice> {
-    let options = FileOptions::new().write(hold == Hold::Everybody).exclusive(hold != Hold::Nobody);
-    let device = options.open(path).map_err(|error| Failure::Line(error.to_string()))?;
-    if hold == Hold::Writers && device.is_claimed_by_writer() {
-        let name = shown(path.as_os_str().as_bytes());
-        tell(format_args!(
-            "{name}: note: a process that can't be identified has locked it for writing, as qemu does: the \
-             output may mix several states"
-        ));
-    }
-    Ok(device)
-}
-
 /// Runs a change on every place, opening each image once as long as neighbours share it.
 pub(crate) fn change_each(
-    places: &[Place],
+    places: &[ImagePath],
     writing: &Writing,
-    change: impl Fn(&Image, &Place) -> Outcome,
+    change: impl Fn(&Image, &ImagePath) -> Outcome,
 ) -> Outcome {
     for group in places.chunk_by(|a, b| a.image == b.image) {
         let Some(first) = group.first() else { continue };
@@ -177,9 +146,9 @@ pub(crate) fn change_each(
 
 /// Looks at every place, opening each image once as long as neighbours share it.
 pub(crate) fn read_each(
-    places: &[Place],
+    places: &[ImagePath],
     looking: &Looking,
-    mut look: impl FnMut(&Image, &Place) -> Outcome,
+    mut look: impl FnMut(&Image, &ImagePath) -> Outcome,
 ) -> Outcome {
     for group in places.chunk_by(|a, b| a.image == b.image) {
         let Some(first) = group.first() else { continue };

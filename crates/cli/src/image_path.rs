@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// Something inside an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ImagePath {
     /// The file or block device that holds the volume.
     pub(crate) image: PathBuf,
     /// The path inside it, as given.
@@ -30,10 +30,10 @@ pub(crate) enum Operand {
     /// A path of the host.
     Local(PathBuf),
     /// Something inside an image.
-    Inside(Place),
+    Inside(ImagePath),
 }
 
-impl Place {
+impl ImagePath {
     /// Parses an argument that can only name a path inside an image.
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let bytes = argument.as_bytes();
@@ -87,13 +87,13 @@ impl Operand {
             return local();
         }
         if let Some(at) = image_end(bytes) {
-            return Self::Inside(Place::cut(bytes, at));
+            return Self::Inside(ImagePath::cut(bytes, at));
         }
         if dotted || exists {
             return local();
         }
         match first_colon_of_missing(bytes) {
-            Some(at) => Self::Inside(Place::cut(bytes, at)),
+            Some(at) => Self::Inside(ImagePath::cut(bytes, at)),
             None => local(),
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     fn inside(image: &Path, path: &str) -> Operand {
-        Operand::Inside(Place { image: image.to_owned(), path: path.into() })
+        Operand::Inside(ImagePath { image: image.to_owned(), path: path.into() })
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(argument(":/etc/c:d"), inside(&image, "/etc/c:d"));
         assert_eq!(argument(":"), inside(&image, ""));
         assert_eq!(argument(""), Operand::Local(image.clone()));
-        assert_eq!(Place::parse(image.as_os_str()), Place { image, path: Vec::new() });
+        assert_eq!(ImagePath::parse(image.as_os_str()), ImagePath { image, path: Vec::new() });
     }
 
     #[test]
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(Operand::parse("none.img:x".as_ref()), inside(Path::new("none.img"), "x"));
         assert_eq!(Operand::parse("./none:x".as_ref()), Operand::Local("./none:x".into()));
         assert_eq!(Operand::parse("none".as_ref()), Operand::Local("none".into()));
-        assert_eq!(Place::parse("none.img:/a".as_ref()).show(), "none.img:/a");
+        assert_eq!(ImagePath::parse("none.img:/a".as_ref()).show(), "none.img:/a");
     }
 
     #[test]

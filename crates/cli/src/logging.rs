@@ -44,7 +44,7 @@ const DAEMON: u8 = 3 << 3;
 static LOGGER: OnceLock<Logger> = OnceLock::new();
 
 /// The destination of lines.
-pub(crate) enum Place {
+pub(crate) enum LogTarget {
     /// Standard error.
     StandardError,
     /// The end of a file.
@@ -53,7 +53,7 @@ pub(crate) enum Place {
     System(UnixDatagram),
 }
 
-impl Place {
+impl LogTarget {
     /// A file, created if it does not exist.
     pub(crate) fn file(path: &Path) -> Outcome<Self> {
         hectare_device::check_output_place(path).map_err(|error| Failure::Line(error.to_string()))?;
@@ -111,7 +111,7 @@ pub(crate) fn level(asked: Option<LevelFilter>) -> Outcome<LevelFilter> {
 }
 
 /// Starts logging. To be called once; a process that logs already continues as it is.
-pub(crate) fn start(level: LevelFilter, place: Place) {
+pub(crate) fn start(level: LevelFilter, place: LogTarget) {
     let (lines, queue) = sync_channel(QUEUE);
     let lost = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&lost);
@@ -185,7 +185,7 @@ impl Log for Logger {
     }
 }
 
-fn write(mut place: Place, queue: &Receiver<Message>, lost: &AtomicU64) {
+fn write(mut place: LogTarget, queue: &Receiver<Message>, lost: &AtomicU64) {
     while let Ok(message) = queue.recv() {
         match message {
             Message::Line(line) => place.write(&line),
@@ -259,19 +259,19 @@ mod tests {
         let (log, socket) = (folder.path().join("log"), folder.path().join("socket"));
         let line = |text: &str| Line { level: Level::Warn, time: Timestamp::UNIX_EPOCH, text: text.into() };
         for text in ["msg=a", "msg=b"] {
-            Place::file(&log).unwrap().write(&line(text));
+            LogTarget::file(&log).unwrap().write(&line(text));
         }
         let stamp = "time=1970-01-01T00:00:00.000000Z level=warn";
         assert_eq!(std::fs::read_to_string(&log).unwrap(), format!("{stamp} msg=a\n{stamp} msg=b\n"));
         let daemon = UnixDatagram::bind(&socket).unwrap();
         let client = UnixDatagram::unbound().unwrap();
         client.connect(&socket).unwrap();
-        Place::System(client).write(&line("msg=a"));
+        LogTarget::System(client).write(&line("msg=a"));
         let mut message = [0; 100];
         let len = daemon.recv(&mut message).unwrap();
         let expected = format!("<28>hectare[{}]: msg=a", std::process::id());
         assert_eq!(std::str::from_utf8(&message[..len]), Ok(expected.as_str()));
-        assert!(Place::file(folder.path()).is_err());
+        assert!(LogTarget::file(folder.path()).is_err());
     }
 
     #[test]
@@ -302,7 +302,7 @@ mod tests {
         }
         let lost = Arc::clone(&logger.lost);
         drop(logger);
-        write(Place::file(&path).unwrap(), &queue, &lost);
+        write(LogTarget::file(&path).unwrap(), &queue, &lost);
         let written = std::fs::read_to_string(&path).unwrap();
         assert!(written.contains("msg=0\n") && written.contains("msg=1\n") && !written.contains("msg=2\n"));
         assert!(written.contains("lines=3"), "{written}");

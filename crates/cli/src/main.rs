@@ -16,8 +16,10 @@ mod explanation;
 mod failure;
 mod free_extents;
 mod image;
+mod image_device;
 mod image_path;
 mod logging;
+mod map;
 mod markup;
 mod memory;
 mod mount_helper;
@@ -29,6 +31,7 @@ mod passwd;
 mod picture;
 mod progress;
 mod reporter;
+mod size_arg;
 #[cfg(feature = "lab")]
 mod spinner;
 mod umask;
@@ -96,5 +99,19 @@ mod tests {
     #[test]
     fn the_arguments_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_help_fits_a_terminal_of_80_columns() {
+        fn check(command: &clap::Command) {
+            let help = command.clone().term_width(80).render_long_help().to_string();
+            for line in help.lines() {
+                assert!(line.chars().count() <= 80, "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        let mut command = Cli::command();
+        command.build();
+        check(&command);
     }
 }

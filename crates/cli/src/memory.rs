@@ -8,8 +8,8 @@
 //!
 //! What this is not: a promise that a command works within the limit.
 
-use crate::command::format_options::parse_size;
 use crate::failure::{Failure, Outcome};
+use crate::size_arg::parse_size;
 use hectare_engine::OpenOptions;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGABRT;

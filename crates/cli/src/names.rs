@@ -24,12 +24,12 @@ pub(crate) struct Entry<'a> {
 #[derive(Default)]
 pub(crate) struct Names {
     bytes: Vec<u8>,
-    places: Vec<Place>,
+    places: Vec<StoredName>,
     taken: usize,
 }
 
 /// The position of a name in [`Names::bytes`].
-struct Place {
+struct StoredName {
     start: u64,
     inode: InodeNr,
     len: u16,
@@ -54,7 +54,7 @@ impl Names {
             }
         }
         let Self { bytes, places, .. } = &mut names;
-        let key = |place: &Place| {
+        let key = |place: &StoredName| {
             let name = place.name(bytes);
             (name != b"." && name != b"..", name)
         };
@@ -68,7 +68,7 @@ impl Names {
         memory::reserve(&mut self.places, 1)?;
         let (start, len) = (u64_of(self.bytes.len()), u16::try_from(name.len()).unwrap_or(u16::MAX));
         self.bytes.extend_from_slice(name);
-        self.places.push(Place { start, inode, len, kind });
+        self.places.push(StoredName { start, inode, len, kind });
         Ok(())
     }
 
@@ -85,7 +85,7 @@ impl Names {
     }
 }
 
-impl Place {
+impl StoredName {
     fn name<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         let start = hectare_units::index_of(self.start);
         &bytes[start..start + usize::from(self.len)]

@@ -3,8 +3,8 @@
 //! Commands that open a volume have them among their own arguments ([`Part`]), so that the help of each
 //! command shows exactly what it takes; [`Part::of`] opens the device.
 
-use crate::command::format_options::parse_size;
 use crate::failure::{Failure, Outcome};
+use crate::size_arg::parse_size;
 use hectare_device::{Device, FileDevice, SliceDevice};
 use hectare_units::Bytes;
 use std::sync::Arc;

@@ -1,15 +1,11 @@
-//! Pictures of a volume: usage, fragmentation of the free space, location of metadata.
+//! Draws pictures: a [`scene`] of rectangles and texts, as [`svg`] or [`raster`] (PNG); both draw the same.
 //!
-//! [`survey`] reads the volume into cells, [`layout`] makes a [`scene`] of rectangles and texts of them, and
-//! [`svg`] or [`raster`] (PNG) draws the scene; both draw the same. Sizes are in units of the scene, of which
-//! an SVG has one a pixel and a PNG two pixels each.
+//! Sizes are in units of the scene, of which an SVG has one a pixel and a PNG two pixels each.
 
 pub(crate) mod color;
 mod font;
-pub(crate) mod layout;
 pub(crate) mod raster;
 pub(crate) mod scene;
-pub(crate) mod survey;
 pub(crate) mod svg;
 
 /// Bytes in the largest binary unit that keeps a number of one or more: `64 MiB`, `1.5 GiB`.

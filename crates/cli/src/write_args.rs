@@ -1,7 +1,7 @@
 //! Arguments of the commands that open an image: of all, and of those that write into it.
 
 use crate::failure::{Failure, Outcome};
-use crate::image::{Hold, file_device};
+use crate::image_device::{Hold, file_device};
 use crate::partition_args::Part;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hectare_engine::{

@@ -71,7 +71,7 @@ const COPIES_WELL: [u32; 7] =
 pub struct FileDevice {
     file: File,
     name: Arc<str>,
-    kind: Kind,
+    kind: FileKind,
     len: AtomicU64,
     read_only: bool,
     zeroed: bool,
@@ -91,7 +91,7 @@ pub struct FileDevice {
 
 /// What the file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum FileKind {
     Regular,
     Block(Topology),
 }
@@ -112,8 +112,8 @@ impl FileDevice {
         }
         let stat = rustix::fs::fstat(&file).map_err(fail)?;
         let kind = match file_type(&stat) {
-            FileType::RegularFile => Kind::Regular,
-            FileType::BlockDevice => Kind::Block(Topology::of(&file, &stat).map_err(fail)?),
+            FileType::RegularFile => FileKind::Regular,
+            FileType::BlockDevice => FileKind::Block(Topology::of(&file, &stat).map_err(fail)?),
             other => return Err(Error::new(name, Operation::Open, None, not_a_device(other))),
         };
         let len = length(&file, kind).map_err(|e| Error::io(name, Operation::Open, None, &e))?;
@@ -126,7 +126,7 @@ impl FileDevice {
             direct: None,
             ahead: None,
             gate: None,
-            copies_in_kernel: kind == Kind::Regular && copies_well(file.as_fd()),
+            copies_in_kernel: kind == FileKind::Regular && copies_well(file.as_fd()),
             file,
             holes: Holes::default(),
             no_dsync: AtomicBool::new(false),
@@ -136,9 +136,9 @@ impl FileDevice {
             let direct = Direct::new(device.file.as_fd(), kind);
             direct.check_len(name, Operation::Open, Bytes::new(len))?;
             device.direct = Some(direct);
-            device.ahead = (kind == Kind::Regular && !device.read_only).then(Ahead::new);
+            device.ahead = (kind == FileKind::Regular && !device.read_only).then(Ahead::new);
             device.copies_in_kernel = false;
-        } else if kind == Kind::Regular && !device.read_only {
+        } else if kind == FileKind::Regular && !device.read_only {
             device.gate = Gate::new(&device.file);
         }
         Ok(device)
@@ -147,15 +147,15 @@ impl FileDevice {
     /// Whether it is a block device rather than a regular file.
     #[must_use]
     pub fn is_block_device(&self) -> bool {
-        matches!(self.kind, Kind::Block(_))
+        matches!(self.kind, FileKind::Block(_))
     }
 
     /// The sizes it reports, if it is a block device.
     #[must_use]
     pub fn topology(&self) -> Option<Topology> {
         match self.kind {
-            Kind::Regular => None,
-            Kind::Block(topology) => Some(topology),
+            FileKind::Regular => None,
+            FileKind::Block(topology) => Some(topology),
         }
     }
 
@@ -339,10 +339,10 @@ fn not_a_device(kind: FileType) -> Reason {
 }
 
 /// The length in bytes; for a block device where its end is.
-fn length(file: &File, kind: Kind) -> io::Result<u64> {
+fn length(file: &File, kind: FileKind) -> io::Result<u64> {
     match kind {
-        Kind::Regular => Ok(file.metadata()?.len()),
-        Kind::Block(_) => Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?),
+        FileKind::Regular => Ok(file.metadata()?.len()),
+        FileKind::Block(_) => Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?),
     }
 }
 

@@ -1,6 +1,5 @@
-//! A range of a device, and an operation on one.
+//! A range of a device.
 
-use crate::Operation;
 use hectare_units::{Bytes, index_of, u64_of};
 use std::ops::Range;
 
@@ -72,23 +71,6 @@ pub(crate) struct Piece {
     pub(crate) chunk: u64,
     pub(crate) within: Range<usize>,
     pub(crate) of_data: Range<usize>,
-}
-
-/// One operation as a layer sees it pass.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Request {
-    /// What was asked.
-    pub operation: Operation,
-    /// Where; for a flush nothing, for a resize the new length from 0.
-    pub span: Span,
-}
-
-impl Request {
-    /// An operation on a range.
-    #[must_use]
-    pub const fn new(operation: Operation, at: Bytes, len: Bytes) -> Self {
-        Self { operation, span: Span::new(at, len) }
-    }
 }
 
 #[cfg(test)]

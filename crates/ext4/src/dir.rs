@@ -44,7 +44,7 @@ pub use insert::{INSERT_BLOCKS_MAX, Insert, Search, Spot, insert, insert_at, sea
 pub use read::{Cookie, EntryRef, read_dir};
 pub use record::Record;
 pub use store::{DirRead, DirWrite};
-pub use tree::{Found, Slot, is_empty, lookup, remove, replace};
+pub use tree::{EntryPosition, FoundEntry, is_empty, lookup, remove, replace};
 
 use crate::error::Unsupported;
 use crate::feature::{Compat, Incompat};

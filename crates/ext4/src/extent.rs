@@ -147,7 +147,7 @@ impl Extent {
     }
 
     /// The entry of a leaf.
-    fn encode(&self) -> raw::Slot {
+    fn encode(&self) -> raw::RawEntry {
         let stored = if self.unwritten { self.len.saturating_add(WRITTEN_MAX) } else { self.len };
         let physical = self.physical.get();
         zerocopy::transmute!(raw::Leaf {

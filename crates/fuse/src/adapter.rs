@@ -22,7 +22,7 @@ use crate::attr;
 use crate::errno::{Answer, Refusal};
 use crate::event_loop::Server;
 use crate::node_table::{Node, Nodes, node_id};
-use crate::options::Atime;
+use crate::options::{Atime, KEPT, TRANSFER_MAX};
 use crate::protocol::NodeId;
 use crate::protocol::init::{Features, Wanted};
 use crate::protocol::reply::{Reply, no_entry};
@@ -37,10 +37,6 @@ use std::time::Duration;
 use zerocopy::FromZeros;
 use zerocopy::native_endian::U64;
 
-/// How long the kernel may cache names, negative names and attributes by default: it sees every change.
-pub(crate) const KEPT: Duration = Duration::from_secs(24 * 3600);
-/// The default limit of reads and writes, and the largest one there can be.
-pub(crate) const TRANSFER_MAX: u32 = 1 << 20;
 /// Background requests (readahead, writeback) that the kernel may have in flight.
 const BACKGROUND_MAX: u16 = 64;
 /// The inode size that has room for whole seconds only.

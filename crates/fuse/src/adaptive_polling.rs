@@ -154,13 +154,13 @@ mod tests {
 
     /// The calls of an aid, and what it is to return.
     #[derive(Default)]
-    struct Told {
+    struct AidCalls {
         helps: AtomicBool,
         begun: AtomicU64,
         burden: AtomicBool,
     }
 
-    struct Watched(Arc<Told>);
+    struct Watched(Arc<AidCalls>);
 
     impl Aid for Watched {
         fn begin(&mut self) -> bool {
@@ -186,8 +186,8 @@ mod tests {
         }
     }
 
-    fn governed() -> (Arc<Told>, Arc<Pace>, Governor) {
-        let (told, pace) = (Arc::<Told>::default(), Arc::<Pace>::default());
+    fn governed() -> (Arc<AidCalls>, Arc<Pace>, Governor) {
+        let (told, pace) = (Arc::<AidCalls>::default(), Arc::<Pace>::default());
         let governor = Governor::start(Box::new(Watched(Arc::clone(&told))), Arc::clone(&pace)).unwrap();
         (told, pace, governor)
     }

@@ -15,10 +15,11 @@
 //! where there is a [privileged helper](crate::privileged_helper), it also unmounts.
 
 use crate::event_loop::DEVICE;
+use crate::fd_passing::receive;
 use crate::loops;
 use crate::mountinfo::{device_on, dir_of};
 use crate::options::{Atime, MountOptions};
-use crate::privileged_helper::receive;
+use crate::root::is_root;
 use log::{debug, info};
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -45,12 +46,6 @@ pub(crate) struct Mounted {
     /// The file system's device number, major and minor: to check that it is still mounted.
     device: (u32, u32),
     attached: bool,
-}
-
-/// Whether this process can mount without a helper.
-#[must_use]
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 /// The arguments of a mount.

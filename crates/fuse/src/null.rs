@@ -8,10 +8,11 @@
 //! What it is not: correct. Permissions, times, links and renames over existing files are not kept, and
 //! nothing is ever written anywhere.
 
-use crate::adapter::{KEPT, TRANSFER_MAX, features, open_out, size_out, wanted};
+use crate::adapter::{features, open_out, size_out, wanted};
 use crate::attr::attr_out;
 use crate::errno::Answer;
 use crate::event_loop::Server;
+use crate::options::{KEPT, TRANSFER_MAX};
 use crate::protocol::NodeId;
 use crate::protocol::init::{Features, Wanted};
 use crate::protocol::reply::{Reply, entry, no_entry};

@@ -10,8 +10,7 @@ mod table;
 
 pub use table::{OPTIONS, OptionRow, metrics_address};
 
-use crate::adapter::{KEPT, TRANSFER_MAX};
-use crate::mount::is_root;
+use crate::root::is_root;
 use hectare_engine::{DataMode, OnError, OpenOptions, Policy, Recording, Synchronous, Tunables};
 use log::LevelFilter;
 use std::net::SocketAddr;
@@ -188,6 +187,10 @@ impl Default for MountOptions {
     }
 }
 
+/// How long the kernel may cache names, negative names and attributes by default: it sees every change.
+pub(crate) const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// The default limit of reads and writes, and the largest one there can be.
+pub(crate) const TRANSFER_MAX: u32 = 1 << 20;
 const DEFAULT_COMMIT: Duration = Duration::from_secs(5);
 /// The default limit of reads: half of the readahead, so that one half can be requested while the other is
 /// read.

@@ -14,18 +14,16 @@
 //! Hazard: it must outlive the server's last request. So it ignores the signals that end the server, and is
 //! in no process group of a terminal.
 
-use crate::mount::{Mounted, Mounting, attach, is_root};
+use crate::fd_passing::{MESSAGE_MAX, receive, send};
+use crate::mount::{Mounted, Mounting, attach};
 use crate::options::MountOptions;
+use crate::root::is_root;
 use log::warn;
-use rustix::io::{Errno, IoSlice, IoSliceMut};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
-};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -45,8 +43,6 @@ const ABANDON: u8 = b'x';
 /// The first byte of an answer: done. Otherwise a text follows.
 const DONE: u8 = b'+';
 const FAILED: u8 = b'-';
-/// The longest message.
-const MESSAGE_MAX: usize = 4096;
 
 /// A privileged helper, as the server sees it.
 pub struct Keeper {
@@ -182,40 +178,4 @@ fn obey(
             }
         }
     }
-}
-
-fn send(socket: impl AsFd, message: &[u8], file: Option<BorrowedFd<'_>>) -> rustix::io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let files: Vec<BorrowedFd<'_>> = file.into_iter().collect();
-    if !files.is_empty() {
-        control.push(SendAncillaryMessage::ScmRights(&files));
-    }
-    loop {
-        match sendmsg(&socket, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL) {
-            Err(Errno::INTR) => {}
-            sent => return sent.map(drop),
-        }
-    }
-}
-
-/// The next message, and the descriptor that came with it; empty when the other side is gone.
-pub(crate) fn receive(socket: impl AsFd) -> rustix::io::Result<(Vec<u8>, Option<OwnedFd>)> {
-    let mut message = vec![0; MESSAGE_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let len = loop {
-        let into = &mut [IoSliceMut::new(&mut message)];
-        match recvmsg(&socket, into, &mut control, RecvFlags::CMSG_CLOEXEC) {
-            Ok(received) => break received.bytes,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    };
-    message.truncate(len);
-    let file = control.drain().find_map(|received| match received {
-        RecvAncillaryMessage::ScmRights(mut files) => files.next(),
-        _ => None,
-    });
-    Ok((message, file))
 }

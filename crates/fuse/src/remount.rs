@@ -7,9 +7,9 @@
 //! Hazard: a list can hold more than the user gave. `mount` adds the options of the mount table and of
 //! `fstab`, and `mount.fuse` adds `dev,suid`.
 
-use crate::mount::is_root;
 use crate::mountinfo::{MountedImage, mount_flags};
 use crate::options::{BadOption, MountOptions};
+use crate::root::is_root;
 use rustix::mount::{MountFlags, mount_remount};
 use std::io;
 

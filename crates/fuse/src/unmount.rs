@@ -7,8 +7,9 @@
 //! that is not opened, and the result says that the wait was skipped. The caller's own image may also be
 //! locked by other processes, so the wait has an end.
 
-use crate::mount::{How, detach, is_root};
+use crate::mount::{How, detach};
 use crate::mountinfo::{MountedImage, mounted_image, mounted_on, not_ours, resolved};
+use crate::root::is_root;
 use hectare_device::{FileOptions, Reason};
 use std::io;
 use std::path::Path;

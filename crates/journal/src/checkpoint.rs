@@ -33,7 +33,7 @@ struct Entry {
 }
 
 /// A transaction in the log, and how many blocks are pending for it.
-struct Held {
+struct LoggedTransaction {
     logged: Logged,
     blocks: usize,
 }
@@ -48,7 +48,7 @@ pub struct Pending {
     /// The newest transaction in the log that has each block; checkpointed or not, a recovery would write it.
     logged: Mutex<BTreeMap<BlockNr, TxnId>>,
     /// In the order of the log.
-    transactions: Mutex<VecDeque<Held>>,
+    transactions: Mutex<VecDeque<LoggedTransaction>>,
     /// Held while a batch is checkpointed.
     writing: Mutex<()>,
     /// Held by a checkpoint as a whole.
@@ -156,7 +156,7 @@ impl Pending {
                 let_go(&mut transactions, older.sequence);
             }
         }
-        transactions.push_back(Held { logged, blocks: blocks.len() });
+        transactions.push_back(LoggedTransaction { logged, blocks: blocks.len() });
         self.count.store(pending.len(), Ordering::Relaxed);
     }
 
@@ -277,7 +277,7 @@ fn not_logged(freed: &[BlockNr], blocks: &[LoggedBlock]) -> Vec<BlockNr> {
 }
 
 /// One block less holds up a transaction.
-fn let_go(transactions: &mut VecDeque<Held>, sequence: TxnId) {
+fn let_go(transactions: &mut VecDeque<LoggedTransaction>, sequence: TxnId) {
     let Some(oldest) = transactions.front() else { return };
     // They follow each other without a gap.
     let index = sequence.get().wrapping_sub(oldest.logged.sequence.get());

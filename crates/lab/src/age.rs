@@ -32,7 +32,7 @@ use serde::Serialize;
 use std::ops::Range;
 use std::sync::Arc;
 
-pub use histogram::{Histogram, Row, Share, Told, short};
+pub use histogram::{FreefragOutput, Histogram, Row, Share, short};
 
 /// The directory of the filler files.
 pub const DIRECTORY: &str = "/aged";
@@ -169,7 +169,7 @@ pub fn age(device: &Arc<dyn Device>, options: &Options) -> Result<Report, Error>
 ///
 /// # Errors
 /// [`Error::Impossible`] if nothing is free; [`Error::Volume`] if it can't be read.
-pub fn like(device: &Arc<dyn Device>) -> Result<Told, Error> {
+pub fn like(device: &Arc<dyn Device>) -> Result<FreefragOutput, Error> {
     let volume = Volume::open(Arc::clone(device), OpenOptions::read_only())?;
     let row = |bucket: &Bucket| Row {
         from: bucket.from_bytes,
@@ -179,7 +179,7 @@ pub fn like(device: &Arc<dyn Device>) -> Result<Told, Error> {
     };
     let histogram = Histogram::counted(fragmentation::free_extents(&volume)?.histogram.iter().map(row));
     let fill = Some(Target::figures(&volume)?.fill);
-    Ok(Told { histogram: histogram.map_err(Error::Impossible)?, fill })
+    Ok(FreefragOutput { histogram: histogram.map_err(Error::Impossible)?, fill })
 }
 
 /// The free extents found in each range of a histogram.

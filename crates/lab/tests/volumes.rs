@@ -4,7 +4,7 @@
 
 use hectare_device::{Device, FileOptions};
 use hectare_engine::{Creation, OpenOptions, Volume};
-use hectare_lab::age::{Error, Options, Shape, Told, age, like};
+use hectare_lab::age::{Error, FreefragOutput, Options, Shape, age, like};
 use hectare_lab::fragmentation::{FileExtents, Fragmentation};
 use hectare_oracle::{KernelMount, assert_clean, e2freefrag, mke2fs, skip, skip_part};
 use hectare_units::Bytes;
@@ -140,7 +140,7 @@ fn a_volume_becomes_like_another_and_like_what_was_printed_of_it() {
     }
     age(&device(&one), &options(70.0, 300 << 10, 5)).unwrap();
     let said = e2freefrag(&one).unwrap();
-    let (told, printed) = (like(&device(&one)).unwrap(), said.parse::<Told>().unwrap());
+    let (told, printed) = (like(&device(&one)).unwrap(), said.parse::<FreefragOutput>().unwrap());
     assert_eq!(told, printed, "{said}");
     for (image, told) in [(&two, told), (&three, printed)] {
         let asked = Options { fill: told.fill.unwrap(), shape: Shape::Histogram(told.histogram), seed: 1 };

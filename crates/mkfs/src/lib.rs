@@ -6,46 +6,33 @@
 //! the empty volume's root directory, or a whole tree of files whose inodes and blocks are thus part of the
 //! first write. [`probe()`] reports what a device already holds, so that nothing is overwritten by mistake.
 //!
-//! The top level is ext4; [`xfs`] has the same shape for XFS, and shares probing and writing.
+//! The names at the top level are those of ext4 (`ext4`); [`xfs`] has the same shape for XFS. Both share
+//! probing and writing (`executor`).
 //!
 //! Hazards: a format destroys what was there, so callers probe before they execute; and everything here must
 //! agree with what `e2fsck` and the kernel compute from the superblock alone.
 //!
 //! Not here: filling a volume after it was made (the engine), and reading source trees (populate).
 
-mod blockmap;
-mod contents;
 mod error;
-mod execute;
-mod geometry;
-mod journal;
-mod large;
-mod layout;
+mod executor;
+mod ext4;
 mod occupied;
-mod option_parser;
-mod options;
-mod overhead;
-mod plan;
-mod ranges;
-mod run;
-mod space;
-mod superblock;
-mod system_inodes;
+mod progress;
+mod values;
 mod write;
-mod writer;
 pub mod xfs;
 
-pub use contents::{Contents, Empty, GroupUse, set_bits};
 pub use error::{Error, Result};
-pub use execute::{execute, lay_down, wipe};
-pub use geometry::{Note, Shape, shape, whole_pages};
+pub use ext4::execute::{execute, lay_down, wipe};
+pub use ext4::{
+    Capacity, Chunk, Contents, Counts, Cursor, Empty, FeatureEdit, FormatOptions, FreeRange, FsType,
+    GroupMeta, GroupUse, InodeCount, Layout, Note, Overhead, Plan, ResizeLimit, Shape, Space, Usage,
+    apply_extended, capacity, overhead, parse_features, set_bits, shape, whole_pages,
+};
 pub use hectare_ext4::superblock::OnError;
 pub use hectare_probe::{Found, What, probe};
-pub use layout::{Cursor, GroupMeta, Layout};
 pub use occupied::refuse_occupied;
-pub use option_parser::{apply_extended, parse_features, parse_size, parse_uuid};
-pub use options::{FeatureEdit, FormatOptions, FsType, InodeCount, ResizeLimit, Usage};
-pub use overhead::{Capacity, Overhead, capacity, overhead};
-pub use plan::{Chunk, Counts, Payload, Plan, Sink, Write};
-pub use run::{Run, Step, Watch};
-pub use space::{FreeRange, Space};
+pub use progress::{Run, Step, Watch};
+pub use values::{parse_size, parse_uuid};
+pub use write::{Payload, Sink, Write};

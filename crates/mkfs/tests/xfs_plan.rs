@@ -144,7 +144,7 @@ fn free_blocks(volume: &Volume) -> u64 {
 }
 
 fn primary(plan: &Plan) -> raw::SuperBlock {
-    let Write { at, payload: Payload::Bytes(bytes) } = plan.superblock() else { panic!("bytes") };
+    let Write { at, payload: Payload::Bytes(bytes) } = plan.primary_superblock() else { panic!("bytes") };
     assert_eq!(at, Bytes::ZERO);
     assert_sealed(&bytes, offset_of!(raw::SuperBlock, sb_crc), "primary superblock");
     raw::SuperBlock::read_from_prefix(&bytes).unwrap().0
@@ -245,7 +245,7 @@ fn sectors_are_those_of_the_device() {
 
 /// Every planned byte reads back from the device.
 fn assert_holds(device: &dyn Device, plan: &Plan) {
-    for write in plan.writes(0..plan.volume().groups).chain([plan.superblock()]) {
+    for write in plan.writes(0..plan.volume().groups).chain([plan.primary_superblock()]) {
         let expected = match write.payload {
             Payload::Bytes(bytes) => bytes,
             Payload::Zeros(len) => vec![0; usize::try_from(len.get()).unwrap()],

@@ -19,14 +19,14 @@ const SAMPLE: Duration = Duration::from_secs(1);
 struct Live<'a> {
     report: &'a Report,
     state: &'static str,
-    kinds: Vec<Kind<'a>>,
+    kinds: Vec<RequestSummary<'a>>,
     history: Vec<Sample>,
     survey: &'a Survey,
 }
 
 /// A kind of requests in short; times in seconds.
 #[derive(Serialize)]
-struct Kind<'a> {
+struct RequestSummary<'a> {
     name: &'a str,
     count: u64,
     /// Requests per second.
@@ -38,7 +38,7 @@ struct Kind<'a> {
     p99: f64,
 }
 
-impl<'a> Kind<'a> {
+impl<'a> RequestSummary<'a> {
     fn of(counted: &'a Counted, rate: f64) -> Self {
         let Counted { name, times, errors } = counted;
         let quantile = |per_mille| times.quantile(per_mille).as_secs_f64();
@@ -104,7 +104,7 @@ impl Shared {
         let kinds = report.operations.kinds.iter().zip(history.rates());
         json(&Live {
             state: report.state(),
-            kinds: kinds.map(|(counted, rate)| Kind::of(counted, rate)).collect(),
+            kinds: kinds.map(|(counted, rate)| RequestSummary::of(counted, rate)).collect(),
             history: history.samples(),
             report: &report,
             survey: &survey,

@@ -95,7 +95,7 @@ pub fn assert_same(found: &[Entry], expected: &[Entry], what: What) {
     }
 }
 
-type Found<'a> = Vec<(&'a [u8], String)>;
+type PathDifferences<'a> = Vec<(&'a [u8], String)>;
 
 fn is_lost_and_found(path: &[u8]) -> bool {
     path == b"lost+found"
@@ -122,7 +122,7 @@ impl<'a> Side<'a> {
         side
     }
 
-    fn check_itself(&self, name: &str, differences: &mut Found<'a>) {
+    fn check_itself(&self, name: &str, differences: &mut PathDifferences<'a>) {
         differences.extend(self.twice.iter().map(|path| (*path, format!("listed twice in what was {name}"))));
         for (path, entry) in self.entries.iter().filter(|(_, entry)| entry.kind == Kind::Directory) {
             let right = 2 + self.subfolders.get(path).copied().unwrap_or(0);
@@ -142,7 +142,7 @@ impl<'a> Side<'a> {
     }
 }
 
-fn compare_entry<'a>(a: &'a Entry, b: &'a Entry, what: What, differences: &mut Found<'a>) {
+fn compare_entry<'a>(a: &'a Entry, b: &'a Entry, what: What, differences: &mut PathDifferences<'a>) {
     let mut differ = |text: String| differences.push((&a.path, text));
     if a.kind != b.kind {
         return differ(format!("type {:?}, expected {:?}", a.kind, b.kind));
@@ -233,7 +233,7 @@ fn xattr_difference(a: &Entry, b: &Entry) -> String {
     format!("xattr {name} is {}, expected {}", value(a), value(b))
 }
 
-fn compare_hard_links<'a>(found: &Side<'a>, expected: &Side<'a>, differences: &mut Found<'a>) {
+fn compare_hard_links<'a>(found: &Side<'a>, expected: &Side<'a>, differences: &mut PathDifferences<'a>) {
     let (ours, theirs) = (found.first_names(), expected.first_names());
     for (path, first) in &ours {
         if let Some(other) = theirs.get(path).filter(|other| *other != first) {
@@ -243,7 +243,7 @@ fn compare_hard_links<'a>(found: &Side<'a>, expected: &Side<'a>, differences: &m
     }
 }
 
-fn report(mut differences: Found<'_>) -> Differences {
+fn report(mut differences: PathDifferences<'_>) -> Differences {
     differences.sort();
     let count = differences.len();
     let mut report = format!("{count} differences:");

@@ -13,6 +13,7 @@
 
 mod call;
 mod caller;
+mod case;
 mod cases;
 mod choose;
 mod crew;

@@ -78,10 +78,10 @@ impl Filled {
     }
 }
 
-type Slot<T> = Arc<OnceLock<Result<T, Skip>>>;
+type CacheCell<T> = Arc<OnceLock<Result<T, Skip>>>;
 
 /// One slot per key: the first caller makes the value, others wait for it, other keys don't wait.
-struct Cache<K, T>(LazyLock<Mutex<HashMap<K, Slot<T>>>>);
+struct Cache<K, T>(LazyLock<Mutex<HashMap<K, CacheCell<T>>>>);
 
 impl<K: Eq + std::hash::Hash, T: Clone> Cache<K, T> {
     const fn new() -> Self {

@@ -3,13 +3,21 @@
 //! Hazards: loop devices are shared by the machine and the search for a free one races, so attaching retries.
 //! The kernel releases an image a moment after the last close, and dropping waits for that.
 
-use crate::mount::Access;
 use crate::wait::{PATIENCE, PAUSE};
 use crate::{Skip, is_root, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Instant;
+
+/// Whether the kernel may write to the image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Mounted for reading and writing, without access-time updates.
+    ReadWrite,
+    /// The loop device itself is read-only: not one byte of the image can change.
+    ReadOnly,
+}
 
 /// An image as a block device.
 #[derive(Debug)]

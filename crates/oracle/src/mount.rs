@@ -8,6 +8,8 @@
 //! checked, copied or mounted again as soon as the value is gone. Those of loop devices are in
 //! [`loops`](crate::loops).
 
+pub use crate::loops::Access;
+
 use crate::loops::{LoopDevice, can_attach, complain};
 use crate::wait::{PATIENCE, PAUSE};
 use crate::{Skip, scratch, superblock, tool};
@@ -41,15 +43,6 @@ pub enum MountError {
         /// The output.
         said: String,
     },
-}
-
-/// Whether the kernel may write to the image.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Access {
-    /// Mounted for reading and writing, without access-time updates.
-    ReadWrite,
-    /// The loop device itself is read-only: not one byte of the image can change.
-    ReadOnly,
 }
 
 impl KernelMount {

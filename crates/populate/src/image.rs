@@ -13,37 +13,23 @@
 //! Not here: the path of the image (the caller's), and adding to a volume that exists (the engine).
 
 mod check;
-mod error;
 mod explain;
 mod reproducible;
 mod size;
 
-pub use error::ImageError;
 pub use explain::{Explanation, Part};
 pub use reproducible::reproducible;
 pub use size::Size;
 
+use crate::image_error::ImageError;
 use crate::layout::{Inodes, Layout, Load, TreeContents, Volume};
+use crate::progress::Progress;
 use crate::tree::Tree;
 use crate::write::Writer;
 use hectare_device::Device;
 use hectare_mkfs::{FormatOptions, Plan};
 use hectare_units::{Blocks, Bytes};
 use std::num::NonZeroUsize;
-
-/// Receives the progress of writing.
-pub trait Progress: Sync {
-    /// Called after this many more bytes of file data were written. All calls of a build that succeeds add up
-    /// to [`Totals::data`](crate::Totals::data).
-    fn advance(&self, bytes: Bytes);
-}
-
-/// A [`Progress`] that ignores all reports.
-pub struct Quiet;
-
-impl Progress for Quiet {
-    fn advance(&self, _: Bytes) {}
-}
 
 /// A tree laid out in a planned volume, ready to be written.
 pub struct Image<'t> {

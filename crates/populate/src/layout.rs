@@ -24,8 +24,8 @@ mod placed;
 pub(crate) use contents::TreeContents;
 pub(crate) use inode::{Inodes, LINKS_MAX};
 pub(crate) use load::{LOST_AND_FOUND, Load};
-pub(crate) use place::{Lacking, Needs, lay_out, measure};
-pub(crate) use placed::Layout;
+pub(crate) use place::{Lacking, lay_out, measure};
+pub(crate) use placed::{Layout, Needs};
 
 use hectare_ext4::superblock::SuperBlock;
 use hectare_mkfs::Plan;

@@ -16,15 +16,20 @@
 //! error.
 
 mod error;
+mod handle;
 mod image;
+mod image_error;
 mod layout;
+mod progress;
 mod source;
 mod time;
 mod tree;
 mod write;
 
 pub use error::{Error, ShownPath};
-pub use image::{Explanation, Image, ImageError, Part, Progress, Quiet, Size, reproducible};
+pub use image::{Explanation, Image, Part, Size, reproducible};
+pub use image_error::ImageError;
+pub use progress::{Progress, Quiet};
 pub use source::{Content, Excludes, ModeChange, Opener, Options, Source};
 pub use time::Timestamp;
 pub use tree::{Children, Kind, Meta, NodeId, Segment, Segments, Totals, Tree, Xattr, XattrSetId};

@@ -28,15 +28,13 @@ pub use content::{Content, Opener};
 pub use exclude::Excludes;
 pub use modes::ModeChange;
 
-use crate::error::{Error, ShownPath};
-use crate::time::{PackedTime, Timestamp};
+use crate::error::Error;
+use crate::time::Timestamp;
 use crate::tree::{Meta, Tree};
 use builder::Builder;
 use hectare_units::Bytes;
-use rustix::fd::OwnedFd;
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
@@ -140,23 +138,6 @@ impl Options {
     fn default_directory(&self) -> Meta {
         let time = Timestamp::at(self.source_date_epoch.unwrap_or(0));
         Meta { mode: 0o755, uid: 0, gid: 0, atime: time, mtime: time, ctime: time, crtime: None }
-    }
-}
-
-/// An opened source, kept so that the data of its files can be read.
-#[derive(Debug)]
-pub(crate) enum SourceHandle {
-    Folder { root: OwnedFd, path: Box<[u8]> },
-    Archive { file: File, name: Box<[u8]>, len: Bytes, mtime: PackedTime },
-}
-
-impl SourceHandle {
-    /// How an entry of this source is named in errors.
-    pub(crate) fn shown(&self, entry: &[u8]) -> ShownPath {
-        match self {
-            Self::Folder { path, .. } => ShownPath::inside(path, b'/', entry),
-            Self::Archive { name, .. } => ShownPath::inside(name, b':', entry),
-        }
     }
 }
 

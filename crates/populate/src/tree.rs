@@ -9,7 +9,7 @@
 //!
 //! A tree is finished: there is no way to change one. Merging layers is the builder's job.
 
-use crate::source::SourceHandle;
+use crate::handle::SourceHandle;
 use crate::time::{PackedTime, Timestamp};
 use hectare_units::{Bytes, u64_of, usize_of};
 use std::collections::BTreeMap;
@@ -192,7 +192,7 @@ pub(crate) enum FileData {
 
 /// The location of a directory's files: a source and a device in it. Stored once, to keep [`FileData`] small.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Place {
+pub(crate) struct SourceDevice {
     pub(crate) source: u16,
     pub(crate) device: u64,
 }
@@ -250,7 +250,7 @@ pub struct Tree {
     pub(crate) files: Vec<FileData>,
     pub(crate) lists: SegmentLists,
     pub(crate) sources: Vec<SourceHandle>,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<SourceDevice>,
     pub(crate) left_out: BTreeMap<Box<[u8]>, u64>,
     pub(crate) warnings: Vec<String>,
 }

@@ -12,8 +12,9 @@
 
 mod gather;
 
-use crate::image::{ImageError, Progress};
+use crate::image_error::ImageError;
 use crate::layout::{Inodes, LOST_AND_FOUND, Layout, Load, Volume};
+use crate::progress::Progress;
 use crate::source::Opener;
 use crate::tree::{Kind, NodeId, Segment};
 use gather::{BUFFER, Gather};

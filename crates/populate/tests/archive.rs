@@ -5,6 +5,7 @@
 mod common;
 
 use common::*;
+use hectare_oracle::{is_root, skip, skip_part};
 use hectare_populate::{Excludes, Options, Source, Timestamp, Tree};
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,11 +17,14 @@ fn prepare(at: &Path) -> bool {
     if is_root() {
         everything_of_root(at);
     } else {
-        skip("devices, owners and trusted attributes (not root)");
+        skip_part!("populate archive::prepare", "devices, owners and trusted attributes (not root)");
     }
     let has = xattrs_of_user(at);
     if !has {
-        skip("user attributes and ACLs (not supported here, or no setfacl)");
+        skip_part!(
+            "populate archive::prepare",
+            "user attributes and ACLs (not supported here, or no setfacl)"
+        );
     }
     has
 }
@@ -54,7 +58,10 @@ fn compare(mut expected: BTreeMap<String, Described>, tree: &Tree, reduced: (boo
 #[test]
 fn every_format_of_gnu_tar_gives_the_tree_of_the_folder() {
     if !tool("tar", &["--version"]) {
-        return skip("archives of GNU tar (no tar)");
+        skip!(
+            "populate archive::every_format_of_gnu_tar_gives_the_tree_of_the_folder",
+            "archives of GNU tar (no tar)"
+        );
     }
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("from");
@@ -92,7 +99,10 @@ fn every_format_of_gnu_tar_gives_the_tree_of_the_folder() {
 #[test]
 fn ustar_gives_the_tree_of_a_folder_that_it_can_hold() {
     if !tool("tar", &["--version"]) {
-        return skip("archives of GNU tar (no tar)");
+        skip!(
+            "populate archive::ustar_gives_the_tree_of_a_folder_that_it_can_hold",
+            "archives of GNU tar (no tar)"
+        );
     }
     let dir = tempfile::tempdir().unwrap();
     let from = dir.path().join("from");
@@ -124,7 +134,10 @@ fn compressed_archives_and_streams_give_the_same_tree() {
     everything(&from);
     let to = dir.path().join("archive.tar");
     if !tar(&from, &to, &["--format=pax", "--sparse"]) {
-        return skip("archives of GNU tar (no tar)");
+        skip!(
+            "populate archive::compressed_archives_and_streams_give_the_same_tree",
+            "archives of GNU tar (no tar)"
+        );
     }
     let expected = describe(&build(vec![archive(&to)]));
     let plain = fs::read(&to).unwrap();
@@ -142,7 +155,7 @@ fn compressed_archives_and_streams_give_the_same_tree() {
             fs::write(&path, part).unwrap();
             let command = format!("{program} -c {} > {}", path.display(), out.display());
             if !tool("sh", &["-c", &command]) {
-                return skip(program);
+                skip!("populate archive::compressed_archives_and_streams_give_the_same_tree", program);
             }
             compressed.extend(fs::read(out).unwrap());
         }

@@ -61,7 +61,7 @@ impl Moment {
 
 /// What an inode of a fresh volume is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum FirstInode {
     /// The root directory, empty.
     Root,
     /// The bitmap of the realtime section, empty.
@@ -73,7 +73,7 @@ pub enum Kind {
 }
 
 /// Renders the inode `number` into its bytes, each of which must be zero.
-pub fn render(volume: &Volume, number: u64, kind: Kind, now: Moment, bytes: &mut [u8]) {
+pub fn render(volume: &Volume, number: u64, kind: FirstInode, now: Moment, bytes: &mut [u8]) {
     let Ok((raw, fork)) = raw::Dinode::mut_from_prefix(bytes) else { return };
     raw.di_magic.set(MAGIC);
     raw.di_version = VERSION;
@@ -81,8 +81,8 @@ pub fn render(volume: &Volume, number: u64, kind: Kind, now: Moment, bytes: &mut
     raw.di_ino.set(number);
     raw.di_uuid = volume.uuid;
     match kind {
-        Kind::Free => {}
-        Kind::Root => {
+        FirstInode::Free => {}
+        FirstInode::Root => {
             raw.di_mode.set(MODE_DIRECTORY);
             raw.di_format = FORMAT_LOCAL;
             raw.di_nlink.set(2);
@@ -91,16 +91,16 @@ pub fn render(volume: &Volume, number: u64, kind: Kind, now: Moment, bytes: &mut
             raw.di_size.set(6);
             fork[..entries.len()].copy_from_slice(&entries);
         }
-        Kind::RealtimeBitmap | Kind::RealtimeSummary => {
+        FirstInode::RealtimeBitmap | FirstInode::RealtimeSummary => {
             raw.di_mode.set(MODE_FILE);
             raw.di_format = FORMAT_EXTENTS;
             raw.di_nlink.set(1);
         }
     }
-    if kind == Kind::RealtimeBitmap {
+    if kind == FirstInode::RealtimeBitmap {
         raw.di_flags.set(FLAG_NEW_REALTIME_BITMAP);
     }
-    if kind != Kind::Free {
+    if kind != FirstInode::Free {
         set_times(volume, now, raw);
         raw.di_aformat = FORMAT_EXTENTS;
         raw.di_changecount.set(CHANGES);

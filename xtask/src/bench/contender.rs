@@ -1,7 +1,7 @@
 //! One run of one contender: an image of its own, the program, and an inspection of the result.
 
 use super::figures::{Figures, Left, find_run};
-use super::plan::{Aged, Place, Section, Side, Volume};
+use super::plan::{Aged, Section, Side, Storage, Volume};
 use crate::scratch::{Scratch, told};
 use hectare_device::FileOptions;
 use hectare_engine::{Error, OpenOptions, Volume as Opened};
@@ -38,10 +38,10 @@ impl Ground {
         Ok(Self { binary, memory, disk })
     }
 
-    fn folder(&self, place: Place) -> Result<&Path, String> {
+    fn folder(&self, place: Storage) -> Result<&Path, String> {
         match place {
-            Place::Memory => Ok(self.memory.path()),
-            Place::Disk => Ok(self.disk.as_ref().ok_or("no directory on disk was prepared")?.path()),
+            Storage::Memory => Ok(self.memory.path()),
+            Storage::Disk => Ok(self.disk.as_ref().ok_or("no directory on disk was prepared")?.path()),
         }
     }
 
@@ -112,7 +112,7 @@ impl Ground {
             Err(MountError::Skip(reason)) => return Err(reason.to_string()),
             Err(refused) => return Err(refused.to_string()),
         };
-        if section.volume.place == Place::Disk {
+        if section.volume.place == Storage::Disk {
             // Else the loop device would answer from the host's page cache and not from the disk.
             output(need("losetup")?.arg("--direct-io=on").arg(mount.device()))?;
         }

@@ -15,7 +15,7 @@
 
 use super::Options;
 use super::figures::Metric;
-use super::plan::{Bound, Claim, ENGINE, KERNEL, Maker, Place, RAW, Section, Side, Volume};
+use super::plan::{Bound, Claim, ENGINE, KERNEL, Maker, RAW, Section, Side, Storage, Volume};
 use hectare_lab::Through;
 
 const DIRECT: &str = Through::Direct.system();
@@ -27,7 +27,7 @@ const PAUSE_MAX: f64 = 5.0;
 pub(super) fn sections(options: &Options) -> Vec<Section> {
     let make = Maker { options };
     let mut all = vec![make.overwrite(), make.overwrite_mapped(), make.overwrite_on_disk()];
-    for place in [Place::Memory, Place::Disk] {
+    for place in [Storage::Memory, Storage::Disk] {
         for (threads, times) in [(1, 1.0), (16, 1.5)] {
             all.push(make.durable_appends(place, threads, times));
         }
@@ -46,11 +46,11 @@ fn with_pauses(mut section: Section) -> Section {
 }
 
 impl Maker<'_> {
-    fn on(&self, place: Place) -> Volume {
+    fn on(&self, place: Storage) -> Volume {
         Volume { place, ..self.volume("16G", "2G", None) }
     }
 
-    fn overwrites(&self, name: &str, place: Place, sides: Vec<Side>, claims: Vec<Claim>) -> Section {
+    fn overwrites(&self, name: &str, place: Storage, sides: Vec<Side>, claims: Vec<Claim>) -> Section {
         let seconds = self.seconds();
         let size = if self.options.quick { "16M" } else { "64M" };
         let words = ["random-overwrite", "--threads", "16", "--size", size, "--seconds", &seconds];
@@ -71,14 +71,14 @@ impl Maker<'_> {
             Claim::new(ENGINE, Metric::Rate, Bound::TimesOf(0.95, RAW)),
             Claim::new(ENGINE, Metric::Rate, Bound::TimesOf(5.0, KERNEL)),
         ];
-        self.overwrites("random-overwrite-memory", Place::Memory, sides, claims)
+        self.overwrites("random-overwrite-memory", Storage::Memory, sides, claims)
     }
 
     /// By itself, so that it can be left out where images can't be mapped.
     fn overwrite_mapped(&self) -> Section {
         let sides = vec![self.engine_through(Through::Dax), Side::Raw];
         let claims = vec![Claim::new(DAX, Metric::Rate, Bound::TimesOf(1.5, RAW))];
-        self.overwrites("random-overwrite-dax", Place::Memory, sides, claims)
+        self.overwrites("random-overwrite-dax", Storage::Memory, sides, claims)
     }
 
     fn overwrite_on_disk(&self) -> Section {
@@ -87,13 +87,13 @@ impl Maker<'_> {
             Claim::new(DIRECT, Metric::Rate, Bound::TimesOf(0.95, RAW)),
             Claim::new(DIRECT, Metric::Rate, Bound::TimesOf(1.0, KERNEL)),
         ];
-        self.overwrites("random-overwrite-disk", Place::Disk, sides, claims)
+        self.overwrites("random-overwrite-disk", Storage::Disk, sides, claims)
     }
 
-    fn durable_appends(&self, place: Place, threads: u32, times: f64) -> Section {
+    fn durable_appends(&self, place: Storage, threads: u32, times: f64) -> Section {
         let through = match place {
-            Place::Memory => Through::Cache,
-            Place::Disk => Through::Direct,
+            Storage::Memory => Through::Cache,
+            Storage::Disk => Through::Direct,
         };
         let (seconds, count) = (self.seconds(), threads.to_string());
         Section {

@@ -59,7 +59,7 @@ const LIKE_THEIRS: &[&str] = &["-O", "^bigalloc"];
 
 /// Where the file lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+enum Storage {
     Memory,
     Xfs,
 }
@@ -76,7 +76,7 @@ struct Case {
     job: Job,
     name: &'static str,
     size: u64,
-    place: Place,
+    place: Storage,
     ours: &'static [&'static str],
     theirs: Option<Peer>,
     /// Of a thousandth of the size: nothing is claimed of it.
@@ -112,17 +112,17 @@ fn cases(quick: bool) -> Vec<Case> {
     let ext4 = |name, size, ours, words: &[&'static str]| {
         let words = ["-q", "-F", "-t", "ext4"].iter().chain(words).copied().collect();
         let peer = (!name_is_alone(name)).then_some(Peer { tool: "mke2fs", words, times: 20.0 });
-        Case { job: Job::Make, name, size, place: Place::Memory, ours, theirs: peer, is_quick: quick }
+        Case { job: Job::Make, name, size, place: Storage::Memory, ours, theirs: peer, is_quick: quick }
     };
     // The last has the most groups.
     let using = |name, size, ours| Case { job: Job::Use, ..ext4(name, size, ours, &[]) };
     let clusters = |size: &'static str| [LIKE_OURS, &[size]].concat();
     let single = &["-O", "meta_bg,^resize_inode", "-G", "64"];
     let mut all = vec![
-        xfs("xfs-1P", PB, Place::Memory),
-        xfs("xfs-10P", 10 * PB, Place::Memory),
-        xfs("xfs-100P", 100 * PB, Place::Memory),
-        xfs("xfs-1E", 1000 * PB, Place::Xfs),
+        xfs("xfs-1P", PB, Storage::Memory),
+        xfs("xfs-10P", 10 * PB, Storage::Memory),
+        xfs("xfs-100P", 100 * PB, Storage::Memory),
+        xfs("xfs-1E", 1000 * PB, Storage::Xfs),
         ext4("ext4-16T", 16 * TIB, &[], &[]),
         ext4("ext4-200T", 200 * TIB, &[], &clusters("8192")),
         ext4("ext4-1024T", 1024 * TIB, &[], &clusters("32768")),
@@ -135,7 +135,7 @@ fn cases(quick: bool) -> Vec<Case> {
         using("using-alone-single-1024T", 1024 * TIB, LIKE_THEIRS),
     ];
     if quick {
-        all.retain(|case| case.place == Place::Memory);
+        all.retain(|case| case.place == Storage::Memory);
         all.iter_mut().for_each(|case| case.size = (case.size / 1000).next_multiple_of(1 << 20));
     }
     all
@@ -195,8 +195,8 @@ struct Ground {
 }
 
 impl Ground {
-    fn prepare(place: Place) -> Result<Self, String> {
-        if place == Place::Memory {
+    fn prepare(place: Storage) -> Result<Self, String> {
+        if place == Storage::Memory {
             let scratch = Scratch::new(Path::new("/dev/shm"), NAME)?;
             return Ok(Self { folder: scratch.path().to_owned(), _mount: None, _scratch: scratch });
         }
@@ -428,7 +428,7 @@ fn growth(results: &[Outcome<'_>]) -> String {
     ] {
         let of_kind = |outcome: &&Outcome<'_>| {
             let name = outcome.case.name;
-            outcome.case.place == Place::Memory
+            outcome.case.place == Storage::Memory
                 && name.starts_with(kind)
                 && name.starts_with("ext4-single-") == (kind == "ext4-single-")
         };

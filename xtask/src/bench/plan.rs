@@ -14,19 +14,19 @@ pub(super) struct Volume {
     /// Fresh if none.
     pub(super) aged: Option<Aged>,
     /// Where its image lies.
-    pub(super) place: Place,
+    pub(super) place: Storage,
 }
 
 /// The storage of images.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
+pub(super) enum Storage {
     /// In memory.
     Memory,
     /// On the disk that holds cargo's output.
     Disk,
 }
 
-impl Place {
+impl Storage {
     /// In names.
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -174,7 +174,7 @@ impl Maker<'_> {
     /// A volume in memory.
     pub(super) fn volume(&self, size: &str, quick: &str, aged: Option<Aged>) -> Volume {
         let size = if self.options.quick { quick } else { size }.to_owned();
-        Volume { size, aged, place: Place::Memory }
+        Volume { size, aged, place: Storage::Memory }
     }
 
     /// The arguments of a workload, and those added in a quick run.

@@ -11,7 +11,7 @@ use std::path::Path;
 const PEERS: [&str; 2] = [KERNEL, RAW];
 
 /// A section's results.
-pub(super) struct Told {
+pub(super) struct SectionResults {
     name: String,
     about: String,
     sides: Vec<String>,
@@ -30,7 +30,7 @@ struct Judged {
     met: bool,
 }
 
-impl Told {
+impl SectionResults {
     pub(super) fn new(section: &Section, sides: Vec<Side>) -> Self {
         Self {
             name: section.name.clone(),
@@ -216,7 +216,7 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> String {
 }
 
 /// The claim across sections: 64 threads are not slower than 2.
-pub(super) fn across(all: &[Told]) -> String {
+pub(super) fn across(all: &[SectionResults]) -> String {
     let mut text = String::new();
     for state in ["fresh", "aged"] {
         let rate = |threads: u32| {
@@ -237,8 +237,8 @@ pub(super) fn across(all: &[Told]) -> String {
 }
 
 /// Writes all sections and the machine they ran on.
-pub(super) fn write(file: &Path, all: &[Told]) -> std::io::Result<()> {
-    let sections: Vec<Value> = all.iter().map(Told::json).collect();
+pub(super) fn write(file: &Path, all: &[SectionResults]) -> std::io::Result<()> {
+    let sections: Vec<Value> = all.iter().map(SectionResults::json).collect();
     write_json(file, &json!({ "machine": machine(), "sections": sections }))
 }
 
@@ -269,10 +269,10 @@ mod tests {
     use super::*;
     use crate::bench::{Options, allocator, io};
 
-    fn told(rates: &[(f64, f64)]) -> (Told, Section) {
+    fn told(rates: &[(f64, f64)]) -> (SectionResults, Section) {
         let sections = allocator::sections(&Options::parse("allocator", &[]).unwrap());
         let section = sections.into_iter().find(|section| section.name == "fallocate2-fresh-1").unwrap();
-        let mut told = Told::new(&section, section.sides.clone());
+        let mut told = SectionResults::new(&section, section.sides.clone());
         for (engine, kernel) in rates {
             for (side, rate) in [(0, engine), (1, kernel)] {
                 let values = [(Metric::Rate, *rate)].into();
@@ -298,7 +298,7 @@ mod tests {
     fn a_section_with_a_limit_is_told_in_multiples_of_it() {
         let sections = io::sections(&Options::parse("io", &[]).unwrap());
         let section = sections.into_iter().find(|section| section.name == "random-overwrite-memory").unwrap();
-        let mut told = Told::new(&section, section.sides.clone());
+        let mut told = SectionResults::new(&section, section.sides.clone());
         for (side, rate) in [90.0, 100.0, 10.0].into_iter().enumerate() {
             let values = [(Metric::Rate, rate)].into();
             told.take(side, Ok(Figures { values, run: Value::Null }));

@@ -42,7 +42,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         None,
         "index-not-updated",
         "src/locked_group.rs",
-        ("            self.space.index.update(self.nr, from.orders, to.orders);\n", ""),
+        ("            self.state.index.update(self.nr, from.orders, to.orders);\n", ""),
         &[("passes", "the_last_pass_finds_the_longest_run_there_is")],
     ),
     of(
@@ -64,8 +64,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "best-avail",
         "src/search.rs",
         (
-            "self.plan.trims(orders, self.space.stripe()).peekable();",
-            "self.plan.trims(orders, self.space.stripe()).take(0).peekable();",
+            "self.plan.trims(orders, self.state.stripe()).peekable();",
+            "self.plan.trims(orders, self.state.stripe()).take(0).peekable();",
         ),
         &[("passes", "a_goal_too_long_is_trimmed_but_not_below_what_is_asked")],
     ),
@@ -135,14 +135,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         None,
         "order2-req",
         "src/search/plan.rs",
-        ("space.tunables.mb_order2_req().saturating_sub(1)..", "1.."),
+        ("state.tunables.mb_order2_req().saturating_sub(1)..", "1.."),
         &[("tunables", "the_order_of_aligned_requests_and_the_stripe")],
     ),
     of(
         None,
         "linear-groups",
         "src/search/walk.rs",
-        ("_ => space.tunables.mb_max_linear_groups(),", "_ => 0,"),
+        ("_ => state.tunables.mb_max_linear_groups(),", "_ => 0,"),
         &[("tunables", "groups_that_are_looked_at_in_order")],
     ),
     of(
@@ -173,7 +173,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         Some("peek"),
         "peek",
         "src/search.rs",
-        ("matches!(slot, Ok(Some(slot)) if slot.is_locked())", "matches!(slot, Ok(None))"),
+        ("matches!(info, Ok(Some(info)) if info.is_locked())", "matches!(info, Ok(None))"),
         &[
             ("busy", "every_criterion_but_the_last_passes_a_busy_group_by"),
             ("busy", "a_group_that_is_passed_by_before_it_is_chosen_is_not_considered"),
@@ -246,7 +246,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         Some("contention"),
         "contention-not-asked",
         "src/prealloc.rs",
-        ("            && !allocator.space().contention.is_busy()\n", ""),
+        ("            && !allocator.state().contention.is_busy()\n", ""),
         &[("busy", "a_closed_file_gets_a_window_only_while_locks_are_contended")],
     ),
     of(
@@ -300,8 +300,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     of(
         Some("classes"),
         "classes-not-sampled",
-        "src/source.rs",
-        ("            && slot.is_new()\n", "            && !slot.is_new()\n"),
+        "src/groups.rs",
+        ("            && info.is_new()\n", "            && !info.is_new()\n"),
         &[("classes", "a_unit_in_use_gets_its_class_from_samples")],
     ),
     of(
@@ -323,8 +323,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "class-index",
         "src/search/walk.rs",
         (
-            "if !space.config.policy.has(Mechanism::ClassIndex) {",
-            "if space.config.policy.has(Mechanism::Classes) {",
+            "if !state.config.policy.has(Mechanism::ClassIndex) {",
+            "if state.config.policy.has(Mechanism::Classes) {",
         ),
         &[("classes", "groups_of_other_classes_are_passed_over_only_without_their_index")],
     ),
@@ -384,7 +384,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         Some("room"),
         "room-not-taken-over",
         "src/prealloc.rs",
-        ("        std::mem::take(&mut slot.space)\n", "        Vec::new()\n"),
+        ("        std::mem::take(&mut locality.space)\n", "        Vec::new()\n"),
         &[("prealloc", "files_that_grow_side_by_side_are_whole_and_leave_no_gaps")],
     ),
     of(

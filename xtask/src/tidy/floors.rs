@@ -15,17 +15,126 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The floors of a crate, from the lowest: modules by their first name. What is listed in none may be used by all,
 /// and uses nothing that is listed.
-const FLOORS: [(&str, &[&[&str]]); 1] = [(
-    "monitor",
-    &[
-        &["deadline", "history", "page", "survey", "watched"],
-        &["report"],
-        &["prometheus"],
-        &["shared"],
-        &["control", "http"],
-        &["monitor"],
-    ],
-)];
+const FLOORS: [(&str, &[&[&str]]); 12] = [
+    (
+        "alloc",
+        &[
+            &["bits", "contention", "error", "layout", "mechanism", "normalize", "ranges", "release_epoch"],
+            &["request", "source", "stats"],
+            &["buddy", "counters", "index", "policy"],
+            &["budget", "criteria", "group", "size_class"],
+            &["group_info", "trace", "tunables"],
+            &["group_table"],
+            &["state"],
+            &["invariants", "share"],
+            &["locked_group"],
+            &["reservation"],
+            &["groups"],
+            &["search"],
+            &["allocator"],
+            &["bench_support", "discard", "prealloc"],
+        ],
+    ),
+    (
+        "check",
+        &[
+            &["bits", "raw_inode", "records", "report"],
+            &["context"],
+            &["blocks", "content"],
+            &["attributes", "bitmaps", "groups", "htree", "links", "map"],
+            &["directory", "reserved_inodes", "symlink"],
+            &["inodes"],
+            &["steps"],
+        ],
+    ),
+    (
+        "cli",
+        &[
+            &["clock", "failure", "markup", "mount_helper", "name", "passwd", "progress", "size_arg"],
+            &["spinner", "umask"],
+            &["dumpe2fs", "entry", "image_path", "memory", "output", "partition_args", "picture", "reporter"],
+            &["explanation", "image_device", "logging"],
+            &["write_args"],
+            &["image"],
+            &["free_extents", "names", "walk"],
+            &["copy", "map"],
+            &["command"],
+        ],
+    ),
+    (
+        "device",
+        &[
+            &["scratch", "span"],
+            &["error"],
+            &["device", "request"],
+            &["file", "layer", "memory"],
+            &["crash", "dax", "sparse"],
+        ],
+    ),
+    (
+        "fuse",
+        &[
+            &["adaptive_polling", "errno", "fd_passing", "loops", "root", "shutdown"],
+            &["mountinfo", "options", "protocol", "request_stats"],
+            &["auto_commit", "event_loop", "node_table", "remount"],
+            &["attr", "mount", "sandbox"],
+            &["adapter", "privileged_helper", "unmount"],
+            &["client", "null"],
+            &["session"],
+        ],
+    ),
+    ("host", &[&["fakeroot"], &["beneath", "stat"], &["walk"]]),
+    (
+        "journal",
+        &[
+            &["commit_batching", "format", "lock_order"],
+            &["commit_latency", "credits", "recovery"],
+            &["barrier", "log"],
+            &["checkpoint", "handle", "transaction"],
+            &["journal"],
+        ],
+    ),
+    ("mkfs", &[&["error", "progress"], &["occupied", "values", "write"], &["executor"], &["ext4"], &["xfs"]]),
+    (
+        "monitor",
+        &[
+            &["deadline", "history", "page", "survey", "watched"],
+            &["report"],
+            &["prometheus"],
+            &["shared"],
+            &["control", "http"],
+            &["monitor"],
+        ],
+    ),
+    (
+        "oracle",
+        &[
+            &["entry", "prometheus", "skip", "superblock", "wait"],
+            &["compare", "corpus", "tool", "walk"],
+            &["fsck", "loops", "scratch", "trees"],
+            &["browser", "durability", "e2fsprogs", "mount"],
+            &["feature_matrix"],
+            &["filled"],
+            &["kill_test"],
+            &["conform"],
+        ],
+    ),
+    (
+        "populate",
+        &[
+            &["error", "progress", "time"],
+            &["handle", "image_error"],
+            &["tree"],
+            &["layout", "source"],
+            &["write"],
+            &["image"],
+        ],
+    ),
+    (
+        "xfs",
+        &[&["checksum", "feature", "raw"], &["volume"], &["btree", "group", "inode", "log", "superblock"]],
+    ),
+];
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 

@@ -7,8 +7,8 @@
 use super::{Search, Walk};
 use crate::criteria::{Pass, Scan, Test};
 use crate::error::AllocError;
-use crate::group_info::Slot;
-use crate::locked_group::Held;
+use crate::group_info::GroupInfo;
+use crate::locked_group::LockedGroup;
 use crate::reservation::Reservation;
 use crate::source::GroupSource;
 use crate::trace::{Answer, Ended, Event, NotMade, What, Why};
@@ -65,8 +65,8 @@ impl<S: GroupSource> Search<'_, '_, S> {
     /// A group was skipped because it does not promise enough, or because nothing is known of it.
     #[cold]
     pub(super) fn note_unpromising(&mut self, nr: GroupNr, pass: &Pass, need: u32) {
-        let (why, best) = match self.space.slots.get(nr) {
-            Some(slot) => self.shortcoming(nr, slot, pass, need),
+        let (why, best) = match self.state.table.get(nr) {
+            Some(info) => self.shortcoming(nr, info, pass, need),
             None if self.unreadable.contains(&nr.get()) => (Why::Unreadable, 0),
             None => (Why::Unread, 0),
         };
@@ -74,15 +74,15 @@ impl<S: GroupSource> Search<'_, '_, S> {
     }
 
     /// Why a group is not good enough for a pass, and what the best is that it has.
-    fn shortcoming(&self, nr: GroupNr, slot: &Slot, pass: &Pass, need: u32) -> (Why, u32) {
-        let state = slot.state();
+    fn shortcoming(&self, nr: GroupNr, info: &GroupInfo, pass: &Pass, need: u32) -> (Why, u32) {
+        let state = info.state();
         let chunk =
-            if state.loaded { state.orders.largest.map_or(0, |order| 1 << order) } else { slot.longest() };
+            if state.loaded { state.orders.largest.map_or(0, |order| 1 << order) } else { info.longest() };
         let (why, best, least) = match pass.test {
-            Test::Fits => (Why::Longest, slot.longest(), need),
-            Test::Average => (Why::Average, slot.average(), need),
-            Test::Free if slot.free() < need => (Why::Free, slot.free(), need),
-            Test::Free => (Why::Longest, slot.longest(), self.plan.least),
+            Test::Fits => (Why::Longest, info.longest(), need),
+            Test::Average => (Why::Average, info.average(), need),
+            Test::Free if info.free() < need => (Why::Free, info.free(), need),
+            Test::Free => (Why::Longest, info.longest(), self.plan.least),
             Test::Chunk => (Why::Chunk, chunk, need),
         };
         match why {
@@ -95,8 +95,8 @@ impl<S: GroupSource> Search<'_, '_, S> {
 
     /// A group was scanned.
     #[cold]
-    pub(super) fn note_scanned(&mut self, held: &Held<'_>, pass: &Pass, need: u32) {
-        let buddy = held.group().buddy();
+    pub(super) fn note_scanned(&mut self, locked: &LockedGroup<'_>, pass: &Pass, need: u32) {
+        let buddy = locked.group().buddy();
         let longest = match (pass.scan, self.plan.at) {
             (Scan::AtGoal, Some(at)) => buddy.run_at(at, self.plan.want),
             _ => {
@@ -107,7 +107,7 @@ impl<S: GroupSource> Search<'_, '_, S> {
         };
         let extents =
             self.stats.extents_scanned - std::mem::replace(&mut self.noted, self.stats.extents_scanned);
-        let group = held.nr().get();
+        let group = locked.nr().get();
         self.push(pass, need, group..group + 1, What::Scanned { extents, longest });
     }
 
@@ -143,7 +143,7 @@ impl<S: GroupSource> Search<'_, '_, S> {
         let mut from = groups.start;
         while from < groups.end {
             let left = from..groups.end;
-            let admitted = match (&self.space.classes, self.plan.class) {
+            let admitted = match (&self.state.classes, self.plan.class) {
                 (Some(classes), Some(class)) => {
                     classes.next(class, self.stage, left).unwrap_or(groups.end..groups.end)
                 }
@@ -167,7 +167,7 @@ impl<S: GroupSource> Search<'_, '_, S> {
             return;
         }
         for group in groups {
-            let loaded = self.space.slots.get(GroupNr::new(group)).is_some_and(|slot| slot.state().loaded);
+            let loaded = self.state.table.get(GroupNr::new(group)).is_some_and(|info| info.state().loaded);
             let what = if loaded { by_index } else { What::Passed { why: Why::Unread, best: 0 } };
             self.push(pass, need, group..group + 1, what);
         }
@@ -176,13 +176,13 @@ impl<S: GroupSource> Search<'_, '_, S> {
     /// The search has come to its end.
     #[cold]
     pub(super) fn hand_in<E>(&mut self, found: Result<Option<&Reservation>, &AllocError<E>>) {
-        let (Some(recorder), Some(steps)) = (&self.space.recorder, self.steps.take()) else { return };
+        let (Some(recorder), Some(steps)) = (&self.state.recorder, self.steps.take()) else { return };
         let answer = match (found, steps.taken()) {
             (Ok(Some(taken)), Some(by)) => Answer::taken(by, taken.run()),
             (Ok(_), _) => Answer::NotAtGoal,
             (Err(AllocError::NoSpace), _) => Answer::NoSpace,
             (Err(_), _) => Answer::Failed,
         };
-        recorder.hand_in(self.plan.described(self.space), *steps, answer);
+        recorder.hand_in(self.plan.described(self.state), *steps, answer);
     }
 }

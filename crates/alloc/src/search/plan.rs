@@ -3,7 +3,7 @@
 use crate::criteria::{Length, Pass, Scan};
 use crate::request::{GoalFrom, Purpose, Request};
 use crate::size_class::Class;
-use crate::state::Space;
+use crate::state::State;
 use crate::trace::Asked;
 use hectare_units::GroupNr;
 
@@ -35,8 +35,8 @@ pub(crate) struct Plan {
 impl Plan {
     /// `None` if the request can't be met whatever is free: a single group is too small, or it could not
     /// be paid for out of `spendable` clusters.
-    pub(crate) fn new(request: &Request, spendable: u64, space: &Space) -> Option<Self> {
-        let layout = &space.layout;
+    pub(crate) fn new(request: &Request, spendable: u64, state: &State) -> Option<Self> {
+        let layout = &state.layout;
         let least = request.min.get().max(1);
         let most = spendable.min(u64::from(layout.clusters_per_group()));
         if least > most || layout.groups() == 0 {
@@ -46,12 +46,12 @@ impl Plan {
         let asked = request.asked.get().clamp(least, want);
         let data = request.purpose == Purpose::Data;
         let located = match request.stream {
-            Some(key) => space.stream(key).map(|(_, group)| (group, None)),
+            Some(key) => state.stream(key).map(|(_, group)| (group, None)),
             None => layout.locate(request.goal).map(|(group, at)| (group, Some(at))),
         };
         let (group, at) = located.unwrap_or((GroupNr::new(0), None));
         // Not what is left of the request in this group: the class is the caller's affair, not the place's.
-        let bytes = request.asked.get().max(least).saturating_mul(space.config.cluster_bytes());
+        let bytes = request.asked.get().max(least).saturating_mul(state.config.cluster_bytes());
         Some(Self {
             group,
             at,
@@ -59,24 +59,24 @@ impl Plan {
             asked: u32::try_from(asked).ok()?,
             least: u32::try_from(least).ok()?,
             data,
-            class: space.classes.as_ref().filter(|_| data).map(|classes| classes.of(bytes)),
+            class: state.classes.as_ref().filter(|_| data).map(|classes| classes.of(bytes)),
             stream: request.stream,
             goal_from: request.goal_from,
             file: request.file,
             // The kernel compares with the position of the highest bit, counted from 1.
-            power2: space.tunables.mb_order2_req().saturating_sub(1)..space.config.orders(),
+            power2: state.tunables.mb_order2_req().saturating_sub(1)..state.config.orders(),
         })
     }
 
     /// What it asks for, to be recorded.
-    pub(crate) fn described(&self, space: &Space) -> Asked {
+    pub(crate) fn described(&self, state: &State) -> Asked {
         Asked {
             data: self.data,
             file: self.file,
             asked: self.asked.into(),
             want: self.want.into(),
             least: self.least.into(),
-            goal: self.at.map(|at| space.layout.cluster(self.group, at).get()),
+            goal: self.at.map(|at| state.layout.cluster(self.group, at).get()),
             group: self.group.get(),
             from: match (self.stream, self.at) {
                 (Some(_), _) => GoalFrom::Stream,

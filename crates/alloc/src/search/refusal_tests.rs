@@ -4,8 +4,9 @@
 //! Run with `cargo test -p hectare-alloc --features shuttle --lib refusal`.
 
 use super::{Plan, Search};
-use crate::budget::Purse;
+use crate::budget::Budget;
 use crate::criteria::ANY_FREE;
+use crate::locked_group::LockedGroup;
 use crate::size_class::Stage;
 use crate::{AllocError, Allocator, Config, GroupSource, Layout, Policy, Request, Reservation};
 use hectare_units::{ClusterNr, Clusters, GroupNr};
@@ -35,9 +36,9 @@ fn one(at: u64) -> Request {
 
 /// Reserves by the last pass only.
 fn last_pass(allocator: &Allocator<Free>) -> Result<Reservation, AllocError<Infallible>> {
-    let mut purse = Purse::Available { floor: 0 };
-    let plan = Plan::new(&one(0), 2, allocator.space()).expect("a request that can be met");
-    Search::new(allocator, &plan, &mut purse).run(&[(Stage::Any, [ANY_FREE].into())])
+    let mut budget = Budget::Available { floor: 0 };
+    let plan = Plan::new(&one(0), 2, allocator.state()).expect("a request that can be met");
+    Search::new(allocator.groups(), &plan, &mut budget).run(&[(Stage::Any, [ANY_FREE].into())])
 }
 
 /// One thread has a cluster, gives it back and takes the other one. A concurrent search may find each of the
@@ -49,7 +50,7 @@ fn to_and_fro() {
     let [mine, other] = [0, 1].map(|at| allocator.reserve(&one(at)).expect("it is free"));
     // Both groups are known to be full, so that they are passed over without their locks.
     for group in [0, 1].map(GroupNr::new) {
-        allocator.share().hold(group).note_none_of(1);
+        LockedGroup::of(allocator.share(), group).note_none_of(1);
     }
     drop(other);
     let mover = {

@@ -3,14 +3,14 @@
 use super::Search;
 use crate::buddy::Buddy;
 use crate::criteria::{Length, Pass, Scan};
-use crate::locked_group::Held;
+use crate::locked_group::LockedGroup;
 use crate::source::GroupSource;
 use std::ops::Range;
 
 impl<S: GroupSource> Search<'_, '_, S> {
     /// The run to take in a group: at least `need` long, at most the full length.
-    pub(super) fn scan(&mut self, held: &Held<'_>, pass: &Pass, need: u32) -> Option<Range<u32>> {
-        let (want, buddy) = (self.plan.want, held.group().buddy());
+    pub(super) fn scan(&mut self, locked: &LockedGroup<'_>, pass: &Pass, need: u32) -> Option<Range<u32>> {
+        let (want, buddy) = (self.plan.want, locked.group().buddy());
         let need = match pass.length {
             Length::Average => self.average(buddy)?,
             _ => need,
@@ -25,8 +25,8 @@ impl<S: GroupSource> Search<'_, '_, S> {
                 let start = buddy.chunk(need.ilog2())?;
                 Some(start..start + need)
             }
-            Scan::FromGoal => self.first_after_goal(held, need),
-            Scan::First => self.first(held, need),
+            Scan::FromGoal => self.first_after_goal(locked, need),
+            Scan::First => self.first(locked, need),
             Scan::Best | Scan::Shortest | Scan::Longest => None,
         };
         if found.is_some() {
@@ -48,24 +48,24 @@ impl<S: GroupSource> Search<'_, '_, S> {
     }
 
     /// The first run from the goal on, else the first of the group.
-    fn first_after_goal(&self, held: &Held<'_>, need: u32) -> Option<Range<u32>> {
+    fn first_after_goal(&self, locked: &LockedGroup<'_>, need: u32) -> Option<Range<u32>> {
         match self.plan.at {
-            Some(at) if held.nr() == self.plan.group => {
-                let after = first_run(held.group().buddy(), at, need, self.plan.want);
-                after.or_else(|| self.first(held, need))
+            Some(at) if locked.nr() == self.plan.group => {
+                let after = first_run(locked.group().buddy(), at, need, self.plan.want);
+                after.or_else(|| self.first(locked, need))
             }
-            _ => self.first(held, need),
+            _ => self.first(locked, need),
         }
     }
 
     /// The first run of the group, aligned to a stripe if that can be.
-    fn first(&self, held: &Held<'_>, need: u32) -> Option<Range<u32>> {
-        let (want, buddy) = (self.plan.want, held.group().buddy());
-        if let Some(stripe) = self.space.stripe()
+    fn first(&self, locked: &LockedGroup<'_>, need: u32) -> Option<Range<u32>> {
+        let (want, buddy) = (self.plan.want, locked.group().buddy());
+        if let Some(stripe) = self.state.stripe()
             && self.plan.data
             && need.is_multiple_of(stripe)
         {
-            let start = self.space.layout.group_start(held.nr()).get();
+            let start = self.state.layout.group_start(locked.nr()).get();
             let aligned = first_aligned(buddy, start, need, stripe);
             if aligned.is_some() {
                 return aligned;
@@ -73,7 +73,7 @@ impl<S: GroupSource> Search<'_, '_, S> {
         }
         let found = first_run(buddy, 0, need, want);
         if found.is_none() {
-            held.note_none_of(need);
+            locked.note_none_of(need);
         }
         found
     }

@@ -4,10 +4,10 @@
 //! then the pass has failed, or, where it must be exact, is repeated. It is repeated only because another
 //! thread took a run, so this ends.
 
-use super::{Found, Search};
+use super::{PassResult, Search};
 use crate::criteria::{Pass, Scan};
-use crate::group_info::Slot;
-use crate::locked_group::Held;
+use crate::group_info::GroupInfo;
+use crate::locked_group::LockedGroup;
 use crate::size_class::Stage;
 use crate::source::GroupSource;
 use crate::trace::{Ended, Why};
@@ -28,7 +28,7 @@ enum Verdict {
 }
 
 impl<S: GroupSource> Search<'_, '_, S> {
-    pub(super) fn survey(&mut self, pass: &Pass, need: u32) -> Found<S::Error> {
+    pub(super) fn survey(&mut self, pass: &Pass, need: u32) -> PassResult<S::Error> {
         loop {
             let mut best = None;
             if let Some(found) = self.look_over(pass, need, &mut best)? {
@@ -47,21 +47,21 @@ impl<S: GroupSource> Search<'_, '_, S> {
     }
 
     /// Goes over the groups; takes a run if one is as good as can be.
-    fn look_over(&mut self, pass: &Pass, need: u32, best: &mut Best) -> Found<S::Error> {
+    fn look_over(&mut self, pass: &Pass, need: u32, best: &mut Best) -> PassResult<S::Error> {
         let lookup = self.lookup(pass, need);
-        let mut walk = super::Walk::new(self.space, self.plan, pass, lookup);
+        let mut walk = super::Walk::new(self.state, self.plan, pass, lookup);
         while let Some(group) = self.next(&mut walk, pass, need) {
-            let no_better = |slot: &Slot| slot.longest() <= length(best.as_ref());
-            if pass.scan == Scan::Longest && self.space.slots.get(group).is_some_and(no_better) {
+            let no_better = |info: &GroupInfo| info.longest() <= length(best.as_ref());
+            if pass.scan == Scan::Longest && self.state.table.get(group).is_some_and(no_better) {
                 self.note(|search| search.note_passed(group, pass, need, Why::NoBetter));
                 continue;
             }
-            let Some(mut held) = self.enter(group, pass, need)? else { continue };
-            let verdict = self.look(&held, pass, best);
-            self.note(|search| search.note_scanned(&held, pass, need));
+            let Some(mut locked) = self.enter(group, pass, need)? else { continue };
+            let verdict = self.look(&locked, pass, best);
+            self.note(|search| search.note_scanned(&locked, pass, need));
             match verdict {
                 Verdict::Next => {}
-                Verdict::Take(range) => return self.take(&mut held, &range, pass),
+                Verdict::Take(range) => return self.take(&mut locked, &range, pass),
                 Verdict::Enough => {
                     self.note(|search| search.note_ended(pass, need, Ended::Enough));
                     break;
@@ -72,8 +72,8 @@ impl<S: GroupSource> Search<'_, '_, S> {
     }
 
     /// Looks at the runs of one group.
-    fn look(&mut self, held: &Held<'_>, pass: &Pass, best: &mut Best) -> Verdict {
-        let buddy = held.group().buddy();
+    fn look(&mut self, locked: &LockedGroup<'_>, pass: &Pass, best: &mut Best) -> Verdict {
+        let buddy = locked.group().buddy();
         let limit = if pass.scan == Scan::Longest { self.plan.want } else { u32::MAX };
         let (mut from, mut longest) = (0, 0);
         while let Some(run) = buddy.next_run(from, limit) {
@@ -83,13 +83,13 @@ impl<S: GroupSource> Search<'_, '_, S> {
                 continue;
             }
             self.count_extent(pass);
-            match self.judge(held.nr(), run, pass, best) {
+            match self.judge(locked.nr(), run, pass, best) {
                 Verdict::Next => {}
                 verdict => return verdict,
             }
         }
         // All were measured to their ends, or the scan would have ended.
-        held.note_none_of(longest + 1);
+        locked.note_none_of(longest + 1);
         match pass.scan {
             Scan::Best if length(best.as_ref()) >= self.plan.want => Verdict::Enough,
             _ => Verdict::Next,
@@ -118,7 +118,7 @@ impl<S: GroupSource> Search<'_, '_, S> {
         if pass.scan != Scan::Best || first {
             return Verdict::Next;
         }
-        let (tunables, seen) = (&self.space.tunables, self.stats.extents_scanned);
+        let (tunables, seen) = (&self.state.tunables, self.stats.extents_scanned);
         if seen > tunables.mb_max_to_scan() {
             self.stats.breaks += 1;
             return Verdict::Enough;
@@ -130,15 +130,15 @@ impl<S: GroupSource> Search<'_, '_, S> {
     }
 
     /// Takes what is still free of a run that was found before.
-    fn take_again(&mut self, group: GroupNr, at: u32, pass: &Pass) -> Found<S::Error> {
-        let slot = self.space.slot(group);
-        let place = slot.lock(&self.space.contention, &mut self.stats.busy_waits);
-        let mut held = self.allocator.loaded(group, slot, place)?;
-        let len = held.group().buddy().run_at(at, self.plan.want);
+    fn take_again(&mut self, group: GroupNr, at: u32, pass: &Pass) -> PassResult<S::Error> {
+        let info = self.state.info(group);
+        let place = info.lock(&self.state.contention, &mut self.stats.busy_waits);
+        let mut locked = self.groups.loaded(group, info, place)?;
+        let len = locked.group().buddy().run_at(at, self.plan.want);
         if len < self.shortest_of_use(pass).min(self.plan.want) || !self.admits(group) {
             return Ok(None);
         }
-        self.take(&mut held, &(at..at + len), pass)
+        self.take(&mut locked, &(at..at + len), pass)
     }
 }
 

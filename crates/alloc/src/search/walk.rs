@@ -16,7 +16,7 @@ use super::Plan;
 use crate::criteria::{Candidates, Pass, Scan};
 use crate::mechanism::Mechanism;
 use crate::size_class::{Class, Stage};
-use crate::state::{Space, average_order};
+use crate::state::{State, average_order};
 use hectare_units::GroupNr;
 use std::ops::Range;
 
@@ -69,33 +69,33 @@ impl Lookup {
     /// clusters is known, and any that could have such a group is one. Where not even that is known yet, any
     /// group is.
     #[inline]
-    fn next(self, space: &Space, groups: Range<u32>, untouched: bool) -> Option<GroupNr> {
-        let orders = space.config.orders();
+    fn next(self, state: &State, groups: Range<u32>, untouched: bool) -> Option<GroupNr> {
+        let orders = state.config.orders();
         let (loaded, average) = match self {
             Self::Nothing => return None,
             Self::Linear => return (!groups.is_empty()).then(|| GroupNr::new(groups.start)),
             Self::Largest(order) => {
-                (space.index.next_largest(order, groups.clone()), average_order(order, orders))
+                (state.index.next_largest(order, groups.clone()), average_order(order, orders))
             }
-            Self::Average(order) => (space.index.next_average(order, groups.clone()), order),
+            Self::Average(order) => (state.index.next_average(order, groups.clone()), order),
         };
         if !untouched || loaded.is_some_and(|group| group.get() == groups.start) {
             return loaded;
         }
-        Self::next_untouched(space, average, groups, loaded)
+        Self::next_untouched(state, average, groups, loaded)
     }
 
     /// The first group in a range before one that is loaded, which may have what is looked for, or else that.
     #[inline(never)]
     fn next_untouched(
-        space: &Space,
+        state: &State,
         average: u32,
         groups: Range<u32>,
         loaded: Option<GroupNr>,
     ) -> Option<GroupNr> {
         let up_to = |found: Option<GroupNr>| groups.start..found.map_or(groups.end, GroupNr::get);
-        let known = space.untouched.next_average(average, up_to(loaded)).or(loaded);
-        space.slots.next_unread(up_to(known)).or(known)
+        let known = state.untouched.next_average(average, up_to(loaded)).or(loaded);
+        state.table.next_unread(up_to(known)).or(known)
     }
 }
 
@@ -114,12 +114,12 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    pub(crate) fn new(space: &Space, plan: &Plan, pass: &Pass, lookup: Lookup) -> Self {
-        let groups = space.layout.groups();
+    pub(crate) fn new(state: &State, plan: &Plan, pass: &Pass, lookup: Lookup) -> Self {
+        let groups = state.layout.groups();
         let start = plan.group.get().min(groups);
         let linear_left = match lookup {
             Lookup::Linear | Lookup::Nothing => 0,
-            _ => space.tunables.mb_max_linear_groups(),
+            _ => state.tunables.mb_max_linear_groups(),
         };
         let exact = matches!(pass.scan, Scan::Shortest | Scan::FromGoal);
         Self {
@@ -146,7 +146,7 @@ impl Walk {
     /// The next candidate; of untouched groups only if `untouched`.
     pub(crate) fn next(
         &mut self,
-        space: &Space,
+        state: &State,
         class: Option<(Class, Stage)>,
         untouched: bool,
     ) -> Option<GroupNr> {
@@ -158,7 +158,7 @@ impl Walk {
             if self.patience == 0 {
                 return None;
             }
-            match self.find(space, left, lookup, class, untouched) {
+            match self.find(state, left, lookup, class, untouched) {
                 Some(group) => {
                     self.linear_left = self.linear_left.saturating_sub(1);
                     self.ranges[range].start = group.get() + 1;
@@ -196,19 +196,19 @@ impl Walk {
     /// The first group of a range that both the lookup and the class name.
     fn find(
         &mut self,
-        space: &Space,
+        state: &State,
         groups: Range<u32>,
         lookup: Lookup,
         class: Option<(Class, Stage)>,
         untouched: bool,
     ) -> Option<GroupNr> {
-        let (Some(classes), Some((class, stage))) = (&space.classes, class) else {
-            return lookup.next(space, groups, untouched);
+        let (Some(classes), Some((class, stage))) = (&state.classes, class) else {
+            return lookup.next(state, groups, untouched);
         };
         let mut from = groups.start;
-        if !space.config.policy.has(Mechanism::ClassIndex) {
+        if !state.config.policy.has(Mechanism::ClassIndex) {
             // As btrfs does it: groups of other classes are passed over one by one.
-            while let Some(group) = lookup.next(space, from..groups.end, untouched) {
+            while let Some(group) = lookup.next(state, from..groups.end, untouched) {
                 if classes.admits(group, class, stage) {
                     return Some(group);
                 }
@@ -219,7 +219,7 @@ impl Walk {
         }
         for _ in 0..LEAPS_MAX {
             let unit = classes.next(class, stage, from..groups.end)?;
-            let group = lookup.next(space, unit.start..groups.end, untouched)?;
+            let group = lookup.next(state, unit.start..groups.end, untouched)?;
             if group.get() < unit.end {
                 return Some(group);
             }

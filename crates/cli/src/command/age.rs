@@ -1,12 +1,12 @@
 //! `hectare age`.
 
-use super::format_options::with_suffix;
 use crate::failure::{Failure, Outcome};
-use crate::image::{Hold, device};
+use crate::image_device::{Hold, device};
 use crate::name::{JsonName, shown};
 use crate::output::{Output, reason};
 use crate::partition_args::Part;
-use hectare_lab::age::{self, Figures, Histogram, Options, Reached, Report, Shape, Told};
+use crate::size_arg::with_suffix;
+use hectare_lab::age::{self, Figures, FreefragOutput, Histogram, Options, Reached, Report, Shape};
 use hectare_units::Bytes;
 use serde::Serialize;
 use std::io::Read;
@@ -26,6 +26,7 @@ const TABLE_BYTES: u64 = 1 << 20;
 /// differ by more than 2 % from the request, or a range's share of the free blocks by more than 1 %.
 #[derive(clap::Args)]
 #[command(
+    override_usage = "hectare age [OPTIONS] <--mean|--histogram|--like|--e2freefrag> <IMAGE>",
     after_help = "Examples:\n  hectare age --fill 95 --mean 64K --seed 1 disk.img\n  \
     hectare age --fill 50 --mean 4M --longest 7M --seed 7 --json disk.img\n  \
     hectare age --fill 50 --histogram 2M-4M:85:3887K,4M-8M:10:7980K disk.img\n  \
@@ -106,7 +107,7 @@ impl Arguments {
     }
 
     /// What is reported about another volume.
-    fn told(&self) -> Outcome<Option<Told>> {
+    fn told(&self) -> Outcome<Option<FreefragOutput>> {
         let name = |path: &PathBuf| shown(path.as_os_str().as_bytes());
         if let Some(path) = &self.like {
             let other = device(path, self.part, Hold::Writers)?;

@@ -1,12 +1,13 @@
 //! `hectare build`.
 
-use super::format_options::{FormatArguments, parse_size};
+use super::format_options::FormatArguments;
 use crate::failure::{Failure, Outcome, tell};
-use crate::image::{Hold, device};
+use crate::image_device::{Hold, device};
 use crate::name::{hex, shown};
 use crate::output::Output;
 use crate::partition_args;
 use crate::progress::Progress;
+use crate::size_arg::parse_size;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
 use hectare_mkfs::{FormatOptions, refuse_occupied, whole_pages};
 use hectare_populate::{Excludes, Explanation, Image, ImageError, Options, Size, Source, Tree, reproducible};

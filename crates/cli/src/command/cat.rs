@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::image::read_each;
-use crate::image_path::Place;
+use crate::image_path::ImagePath;
 use crate::output::Output;
 use crate::write_args::Looking;
 use hectare_units::u64_of;
@@ -15,8 +15,8 @@ const STEP: usize = 1 << 20;
 #[command(after_help = "Example:\n  hectare cat disk.img:/etc/fstab")]
 pub(crate) struct Arguments {
     /// The files: IMAGE:PATH
-    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = ImagePath::parser())]
+    places: Vec<ImagePath>,
     #[command(flatten)]
     looking: Looking,
 }

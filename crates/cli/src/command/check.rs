@@ -1,7 +1,8 @@
 //! `hectare check`.
 
 use crate::failure::{Failure, Outcome};
-use crate::image::{Image, device};
+use crate::image::Image;
+use crate::image_device::device;
 use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::write_args::Looking;

@@ -2,7 +2,7 @@
 
 use crate::failure::{LeftOut, Outcome};
 use crate::image::change_each;
-use crate::image_path::Place;
+use crate::image_path::ImagePath;
 use crate::walk;
 use crate::write_args::Writing;
 use hectare_engine::Changes;
@@ -24,8 +24,8 @@ pub(crate) struct Arguments {
     #[arg(value_name = "MODE", value_parser = parse_mode, allow_hyphen_values = true)]
     mode: ModeChange,
     /// The files: IMAGE:PATH
-    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = ImagePath::parser())]
+    places: Vec<ImagePath>,
     #[command(flatten)]
     writing: Writing,
 }

@@ -2,7 +2,7 @@
 
 use crate::failure::{LeftOut, Outcome};
 use crate::image::change_each;
-use crate::image_path::Place;
+use crate::image_path::ImagePath;
 use crate::passwd::Owner;
 use crate::walk;
 use crate::write_args::Writing;
@@ -28,8 +28,8 @@ pub(crate) struct Arguments {
     #[arg(value_name = "USER:GROUP", value_parser = Owner::parse)]
     owner: Owner,
     /// The files: IMAGE:PATH
-    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = ImagePath::parser())]
+    places: Vec<ImagePath>,
     #[command(flatten)]
     writing: Writing,
 }

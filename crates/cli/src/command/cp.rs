@@ -4,8 +4,9 @@ use crate::copy::host::{LocalOrigin, LocalTarget, Node, Rights};
 use crate::copy::volume::Inside;
 use crate::copy::{Goal, Options, Origin, copy};
 use crate::failure::{Failure, Outcome};
-use crate::image::{Hold, Image, file_device};
-use crate::image_path::{Operand, Place, same_file, split};
+use crate::image::Image;
+use crate::image_device::{Hold, file_device};
+use crate::image_path::{ImagePath, Operand, same_file, split};
 use crate::name::shown;
 use crate::output::reason;
 use crate::partition_args::{Part, SourcePart};
@@ -185,9 +186,9 @@ fn own_name(path: &[u8]) -> Option<Vec<u8>> {
 fn between(
     arguments: &Arguments,
     from: &Image,
-    source: &Place,
+    source: &ImagePath,
     to: &Image,
-    place: &Place,
+    place: &ImagePath,
     several: bool,
     progress: &Progress,
 ) -> Outcome {
@@ -201,7 +202,7 @@ fn into<O: Origin>(
     origin: &O,
     (node, path): (O::Node, &[u8]),
     image: &Image,
-    place: &Place,
+    place: &ImagePath,
     several: bool,
     progress: &Progress,
 ) -> Outcome {

@@ -1,6 +1,5 @@
 //! `hectare explain`: traces a request on an image, or shows the recorded requests of a mount.
 
-use crate::command::format_options::parse_size;
 use crate::explanation::text::{self, Detail};
 use crate::explanation::{LAST, Units, how, lines, page, picture, summary};
 use crate::failure::{Failure, Outcome};
@@ -8,6 +7,7 @@ use crate::image::Image;
 use crate::name::shown;
 use crate::output::{Output, write_file};
 use crate::picture::svg;
+use crate::size_arg::parse_size;
 use crate::write_args::{Looking, Policies, Tuning};
 use hectare_engine::{Ask, AskGoal, Explanation, OpenOptions};
 use hectare_units::{BlockNr, Clusters};

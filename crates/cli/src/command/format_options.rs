@@ -1,6 +1,7 @@
 //! Options that `mkfs` and `build` share: those of mke2fs that describe a volume.
 
 use crate::failure::{Failure, Outcome};
+use crate::size_arg::parse_size;
 use hectare_ext4::superblock::UnknownBehaviour;
 use hectare_mkfs::{FormatOptions, InodeCount, apply_extended, parse_features, parse_uuid};
 use hectare_units::BlockSize;
@@ -110,16 +111,6 @@ fn bytes(text: Option<&OsString>) -> Vec<u8> {
     text.map(|text| text.as_bytes().to_vec()).unwrap_or_default()
 }
 
-/// Bytes with an optional suffix K, M, G.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    with_suffix(text, 1)
-}
-
-/// A number with a suffix, or of units of `plain` bytes without one.
-pub(crate) fn with_suffix(text: &str, plain: u64) -> Result<u64, String> {
-    hectare_mkfs::parse_size(text, plain, None)
-}
-
 fn journal_mib(text: &str) -> Result<u64, String> {
     let size = text.strip_prefix("size=").ok_or_else(|| format!("-J {text}: give size=MIB"))?;
     let size = size.strip_suffix("MiB").or_else(|| size.strip_suffix(['M', 'm'])).unwrap_or(size);
@@ -137,24 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn regression_sizes_are_taken_as_people_write_them() {
-        assert_eq!(with_suffix("10MiB", 1024), Ok(10 << 20));
-        assert_eq!(with_suffix("10KiB", 4096), Ok(10 << 10));
-        assert_eq!(with_suffix("1GiB", 1), Ok(1 << 30));
-        let refused = with_suffix("10MB", 1024).unwrap_err();
-        assert!(refused.contains("write 10MiB or 10M"), "{refused}");
-        assert!(with_suffix("10iB", 1).is_err() && with_suffix("iB", 1).is_err());
-    }
-
-    #[test]
-    fn sizes_are_as_in_mke2fs() {
-        assert_eq!(with_suffix("64M", 1024), Ok(64 << 20));
-        assert_eq!(with_suffix("100", 1024), Ok(102_400));
-        assert_eq!(with_suffix("100", 4096), Ok(409_600));
-        assert_eq!(with_suffix("8s", 4096), Ok(4096));
-        assert!(
-            with_suffix("", 1).is_err() && with_suffix("1X", 1).is_err() && with_suffix("99E", 1).is_err()
-        );
+    fn a_journals_size_is_in_mebibytes() {
         assert_eq!(journal_mib("size=4"), Ok(4));
         assert_eq!(journal_mib("size=4MiB"), Ok(4));
         assert!(journal_mib("device=x").is_err());

@@ -2,7 +2,8 @@
 
 use crate::dumpe2fs::{Fields, fields, journal_fields};
 use crate::failure::{Failure, LeftOut, Outcome};
-use crate::image::{Hold, Image, device};
+use crate::image::Image;
+use crate::image_device::{Hold, device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
-use crate::image_path::{Place, same_file, split};
+use crate::image_path::{ImagePath, same_file, split};
 use crate::name::join;
 use crate::umask;
 use crate::write_args::Writing;
@@ -27,8 +27,8 @@ pub(crate) struct Arguments {
     /// What to link to: IMAGE:PATH, or with -s the link's text
     target: OsString,
     /// The link to make: IMAGE:PATH
-    #[arg(value_name = "IMAGE:LINK", value_parser = Place::parser())]
-    link: Place,
+    #[arg(value_name = "IMAGE:LINK", value_parser = ImagePath::parser())]
+    link: ImagePath,
     #[command(flatten)]
     writing: Writing,
 }
@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let target = if arguments.symbolic {
         arguments.target.as_bytes().to_vec()
     } else {
-        let target = Place::parse(&arguments.target);
+        let target = ImagePath::parse(&arguments.target);
         if !same_file(&target.image, &arguments.link.image) {
             return Err(Failure::Usage("a hard link and its target lie in one image".to_owned()));
         }

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::entry::{JsonEntry, arrow, mode_text};
 use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, read_each};
-use crate::image_path::{Place, split};
+use crate::image_path::{ImagePath, split};
 use crate::name::{JsonName, join};
 use crate::names::Names;
 use crate::output::{JsonArray, Output};
@@ -41,8 +41,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// The files or directories: IMAGE:PATH
-    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = ImagePath::parser())]
+    places: Vec<ImagePath>,
     #[command(flatten)]
     looking: Looking,
 }
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 impl Lister<'_> {
-    fn place(&mut self, image: &Image, place: &Place) -> Outcome {
+    fn place(&mut self, image: &Image, place: &ImagePath) -> Outcome {
         let nr = image.resolve(&place.path, !self.arguments.long)?;
         let meta = image.volume().stat(nr).map_err(|error| image.fail(&place.path, &error))?;
         if meta.is_dir() && !self.arguments.directory {

@@ -2,10 +2,10 @@
 
 use crate::failure::{Failure, LeftOut, Outcome};
 use crate::image::Image;
+use crate::map::layout::{Facts, layout};
+use crate::map::survey::{Survey, survey};
 use crate::name::shown;
 use crate::output::{Output, write_file};
-use crate::picture::layout::{Facts, layout};
-use crate::picture::survey::{Survey, survey};
 use crate::picture::{raster, svg};
 use crate::write_args::Looking;
 use serde::Serialize;

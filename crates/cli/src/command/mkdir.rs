@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::image::{Image, change_each};
-use crate::image_path::Place;
+use crate::image_path::ImagePath;
 use crate::umask;
 use crate::write_args::Writing;
 use hectare_engine::{Changes, Error};
@@ -21,8 +21,8 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "MODE", value_parser = super::chmod::parse_mode)]
     mode: Option<ModeChange>,
     /// The directories: IMAGE:PATH
-    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = ImagePath::parser())]
+    places: Vec<ImagePath>,
     #[command(flatten)]
     writing: Writing,
 }

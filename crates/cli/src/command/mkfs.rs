@@ -5,10 +5,11 @@ mod image_arguments;
 mod target;
 pub(crate) mod xfs;
 
-use super::format_options::{FormatArguments, with_suffix};
+use super::format_options::FormatArguments;
 use crate::failure::{Failure, Outcome};
 use crate::name::hex;
 use crate::progress::Meter;
+use crate::size_arg::with_suffix;
 use hectare_mkfs::{FormatOptions, FsType, Plan, Run, Step, Usage, execute, whole_pages};
 use hectare_units::Bytes;
 use image_arguments::ImageArguments;

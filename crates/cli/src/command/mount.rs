@@ -12,7 +12,7 @@
 //! of the image is read, and before the first thread is started.
 
 use crate::failure::{Failure, Outcome, tell};
-use crate::logging::{self, Place};
+use crate::logging::{self, LogTarget};
 use crate::name::shown;
 use crate::partition_args::{Part, from_offset};
 use hectare_device::{Device, FileDevice, FileOptions, Reason, StatsDevice};
@@ -101,7 +101,7 @@ pub(crate) struct Arguments {
 
 fn after_help() -> String {
     let mut help = String::from("Options (-o):\n");
-    for row in OPTIONS.iter().filter(|row| !row.help().is_empty()) {
+    for row in OPTIONS.iter().filter(|row| !row.help().is_empty() && !row.is_for_benchmarks()) {
         help.push_str(&format!("  {:<20} {}\n", row.usage(), row.help()));
     }
     help + "\nExamples:\n  hectare mount disk.img /mnt\n  hectare mount -o ro,offset=1048576 sda.img /mnt\n  \
@@ -241,11 +241,11 @@ fn serve_here(arguments: &Arguments, options: &MountOptions, ready: impl FnOnce(
     served
 }
 
-fn log_place(arguments: &Arguments, options: &MountOptions) -> Outcome<Option<Place>> {
+fn log_place(arguments: &Arguments, options: &MountOptions) -> Outcome<Option<LogTarget>> {
     Ok(match &options.log_file {
-        Some(file) => Some(Place::file(file)?),
-        None if arguments.background => Place::system(),
-        None => Some(Place::StandardError),
+        Some(file) => Some(LogTarget::file(file)?),
+        None if arguments.background => LogTarget::system(),
+        None => Some(LogTarget::StandardError),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::image::Image;
-use crate::image_path::{Place, same_file, split};
+use crate::image_path::{ImagePath, same_file, split};
 use crate::name::join;
 use crate::write_args::Writing;
 use hectare_engine::{Error, RenameMode};
@@ -21,8 +21,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     exchange: bool,
     /// One or more sources, then the destination: IMAGE:PATH, all in one image
-    #[arg(required = true, num_args = 2.., value_name = "IMAGE:PATH", value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(required = true, num_args = 2.., value_name = "IMAGE:PATH", value_parser = ImagePath::parser())]
+    places: Vec<ImagePath>,
     #[command(flatten)]
     writing: Writing,
 }

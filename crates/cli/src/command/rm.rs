@@ -2,7 +2,7 @@
 
 use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, change_each};
-use crate::image_path::{Place, split};
+use crate::image_path::{ImagePath, split};
 use crate::walk;
 use crate::write_args::Writing;
 use hectare_engine::Error;
@@ -18,8 +18,8 @@ pub(crate) struct Arguments {
     #[arg(short, long)]
     force: bool,
     /// The files: IMAGE:PATH
-    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = ImagePath::parser())]
+    places: Vec<ImagePath>,
     #[command(flatten)]
     writing: Writing,
 }

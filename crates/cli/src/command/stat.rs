@@ -4,7 +4,7 @@ use crate::clock;
 use crate::entry::{JsonEntry, arrow, mode_text, words};
 use crate::failure::Outcome;
 use crate::image::{Image, read_each};
-use crate::image_path::{Place, split};
+use crate::image_path::{ImagePath, split};
 use crate::name::{JsonName, hex, shown};
 use crate::output::Output;
 use crate::write_args::Looking;
@@ -23,8 +23,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// The files: IMAGE:PATH
-    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = ImagePath::parser())]
+    places: Vec<ImagePath>,
     #[command(flatten)]
     looking: Looking,
 }
@@ -89,7 +89,7 @@ fn flags(meta: &Metadata) -> Vec<&'static str> {
     meta.flags.iter_names().map(|(name, _)| name).collect()
 }
 
-fn whole(place: &Place, seen: Seen) -> Whole {
+fn whole(place: &ImagePath, seen: Seen) -> Whole {
     let flags = flags(&seen.meta);
     let mut entry = JsonEntry::new(split(&place.path).1, &seen.meta, seen.target);
     entry.path = Some(JsonName(place.path.clone()));
@@ -106,7 +106,7 @@ fn whole(place: &Place, seen: Seen) -> Whole {
     }
 }
 
-fn print(out: &mut Output, place: &Place, seen: &Seen) -> Outcome {
+fn print(out: &mut Output, place: &ImagePath, seen: &Seen) -> Outcome {
     let meta = &seen.meta;
     writeln!(out, "  File: {}{}", place.show(), arrow(seen.target.as_deref()))?;
     writeln!(

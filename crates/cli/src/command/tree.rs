@@ -3,7 +3,7 @@
 use crate::entry::{JsonEntry, arrow};
 use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, read_each};
-use crate::image_path::Place;
+use crate::image_path::ImagePath;
 use crate::name::{JsonName, join};
 use crate::names::{Entry, Names};
 use crate::output::{JsonArray, Output};
@@ -35,8 +35,8 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// The directories: IMAGE:PATH
-    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = Place::parser())]
-    places: Vec<Place>,
+    #[arg(required = true, value_name = "IMAGE:PATH", value_parser = ImagePath::parser())]
+    places: Vec<ImagePath>,
     #[command(flatten)]
     looking: Looking,
 }
@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
 }
 
 impl Grower<'_> {
-    fn place(&mut self, image: &Image, place: &Place) -> Outcome {
+    fn place(&mut self, image: &Image, place: &ImagePath) -> Outcome {
         let root = image.resolve(&place.path, true)?;
         if !self.arguments.json {
             writeln!(self.out, "{}", place.show())?;

@@ -2,7 +2,7 @@
 
 use crate::failure::Outcome;
 use crate::image::Image;
-use crate::image_path::Place;
+use crate::image_path::ImagePath;
 use crate::name::{JsonName, hex};
 use crate::output::Output;
 use crate::write_args::{Looking, Writing};
@@ -75,8 +75,8 @@ struct Target {
     #[arg(short = 'P', long)]
     no_dereference: bool,
     /// The file: IMAGE:PATH
-    #[arg(value_name = "IMAGE:PATH", value_parser = Place::parser())]
-    place: Place,
+    #[arg(value_name = "IMAGE:PATH", value_parser = ImagePath::parser())]
+    place: ImagePath,
 }
 
 #[derive(Serialize)]

@@ -210,6 +210,10 @@ fn help_and_completions_are_there() {
     for command in ["mkfs", "build", "ls", "cp", "info", "freefrag", "map", "explain", "xattr"] {
         assert!(hectare(&[command, "--help"]).ok().text().contains("Example"), "{command}");
     }
+    let mount = hectare(&["mount", "--help"]).ok();
+    for (option, is_shown) in [("  noatime ", true), ("  noflush ", false), ("  noopendir ", false)] {
+        assert_eq!(mount.text().contains(option), is_shown, "{option}");
+    }
 }
 
 #[test]

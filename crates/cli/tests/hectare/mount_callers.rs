@@ -61,19 +61,27 @@ fn ran_with_open_device(name: &str, bench: &Bench) -> Result<bool, Skip> {
     Ok(true)
 }
 
+/// Another user, with access to `/dev/fuse`; the test ends here where it has run in a namespace, and is
+/// skipped where there is none.
+macro_rules! other_user {
+    ($name:expr, $bench:expr) => {{
+        match ran_with_open_device($name, &$bench) {
+            Ok(false) => {}
+            Ok(true) => return,
+            Err(reason) => skip!($name, reason),
+        }
+        match User::of(&$bench) {
+            Ok(user) => user,
+            Err(reason) => skip!($name, reason),
+        }
+    }};
+}
+
 #[test]
 fn a_user_without_root_mounts_an_image_of_his_own() {
     const NAME: &str = "mount_callers::a_user_without_root_mounts_an_image_of_his_own";
     let bench = bench!(NAME);
-    match ran_with_open_device(NAME, &bench) {
-        Ok(false) => {}
-        Ok(true) => return,
-        Err(reason) => skip!(NAME, reason),
-    }
-    let user = match User::of(&bench) {
-        Ok(user) => user,
-        Err(reason) => skip!(NAME, reason),
-    };
+    let user = other_user!(NAME, bench);
     let dir = bench.dir.to_str().unwrap();
     for round in 0..3 {
         let _ = user.hectare(&[&["mount"][..], &bench.words(&[])].concat()).expect_success();
@@ -103,15 +111,7 @@ fn a_user_without_root_mounts_an_image_of_his_own() {
 fn regression_root_does_not_open_the_image_of_another_users_mount() {
     const NAME: &str = "mount_callers::regression_root_does_not_open_the_image_of_another_users_mount";
     let bench = bench!(NAME);
-    let user = match User::of(&bench) {
-        Ok(user) => user,
-        Err(reason) => skip!(NAME, reason),
-    };
-    match ran_with_open_device(NAME, &bench) {
-        Ok(false) => {}
-        Ok(true) => return,
-        Err(reason) => skip!(NAME, reason),
-    }
+    let user = other_user!(NAME, bench);
     drop(user.hectare(&[&["mount"][..], &bench.words(&[])].concat()).expect_success());
     // A process that opens it to wait finds it in use for two minutes.
     fs::rename(&bench.image, bench.image.with_extension("moved")).unwrap();
@@ -128,15 +128,7 @@ fn regression_root_does_not_open_the_image_of_another_users_mount() {
 fn what_a_user_without_root_may_not_is_refused_on_one_line() {
     const NAME: &str = "mount_callers::what_a_user_without_root_may_not_is_refused_on_one_line";
     let bench = bench!(NAME);
-    match ran_with_open_device(NAME, &bench) {
-        Ok(false) => {}
-        Ok(true) => return,
-        Err(reason) => skip!(NAME, reason),
-    }
-    let user = match User::of(&bench) {
-        Ok(user) => user,
-        Err(reason) => skip!(NAME, reason),
-    };
+    let user = other_user!(NAME, bench);
     let mount = |options: &[&str], dir: &str| {
         let refused = user.hectare(&[&["mount", bench.image.to_str().unwrap(), dir], options].concat());
         assert_eq!(refused.exit, Some(1), "{}", refused.report());

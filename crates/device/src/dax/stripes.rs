@@ -31,14 +31,14 @@ struct Stripe(RwLock<Arc<Mapping>>);
 pub(super) struct Stripes(Box<[Stripe]>);
 
 /// Some of the locks, held.
-pub(super) struct Held<G> {
+pub(super) struct StripeGuards<G> {
     first: G,
     /// Those of the other pages, if there are any.
     _rest: Vec<G>,
 }
 
-type Shared<'a> = Held<RwLockReadGuard<'a, Arc<Mapping>>>;
-type Exclusive<'a> = Held<RwLockWriteGuard<'a, Arc<Mapping>>>;
+type Shared<'a> = StripeGuards<RwLockReadGuard<'a, Arc<Mapping>>>;
+type Exclusive<'a> = StripeGuards<RwLockWriteGuard<'a, Arc<Mapping>>>;
 
 /// All of the locks, held exclusively.
 pub(super) struct Whole<'a>(Vec<RwLockWriteGuard<'a, Arc<Mapping>>>);
@@ -63,12 +63,12 @@ impl Stripes {
         Whole(self.0.iter().map(|stripe| stripe.0.write()).collect())
     }
 
-    fn hold<'a, G>(&'a self, span: Span, lock: impl Fn(&'a Stripe) -> G) -> Held<G> {
+    fn hold<'a, G>(&'a self, span: Span, lock: impl Fn(&'a Stripe) -> G) -> StripeGuards<G> {
         let [first, second] = numbers(span);
         let mut stripes = self.0[first].iter().chain(&self.0[second]);
         // An empty range has no page; any lock hands out the mapping.
         let lowest = stripes.next().unwrap_or(&self.0[0]);
-        Held { first: lock(lowest), _rest: stripes.map(lock).collect() }
+        StripeGuards { first: lock(lowest), _rest: stripes.map(lock).collect() }
     }
 }
 
@@ -86,7 +86,7 @@ fn numbers(span: Span) -> [Range<usize>; 2] {
     if stop <= STRIPES { [start..stop, 0..0] } else { [0..stop - STRIPES, start..STRIPES] }
 }
 
-impl<G: Deref<Target = Arc<Mapping>>> Held<G> {
+impl<G: Deref<Target = Arc<Mapping>>> StripeGuards<G> {
     pub(super) fn mapping(&self) -> &Mapping {
         &self.first
     }

@@ -8,8 +8,9 @@
 //! Hazard: publishing must not replace an existing file without permission, even one that appeared meanwhile;
 //! linking and `RENAME_NOREPLACE` refuse that in one step.
 
-use super::options::{check_replaceable, new_mode, open_error, parent_dir, parent_of};
-use super::{FileDevice, FileOptions, Overwrite, place};
+use super::options::{check_replaceable, new_mode, open_error, parent_dir};
+use super::place::{self, parent_of};
+use super::{FileDevice, FileOptions, Overwrite};
 use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags};
@@ -27,6 +28,22 @@ pub struct PendingFile {
     hidden: Option<PathBuf>,
     path: PathBuf,
     overwrite: Overwrite,
+}
+
+impl FileOptions {
+    /// Makes a new sparse file of `len` zeros that appears under its name only when
+    /// [`published`](PendingFile::publish), and disappears if that never happens.
+    ///
+    /// # Errors
+    /// As [`FileOptions::create`], except that a file to be replaced may be in use: its users keep it.
+    pub fn create_pending(
+        &self,
+        path: impl AsRef<Path>,
+        len: Bytes,
+        overwrite: Overwrite,
+    ) -> Result<PendingFile> {
+        PendingFile::create(self, path.as_ref(), len, overwrite)
+    }
 }
 
 impl PendingFile {

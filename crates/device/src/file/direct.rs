@@ -8,7 +8,7 @@
 //! undo it. So partial writes exclude all other changes of the device for as long as they take, while
 //! aligned ones (all that a file system does in practice) only share a lock.
 
-use super::Kind;
+use super::FileKind;
 use crate::scratch::{SCRATCH_ALIGN, SCRATCH_LEN, with_scratch};
 use crate::{Error, Operation, Reason, Result, Span};
 use hectare_units::{Bytes, index_of, u64_of, usize_of};
@@ -34,10 +34,10 @@ pub(super) struct Direct {
 
 impl Direct {
     /// Asks the kernel for the rules.
-    pub(super) fn new(file: BorrowedFd<'_>, kind: Kind) -> Self {
+    pub(super) fn new(file: BorrowedFd<'_>, kind: FileKind) -> Self {
         let sector = match kind {
-            Kind::Block(topology) => topology.logical_sector,
-            Kind::Regular => UNIT_DEFAULT,
+            FileKind::Block(topology) => topology.logical_sector,
+            FileKind::Regular => UNIT_DEFAULT,
         };
         let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
             .ok()

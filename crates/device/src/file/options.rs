@@ -4,9 +4,8 @@
 //! are made on the open file; the earlier check only avoids what opening itself would do wrong (waiting for
 //! a pipe's other end, or missing that a block device needs `O_EXCL` from the start).
 
-use super::atomic_create::PendingFile;
 use super::direct::Direct;
-use super::{FileDevice, Kind, file_type, lock, not_a_device, place, too_large};
+use super::{FileDevice, FileKind, file_type, lock, not_a_device, place, too_large};
 use crate::device::Device;
 use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
@@ -14,7 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What to do about a file that already has the name of a new one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,20 +120,6 @@ impl FileOptions {
         }
     }
 
-    /// Makes a new sparse file of `len` zeros that appears under its name only when
-    /// [`published`](PendingFile::publish), and disappears if that never happens.
-    ///
-    /// # Errors
-    /// As [`FileOptions::create`], except that a file to be replaced may be in use: its users keep it.
-    pub fn create_pending(
-        &self,
-        path: impl AsRef<Path>,
-        len: Bytes,
-        overwrite: Overwrite,
-    ) -> Result<PendingFile> {
-        PendingFile::create(self, path.as_ref(), len, overwrite)
-    }
-
     /// The flags to open with, `O_EXCL` and `O_DIRECT` aside.
     pub(super) fn flags(&self) -> OFlags {
         let access = if self.write { OFlags::RDWR } else { OFlags::RDONLY };
@@ -161,7 +146,7 @@ impl FileOptions {
     /// Refuses a length that a file can't have, while its content is still intact.
     fn check_len(&self, file: &File, name: &str, len: Bytes) -> Result<()> {
         if self.direct {
-            Direct::new(file.as_fd(), Kind::Regular).check_len(name, Operation::Create, len)?;
+            Direct::new(file.as_fd(), FileKind::Regular).check_len(name, Operation::Create, len)?;
         }
         let held = file.metadata().map_err(|e| Error::io(name, Operation::Create, None, &e))?.len();
         if held == 0 || len.get() <= held {
@@ -217,15 +202,7 @@ pub(super) fn open_error(name: &str, operation: Operation, errno: Errno) -> Erro
     Error::new(name, operation, None, Reason::Busy(busy))
 }
 
-/// The directory a path lies in.
-pub(super) fn parent_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
-}
-
-/// That directory, opened so that it can be made durable; `None` if it may not be read.
+/// The directory a path lies in, opened so that it can be made durable; `None` if it may not be read.
 pub(super) fn parent_dir(path: &Path) -> Option<File> {
-    File::open(parent_of(path)).ok()
+    File::open(place::parent_of(path)).ok()
 }

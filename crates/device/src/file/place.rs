@@ -62,7 +62,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<()> {
 fn folder_of(path: &Path) -> Option<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
-        let folder = super::options::parent_of(&path).canonicalize().ok()?;
+        let folder = parent_of(&path).canonicalize().ok()?;
         match std::fs::read_link(&path) {
             Ok(target) => path = folder.join(target),
             Err(_) => return Some(folder),
@@ -86,6 +86,14 @@ fn is_among_devices(folder: &Path) -> bool {
     }
     let is_mounted = here != device(Path::new("/"));
     (is_mounted || folder.starts_with(DEV)) && !folder.starts_with(DEV_FILES)
+}
+
+/// The directory a path lies in.
+pub(super) fn parent_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
 }
 
 #[cfg(test)]

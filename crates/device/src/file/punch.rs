@@ -8,7 +8,7 @@
 //! Hazard: a block device takes only whole sectors here, so the ragged ends of a range are written, or, when
 //! the range is only given up, left as they are.
 
-use super::{FileDevice, Kind};
+use super::{FileDevice, FileKind};
 use crate::device::Device;
 use crate::scratch::with_scratch;
 use crate::{Operation, Result, Span};
@@ -69,8 +69,8 @@ impl FileDevice {
     /// The part of a range that the host can serve without writing.
     fn servable(&self, span: Span) -> Option<Span> {
         match self.kind {
-            Kind::Regular => (span.len > Bytes::ZERO).then_some(span),
-            Kind::Block(topology) => span.inner_aligned(topology.logical_sector.into()),
+            FileKind::Regular => (span.len > Bytes::ZERO).then_some(span),
+            FileKind::Block(topology) => span.inner_aligned(topology.logical_sector.into()),
         }
     }
 
@@ -107,15 +107,15 @@ impl FileDevice {
 
     /// Whether what is given up becomes a hole; a block device promises nothing of it.
     pub(super) fn punches_discarded(&self) -> bool {
-        self.kind == Kind::Regular && !self.holes.no_discard.load(Ordering::Relaxed)
+        self.kind == FileKind::Regular && !self.holes.no_discard.load(Ordering::Relaxed)
     }
 
     pub(super) fn discard_range(&self, span: Span) -> Result<()> {
         let Some(inner) = self.servable(span) else { return Ok(()) };
         let _shared = self.direct.as_ref().map(|direct| direct.share());
         attempt(&self.holes.no_discard, || match self.kind {
-            Kind::Regular => punch(&self.file, inner),
-            Kind::Block(_) => block_discard(&self.file, inner),
+            FileKind::Regular => punch(&self.file, inner),
+            FileKind::Block(_) => block_discard(&self.file, inner),
         })
         .map(|_| ())
         .map_err(self.fail_errno(Operation::Discard, span))

@@ -59,13 +59,13 @@ pub(super) struct FreshPages {
     /// The size of a page in bytes, a power of two.
     page: u64,
     owner: Pid,
-    slots: [Slot; 1 << SLOTS_SHIFT],
+    slots: [WindowSlot; 1 << SLOTS_SHIFT],
     refused: AtomicBool,
 }
 
 /// Where the windows whose numbers leave a certain remainder are mapped.
 #[derive(Default)]
-struct Slot {
+struct WindowSlot {
     window: RwLock<Option<Window>>,
     misses: AtomicU32,
 }
@@ -84,7 +84,7 @@ impl FreshPages {
             fault: open_fault().ok()?,
             page,
             owner: rustix::process::getpid(),
-            slots: std::array::from_fn(|_| Slot::default()),
+            slots: std::array::from_fn(|_| WindowSlot::default()),
             refused: AtomicBool::new(false),
         })
     }

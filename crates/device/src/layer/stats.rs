@@ -52,7 +52,7 @@ fn index(operation: Operation) -> Option<usize> {
 }
 
 #[derive(Default)]
-struct Kind {
+struct Tally {
     done: AtomicU64,
     bytes: AtomicU64,
     failed: AtomicU64,
@@ -61,7 +61,7 @@ struct Kind {
 /// A device that counts its operations.
 pub struct StatsDevice<D> {
     inner: D,
-    kinds: [Kind; KINDS],
+    kinds: [Tally; KINDS],
 }
 
 impl<D: Device> StatsDevice<D> {
@@ -82,7 +82,7 @@ impl<D: Device> StatsDevice<D> {
     pub fn snapshot(&self) -> Snapshot {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         Snapshot(std::array::from_fn(|kind| {
-            let Kind { done, bytes, failed } = &self.kinds[kind];
+            let Tally { done, bytes, failed } = &self.kinds[kind];
             Counters { done: load(done), bytes: Bytes::new(load(bytes)), failed: load(failed) }
         }))
     }

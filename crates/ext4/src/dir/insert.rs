@@ -17,7 +17,7 @@ use super::index::{self, IndexEntry, NODE_BASE, ROOT_BASE, Root, Table};
 use super::leaf::{self, Leaf, Packer};
 use super::record::{self, Scan};
 use super::tree::{
-    Found, Frame, Index, Path, each_block, find_continued, found, load, lookup, open_index_to_write,
+    FoundEntry, Frame, Index, Path, each_block, find_continued, found, load, lookup, open_index_to_write,
 };
 use super::{DirRead, DirWrite, Entry, Format, Name};
 use crate::{Corrupt, Place};
@@ -45,7 +45,7 @@ pub enum Insert {
 #[derive(Clone, Debug)]
 pub enum Search<B> {
     /// The name is there.
-    Found(Found),
+    Found(FoundEntry),
     /// It isn't, and this is where [`insert_at`] can put it.
     Absent(Spot<B>),
 }

@@ -19,7 +19,7 @@ const HOLES_MAX: u32 = 1 << 16;
 
 /// Where a record lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Slot {
+pub struct EntryPosition {
     /// The block of the directory.
     pub block: LogicalBlock,
     /// The byte inside that block.
@@ -28,20 +28,24 @@ pub struct Slot {
 
 /// What a name leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Found {
+pub struct FoundEntry {
     /// The inode.
     pub inode: InodeNr,
     /// Its type, as the record says it.
     pub file_type: FileType,
     /// Where the record lies, until the directory is next changed.
-    pub at: Slot,
+    pub at: EntryPosition,
 }
 
 /// Finds `name`.
 ///
 /// # Errors
 /// The store's, and [`Corrupt`] where the directory is.
-pub fn lookup<S: DirRead>(store: &S, format: &Format, name: Name<'_>) -> Result<Option<Found>, S::Error> {
+pub fn lookup<S: DirRead>(
+    store: &S,
+    format: &Format,
+    name: Name<'_>,
+) -> Result<Option<FoundEntry>, S::Error> {
     match open_index(store, format)? {
         Some((index, root)) if !name.is_dot() => lookup_indexed(store, format, &index, root, name),
         _ => lookup_listed(store, format, name),
@@ -56,7 +60,7 @@ pub fn remove<S: DirWrite>(
     store: &mut S,
     format: &Format,
     name: Name<'_>,
-) -> Result<Option<Found>, S::Error> {
+) -> Result<Option<FoundEntry>, S::Error> {
     open_index_to_write(store, format)?;
     if name.is_dot() {
         return Ok(None);
@@ -78,7 +82,7 @@ pub fn replace<S: DirWrite>(
     name: Name<'_>,
     inode: InodeNr,
     file_type: FileType,
-) -> Result<Option<Found>, S::Error> {
+) -> Result<Option<FoundEntry>, S::Error> {
     open_index_to_write(store, format)?;
     let Some(found) = lookup(store, format, name)? else { return Ok(None) };
     let place = store.place(found.at.block);
@@ -176,12 +180,16 @@ pub(super) fn each_block<S: DirRead, T>(
 }
 
 /// What a used record leads to.
-pub(super) fn found(at: LogicalBlock, record: &Record<'_>) -> Option<Found> {
-    let at = Slot { block: at, offset: low32(u64_of(record.offset)) };
-    record.inode.map(|inode| Found { inode, file_type: record.file_type, at })
+pub(super) fn found(at: LogicalBlock, record: &Record<'_>) -> Option<FoundEntry> {
+    let at = EntryPosition { block: at, offset: low32(u64_of(record.offset)) };
+    record.inode.map(|inode| FoundEntry { inode, file_type: record.file_type, at })
 }
 
-fn lookup_listed<S: DirRead>(store: &S, format: &Format, name: Name<'_>) -> Result<Option<Found>, S::Error> {
+fn lookup_listed<S: DirRead>(
+    store: &S,
+    format: &Format,
+    name: Name<'_>,
+) -> Result<Option<FoundEntry>, S::Error> {
     let indexed = store.is_indexed();
     each_block(store, 0, |at, block| {
         let records = index::records(&block, format, at, indexed, store.place(at))?;
@@ -201,7 +209,7 @@ fn lookup_indexed<S: DirRead>(
     index: &Index,
     root: S::Block,
     name: Name<'_>,
-) -> Result<Option<Found>, S::Error> {
+) -> Result<Option<FoundEntry>, S::Error> {
     let hash = index.hasher.hash(name.bytes()).major;
     let mut path = Path::probe(store, format, index, root, hash)?;
     let at = path.leaf;
@@ -219,7 +227,7 @@ pub(super) fn find_continued<S: DirRead>(
     path: &mut Path,
     hash: u32,
     name: Name<'_>,
-) -> Result<Option<Found>, S::Error> {
+) -> Result<Option<FoundEntry>, S::Error> {
     for _ in 0..store.blocks() {
         // Names of this hash continue in the next leaf only if that one says so.
         if path.next_low() != Some(hash | 1) || path.advance(store, format)?.is_none() {

@@ -2,7 +2,7 @@
 //! its level.
 
 use super::node::{capacity, index_slot, set_checksum};
-use super::raw::Slot;
+use super::raw::RawEntry;
 use super::{Extent, ROOT_LEN, edit};
 use crate::checksum::Seed;
 use hectare_units::{BlockNr, BlockSize, Blocks, LogicalBlock, low16, u64_of};
@@ -44,7 +44,7 @@ pub fn build(
         extents.windows(2).all(|pair| pair[0].end() <= u64::from(pair[1].logical.get())),
         "extents come sorted"
     );
-    let mut level: Vec<(LogicalBlock, Slot)> = extents.iter().map(|e| (e.logical, e.encode())).collect();
+    let mut level: Vec<(LogicalBlock, RawEntry)> = extents.iter().map(|e| (e.logical, e.encode())).collect();
     let (mut nodes, mut depth) = (Vec::new(), 0);
     while level.len() > capacity(ROOT_LEN) {
         let mut above = Vec::with_capacity(level.len().div_ceil(capacity(block_size.len())));
@@ -67,7 +67,7 @@ pub fn build(
 }
 
 /// Makes `bytes` a node with `entries`, which fit.
-fn fill(bytes: &mut [u8], depth: u16, entries: &[(LogicalBlock, Slot)]) {
+fn fill(bytes: &mut [u8], depth: u16, entries: &[(LogicalBlock, RawEntry)]) {
     edit::format(bytes, depth);
     let (header, space) = bytes.split_at_mut(size_of::<super::raw::Header>());
     for (space, (_, slot)) in space.chunks_exact_mut(slot_len()).zip(entries) {
@@ -77,5 +77,5 @@ fn fill(bytes: &mut [u8], depth: u16, entries: &[(LogicalBlock, Slot)]) {
 }
 
 const fn slot_len() -> usize {
-    size_of::<Slot>()
+    size_of::<RawEntry>()
 }

@@ -5,7 +5,7 @@
 
 use super::node::capacity;
 use super::path::Seat;
-use super::raw::{self, Header, Slot};
+use super::raw::{self, Header, RawEntry};
 use super::{TreeGeometry, TreeWrite};
 use crate::error::{Corrupt, Place};
 use hectare_units::{BlockNr, LogicalBlock, low16, u64_of};
@@ -31,7 +31,7 @@ pub(super) fn format(bytes: &mut [u8], depth: u16) {
 /// A node under change.
 pub(super) struct NodeMut<'a> {
     header: &'a mut Header,
-    slots: &'a mut [Slot],
+    slots: &'a mut [RawEntry],
     place: Place,
 }
 
@@ -40,7 +40,7 @@ impl<'a> NodeMut<'a> {
         let mismatch = || Corrupt::new("extent node", place, "its header and its size do not match");
         let (header, rest) = Header::mut_from_prefix(bytes).map_err(|_| mismatch())?;
         let max = usize::from(header.eh_max.get());
-        let (slots, _) = <[Slot]>::mut_from_prefix_with_elems(rest, max).map_err(|_| mismatch())?;
+        let (slots, _) = <[RawEntry]>::mut_from_prefix_with_elems(rest, max).map_err(|_| mismatch())?;
         Ok(Self { header, slots, place })
     }
 
@@ -67,7 +67,7 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Puts an entry at position `at`, moving those behind it.
-    pub(super) fn insert(&mut self, at: usize, slot: Slot) -> Result<(), Corrupt> {
+    pub(super) fn insert(&mut self, at: usize, slot: RawEntry) -> Result<(), Corrupt> {
         let len = self.len();
         if at > len || len >= self.slots.len() {
             return Err(self.mismatch());
@@ -79,7 +79,7 @@ impl<'a> NodeMut<'a> {
     }
 
     /// Replaces the entry at position `at`.
-    pub(super) fn set(&mut self, at: usize, slot: Slot) -> Result<(), Corrupt> {
+    pub(super) fn set(&mut self, at: usize, slot: RawEntry) -> Result<(), Corrupt> {
         if at >= self.len().min(self.slots.len()) {
             return Err(self.mismatch());
         }
@@ -128,12 +128,12 @@ impl<'a> NodeMut<'a> {
     }
 
     /// The entries from position `from` on.
-    pub(super) fn tail(&self, from: usize) -> Result<&[Slot], Corrupt> {
+    pub(super) fn tail(&self, from: usize) -> Result<&[RawEntry], Corrupt> {
         self.slots.get(from..self.len()).ok_or_else(|| self.mismatch())
     }
 
     /// Replaces all entries.
-    pub(super) fn fill(&mut self, entries: &[Slot]) -> Result<(), Corrupt> {
+    pub(super) fn fill(&mut self, entries: &[RawEntry]) -> Result<(), Corrupt> {
         let mismatch = self.mismatch();
         let (used, unused) = self.slots.split_at_mut_checked(entries.len()).ok_or(mismatch)?;
         used.copy_from_slice(entries);
@@ -163,7 +163,7 @@ pub(super) fn create<T: TreeWrite>(
     tree: &mut T,
     nr: BlockNr,
     depth: u16,
-    entries: &[Slot],
+    entries: &[RawEntry],
 ) -> Result<usize, T::Error> {
     Ok(tree.edit(nr, |bytes| {
         let room = capacity(bytes.len());

@@ -10,7 +10,7 @@
 use super::edit::{create, edit};
 use super::node::{Node, index_slot};
 use super::path::{LEVELS_MAX, Path, Seat, Step};
-use super::raw::Slot;
+use super::raw::RawEntry;
 use super::remove::shrink_root;
 use super::{DEPTH_MAX, Extent, FILE_END, TreeGeometry, TreeWrite};
 use crate::error::Corrupt;
@@ -214,7 +214,7 @@ fn split<T: TreeWrite>(
     node: &Step,
     right: BlockNr,
     at: usize,
-    (key, slot): (LogicalBlock, Slot),
+    (key, slot): (LogicalBlock, RawEntry),
 ) -> Result<LogicalBlock, T::Error> {
     let cut = if at == 0 || at == node.len { at } else { node.len / 2 };
     let goes_right = at > cut || cut == node.len;

@@ -10,7 +10,7 @@ use super::insert::split_at;
 use super::lookup::lookup;
 use super::node::Node;
 use super::path::Path;
-use super::raw::Slot;
+use super::raw::RawEntry;
 use super::remove::shrink_root;
 use super::{Extent, FILE_END, Mapping, TreeGeometry, TreeWrite};
 use crate::error::Corrupt;
@@ -79,7 +79,7 @@ fn mark_piece<T: TreeWrite>(
 /// A change of one leaf that needs no more room in it. The first key never changes: what grows downwards has
 /// an entry before it.
 struct Change {
-    set: [Option<(usize, Slot)>; 2],
+    set: [Option<(usize, RawEntry)>; 2],
     gone: Range<usize>,
 }
 

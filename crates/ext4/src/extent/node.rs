@@ -5,7 +5,7 @@
 //! costs O(1): the header, the first key against the parent, and the entry taken against its neighbour and
 //! the volume. The root has four entries at most and is always checked whole.
 
-use super::raw::{self, Header, Slot, Tail};
+use super::raw::{self, Header, RawEntry, Tail};
 use super::{DEPTH_MAX, Extent, FILE_END, ROOT_LEN, TreeGeometry};
 use crate::checksum::Seed;
 use crate::error::{Corrupt, Place};
@@ -15,7 +15,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Entries that fit in a node of `len` bytes.
 pub(super) const fn capacity(len: usize) -> usize {
-    len.saturating_sub(size_of::<Header>()) / size_of::<Slot>()
+    len.saturating_sub(size_of::<Header>()) / size_of::<RawEntry>()
 }
 
 /// A child as its parent describes it.
@@ -239,7 +239,7 @@ impl<'a> Node<'a> {
     }
 
     /// A copy of the entries.
-    pub(super) fn to_slots(self) -> Vec<Slot> {
+    pub(super) fn to_slots(self) -> Vec<RawEntry> {
         match self.slots {
             Slots::Index(entries) => entries.iter().map(|entry| zerocopy::transmute!(*entry)).collect(),
             Slots::Leaf(entries) => entries.iter().map(|entry| zerocopy::transmute!(*entry)).collect(),
@@ -317,11 +317,11 @@ pub fn set_checksum(bytes: &mut [u8], seed: Seed) {
 fn tail_offset(bytes: &[u8]) -> Option<usize> {
     let (header, _) = Header::ref_from_prefix(bytes).ok()?;
     let max = usize::from(header.eh_max.get());
-    (max <= capacity(bytes.len())).then(|| size_of::<Header>() + max * size_of::<Slot>())
+    (max <= capacity(bytes.len())).then(|| size_of::<Header>() + max * size_of::<RawEntry>())
 }
 
 /// An index entry.
-pub(super) fn index_slot(first: LogicalBlock, nr: BlockNr) -> Slot {
+pub(super) fn index_slot(first: LogicalBlock, nr: BlockNr) -> RawEntry {
     zerocopy::transmute!(raw::Index {
         ei_block: first.get().into(),
         ei_leaf_lo: low32(nr.get()).into(),

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const MAGIC: u16 = 0xf30a;
 
 /// Any entry, index or leaf, as bytes: both kinds are 12 bytes and begin with their key.
-pub type Slot = [u8; 12];
+pub type RawEntry = [u8; 12];
 
 /// What every node begins with (`ext4_extent_header`).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -70,17 +70,17 @@ const _: () = {
     assert!(offset_of!(Header, eh_max) == 4);
     assert!(offset_of!(Header, eh_depth) == 6);
     assert!(offset_of!(Header, eh_generation) == 8);
-    assert!(size_of::<Index>() == size_of::<Slot>());
+    assert!(size_of::<Index>() == size_of::<RawEntry>());
     assert!(offset_of!(Index, ei_block) == 0);
     assert!(offset_of!(Index, ei_leaf_lo) == 4);
     assert!(offset_of!(Index, ei_leaf_hi) == 8);
-    assert!(size_of::<Leaf>() == size_of::<Slot>());
+    assert!(size_of::<Leaf>() == size_of::<RawEntry>());
     assert!(offset_of!(Leaf, ee_block) == 0);
     assert!(offset_of!(Leaf, ee_len) == 4);
     assert!(offset_of!(Leaf, ee_start_hi) == 6);
     assert!(offset_of!(Leaf, ee_start_lo) == 8);
     assert!(size_of::<Tail>() == 4);
     // A power of two leaves 4 or 8 bytes over after header and entries: the tail always fits.
-    assert!((1024 - size_of::<Header>()) % size_of::<Slot>() >= size_of::<Tail>());
-    assert!((2048 - size_of::<Header>()) % size_of::<Slot>() >= size_of::<Tail>());
+    assert!((1024 - size_of::<Header>()) % size_of::<RawEntry>() >= size_of::<Tail>());
+    assert!((2048 - size_of::<Header>()) % size_of::<RawEntry>() >= size_of::<Tail>());
 };

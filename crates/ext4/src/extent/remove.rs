@@ -9,7 +9,7 @@ use super::insert::split_at;
 use super::lookup::lookup;
 use super::node::Node;
 use super::path::{Path, Seat};
-use super::raw::Slot;
+use super::raw::RawEntry;
 use super::{Extent, FILE_END, Mapping, TreeGeometry, TreeWrite};
 use crate::error::Corrupt;
 use hectare_units::{BlockNr, LogicalBlock, low32};
@@ -75,7 +75,7 @@ struct Cut {
     /// The entries that go.
     gone: Range<usize>,
     /// The entry that loses its end, and the one that loses its beginning.
-    trimmed: [Option<(usize, Slot)>; 2],
+    trimmed: [Option<(usize, RawEntry)>; 2],
     /// What is no longer mapped, last first.
     freed: Vec<Extent>,
     /// Nothing is mapped in the range from here on.

@@ -159,17 +159,17 @@ fn inline_value(attr: &Attr) -> &[u8] {
 
 /// The hash an entry carries: a value in an inode of its own is verified by it, so that one is kept;
 /// otherwise only entries in a block have one.
-fn hash_of(attr: &Attr, area: Kind) -> u32 {
+fn hash_of(attr: &Attr, area: AreaKind) -> u32 {
     match (&attr.value, area) {
         (Value::Inode { hash, .. }, _) => *hash,
-        (Value::Inline(_), Kind::Inode) => 0,
-        (Value::Inline(value), Kind::Block) => entry_hash(attr.name.suffix(), value),
+        (Value::Inline(_), AreaKind::Inode) => 0,
+        (Value::Inline(value), AreaKind::Block) => entry_hash(attr.name.suffix(), value),
     }
 }
 
 /// Which of the two areas is written.
 #[derive(Clone, Copy)]
-enum Kind {
+enum AreaKind {
     Inode,
     Block,
 }
@@ -179,7 +179,7 @@ fn inode_area(attrs: &[&Attr], space: usize) -> Vec<u8> {
     if !attrs.is_empty() {
         let (header, body) = area.split_at_mut(INODE_HEADER);
         header.copy_from_slice(&MAGIC.to_le_bytes());
-        fill(attrs, body, 0, Kind::Inode);
+        fill(attrs, body, 0, AreaKind::Inode);
     }
     area
 }
@@ -187,12 +187,12 @@ fn inode_area(attrs: &[&Attr], space: usize) -> Vec<u8> {
 fn block(mut attrs: Vec<&Attr>, size: BlockSize) -> Vec<u8> {
     attrs.sort_by(|a, b| a.name.cmp(&b.name));
     let mut block = vec![0; size.len()];
-    fill(&attrs, &mut block, size_of::<raw::Header>(), Kind::Block);
+    fill(&attrs, &mut block, size_of::<raw::Header>(), AreaKind::Block);
     let header = raw::Header {
         h_magic: U32::new(MAGIC),
         h_refcount: U32::new(1),
         h_blocks: U32::new(1),
-        h_hash: U32::new(block_hash(attrs.iter().map(|attr| hash_of(attr, Kind::Block)))),
+        h_hash: U32::new(block_hash(attrs.iter().map(|attr| hash_of(attr, AreaKind::Block)))),
         h_checksum: U32::ZERO,
         h_reserved: [U32::ZERO; 3],
     };
@@ -202,7 +202,7 @@ fn block(mut attrs: Vec<&Attr>, size: BlockSize) -> Vec<u8> {
 
 /// Writes entries from `first` on and values downwards from the last aligned byte; value offsets count from
 /// the start of `area`. The caller has made sure that it all fits.
-fn fill(attrs: &[&Attr], area: &mut [u8], first: usize, kind: Kind) {
+fn fill(attrs: &[&Attr], area: &mut [u8], first: usize, kind: AreaKind) {
     let (mut entry_at, mut value_at) = (first, area.len() & !3);
     for attr in attrs {
         let (suffix, value) = (attr.name.suffix(), inline_value(attr));

@@ -6,11 +6,11 @@
 
 use super::{Adapter, TRANSFER_MAX};
 use crate::errno::Answer;
-use crate::node_table::{Node, node_id};
+use crate::node_table::Node;
 use crate::protocol::NodeId;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Copying, Opening};
-use hectare_engine::{Caller, Capabilities, FallocateMode, Kind, OpenFile};
+use hectare_engine::{Caller, FallocateMode, Kind, OpenFile};
 use hectare_units::usize_of;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -128,17 +128,6 @@ impl Adapter {
         if room == 0 { data } else { &data[..data.len().min(room)] }
     }
 
-    /// Clears set-ID bits and file capabilities of a file changed by a caller that may not keep them. Without
-    /// the notification the kernel would use its cached mode, and run a changed program as if it were
-    /// unchanged.
-    pub(super) fn drop_privileges(&self, caller: &Caller<'_>, node: &Node, reply: &mut Reply) -> Answer {
-        let caller = Caller { capabilities: Capabilities::empty(), ..*caller };
-        if self.volume.drop_privileges(node.nr(), &caller)? {
-            reply.make_stale(node_id(node.nr()));
-        }
-        Ok(())
-    }
-
     pub(super) fn sync_node(&self, id: NodeId, data_only: bool) -> Answer {
         let node = self.node(id)?;
         if node.metadata()?.kind != Kind::File {
@@ -253,6 +242,7 @@ mod tests {
     use super::*;
     use crate::adapter::Behaviour;
     use crate::event_loop::Server;
+    use crate::node_table::node_id;
     use crate::protocol::init::Features;
     use hectare_device::MemoryDevice;
     use hectare_engine::{Changes, Creation, OpenOptions, Overwrite, Timestamp, Volume};

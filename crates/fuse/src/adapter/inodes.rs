@@ -3,13 +3,13 @@
 use super::Adapter;
 use crate::attr;
 use crate::errno::Answer;
-use crate::node_table::Node;
+use crate::node_table::{Node, node_id};
 use crate::options::Atime;
 use crate::protocol::NodeId;
 use crate::protocol::init::Features;
 use crate::protocol::reply::Reply;
 use crate::protocol::request::{Setattr, Times};
-use hectare_engine::{Caller, Changes, Error, InodeFlags, Metadata, Timestamp, XattrHow};
+use hectare_engine::{Caller, Capabilities, Changes, Error, InodeFlags, Metadata, Timestamp, XattrHow};
 use rustix::io::Errno;
 
 const SET_GROUP_ID: u16 = 0o2000;
@@ -76,6 +76,17 @@ impl Adapter {
     pub(super) fn killer<'c, 'g>(&self, says_so: bool, caller: &'c Caller<'g>) -> Option<&'c Caller<'g>> {
         let tells = self.kernel.contains(Features::HANDLE_KILLPRIV_V2);
         (if tells { says_so } else { caller.uid != 0 }).then_some(caller)
+    }
+
+    /// Clears set-ID bits and file capabilities of a file changed by a caller that may not keep them. Without
+    /// the notification the kernel would use its cached mode, and run a changed program as if it were
+    /// unchanged.
+    pub(super) fn drop_privileges(&self, caller: &Caller<'_>, node: &Node, reply: &mut Reply) -> Answer {
+        let caller = Caller { capabilities: Capabilities::empty(), ..*caller };
+        if self.volume.drop_privileges(node.nr(), &caller)? {
+            reply.make_stale(node_id(node.nr()));
+        }
+        Ok(())
     }
 
     pub(super) fn read_link(&self, id: NodeId) -> Answer<Vec<u8>> {

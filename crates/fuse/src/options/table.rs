@@ -1,7 +1,6 @@
 //! The table of mount options: the name, syntax, setter and help text of each.
 
-use super::{Atime, DEFAULT_COMMIT, MountOptions};
-use crate::adapter::TRANSFER_MAX;
+use super::{Atime, DEFAULT_COMMIT, MountOptions, TRANSFER_MAX};
 use hectare_engine::{DataMode, OnError};
 use log::LevelFilter;
 use std::fmt::Display;
@@ -40,6 +39,7 @@ pub struct OptionRow {
     pub(super) name: &'static str,
     pub(super) form: Form,
     help: &'static str,
+    is_for_benchmarks: bool,
 }
 
 impl OptionRow {
@@ -57,10 +57,21 @@ impl OptionRow {
     pub fn help(&self) -> &'static str {
         self.help
     }
+
+    /// Whether it only serves to compare, and is not to be listed in a help.
+    #[must_use]
+    pub fn is_for_benchmarks(&self) -> bool {
+        self.is_for_benchmarks
+    }
 }
 
 const fn flag(name: &'static str, help: &'static str, set: fn(&mut MountOptions)) -> OptionRow {
-    OptionRow { name, form: Form::Flag(set), help }
+    OptionRow { name, form: Form::Flag(set), help, is_for_benchmarks: false }
+}
+
+/// A flag that only serves to compare.
+const fn benchmark(name: &'static str, help: &'static str, set: fn(&mut MountOptions)) -> OptionRow {
+    OptionRow { is_for_benchmarks: true, ..flag(name, help, set) }
 }
 
 const fn value(
@@ -69,34 +80,34 @@ const fn value(
     help: &'static str,
     set: fn(&mut MountOptions, &str) -> Result<(), String>,
 ) -> OptionRow {
-    OptionRow { name, form: Form::Value(shown, set), help }
+    OptionRow { name, form: Form::Value(shown, set), help, is_for_benchmarks: false }
 }
 
 const fn ignored(name: &'static str) -> OptionRow {
-    OptionRow { name, form: Form::Ignored, help: "" }
+    OptionRow { name, form: Form::Ignored, help: "", is_for_benchmarks: false }
 }
 
 pub(super) const fn accepted(name: &'static str, why: &'static str) -> OptionRow {
-    OptionRow { name, form: Form::Accepted(why), help: "" }
+    OptionRow { name, form: Form::Accepted(why), help: "", is_for_benchmarks: false }
 }
 
 pub(super) const fn refused(name: &'static str, why: &'static str) -> OptionRow {
-    OptionRow { name, form: Form::Refused(why), help: "" }
+    OptionRow { name, form: Form::Refused(why), help: "", is_for_benchmarks: false }
 }
 
 /// All options with an effect here, and those meant for the programs that mount.
 pub static OPTIONS: [OptionRow; 98] = [
     flag("ro", "mount read-only; nothing is written to the image", |o| o.read_only = true),
     flag("rw", "mount read-write (the default)", |o| o.read_only = false),
-    flag("allow_other", "let other users in; the kernel checks permissions", |o| o.allow_other = true),
+    flag("allow_other", "let other users access the mount, if permissions allow", |o| o.allow_other = true),
     flag("default_permissions", "have the kernel check permissions (always so for root)", |o| {
         o.default_permissions = true;
     }),
     flag("noatime", "never update access times", |o| o.atime = Atime::Never),
-    flag("relatime", "access times after a change and once a day (the default)", |o| {
+    flag("relatime", "update access times after changes, else daily (default)", |o| {
         o.atime = Atime::Relative;
     }),
-    flag("strictatime", "access times on every read not served from page cache", |o| {
+    flag("strictatime", "update access times on every read that is not cached", |o| {
         o.atime = Atime::Always;
     }),
     flag("atime", "as relatime", |o| o.atime = Atime::Relative),
@@ -112,12 +123,12 @@ pub static OPTIONS: [OptionRow; 98] = [
     flag("noacl", "do not enforce access ACLs", |o| o.acl = false),
     flag("grpid", "new files get the group of their directory", |o| o.directory_groups = true),
     flag("bsdgroups", "as grpid", |o| o.directory_groups = true),
-    flag("nogrpid", "group of the creator or set-GID directory (the default)", |o| {
+    flag("nogrpid", "new files get the group of their creator (the default)", |o| {
         o.directory_groups = false;
     }),
     flag("sysvgroups", "as nogrpid", |o| o.directory_groups = false),
-    flag("minixdf", "the size that df shows includes metadata", |o| o.counts_overhead = true),
-    flag("bsddf", "the size that df shows excludes metadata (the default)", |o| o.counts_overhead = false),
+    flag("minixdf", "df counts metadata as part of the size", |o| o.counts_overhead = true),
+    flag("bsddf", "df leaves metadata out of the size (the default)", |o| o.counts_overhead = false),
     flag("debug", "verbose logging: as log=debug", |o| o.log = Some(LevelFilter::Debug)),
     flag("lazytime", "write times with the next commit (always so here)", |_| {}),
     flag("nolazytime", "no effect: as lazytime", |_| {}),
@@ -160,14 +171,14 @@ pub static OPTIONS: [OptionRow; 98] = [
     flag("noreaddirplus", "list names only", |o| o.list_attributes = false),
     value("actimeo", "SECONDS", "how long the kernel caches names and attributes (86400)", set_kept),
     value("negative_timeout", "SECONDS", "how long the kernel caches missing names (as actimeo)", set_absent),
-    flag("flush", "send FLUSH on every close (no effect; for benchmarking)", |o| o.ask_flush = true),
-    flag("noflush", "do not send FLUSH (the default)", |o| o.ask_flush = false),
-    flag("opendir", "send OPENDIR before listing (no effect; for benchmarking)", |o| o.ask_opendir = true),
-    flag("noopendir", "do not send OPENDIR (the default)", |o| o.ask_opendir = false),
-    flag("parallel_dirops", "parallel lookups in one directory (the default)", |o| {
+    benchmark("flush", "send FLUSH on every close (no effect)", |o| o.ask_flush = true),
+    benchmark("noflush", "do not send FLUSH (the default)", |o| o.ask_flush = false),
+    benchmark("opendir", "send OPENDIR before listing (no effect)", |o| o.ask_opendir = true),
+    benchmark("noopendir", "do not send OPENDIR (the default)", |o| o.ask_opendir = false),
+    benchmark("parallel_dirops", "parallel lookups in one directory (the default)", |o| {
         o.parallel_directories = true;
     }),
-    flag("noparallel_dirops", "one lookup at a time (for benchmarking)", |o| o.parallel_directories = false),
+    benchmark("noparallel_dirops", "one lookup at a time in a directory", |o| o.parallel_directories = false),
     value("max_write", "BYTES", "largest read and write (1048576)", set_transfer_max),
     value("max_read", "BYTES", "largest read (524288)", set_read_max),
     value("max_readahead", "BYTES", "limit of the kernel's readahead (1048576; root only)", set_read_ahead),

@@ -1,7 +1,7 @@
 //! The second pass: finds the newest copy of each block that was not revoked.
 
 use super::reader::{LogReader, Ring};
-use super::scan::{Found, Scanned};
+use super::scan::{LogBlock, Scanned};
 use super::{LoggedCopy, RecoveryError};
 use crate::format::{JournalSuperblock, LogFormat};
 use hectare_units::{BlockNr, Blocks, LogicalBlock, TxnId};
@@ -57,7 +57,12 @@ fn check_target(
     Ok(())
 }
 
-fn revoke(copies: &mut Copies, format: &LogFormat, block: &[u8], found: &Found) -> Result<(), RecoveryError> {
+fn revoke(
+    copies: &mut Copies,
+    format: &LogFormat,
+    block: &[u8],
+    found: &LogBlock,
+) -> Result<(), RecoveryError> {
     let revoked = format.revoked(block).ok_or(RecoveryError::Damaged {
         txn: found.txn,
         at: found.at,

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 
 /// A block of a transaction that counts.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found {
+pub(super) struct LogBlock {
     pub(super) at: LogicalBlock,
     pub(super) txn: TxnId,
     /// A descriptor; else a revoke block.
@@ -30,7 +30,7 @@ pub(super) struct Found {
 #[derive(Debug)]
 pub(super) struct Scanned {
     /// Descriptor and revoke blocks of the transactions that count, in order.
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<LogBlock>,
     /// The transaction after the last that counts.
     pub(super) end: TxnId,
     /// The log block after it.
@@ -70,7 +70,7 @@ struct Scan<'a> {
     /// The transaction whose blocks are expected.
     txn: TxnId,
     /// Its blocks so far.
-    open: Vec<Found>,
+    open: Vec<LogBlock>,
     /// What is wrong with it so far.
     fault: Option<Fault>,
     /// Its checksum so far (first generation).
@@ -109,7 +109,7 @@ impl<'a> Scan<'a> {
                 BlockType::Descriptor => self.descriptor(at),
                 BlockType::Revoke => {
                     self.check_tail(at);
-                    self.open.push(Found { at, txn, is_descriptor: false });
+                    self.open.push(LogBlock { at, txn, is_descriptor: false });
                     Ok(true)
                 }
                 BlockType::Commit => self.commit(at),
@@ -133,7 +133,7 @@ impl<'a> Scan<'a> {
         self.check_tail(at);
         let checksums: Vec<u32> = self.format.tags(&self.block).map(|tag| tag.checksum).collect();
         let Some(copies) = self.ring.steps(checksums.len()) else { return Ok(false) };
-        self.open.push(Found { at, txn: self.txn, is_descriptor: true });
+        self.open.push(LogBlock { at, txn: self.txn, is_descriptor: true });
         match self.format.checksum {
             Checksum::V1 => self.sum_up(&copies)?,
             Checksum::V2 | Checksum::V3 if self.format.async_commit => self.verify(&copies, &checksums)?,
@@ -195,7 +195,7 @@ impl<'a> Scan<'a> {
         Ok(true)
     }
 
-    fn good_commit(&mut self, open: Vec<Found>) -> Result<(), RecoveryError> {
+    fn good_commit(&mut self, open: Vec<LogBlock>) -> Result<(), RecoveryError> {
         if let Some(torn) = self.torn.take() {
             return Err(torn.into()); // a later transaction is whole, so this one had been as well
         }

@@ -35,7 +35,7 @@ pub struct Histogram(Vec<Share>);
 
 /// A volume's e2freefrag output.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Told {
+pub struct FreefragOutput {
     /// Its free extents.
     pub histogram: Histogram,
     /// Used blocks in percent of all, if printed.
@@ -139,7 +139,7 @@ impl FromStr for Histogram {
     }
 }
 
-impl FromStr for Told {
+impl FromStr for FreefragOutput {
     type Err = String;
 
     /// Reads what `e2freefrag` prints. Blocks become bytes by the one block size that puts the mean length of
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_published_table_is_read_without_its_heading() {
-        let told: Told = PUBLISHED.parse().unwrap();
+        let told: FreefragOutput = PUBLISHED.parse().unwrap();
         let shares = told.histogram.shares();
         assert_eq!((shares.len(), told.fill), (6, None));
         assert_eq!((shares[4].from, shares[4].to), (2 << 20, 4 << 20));
@@ -228,12 +228,12 @@ mod tests {
         assert!((shares[4].percent - 89.63).abs() < 0.01, "{:?}", shares[4]);
         assert!((shares[4].mean.unwrap() - 3_980_454.9).abs() < 1.0, "{:?}", shares[4]);
         let whole = format!("Total blocks: 1000\nFree blocks: 250 (25.0%)\n{PUBLISHED}");
-        assert_eq!(whole.parse::<Told>().unwrap().fill, Some(75.0));
+        assert_eq!(whole.parse::<FreefragOutput>().unwrap().fill, Some(75.0));
     }
 
     #[test]
     fn what_is_no_table_is_refused() {
-        let refused = |text: &str| text.parse::<Told>().unwrap_err();
+        let refused = |text: &str| text.parse::<FreefragOutput>().unwrap_err();
         assert!(refused("").contains("no histogram"));
         assert!(refused("Extent Size Range :\nnothing : 1\n").contains("no histogram"));
         let mixed = PUBLISHED.replace("725624", "7256");

@@ -8,7 +8,7 @@
 //!
 //! Not here: which operations are known to be durable ([`super::expect`]).
 
-use super::self_describing::{CELL, CELL_LEN, Cell, Found};
+use super::self_describing::{CELL, CELL_LEN, Cell, Decoded};
 use hectare_units::{index_of, low32, u64_of};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -163,9 +163,9 @@ impl Content {
         let (cells, _) = found.as_chunks::<CELL_LEN>();
         for (n, bytes) in (0..).zip(cells) {
             let fine = match Cell::decode(bytes) {
-                Found::Zero => loose || self.may_be_zero(since, n),
-                Found::Cell(cell) if cell.file == file => loose || self.may_hold(since, n, cell),
-                Found::Cell(_) | Found::Other => false,
+                Decoded::Zero => loose || self.may_be_zero(since, n),
+                Decoded::Cell(cell) if cell.file == file => loose || self.may_hold(since, n, cell),
+                Decoded::Cell(_) | Decoded::Other => false,
             };
             if !fine {
                 return Err(self.complaint(since, n, Cell::decode(bytes)));
@@ -201,9 +201,9 @@ impl Content {
     fn is(&self, file: u32, found: &[u8]) -> bool {
         let (cells, rest) = found.as_chunks::<CELL_LEN>();
         let token_of = |bytes| match Cell::decode(bytes) {
-            Found::Zero => Some(0),
-            Found::Cell(cell) if cell.file == file => Some(token(cell.version, cell.index)),
-            Found::Cell(_) | Found::Other => None,
+            Decoded::Zero => Some(0),
+            Decoded::Cell(cell) if cell.file == file => Some(token(cell.version, cell.index)),
+            Decoded::Cell(_) | Decoded::Other => None,
         };
         rest.is_empty()
             && cells.len() == self.cells.len()
@@ -238,11 +238,11 @@ impl Content {
         Err(format!("it has {found} bytes; {} were durable, {}", self.size(), told(since)))
     }
 
-    fn complaint(&self, since: &[(u32, Edit)], n: u64, found: Found) -> String {
+    fn complaint(&self, since: &[(u32, Edit)], n: u64, found: Decoded) -> String {
         let holds = match found {
-            Found::Zero => "zeros".to_owned(),
-            Found::Other => "what no operation wrote".to_owned(),
-            Found::Cell(Cell { file, version, index }) => {
+            Decoded::Zero => "zeros".to_owned(),
+            Decoded::Other => "what no operation wrote".to_owned(),
+            Decoded::Cell(Cell { file, version, index }) => {
                 format!("what operation {version} wrote to byte {} of file {file}", u64::from(index) * CELL)
             }
         };

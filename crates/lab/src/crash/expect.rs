@@ -5,14 +5,14 @@
 //! was renamed over another has at least the content it had then: otherwise replacing a file would lose both.
 
 use super::content::Content;
-use super::history::{History, Of, Told, tell};
+use super::history::{EvaluatedHistory, History, Of, tell};
 use super::tree::{Entry, differences, digest_of};
 use hectare_units::usize_of;
 use std::collections::HashMap;
 
 /// What was found below a thread's directory.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct ThreadFiles {
     pub(super) entries: Vec<Entry>,
     /// The content of each file, by its id.
     pub(super) contents: HashMap<u32, Vec<u8>>,
@@ -31,7 +31,7 @@ pub(super) struct Expected<'a> {
 
 struct Thread<'a> {
     history: &'a History,
-    told: Told,
+    told: EvaluatedHistory,
     promises_seen: usize,
     names: u32,
     files: u32,
@@ -67,7 +67,7 @@ impl<'a> Expected<'a> {
     }
 
     /// What is wrong with what was found, one of them for each thread.
-    pub(super) fn check(&mut self, found: &[Found]) -> Result<(), String> {
+    pub(super) fn check(&mut self, found: &[ThreadFiles]) -> Result<(), String> {
         let (point, in_order) = (self.point, self.in_order);
         self.threads
             .iter_mut()
@@ -89,7 +89,7 @@ impl Thread<'_> {
         }
     }
 
-    fn check(&mut self, found: &Found, point: usize, in_order: bool) -> Result<(), String> {
+    fn check(&mut self, found: &ThreadFiles, point: usize, in_order: bool) -> Result<(), String> {
         let begun = self.history.begun_before(point);
         let state = self.recognise(&found.entries, begun)?;
         let mut contents: Vec<_> = found.contents.iter().collect();

@@ -62,7 +62,7 @@ pub(super) enum Of {
 pub(super) type Edits = Vec<(u32, Edit)>;
 
 /// A history, evaluated.
-pub(super) struct Told {
+pub(super) struct EvaluatedHistory {
     /// The digest of the names after as many operations as its index says.
     pub(super) digests: Vec<u64>,
     /// By the ids of files.
@@ -101,13 +101,13 @@ impl History {
 }
 
 /// Evaluates the histories of all threads.
-pub(super) fn tell(histories: &[History]) -> Vec<Told> {
+pub(super) fn tell(histories: &[History]) -> Vec<EvaluatedHistory> {
     histories.iter().map(|history| tell_one(history, histories)).collect()
 }
 
-fn tell_one(history: &History, all: &[History]) -> Told {
+fn tell_one(history: &History, all: &[History]) -> EvaluatedHistory {
     let mut tree = Tree::new(&history.top, history.id);
-    let mut told = Told {
+    let mut told = EvaluatedHistory {
         digests: vec![digest_of(&tree.entries())],
         edits: HashMap::new(),
         promises: Vec::new(),

@@ -25,7 +25,7 @@ pub(super) struct Cell {
 
 /// What 16 bytes turn out to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Found {
+pub(super) enum Decoded {
     /// Zeros.
     Zero,
     /// A whole cell.
@@ -52,14 +52,14 @@ impl Cell {
     }
 
     /// What a cell of the file's content holds.
-    pub(super) fn decode(bytes: &[u8; CELL_LEN]) -> Found {
+    pub(super) fn decode(bytes: &[u8; CELL_LEN]) -> Decoded {
         if *bytes == [0; CELL_LEN] {
-            return Found::Zero;
+            return Decoded::Zero;
         }
         let (parts, _) = bytes.as_chunks::<4>();
         let part = |n: usize| u32::from_le_bytes(parts[n]);
         let cell = Self { file: part(0), version: part(1), index: part(2) };
-        if part(3) == cell.check() { Found::Cell(cell) } else { Found::Other }
+        if part(3) == cell.check() { Decoded::Cell(cell) } else { Decoded::Other }
     }
 }
 
@@ -84,11 +84,11 @@ mod tests {
     fn cells_come_back_and_damage_shows() {
         let cell = Cell { file: 7, version: 1, index: 0 };
         let mut bytes = cell.encode();
-        assert_eq!(Cell::decode(&bytes), Found::Cell(cell));
+        assert_eq!(Cell::decode(&bytes), Decoded::Cell(cell));
         bytes[4] ^= 1;
-        assert_eq!(Cell::decode(&bytes), Found::Other);
-        assert_eq!(Cell::decode(&[0; CELL_LEN]), Found::Zero);
-        assert_eq!(Cell::decode(&[0xab; CELL_LEN]), Found::Other);
+        assert_eq!(Cell::decode(&bytes), Decoded::Other);
+        assert_eq!(Cell::decode(&[0; CELL_LEN]), Decoded::Zero);
+        assert_eq!(Cell::decode(&[0xab; CELL_LEN]), Decoded::Other);
         assert_eq!(written(7, 1, 32, 16), Cell { file: 7, version: 1, index: 2 }.encode());
     }
 }

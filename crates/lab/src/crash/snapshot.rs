@@ -1,8 +1,8 @@
 //! Reads the state of a volume after a crash.
 
-use super::expect::Found;
-use super::tree::{Entry, Kind, digest};
-use hectare_engine::{Kind as Is, Metadata, Volume};
+use super::expect::ThreadFiles;
+use super::tree::{Entry, EntryKind, digest};
+use hectare_engine::{Kind, Metadata, Volume};
 use hectare_units::{InodeNr, index_of, u64_of};
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 const SIZE_MAX: u64 = 2 << 20;
 
 /// Reads everything below a directory of the root, including that.
-pub(super) fn look(volume: &Volume, top: &str) -> Result<Found, String> {
-    let mut looker = Looker { volume, inodes: HashMap::new(), found: Found::default() };
+pub(super) fn look(volume: &Volume, top: &str) -> Result<ThreadFiles, String> {
+    let mut looker = Looker { volume, inodes: HashMap::new(), found: ThreadFiles::default() };
     let nr = volume.resolve(top, false).map_err(|error| format!("{top}: {error}"))?;
     let mut directories = looker.enter(top.to_owned(), nr)?.into_iter().collect::<Vec<_>>();
     while let Some((path, nr)) = directories.pop() {
@@ -44,7 +44,7 @@ pub(super) fn content(volume: &Volume, nr: InodeNr) -> Result<Vec<u8>, String> {
 struct Looker<'a> {
     volume: &'a Volume,
     inodes: HashMap<u32, InodeNr>,
-    found: Found,
+    found: ThreadFiles,
 }
 
 impl Looker<'_> {
@@ -57,23 +57,23 @@ impl Looker<'_> {
             return Err(at(format!("two inodes are file {id}")));
         }
         let kind = self.kind(&metadata).map_err(at)?;
-        if kind == Kind::File && !self.found.contents.contains_key(&id) {
+        if kind == EntryKind::File && !self.found.contents.contains_key(&id) {
             self.found.contents.insert(id, content(self.volume, nr).map_err(at)?);
         }
-        let is_dir = kind == Kind::Directory;
+        let is_dir = kind == EntryKind::Directory;
         let attributes = self.attributes(nr).map_err(at)?;
         let entry = Entry { path: path.clone(), id, kind, links: metadata.links, attributes };
         self.found.entries.push(entry);
         Ok(is_dir.then_some((path, nr)))
     }
 
-    fn kind(&self, metadata: &Metadata) -> Result<Kind, String> {
+    fn kind(&self, metadata: &Metadata) -> Result<EntryKind, String> {
         match metadata.kind {
-            Is::File => Ok(Kind::File),
-            Is::Directory => Ok(Kind::Directory),
-            Is::Symlink => {
+            Kind::File => Ok(EntryKind::File),
+            Kind::Directory => Ok(EntryKind::Directory),
+            Kind::Symlink => {
                 let target = self.volume.read_link_at(metadata.inode).map_err(|error| error.to_string())?;
-                Ok(Kind::Symlink(String::from_utf8_lossy(&target).into_owned()))
+                Ok(EntryKind::Symlink(String::from_utf8_lossy(&target).into_owned()))
             }
             other => Err(format!("it is a {other:?}, which nobody made")),
         }

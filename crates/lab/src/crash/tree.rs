@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What a name leads to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Kind {
+pub(super) enum EntryKind {
     /// A file.
     File,
     /// A directory.
@@ -30,7 +30,7 @@ pub(super) struct Entry {
     pub(super) path: String,
     /// The identity of what lies there.
     pub(super) id: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
     pub(super) links: u32,
     /// The digest of each attribute's value.
     pub(super) attributes: BTreeMap<String, u64>,
@@ -57,7 +57,7 @@ pub(super) fn digest_of(entries: &[Entry]) -> u64 {
 
 #[derive(Clone, Debug)]
 struct Node {
-    kind: Kind,
+    kind: EntryKind,
     /// Names, of anything but directories.
     names: u32,
     attributes: BTreeMap<String, u64>,
@@ -75,7 +75,7 @@ impl Tree {
     /// An empty directory, which is part of its tree.
     pub(super) fn new(top: &str, id: u32) -> Self {
         let mut tree = Self { top: top.to_owned(), names: BTreeMap::new(), nodes: HashMap::new() };
-        tree.add(top, id, Kind::Directory);
+        tree.add(top, id, EntryKind::Directory);
         tree
     }
 
@@ -95,7 +95,7 @@ impl Tree {
     }
 
     /// The paths of all that is of a kind.
-    pub(super) fn paths(&self, fits: impl Fn(&Kind) -> bool) -> Vec<&str> {
+    pub(super) fn paths(&self, fits: impl Fn(&EntryKind) -> bool) -> Vec<&str> {
         let fits = |id: &u32| self.nodes.get(id).is_some_and(|node| fits(&node.kind));
         self.names.iter().filter(|(_, id)| fits(id)).map(|(path, _)| path.as_str()).collect()
     }
@@ -112,7 +112,7 @@ impl Tree {
         !self.names.range(below.clone()..).next().is_some_and(|(name, _)| name.starts_with(&below))
     }
 
-    fn add(&mut self, path: &str, id: u32, kind: Kind) {
+    fn add(&mut self, path: &str, id: u32, kind: EntryKind) {
         self.names.insert(path.to_owned(), id);
         self.nodes.insert(id, Node { kind, names: 1, attributes: BTreeMap::new() });
     }
@@ -149,9 +149,9 @@ impl Tree {
     /// Does what the operation with this number does to names and attributes.
     pub(super) fn apply(&mut self, op: &Op, version: u32) {
         match op {
-            Op::Create { path, id } => self.add(path, *id, Kind::File),
-            Op::MakeDir { path, id } => self.add(path, *id, Kind::Directory),
-            Op::Symlink { path, id, target } => self.add(path, *id, Kind::Symlink(target.clone())),
+            Op::Create { path, id } => self.add(path, *id, EntryKind::File),
+            Op::MakeDir { path, id } => self.add(path, *id, EntryKind::Directory),
+            Op::Symlink { path, id, target } => self.add(path, *id, EntryKind::Symlink(target.clone())),
             Op::Link { from, to } => {
                 if let Some((id, node)) = self.node(from) {
                     node.names += 1;
@@ -188,7 +188,8 @@ impl Tree {
     pub(super) fn entries(&self) -> Vec<Entry> {
         let entry = |(path, id): (&String, &u32)| {
             let node = self.nodes.get(id)?;
-            let links = if node.kind == Kind::Directory { self.directory_links(path) } else { node.names };
+            let links =
+                if node.kind == EntryKind::Directory { self.directory_links(path) } else { node.names };
             let (kind, attributes) = (node.kind.clone(), node.attributes.clone());
             Some(Entry { path: path.clone(), id: *id, kind, links, attributes })
         };
@@ -200,7 +201,7 @@ impl Tree {
         let below = format!("{path}/");
         let inside = self.names.range(below.clone()..).take_while(|(name, _)| name.starts_with(&below));
         let children = inside.filter(|(name, _)| !name[below.len()..].contains('/'));
-        let is_dir = |id: &u32| self.nodes.get(id).is_some_and(|node| node.kind == Kind::Directory);
+        let is_dir = |id: &u32| self.nodes.get(id).is_some_and(|node| node.kind == EntryKind::Directory);
         2 + hectare_units::low32(u64_of(children.filter(|(_, id)| is_dir(id)).count()))
     }
 }

@@ -1,11 +1,11 @@
 //! Tries one state that a crash left: opened, inspected, compared, used, and checked after each.
 
 use super::devices::{Image, Parts};
-use super::expect::{Expected, Found};
+use super::expect::{Expected, ThreadFiles};
 use super::format::{BALLAST, Format, open_options};
 use super::self_describing;
 use super::snapshot::{content, look};
-use super::tree::Kind;
+use super::tree::EntryKind;
 use hectare_check::Options;
 use hectare_device::{CrashStates, Device, MemoryDevice, OverlayDevice, RecordDevice};
 use hectare_engine::{Creation, OpenOptions, RenameMode, Volume, XattrHow};
@@ -100,7 +100,7 @@ impl Trial<'_> {
     }
 
     /// Recovers, looks, and closes.
-    fn recovered(self, device: &Parts, tops: &[String]) -> Result<Vec<Found>, String> {
+    fn recovered(self, device: &Parts, tops: &[String]) -> Result<Vec<ThreadFiles>, String> {
         let volume = self.open(device)?;
         let found = tops.iter().map(|top| look(&volume, top)).collect::<Result<Vec<_>, _>>()?;
         let root = volume.read_dir("/").map_err(|error| error.to_string())?;
@@ -117,10 +117,11 @@ impl Trial<'_> {
     }
 
     /// Uses the volume; the ids of the files that were left alone.
-    fn go_on(self, device: &Parts, found: &[Found]) -> Result<HashSet<u32>, String> {
+    fn go_on(self, device: &Parts, found: &[ThreadFiles]) -> Result<HashSet<u32>, String> {
         let volume = self.open(device)?;
         let mut random = SplitMix64::stream(self.seed, 4);
-        let files = found.iter().flat_map(|found| &found.entries).filter(|entry| entry.kind == Kind::File);
+        let files =
+            found.iter().flat_map(|found| &found.entries).filter(|entry| entry.kind == EntryKind::File);
         let files: Vec<_> = files.collect();
         let mut kept: HashSet<u32> = files.iter().map(|entry| entry.id).collect();
         let told = |error: hectare_engine::Error| error.to_string();
@@ -150,7 +151,7 @@ impl Trial<'_> {
         self,
         device: &Parts,
         tops: &[String],
-        (before, kept): (&[Found], &HashSet<u32>),
+        (before, kept): (&[ThreadFiles], &HashSet<u32>),
     ) -> Result<(), String> {
         let volume = self.open(device)?;
         for (top, before) in tops.iter().zip(before) {

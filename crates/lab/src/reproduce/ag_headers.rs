@@ -59,7 +59,7 @@ fn make(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Vec<Part>> {
 
 fn one(size: &Size, options: &Options, say: &mut dyn FnMut(&str)) -> Result<Part> {
     let bytes = if options.quick { size.bytes / QUICK } else { size.bytes };
-    let place = Place::of(&options.work, bytes)?;
+    let place = Destination::of(&options.work, bytes)?;
     let mut table = Table::new(place.is_stored() && options.kernel);
     for round in 0..options.rounds {
         for nr in table.order(round) {
@@ -79,14 +79,14 @@ fn one(size: &Size, options: &Options, say: &mut dyn FnMut(&str)) -> Result<Part
 }
 
 /// Where a volume goes.
-enum Place {
+enum Destination {
     /// Into a sparse file of a directory of its own.
     File(tempfile::TempDir),
     /// Nowhere, for that reason.
     Nowhere(String),
 }
 
-impl Place {
+impl Destination {
     fn of(work: &Path, bytes: u64) -> Result<Self> {
         let fail = |error: &dyn ToString| Error::at(work.display().to_string(), error.to_string());
         let made = tempfile::Builder::new().prefix("hectare-reproduce-").tempdir_in(work);
@@ -140,7 +140,7 @@ struct Did {
     groups: u32,
 }
 
-fn format(place: &Place, bytes: u64, passes: Passes) -> Result<Did> {
+fn format(place: &Destination, bytes: u64, passes: Passes) -> Result<Did> {
     let device = StatsDevice::new(place.device(bytes)?);
     let fail = |error: &dyn ToString| Error::at(device.name().to_owned(), error.to_string());
     let options = FormatOptions { rmapbt: true, discard: false, ..FormatOptions::default() };
@@ -181,7 +181,7 @@ fn again(volume: &Volume, device: &dyn Device) -> hectare_device::Result<()> {
 }
 
 /// How long the formatter of xfsprogs takes.
-fn mkfs_xfs(place: &Place, bytes: u64) -> std::result::Result<f64, String> {
+fn mkfs_xfs(place: &Destination, bytes: u64) -> std::result::Result<f64, String> {
     let path = place.file().ok_or("nothing is stored")?;
     let file = std::fs::File::create(&path).and_then(|file| file.set_len(bytes));
     file.map_err(|error| error.to_string())?;
@@ -243,7 +243,7 @@ impl Table {
         self.groups = *groups;
     }
 
-    fn part(self, size: &Size, bytes: u64, place: &Place) -> Part {
+    fn part(self, size: &Size, bytes: u64, place: &Destination) -> Part {
         let roles = [Role::Before, Role::After, Role::Beside];
         let mut left_out = [None, None, self.left_out];
         let sides = (0..3).map(|nr| Side {
@@ -259,8 +259,8 @@ impl Table {
             drawn: true,
         });
         let dry = match place {
-            Place::File(_) => None,
-            Place::Nowhere(reason) => Some(format!("nothing was stored: {reason}")),
+            Destination::File(_) => None,
+            Destination::Nowhere(reason) => Some(format!("nothing was stored: {reason}")),
         };
         Part {
             title: size.title.to_owned(),
@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn the_second_pass_is_ten_calls_a_group_and_changes_nothing() {
         let bytes = 10 << 40;
-        let place = Place::Nowhere("a test".into());
+        let place = Destination::Nowhere("a test".into());
         let [one, two] = [Passes::One, Passes::Two].map(|passes| format(&place, bytes, passes).unwrap());
         let groups = u64::from(one.groups);
         assert_eq!((one.read.done, two.read.done), (0, 5 * groups));

@@ -2,9 +2,9 @@
 
 use super::plan::Plan;
 use crate::error::Result;
-use crate::plan::Payload;
-use crate::run::Run;
-use crate::write::{discard, each_chunk, seal, wipe};
+use crate::executor::{discard, each_chunk, seal, wipe};
+use crate::progress::Run;
+use crate::write::Payload;
 use hectare_device::Device;
 use hectare_units::Bytes;
 
@@ -32,7 +32,7 @@ fn write(plan: &Plan, device: &dyn Device, run: Run<'_>) -> Result<()> {
         let first = chunk * CHUNK;
         plan.writes(first..first.saturating_add(CHUNK).min(groups)).try_for_each(|write| writer.put(write))
     })?;
-    let last = plan.superblock();
+    let last = plan.primary_superblock();
     match last.payload {
         Payload::Bytes(bytes) => seal(device, last.at, &bytes),
         Payload::Zeros(_) => Ok(()),

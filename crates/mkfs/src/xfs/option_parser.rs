@@ -7,7 +7,7 @@
 use super::geometry::LOG_UNIT_MAX;
 use super::options::{FormatOptions, GroupSize, LogSize, StripeOption};
 use crate::error::{Error, Result};
-use crate::option_parser::{parse_size, parse_uuid};
+use crate::values::{parse_size, parse_uuid};
 use hectare_units::{BlockSize, Bytes};
 
 /// What sizes in sectors count in unless a size of sectors is given.

@@ -4,6 +4,7 @@
 //! wrong only together, or for a size, are refused where the geometry is chosen.
 
 use crate::error::{Error, Result};
+use crate::values::time_of_format;
 use hectare_device::Topology;
 use hectare_ext4::time::Timestamp;
 use hectare_units::{BlockSize, Bytes};
@@ -125,8 +126,7 @@ impl FormatOptions {
     /// # Errors
     /// If it is set to something else than a number.
     pub fn from_environment() -> Result<Self> {
-        let now = crate::options::FormatOptions::from_environment()?.now;
-        Ok(Self { now, ..Self::default() })
+        Ok(Self { now: time_of_format()?, ..Self::default() })
     }
 
     /// The label, padded with zeros.

@@ -11,9 +11,9 @@ use super::geometry::{Note, shape};
 use super::group::{FreeLists, Group};
 use super::options::FormatOptions;
 use crate::error::Result;
-use crate::plan::{Payload, Write};
+use crate::write::{Payload, Write};
 use hectare_units::{Bytes, GroupNr, u64_of, usize_of};
-use hectare_xfs::inode::{self, Kind, Moment};
+use hectare_xfs::inode::{self, FirstInode, Moment};
 use hectare_xfs::log::unmount_record;
 use hectare_xfs::superblock::{self, Role};
 use hectare_xfs::{Run, Volume};
@@ -73,18 +73,18 @@ impl Plan {
 
     /// All that is written to these groups but the primary superblock, in ascending order.
     pub fn writes(&self, groups: Range<u32>) -> impl Iterator<Item = Write> + '_ {
-        groups.map(GroupNr::new).flat_map(|group| self.group(group))
+        groups.map(GroupNr::new).flat_map(|group| self.group_writes(group))
     }
 
     /// The primary superblock, which makes it a volume.
     #[must_use]
-    pub fn superblock(&self) -> Write {
+    pub fn primary_superblock(&self) -> Write {
         let mut sector = vec![0; usize_of(self.volume.sector_size)];
         superblock::render(&self.volume, Role::Primary, &mut sector);
         Write { at: Bytes::ZERO, payload: Payload::Bytes(sector) }
     }
 
-    fn group(&self, group: GroupNr) -> impl Iterator<Item = Write> {
+    fn group_writes(&self, group: GroupNr) -> impl Iterator<Item = Write> {
         let mut start = Group::new(&self.volume, group, &self.free_lists).render(&self.volume);
         let mut at = self.volume.offset(group, 0);
         let first = group.get() == 0;
@@ -104,8 +104,8 @@ impl Plan {
         let volume = &self.volume;
         let size = usize_of(volume.inode_size);
         let mut bytes = vec![0; usize_of(volume.chunk_inodes()) * size];
-        let kinds = [Kind::Root, Kind::RealtimeBitmap, Kind::RealtimeSummary];
-        let kinds = kinds.into_iter().chain(std::iter::repeat(Kind::Free));
+        let kinds = [FirstInode::Root, FirstInode::RealtimeBitmap, FirstInode::RealtimeSummary];
+        let kinds = kinds.into_iter().chain(std::iter::repeat(FirstInode::Free));
         for ((number, bytes), kind) in (volume.root_inode()..).zip(bytes.chunks_exact_mut(size)).zip(kinds) {
             inode::render(volume, number, kind, self.now, bytes);
         }

@@ -1,5 +1,6 @@
 //! The table of cases: calls that must fail, or barely succeed, on grounds that are prepared for them.
 
+use super::case::{Case, PREPARED, make, mkdir, open, said};
 use super::scenes::SCENES;
 use super::user::User;
 use rustix::fs::{
@@ -8,17 +9,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::fs::{self, File};
-use std::os::fd::OwnedFd;
 use std::path::Path;
-
-/// A ground that can't be prepared ends the run.
-pub(super) const PREPARED: &str = "the volume was made a moment ago";
-
-/// A single call, and its result as text.
-pub(super) struct Case {
-    pub(super) name: &'static str,
-    pub(super) run: fn(&Path) -> String,
-}
 
 /// A volume in a state, and the cases for it.
 pub(super) struct Ground {
@@ -121,37 +112,6 @@ macro_rules! cases {
     ($($name:literal => $run:expr),* $(,)?) => { [$(Case { name: $name, run: |dir| said($run(dir)) }),*] };
 }
 
-pub(super) fn said<T: Shown>(result: Result<T, Errno>) -> String {
-    match result {
-        Ok(value) => value.shown(),
-        Err(errno) => format!("{errno} ({})", errno.raw_os_error()),
-    }
-}
-
-pub(super) trait Shown {
-    fn shown(self) -> String;
-}
-impl Shown for () {
-    fn shown(self) -> String {
-        "done".into()
-    }
-}
-impl Shown for String {
-    fn shown(self) -> String {
-        self
-    }
-}
-impl Shown for usize {
-    fn shown(self) -> String {
-        self.to_string()
-    }
-}
-impl Shown for u64 {
-    fn shown(self) -> String {
-        self.to_string()
-    }
-}
-
 fn nothing(_: &Path) {}
 
 /// `f` with two blocks and an attribute, `d` with `d/x`, the link `l` to `f`, and the loop `loop`.
@@ -234,20 +194,8 @@ fn mutable(dir: &Path) {
     flag(dir, IFlags::empty());
 }
 
-pub(super) fn open(dir: &Path, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-    rustix::fs::open(dir.join(name), flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o644))
-}
-
-pub(super) fn make(dir: &Path, name: &str) -> Result<(), Errno> {
-    open(dir, name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL).map(drop)
-}
-
 fn rename(dir: &Path, from: &str, to: &str, flags: RenameFlags) -> Result<(), Errno> {
     rustix::fs::renameat_with(CWD, dir.join(from), CWD, dir.join(to), flags)
-}
-
-pub(super) fn mkdir(dir: &Path, name: &str) -> Result<(), Errno> {
-    rustix::fs::mkdir(dir.join(name), Mode::from_raw_mode(0o755))
 }
 
 fn fallocate(dir: &Path, mode: FallocateFlags, at: u64, len: u64) -> Result<(), Errno> {

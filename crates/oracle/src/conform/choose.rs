@@ -20,7 +20,7 @@ const SHORT: u64 = 16_384;
 
 /// An open file.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct OpenSlot {
     nr: usize,
     len: u64,
     reads: bool,
@@ -37,7 +37,7 @@ pub(super) struct Ground {
     files: Vec<Name>,
     links: Vec<Name>,
     others: Vec<Name>,
-    slots: Vec<Slot>,
+    slots: Vec<OpenSlot>,
     crowded: bool,
     /// Whether nothing else in the process makes files.
     alone: bool,
@@ -137,9 +137,9 @@ impl Ground {
         pick(r, &empty).map_or_else(|| self.directory(r), |name| (*name).clone())
     }
 
-    fn slot(&self, r: &mut Random, suits: impl Fn(&Slot) -> bool) -> Slot {
+    fn slot(&self, r: &mut Random, suits: impl Fn(&OpenSlot) -> bool) -> OpenSlot {
         let suiting: Vec<_> = self.slots.iter().copied().filter(suits).collect();
-        let none = Slot { nr: index(r, SLOTS), len: 0, reads: false, writes: false, named: false };
+        let none = OpenSlot { nr: index(r, SLOTS), len: 0, reads: false, writes: false, named: false };
         pick(r, &suiting).copied().unwrap_or(none)
     }
 
@@ -151,7 +151,7 @@ impl Ground {
         if self.crowded && r.below(2) == 0 {
             return self.freeing(r);
         }
-        let writable = |slot: &Slot| slot.writes;
+        let writable = |slot: &OpenSlot| slot.writes;
         match r.below(48) {
             0 | 1 => Call::MakeDirectory(self.fresh(r), mode(r)),
             2 => Call::MakeNode(self.fresh(r), byte(r) % 4, mode(r)),
@@ -261,11 +261,11 @@ impl Ground {
     }
 }
 
-fn slot(nr: usize, file: &OwnedFd) -> Option<Slot> {
+fn slot(nr: usize, file: &OwnedFd) -> Option<OpenSlot> {
     let stat = rustix::fs::fstat(file).ok()?;
     let access = rustix::fs::fcntl_getfl(file).ok()? & OFlags::ACCMODE;
     debug_assert_eq!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile);
-    Some(Slot {
+    Some(OpenSlot {
         nr,
         len: u64::try_from(stat.st_size).unwrap_or(0),
         reads: access != OFlags::WRONLY,

@@ -1,7 +1,7 @@
 //! Short scenes with a determined outcome, in the spirit of xfstests and LTP: what those suites try for long,
 //! tried once on both sides. Each returns its result as text.
 
-use super::cases::{Case, PREPARED, make, mkdir, open, said};
+use super::case::{Case, PREPARED, make, mkdir, open, said};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs;

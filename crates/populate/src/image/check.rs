@@ -1,8 +1,8 @@
 //! Checks for files that no volume with the given options can hold, whatever its size: refused by name before
 //! the size is searched.
 
-use super::ImageError;
 use crate::error::ShownPath;
+use crate::image_error::ImageError;
 use crate::layout::{LINKS_MAX, Load};
 use crate::tree::{Kind, NodeId};
 use hectare_ext4::feature::{Incompat, RoCompat};

@@ -9,8 +9,9 @@
 //! Invariants: one step less than the found size is not enough. The search ends: where climbing gets nowhere
 //! its steps double, so that sizes run out before tries do.
 
+use super::Image;
 use super::check::check;
-use super::{Image, ImageError};
+use crate::image_error::ImageError;
 use crate::layout::{self, Lacking, Load, Volume};
 use crate::tree::Tree;
 use hectare_mkfs::{FormatOptions, InodeCount, Plan};

@@ -5,7 +5,7 @@
 //! so only the part in the inode is kept; blocks are made again when they are written.
 
 use crate::error::ShownPath;
-use crate::image::ImageError as Error;
+use crate::image_error::ImageError as Error;
 use crate::tree::{Tree, Xattr, XattrSetId};
 use hectare_ext4::acl;
 use hectare_ext4::superblock::SuperBlock;

@@ -3,7 +3,7 @@
 
 use super::attributes::Attributes;
 use crate::error::ShownPath;
-use crate::image::ImageError as Error;
+use crate::image_error::ImageError as Error;
 use crate::tree::{Kind, NodeId, Tree};
 use hectare_ext4::dir::{self, Fill, Format};
 use hectare_ext4::superblock::SuperBlock;

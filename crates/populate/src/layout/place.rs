@@ -3,7 +3,7 @@
 use super::Volume;
 use super::cursor::Cursor;
 use super::load::Load;
-use super::placed::Layout;
+use super::placed::{Layout, Room};
 use crate::tree::{Kind, NodeId};
 use hectare_ext4::extent::{self, Extent};
 use hectare_ext4::geometry::Geometry;
@@ -14,34 +14,6 @@ use std::ops::Range;
 
 /// Extents that fit the root of a map inside the inode.
 const ROOT_EXTENTS: usize = 4;
-
-/// Blocks by what they hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Needs {
-    pub(crate) file_data: Blocks,
-    pub(crate) directories: Blocks,
-    pub(crate) symlinks: Blocks,
-    pub(crate) map_nodes: Blocks,
-    pub(crate) attribute_blocks: Blocks,
-}
-
-/// The space that a tree takes of a volume.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Room {
-    pub(crate) needs: Needs,
-    /// Free blocks that are left.
-    pub(crate) left: Blocks,
-    pub(super) extents: usize,
-    pub(super) map_nodes: usize,
-    pub(super) attribute_blocks: usize,
-}
-
-impl Needs {
-    /// All of them together.
-    pub(crate) fn total(&self) -> Blocks {
-        self.file_data + self.directories + self.symlinks + self.map_nodes + self.attribute_blocks
-    }
-}
 
 /// A tree that does not fit: how many blocks it lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

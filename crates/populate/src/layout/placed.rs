@@ -3,7 +3,6 @@
 //! A million nodes have to fit beside the tree in 256 MiB, so a node is three indexes of 4 bytes and an
 //! extent 16 bytes; a node's lists end where the next node's begin.
 
-use super::place::{Needs, Room};
 use crate::tree::NodeId;
 use hectare_ext4::extent::Extent;
 use hectare_ext4::geometry::Geometry;
@@ -12,6 +11,34 @@ use std::ops::Range;
 
 /// No attribute block.
 const NONE: u32 = u32::MAX;
+
+/// Blocks by what they hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Needs {
+    pub(crate) file_data: Blocks,
+    pub(crate) directories: Blocks,
+    pub(crate) symlinks: Blocks,
+    pub(crate) map_nodes: Blocks,
+    pub(crate) attribute_blocks: Blocks,
+}
+
+/// The space that a tree takes of a volume.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Room {
+    pub(crate) needs: Needs,
+    /// Free blocks that are left.
+    pub(crate) left: Blocks,
+    pub(super) extents: usize,
+    pub(super) map_nodes: usize,
+    pub(super) attribute_blocks: usize,
+}
+
+impl Needs {
+    /// All of them together.
+    pub(crate) fn total(&self) -> Blocks {
+        self.file_data + self.directories + self.symlinks + self.map_nodes + self.attribute_blocks
+    }
+}
 
 /// Where a node's lists start.
 #[derive(Clone, Copy, Debug)]

@@ -9,11 +9,12 @@
 //! The index from (directory, name) to entry is kept only where names can meet: archives, and every layer but
 //! the first. Its hash is keyed at random: archives are untrusted.
 
+use super::Options;
 use super::names::{Whiteout, name_fault, target_fault, whiteout};
-use super::{Options, SourceHandle};
 use crate::error::{Error, ShownPath};
+use crate::handle::SourceHandle;
 use crate::time::PackedTime;
-use crate::tree::{Arena, DENSE, FileData, Meta, Node, NodeId, NodeKind, Place, SegmentLists, Xattr};
+use crate::tree::{Arena, DENSE, FileData, Meta, Node, NodeId, NodeKind, SegmentLists, SourceDevice, Xattr};
 use hashbrown::HashTable;
 use hectare_host::Identity;
 use hectare_units::{low16, low32, u64_of, usize_of};
@@ -84,8 +85,8 @@ pub(crate) struct Builder<'o> {
     pub(crate) files: Vec<FileData>,
     pub(crate) lists: SegmentLists,
     pub(crate) sources: Vec<SourceHandle>,
-    pub(crate) places: Vec<Place>,
-    place_numbers: HashMap<Place, u16>,
+    pub(crate) places: Vec<SourceDevice>,
+    place_numbers: HashMap<SourceDevice, u16>,
     pub(crate) left_out: BTreeMap<Box<[u8]>, u64>,
     pub(crate) warnings: Vec<String>,
     /// Bytes of everything added: data, directories, attributes.
@@ -395,9 +396,12 @@ impl<'o> Builder<'o> {
         let source = self.layer();
         let id = number(self.files.len(), "files")?;
         let data = match data {
-            DraftData::Folder { identity: Identity { device, inode }, mtime } => {
-                FileData::Folder { inode, mtime, segments, place: self.place(Place { source, device })? }
-            }
+            DraftData::Folder { identity: Identity { device, inode }, mtime } => FileData::Folder {
+                inode,
+                mtime,
+                segments,
+                place: self.place(SourceDevice { source, device })?,
+            },
             DraftData::Archive { at } => FileData::Archive { at, segments, source },
         };
         self.files.push(data);
@@ -405,7 +409,7 @@ impl<'o> Builder<'o> {
     }
 
     /// The number of a place.
-    fn place(&mut self, place: Place) -> Result<u16, Error> {
+    fn place(&mut self, place: SourceDevice) -> Result<u16, Error> {
         if let Some(known) = self.place_numbers.get(&place) {
             return Ok(*known);
         }

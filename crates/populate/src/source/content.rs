@@ -9,11 +9,11 @@
 //! An [`Opener`] remembers the directory it last opened a file in, so that files taken in the order of their
 //! ids cost one `openat` each. Use one for each thread.
 
-use super::SourceHandle;
 use super::folder::{open_quietly, timestamp};
 use crate::error::{Error, ShownPath};
+use crate::handle::SourceHandle;
 use crate::time::PackedTime;
-use crate::tree::{FileData, NodeId, NodeKind, Place, Tree};
+use crate::tree::{FileData, NodeId, NodeKind, SourceDevice, Tree};
 use hectare_host::{Identity, open_below, stat_open};
 use hectare_units::{Bytes, u64_of, usize_of};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -68,7 +68,7 @@ impl<'t> Opener<'t> {
         };
         let file = match tree.files[usize_of(data)] {
             FileData::Folder { inode, mtime, place, .. } => {
-                let Place { source, device } = tree.places[usize::from(place)];
+                let SourceDevice { source, device } = tree.places[usize::from(place)];
                 let fd = self.open_in_folder(source, node)?;
                 let identity = Identity { device, inode };
                 File::Own { fd, identity, size, mtime, source: &tree.sources[usize::from(source)] }

@@ -13,11 +13,11 @@
 //!
 //! File systems mounted inside the directory are part of it, as for `cp -a`.
 
-use super::SourceHandle;
 use super::builder::{Builder, Draft, DraftData, DraftKind};
 use super::tar::foreign::{DESCRIPTION_MAX, container_image, is_container_image};
 use super::xattr::XattrReader;
 use crate::error::{Error, ShownPath};
+use crate::handle::SourceHandle;
 use crate::time::{PackedTime, Timestamp};
 use crate::tree::{Meta, NodeId};
 use hectare_host::{Identity, Stat, open_below, stat, stat_open};
@@ -188,7 +188,7 @@ impl Walk<'_> {
 }
 
 /// A name and its node, before it is added.
-struct Found {
+struct ListedEntry {
     name: Box<[u8]>,
     draft: Draft,
     identity: Identity,
@@ -286,7 +286,12 @@ impl<'w, 'o> Worker<'w, 'o> {
     }
 
     /// Reads the metadata of one name; `None` if it is to be left out.
-    fn entry(&mut self, dir_path: &[u8], dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Found>, Error> {
+    fn entry(
+        &mut self,
+        dir_path: &[u8],
+        dir: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Result<Option<ListedEntry>, Error> {
         let failed = |errno: Errno| {
             Error::io_listed(self.walk.shown(&join(dir_path, name.to_bytes())), "read the metadata", errno)
         };
@@ -302,15 +307,15 @@ impl<'w, 'o> Worker<'w, 'o> {
         let xattrs = self.xattrs.read(dir, name, identity.device, openable).map_err(failed)?;
         let draft = Draft { kind, meta: meta(&stat), xattrs };
         let shared = !is_directory && stat.links > 1;
-        Ok(Some(Found { name: name.to_bytes().into(), draft, identity, shared }))
+        Ok(Some(ListedEntry { name: name.to_bytes().into(), draft, identity, shared }))
     }
 
     /// Hands what was found in a directory to the builder; gives the subdirectories.
-    fn add(&self, dir: NodeId, dir_path: &[u8], found: Vec<Found>) -> Result<Vec<Task>, Error> {
+    fn add(&self, dir: NodeId, dir_path: &[u8], found: Vec<ListedEntry>) -> Result<Vec<Task>, Error> {
         let mut tasks = Vec::new();
         let mut guard = self.walk.builder.lock();
         let (builder, hard_links) = &mut *guard;
-        for Found { name, draft, identity, shared } in found {
+        for ListedEntry { name, draft, identity, shared } in found {
             if builder.whiteout(dir, &name) {
                 continue;
             }

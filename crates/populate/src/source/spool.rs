@@ -7,10 +7,11 @@
 //! Hazard: some kilobytes unpack to any size. Data that does not begin like an archive is not copied further
 //! than its start, and a copy takes neither more than the limit nor the last free space of its directory.
 
+use super::Options;
 use super::folder::timestamp;
 use super::tar::begins_an_archive;
-use super::{Options, SourceHandle};
 use crate::error::{Error, ShownPath};
+use crate::handle::SourceHandle;
 use crate::time::PackedTime;
 use flate2::read::MultiGzDecoder;
 use hectare_host::stat_open;

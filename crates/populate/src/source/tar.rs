@@ -25,10 +25,10 @@ mod pax;
 mod place;
 mod sparse;
 
-use super::SourceHandle;
 use super::builder::{Builder, Draft, DraftData, DraftKind};
 use super::names::whiteout;
 use crate::error::Error;
+use crate::handle::SourceHandle;
 use crate::time::Timestamp;
 use crate::tree::{Meta, NodeId, Xattr};
 use cursor::Cursor;

@@ -1,6 +1,6 @@
 //! Collects bytes that are contiguous in the image, to write them at once.
 
-use crate::image::ImageError;
+use crate::image_error::ImageError;
 use hectare_device::Device;
 use hectare_units::Bytes;
 

@@ -139,15 +139,6 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> bool {
     run(program, &arguments)
 }
 
-/// Names what a test leaves out.
-pub(crate) fn skip(what: &str) {
-    eprintln!("skipped: {what}");
-}
-
-pub(crate) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
-
 /// Packs a directory with GNU tar and `flags` into `to`.
 pub(crate) fn tar(folder: &Path, to: &Path, flags: &[&str]) -> bool {
     let mut arguments: Vec<&OsStr> = vec![OsStr::new("--numeric-owner"), OsStr::new("-C")];

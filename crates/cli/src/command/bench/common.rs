@@ -20,7 +20,7 @@ pub(super) struct Common {
     /// engine bypassing the host's page cache, dax:IMAGE the engine on an image that lies in memory, raw:FILE
     /// a bare file (random-overwrite only), which is created and must not exist
     #[arg(long, value_name = "engine:IMAGE|DIR|...", required = true, value_parser = parse_on)]
-    on: Vec<Place>,
+    on: Vec<BenchTarget>,
     /// Allocation policy; one run for each of a list, each on a fresh copy of the image (see --fresh).
     /// Mechanisms are added and left out after a name: mballoc,-best-avail,hybrid are two policies ('hectare
     /// bench mechanisms' lists them)
@@ -78,13 +78,13 @@ pub(super) struct Threads {
 }
 
 #[derive(Clone, Debug)]
-enum Place {
+enum BenchTarget {
     Image(PathBuf, Through),
     Folder(PathBuf),
     Raw(PathBuf),
 }
 
-fn parse_on(text: &str) -> Result<Place, String> {
+fn parse_on(text: &str) -> Result<BenchTarget, String> {
     if text.is_empty() {
         return Err("give engine:IMAGE or a directory".to_owned());
     }
@@ -92,18 +92,18 @@ fn parse_on(text: &str) -> Result<Place, String> {
         let missing = || "raw: is followed by a file".to_owned();
         return Some(file)
             .filter(|file| !file.is_empty())
-            .map(|file| Place::Raw(file.into()))
+            .map(|file| BenchTarget::Raw(file.into()))
             .ok_or_else(missing);
     }
     for through in Through::ALL {
         let prefix = through.prefix();
         match text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(':')) {
             Some("") => return Err(format!("{prefix}: is followed by an image")),
-            Some(image) => return Ok(Place::Image(image.into(), through)),
+            Some(image) => return Ok(BenchTarget::Image(image.into(), through)),
             None => {}
         }
     }
-    Ok(Place::Folder(text.into()))
+    Ok(BenchTarget::Folder(text.into()))
 }
 
 impl Common {
@@ -127,7 +127,7 @@ impl Common {
 
     /// Refuses with this reason unless all targets are directories.
     pub(super) fn check_folders(&self, why: &str) -> Outcome {
-        match self.on.iter().all(|place| matches!(place, Place::Folder(_))) {
+        match self.on.iter().all(|place| matches!(place, BenchTarget::Folder(_))) {
             true => Ok(()),
             false => Err(Failure::Usage(why.to_owned())),
         }
@@ -162,17 +162,17 @@ impl Common {
         let mut places = Vec::new();
         for place in &self.on {
             match place {
-                Place::Image(image, through) => {
+                BenchTarget::Image(image, through) => {
                     let (image, through) = (image.clone(), *through);
                     let on =
                         |policy| On::Engine { image: image.clone(), through, settings: settings(policy) };
                     places.extend(self.policies().iter().map(on));
                 }
-                Place::Folder(folder) => places.push(On::Directory(folder.clone())),
-                Place::Raw(file) => places.push(On::Raw(file.clone())),
+                BenchTarget::Folder(folder) => places.push(On::Directory(folder.clone())),
+                BenchTarget::Raw(file) => places.push(On::Raw(file.clone())),
             }
         }
-        let by_engine = self.on.iter().any(|place| matches!(place, Place::Image(..)));
+        let by_engine = self.on.iter().any(|place| matches!(place, BenchTarget::Image(..)));
         for (given, what) in [
             (self.policy.is_some(), "--policy says how the engine chooses space"),
             (self.tuning.is_given(), "--tunable and --classes say how the engine searches for space"),

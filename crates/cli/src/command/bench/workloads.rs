@@ -1,9 +1,9 @@
 //! The workloads' own options.
 
 use super::common::{Common, Threads};
-use crate::command::format_options::parse_size;
 use crate::failure::{Failure, Outcome};
 use crate::output::reason;
+use crate::size_arg::parse_size;
 use hectare_lab::workload::fragmentation::{self, Mix};
 use hectare_lab::workload::processes::Worker;
 use hectare_lab::workload::random_overwrite::Fit;

@@ -3,7 +3,7 @@
 use super::failed;
 use super::target::topology;
 use crate::failure::Outcome;
-use crate::image::{Hold, file_device};
+use crate::image_device::{Hold, file_device};
 use crate::name::shown;
 use crate::output::Output;
 use crate::partition_args::Part;

@@ -1,7 +1,7 @@
 //! The target of a new volume: a new file, or an existing file or device.
 
 use crate::failure::{Failure, Outcome};
-use crate::image::{Hold, file_device};
+use crate::image_device::{Hold, file_device};
 use crate::partition_args::Part;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile, Topology};
 use hectare_mkfs::refuse_occupied;

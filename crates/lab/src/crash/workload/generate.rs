@@ -4,7 +4,7 @@ use super::{Verb, Workload};
 use crate::crash::content::Edit;
 use crate::crash::op::Op;
 use crate::crash::self_describing::CELL;
-use crate::crash::tree::{Kind, Tree};
+use crate::crash::tree::{EntryKind, Tree};
 use hectare_units::random::SplitMix64;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,7 +81,7 @@ impl Generator {
             Verb::Rename => self.rename(),
             Verb::Exchange => self.exchange(),
             Verb::Unlink => {
-                let path = self.pick_path(|kind| *kind != Kind::Directory)?;
+                let path = self.pick_path(|kind| *kind != EntryKind::Directory)?;
                 Some(Op::Unlink { path })
             }
             Verb::RemoveDir => self.remove_dir(),
@@ -92,7 +92,9 @@ impl Generator {
             }
             Verb::SyncFile => self.pick_file().map(|(id, _)| Op::SyncFile { id }),
             Verb::SyncData => self.pick_file().map(|(id, _)| Op::SyncData { id }),
-            Verb::SyncDir => self.pick_path(|kind| *kind == Kind::Directory).map(|path| Op::SyncDir { path }),
+            Verb::SyncDir => {
+                self.pick_path(|kind| *kind == EntryKind::Directory).map(|path| Op::SyncDir { path })
+            }
             Verb::SyncAll => Some(Op::SyncAll),
             _ => {
                 let (id, size) = self.pick_file()?;
@@ -101,7 +103,7 @@ impl Generator {
         }
     }
 
-    fn pick_path(&mut self, fits: impl Fn(&Kind) -> bool) -> Option<String> {
+    fn pick_path(&mut self, fits: impl Fn(&EntryKind) -> bool) -> Option<String> {
         let paths = self.tree.paths(fits);
         self.random.pick(&paths).map(|path| (*path).to_owned())
     }
@@ -113,7 +115,7 @@ impl Generator {
 
     /// A path nothing is at, in a directory there is.
     fn free_path(&mut self) -> Option<String> {
-        let dir = self.pick_path(|kind| *kind == Kind::Directory)?;
+        let dir = self.pick_path(|kind| *kind == EntryKind::Directory)?;
         // In a large directory, long names fill blocks sooner.
         let padding = match self.workload {
             Workload::Directory => "n".repeat(hectare_units::index_of(20 + self.random.below(60))),
@@ -129,7 +131,7 @@ impl Generator {
         }
         let path = self.free_path()?;
         if verb == Verb::Link {
-            let from = self.pick_path(|kind| *kind == Kind::File)?;
+            let from = self.pick_path(|kind| *kind == EntryKind::File)?;
             return Some(Op::Link { from, to: path });
         }
         let id = self.next_id;
@@ -147,9 +149,9 @@ impl Generator {
 
     fn rename(&mut self) -> Option<Op> {
         let from = self.pick_path(|_| true)?;
-        let is_dir = self.tree.paths(|kind| *kind == Kind::Directory).contains(&from.as_str());
+        let is_dir = self.tree.paths(|kind| *kind == EntryKind::Directory).contains(&from.as_str());
         let to = if self.random.one_in(2) {
-            self.pick_path(|kind| *kind != Kind::Directory)?
+            self.pick_path(|kind| *kind != EntryKind::Directory)?
         } else {
             self.free_path()?
         };
@@ -168,12 +170,12 @@ impl Generator {
     }
 
     fn remove_dir(&mut self) -> Option<Op> {
-        let path = self.pick_path(|kind| *kind == Kind::Directory)?;
+        let path = self.pick_path(|kind| *kind == EntryKind::Directory)?;
         (path != self.tree.top() && self.tree.is_empty(&path)).then_some(Op::RemoveDir { path })
     }
 
     fn attribute(&mut self, verb: Verb) -> Option<Op> {
-        let path = self.pick_path(|kind| !matches!(kind, Kind::Symlink(_)))?;
+        let path = self.pick_path(|kind| !matches!(kind, EntryKind::Symlink(_)))?;
         let names = self.tree.attributes(&path);
         if verb == Verb::RemoveXattr {
             let name = (*self.random.pick(&names)?).to_owned();

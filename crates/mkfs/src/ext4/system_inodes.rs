@@ -9,13 +9,13 @@
 //! Hazard: with bigalloc every file owns whole clusters, so a place is always the start of a cluster although
 //! a file may use only its first blocks.
 
-use crate::blockmap;
+use super::blockmap::{self, Block};
+use super::journal::{self, JournalSize};
+use super::layout::{Layout, clusters_touched, group_range};
+use super::options::FormatOptions;
+use super::ranges::insert;
+use super::space::{Space, free_in};
 use crate::error::{Error, Result};
-use crate::journal::{self, JournalSize};
-use crate::layout::{Layout, clusters_touched, group_range};
-use crate::options::FormatOptions;
-use crate::ranges::insert;
-use crate::space::{Space, free_in};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::{self, Entry, FileType, Format, Name};
 use hectare_ext4::extent::{self, Extent};
@@ -40,13 +40,13 @@ pub(crate) const ORPHAN_FILE: InodeNr = InodeNr::new(12);
 
 /// The blocks of a file, in file order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct FileBlocks {
     pub(crate) runs: Vec<Range<u64>>,
     /// Blocks for the nodes of its map.
     nodes: Vec<u64>,
 }
 
-impl Place {
+impl FileBlocks {
     pub(crate) fn first(&self) -> u64 {
         self.runs.first().map_or(0, |run| run.start)
     }
@@ -64,18 +64,15 @@ impl Place {
     }
 }
 
-/// A block with its content.
-pub(crate) type Block = (BlockNr, Vec<u8>);
-
 /// The formatter's own files and blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Own {
     pub(crate) root: u64,
-    pub(crate) lost_and_found: Place,
+    pub(crate) lost_and_found: FileBlocks,
     resize: Option<u64>,
-    pub(crate) journal: Option<(Place, JournalSize)>,
+    pub(crate) journal: Option<(FileBlocks, JournalSize)>,
     pub(crate) mmp: Option<u64>,
-    pub(crate) orphan_file: Option<Place>,
+    pub(crate) orphan_file: Option<FileBlocks>,
     /// All their clusters.
     pub(crate) used: RangeSet<u64>,
 }
@@ -241,7 +238,7 @@ struct Taker<'a> {
 
 impl Taker<'_> {
     /// Takes `blocks` blocks, first fit from block `from`, then from the start.
-    fn take(&mut self, from: u64, blocks: u64) -> Result<Place> {
+    fn take(&mut self, from: u64, blocks: u64) -> Result<FileBlocks> {
         let geometry = self.layout.geometry();
         let ratio = u64::from(geometry.cluster_blocks());
         let start = geometry.group_of(BlockNr::new(from)).unwrap_or(GroupNr::new(0));
@@ -274,11 +271,11 @@ impl Taker<'_> {
         for run in &runs {
             insert(&mut self.used, run.start..run.start + (run.end - run.start).next_multiple_of(ratio));
         }
-        Ok(Place { runs, nodes: Vec::new() })
+        Ok(FileBlocks { runs, nodes: Vec::new() })
     }
 
     /// Takes a file's blocks and those of its map.
-    fn take_file(&mut self, from: u64, blocks: u64) -> Result<Place> {
+    fn take_file(&mut self, from: u64, blocks: u64) -> Result<FileBlocks> {
         let geometry = self.layout.geometry();
         if !geometry.features.incompat.contains(Incompat::EXTENTS) {
             return self.take_mapped(from, blocks);
@@ -294,12 +291,12 @@ impl Taker<'_> {
     }
 
     /// The same with a block map, whose tables lie among the blocks.
-    fn take_mapped(&mut self, from: u64, blocks: u64) -> Result<Place> {
+    fn take_mapped(&mut self, from: u64, blocks: u64) -> Result<FileBlocks> {
         let block_size = self.layout.geometry().block_size;
         let tables_before = |block| blockmap::tables_before(block, block_size);
         let tables: u32 = (0..blocks).map(tables_before).sum();
         let taken = self.take(from, blocks + u64::from(tables))?;
-        let (mut all, mut place) = (taken.runs.into_iter().flatten(), Place::default());
+        let (mut all, mut place) = (taken.runs.into_iter().flatten(), FileBlocks::default());
         for block in 0..blocks {
             place.nodes.extend(all.by_ref().take(usize_of(tables_before(block))));
             all.by_ref().take(1).for_each(|nr| place.push(nr));
@@ -309,7 +306,7 @@ impl Taker<'_> {
 
     fn free_in(&self, group: GroupNr) -> Result<u64> {
         let free = free_in(self.layout, &mut self.layout.cursor(), &self.used, group)?;
-        Ok(crate::layout::total(&free))
+        Ok(crate::ext4::layout::total(&free))
     }
 }
 
@@ -415,7 +412,7 @@ struct Map {
     nodes: Vec<Block>,
 }
 
-fn map(sb: &SuperBlock, nr: InodeNr, place: &Place) -> Map {
+fn map(sb: &SuperBlock, nr: InodeNr, place: &FileBlocks) -> Map {
     let geometry = sb.geometry();
     let mut free = place.nodes.iter().copied().map(BlockNr::new);
     let mut next = || free.next().expect("as many blocks as nodes were taken");
@@ -431,7 +428,7 @@ fn map(sb: &SuperBlock, nr: InodeNr, place: &Place) -> Map {
 
 /// The inode of a file with these blocks, its map's blocks added to `blocks`.
 fn file(
-    place: &Place,
+    place: &FileBlocks,
     mode: u16,
     options: &FormatOptions,
     sb: &SuperBlock,
@@ -475,7 +472,7 @@ fn mmp_block(options: &FormatOptions, sb: &SuperBlock) -> Vec<u8> {
     block
 }
 
-fn render_orphan_file(place: &Place, options: &FormatOptions, sb: &SuperBlock, out: &mut Rendered) {
+fn render_orphan_file(place: &FileBlocks, options: &FormatOptions, sb: &SuperBlock, out: &mut Rendered) {
     let inode = file(place, 0o100_600, options, sb, ORPHAN_FILE, &mut out.blocks);
     for nr in place.runs.iter().cloned().flatten().map(BlockNr::new) {
         let mut block = vec![0; sb.geometry().block_size.len()];
@@ -499,7 +496,7 @@ fn dir_format(sb: &SuperBlock) -> Format {
 
 /// Root directory of an empty volume: inode and its only block.
 pub(crate) fn empty_root(options: &FormatOptions, sb: &SuperBlock, nr: u64) -> (Inode, Vec<u8>) {
-    let place = Place { runs: std::iter::once(nr..nr + 1).collect(), nodes: Vec::new() };
+    let place = FileBlocks { runs: std::iter::once(nr..nr + 1).collect(), nodes: Vec::new() };
     let mode = 0o040_000 | options.root_permissions;
     let mut inode = file(&place, mode, options, sb, InodeNr::ROOT, &mut Vec::new());
     inode.links = 3;

@@ -1,12 +1,12 @@
 //! Executes the plan of an ext4 volume: chunks of groups in any order, then descriptors as they become
 //! complete, and the primary superblock last.
 
-use crate::contents::Contents;
+use super::contents::Contents;
+use super::plan::{Chunk, Counts, Plan};
 use crate::error::Result;
-use crate::plan::{Chunk, Counts, Payload, Plan, Write};
-use crate::run::Run;
-use crate::write::{self, each_chunk};
-use crate::writer::{Out, Writer};
+use crate::executor::{self, Out, Writer, each_chunk};
+use crate::progress::Run;
+use crate::write::{Payload, Write};
 use hectare_device::Device;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_units::{u64_of, usize_of};
@@ -26,7 +26,8 @@ pub fn execute<'r>(
 ) -> Result<()> {
     let run = run.into();
     wipe(plan, device)?;
-    if !plan.is_zeroed() && plan.options().discard && write::discard(device, plan.geometry().bytes(), run) {
+    if !plan.is_zeroed() && plan.options().discard && executor::discard(device, plan.geometry().bytes(), run)
+    {
         return lay_down(&plan.on_zeros(), device, contents, run);
     }
     lay_down(plan, device, contents, run)
@@ -57,7 +58,7 @@ pub fn lay_down<'r>(
     })?;
     writer.flush()?;
     if let Some(Write { at, payload: Payload::Bytes(bytes) }) = last {
-        write::seal(device, at, &bytes)?;
+        executor::seal(device, at, &bytes)?;
     }
     Ok(())
 }
@@ -69,7 +70,7 @@ pub fn lay_down<'r>(
 /// # Errors
 /// If the device fails.
 pub fn wipe(plan: &Plan, device: &dyn Device) -> Result<()> {
-    write::wipe(device, plan.is_zeroed(), SUPERBLOCK_OFFSET)
+    executor::wipe(device, plan.is_zeroed(), SUPERBLOCK_OFFSET)
 }
 
 /// What the threads share.

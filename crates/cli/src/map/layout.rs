@@ -1,9 +1,11 @@
 //! Lays out a surveyed volume on a page: title, cells, legend, free extents by size.
 
-use super::color::{self, BROKEN_UP, FREE, INK, LINE, METADATA, PALE_INK, PAPER, UNREADABLE, WHOLE, mix};
-use super::scene::{Anchor, Item, Scene, Size};
-use super::size_text;
 use super::survey::{BAND_COLUMNS, Cell, Shape, Survey};
+use crate::picture::color::{
+    self, BROKEN_UP, FREE, INK, LINE, METADATA, PALE_INK, PAPER, UNREADABLE, WHOLE, mix,
+};
+use crate::picture::scene::{Anchor, Item, Scene, Size};
+use crate::picture::size_text;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{low32, u64_of, usize_of};
 
@@ -37,7 +39,8 @@ pub(crate) fn layout(facts: &Facts<'_>, survey: &Survey) -> Scene {
     let b = histogram(&mut scene, legend, facts, survey);
     scene.height = a.max(b) + MARGIN;
     // The page itself goes under everything, now that its height is known.
-    let page = super::scene::Rectangle { x: 0, y: 0, width: WIDTH, height: scene.height, color: PAPER };
+    let page =
+        crate::picture::scene::Rectangle { x: 0, y: 0, width: WIDTH, height: scene.height, color: PAPER };
     scene.items.insert(0, Item::Rectangle(page));
     scene
 }

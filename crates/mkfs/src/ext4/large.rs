@@ -10,8 +10,9 @@
 //!
 //! Invariant: what the options set, one way or the other, is never changed. Below 16 TiB nothing is changed.
 
-use crate::geometry::Note;
-use crate::options::FormatOptions;
+use super::limits::{BLOCKS_MAX, clusters_per_group_max};
+use super::note::Note;
+use super::options::FormatOptions;
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use hectare_units::{BlockSize, Bytes};
 
@@ -26,9 +27,6 @@ const FLEX_SHIFT: u32 = 4;
 /// metadata are written, one block for each flex group, alone in gigabytes; so this decides how many places
 /// are written, and later read by `e2fsck`. With blocks of 4 KiB a flex group then is a meta group.
 const FLEX_SHIFT_LARGE: u32 = 6;
-/// Blocks that there can be: extents number them with 48 bits.
-pub(crate) const BLOCKS_MAX: u64 = (1 << 48) - 1;
-
 /// The block size, if `usual` would make too many blocks and the options leave it open.
 pub(crate) fn block_size(
     options: &FormatOptions,
@@ -93,6 +91,6 @@ pub(crate) fn choose_clusters(
 
 /// log2 of the blocks in a cluster that keep the number of groups down; 0 for most volumes.
 pub(crate) fn cluster_shift(block: BlockSize, blocks: u64) -> u32 {
-    let per_group = u64::from(crate::geometry::clusters_per_group_max(block));
+    let per_group = u64::from(clusters_per_group_max(block));
     (0..16).find(|shift| blocks.div_ceil(per_group << shift) <= GROUPS_WANTED).unwrap_or(16)
 }

@@ -8,93 +8,16 @@
 //! Hazard: dropping the last group or shrinking the groups changes what was computed before, so the search
 //! starts over until nothing changes; every round makes the volume or its groups smaller, so it ends.
 
+use super::large;
+use super::limits::{BLOCKS_MAX, clusters_per_group_max};
+use super::note::Note;
+use super::options::{FormatOptions, InodeCount, ResizeLimit, Usage};
+use super::system_inodes::resize_inode_size;
 use crate::error::{Error, Result};
-use crate::large;
-use crate::options::{FormatOptions, InodeCount, ResizeLimit, Usage};
-use crate::system_inodes::resize_inode_size;
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::LARGE_FILE;
 use hectare_units::{BlockSize, Blocks, Bytes, GroupNr, low32};
-use std::fmt;
-
-/// Something that was decided differently from what the options say, or is worth knowing.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Note {
-    /// Block numbers beyond 32 bits leave no room for the resize inode.
-    NoResizeInode,
-    /// The descriptors would fill most of a group, so each meta group holds its own.
-    MetaGroups,
-    /// The volume is large, so each meta group holds its own descriptors.
-    MetaGroupsByDefault,
-    /// The volume is large, so flex groups have this many groups.
-    LargerFlexGroups(u32),
-    /// The volume is so large that space is allocated in clusters of this many bytes.
-    Clusters(Bytes),
-    /// The volume has more of the usual blocks than can be numbered, so they have this size.
-    LargerBlocks(BlockSize),
-    /// The volume has one block more than can be numbered; the last is left unused.
-    LastBlockUnused,
-    /// The end of the device is left unused: a last group of this many blocks would hold only metadata.
-    LastGroupDropped(Blocks),
-    /// The volume is too small for a journal.
-    NoJournal,
-    /// The groups have this many blocks instead of the most possible, for the number of inodes.
-    SmallerGroups(u32),
-    /// Metadata lies in its groups, not packed: that takes flex groups.
-    NotPacked,
-    /// The volume is laid out for the device's stripes, with this many blocks on one disk and on all.
-    StripeOfDevice(u16, u32),
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoResizeInode => {
-                write!(f, "resize_inode is off: it can't be used with more than 2^32 - 1 blocks")
-            }
-            Self::MetaGroups => write!(f, "meta_bg is on: the group descriptors would fill most of a group"),
-            Self::MetaGroupsByDefault => write!(
-                f,
-                "meta_bg is on: above 16 TiB each meta group holds its own descriptors (-O ^meta_bg decides \
-                 otherwise)"
-            ),
-            Self::LargerFlexGroups(groups) => write!(
-                f,
-                "flex groups have {groups} groups, so that there are fewer places where metadata lies (-G \
-                 decides otherwise)"
-            ),
-            Self::Clusters(bytes) => write!(
-                f,
-                "bigalloc is on, with clusters of {bytes} bytes, so that there are about a million groups at \
-                 most (-O ^bigalloc, -C or -g decide otherwise)"
-            ),
-            Self::LargerBlocks(size) => write!(
-                f,
-                "blocks have {size} bytes: of smaller ones there would be more than 2^48; Linux mounts such \
-                 blocks only where its pages are as large"
-            ),
-            Self::LastBlockUnused => {
-                write!(f, "the last block is left unused: ext4 numbers at most 2^48 - 1 blocks")
-            }
-            Self::LastGroupDropped(blocks) => {
-                write!(f, "the last {blocks} blocks are left unused: too few for a group")
-            }
-            Self::NoJournal => write!(f, "the volume is too small for a journal and has none"),
-            Self::SmallerGroups(blocks) => {
-                write!(f, "groups have {blocks} blocks to make room for the inodes")
-            }
-            Self::NotPacked => {
-                write!(f, "packed_meta_blocks packs no tables without flex groups; add -O flex_bg")
-            }
-            Self::StripeOfDevice(stride, width) => write!(
-                f,
-                "laid out for the device's stripes of {width} blocks, {stride} on a disk; -E \
-                 stride=0,stripe_width=0 for none"
-            ),
-        }
-    }
-}
 
 /// The shape of a volume to be made.
 #[derive(Clone, PartialEq, Debug)]
@@ -110,17 +33,10 @@ pub struct Shape {
 /// The most groups: group numbers have 32 bits, and the kernel wants a block of descriptors less, which has
 /// 1024 at most.
 const GROUPS_MAX: u64 = (1 << 32) - 1024;
-/// Bits in a bitmap that may be used: counts of a 32-byte descriptor have 16 bits.
-const CLUSTERS_PER_GROUP_MAX: u32 = 65528;
 /// Bytes of the largest cluster: of larger ones a group could have 2^32 blocks, which e2fsck takes for none.
 const CLUSTER_MAX: u64 = 256 << 20;
 /// The fewest clusters of a group that can be asked for, and to which groups shrink.
 const GROUP_MIN: u32 = 256;
-
-/// The most clusters of a group: what its bitmap counts.
-pub(crate) fn clusters_per_group_max(block_size: BlockSize) -> u32 {
-    CLUSTERS_PER_GROUP_MAX.min(8 * block_size.get())
-}
 
 /// The size that blocks are to have, or usually have, but no smaller than a sector.
 fn usual_block_size(options: &FormatOptions, usage: Usage) -> Result<BlockSize> {
@@ -235,9 +151,9 @@ pub fn whole_pages(device: Bytes) -> Bytes {
 /// Blocks that fit.
 fn usable_blocks(size: Bytes, block_size: BlockSize, notes: &mut Vec<Note>) -> u64 {
     let blocks = size.get() >> block_size.shift();
-    if blocks == large::BLOCKS_MAX + 1 {
+    if blocks == BLOCKS_MAX + 1 {
         notes.push(Note::LastBlockUnused);
-        return large::BLOCKS_MAX;
+        return BLOCKS_MAX;
     }
     blocks
 }
@@ -255,7 +171,7 @@ fn check_block_count(blocks: u64, features: &mut Features, notes: &mut Vec<Note>
             ),
         ));
     }
-    if blocks > large::BLOCKS_MAX {
+    if blocks > BLOCKS_MAX {
         let reason =
             format!("{blocks} blocks are more than 2^48 - 1, the most there can be; choose larger ones (-b)");
         return Err(Error::option("the size", reason));
@@ -572,7 +488,8 @@ fn choose_journal(options: &FormatOptions, geometry: &mut Geometry, notes: &mut 
     if !geometry.features.compat.contains(Compat::HAS_JOURNAL) {
         return Ok(());
     }
-    if options.journal_mib.is_none() && crate::journal::default_blocks(geometry.blocks_count).is_none() {
+    if options.journal_mib.is_none() && crate::ext4::journal::default_blocks(geometry.blocks_count).is_none()
+    {
         geometry.features.compat -= Compat::HAS_JOURNAL | Compat::FAST_COMMIT | Compat::ORPHAN_FILE;
         notes.push(Note::NoJournal);
     }

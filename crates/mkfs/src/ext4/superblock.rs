@@ -1,9 +1,9 @@
 //! The superblock record of a fresh volume.
 
+use super::geometry::Shape;
+use super::options::FormatOptions;
+use super::system_inodes::{JOURNAL_INODE, ORPHAN_FILE, Own};
 use crate::error::Result;
-use crate::geometry::Shape;
-use crate::options::FormatOptions;
-use crate::system_inodes::{JOURNAL_INODE, ORPHAN_FILE, Own};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;

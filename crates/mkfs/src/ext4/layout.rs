@@ -13,8 +13,8 @@
 //! Hazard: base metadata (superblock copies, descriptors) lies at fixed places and everything else has to go
 //! around it, including around that of later groups when a table is longer than what is left of a group.
 
+use super::ranges::{first_fit, insert, inside};
 use crate::error::{Error, Result};
-use crate::ranges::{first_fit, insert, inside};
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::geometry::Geometry;
 use hectare_units::{BlockNr, GroupNr, u64_of, usize_of};

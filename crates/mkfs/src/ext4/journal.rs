@@ -3,8 +3,8 @@
 //! An unused journal is a jbd2 superblock (version 2, all fields big-endian) and zeros. Its features are
 //! left off: the kernel turns on what it uses at the first mount.
 
+use super::options::FormatOptions;
 use crate::error::{Error, Result};
-use crate::options::FormatOptions;
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_journal::format::JournalSuperblock;

@@ -13,41 +13,22 @@
 //! itself; it must not be set where another group's metadata or any file lies, nor in the last group, whose
 //! bitmap has padding.
 
-use crate::contents::{Contents, Empty, GroupUse, set_bits};
+use super::contents::{Contents, Empty, GroupUse, set_bits};
+use super::geometry::{Shape, shape};
+use super::layout::{Cursor, Layout, group_range};
+use super::note::Note;
+use super::options::FormatOptions;
+use super::ranges::inside;
+use super::space::Space;
+use super::superblock;
+use super::system_inodes::{LOST_AND_FOUND, Own, Rendered, backup_groups};
 use crate::error::Result;
-use crate::geometry::{Note, Shape, shape};
-use crate::layout::{Cursor, Layout, group_range};
-use crate::options::FormatOptions;
-use crate::ranges::inside;
-use crate::space::Space;
-use crate::superblock;
-use crate::system_inodes::{LOST_AND_FOUND, Own, Rendered, backup_groups};
+use crate::write::{Payload, Sink, Write};
 use hectare_ext4::geometry::{Geometry, SUPERBLOCK_OFFSET};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, Blocks, Bytes, GroupNr, InodeNr, low32, u64_of, usize_of};
 use std::ops::{AddAssign, Range};
-
-/// Bytes for one place of the device.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Write {
-    /// Where.
-    pub at: Bytes,
-    /// What.
-    pub payload: Payload,
-}
-
-/// What a write puts down.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Payload {
-    /// These bytes.
-    Bytes(Vec<u8>),
-    /// That many zeros.
-    Zeros(Bytes),
-}
-
-/// Takes the writes of a plan, one after another.
-pub type Sink<'a> = dyn FnMut(Write) -> Result<()> + 'a;
 
 /// A rendered chunk's descriptors, and what it adds to the volume's counts.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

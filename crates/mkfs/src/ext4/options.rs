@@ -1,10 +1,11 @@
 //! The options of `mke2fs`, typed.
 //!
 //! [`FormatOptions`] holds only what was given; the rest is `None` and gets its default from the size
-//! of the volume in [`crate::geometry`]. The defaults are those of mke2fs 1.47 with the configuration that
-//! Debian ships. Parsing of the `-O` and `-E` words is in [`crate::option_parser`].
+//! of the volume in [`super::geometry`]. The defaults are those of mke2fs 1.47 with the configuration that
+//! Debian ships. Parsing of the `-O` and `-E` words is in [`super::option_parser`].
 
 use crate::error::{Error, Result};
+use crate::values::time_of_format;
 use hectare_device::Topology;
 use hectare_ext4::feature::{Compat, Feature, Features, Incompat, RoCompat};
 use hectare_ext4::superblock::OnError;
@@ -269,14 +270,7 @@ impl FormatOptions {
     /// # Errors
     /// If the variable is set to something that is no number of seconds.
     pub fn from_environment() -> Result<Self> {
-        let mut options = Self::default();
-        if let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") {
-            let seconds = text.to_str().and_then(|text| text.parse().ok()).ok_or_else(|| {
-                Error::option("SOURCE_DATE_EPOCH", "it is not a number of seconds since 1970")
-            })?;
-            options.now = Timestamp::from_seconds(seconds);
-        }
-        Ok(options)
+        Ok(Self { now: time_of_format()?, ..Self::default() })
     }
 
     /// Blocks on one disk of a stripe, 0 if it is not known or beyond what a superblock can hold.

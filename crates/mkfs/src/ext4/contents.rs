@@ -11,8 +11,8 @@
 //! themselves (file data, directories) are the contents' own to write, before or after; small ones can be
 //! handed to the formatter through [`Contents::blocks`].
 
-use crate::options::FormatOptions;
-use crate::system_inodes;
+use super::options::FormatOptions;
+use super::system_inodes;
 use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_units::{BlockNr, GroupNr, InodeNr, usize_of};

@@ -3,9 +3,9 @@
 //! An image builder fills it: ranges between metadata and the formatter's own files, whole clusters only.
 //! The iterator needs memory for one flex group.
 
+use super::layout::{Cursor, Layout, group_range};
+use super::ranges::{insert, inside};
 use crate::error::Result;
-use crate::layout::{Cursor, Layout, group_range};
-use crate::ranges::{insert, inside};
 use hectare_units::{BlockNr, Blocks, GroupNr};
 use rangemap::RangeSet;
 use std::ops::Range;

@@ -15,7 +15,7 @@
 //! device at once.
 
 use crate::error::Result;
-use crate::plan::{Payload, Write};
+use crate::write::{Payload, Write};
 use hectare_device::Device;
 use hectare_units::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};

@@ -2,8 +2,10 @@
 //!
 //! Only the formatter writes such maps (for lost+found and the journal of a volume without extents).
 
-use crate::system_inodes::Block;
 use hectare_units::{BlockNr, BlockSize, low32};
+
+/// A block with its content.
+pub(crate) type Block = (BlockNr, Vec<u8>);
 
 /// Direct entries of an inode.
 const DIRECT: u64 = 12;

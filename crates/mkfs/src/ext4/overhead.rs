@@ -1,12 +1,12 @@
 //! The overhead of a format, and what it leaves free: for `--explain-size` and for finding the smallest
 //! size.
 
+use super::layout::base_range;
+use super::note::Note;
+use super::options::FormatOptions;
+use super::plan::Plan;
+use super::system_inodes::FileBlocks;
 use crate::error::Result;
-use crate::geometry::Note;
-use crate::layout::base_range;
-use crate::options::FormatOptions;
-use crate::plan::Plan;
-use crate::system_inodes::Place;
 use hectare_units::{Blocks, Bytes, GroupNr};
 
 /// Blocks of each part of an empty volume. Parts that share a cluster are counted by their own blocks; what
@@ -110,7 +110,7 @@ impl Plan {
         out.superblocks += Blocks::new(boot);
         out.bitmaps = Blocks::new(2 * u64::from(groups));
         out.inode_tables = Blocks::new(u64::from(groups) * u64::from(geometry.itable_blocks()));
-        let len = |place: Option<&Place>| Blocks::new(place.map_or(0, Place::len));
+        let len = |place: Option<&FileBlocks>| Blocks::new(place.map_or(0, FileBlocks::len));
         out.journal = len(own.journal.as_ref().map(|(place, _)| place));
         out.orphan_file = len(own.orphan_file.as_ref());
         let taken: u64 = own.used.iter().map(|range| range.end - range.start).sum();
@@ -133,7 +133,7 @@ impl Plan {
     /// Free blocks of the empty volume, as its superblock counts them.
     fn free_blocks(&self) -> Result<Blocks> {
         let geometry = self.geometry();
-        let own = crate::layout::total(self.own().used.iter());
+        let own = crate::ext4::layout::total(self.own().used.iter());
         let clusters = geometry.clusters_count().get() - self.layout().metadata_clusters()?;
         Ok(Blocks::new((clusters << geometry.cluster_ratio_shift) - own))
     }

@@ -1,0 +1,60 @@
+//! What is remembered of extended attributes: of one inode, and of those that inodes share.
+
+use hectare_units::InodeNr;
+use std::collections::BTreeMap;
+
+/// What the attributes of an inode add to it.
+#[derive(Default)]
+pub(crate) struct InodeAttributes {
+    /// Clusters of its attribute block.
+    pub(crate) block: u64,
+    /// Clusters that are counted to it for large values.
+    pub(crate) values: u64,
+    /// The tail of content inside the inode (`system.data`).
+    pub(crate) inline: Option<Vec<u8>>,
+    /// Whether there is an encryption context, and whether it is well formed.
+    pub(crate) context: Option<bool>,
+}
+
+impl InodeAttributes {
+    /// Clusters counted in the inode's block count.
+    pub(crate) fn clusters(&self) -> u64 {
+        self.block + self.values
+    }
+}
+
+/// What is known of attributes that are shared.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// Attribute blocks.
+    pub(crate) blocks: BTreeMap<u64, SharedBlock>,
+    /// Inodes that hold a value.
+    pub(crate) holders: BTreeMap<u32, Holder>,
+    /// Entries whose value is in an inode.
+    pub(crate) entries: Vec<LargeEntry>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct SharedBlock {
+    pub(crate) stored: u32,
+    pub(crate) users: u32,
+    pub(crate) values: u64,
+    pub(crate) context: Option<bool>,
+}
+
+pub(crate) struct Holder {
+    pub(crate) size: u64,
+    pub(crate) hash: u32,
+    pub(crate) stored: u64,
+    pub(crate) users: u64,
+    pub(crate) links: u16,
+    pub(crate) is_file: bool,
+}
+
+pub(crate) struct LargeEntry {
+    pub(crate) owner: InodeNr,
+    pub(crate) holder: InodeNr,
+    pub(crate) size: u32,
+    pub(crate) hash: u32,
+    pub(crate) suffix: Vec<u8>,
+}

@@ -1,0 +1,111 @@
+//! The steps of a check, in their order, and the first of them: the superblock.
+
+use crate::bits::Bits;
+use crate::context::{Scan, Volume};
+use crate::report::{Error, Options, Problem, Report, What};
+use hectare_device::Device;
+use hectare_ext4::dir::Format;
+use hectare_ext4::error::{Corrupt, FormatError, Place};
+use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::superblock::{SIZE, SuperBlock};
+use hectare_units::u64_of;
+
+/// The most clusters that are checked: the pages of their bitmap take 32 MiB.
+const CLUSTERS_MAX: u64 = 1 << 36;
+
+/// Features whose structures are no longer documented or used.
+const UNJUDGED: [&str; 5] = ["imagic_inodes", "lazy_bg", "snapshot_bitmap", "snapshot", "replica"];
+
+/// Checks a volume.
+pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Error> {
+    let mut report = Report::default();
+    let Some(sb) = superblock(device, options, &mut report)? else {
+        return hectare_probe::instead(device)?.map_or(Ok(report), |what| Err(Error::NotAVolume(what)));
+    };
+    let clusters = sb.geometry().clusters_count().get();
+    if clusters > CLUSTERS_MAX {
+        return Err(Error::TooLarge(clusters));
+    }
+    let dirs = Format::of(&sb).ok();
+    let volume = Volume { device, sb, dirs, options: *options };
+    let mut scan = Scan::new(&volume, report, Bits::new(clusters)?);
+    if !scan.check_superblock() || !scan.read_groups()? {
+        scan.report.leave("everything the group descriptors lead to");
+        return Ok(scan.report);
+    }
+    scan.claim_group_metadata()?;
+    scan.read_orphan_list()?;
+    scan.scan_inodes()?;
+    scan.finish_attributes();
+    scan.check_directories()?;
+    scan.check_tree();
+    scan.check_links();
+    scan.check_bitmaps()?;
+    Ok(scan.report)
+}
+
+/// Reads the superblock; returns `None`, and reports a problem, if there is no sound one.
+fn superblock(
+    device: &dyn Device,
+    options: &Options,
+    report: &mut Report,
+) -> Result<Option<SuperBlock>, Error> {
+    let mut bytes = [0; SIZE];
+    let parsed = if device.len().get() < SUPERBLOCK_OFFSET.get() + u64_of(SIZE) {
+        Err(Corrupt::new("superblock", Place::Volume, "the device is too short for one").into())
+    } else {
+        device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
+        SuperBlock::parse(&bytes, device.len())
+    };
+    match parsed {
+        Ok(sb) => Ok(Some(sb)),
+        Err(FormatError::Unsupported(what)) => Err(what.into()),
+        Err(FormatError::Corrupt(corrupt)) => {
+            report.tell(Problem::of(What::Superblock, corrupt), options.problems_max);
+            report.leave("everything the superblock leads to");
+            Ok(None)
+        }
+    }
+}
+
+impl Scan<'_> {
+    /// What the superblock's own parser leaves open. False if the group descriptors can't be found.
+    fn check_superblock(&mut self) -> bool {
+        let sb = &self.volume.sb;
+        let (faults, finds_descriptors) = (sb.faults(), sb.finds_descriptors());
+        let needs_recovery = sb.features().incompat.contains(Incompat::RECOVER);
+        for fault in faults {
+            self.tell(What::Superblock, Place::Volume, fault);
+        }
+        if needs_recovery && !self.volume.options.allow_recovery {
+            self.tell(What::Journal, Place::Volume, "it must be replayed first (needs_recovery)");
+        }
+        self.leave_unjudged();
+        finds_descriptors
+    }
+
+    /// Names what a volume has that is not checked.
+    fn leave_unjudged(&mut self) {
+        let sb = &self.volume.sb;
+        let features = sb.features();
+        if features.incompat.contains(Incompat::CASEFOLD) {
+            self.report.leave("order and hashes of names in casefolded directories");
+        }
+        if features.ro_compat.contains(RoCompat::QUOTA) {
+            self.report.leave("the content of quota files");
+        }
+        if features.incompat.contains(Incompat::ENCRYPT) {
+            self.report.leave("the policies of encrypted files");
+        }
+        if features.compat.contains(Compat::HAS_JOURNAL) && sb.journal_inode().is_none() {
+            self.report.leave("the external journal");
+        }
+        let known = |name: &String| !name.starts_with("FEATURE_") && !UNJUDGED.contains(&name.as_str());
+        let mut unknown = features.names();
+        unknown.retain(|name| !known(name));
+        if !unknown.is_empty() {
+            self.report.leave(format!("what belongs to {}", unknown.join(", ")));
+        }
+    }
+}

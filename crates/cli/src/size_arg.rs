@@ -1,0 +1,37 @@
+//! Sizes as the command line takes them: a number with a suffix.
+
+/// Bytes with an optional suffix K, M, G.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    with_suffix(text, 1)
+}
+
+/// A number with a suffix, or of units of `plain` bytes without one.
+pub(crate) fn with_suffix(text: &str, plain: u64) -> Result<u64, String> {
+    hectare_mkfs::parse_size(text, plain, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_sizes_are_taken_as_people_write_them() {
+        assert_eq!(with_suffix("10MiB", 1024), Ok(10 << 20));
+        assert_eq!(with_suffix("10KiB", 4096), Ok(10 << 10));
+        assert_eq!(with_suffix("1GiB", 1), Ok(1 << 30));
+        let refused = with_suffix("10MB", 1024).unwrap_err();
+        assert!(refused.contains("write 10MiB or 10M"), "{refused}");
+        assert!(with_suffix("10iB", 1).is_err() && with_suffix("iB", 1).is_err());
+    }
+
+    #[test]
+    fn sizes_are_as_in_mke2fs() {
+        assert_eq!(with_suffix("64M", 1024), Ok(64 << 20));
+        assert_eq!(with_suffix("100", 1024), Ok(102_400));
+        assert_eq!(with_suffix("100", 4096), Ok(409_600));
+        assert_eq!(with_suffix("8s", 4096), Ok(4096));
+        assert!(
+            with_suffix("", 1).is_err() && with_suffix("1X", 1).is_err() && with_suffix("99E", 1).is_err()
+        );
+    }
+}
