@@ -3,7 +3,7 @@
 //! [`Committer::freeze`] runs with no handle open. It renders inodes into their table blocks, block bitmaps
 //! from the allocator, inode bitmaps and descriptors from the groups, seals every dirty metadata block, and
 //! the superblock last. [`Committer::write`] then writes all of it beside new work: to the volume's log
-//! ([`crate::volume_journal`]), or straight to the final locations on a volume that has no journal.
+//! ([`crate::stores::volume_journal`]), or straight to the final locations on a volume that has no journal.
 //!
 //! Rendering inodes is most of that work. If there are many, [`Committer::prepare`] does it before, beside
 //! open handles, and the few that were changed since are rendered again.
@@ -13,9 +13,10 @@
 //! one block, and then nothing of the transaction is written.
 
 use crate::error::{Error, Result};
+use crate::stores::volume_journal::VolumeLog;
 use crate::volume::Shared;
-use crate::volume_journal::VolumeLog;
 use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Commit, LoggedBlock, write_sorted};
 use hectare_units::{BlockNr, GroupNr, TxnId};
@@ -157,7 +158,7 @@ impl Frozen {
                 // All changes have ended meanwhile, and the superblock on the device has the reason.
                 return Err(Error::Aborted("it was recorded before this commit ended".into()));
             }
-            shared.device.write_at(crate::groups::SUPERBLOCK_AT, superblock)?;
+            shared.device.write_at(SUPERBLOCK_OFFSET, superblock)?;
         }
         // Durable before `committed` gives freed clusters to others, whose data would otherwise be visible
         // through this file's old map after a crash.

@@ -7,11 +7,11 @@
 //! The files are locked anew for every chunk, the lower number first, so that others are not kept out for
 //! long: of a file that changes meanwhile some chunks may be older than others, as with any reading.
 
-use crate::cache::inode::CachedInode;
 use crate::encrypted_names::check_not_ciphertext;
 use crate::error::{Error, Result};
 use crate::file::Source;
 use crate::open_file::OpenFile;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::inode::InodeFlags;
 use hectare_units::{index_of, u64_of};

@@ -2,10 +2,10 @@
 
 mod bounds;
 
-use crate::cache::block::{Block, Kind};
 use crate::error::{Error, Result};
 use crate::map::{MapMut, MapRef};
 use crate::space::Use;
+use crate::stores::block_cache::{Block, Kind};
 use crate::volume::{Shared, Volume};
 use hectare_ext4::dir::{DirRead, DirWrite, Format, Spot};
 use hectare_ext4::error::{Corrupt, Place};

@@ -21,11 +21,11 @@ mod punch;
 mod shift;
 mod zero;
 
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::file::Source;
 use crate::immutable::Deed;
 use crate::map::{MAP_CREDITS, MapMut};
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_units::Bytes;
 use std::ops::Range;

@@ -16,13 +16,13 @@
 //! growing exposes nothing old: shrinking zeroes them, and writes pad the blocks they map. Everything here
 //! runs under the inode's operation lock, shared to read and exclusive to change.
 
-use crate::cache::inode::CachedInode;
-use crate::cache::runs::Run;
 use crate::encrypted_names::check_not_ciphertext;
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::map::{MAP_CREDITS, MapMut, MapRef};
 use crate::space::{Piece, Use};
+use crate::stores::inode_cache::CachedInode;
+use crate::stores::runs::Run;
 use crate::volume::Volume;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::{self, Extent, Mapping};

@@ -14,11 +14,11 @@
 //! Format facts: the kernel's `include/uapi/linux/fs.h` numbers, and which flags ext4 shows and accepts, as
 //! the running kernel does (tested).
 
-use crate::cache::inode::CachedInode;
 use crate::caller::{Caller, Capabilities};
 use crate::error::{Error, Result};
 use crate::map::MAP_CREDITS;
 use crate::options::Synchronous;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};

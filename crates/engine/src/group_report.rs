@@ -7,7 +7,7 @@
 //! With `bigalloc` a bit of a block bitmap stands for a cluster; runs are always reported in blocks.
 
 use crate::error::Result;
-use crate::groups::Source;
+use crate::stores::groups::Source;
 use crate::volume::Volume;
 use hectare_alloc::GroupSource;
 use hectare_alloc::{BadTunable, StatsSnapshot, Tunables};

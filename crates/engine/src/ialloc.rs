@@ -5,17 +5,17 @@
 //! probing, or any. A directory goes where [`orlov`] puts it, into the first group of that flex group with a
 //! free inode: directories lie close together, and leave the groups their files grow into.
 //!
-//! Nothing here walks the groups: [`crate::groups::flex`] keeps sums over flex groups, and reads a flex group
-//! on first use; so each rule but the last examines a bounded number of them. The last resort goes over all
-//! flex groups, and searches only those with free inodes. While nothing is freed, that finds the last free
-//! inode however many threads search.
+//! Nothing here walks the groups: [`crate::stores::groups::flex`] keeps sums over flex groups, and reads a
+//! flex group on first use; so each rule but the last examines a bounded number of them. The last resort goes
+//! over all flex groups, and searches only those with free inodes. While nothing is freed, that finds the
+//! last free inode however many threads search.
 
 mod orlov;
 
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
-use crate::fs_errors::Watched;
-use crate::groups::Taken;
+use crate::stores::fs_errors::Watched;
+use crate::stores::groups::Taken;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_journal::Handle;

@@ -2,13 +2,13 @@
 //!
 //! The blocks of such a file are treated like a directory's. They are changed in the block cache under a
 //! handle, logged with the transaction, and checkpointed with the rest; they are read from wherever they are
-//! ([`BlockCache::read_at`](crate::cache::block::BlockCache)), and revoked when they are freed. So a handle's
-//! data is atomic with the map and the size that go with it. A write is one handle if it fits the log and the
-//! file is not too fragmented there ([`Volume::write_journalled`]).
+//! ([`BlockCache::read_at`](crate::stores::block_cache::BlockCache)), and revoked when they are freed. So a
+//! handle's data is atomic with the map and the size that go with it. A write is one handle if it fits the
+//! log and the file is not too fragmented there ([`Volume::write_journalled`]).
 //!
 //! Invariants, for a file in this state:
 //! - its blocks are never written past the log: the log would bring older bytes back over the new ones;
-//! - neither runs nor appended bytes are cached for it ([`crate::cache::runs`], [`crate::delalloc`]): both
+//! - neither runs nor appended bytes are cached for it ([`crate::stores::runs`], [`crate::delalloc`]): both
 //!   bypass the log;
 //! - a block's bytes count only once its extent is marked as written, so that copies in the log of what was
 //!   written before do no harm to a block that is unwritten again.
@@ -16,13 +16,13 @@
 //! A file leaves this state only when nothing of it is in the log or the cache
 //! ([`Volume::set_journal_data`]).
 
-use crate::cache::block::{Block, Kind};
-use crate::cache::inode::CachedInode;
 use crate::caller::Caller;
 use crate::error::{Error, Result};
 use crate::file::{FILE_BLOCKS_MAX, Source, Split};
 use crate::map::{MAP_CREDITS, MapMut, MapRef};
 use crate::space::{Piece, Use};
+use crate::stores::block_cache::{Block, Kind};
+use crate::stores::inode_cache::CachedInode;
 use crate::truncate::INODE_CREDITS;
 use crate::volume::{Shared, Volume, aborted};
 use hectare_ext4::error::Place;

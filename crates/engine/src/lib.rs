@@ -16,7 +16,6 @@
 //! commit while holding a handle.
 
 mod background;
-mod cache;
 mod caller;
 mod clock;
 mod commit;
@@ -24,33 +23,27 @@ mod copy;
 mod data;
 mod delalloc;
 mod directory;
-mod discard;
 mod encrypted_names;
 mod error;
 mod exact_alloc;
 mod fallocate;
 mod file;
 mod flags;
-mod flush_tracker;
 mod format;
 mod free_extents;
-mod fs_errors;
 mod group_report;
-mod groups;
 mod ialloc;
 mod immutable;
 mod journalled;
 mod label;
-mod lazytime;
 mod lookup;
 mod map;
 mod memory_stats;
-mod mmp;
 mod namespace;
 mod observer;
 mod open_file;
 mod options;
-mod orphan;
+mod orphan_cleanup;
 mod overwrite;
 mod path_api;
 mod permission;
@@ -62,12 +55,12 @@ mod seek;
 mod shutdown;
 mod space;
 mod stat;
+mod stores;
 mod tmpfile;
 mod trim;
 mod truncate;
 mod unwinding;
 mod volume;
-mod volume_journal;
 mod xattr_permission;
 mod xattrs;
 
@@ -78,7 +71,6 @@ pub use fallocate::FallocateMode;
 pub use flags::{to_xflags, with_xflags};
 pub use format::Overwrite;
 pub use free_extents::{Bucket, FreeExtents, RunJoiner};
-pub use fs_errors::FoundErrors;
 pub use group_report::{GroupReport, zero_runs};
 pub use hectare_alloc::{
     BadClasses, BadTunable, Mechanism, Policy, Recording, SizeClasses, StatsSnapshot, Tunables, UnknownPolicy,
@@ -95,7 +87,6 @@ pub use namespace::{Creation, DirEntry, LINKS_MAX, NewNode};
 pub use observer::{Observed, Observer};
 pub use open_file::OpenFile;
 pub use options::{JournalDevice, OpenOptions, Synchronous};
-pub use orphan::Cleaned;
 pub use permission::Access;
 pub use pinned_inode::HeldInode;
 pub use rename::RenameMode;
@@ -103,6 +94,8 @@ pub use seek::{ExtentFlags, FileExtent};
 pub use shutdown::Shutdown;
 pub use space::{Ask, AskGoal, Explanation, Shape};
 pub use stat::{Changes, Metadata, StatFs};
+pub use stores::fs_errors::FoundErrors;
+pub use stores::orphans::Cleaned;
 pub use volume::Volume;
 
 /// The example of the project's page, as a test.

@@ -4,13 +4,13 @@
 //! led to a moment ago may belong to another inode now; so callers that continue with the result hold the
 //! inode itself ([`Volume::lookup_inode`]), and see when it is freed.
 
-use crate::cache::inode::CachedInode;
 use crate::directory::{DirRef, NameSpot};
 use crate::encrypted_names;
 use crate::error::{Error, Result};
-use crate::fs_errors::Watched;
 use crate::namespace::{DirEntry, kind_of};
 use crate::stat::Metadata;
+use crate::stores::fs_errors::Watched;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::dir::{self, Cookie, EntryRef, FileType, Name, Search};
 use hectare_ext4::error::{Corrupt, Place};

@@ -8,10 +8,10 @@
 //! With `bigalloc` space comes in clusters, but a map counts blocks: a cluster is freed only with its last
 //! mapped block.
 
-use crate::cache::block::Kind;
 use crate::error::{Error, Result};
-use crate::fs_errors::Watched;
 use crate::space::{Piece, cluster_sectors};
+use crate::stores::block_cache::Kind;
+use crate::stores::fs_errors::Watched;
 use crate::truncate::STEP_REVOKES;
 use crate::volume::{Shared, Volume};
 use hectare_alloc::Run;

@@ -8,8 +8,8 @@
 //! [`Volume::journal_stats`]).
 
 use crate::error::Result;
+use crate::stores::volume_journal::VolumeLog;
 use crate::volume::Volume;
-use crate::volume_journal::VolumeLog;
 use hectare_alloc::Run;
 use hectare_units::{BlockNr, Blocks, Bytes, GroupNr};
 use std::ops::Range;

@@ -8,14 +8,14 @@
 //! Link counts: a directory has 2 plus one for each subdirectory; with `dir_nlink` an indexed directory that
 //! would pass 65,000 has 1 from then on, which means "unknown".
 
-use crate::cache::inode::CachedInode;
 use crate::directory::{DIR_CREDITS, DirMut, NameSpot};
 use crate::error::{Error, Result};
 use crate::flags;
 use crate::immutable::Deed;
 use crate::map::{MAP_CREDITS, MapMut};
-use crate::orphan::ORPHAN_CREDITS;
 use crate::space::Use;
+use crate::stores::inode_cache::CachedInode;
+use crate::stores::orphans::ORPHAN_CREDITS;
 use crate::volume::Volume;
 use crate::volume::open::UNWRITTEN_FORM;
 use hectare_ext4::dir::{self, Cookie, DirWrite, Entry, FileType, Insert, Name};
@@ -481,7 +481,7 @@ impl Volume {
             let mut handle = self.start(NAME_CREDITS + ORPHAN_CREDITS)?;
             self.add_name_at(&mut handle, &dir, name, spot, inode, kind)?;
             if links == 0 {
-                self.orphans.remove(self, &mut handle, inode);
+                self.remove_orphan(&mut handle, inode);
                 self.nameless.lock().remove(&inode);
                 target.set_linkable(false);
             }

@@ -6,13 +6,13 @@
 //! Small writes at the end of a file may be buffered in memory for a while ([`crate::delalloc`]): others see
 //! them at once, but [`OpenFile::sync`] or [`OpenFile::close`] reports their writeback errors.
 
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::fallocate::FallocateMode;
 use crate::file::Source;
 use crate::map::MapRef;
 use crate::seek::FileExtent;
 use crate::stat::{Changes, Metadata};
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::{InodeFlags, Kind};

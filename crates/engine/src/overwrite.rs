@@ -1,17 +1,17 @@
 //! Direct overwrites: writes over mapped, written blocks in place, without a handle.
 //!
 //! A write inside the size and inside written blocks changes no map. It shares the operation lock with reads
-//! and other such writes, and its time stamp waits for the next commit ([`crate::lazytime`]).
+//! and other such writes, and its time stamp waits for the next commit ([`crate::stores::lazytime`]).
 //!
 //! Guarantee: two overlapping writes of one file end wholly as one or the other, across extents and on every
-//! device, since each enters its range ([`crate::cache::writers`]) for as long as it writes. Writes that do
+//! device, since each enters its range ([`crate::stores::writers`]) for as long as it writes. Writes that do
 //! not overlap run concurrently. All other changes of content exclude these by the operation lock. A read is
 //! not kept out: one that overlaps a write may see parts of it, as with direct I/O in the kernel.
 
-use crate::cache::inode::CachedInode;
 use crate::error::Result;
 use crate::file::Source;
 use crate::map::MAP_CREDITS;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_units::{Bytes, index_of, u64_of};

@@ -4,12 +4,12 @@
 //! and `..` are looked up like any name (the root's `..` is the root). Symbolic links on the way are followed
 //! within the volume, at most 40 of them; each function documents whether it follows a link at the end.
 
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::namespace::{Creation, DirEntry, NewNode};
 use crate::open_file::OpenFile;
 use crate::rename::RenameMode;
 use crate::stat::{Changes, Metadata};
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::dir::Cookie;
 use hectare_ext4::error::{Corrupt, Place};

@@ -10,12 +10,12 @@
 //!
 //! What it is not: a check of the library's own calls ([`crate::caller`]).
 
-use crate::cache::inode::CachedInode;
 use crate::caller::{Caller, Capabilities};
 use crate::error::{Error, Result};
 use crate::file::Source;
 use crate::immutable::Deed;
 use crate::stat::Changes;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::acl::{Acl, Tag};
 use hectare_ext4::inode::{Inode, Kind};

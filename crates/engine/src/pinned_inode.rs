@@ -8,12 +8,12 @@
 //! Invariant: pins are counted under the inode's operation lock, so that a removal sees them or has freed the
 //! inode before. The number of a pinned inode means the same inode for as long as it is pinned.
 
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::map::MAP_CREDITS;
 use crate::open_file::OpenFile;
 use crate::stat::{Changes, Metadata};
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::time::Timestamp;
 use hectare_units::InodeNr;

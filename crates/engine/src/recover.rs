@@ -14,19 +14,19 @@
 //!
 //! Fast commits are replayed after the log ([`fast`]).
 //!
-//! Orphan cleanup comes after this, when the volume can be used ([`crate::orphan`]).
+//! Orphan cleanup comes after this, when the volume can be used ([`crate::stores::orphans`]).
 
 mod fast;
 mod inode;
 
 use crate::error::{Error, Result};
-use crate::groups::SUPERBLOCK_AT;
 use crate::options::OpenOptions;
+use crate::stores::volume_journal::VolumeLog;
 use crate::volume::open::check_writable;
-use crate::volume_journal::VolumeLog;
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::feature::{Compat, Incompat};
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{self, ERRCODE_IO, RecordedError, SuperBlock};
 use hectare_ext4::time::Timestamp;
 use hectare_journal::Log;
@@ -141,7 +141,7 @@ fn staged(place: &LogPlace, recovery: &Recovery, torn: &SuperBlock) -> Result<Su
     let size = torn.geometry().block_size;
     let mut block = vec![0; size.len()];
     place.device.read_at(nr.offset(size), &mut block)?;
-    let sb = SuperBlock::parse(&block[size.within(SUPERBLOCK_AT)..], Bytes::new(u64::MAX))?;
+    let sb = SuperBlock::parse(&block[size.within(SUPERBLOCK_OFFSET)..], Bytes::new(u64::MAX))?;
     if sb.uuid() != torn.uuid() || sb.geometry().bytes() != torn.geometry().bytes() {
         return Err(none().into());
     }
@@ -152,13 +152,13 @@ fn superblock_of(
     device: &dyn Device,
     parse: impl FnOnce(&[u8], Bytes) -> std::result::Result<SuperBlock, FormatError>,
 ) -> Result<SuperBlock> {
-    let need = SUPERBLOCK_AT + Bytes::of(superblock::SIZE);
+    let need = SUPERBLOCK_OFFSET + Bytes::of(superblock::SIZE);
     if device.len() < need {
         let what = format!("{} bytes are too few for a superblock", device.len());
         return Err(Corrupt::new("the volume", Place::Volume, what).into());
     }
     let mut bytes = [0; superblock::SIZE];
-    device.read_at(SUPERBLOCK_AT, &mut bytes)?;
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes)?;
     Ok(parse(&bytes, device.len())?)
 }
 
@@ -235,7 +235,7 @@ fn replay(
         });
         // Before the log drops it.
         sb.set_needs_recovery(true);
-        device.write_at(SUPERBLOCK_AT, &sb.render(GroupNr::new(0)))?;
+        device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0)))?;
         device.flush()?;
     }
     place.device.write_at(recovery.superblock_offset(), &recovery.clean_superblock())?;

@@ -1,17 +1,18 @@
 //! Removes names, and with the last one the inode.
 //!
 //! Everything that could fail is checked before the name is removed. An inode of little content is freed with
-//! its last name, in one transaction. Any other becomes an orphan ([`crate::orphan`]) in it, so that a crash
-//! does not lose its space, and is freed afterwards, in as many transactions as that takes; an open file, at
-//! its last close (the volume's list of nameless files contains it, so that closing the volume frees it).
+//! its last name, in one transaction. Any other becomes an orphan ([`crate::stores::orphans`]) in it, so that
+//! a crash does not lose its space, and is freed afterwards, in as many transactions as that takes; an open
+//! file, at its last close (the volume's list of nameless files contains it, so that closing the volume frees
+//! it).
 
-use crate::cache::inode::CachedInode;
 use crate::directory::DirRef;
 use crate::error::{Error, Result};
-use crate::fs_errors::Watched;
 use crate::immutable::Deed;
 use crate::namespace::old_name;
-use crate::orphan::ORPHAN_CREDITS;
+use crate::stores::fs_errors::Watched;
+use crate::stores::inode_cache::CachedInode;
+use crate::stores::orphans::ORPHAN_CREDITS;
 use crate::volume::Volume;
 use hectare_ext4::dir;
 use hectare_ext4::error::{Corrupt, Place};
@@ -197,19 +198,19 @@ impl Volume {
         }
         // Checked after the links are gone: a concurrent close checks the links after its own count.
         if inode.is_in_use() {
-            self.orphans.add(self, handle, inode);
+            self.add_orphan(handle, inode);
             self.nameless.lock().insert(inode.nr(), Arc::clone(inode));
             return Ok(Dropped::Stays);
         }
         if !at_once {
-            self.orphans.add(self, handle, inode);
+            self.add_orphan(handle, inode);
             return Ok(Dropped::Orphan);
         }
         self.discard_window(inode);
         match self.free_whole(handle, inode) {
             Ok(()) => Ok(Dropped::Freed),
             Err(error) => {
-                self.orphans.add(self, handle, inode);
+                self.add_orphan(handle, inode);
                 Err(error)
             }
         }
@@ -272,7 +273,7 @@ impl Volume {
         self.unmap_all(handle, inode.nr(), &mut data, 0)?;
         self.leave_attribute_block(handle, &mut data)?;
         drop(data);
-        self.orphans.remove(self, handle, inode.nr());
+        self.remove_orphan(handle, inode.nr());
         self.free_inode(handle, inode)
     }
 }

@@ -3,12 +3,12 @@
 //! Lock order: the volume's rename lock if the directories differ (so that the hierarchy does not change),
 //! the directories (the one above first, else the lower number), then the inodes named (lower number first).
 
-use crate::cache::inode::CachedInode;
 use crate::directory::{DIR_CREDITS, DirMut};
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::namespace::{Creation, NewNode, file_type, new_name};
 use crate::remove::DROP_CREDITS;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::dir::{self, Name};
 use hectare_ext4::error::{Corrupt, Place};

@@ -4,9 +4,9 @@
 //! kernel, unless its cache has pages of theirs). The results come from the map alone, so no byte of a block
 //! that was never written is reported as data, and a block of written zeros is.
 
-use crate::cache::inode::CachedInode;
 use crate::error::Result;
 use crate::map::MapRef;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::InodeFlags;

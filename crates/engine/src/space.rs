@@ -16,11 +16,11 @@
 
 mod explain;
 
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
-use crate::fs_errors::Watched;
 use crate::map::MapRef;
 use crate::options::OpenOptions;
+use crate::stores::fs_errors::Watched;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::{Shared, Volume};
 use hectare_alloc::{AllocError, Counts, FileRequest, Request, Reservation, Run, Window};
 use hectare_ext4::error::Place;

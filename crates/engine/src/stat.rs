@@ -1,11 +1,11 @@
 //! Reports the metadata of inodes and volumes, and changes what may be changed directly.
 
-use crate::cache::inode::CachedInode;
 use crate::error::Result;
 use crate::file::Source;
 use crate::immutable::Deed;
 use crate::map::MAP_CREDITS;
 use crate::space::cluster_sectors;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};

@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::namespace::{Creation, NAME_CREDITS, NewNode};
 use crate::open_file::OpenFile;
-use crate::orphan::ORPHAN_CREDITS;
 use crate::stat::Metadata;
+use crate::stores::orphans::ORPHAN_CREDITS;
 use crate::volume::Volume;
 use hectare_ext4::inode::Kind;
 use hectare_units::InodeNr;
@@ -34,7 +34,7 @@ impl Volume {
             let made = self.make_node(&mut handle, parent, NewNode::File, prepared)?;
             made.edit(&mut handle, &self.inodes).links = 0;
             made.set_linkable(linkable);
-            self.orphans.add(self, &mut handle, &made);
+            self.add_orphan(&mut handle, &made);
             self.nameless.lock().insert(made.nr(), Arc::clone(&made));
             Ok(made)
         })?;

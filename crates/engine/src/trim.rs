@@ -2,7 +2,7 @@
 //!
 //! Every free run is taken out of the allocator, discarded, and returned, so that it is not written
 //! meanwhile. Only one run at a time is out; an allocation that lacks space just then waits for it
-//! ([`crate::discard`]). Space that waits for a commit is committed first, and so is included.
+//! ([`crate::stores::discards`]). Space that waits for a commit is committed first, and so is included.
 
 use crate::error::{Error, Result};
 use crate::volume::Volume;

@@ -1,8 +1,8 @@
 //! Changes file sizes: growing maps nothing; truncating unmaps, in as many transactions as that takes.
 //!
 //! A file of few extents is truncated in one transaction. Any other gets its new size and becomes an orphan
-//! ([`crate::orphan`]) in the first, loses its blocks from the end on in those that follow, and is no orphan
-//! any more with the last: after a crash, recovery only has to resume.
+//! ([`crate::stores::orphans`]) in the first, loses its blocks from the end on in those that follow, and is
+//! no orphan any more with the last: after a crash, recovery only has to resume.
 //!
 //! What a transaction may dirty is bounded beforehand. Freeing an extent changes the bitmap of each group it
 //! lies in, and the block that holds the group's descriptor; so does freeing a tree node, and the node above
@@ -13,12 +13,12 @@
 //! before what refers to it. A crash in between leaves a file that is as long as before and has zeros there.
 //! (Journalled data is zeroed in the same transaction.)
 
-use crate::cache::inode::CachedInode;
 use crate::error::Result;
 use crate::file::Source;
 use crate::immutable::Deed;
 use crate::map::{MapMut, MapRef};
-use crate::orphan::ORPHAN_CREDITS;
+use crate::stores::inode_cache::CachedInode;
+use crate::stores::orphans::ORPHAN_CREDITS;
 use crate::volume::{Shared, Volume};
 use hectare_ext4::extent::{Extent, Mapping, Node, Progress, TreeRead, WRITTEN_MAX};
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
@@ -183,7 +183,7 @@ impl Volume {
         match done {
             // Left by an earlier truncate that failed.
             Ok(Progress::Done) => self.end_cut(&mut handle, inode),
-            _ => self.orphans.add(self, &mut handle, inode),
+            _ => self.add_orphan(&mut handle, inode),
         }
         done
     }
@@ -201,7 +201,7 @@ impl Volume {
     /// Removes a truncated file from the orphans, unless it is one for lack of a name.
     fn end_cut(&self, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
         if inode.get().links > 0 {
-            self.orphans.remove(self, handle, inode.nr());
+            self.remove_orphan(handle, inode.nr());
         }
     }
 

@@ -8,25 +8,27 @@
 //! changes are written. Not here: the operations themselves, which are methods of [`Volume`] beside their
 //! subject (namespace, file data, attributes and others).
 
+mod discard;
+mod failures;
 mod mount_state;
 pub(crate) mod open;
 mod sync;
 
 use crate::background::Background;
-use crate::cache::block::{BlockCache, Kind};
-use crate::cache::inode::{CachedInode, Home, InodeCache};
 use crate::clock;
 use crate::commit::Committer;
-use crate::delalloc::Delay;
-use crate::discard::Discards;
 use crate::error::{Error, Result};
-use crate::flush_tracker::Flushes;
-use crate::fs_errors::Findings;
-use crate::groups::{Groups, Source};
-use crate::mmp::Guard;
 use crate::options::OpenOptions;
-use crate::orphan::Orphans;
-use crate::volume_journal::VolumeLog;
+use crate::stores::block_cache::{BlockCache, Kind};
+use crate::stores::delay::Delay;
+use crate::stores::discards::Discards;
+use crate::stores::flush_tracker::Flushes;
+use crate::stores::fs_errors::Findings;
+use crate::stores::groups::{Groups, Source};
+use crate::stores::inode_cache::{CachedInode, Home, InodeCache};
+use crate::stores::mmp::Guard;
+use crate::stores::orphans::{Orphans, Records};
+use crate::stores::volume_journal::VolumeLog;
 use hectare_alloc::{Allocator, Policy, Preallocation};
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
@@ -230,6 +232,20 @@ impl Shared {
         if !live.features().ro_compat.contains(feature) {
             live.add_ro_compat(feature);
         }
+    }
+
+    /// Records an inode as an orphan, if it is not recorded yet ([`Orphans::add`]).
+    pub(crate) fn add_orphan(&self, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
+        self.orphans.add(&self.orphan_records(), handle, inode);
+    }
+
+    /// Removes an inode from the orphans, if it was recorded ([`Orphans::remove`]).
+    pub(crate) fn remove_orphan(&self, handle: &mut Handle<'_>, nr: InodeNr) {
+        self.orphans.remove(&self.orphan_records(), handle, nr);
+    }
+
+    fn orphan_records(&self) -> Records<'_> {
+        Records { live_sb: &self.live_sb, blocks: &self.blocks, inodes: &self.inodes }
     }
 
     /// The current time, not rounded.

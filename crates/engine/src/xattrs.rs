@@ -6,14 +6,14 @@
 
 mod grow;
 
-use crate::cache::block::{Block, Kind};
-use crate::cache::inode::CachedInode;
 use crate::caller::Caller;
 use crate::error::{Error, Result};
-use crate::fs_errors::Watched;
 use crate::map::MAP_CREDITS;
 use crate::permission::{SET_GID, keeps_set_gid};
 use crate::space::Room;
+use crate::stores::block_cache::{Block, Kind};
+use crate::stores::fs_errors::Watched;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::acl::{self, Acl};
 use hectare_ext4::error::{Corrupt, Place};

@@ -1,10 +1,10 @@
 //! Buffers appends: which writes qualify, and the claim on the space they will need.
 
-use super::{Buffer, CHARGE, FILE_MAX, SMALL_MAX, State};
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::file::Source;
 use crate::map::MapRef;
+use crate::stores::appended::{Buffer, State};
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_alloc::{AllocError, Claim};
 use hectare_ext4::extent::Mapping;
@@ -13,6 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+/// Larger writes are placed at once.
+const SMALL_MAX: usize = 64 << 10;
+/// A file with more buffered bytes than this is placed.
+const FILE_MAX: usize = 1 << 20;
+/// Bytes are charged to the budget in units of this size.
+const CHARGE: usize = 4096;
 /// Bytes of space claimed ahead, so that not every cluster needs a claim of its own.
 const AHEAD: u64 = 64 << 10;
 /// The most levels of nodes that a tree has below its root.
@@ -74,7 +80,7 @@ impl Volume {
             self.delay.bytes.fetch_add(charged - buffer.charged, Ordering::Relaxed);
             buffer.charged = charged;
         }
-        inode.delayed().end.store(end, Ordering::Release);
+        inode.delayed().set_end(end);
         Ok(Some(buffer.bytes.len()))
     }
 

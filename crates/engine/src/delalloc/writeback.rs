@@ -1,10 +1,10 @@
 //! Writeback: places buffered bytes, for syncs and closes, for age and for want of memory or space.
 
-use super::Buffer;
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::file::{LARGE_FILE, Source};
 use crate::space::{Room, cluster_sectors};
+use crate::stores::appended::Buffer;
+use crate::stores::inode_cache::CachedInode;
 use crate::unwinding::Unwinding;
 use crate::volume::Volume;
 use hectare_alloc::{Request, Reservation};
@@ -60,7 +60,7 @@ impl Volume {
     /// Ends buffering for the file.
     fn settle_buffer(&self, inode: &Arc<CachedInode>, buffer: &Buffer) {
         // The size is in the inode by now.
-        inode.delayed().end.store(0, Ordering::Release);
+        inode.delayed().set_end(0);
         let claim = inode.delayed().state().claim.take();
         drop(claim);
         self.delay.unregister(inode);

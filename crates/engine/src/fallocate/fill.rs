@@ -1,10 +1,10 @@
 //! Allocates holes as unwritten extents. What is mapped stays as it is, and nothing is written.
 
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::file::{FILE_BLOCKS_MAX, LARGE_FILE, Source};
 use crate::map::{MAP_CREDITS, MapMut, MapRef};
 use crate::space::{Piece, Use};
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::extent::Mapping;
 use hectare_ext4::feature::RoCompat;

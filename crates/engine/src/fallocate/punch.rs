@@ -1,10 +1,10 @@
 //! Punches holes: unmaps whole blocks, and zeroes what the range covers of others.
 
 use super::credits;
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::file::Source;
 use crate::map::MapRef;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::extent::{Mapping, Progress};
 use hectare_units::{Bytes, LogicalBlock, low32};

@@ -4,10 +4,10 @@
 //! ([`extent::shift_down`], [`extent::shift_up`]); in between, the hole lies somewhere in what follows.
 
 use super::credits::{self, SHIFT_CREDITS, SHIFT_LEAVES};
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::file::{FILE_BLOCKS_MAX, LARGE_FILE, Source};
 use crate::map::{MapMut, MapRef};
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::extent::{self, Progress};
 use hectare_ext4::feature::RoCompat;

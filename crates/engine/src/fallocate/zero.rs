@@ -3,10 +3,10 @@
 //! Holes come first, so that a volume that becomes full has lost nothing of the file's content.
 
 use super::credits::{MARK_CREDITS, MARK_EXTENTS};
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::file::Source;
 use crate::map::{MAP_CREDITS, MapRef};
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_ext4::extent::{self, Mapping};
 use hectare_units::{Blocks, LogicalBlock, low32};

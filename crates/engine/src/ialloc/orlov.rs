@@ -7,7 +7,7 @@
 //! with numbers. The counts of a flex group not used yet may have to be read: no rule examines more than
 //! [`LOOKED_MAX`]. A choice is a suggestion: when the inode is allocated, the flex group may be full.
 
-use crate::groups::flex::FlexCounts;
+use crate::stores::groups::flex::FlexCounts;
 use hectare_units::usize_of;
 
 /// Flex groups that a rule examines before it gives up, or takes the best so far: with a start that differs

@@ -27,11 +27,11 @@ mod map;
 mod runs;
 mod space;
 
-use crate::cache::block::Kind as BlockKind;
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::namespace::NewNode;
 use crate::options::OpenOptions;
+use crate::stores::block_cache::Kind as BlockKind;
+use crate::stores::inode_cache::CachedInode;
 use crate::volume::Volume;
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::dir::Name;
@@ -207,7 +207,7 @@ impl<'a, 'h> Replay<'a, 'h> {
             return Err(corrupt(entry.inode, "a directory gets a second name"));
         }
         if self.add_name(entry, inode)? {
-            self.volume.orphans.remove(self.volume, self.handle, entry.inode);
+            self.volume.remove_orphan(self.handle, entry.inode);
             let mut data = inode.edit(self.handle, &self.volume.inodes);
             data.links = data.links.saturating_add(1);
         }
@@ -238,7 +238,7 @@ impl<'a, 'h> Replay<'a, 'h> {
         let mut data = inode.edit(self.handle, &self.volume.inodes);
         self.volume.leave_attribute_block(self.handle, &mut data)?;
         drop(data);
-        self.volume.orphans.remove(self.volume, self.handle, inode.nr());
+        self.volume.remove_orphan(self.handle, inode.nr());
         self.volume.free_inode(self.handle, inode)
     }
 

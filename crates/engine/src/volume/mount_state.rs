@@ -9,8 +9,8 @@
 
 use super::{Inner, Shared, Volume};
 use crate::error::Result;
-use crate::groups::SUPERBLOCK_AT;
-use crate::volume_journal::VolumeLog;
+use crate::stores::volume_journal::VolumeLog;
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{self, STATE_ERROR, STATE_VALID};
 use hectare_units::GroupNr;
 use log::{error, info};
@@ -74,7 +74,7 @@ impl Shared {
         if let Some(log) = &self.log {
             log.stage(superblock, self.exact_now())?;
         }
-        self.device.write_at(SUPERBLOCK_AT, superblock)?;
+        self.device.write_at(SUPERBLOCK_OFFSET, superblock)?;
         Ok(self.device.flush()?)
     }
 }

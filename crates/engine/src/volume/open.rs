@@ -2,27 +2,27 @@
 //!
 //! A journal that is needed is replayed ([`crate::recover`]). For writing, a volume without one that the
 //! superblock calls not clean is refused, and so is one that is marked as having errors, by name. Orphans are
-//! cleaned up ([`crate::orphan`]).
+//! cleaned up ([`crate::stores::orphans`]).
 //!
 //! Invariant: an unusable volume is refused before anything is written; one that is refused later is closed
 //! as if it had been used.
 
 use super::{Inner, Shared, Volume};
 use crate::background::Background;
-use crate::cache::block::BlockCache;
-use crate::cache::inode::InodeCache;
 use crate::commit::Committer;
-use crate::delalloc::Delay;
-use crate::discard::Discards;
 use crate::error::{Error, Result};
-use crate::flush_tracker::Flushes;
-use crate::fs_errors::Findings;
-use crate::groups::{Groups, Source, flex};
 use crate::options::OpenOptions;
-use crate::orphan::{Cleaned, Orphans};
 use crate::recover::{self, Recovered};
 use crate::space;
-use crate::volume_journal::VolumeLog;
+use crate::stores::block_cache::BlockCache;
+use crate::stores::delay::Delay;
+use crate::stores::discards::Discards;
+use crate::stores::flush_tracker::Flushes;
+use crate::stores::fs_errors::Findings;
+use crate::stores::groups::{Groups, Source, flex};
+use crate::stores::inode_cache::InodeCache;
+use crate::stores::orphans::{Cleaned, Orphans};
+use crate::stores::volume_journal::VolumeLog;
 use hectare_alloc::{Allocator, Config, Layout, Preallocation, Tunables};
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
@@ -74,7 +74,7 @@ impl Volume {
         options.tunables.classes.check(cluster).map_err(|error| Error::Unsupported(error.to_string()))?;
         // Errors of an unusable volume come before anything is written.
         DirFormat::of(&sb)?;
-        let mut mmp = crate::mmp::enter(&device, &sb, read_only)?;
+        let mut mmp = crate::stores::mmp::enter(&device, &sb, read_only)?;
         let opened =
             recover::recover(&device, sb, &options).and_then(|recovered| Self::assemble(recovered, options));
         let shared = match opened {

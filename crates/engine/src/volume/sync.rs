@@ -4,11 +4,10 @@
 //! [`crate::commit`] makes the commits.
 
 use super::{Inner, Shared, Volume, aborted};
-use crate::cache::inode::CachedInode;
 use crate::error::Result;
-use crate::volume_journal::VolumeLog;
+use crate::stores::inode_cache::CachedInode;
+use crate::stores::volume_journal::VolumeLog;
 use hectare_units::{InodeNr, TxnId, low32, u64_of};
-use std::sync::atomic::Ordering;
 
 /// Bytes of dirty metadata blocks at which the volume's thread is asked to commit: few, since all of them are
 /// rendered while no handle can start.
@@ -98,7 +97,7 @@ impl Volume {
 
     /// Called before an attempt that may fail for lack of space, for [`Self::reclaim`].
     pub(crate) fn seen(&self) -> Seen {
-        let discards = self.discards.done.load(Ordering::SeqCst);
+        let discards = self.discards.done();
         Seen { commit: self.inner.journal.committed(), discards }
     }
 

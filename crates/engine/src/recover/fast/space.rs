@@ -11,10 +11,10 @@
 use super::map::FastMap;
 use super::runs::RunSet;
 use super::{Replay, corrupt};
-use crate::cache::inode::CachedInode;
 use crate::error::{Error, Result};
 use crate::map::{MapMut, MapRef};
 use crate::space::cluster_sectors;
+use crate::stores::inode_cache::CachedInode;
 use hectare_alloc::Run;
 use hectare_ext4::extent::{self, Extent};
 use hectare_ext4::inode::{InodeFlags, Kind};

@@ -12,6 +12,7 @@
 
 use crate::error::{Error, Result};
 use hectare_device::Device;
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::SIZE as SUPERBLOCK_SIZE;
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Log, LogError, LoggedBlock, MetadataView, Pending};
@@ -56,7 +57,7 @@ impl From<LogError> for Error {
 impl VolumeLog {
     /// Opens a log for the volume on `device`.
     pub(crate) fn new(log: Log, device: Arc<dyn Device>, block_size: BlockSize) -> Result<Self> {
-        let superblock_nr = BlockNr::new(crate::groups::SUPERBLOCK_AT.get() >> block_size.shift());
+        let superblock_nr = BlockNr::new(SUPERBLOCK_OFFSET.get() >> block_size.shift());
         let mut superblock_block = vec![0; block_size.len()];
         device.read_at(superblock_nr.offset(block_size), &mut superblock_block)?;
         Ok(Self {
@@ -144,7 +145,7 @@ impl VolumeLog {
     /// The superblock as a block of its transaction.
     pub(crate) fn superblock_block(&self, superblock: &[u8; SUPERBLOCK_SIZE]) -> LoggedBlock {
         let mut block = self.superblock_block.clone();
-        let at = self.block_size.within(crate::groups::SUPERBLOCK_AT);
+        let at = self.block_size.within(SUPERBLOCK_OFFSET);
         block[at..at + SUPERBLOCK_SIZE].copy_from_slice(superblock);
         (self.superblock_nr, block.into())
     }
@@ -185,7 +186,7 @@ impl VolumeLog {
 
     /// The superblock in the log, or on the device if none was logged: what a recovery would find.
     pub(crate) fn durable_superblock(&self) -> [u8; SUPERBLOCK_SIZE] {
-        let at = self.block_size.within(crate::groups::SUPERBLOCK_AT);
+        let at = self.block_size.within(SUPERBLOCK_OFFSET);
         self.logged_superblock.lock().unwrap_or_else(|| {
             let mut bytes = [0; SUPERBLOCK_SIZE];
             bytes.copy_from_slice(&self.superblock_block[at..at + SUPERBLOCK_SIZE]);

@@ -19,24 +19,25 @@
 //! inode is read under its shard's loading lock, so that there is never a second copy of one that is changed
 //! meanwhile.
 
-use crate::cache::block::{Block, BlockCache};
-use crate::cache::ranked_lock::{Held, RankedLock};
-use crate::cache::runs::Runs;
-use crate::cache::shard::{self, Cached};
-use crate::cache::writers::Writers;
-use crate::delalloc::Delayed;
 use crate::error::{Error, Result};
-use crate::lazytime::Mark;
+use crate::stores::appended::Delayed;
+use crate::stores::block_cache::{Block, BlockCache};
+use crate::stores::lazytime::Mark;
+use crate::stores::ranked_lock::{Held, RankedLock};
+use crate::stores::runs::Runs;
+use crate::stores::shard::Cached;
+use crate::stores::sharded::{DirtyList, Sharded};
+use crate::stores::writers::Writers;
 use hectare_alloc::Window;
 use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::Timestamp;
 use hectare_journal::Handle;
 use hectare_journal::lock_order::LockRank;
-use hectare_units::{Clusters, InodeNr, TxnId, usize_of};
-use parking_lot::{Mutex, RwLockReadGuard, RwLockWriteGuard};
+use hectare_units::{Clusters, InodeNr, TxnId};
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The block of the inode table and the range in it where an inode lives.
@@ -244,56 +245,37 @@ impl Cached for CachedInode {
     }
 }
 
-const SHARDS: u32 = 64;
-type Shard = Mutex<shard::Shard<InodeNr, CachedInode>>;
-
 /// The cache.
 pub(crate) struct InodeCache {
-    shards: Vec<Shard>,
-    /// Held, one per shard, while an inode is read.
-    loading: Vec<Mutex<()>>,
-    dirty: Mutex<Vec<Arc<CachedInode>>>,
-    dirty_count: AtomicUsize,
+    held: Sharded<InodeNr, CachedInode>,
+    dirty: DirtyList<CachedInode>,
 }
 
 impl InodeCache {
     /// An empty cache that tries to hold no more than `max` inodes.
     pub(crate) fn new(max: usize) -> Self {
-        let shard_max = (max / usize_of(SHARDS)).max(16);
-        Self {
-            shards: (0..SHARDS).map(|_| Mutex::new(shard::Shard::new(shard_max))).collect(),
-            loading: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            dirty: Mutex::default(),
-            dirty_count: AtomicUsize::new(0),
-        }
+        Self { held: Sharded::new(max), dirty: DirtyList::default() }
     }
 
     /// Inodes in memory; the shards are counted one after the other.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
-    }
-
-    fn shard(&self, nr: InodeNr) -> &Shard {
-        &self.shards[usize_of(nr.get() % SHARDS)]
+        self.held.len()
     }
 
     /// Puts an inode on the dirty list; returns whether it was not there yet.
     fn list(&self, inode: &Arc<CachedInode>) -> bool {
         let first = !inode.dirty.swap(true, Ordering::AcqRel);
         if first {
-            // Counted before it is there to be taken.
-            self.dirty_count.fetch_add(1, Ordering::Relaxed);
-            self.dirty.lock().push(Arc::clone(inode));
+            self.dirty.push(inode);
         }
         first
     }
 
     /// The inode, if it is in memory.
     pub(crate) fn find(&self, nr: InodeNr) -> Option<Arc<CachedInode>> {
-        let shard = self.shard(nr).lock();
-        let inode = shard.get(&nr)?;
+        let inode = self.held.find(nr)?;
         inode.recent.store(true, Ordering::Relaxed);
-        Some(Arc::clone(inode))
+        Some(inode)
     }
 
     /// The inode, read with `read` if it is not in memory.
@@ -302,35 +284,31 @@ impl InodeCache {
         nr: InodeNr,
         read: impl FnOnce() -> Result<(Inode, Home)>,
     ) -> Result<Arc<CachedInode>> {
-        if let Some(inode) = self.find(nr) {
-            return Ok(inode);
-        }
-        let _loading = self.loading[usize_of(nr.get() % SHARDS)].lock();
-        if let Some(inode) = self.find(nr) {
-            return Ok(inode);
-        }
-        let (inode, home) = read()?;
-        let mut shard = self.shard(nr).lock();
-        Ok(Arc::clone(shard.get_or_insert_with(nr, || new_entry(nr, inode, home))))
+        let inode = self.held.load(nr, || {
+            let (inode, home) = read()?;
+            Ok::<_, Error>(new_entry(nr, inode, home))
+        })?;
+        inode.recent.store(true, Ordering::Relaxed);
+        Ok(inode)
     }
 
     /// Adds an inode that was just made.
     pub(crate) fn insert_new(&self, nr: InodeNr, inode: Inode, home: Home) -> Arc<CachedInode> {
         let entry = new_entry(nr, inode, home);
-        self.shard(nr).lock().replace(nr, Arc::clone(&entry));
+        self.held.replace(nr, Arc::clone(&entry));
         entry
     }
 
     /// Inodes that wait for the next commit.
     pub(crate) fn dirty_inodes(&self) -> usize {
-        self.dirty_count.load(Ordering::Relaxed)
+        self.dirty.count()
     }
 
     /// Renders dirty inodes into their inode-table blocks, beside open handles, so that [`Self::render`]
     /// finds few. For the committing thread. Inodes whose data lock is held (possibly by a preempted thread)
     /// stay on the list, in front.
     pub(crate) fn render_ahead(&self, blocks: &BlockCache, sb: &SuperBlock, txn: TxnId) {
-        let dirty = std::mem::take(&mut *self.dirty.lock());
+        let dirty = self.dirty.take();
         let mut busy = Vec::new();
         for inode in dirty {
             // A freed inode is not skipped: its number may belong by now to another one, later on the list.
@@ -343,7 +321,7 @@ impl InodeCache {
             inode.bring_touched(&mut data, txn);
             self.render_one(&inode, &data, blocks, sb);
         }
-        self.dirty.lock().splice(..0, busy);
+        self.dirty.put_back(busy);
     }
 
     /// Renders every dirty inode into its inode-table block. For the committing thread, with no handle open.
@@ -351,7 +329,7 @@ impl InodeCache {
     /// The order of the list is kept: a number that was freed and given out again in one transaction is
     /// rendered twice, the new one last.
     pub(crate) fn render(&self, blocks: &BlockCache, sb: &SuperBlock, txn: TxnId) {
-        let dirty = std::mem::take(&mut *self.dirty.lock());
+        let dirty = self.dirty.take();
         for inode in dirty {
             // First: a thread that touches the inode from here on lists it anew.
             inode.dirty.swap(false, Ordering::AcqRel);
@@ -379,7 +357,7 @@ impl InodeCache {
             data.render(&mut bytes[inode.slot.clone()], inode.nr, sb);
         });
         // Last, so that the inode or its block is counted at any moment.
-        self.dirty_count.fetch_sub(1, Ordering::Relaxed);
+        self.dirty.uncount();
     }
 }
 

@@ -1,11 +1,11 @@
 //! How much is read of a volume's groups, and that its totals are right.
 
-use super::SUPERBLOCK_AT;
 use super::totals::Free;
 use crate::{Creation, Error, OpenOptions, Overwrite, Volume};
 use hectare_device::{
     Device, FaultDevice, MemoryDevice, Operation, Outcome, Request, Rule, SparseDevice, StatsDevice,
 };
+use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{SIZE, STATE_VALID, SuperBlock};
 use hectare_mkfs::{FormatOptions, parse_features};
 use hectare_oracle::{assert_clean, skip};
@@ -80,14 +80,14 @@ fn small(features: &str, clusters_per_group: u32) -> (Arc<MemoryDevice>, Free) {
 /// Makes the superblock contradict what is free, and perhaps say that the volume was not closed.
 fn patch(device: &MemoryDevice, says: Free, closed: bool) {
     let mut bytes = [0; SIZE];
-    device.read_at(SUPERBLOCK_AT, &mut bytes).unwrap();
+    device.read_at(SUPERBLOCK_OFFSET, &mut bytes).unwrap();
     let mut sb = SuperBlock::parse(&bytes, device.len()).unwrap();
     sb.set_free(Blocks::new(says.clusters), u32::try_from(says.inodes).unwrap());
     if !closed {
         sb.set_state(sb.state() & !STATE_VALID);
         sb.set_needs_recovery(sb.journal_inode().is_some());
     }
-    device.write_at(SUPERBLOCK_AT, &sb.render(GroupNr::new(0))).unwrap();
+    device.write_at(SUPERBLOCK_OFFSET, &sb.render(GroupNr::new(0))).unwrap();
 }
 
 fn open(device: &Arc<MemoryDevice>, options: OpenOptions) -> (Volume, Free) {

@@ -10,15 +10,8 @@
 //! After a device has refused once, it gets no more discards, and nothing is queued for it, which would keep
 //! groups in memory: a discard is a hint, and its failure fails nothing.
 
-use crate::volume::Shared;
-use hectare_alloc::Run;
-use hectare_device::Device;
-use hectare_units::Bytes;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Runs discarded per read of the queue.
-const BATCH: usize = 64;
 
 /// The state of discarding that the threads of a volume share.
 #[derive(Default)]
@@ -26,7 +19,7 @@ pub(crate) struct Discards {
     /// Held while runs are being discarded: they are free space that is unavailable for a moment.
     under_way: Mutex<()>,
     /// Batches that were returned.
-    pub(crate) done: AtomicU64,
+    done: AtomicU64,
 }
 
 impl Discards {
@@ -38,36 +31,22 @@ impl Discards {
         result
     }
 
+    /// Runs `batch`, which discards some runs and reports whether there were any, until there are none, while
+    /// no other thread discards.
+    pub(crate) fn drain(&self, mut batch: impl FnMut() -> bool) {
+        let _under_way = self.under_way.lock();
+        while batch() {
+            self.done.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// How many batches were returned.
+    pub(crate) fn done(&self) -> u64 {
+        self.done.load(Ordering::SeqCst)
+    }
+
     /// Waits until the runs being discarded now are returned.
     pub(crate) fn wait(&self) {
         drop(self.under_way.lock());
-    }
-}
-
-impl Shared {
-    /// Discards the queued runs. Called with nothing locked, after a commit.
-    pub(crate) fn discard_freed(&self) {
-        if !self.options.discard {
-            return;
-        }
-        let _under_way = self.discards.under_way.lock();
-        while self.discard_batch() {
-            self.discards.done.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    /// Discards some runs and returns them; reports whether there were any.
-    fn discard_batch(&self) -> bool {
-        let runs = self.allocator.take_discards(BATCH);
-        if runs.iter().any(|run| self.discard_clusters(run.run()).is_err()) {
-            self.allocator.stop_discards();
-        }
-        !runs.is_empty()
-    }
-
-    pub(crate) fn discard_clusters(&self, run: Run) -> Result<(), hectare_device::Error> {
-        let geometry = self.geometry();
-        let at = geometry.cluster_start(run.start).offset(geometry.block_size);
-        self.device.discard(at, Bytes::new(run.len.get() * geometry.cluster_bytes()))
     }
 }

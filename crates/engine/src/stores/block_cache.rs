@@ -17,9 +17,10 @@
 //! What it is not: a cache of file data, which bypasses it unless it is journalled ([`crate::journalled`]),
 //! nor of bitmaps and descriptors, which are rendered from typed state.
 
-use crate::cache::shard::{self, Cached};
 use crate::error::Result;
-use crate::fs_errors::Findings;
+use crate::stores::fs_errors::Findings;
+use crate::stores::shard::Cached;
+use crate::stores::sharded::{DirtyList, Sharded};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::Format as DirFormat;
 use hectare_ext4::error::Place;
@@ -28,9 +29,9 @@ use hectare_ext4::{dir, extent, xattr};
 use hectare_journal::Handle;
 use hectare_journal::MetadataView;
 use hectare_units::{BlockNr, BlockSize, Bytes, LogicalBlock, u64_of};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What a block is, which decides how it is verified and sealed.
 #[derive(Clone, Copy, Debug)]
@@ -126,25 +127,13 @@ pub(crate) struct FrozenBlock {
     _held: Arc<Block>,
 }
 
-const SHARDS: usize = 64;
-
-/// Neighbouring blocks go to different shards.
-fn shard_of(nr: BlockNr) -> usize {
-    hectare_units::index_of(nr.get() % u64_of(SHARDS))
-}
-
-type Shard = Mutex<shard::Shard<BlockNr, Block>>;
-
 /// The cache.
 pub(crate) struct BlockCache {
     metadata: MetadataView,
     block_size: BlockSize,
     findings: Arc<Findings>,
-    shards: Vec<Shard>,
-    /// Held, one per shard, while a block is read.
-    loading: Vec<Mutex<()>>,
-    dirty: Mutex<Vec<Arc<Block>>>,
-    dirty_count: AtomicUsize,
+    held: Sharded<BlockNr, Block>,
+    dirty: DirtyList<Block>,
 }
 
 impl BlockCache {
@@ -155,29 +144,18 @@ impl BlockCache {
         max_bytes: usize,
         findings: Arc<Findings>,
     ) -> Self {
-        let shard_max = (max_bytes / block_size.len() / SHARDS).max(16);
         Self {
             metadata,
             block_size,
             findings,
-            shards: (0..SHARDS).map(|_| Mutex::new(shard::Shard::new(shard_max))).collect(),
-            loading: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            dirty: Mutex::default(),
-            dirty_count: AtomicUsize::new(0),
+            held: Sharded::new(max_bytes / block_size.len()),
+            dirty: DirtyList::default(),
         }
     }
 
     /// Blocks in memory; the shards are counted in turn.
     pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
-    }
-
-    fn shard(&self, nr: BlockNr) -> &Shard {
-        &self.shards[shard_of(nr)]
-    }
-
-    fn find(&self, nr: BlockNr) -> Option<Arc<Block>> {
-        self.shard(nr).lock().get(&nr).cloned()
+        self.held.len()
     }
 
     /// The block, read and verified if it is not in memory.
@@ -192,18 +170,12 @@ impl BlockCache {
         kind: impl FnOnce() -> Kind,
         place: Place,
     ) -> Result<Arc<Block>> {
-        if let Some(block) = self.find(nr) {
-            return Ok(block);
-        }
-        let _loading = self.loading[shard_of(nr)].lock();
-        if let Some(block) = self.find(nr) {
-            return Ok(block);
-        }
-        let kind = kind();
-        let bytes = self
-            .read(nr, kind, place)
-            .inspect_err(|error| self.findings.note_read(error, kind.name(), place, nr))?;
-        Ok(self.insert(nr, bytes, kind))
+        self.held.load(nr, || {
+            let kind = kind();
+            let read = self.read(nr, kind, place);
+            let bytes = read.inspect_err(|error| self.findings.note_read(error, kind.name(), place, nr))?;
+            Ok(new_block(nr, bytes, kind))
+        })
     }
 
     fn read(&self, nr: BlockNr, kind: Kind, place: Place) -> Result<Arc<[u8]>> {
@@ -229,7 +201,7 @@ impl BlockCache {
     /// A plain block whose bytes on the device mean nothing yet: as in memory, or else zeros, without
     /// reading.
     pub(crate) fn load_zeros(&self, nr: BlockNr) -> Arc<Block> {
-        self.find(nr).unwrap_or_else(|| self.insert(nr, self.zeros(), Kind::Plain))
+        self.held.find(nr).unwrap_or_else(|| self.insert(nr, self.zeros(), Kind::Plain))
     }
 
     /// A block's worth of zeros.
@@ -238,17 +210,7 @@ impl BlockCache {
     }
 
     fn insert(&self, nr: BlockNr, bytes: Arc<[u8]>, kind: Kind) -> Arc<Block> {
-        let mut shard = self.shard(nr).lock();
-        let block = shard.get_or_insert_with(nr, || {
-            Arc::new(Block {
-                nr,
-                content: RwLock::new(Content { bytes, kind }),
-                dirty: AtomicBool::new(false),
-                forgotten: AtomicBool::new(false),
-                recent: AtomicBool::new(true),
-            })
-        });
-        Arc::clone(block)
+        self.held.get_or_insert_with(nr, || new_block(nr, bytes, kind))
     }
 
     /// Changes a block inside a transaction, without changing its kind.
@@ -291,8 +253,7 @@ impl BlockCache {
     fn mark_dirty(&self, block: &Arc<Block>) -> bool {
         let first = !block.dirty.swap(true, Ordering::AcqRel);
         if first {
-            self.dirty_count.fetch_add(1, Ordering::Relaxed);
-            self.dirty.lock().push(Arc::clone(block));
+            self.dirty.push(block);
         }
         first
     }
@@ -300,7 +261,7 @@ impl BlockCache {
     /// Drops a block that was freed, so that it is neither written nor found again; returns whether it was
     /// dirty, or may still be being written, as by a commit.
     pub(crate) fn forget(&self, nr: BlockNr) -> bool {
-        let block = self.shard(nr).lock().remove(&nr);
+        let block = self.held.remove(nr);
         block.is_some_and(|block| {
             block.forgotten.store(true, Ordering::Release);
             // The list of dirty blocks holds it, or a commit, until it is in the log.
@@ -315,7 +276,7 @@ impl BlockCache {
         let (first, end) = (at.get() >> shift, at.get().saturating_add(u64_of(out.len())));
         let blocks = first..end.div_ceil(1 << shift);
         // Looked up before the device is read: what is not in memory now is current on the device.
-        let held = |nr| self.find(BlockNr::new(nr)).map(|block| (block.nr, block.bytes()));
+        let held = |nr| self.held.find(BlockNr::new(nr)).map(|block| (block.nr, block.bytes()));
         let found: Vec<(BlockNr, Arc<[u8]>)> = blocks.clone().filter_map(held).collect();
         if u64_of(found.len()) < blocks.end - blocks.start {
             self.metadata.read_at(at, out)?;
@@ -326,8 +287,8 @@ impl BlockCache {
 
     /// Takes everything dirty, sealed, in ascending order. Called with no handle open.
     pub(crate) fn freeze(&self) -> Result<Vec<FrozenBlock>> {
-        let mut dirty = std::mem::take(&mut *self.dirty.lock());
-        self.dirty_count.store(0, Ordering::Relaxed);
+        let mut dirty = self.dirty.take();
+        self.dirty.uncount_all();
         dirty.retain(|block| {
             block.dirty.store(false, Ordering::Release);
             !block.forgotten.load(Ordering::Acquire)
@@ -338,8 +299,18 @@ impl BlockCache {
 
     /// Blocks that wait for the next commit.
     pub(crate) fn dirty_blocks(&self) -> usize {
-        self.dirty_count.load(Ordering::Relaxed)
+        self.dirty.count()
     }
+}
+
+fn new_block(nr: BlockNr, bytes: Arc<[u8]>, kind: Kind) -> Arc<Block> {
+    Arc::new(Block {
+        nr,
+        content: RwLock::new(Content { bytes, kind }),
+        dirty: AtomicBool::new(false),
+        forgotten: AtomicBool::new(false),
+        recent: AtomicBool::new(true),
+    })
 }
 
 fn freeze_block(block: Arc<Block>) -> Result<FrozenBlock> {

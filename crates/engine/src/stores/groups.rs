@@ -20,14 +20,14 @@ mod tests;
 mod totals;
 
 use crate::error::Result;
-use crate::fs_errors::Findings;
+use crate::stores::fs_errors::Findings;
 use flex::{FlexCounts, FlexTable, Recent, Sums};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::group::{GroupDesc, GroupFlags};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_journal::LoggedBlock;
 use hectare_journal::MetadataView;
-use hectare_units::{Bytes, GroupNr, OnceTable, usize_of};
+use hectare_units::{GroupNr, OnceTable, usize_of};
 use inodes::InodeBitmap;
 pub(crate) use inodes::Taken;
 use parking_lot::Mutex;
@@ -280,6 +280,3 @@ fn desc_range(index: u32, desc_size: u32) -> Range<usize> {
     let at = usize_of(index * desc_size);
     at..at + usize_of(desc_size)
 }
-
-/// The superblock's offset on the device.
-pub(crate) const SUPERBLOCK_AT: Bytes = hectare_ext4::geometry::SUPERBLOCK_OFFSET;

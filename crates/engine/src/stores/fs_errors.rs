@@ -17,24 +17,17 @@
 //! file data are reported to the writer ([`crate::data`]).
 
 use crate::error::{Error, Result};
-use crate::groups::SUPERBLOCK_AT;
-use crate::recover;
-use crate::volume::{Shared, Volume};
-use hectare_device::Device;
 use hectare_ext4::error::Place;
 use hectare_ext4::superblock::{
     ERRCODE_CHECKSUM, ERRCODE_CORRUPT, ERRCODE_IO, OnError, RecordedError, SuperBlock,
 };
 use hectare_ext4::time::Timestamp;
-use hectare_units::{BlockNr, GroupNr, InodeNr};
+use hectare_units::{BlockNr, InodeNr};
 use log::error;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
 
-/// The error number (errno) of a failed device.
-const EIO: i32 = 5;
 /// Places remembered; with more corrupt places on a volume, they are dropped now and then, and count anew.
 const PLACES_MAX: usize = 4096;
 
@@ -101,6 +94,11 @@ impl Findings {
     /// Nothing yet. `fixed_time` stands for the clock.
     pub(crate) fn new(reaction: OnError, fixed_time: Option<Timestamp>) -> Self {
         Self { reaction, fixed_time, state: Mutex::default(), stop: OnceLock::new() }
+    }
+
+    /// What the volume does on metadata corruption.
+    pub(crate) fn reaction(&self) -> OnError {
+        self.reaction
     }
 
     /// Records an error that reports corruption; ignores any other.
@@ -206,70 +204,6 @@ pub(crate) trait Watched {
 impl<T> Watched for Result<T> {
     fn watched(self, findings: &Findings) -> Self {
         self.inspect_err(|error| findings.note(error))
-    }
-}
-
-impl Volume {
-    /// What the volume does on metadata corruption: what it was opened with
-    /// ([`OpenOptions::errors`](crate::OpenOptions)), or else what its superblock says.
-    ///
-    /// - [`OnError::Continue`]: the operation fails, the error is recorded in the superblock with the next
-    ///   commit, and the volume stays in use.
-    /// - [`OnError::RemountReadOnly`]: the error is recorded, and from then on every change is refused
-    ///   ([`Error::Aborted`], which names the first error); what was not committed is lost. Reading still
-    ///   works.
-    /// - [`OnError::Panic`]: the same, since a library does not end the process; the server of a mount can
-    ///   read this and act on it.
-    ///
-    /// A failed write or flush of metadata ends all changes in any case.
-    #[must_use]
-    pub fn errors_behaviour(&self) -> OnError {
-        self.findings.reaction
-    }
-
-    /// The corruption found since the volume was opened, also by readers; `None` if there was none. The
-    /// [superblock](Self::superblock) has what was found before.
-    #[must_use]
-    pub fn found_errors(&self) -> Option<FoundErrors> {
-        self.findings.told()
-    }
-}
-
-impl Shared {
-    /// Puts new errors into the superblock that is to be written; returns whether there were any.
-    pub(crate) fn record_findings(&self) -> bool {
-        self.findings.record(&mut self.live_sb.lock())
-    }
-
-    /// Records in the superblock that all changes have ended, and why; as far as the device still accepts it.
-    pub(crate) fn record_failure(&self, reason: &str) {
-        if self.shut_down.load(Ordering::Acquire) {
-            return;
-        }
-        error!(device = self.device.name(), reason; "the volume takes no change any more");
-        let mut live = self.live_sb.lock();
-        self.findings.record(&mut live);
-        if self.findings.stop() != Some(reason) {
-            let time = self.exact_now();
-            let error = RecordedError { function: reason, block: None, inode: None, time, code: ERRCODE_IO };
-            live.record_error(&error);
-        }
-        // Uncommitted changes must not get to the device with it.
-        let found = match &self.log {
-            Some(log) => SuperBlock::parse(&log.durable_superblock(), self.device.len()).ok(),
-            None => recover::read_superblock(&self.device, &self.options).ok(),
-        };
-        let Some(mut sb) = found else { return };
-        sb.keep_errors_of(&live);
-        if self.log.is_some() {
-            sb.set_needs_recovery(true);
-        }
-        // If this fails as well, nothing is left to report it to.
-        let _ = self.device.write_at(SUPERBLOCK_AT, &sb.render(GroupNr::new(0)));
-        match &self.log {
-            Some(log) => drop(log.record_error(EIO)),
-            None => drop(self.device.flush()),
-        }
     }
 }
 

@@ -5,30 +5,24 @@
 //! counts as full, and the list takes it. Only the recorded orphans must all be found
 //! ([`OrphanFile::load_all`]).
 
-use crate::cache::block::{Block, Kind};
 use crate::error::Result;
-use crate::map::MapRef;
-use crate::volume::{Shared, Volume};
+use crate::stores::block_cache::{Block, BlockCache, Kind};
 use hectare_ext4::checksum::Seed;
-use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::error::Place;
 use hectare_ext4::orphan::{OrphanBlock, OrphanBlockMut, slots_in};
 use hectare_journal::Handle;
-use hectare_units::{BlockNr, Blocks, InodeNr};
-use std::ops::ControlFlow;
+use hectare_units::{BlockNr, InodeNr};
 use std::sync::Arc;
-
-/// The most blocks an orphan file may have: as large a file as any tool makes, with the smallest blocks.
-const BLOCKS_MAX: u64 = 8192;
 
 /// A place in the orphan file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     block: usize,
     slot: usize,
 }
 
 /// The orphan file.
-pub(super) struct OrphanFile {
+pub(crate) struct OrphanFile {
     inode: InodeNr,
     /// The seed of its checksums.
     seed: Option<Seed>,
@@ -46,40 +40,16 @@ struct Loaded {
 }
 
 impl OrphanFile {
-    /// Finds the blocks of the orphan file, inode `nr`.
-    pub(super) fn find(volume: &Volume, nr: InodeNr) -> Result<Self> {
-        let bad = |what: &'static str| Corrupt::new("the orphan file", Place::Inode(nr), what);
-        let inode = volume.inode(nr)?;
-        let data = inode.get();
-        let blocks = data.size >> volume.geometry().block_size.shift();
-        if blocks > BLOCKS_MAX {
-            return Err(bad("it is larger than any is made").into());
-        }
-        let map = MapRef { volume, nr, inode: &data };
-        let mut unread: Vec<BlockNr> = Vec::new();
-        let mut sound = true;
-        map.for_each(hectare_units::LogicalBlock::ZERO, &mut |extent| {
-            let next = hectare_units::u64_of(unread.len());
-            sound &= !extent.unwritten && u64::from(extent.logical.get()) == next;
-            let wanted = blocks.saturating_sub(next).min(extent.len.into());
-            if wanted == 0 || !sound {
-                return ControlFlow::Break(());
-            }
-            unread.extend((0..wanted).map(|step| extent.physical + Blocks::new(step)));
-            ControlFlow::Continue(())
-        })?;
-        if !sound || hectare_units::u64_of(unread.len()) != blocks {
-            return Err(bad("it has holes").into());
-        }
-        unread.reverse();
-        Ok(Self { inode: nr, seed: data.seed(nr, &volume.sb), unread, read: Vec::new() })
+    /// The orphan file, inode `inode`, with its blocks, the last one first, and the seed of its checksums.
+    pub(crate) fn new(inode: InodeNr, seed: Option<Seed>, unread: Vec<BlockNr>) -> Self {
+        Self { inode, seed, unread, read: Vec::new() }
     }
 
     /// Reads all of it, and returns the inodes it holds.
-    pub(super) fn load_all(&mut self, volume: &Shared) -> Result<Vec<(Slot, InodeNr)>> {
+    pub(crate) fn load_all(&mut self, blocks: &BlockCache) -> Result<Vec<(Slot, InodeNr)>> {
         let mut found = Vec::new();
         while let Some(nr) = self.unread.last().copied() {
-            self.load(volume, nr)?;
+            self.load(blocks, nr)?;
             let block = self.read.len() - 1;
             let bytes = self.read[block].block.bytes();
             let orphans = OrphanBlock::new(&bytes, nr, self.seed)?;
@@ -89,8 +59,8 @@ impl OrphanFile {
     }
 
     /// Reads the next block, `nr`.
-    fn load(&mut self, volume: &Shared, nr: BlockNr) -> Result<()> {
-        let block = volume.blocks.load(nr, Kind::Plain, Place::Inode(self.inode))?;
+    fn load(&mut self, blocks: &BlockCache, nr: BlockNr) -> Result<()> {
+        let block = blocks.load(nr, Kind::Plain, Place::Inode(self.inode))?;
         let bytes = block.bytes();
         let used = OrphanBlock::new(&bytes, nr, self.seed)?.orphans().count();
         let free = slots_in(bytes.len()).saturating_sub(used);
@@ -100,19 +70,24 @@ impl OrphanFile {
     }
 
     /// Puts an inode into a free slot; returns `None` if there is none.
-    pub(super) fn add(&mut self, volume: &Shared, handle: &mut Handle<'_>, inode: InodeNr) -> Option<Slot> {
+    pub(crate) fn add(
+        &mut self,
+        blocks: &BlockCache,
+        handle: &mut Handle<'_>,
+        inode: InodeNr,
+    ) -> Option<Slot> {
         let block = loop {
             if let Some(block) = self.read.iter().position(|loaded| loaded.free > 0) {
                 break block;
             }
             let next = *self.unread.last()?;
-            if self.load(volume, next).is_err() {
+            if self.load(blocks, next).is_err() {
                 self.unread.clear();
                 return None;
             }
         };
         let hint = self.read[block].hint;
-        let slot = self.edit(volume, handle, block, |orphans| orphans.add(inode, hint));
+        let slot = self.edit(blocks, handle, block, |orphans| orphans.add(inode, hint));
         let loaded = &mut self.read[block];
         match slot {
             Some(slot) => (loaded.free, loaded.hint) = (loaded.free - 1, slot + 1),
@@ -122,14 +97,14 @@ impl OrphanFile {
     }
 
     /// Frees the slot of an inode.
-    pub(super) fn remove(
+    pub(crate) fn remove(
         &mut self,
-        volume: &Shared,
+        blocks: &BlockCache,
         handle: &mut Handle<'_>,
         Slot { block, slot }: Slot,
         inode: InodeNr,
     ) {
-        if self.edit(volume, handle, block, |orphans| orphans.remove(slot, inode)) {
+        if self.edit(blocks, handle, block, |orphans| orphans.remove(slot, inode)) {
             let loaded = &mut self.read[block];
             (loaded.free, loaded.hint) = (loaded.free + 1, slot);
         }
@@ -138,13 +113,13 @@ impl OrphanFile {
     /// Changes a block. It is sealed at once: the block cache does not know its kind.
     fn edit<R>(
         &self,
-        volume: &Shared,
+        blocks: &BlockCache,
         handle: &mut Handle<'_>,
         block: usize,
         change: impl FnOnce(&mut OrphanBlockMut<'_>) -> R,
     ) -> R {
         let block = &self.read[block].block;
-        volume.blocks.edit_as_is(handle, block, |bytes| {
+        blocks.edit_as_is(handle, block, |bytes| {
             let mut orphans = OrphanBlockMut::new(bytes, block.nr());
             let result = change(&mut orphans);
             if let Some(seed) = self.seed {

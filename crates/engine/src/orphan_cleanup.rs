@@ -8,33 +8,28 @@
 //!
 //! A volume need not have a journal to have orphans: it may have had one.
 
-use super::file::{OrphanFile, Slot};
-use super::{Member, Place as Noted, State};
-use crate::cache::inode::CachedInode;
 use crate::error::Result;
+use crate::map::MapRef;
+use crate::stores::inode_cache::CachedInode;
+use crate::stores::orphan_file::{OrphanFile, Slot};
+use crate::stores::orphans::{Cleaned, Member, Place as Noted, State};
 use crate::volume::Volume;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::InodeFlags;
-use hectare_units::InodeNr;
+use hectare_units::{BlockNr, Blocks, InodeNr, LogicalBlock, u64_of};
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-/// How many orphans were cleaned up when a volume was opened.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Cleaned {
-    /// Inodes without a name that were freed.
-    pub freed: u64,
-    /// Files that were truncated to their size.
-    pub cut: u64,
-}
+/// The most blocks an orphan file may have: as large a file as any tool makes, with the smallest blocks.
+const BLOCKS_MAX: u64 = 8192;
 
 impl Volume {
     /// What was cleaned up when the volume was opened; nothing if it is open for reading only, when all is
     /// left as it is.
     #[must_use]
     pub fn cleaned(&self) -> Cleaned {
-        self.orphans.cleaned.get().copied().unwrap_or_default()
+        self.orphans.cleaned().unwrap_or_default()
     }
 
     /// Finds the orphans that the volume names, and the orphan file. Called once, before anything is changed.
@@ -46,26 +41,54 @@ impl Volume {
         let mut state = State::default();
         self.load_list(&mut state)?;
         if let Some(nr) = self.sb.orphan_file_inode() {
-            let mut file = OrphanFile::find(self, nr)?;
+            let mut file = self.find_orphan_file(nr)?;
             if self.sb.features().ro_compat.contains(RoCompat::ORPHAN_PRESENT) {
-                for (slot, nr) in file.load_all(self)? {
+                for (slot, nr) in file.load_all(&self.blocks)? {
                     self.load_slot(&mut state, slot, nr)?;
                 }
             }
             state.file = Some(file);
         }
         // A crash without orphans may have left it set.
-        self.live_sb.lock().set_orphan_present(state.in_file > 0);
-        self.orphans.count.store(state.members.len(), Ordering::Release);
-        *self.orphans.state.lock() = state;
+        let present = self.orphans.install(state);
+        self.live_sb.lock().set_orphan_present(present);
         Ok(())
+    }
+
+    /// Finds the blocks of the orphan file, inode `nr`.
+    fn find_orphan_file(&self, nr: InodeNr) -> Result<OrphanFile> {
+        let bad = |what: &'static str| Corrupt::new("the orphan file", Place::Inode(nr), what);
+        let inode = self.inode(nr)?;
+        let data = inode.get();
+        let blocks = data.size >> self.geometry().block_size.shift();
+        if blocks > BLOCKS_MAX {
+            return Err(bad("it is larger than any is made").into());
+        }
+        let map = MapRef { volume: self, nr, inode: &data };
+        let mut unread: Vec<BlockNr> = Vec::new();
+        let mut sound = true;
+        map.for_each(LogicalBlock::ZERO, &mut |extent| {
+            let next = u64_of(unread.len());
+            sound &= !extent.unwritten && u64::from(extent.logical.get()) == next;
+            let wanted = blocks.saturating_sub(next).min(extent.len.into());
+            if wanted == 0 || !sound {
+                return ControlFlow::Break(());
+            }
+            unread.extend((0..wanted).map(|step| extent.physical + Blocks::new(step)));
+            ControlFlow::Continue(())
+        })?;
+        if !sound || u64_of(unread.len()) != blocks {
+            return Err(bad("it has holes").into());
+        }
+        unread.reverse();
+        Ok(OrphanFile::new(nr, data.seed(nr, &self.sb), unread))
     }
 
     fn load_list(&self, state: &mut State) -> Result<()> {
         state.head = self.sb.last_orphan();
         let (mut before, mut next) = (None, state.head);
         while let Some(nr) = next {
-            if state.members.contains_key(&nr) {
+            if state.has(nr) {
                 return Err(corrupt(nr, "it comes twice").into());
             }
             let inode = self.orphan(nr)?;
@@ -77,7 +100,7 @@ impl Volume {
     }
 
     fn load_slot(&self, state: &mut State, slot: Slot, nr: InodeNr) -> Result<()> {
-        if state.members.contains_key(&nr) {
+        if state.has(nr) {
             return Err(corrupt(nr, "it comes twice").into());
         }
         state.insert(Member { inode: self.orphan(nr)?, place: Noted::File(slot) });
@@ -125,26 +148,7 @@ impl Volume {
                 cleaned.cut += 1;
             }
         }
-        Ok(*self.orphans.cleaned.get_or_init(|| cleaned))
-    }
-}
-
-impl super::Orphans {
-    /// All of them, the list first and in its order, which makes each removal one of its first.
-    fn all(&self) -> Vec<Arc<CachedInode>> {
-        let state = self.state.lock();
-        let mut all = Vec::with_capacity(state.members.len());
-        let mut next = state.head;
-        while let Some(member) = next.and_then(|nr| state.members.get(&nr)) {
-            all.push(Arc::clone(&member.inode));
-            next = match member.place {
-                Noted::List { after, .. } => after,
-                Noted::File(_) => None,
-            };
-        }
-        let in_file = state.members.values().filter(|member| matches!(member.place, Noted::File(_)));
-        all.extend(in_file.map(|member| Arc::clone(&member.inode)));
-        all
+        Ok(self.orphans.note_cleaned(cleaned))
     }
 }
 
