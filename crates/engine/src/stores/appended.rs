@@ -1,7 +1,7 @@
 //! Bytes appended to a file that are buffered in memory and not allocated yet.
 //!
 //! The buffer lies beside the inode, with the claim on the space that it will need and the errors of writing
-//! it back. What may be buffered, and when it is placed, is decided by [`crate::delalloc`].
+//! it back. What may be buffered, and when it is placed, is decided by [`crate::data::append`].
 //!
 //! Lock order: the state of a file is locked after everything else but groups; never take the inode's data
 //! lock under it.

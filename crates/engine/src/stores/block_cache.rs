@@ -14,8 +14,8 @@
 //! - a block is read under its shard's loading lock, so that no reader can bring back bytes from before an
 //!   edit that was made, committed and evicted while it read.
 //!
-//! What it is not: a cache of file data, which bypasses it unless it is journalled ([`crate::journalled`]),
-//! nor of bitmaps and descriptors, which are rendered from typed state.
+//! What it is not: a cache of file data, which bypasses it unless it is journalled
+//! ([`crate::data::journalled`]), nor of bitmaps and descriptors, which are rendered from typed state.
 
 use crate::error::Result;
 use crate::stores::fs_errors::Findings;

@@ -14,7 +14,7 @@
 //! whichever layers it is recorded on its way up.
 //!
 //! Not here: failed writes. Those of metadata abort the journal whatever the volume's reaction is; those of
-//! file data are reported to the writer ([`crate::data`]).
+//! file data are reported to the writer ([`crate::data::device`]).
 
 use crate::error::{Error, Result};
 use hectare_ext4::error::Place;

@@ -3,9 +3,9 @@
 //! Descriptors are loaded a block at a time on first use and kept typed; inode bitmaps a group at a time.
 //! Both are changed inside transactions under locks of their own group, so that threads in different groups
 //! don't contend, and changes are put on a list, from which they are rendered once per commit
-//! ([`Groups::render`]). [`inodes`] allocates and frees inodes; [`crate::ialloc`] decides where, from the
-//! sums that [`flex`] keeps. How much is free in all is known without reading all groups ([`totals`]). The
-//! block bitmaps belong to the allocator, which loads them through [`Source`].
+//! ([`Groups::render`]). [`inodes`] allocates and frees inodes; [`crate::space::ialloc`] decides where, from
+//! the sums that [`flex`] keeps. How much is free in all is known without reading all groups ([`totals`]).
+//! The block bitmaps belong to the allocator, which loads them through [`Source`].
 //!
 //! Invariants: a descriptor's counts of free inodes and directories change together with the bitmap, under
 //! the bitmap's lock (bitmap before descriptor), and the sums of the flex group with the descriptor, under

@@ -293,9 +293,9 @@ mod tests {
         }
         let device = Arc::new(MemoryDevice::from_bytes(&std::fs::read(&image).unwrap()));
         let volume = Volume::open(device, OpenOptions::default()).unwrap();
-        assert_eq!(volume.geometry().groups(), 512);
+        assert_eq!(volume.superblock().geometry().groups(), 512);
         volume.write_file("file", &[1; 3000], Creation::default()).unwrap();
-        let loaded = volume.allocator.loaded_groups();
+        let loaded = volume.core().state.allocator.loaded_groups();
         assert!((1..=2 << FLEX_MAX_SHIFT).contains(&loaded), "{loaded} of 512 groups are loaded");
     }
 
@@ -321,7 +321,7 @@ mod tests {
             volume.remove_dir_all(format!("dir-{n}")).unwrap();
         }
         volume.sync().unwrap();
-        let (groups, geometry) = (&volume.groups, volume.geometry());
+        let (groups, geometry) = (&volume.core().state.groups, volume.superblock().geometry());
         let (kept, fresh) = (groups.flex(), FlexTable::new(geometry));
         let mut free = Free::default();
         for flex in 0..fresh.count() {

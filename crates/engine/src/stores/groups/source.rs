@@ -223,7 +223,8 @@ mod tests {
         let format = FormatOptions::default();
         let volume =
             Volume::format(device, &format, Overwrite::Refuse, OpenOptions::default()).expect("it is empty");
-        let (source, layout) = (volume.allocator.source(), volume.allocator.layout());
+        let (source, layout) =
+            (volume.core().state.allocator.source(), volume.core().state.allocator.layout());
         let (mut whole, mut unread, mut own_sum) = (0, 0, 0);
         let groups = 0..layout.groups();
         let together = source.load_many(groups.clone());

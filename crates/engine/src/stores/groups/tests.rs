@@ -38,12 +38,12 @@ fn cost(size: Bytes) -> Cost {
     volume.close().unwrap();
     let after = device.snapshot().since(&before);
     Cost {
-        groups: volume.geometry().groups(),
+        groups: volume.superblock().geometry().groups(),
         reads: after.of(Operation::Read).done,
         bytes: after.of(Operation::Read).bytes.get(),
         written: after.of(Operation::Write).bytes.get(),
-        desc_blocks: volume.groups.desc_blocks.made_from(0).count(),
-        loaded_groups: volume.allocator.loaded_groups(),
+        desc_blocks: volume.core().state.groups.desc_blocks.made_from(0).count(),
+        loaded_groups: volume.core().state.allocator.loaded_groups(),
     }
 }
 
@@ -73,7 +73,7 @@ fn small(features: &str, clusters_per_group: u32) -> (Arc<MemoryDevice>, Free) {
     let volume = Volume::format(shared, &format, Overwrite::Refuse, OpenOptions::default()).unwrap();
     volume.write_file("file", &[1; 70_000], Creation::default()).unwrap();
     volume.close().unwrap();
-    let free = volume.groups.count_free(0..volume.geometry().groups()).unwrap();
+    let free = volume.core().state.groups.count_free(0..volume.superblock().geometry().groups()).unwrap();
     (device, free)
 }
 
@@ -106,7 +106,7 @@ fn what_is_free_is_known_at_once_from_a_clean_superblock_and_counted_otherwise()
         let (device, free) = small(features, 4096);
         let (volume, said) = open(&device, read_only());
         assert_eq!(said, free, "{features}");
-        assert_eq!(volume.groups.desc_blocks.made_from(0).count(), 0, "nothing was read for it");
+        assert_eq!(volume.core().state.groups.desc_blocks.made_from(0).count(), 0, "nothing was read for it");
         let old = Free { clusters: free.clusters + 300, inodes: free.inodes - 20 };
         patch(&device, old, false);
         assert_eq!(open(&device, read_only()).1, free, "{features}: read only, not closed");
@@ -147,7 +147,7 @@ fn a_clean_superblock_that_is_wrong_refuses_nobody_and_is_put_right() {
         volume.sync().unwrap();
         volume.write_file("again", &[1; 1000], Creation::default()).unwrap();
         volume.close().unwrap();
-        let counted = volume.groups.count_free(0..16).unwrap();
+        let counted = volume.core().state.groups.count_free(0..16).unwrap();
         assert_eq!(open(&device, read_only()).1, counted);
         let image = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(image.path(), device.to_vec()).unwrap();
@@ -163,7 +163,7 @@ fn descriptors_that_cannot_be_read_are_an_error_for_who_needs_their_groups() {
     let device = Arc::new(FaultDevice::new(memory));
     let open = || Volume::open(Arc::clone(&device) as Arc<dyn Device>, OpenOptions::default()).unwrap();
     let volume = open();
-    let geometry = volume.geometry();
+    let geometry = volume.superblock().geometry();
     assert_eq!((geometry.groups(), geometry.descs_per_block()), (64, 16));
     let broken = geometry.desc_block(2).offset(geometry.block_size);
     let strikes = move |request: &Request| request.span.at == broken;
@@ -179,5 +179,5 @@ fn descriptors_that_cannot_be_read_are_an_error_for_who_needs_their_groups() {
     volume.write_file("again", &[1; 1000], Creation::default()).unwrap();
     volume.close().unwrap();
     let volume = Volume::open(device, read_only()).unwrap();
-    assert_eq!(volume.groups.count_free(0..64).unwrap().inodes, free.inodes - files - 1);
+    assert_eq!(volume.core().state.groups.count_free(0..64).unwrap().inodes, free.inodes - files - 1);
 }
