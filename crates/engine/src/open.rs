@@ -7,7 +7,7 @@
 //! Invariant: an unusable volume is refused before anything is written; one that is refused later is closed
 //! as if it had been used.
 
-mod assemble;
+pub(crate) mod assemble;
 mod check;
 pub(crate) mod mount_state;
 mod orphan_cleanup;

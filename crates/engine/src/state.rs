@@ -1,6 +1,6 @@
 //! What a volume holds: its stores ([`State`]), and with the journal what operations work on ([`Core`]).
 //!
-//! Operations are functions on a [`Core`] in the folders above this floor (`space`, `data`, `attributes`,
+//! Operations are functions on a [`Core`] in the directories above this floor (`space`, `data`, `attributes`,
 //! `names`); those that change nothing and need no journal take a [`State`]. Here is what they all share:
 //! transactions and their commits, finding inodes, time stamps, and what is done when the device or the
 //! metadata fails.
@@ -275,4 +275,41 @@ impl State {
 /// The error of an operation after all changes have ended.
 pub(crate) fn aborted(aborted: Aborted) -> Error {
     Error::Aborted(aborted.reason().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::assemble::tests::{planned, unformatted};
+
+    #[test]
+    fn times_are_those_that_inodes_can_hold() {
+        let state = unformatted(OpenOptions::default()).state;
+        let time = |seconds, nanoseconds| Timestamp { seconds, nanoseconds };
+        assert_eq!(state.nearest(time(5, 7)), time(5, 7));
+        assert_eq!(state.nearest(time(SECONDS_MAX, 7)), time(SECONDS_MAX, 0));
+        assert_eq!(state.nearest(time(SECONDS_MAX + 9, 7)), time(SECONDS_MAX, 0));
+        assert_eq!(state.nearest(time(i64::MIN, 7)), time(SECONDS_MIN, 0));
+    }
+
+    #[test]
+    fn files_of_a_form_that_cannot_be_written_are_refused_by_name() {
+        let state = unformatted(OpenOptions::default()).state;
+        let (nr, sb) = (InodeNr::new(12), planned());
+        let check = |flags| {
+            let mut inode = Inode::new(0o100_644, Timestamp::from_seconds(1), 1, &sb);
+            inode.flags = flags;
+            state.check_file_writable(&inode, nr).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(InodeFlags::EXTENTS), Ok(()));
+        for (flags, word) in [
+            (InodeFlags::empty(), "indirect blocks"),
+            (InodeFlags::INLINE_DATA, "inline_data"),
+            (InodeFlags::EXTENTS | InodeFlags::VERITY, "fs-verity"),
+            (InodeFlags::EXTENTS | InodeFlags::ENCRYPT, "encrypted"),
+        ] {
+            let refused = check(flags).expect_err("that form can't be written");
+            assert!(refused.contains("inode 12 ") && refused.contains(word), "{refused}");
+        }
+    }
 }

@@ -98,7 +98,7 @@ fn check_flags(
         return Err(Error::Forbidden("only its owner may change the flags of an inode"));
     }
     let flags = match flags {
-        Some(flags) => settable(core, &data, flags, caller)?,
+        Some(flags) => settable(&data, flags, caller)?,
         None => data.flags,
     };
     let project = match project {
@@ -113,7 +113,7 @@ fn check_flags(
 }
 
 /// The new flags of an inode, if they may be set to `wanted`.
-fn settable(_core: &Core, data: &Inode, wanted: InodeFlags, caller: &Caller<'_>) -> Result<InodeFlags> {
+fn settable(data: &Inode, wanted: InodeFlags, caller: &Caller<'_>) -> Result<InodeFlags> {
     let refuse = |what: &str| Err(Error::Unsupported(what.into()));
     if !VISIBLE.contains(wanted) {
         return refuse("the flags name some that ext4 does not have");
@@ -162,7 +162,7 @@ pub(crate) fn inherited_project(core: &Core, parent: &Inode) -> u32 {
 }
 
 /// Returns an error for naming an inode in a directory that holds another project's files.
-pub(crate) fn check_same_project(_core: &Core, dir: &CachedInode, inode: &CachedInode) -> Result<()> {
+pub(crate) fn check_same_project(dir: &CachedInode, inode: &CachedInode) -> Result<()> {
     let (dir, inode) = (
         {
             let dir = dir.get();

@@ -1,4 +1,7 @@
 //! Changes owners, permissions and times on behalf of a caller, and drops the privileges that writing ends.
+//!
+//! What only the file system can do: set-id bits and file capabilities are cleared when a user writes to a
+//! file or gives it away.
 
 use crate::attributes::permission::{GROUP_EXECUTE, SET_GID, SET_UID, keeps_set_gid};
 use crate::attributes::stat::Changes;
@@ -141,4 +144,28 @@ fn settle(data: &Inode, changes: &Changes, caller: &Caller<'_>) -> (Changes, boo
         }
     };
     (Changes { permissions, ..*changes }, gives || changes.size.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::assemble::tests::planned;
+    use hectare_ext4::time::Timestamp;
+
+    #[test]
+    fn giving_a_file_away_clears_its_set_id_bits() {
+        let inode = |mode| {
+            let mut inode = Inode::new(mode, Timestamp::from_seconds(1), 1, &planned());
+            (inode.uid, inode.gid) = (5, 6);
+            inode
+        };
+        let (member, stranger) = (Caller::user(5, 6, &[]), Caller::user(5, 7, &[]));
+        let given = |mode, caller| permissions_given_away(&inode(mode), caller);
+        assert_eq!(given(0o100_755, &member), None);
+        assert_eq!(given(0o106_755, &member), Some(0o755));
+        assert_eq!(given(0o104_755, &Caller::ROOT), Some(0o755));
+        assert_eq!(given(0o042_755, &member), None, "directories keep theirs");
+        // Without execution by the group the bit means a lock, which only strangers lose.
+        assert_eq!((given(0o102_745, &member), given(0o102_745, &stranger)), (None, Some(0o745)));
+    }
 }

@@ -1,8 +1,6 @@
-//! Checks permissions and access ACLs, and clears set-id bits and file capabilities on changes.
+//! Checks permissions and access ACLs.
 //!
-//! For mounts that do not let the host's kernel decide (`default_permissions`), and for what only the file
-//! system can do: set-id bits and file capabilities are cleared when a user writes to a file or gives it
-//! away.
+//! For mounts that do not let the host's kernel decide (`default_permissions`).
 //!
 //! The order of the rules is the kernel's. The owner's bits count for the owner, whatever an ACL says; an ACL
 //! is consulted only where the mode's group bits (its mask) grant anything; that entry decides for a user it

@@ -1,6 +1,8 @@
 //! Stores extended attributes: lays them out in the inode and its attribute block, inside a transaction.
 //!
-//! Hazard: an attribute block may be shared by inodes; one that changes gets a copy of its own.
+//! Attributes lie in the inode's slot, in one attribute block, or both. An attribute block may be shared by
+//! inodes with equal attributes; it is never changed while shared: the changing inode leaves it (one
+//! reference less) and gets a block of its own.
 
 use crate::attributes::xattr_read;
 use crate::error::{Error, Result};
@@ -21,7 +23,7 @@ pub(crate) fn store_attributes(
     attrs: &[Attr],
 ) -> Result<()> {
     let before = core.state.attributes(nr, data)?;
-    refuse_values_elsewhere(core, nr, &before)?;
+    refuse_values_elsewhere(nr, &before)?;
     // Removing one, or repeating a mode in an ACL, must not fail for lack of space.
     let room = if bytes_of(attrs) <= bytes_of(&before) { Room::Kept } else { Room::Open };
     lay_attributes_out(core, handle, nr, data, (attrs, room))
@@ -44,7 +46,7 @@ pub(crate) fn lay_attributes_out(
 }
 
 /// Returns an error, by name, for changing or removing attributes with values in inodes of their own.
-pub(crate) fn refuse_values_elsewhere(_core: &Core, nr: InodeNr, attrs: &[Attr]) -> Result<()> {
+pub(crate) fn refuse_values_elsewhere(nr: InodeNr, attrs: &[Attr]) -> Result<()> {
     if !attrs.iter().any(|attr| matches!(attr.value, Value::Inode { .. })) {
         return Ok(());
     }
@@ -133,7 +135,7 @@ pub(crate) fn chmod_acl(
     let Some(attr) = attrs.iter().position(|attr| attr.name.index() == Index::ACL_ACCESS) else {
         return Ok(());
     };
-    refuse_values_elsewhere(core, nr, &attrs)?;
+    refuse_values_elsewhere(nr, &attrs)?;
     let attr = &mut attrs[attr];
     let mut acl = xattr_read::acl_of(core, nr, attr)?;
     acl.chmod(mode);

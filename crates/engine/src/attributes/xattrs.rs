@@ -1,4 +1,7 @@
 //! Sets and removes extended attributes.
+//!
+//! A change reads all attributes of the inode, changes the list, and lays all of it out anew
+//! ([`crate::attributes::xattr_store`]).
 
 use crate::attributes::permission::{SET_GID, keeps_set_gid};
 use crate::attributes::xattr_names::{check_outside, parse_name};

@@ -1,4 +1,5 @@
-//! What writes of content share: which are allowed, who makes them, and what they leave in the inode.
+//! What writes of content share: which are allowed, where the bytes come from, and what they leave in the
+//! inode.
 
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
@@ -63,7 +64,7 @@ pub(crate) fn check_write(core: &Core, inode: &CachedInode, at: u64, source: Sou
         return check_has_content(core, inode);
     }
     check_content_writable(core, inode)?;
-    check_appends(core, inode, at)
+    check_appends(inode, at)
 }
 
 /// Returns an error where there is no content to change, and where the file's flags forbid any change.
@@ -86,7 +87,7 @@ fn check_has_content(core: &Core, inode: &CachedInode) -> Result<()> {
 }
 
 /// Returns an error for overwriting bytes of a file that forbids it.
-fn check_appends(_core: &Core, inode: &CachedInode, at: u64) -> Result<()> {
+fn check_appends(inode: &CachedInode, at: u64) -> Result<()> {
     let gathered = inode.delayed().end().unwrap_or(0);
     let data = inode.get();
     if at < data.size.max(gathered) { Deed::Rewrite.check(data.flags, inode.nr()) } else { Ok(()) }
@@ -109,5 +110,45 @@ pub(crate) fn bring_written(core: &Core, target: &mut Inode, end: u64, source: S
 pub(crate) fn stamp_for(core: &Core, target: &mut Inode, source: Source) {
     if source == Source::Caller {
         core.state.stamp(target);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OpenOptions;
+    use crate::open::assemble::tests::{planned, unformatted};
+    use hectare_ext4::time::Timestamp;
+
+    #[test]
+    fn a_part_ends_with_the_data_or_the_blocks() {
+        let core = unformatted(OpenOptions::default());
+        let block = core.state.geometry().block_size.len();
+        let data = vec![0; 3 * block];
+        assert_eq!(part_in(&core, &data, 0, 2).len(), 2 * block);
+        assert_eq!(part_in(&core, &data, 10, 1).len(), block - 10);
+        assert_eq!(part_in(&core, &data, 10, 9).len(), 3 * block);
+        assert_eq!(part_in(&core, &data, 10, 0).len(), 0);
+    }
+
+    #[test]
+    fn no_file_grows_beyond_what_the_format_can_map() {
+        let core = unformatted(OpenOptions::default());
+        let max = file_size_max(&core);
+        assert!(matches!(check_size(&core, max - 5, 5), Ok(end) if end == max));
+        assert!(matches!(check_size(&core, max - 5, 6), Err(Error::FileTooLarge)));
+        assert!(matches!(check_size(&core, u64::MAX, 1), Err(Error::FileTooLarge)));
+    }
+
+    #[test]
+    fn only_a_caller_who_does_not_keep_the_times_changes_them() {
+        let core = unformatted(OpenOptions::default());
+        let before = Timestamp::from_seconds(60);
+        for source in [Source::Caller, Source::TimesKept, Source::Cache, Source::Gathered] {
+            let mut inode = Inode::new(0o100_644, before, 1, &planned());
+            bring_written(&core, &mut inode, 7, source);
+            bring_written(&core, &mut inode, 5, source);
+            assert_eq!((inode.size, inode.mtime != before), (7, source == Source::Caller));
+        }
     }
 }

@@ -52,3 +52,22 @@ pub(crate) fn spend_claim(core: &Core, inode: &CachedInode, at: u64, end: u64) {
         claim.shrink_to(with_nodes(core, left));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OpenOptions;
+    use crate::open::assemble::tests::unformatted;
+
+    #[test]
+    fn a_claim_covers_the_clusters_and_a_split_on_every_level() {
+        let core = unformatted(OpenOptions::default());
+        let cluster = core.state.geometry().cluster_bytes();
+        assert_eq!(clusters_to(&core, 0, 1), Clusters::ONE);
+        assert_eq!(clusters_to(&core, 2, 2 * cluster), Clusters::ZERO);
+        assert_eq!(clusters_to(&core, 2, 3 * cluster + 1), Clusters::new(2));
+        let need = |n| with_nodes(&core, Clusters::new(n)).get();
+        assert!(need(1) > 1 + u64::from(LEVELS));
+        assert!((1..2000).all(|n| need(n) <= need(n + 1) && need(n) >= n), "it grows with the data");
+    }
+}

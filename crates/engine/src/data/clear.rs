@@ -4,8 +4,7 @@
 //! growing exposes nothing old: shrinking zeroes them, and writes pad the blocks they map. Of files whose
 //! content is journalled, zeros go through the journal as well.
 
-use crate::data::checks;
-use crate::data::{device, read};
+use crate::data::{checks, device, read};
 use crate::error::{Error, Result};
 use crate::space::map::MapRef;
 use crate::space::map_edit::{INODE_CREDITS, MAP_CREDITS};

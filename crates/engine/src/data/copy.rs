@@ -9,8 +9,7 @@
 
 use crate::data::checks::Source;
 use crate::data::fallocate::punch;
-use crate::data::reclaim;
-use crate::data::{checks, clear, journalled, pieces, read, seek, truncate, writeback};
+use crate::data::{checks, clear, journalled, pieces, read, reclaim, seek, truncate, writeback};
 use crate::encrypted_names::check_not_ciphertext;
 use crate::error::{Error, Result};
 use crate::state::Core;

@@ -18,8 +18,7 @@
 
 use crate::data::checks::{FILE_BLOCKS_MAX, Source, Split};
 use crate::data::clear::Edges;
-use crate::data::reclaim;
-use crate::data::{checks, clear, pieces};
+use crate::data::{checks, clear, pieces, reclaim};
 use crate::error::{Error, Result};
 use crate::space::map::MapRef;
 use crate::space::map_edit::{INODE_CREDITS, MAP_CREDITS, MapMut};

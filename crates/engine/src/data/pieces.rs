@@ -199,3 +199,42 @@ fn note_written(core: &Core, inode: &Arc<CachedInode>, end: u64, source: Source)
     checks::bring_written(core, &mut inode.edit(&mut handle, &core.state.inodes), end, source);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OpenOptions;
+    use crate::open::assemble::tests::unformatted;
+    use std::cell::{Cell, RefCell};
+
+    /// What a write of 10 bytes does that finds room for `room` of them, where space is freed `times` times.
+    fn steps(room: usize, times: u32) -> (Result<usize>, Vec<&'static str>) {
+        let core = unformatted(OpenOptions::default());
+        let (calls, left) = (RefCell::new(Vec::new()), Cell::new(times));
+        let reclaim = |_: &Core, _| {
+            calls.borrow_mut().push("reclaim");
+            let more = left.get() > 0;
+            left.set(left.get().saturating_sub(1));
+            Ok(more)
+        };
+        let done = in_steps(&core, 10, reclaim, |done, split| {
+            calls.borrow_mut().push(if split == Split::Spare { "spare" } else { "split" });
+            let now = 4.min(room.saturating_sub(done)).min(10 - done);
+            if now == 0 { Err(Error::NoSpace) } else { Ok(now) }
+        });
+        (done, calls.into_inner())
+    }
+
+    #[test]
+    fn a_full_volume_is_relieved_then_spared_and_then_ends_the_write() {
+        let (done, calls) = steps(12, 0);
+        assert!(matches!(done, Ok(10)), "{done:?}");
+        assert_eq!(calls, ["split"; 3]);
+        let (done, calls) = steps(4, 1);
+        assert!(matches!(done, Ok(4)), "{done:?}");
+        assert_eq!(calls, ["split", "split", "reclaim", "split", "reclaim", "spare", "reclaim"]);
+        let (done, calls) = steps(0, 0);
+        assert!(matches!(done, Err(Error::NoSpace)), "{done:?}");
+        assert_eq!(calls, ["split", "reclaim", "spare", "reclaim"]);
+    }
+}

@@ -30,3 +30,30 @@ pub(crate) fn reclaim(core: &Core, seen: Seen) -> Result<bool> {
     core.commit()?;
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OpenOptions;
+    use crate::open::assemble::tests::unformatted;
+
+    #[test]
+    fn an_operation_is_tried_again_only_if_space_has_become_free() {
+        let core = unformatted(OpenOptions::default());
+        let tries = |frees: bool| {
+            let mut tries = 0;
+            let result: Result<()> = retry(&core, || {
+                tries += 1;
+                if frees {
+                    core.state.discards.with(|| ());
+                }
+                Err(Error::NoSpace)
+            });
+            assert!(matches!(result, Err(Error::NoSpace)), "{result:?}");
+            tries
+        };
+        assert_eq!((tries(false), tries(true)), (1, 2));
+        let other = retry(&core, || Err::<(), _>(Error::NotFound));
+        assert!(matches!(other, Err(Error::NotFound)));
+    }
+}

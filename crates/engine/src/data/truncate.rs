@@ -276,12 +276,7 @@ fn revoke_credits(core: &Core, data: &Inode, blocks: u64) -> u32 {
     log.map_or(0, |log| log.revoke_blocks(blocks))
 }
 
-fn unmap_step(
-    core: &Core,
-    inode: &Arc<CachedInode>,
-    from: LogicalBlock,
-    step: Step,
-) -> Result<Progress> {
+fn unmap_step(core: &Core, inode: &Arc<CachedInode>, from: LogicalBlock, step: Step) -> Result<Progress> {
     let mut handle = core.start(step.credits)?;
     let mut data = inode.edit(&mut handle, &core.state.inodes);
     let mut map = MapMut { core, handle: &mut handle, nr: inode.nr(), inode: &mut data };

@@ -21,7 +21,7 @@ pub(crate) fn place_locked(core: &Core, inode: &Arc<CachedInode>) -> Result<()> 
     if inode.delayed().end().is_none() {
         return Ok(());
     }
-    let Some(buffer) = take_buffer(core, inode) else { return Ok(()) };
+    let Some(buffer) = take_buffer(inode) else { return Ok(()) };
     let _lost = Unwinding::watch(core, "a panic lost buffered bytes of a file");
     let result = write_buffer(core, inode, &buffer);
     if let Err(error) = &result {
@@ -43,13 +43,13 @@ pub(crate) fn place_before_resize(core: &Core, inode: &Arc<CachedInode>, size: u
 
 /// Drops a file's buffered bytes. The caller holds the operation lock exclusively.
 pub(crate) fn drop_delayed(core: &Core, inode: &Arc<CachedInode>) {
-    if let Some(buffer) = take_buffer(core, inode) {
+    if let Some(buffer) = take_buffer(inode) {
         settle_buffer(core, inode, &buffer);
     }
 }
 
 /// Takes the bytes of a file; their claim stays with the inode, for allocations that find no other space.
-fn take_buffer(_core: &Core, inode: &CachedInode) -> Option<Buffer> {
+fn take_buffer(inode: &CachedInode) -> Option<Buffer> {
     inode.delayed().state().buffer.take()
 }
 

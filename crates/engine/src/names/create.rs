@@ -318,7 +318,7 @@ pub(crate) fn link(core: &Core, inode: InodeNr, parent: InodeNr, name: &[u8]) ->
         let spot = lookup::spot_locked(core, &dir, name)?;
         let _file = target.lock().write();
         core.check_changeable(&target)?;
-        flags::check_same_project(core, &dir, &target)?;
+        flags::check_same_project(&dir, &target)?;
         let links = target.get().links;
         if links == 0 && !target.is_linkable() {
             return Err(Error::NotFound);

@@ -51,7 +51,7 @@ fn look_name_up(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<Option
         lookup_inline(core, dir, &data, name)?
     } else {
         let store = DirRef { state: &core.state, nr: dir.nr(), inode: &data };
-        check_bounds(core, dir, &store)?;
+        check_bounds(dir, &store)?;
         dir::lookup(&store, &store.format(), name)?.map(|found| found.inode)
     };
     found.map(|nr| check_named(core, dir, nr)).transpose()
@@ -65,7 +65,7 @@ fn look_name_up(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<Option
 pub(crate) fn spot_locked(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<NameSpot> {
     let data = dir.get();
     let store = DirRef { state: &core.state, nr: dir.nr(), inode: &data };
-    check_bounds(core, dir, &store).watched(&core.state.findings)?;
+    check_bounds(dir, &store).watched(&core.state.findings)?;
     match dir::search(&store, &core.state.dir_format, name).watched(&core.state.findings)? {
         Search::Absent(spot) => Ok(spot),
         Search::Found(found) => check_named(core, dir, found.inode).and(Err(Error::Exists)),
@@ -74,7 +74,7 @@ pub(crate) fn spot_locked(core: &Core, dir: &CachedInode, name: Name<'_>) -> Res
 
 /// Checks a directory's map when its blocks are first read. No blocks are freed or added meanwhile: the
 /// caller holds the operation lock.
-fn check_bounds(_core: &Core, dir: &CachedInode, store: &DirRef<'_>) -> Result<()> {
+fn check_bounds(dir: &CachedInode, store: &DirRef<'_>) -> Result<()> {
     if !dir.is_bounded() {
         store.check_bounds()?;
         dir.set_bounded();
@@ -158,7 +158,7 @@ pub(crate) fn read_dir_at(core: &Core, nr: InodeNr, from: Cookie, max: usize) ->
         listed.watched(&core.state.findings)?;
     } else {
         let store = DirRef { state: &core.state, nr, inode: &data };
-        check_bounds(core, &dir, &store).watched(&core.state.findings)?;
+        check_bounds(&dir, &store).watched(&core.state.findings)?;
         dir::read_dir(&store, &store.format(), from, &mut take).watched(&core.state.findings)?;
     }
     Ok(entries)

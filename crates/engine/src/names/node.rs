@@ -72,6 +72,7 @@ pub struct DirEntry {
     pub next: Cookie,
 }
 
+/// The kind of an inode as directories have it.
 pub(crate) fn file_type(kind: Kind) -> FileType {
     match kind {
         Kind::File => FileType::Regular,
@@ -84,6 +85,7 @@ pub(crate) fn file_type(kind: Kind) -> FileType {
     }
 }
 
+/// The kind that a directory says an inode is, if it does.
 pub(crate) fn kind_of(file_type: FileType) -> Option<Kind> {
     Some(match file_type {
         FileType::Regular => Kind::File,
@@ -106,5 +108,37 @@ pub(crate) fn new_name(name: &[u8]) -> Result<Name<'_>> {
         Some(name) if !name.is_dot() => Ok(name),
         Some(_) => Err(Error::Exists),
         None => Err(Error::Invalid("a name has 1 to 255 bytes, none of them '/' or NUL")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_can_say_of_what_kind_every_node_is() {
+        let device = DeviceNumber { major: 1, minor: 2 };
+        for node in [
+            NewNode::File,
+            NewNode::Directory,
+            NewNode::Symlink(b"to"),
+            NewNode::CharDevice(device),
+            NewNode::BlockDevice(device),
+            NewNode::Fifo,
+            NewNode::Socket,
+        ] {
+            assert_eq!(kind_of(file_type(node.kind())), Some(node.kind()));
+        }
+        assert_eq!(kind_of(FileType::Unknown), None);
+    }
+
+    #[test]
+    fn new_names_are_refused_by_the_reason_that_applies() {
+        assert!(new_name(&[b'x'; 255]).is_ok());
+        assert!(matches!(new_name(&[b'x'; 256]), Err(Error::NameTooLong)));
+        assert!(matches!((new_name(b"."), new_name(b"..")), (Err(Error::Exists), Err(Error::Exists))));
+        for name in [&b""[..], b"a/b", b"a\0"] {
+            assert!(matches!(new_name(name), Err(Error::Invalid(_))));
+        }
     }
 }

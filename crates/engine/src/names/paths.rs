@@ -55,15 +55,22 @@ pub(crate) fn find(core: &Core, path: &[u8], follow: bool) -> Result<Arc<CachedI
 
 /// The directory a path's last name lies in, and that name.
 pub(crate) fn parent_of<'p>(core: &Core, path: &'p [u8]) -> Result<(InodeNr, &'p [u8])> {
+    let (parent, name) = split_last(path)?;
+    Ok((find(core, parent, true)?.nr(), name))
+}
+
+/// The path of the directory that a path's last name lies in, and that name.
+fn split_last(path: &[u8]) -> Result<(&[u8], &[u8])> {
     let trimmed = trim_slashes(path);
     let cut = trimmed.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     let (parent, name) = trimmed.split_at(cut);
     if name.is_empty() {
         return Err(Error::Invalid("the path names the root directory"));
     }
-    Ok((find(core, parent, true)?.nr(), name))
+    Ok((parent, name))
 }
 
+/// The names of a path, in order.
 pub(crate) fn components(path: &[u8]) -> VecDeque<Vec<u8>> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
 }
@@ -71,4 +78,24 @@ pub(crate) fn components(path: &[u8]) -> VecDeque<Vec<u8>> {
 fn trim_slashes(path: &[u8]) -> &[u8] {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
     &path[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_split_before_their_last_name() {
+        let split = |path: &'static str| split_last(path.as_bytes()).ok();
+        assert_eq!(split("a"), Some((&b""[..], &b"a"[..])));
+        assert_eq!(split("/a/b//c//"), Some((&b"/a/b//"[..], &b"c"[..])));
+        assert_eq!((split(""), split("///")), (None, None));
+    }
+
+    #[test]
+    fn empty_names_are_none() {
+        let names: Vec<_> = components(b"//a/./..//b c/").into_iter().collect();
+        assert_eq!(names, [&b"a"[..], b".", b"..", b"b c"]);
+        assert!(components(b"/").is_empty());
+    }
 }

@@ -136,7 +136,7 @@ pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode) -> Result<(
         core.state.attributes(nr, data)?; // a broken attribute block is found before the name is gone
     }
     if core.state.incompat(Incompat::EA_INODE) {
-        xattr_store::refuse_values_elsewhere(core, nr, &core.state.attributes(nr, data)?)?;
+        xattr_store::refuse_values_elsewhere(nr, &core.state.attributes(nr, data)?)?;
     }
     let freed_by_map = !data.flags.intersects(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
     let has_map = match data.kind() {

@@ -198,7 +198,7 @@ fn replace(
     mode: RenameMode,
 ) -> Result<()> {
     core.check_changeable(source)?;
-    flags::check_same_project(core, to.dir, source)?;
+    flags::check_same_project(to.dir, source)?;
     let kind = kind_of(source)?;
     let moves_directory = kind == Kind::Directory && from.dir.nr() != to.dir.nr();
     if moves_directory {
@@ -272,8 +272,8 @@ fn exchange(
 ) -> Result<()> {
     core.check_changeable(source)?;
     core.check_changeable(target)?;
-    flags::check_same_project(core, to.dir, source)?;
-    flags::check_same_project(core, from.dir, target)?;
+    flags::check_same_project(to.dir, source)?;
+    flags::check_same_project(from.dir, target)?;
     let (source_kind, target_kind) = (kind_of(source)?, kind_of(target)?);
     let apart = from.dir.nr() != to.dir.nr();
     let moved = [

@@ -105,3 +105,33 @@ fn arbitrary_seed() -> u64 {
     let now = Timestamp::now();
     now.seconds.cast_unsigned().wrapping_mul(1_000_000_007) ^ u64::from(now.nanoseconds)
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use hectare_device::MemoryDevice;
+    use hectare_mkfs::{FormatOptions, Plan};
+    use hectare_units::Bytes;
+
+    /// The superblock that a volume of 64 MiB would get.
+    pub(crate) fn planned() -> SuperBlock {
+        let plan = Plan::new(&FormatOptions::default(), Bytes::mib(64), true).expect("the size is usual");
+        plan.superblock().clone()
+    }
+
+    /// A volume whose device holds nothing but zeros: for operations that read nothing of it.
+    pub(crate) fn unformatted(options: OpenOptions) -> Core {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(Bytes::mib(64)));
+        let recovered = Recovered { device, sb: planned(), log: None, clean: true };
+        assemble(recovered, options).expect("nothing is read")
+    }
+
+    #[test]
+    fn a_volume_is_assembled_without_reading_it() {
+        let core = unformatted(OpenOptions::default());
+        let state = &core.state;
+        assert_eq!((state.blocks.len(), state.inodes.len(), state.allocator.loaded_groups()), (0, 0, 0));
+        assert_eq!((state.gathered(), state.findings.told()), (0, None));
+        assert!(core.background.get().is_none());
+    }
+}

@@ -24,3 +24,21 @@ pub(crate) fn check_writable(sb: &SuperBlock) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::assemble::tests::planned;
+
+    #[test]
+    fn a_volume_with_errors_is_refused_and_an_unclean_one_without_a_journal() {
+        let with_state = |state| {
+            let mut sb = planned();
+            sb.set_state(state);
+            check_writable(&sb).map_err(|error| error.to_string())
+        };
+        assert_eq!((with_state(STATE_VALID), with_state(0)), (Ok(()), Ok(())), "it has a journal");
+        let refused = with_state(STATE_VALID | STATE_ERROR).expect_err("it has errors");
+        assert!(refused.contains("e2fsck -fy"), "{refused}");
+    }
+}

@@ -59,3 +59,18 @@ fn stripe(sb: &SuperBlock) -> u32 {
     let fitting = [raw.s_raid_stripe_width.get(), raw.s_raid_stride.get().into()];
     fitting.into_iter().find(|blocks| (1..=group).contains(blocks)).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::assemble::tests::planned;
+
+    #[test]
+    fn a_fiftieth_is_kept_unless_the_caller_declines() {
+        let (sb, mut options) = (planned(), OpenOptions::default());
+        let all = sb.geometry().clusters_count().get();
+        assert_eq!(kept(&sb, &options).get(), all / KEPT_SHARE);
+        options.keep_clusters = false;
+        assert_eq!(kept(&sb, &options), Clusters::ZERO);
+    }
+}

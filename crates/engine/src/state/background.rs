@@ -93,3 +93,45 @@ fn run<W: Work>(volume: &Weak<W>, signal: &Signal, interval: Duration) {
         volume.work(interval);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Sender, channel};
+
+    struct Worker(Mutex<Sender<Duration>>);
+
+    impl Work for Worker {
+        fn work(&self, interval: Duration) {
+            self.0.lock().send(interval).expect("the test listens");
+        }
+    }
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn the_thread_works_when_asked_and_ends_when_told() {
+        let (sender, rounds) = channel();
+        let worker = Arc::new(Worker(Mutex::new(sender)));
+        let hour = Duration::from_secs(3600);
+        let background = Background::start(Arc::downgrade(&worker), hour);
+        background.ask_for_commit();
+        assert_eq!(rounds.recv_timeout(SOON), Ok(hour));
+        background.stop();
+        assert_eq!(Arc::strong_count(&worker), 1, "the thread holds nothing");
+        background.ask_for_commit();
+        background.stop();
+        assert!(rounds.try_recv().is_err());
+    }
+
+    #[test]
+    fn the_thread_does_not_keep_the_volume() {
+        let (sender, rounds) = channel();
+        let worker = Arc::new(Worker(Mutex::new(sender)));
+        let background = Background::start(Arc::downgrade(&worker), Duration::from_millis(1));
+        assert!(rounds.recv_timeout(SOON).is_ok());
+        drop(worker);
+        while rounds.recv_timeout(SOON).is_ok() {}
+        background.stop();
+    }
+}

@@ -64,3 +64,24 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::OpenOptions;
+    use crate::open::assemble::tests::unformatted;
+
+    #[test]
+    fn changes_are_refused_by_the_reason_that_applies() {
+        let core = unformatted(OpenOptions::default());
+        assert!(core.start(1).is_ok());
+        core.end_changes("the test says so");
+        let refused = core.start(1).map(drop);
+        assert!(matches!(&refused, Err(Error::Aborted(why)) if why == "the test says so"), "{refused:?}");
+        core.state.closed.store(true, Ordering::Release);
+        assert!(matches!(core.check_takes_changes(), Err(Error::Closed)));
+        let core = unformatted(OpenOptions::read_only());
+        core.end_changes("nothing to end");
+        assert!(matches!(core.check_takes_changes(), Err(Error::ReadOnly)));
+    }
+}

@@ -125,3 +125,36 @@ impl Delayed {
         self.state.get()?.lock().failed.tell(heard)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffer(start: u64, bytes: &[u8]) -> Buffer {
+        let (first_cluster, clusters) = (0, Clusters::ONE);
+        Buffer { start, bytes: bytes.to_vec(), first_cluster, clusters, charged: 4096, since: Instant::now() }
+    }
+
+    #[test]
+    fn writes_inside_and_at_the_end_of_a_buffer_are_joined() {
+        let mut buffer = buffer(100, b"abcd");
+        buffer.write(104, b"ef");
+        buffer.write(102, b"CDEFGH");
+        buffer.write(100, b"A");
+        assert_eq!((&buffer.bytes[..], buffer.end()), (&b"AbCDEFGH"[..], 108));
+    }
+
+    #[test]
+    fn what_is_buffered_is_read_back_up_to_its_end() {
+        let delayed = Delayed::default();
+        assert_eq!((delayed.end(), delayed.clusters()), (None, Clusters::ZERO));
+        delayed.state().buffer = Some(buffer(100, b"abcd"));
+        delayed.set_end(104);
+        let mut out = [0; 8];
+        assert_eq!((delayed.read(102, &mut out), &out[..2]), (2, &b"cd"[..]));
+        assert_eq!(delayed.read(104, &mut out), 0);
+        assert_eq!(delayed.read(100, &mut out[..3]), 3);
+        assert_eq!((delayed.end(), delayed.len(), delayed.clusters()), (Some(104), 4, Clusters::ONE));
+        assert!(delayed.since().is_some());
+    }
+}

@@ -50,3 +50,21 @@ impl Discards {
         drop(self.under_way.lock());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_counted_until_none_is_left() {
+        let (discards, mut left) = (Discards::default(), 3);
+        discards.drain(|| {
+            left -= 1;
+            left >= 0
+        });
+        assert_eq!(discards.done(), 3);
+        assert!(discards.with(|| discards.under_way.try_lock().is_none()));
+        assert_eq!(discards.done(), 4);
+        discards.wait();
+    }
+}

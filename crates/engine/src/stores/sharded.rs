@@ -127,7 +127,7 @@ impl<V> DirtyList<V> {
         std::mem::take(&mut *self.entries.lock())
     }
 
-    /// Puts entries that were taken back, in front.
+    /// Returns entries that were taken to the front of the list.
     pub(crate) fn put_back(&self, entries: Vec<Arc<V>>) {
         self.entries.lock().splice(..0, entries);
     }

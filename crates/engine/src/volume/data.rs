@@ -38,7 +38,7 @@ impl Volume {
     /// Places small appends that have been buffered for at least `age`. The volume's thread calls it
     /// periodically. Errors are reported by fsync or close of the file.
     pub fn place_aged(&self, age: Duration) {
-        writeback::place_aged(self.core(), age)
+        writeback::place_aged(self.core(), age);
     }
 
     /// Writes everything changed so far and flushes the device.

@@ -9,10 +9,9 @@
 use crate::attributes::stat;
 use crate::attributes::stat::{Changes, Metadata};
 use crate::data::checks::Source;
-use crate::data::copy;
 use crate::data::fallocate::FallocateMode;
 use crate::data::seek::FileExtent;
-use crate::data::{fallocate, read, seek, truncate, write, writeback};
+use crate::data::{copy, fallocate, read, seek, truncate, write, writeback};
 use crate::error::{Error, Result};
 use crate::names::remove;
 use crate::space::map::MapRef;
