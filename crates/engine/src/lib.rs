@@ -11,6 +11,11 @@
 //! at the commit. A change needs a handle of the journal; data goes to its final place before metadata points
 //! at it.
 //!
+//! The crate is built in floors, each of which uses those below it only (`cargo xtask tidy` checks that).
+//! From the lowest: `stores` (caches, groups, orphans, the log: each knows itself only); `state` (the stores
+//! of one volume, and its transactions); the operations, which are functions on that state: `space`, `data`,
+//! `attributes`, `names`; `open` (opening, recovery, closing); and `volume`, the face that users see.
+//!
 //! Lock order: rename lock -> operation locks of inodes (parent before child, else the lower number) -> a
 //! range of a file being overwritten -> handle -> data lock of an inode -> group -> block. Never wait for a
 //! commit while holding a handle.
