@@ -1,7 +1,8 @@
 //! Enforces the immutable and append-only flags: immutable inodes don't change, append-only ones only grow.
 //!
 //! Only this module reads the two flags. Every operation that changes an inode checks its deed here, under
-//! the inode's operation lock; the flags change under the same lock, exclusively ([`crate::flags`]).
+//! the inode's operation lock; the flags change under the same lock, exclusively
+//! ([`crate::attributes::flags`]).
 
 use crate::error::{Error, Result};
 use hectare_ext4::inode::InodeFlags;

@@ -45,8 +45,9 @@ impl Volume {
     /// Opens the volume on a device.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] or [`Error::Unsupported`] name what keeps the volume from being read, or, unless
-    /// opened read-only, from being written; [`Error::ReadOnly`] if the device can't be written.
+    /// [`crate::Error::Corrupt`] or [`crate::Error::Unsupported`] name what keeps the volume from being read,
+    /// or, unless opened read-only, from being written; [`crate::Error::ReadOnly`] if the device can't be
+    /// written.
     pub fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Self> {
         Ok(Self { opened: open::open(device, options)? })
     }
@@ -150,8 +151,8 @@ impl Volume {
     /// - [`OnError::Continue`]: the operation fails, the error is recorded in the superblock with the next
     ///   commit, and the volume stays in use.
     /// - [`OnError::RemountReadOnly`]: the error is recorded, and from then on every change is refused
-    ///   ([`Error::Aborted`], which names the first error); what was not committed is lost. Reading still
-    ///   works.
+    ///   ([`crate::Error::Aborted`], which names the first error); what was not committed is lost. Reading
+    ///   still works.
     /// - [`OnError::Panic`]: the same, since a library does not end the process; the server of a mount can
     ///   read this and act on it.
     ///

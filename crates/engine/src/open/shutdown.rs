@@ -2,9 +2,9 @@
 //!
 //! The device is left as by a crash, and the next opening recovers it.
 //!
-//! Changes fail from then on as after a failed write ([`Error::Aborted`], `EIO`), but nothing is recorded in
-//! the superblock, and closing the volume writes nothing. The server of a mount has to refuse the rest
-//! ([`crate::Volume::is_shut_down`]).
+//! Changes fail from then on as after a failed write ([`crate::Error::Aborted`], `EIO`), but nothing is
+//! recorded in the superblock, and closing the volume writes nothing. The server of a mount has to refuse the
+//! rest ([`crate::Volume::is_shut_down`]).
 //!
 //! Hazards: a running operation may still write file data, like one interrupted by a power cut. The MMP block
 //! is released when the volume is closed: it is about the user of the volume, not about its content.

@@ -1,9 +1,9 @@
 //! Space for what an inode maps: chooses the goal, and requests it from the allocator.
 //!
-//! File data goes through the file's [`Window`], so that data written in small writes lies together; metadata
-//! (tree nodes, directory blocks, symlink targets, attribute blocks) is allocated a cluster at a time near
-//! its owner. All requests go to [`hectare_alloc::Preallocation`], which releases its preallocations before
-//! it reports that the volume is full.
+//! File data goes through the file's [`hectare_alloc::Window`], so that data written in small writes lies
+//! together; metadata (tree nodes, directory blocks, symlink targets, attribute blocks) is allocated a
+//! cluster at a time near its owner. All requests go to [`hectare_alloc::Preallocation`], which releases its
+//! preallocations before it reports that the volume is full.
 //!
 //! With `bigalloc` the blocks of one cluster of the file must lie in one cluster of the volume, so a hole
 //! beside mapped blocks of its cluster gets the cluster they have ([`Piece::shared`]).

@@ -4,7 +4,7 @@
 //! crash be in use with nothing to find it by; one that is being truncated would keep blocks beyond its end.
 //! Both are recorded on the volume, in the transaction that makes them so, and removed in the one that ends
 //! it. The next opening for writing frees the former and resumes truncating the latter
-//! ([`crate::open::orphan_cleanup`]).
+//! (`open::orphan_cleanup`).
 //!
 //! The format has two places for them. The list runs from the superblock (`s_last_orphan`) through the
 //! inodes, each naming the next where its time of deletion will be. The orphan file ([`OrphanFile`], feature

@@ -8,7 +8,7 @@
 //! The superblock is a block like the others here: it is logged with each commit that has blocks, so that
 //! free counts, the head of the list of orphans and new features change together with what they describe.
 //!
-//! Not here: where the log lies and its recovery ([`crate::open::recover`]).
+//! Not here: where the log lies and its recovery (`open::recover`).
 
 use crate::error::{Error, Result};
 use hectare_device::Device;

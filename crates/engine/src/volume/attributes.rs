@@ -14,7 +14,7 @@ impl Volume {
     /// The flags of an inode that programs see (`FS_IOC_GETFLAGS`).
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such inode, or the error of reading it.
+    /// [`crate::Error::NotFound`] if there is no such inode, or the error of reading it.
     pub fn inode_flags(&self, nr: InodeNr) -> Result<InodeFlags> {
         Ok(flags::inode_flags(&*self.core().state.inode(nr)?))
     }
@@ -23,9 +23,10 @@ impl Volume {
     /// are, whatever their value in `flags`.
     ///
     /// # Errors
-    /// [`Error::Forbidden`] if the caller is not the owner, for changing the immutable or append-only flag
-    /// without the capability, and for changing anything else of an inode that stays immutable;
-    /// [`Error::Unsupported`] for flags that the kind of inode, the volume or this program does not have.
+    /// [`crate::Error::Forbidden`] if the caller is not the owner, for changing the immutable or append-only
+    /// flag without the capability, and for changing anything else of an inode that stays immutable;
+    /// [`crate::Error::Unsupported`] for flags that the kind of inode, the volume or this program does not
+    /// have.
     pub fn set_inode_flags(&self, nr: InodeNr, flags: InodeFlags, caller: &Caller<'_>) -> Result<()> {
         flags::change_flags(self.core(), nr, Some(flags), None, caller)
     }
@@ -33,16 +34,16 @@ impl Volume {
     /// The project of an inode; 0 on a volume without projects.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if there is no such inode, or the error of reading it.
+    /// [`crate::Error::NotFound`] if there is no such inode, or the error of reading it.
     pub fn project(&self, nr: InodeNr) -> Result<u32> {
         flags::project(self.core(), nr)
     }
 
-    /// Sets flags and project at once (`FS_IOC_FSSETXATTR`), with flags as [`with_xflags`] makes them.
+    /// Sets flags and project at once (`FS_IOC_FSSETXATTR`), with flags as [`crate::with_xflags`] makes them.
     ///
     /// # Errors
-    /// As [`Volume::set_inode_flags`]; [`Error::Unsupported`] for a project other than 0 where the volume, or
-    /// the inode's size, has no room for it.
+    /// As [`Volume::set_inode_flags`]; [`crate::Error::Unsupported`] for a project other than 0 where the
+    /// volume, or the inode's size, has no room for it.
     pub fn set_flags_and_project(
         &self,
         nr: InodeNr,
@@ -80,7 +81,7 @@ impl Volume {
     /// Sets the label, durably.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for one of more than 16 bytes, or with a NUL; or the error of the commit.
+    /// [`crate::Error::Invalid`] for one of more than 16 bytes, or with a NUL; or the error of the commit.
     pub fn set_label(&self, label: &[u8]) -> Result<()> {
         label::set_label(self.core(), label)
     }
@@ -88,8 +89,9 @@ impl Volume {
     /// Whether a user may do all of `access` with an inode.
     ///
     /// # Errors
-    /// [`Error::PermissionDenied`]; [`Error::NotPermitted`] for writing to what is immutable;
-    /// [`Error::ReadOnly`] for writing to a volume that is; [`Error::NotFound`], or the error of reading it.
+    /// [`crate::Error::PermissionDenied`]; [`crate::Error::NotPermitted`] for writing to what is immutable;
+    /// [`crate::Error::ReadOnly`] for writing to a volume that is; [`crate::Error::NotFound`], or the error
+    /// of reading it.
     pub fn permission(&self, nr: InodeNr, caller: &Caller<'_>, access: Access) -> Result<()> {
         let inode = self.core().state.inode(nr)?;
         let _operation = inode.lock().read();
@@ -104,8 +106,8 @@ impl Volume {
     /// write permission ([`Volume::permission`]), and then done with [`Volume::touch`].
     ///
     /// # Errors
-    /// [`Error::Forbidden`] if the caller is not the owner, and for giving away what only root can; otherwise
-    /// as [`Volume::change`].
+    /// [`crate::Error::Forbidden`] if the caller is not the owner, and for giving away what only root can;
+    /// otherwise as [`Volume::change`].
     pub fn change_as(&self, nr: InodeNr, changes: &Changes, caller: &Caller<'_>) -> Result<()> {
         ownership::change_as(self.core(), nr, changes, caller)
     }
@@ -115,7 +117,7 @@ impl Volume {
     /// Returns whether there was anything to clear.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::ReadOnly`], or the error of changing the inode.
+    /// [`crate::Error::NotFound`], [`crate::Error::ReadOnly`], or the error of changing the inode.
     pub fn drop_privileges(&self, nr: InodeNr, caller: &Caller<'_>) -> Result<bool> {
         ownership::drop_privileges(self.core(), nr, caller)
     }
@@ -124,7 +126,7 @@ impl Volume {
     /// but directories, as in [`Self::change_as`]. `None` if they stay.
     ///
     /// # Errors
-    /// [`Error::NotFound`], or the error of reading the inode.
+    /// [`crate::Error::NotFound`], or the error of reading the inode.
     pub fn permissions_given_away(&self, nr: InodeNr, caller: &Caller<'_>) -> Result<Option<u16>> {
         let inode = self.core().state.inode(nr)?;
         let data = inode.get();
@@ -136,7 +138,7 @@ impl Volume {
     /// applied).
     ///
     /// # Errors
-    /// [`Error::NotADirectory`], [`Error::NotFound`], or the error of reading the directory.
+    /// [`crate::Error::NotADirectory`], [`crate::Error::NotFound`], or the error of reading the directory.
     pub fn umask_in(&self, directory: InodeNr, umask: u16) -> Result<u16> {
         ownership::umask_in(self.core(), directory, umask)
     }
@@ -162,8 +164,8 @@ impl Volume {
     /// The value of an attribute, for a user.
     ///
     /// # Errors
-    /// [`Error::NoAttribute`] if it does not exist, or not for this user; [`Error::PermissionDenied`];
-    /// otherwise as [`Volume::get_xattr`].
+    /// [`crate::Error::NoAttribute`] if it does not exist, or not for this user;
+    /// [`crate::Error::PermissionDenied`]; otherwise as [`Volume::get_xattr`].
     pub fn get_xattr_as(&self, nr: InodeNr, name: impl AsRef<[u8]>, caller: &Caller<'_>) -> Result<Vec<u8>> {
         xattr_permission::get_xattr_as(self.core(), nr, name, caller)
     }
@@ -183,7 +185,7 @@ impl Volume {
     /// Sets an attribute for a user.
     ///
     /// # Errors
-    /// [`Error::Forbidden`] or [`Error::PermissionDenied`] if the user may not; otherwise as
+    /// [`crate::Error::Forbidden`] or [`crate::Error::PermissionDenied`] if the user may not; otherwise as
     /// [`Volume::set_xattr`].
     pub fn set_xattr_as(
         &self,
@@ -199,7 +201,7 @@ impl Volume {
     /// Removes an attribute for a user.
     ///
     /// # Errors
-    /// [`Error::Forbidden`] or [`Error::PermissionDenied`] if the user may not; otherwise as
+    /// [`crate::Error::Forbidden`] or [`crate::Error::PermissionDenied`] if the user may not; otherwise as
     /// [`Volume::remove_xattr`].
     pub fn remove_xattr_as(&self, nr: InodeNr, name: impl AsRef<[u8]>, caller: &Caller<'_>) -> Result<()> {
         xattrs::remove_xattr_as(self.core(), nr, name, caller)

@@ -18,9 +18,9 @@ impl Volume {
     /// how many bytes that was.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a range that begins beyond the volume or is shorter than a block, or a
-    /// `min_len` that no group can hold; [`Error::ReadOnly`]; [`Error::Corrupt`] for a bitmap that can't be
-    /// used; the device's error.
+    /// [`crate::Error::Invalid`] for a range that begins beyond the volume or is shorter than a block, or a
+    /// `min_len` that no group can hold; [`crate::Error::ReadOnly`]; [`crate::Error::Corrupt`] for a bitmap
+    /// that can't be used; the device's error.
     pub fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64> {
         trim::trim(self.core(), range, min_len)
     }

@@ -43,8 +43,8 @@ impl Volume {
     /// them is ignored. Changes nothing, here or on the device.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the volume is open for writing, or the goal is not on it; those of finding the
-    /// end of a file. A lack of space is no error, but a result.
+    /// [`crate::Error::Invalid`] if the volume is open for writing, or the goal is not on it; those of
+    /// finding the end of a file. A lack of space is no error, but a result.
     pub fn explain(&self, ask: &Ask, options: &OpenOptions) -> Result<Explanation> {
         explain::explain(self.core(), ask, options)
     }
