@@ -3,7 +3,8 @@
 //! The library's own calls check no permissions: an owner of the image may do anything with it. A mount
 //! serves many users and must answer each as the kernel's ext4 would; the operations that distinguish users
 //! take a [`Caller`]. This module says who that is; what each may do is decided by the operations
-//! ([`crate::permission`], [`crate::flags`], [`crate::xattr_permission`]).
+//! ([`crate::attributes::permission`], [`crate::attributes::flags`],
+//! [`crate::attributes::xattr_permission`]).
 
 bitflags::bitflags! {
     /// What a process may do although it is not the owner: those of the kernel's capabilities that count for

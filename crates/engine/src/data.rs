@@ -1,37 +1,23 @@
-//! Writes file data to the device, and decides what an I/O error there means.
+//! File data: reading, writing, sizes, and when buffered bytes reach the device.
 //!
-//! The write returns the error to its caller; for buffered bytes, fsync or close of the file reports it
-//! ([`crate::delalloc`]). The volume stays in use, since its metadata is unchanged. `data_err=abort`
-//! ([`OpenOptions::data_errors_abort`](crate::OpenOptions)) is for users who want no file used any more once
-//! one has lost bytes: the first such error then ends all changes, as a failed write of metadata always does.
+//! Operations are functions on [`crate::state::Core`]; none of them knows [`crate::Volume`].
 
-use crate::error::Result;
-use crate::volume::Volume;
-use hectare_units::Bytes;
-use std::io::IoSlice;
-
-impl Volume {
-    /// Writes bytes of a file to their blocks.
-    pub(crate) fn write_data(&self, at: Bytes, data: &[u8]) -> Result<()> {
-        self.data_written(self.device.write_at(at, data))
-    }
-
-    /// Writes bytes of a file, in parts that follow each other, to their blocks.
-    pub(crate) fn write_data_parts(&self, at: Bytes, parts: &[IoSlice<'_>]) -> Result<()> {
-        self.data_written(self.device.write_all_at(at, parts))
-    }
-
-    /// Zeros bytes of a file.
-    pub(crate) fn zero_data(&self, at: Bytes, len: Bytes) -> Result<()> {
-        self.data_written(self.device.zero(at, len))
-    }
-
-    fn data_written(&self, result: hectare_device::Result<()>) -> Result<()> {
-        result.map_err(|error| {
-            if self.data_errors_abort {
-                self.inner.journal.abort(&error);
-            }
-            error.into()
-        })
-    }
-}
+pub(crate) mod append;
+pub(crate) mod checks;
+pub(crate) mod claims;
+pub(crate) mod clear;
+pub(crate) mod copy;
+pub(crate) mod device;
+pub(crate) mod exact_append;
+pub(crate) mod fallocate;
+pub(crate) mod journalled;
+pub(crate) mod overwrite;
+pub(crate) mod pieces;
+pub(crate) mod read;
+pub(crate) mod reclaim;
+pub(crate) mod seek;
+pub(crate) mod sync;
+pub(crate) mod trim;
+pub(crate) mod truncate;
+pub(crate) mod write;
+pub(crate) mod writeback;

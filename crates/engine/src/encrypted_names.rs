@@ -13,7 +13,6 @@
 //! without the key, which hold a hash and at most 149 bytes of ciphertext.
 
 use crate::error::{Error, Result};
-use crate::namespace::old_name;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hectare_ext4::dir::Name;
@@ -80,6 +79,14 @@ pub(crate) fn check_not_ciphertext(inode: &Inode, nr: InodeNr) -> Result<()> {
         return Err(Error::Unsupported(what));
     }
     Ok(())
+}
+
+/// A name that can be looked up, or the error.
+pub(crate) fn old_name(name: &[u8]) -> Result<Name<'_>> {
+    if name.len() > Name::LEN_MAX {
+        return Err(Error::NameTooLong);
+    }
+    Name::new(name).ok_or(Error::NotFound)
 }
 
 fn is_dot(name: &[u8]) -> bool {

@@ -4,7 +4,8 @@
 //! gives for the same condition ([`Error::errno`]), so that a mount needs no second table. The text names the
 //! object where the caller would not know it (an inode, a feature); the path-level API adds paths.
 
-use hectare_ext4::error::{Corrupt, FormatError, Unsupported};
+use hectare_alloc::AllocError;
+use hectare_ext4::error::{Corrupt, FormatError, Place, Unsupported};
 use hectare_units::{Bytes, InodeNr, OutOfMemory};
 
 /// The engine's result.
@@ -178,6 +179,16 @@ impl From<hectare_device::Error> for Error {
             message: error.to_string(),
             errno: error.raw_os_error(),
             no_space: error.is_no_space(),
+        }
+    }
+}
+
+impl From<AllocError<Error>> for Error {
+    fn from(error: AllocError<Error>) -> Self {
+        match error {
+            AllocError::NoSpace => Self::NoSpace,
+            AllocError::Source(inner) => inner,
+            other => Corrupt::new("the block bitmaps", Place::Volume, other.to_string()).into(),
         }
     }
 }

@@ -1,11 +1,16 @@
 //! Enforces the immutable and append-only flags: immutable inodes don't change, append-only ones only grow.
 //!
 //! Only this module reads the two flags. Every operation that changes an inode checks its deed here, under
-//! the inode's operation lock; the flags change under the same lock, exclusively ([`crate::flags`]).
+//! the inode's operation lock; the flags change under the same lock, exclusively
+//! ([`crate::attributes::flags`]).
 
 use crate::error::{Error, Result};
 use hectare_ext4::inode::InodeFlags;
 use hectare_units::InodeNr;
+
+/// What keeps the files of a whole volume from being written.
+pub(crate) const UNWRITTEN_FORM: &str =
+    "the volume has no extents (ext2, ext3), and its files can't be written yet";
 
 /// A change of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

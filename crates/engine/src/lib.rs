@@ -11,75 +11,40 @@
 //! at the commit. A change needs a handle of the journal; data goes to its final place before metadata points
 //! at it.
 //!
+//! The crate is built in floors, each of which uses those below it only (`cargo xtask tidy` checks that).
+//! From the lowest: `stores` (caches, groups, orphans, the log: each knows itself only); `state` (the stores
+//! of one volume, and its transactions); the operations, which are functions on that state: `space`, `data`,
+//! `attributes`, `names`; `open` (opening, recovery, closing); and `volume`, the face that users see.
+//!
 //! Lock order: rename lock -> operation locks of inodes (parent before child, else the lower number) -> a
 //! range of a file being overwritten -> handle -> data lock of an inode -> group -> block. Never wait for a
 //! commit while holding a handle.
 
-mod background;
-mod cache;
+mod attributes;
 mod caller;
 mod clock;
-mod commit;
-mod copy;
 mod data;
-mod delalloc;
-mod directory;
-mod discard;
 mod encrypted_names;
 mod error;
-mod exact_alloc;
-mod fallocate;
-mod file;
-mod flags;
-mod flush_tracker;
-mod format;
 mod free_extents;
-mod fs_errors;
-mod group_report;
-mod groups;
-mod ialloc;
 mod immutable;
-mod journalled;
-mod label;
-mod lazytime;
-mod lookup;
-mod map;
-mod memory_stats;
-mod mmp;
-mod namespace;
+mod names;
 mod observer;
-mod open_file;
+mod open;
 mod options;
-mod orphan;
-mod overwrite;
-mod path_api;
-mod permission;
-mod pinned_inode;
-mod recover;
-mod remove;
-mod rename;
-mod seek;
-mod shutdown;
 mod space;
-mod stat;
-mod tmpfile;
-mod trim;
-mod truncate;
-mod unwinding;
+mod state;
+mod stores;
 mod volume;
-mod volume_journal;
-mod xattr_permission;
-mod xattrs;
 
+pub use attributes::flags::{to_xflags, with_xflags};
+pub use attributes::permission::Access;
+pub use attributes::stat::{Changes, Metadata};
 pub use caller::{Caller, Capabilities};
+pub use data::fallocate::FallocateMode;
+pub use data::seek::{ExtentFlags, FileExtent};
 pub use error::{Error, Result};
-pub use exact_alloc::HeldSpace;
-pub use fallocate::FallocateMode;
-pub use flags::{to_xflags, with_xflags};
-pub use format::Overwrite;
 pub use free_extents::{Bucket, FreeExtents, RunJoiner};
-pub use fs_errors::FoundErrors;
-pub use group_report::{GroupReport, zero_runs};
 pub use hectare_alloc::{
     BadClasses, BadTunable, Mechanism, Policy, Recording, SizeClasses, StatsSnapshot, Tunables, UnknownPolicy,
 };
@@ -90,20 +55,22 @@ pub use hectare_ext4::superblock::{DataMode, OnError};
 pub use hectare_ext4::time::Timestamp;
 pub use hectare_ext4::xattr::How as XattrHow;
 pub use hectare_journal::JournalStats;
-pub use memory_stats::Gauges;
-pub use namespace::{Creation, DirEntry, LINKS_MAX, NewNode};
+pub use names::node::{Creation, DirEntry, LINKS_MAX, NewNode};
+pub use names::rename::RenameMode;
 pub use observer::{Observed, Observer};
-pub use open_file::OpenFile;
+pub use open::shutdown::Shutdown;
 pub use options::{JournalDevice, OpenOptions, Synchronous};
-pub use orphan::Cleaned;
-pub use permission::Access;
-pub use pinned_inode::HeldInode;
-pub use rename::RenameMode;
-pub use seek::{ExtentFlags, FileExtent};
-pub use shutdown::Shutdown;
-pub use space::{Ask, AskGoal, Explanation, Shape};
-pub use stat::{Changes, Metadata, StatFs};
+pub use space::explain::{Ask, AskGoal, Explanation, Shape};
+pub use space::statfs::StatFs;
+pub use stores::fs_errors::FoundErrors;
+pub use stores::orphans::Cleaned;
 pub use volume::Volume;
+pub use volume::format::Overwrite;
+pub use volume::group_report::{GroupReport, zero_runs};
+pub use volume::held_space::HeldSpace;
+pub use volume::memory_stats::Gauges;
+pub use volume::open_file::OpenFile;
+pub use volume::pinned_inode::HeldInode;
 
 /// The example of the project's page, as a test.
 #[cfg(doctest)]

@@ -8,10 +8,9 @@
 //! [`Volume::allocator_stats`](crate::Volume::allocator_stats)), nor a place to act from: an observer that
 //! calls the volume may deadlock on itself.
 
-use crate::volume::Shared;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Receives the durations of parts of the work.
 pub trait Observer: Send + Sync {
@@ -29,23 +28,5 @@ pub struct Observed(pub Arc<dyn Observer>);
 impl fmt::Debug for Observed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an observer")
-    }
-}
-
-impl Shared {
-    /// Requests space from the allocator, timed for the observer, if there is one.
-    pub(crate) fn reserving<T>(&self, ask: impl FnOnce() -> T) -> T {
-        let Some(Observed(observer)) = &self.options.observer else { return ask() };
-        let began = Instant::now();
-        let answer = ask();
-        observer.reserved(began.elapsed());
-        answer
-    }
-
-    /// A transaction whose freeze began at `began` is durable.
-    pub(crate) fn observe_commit(&self, began: Option<Instant>) {
-        if let (Some(began), Some(Observed(observer))) = (began, &self.options.observer) {
-            observer.committed(began.elapsed());
-        }
     }
 }

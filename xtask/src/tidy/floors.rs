@@ -1,21 +1,24 @@
 //! The floors inside a crate: which of its modules may use which (`cargo xtask tidy --layers`).
 //!
-//! A crate with declared floors ([`FLOORS`]) has no arrow from a lower floor to a higher one; that is an error of
-//! `tidy`. For every crate the job counts *circles*: modules that use each other, directly or by way of others.
+//! A crate with declared floors ([`FLOORS`]) has no arrow from a lower floor to a higher one; that is an
+//! error of `tidy`. For every crate the job counts *circles*: modules that use each other, directly or by way
+//! of others.
 //!
-//! **Modules** are the files of a crate, a file and its directory being one, but for directories that are a floor
-//! of their own: there each file counts. **Arrows** are paths in code (`crate::a::B`, `super::a`, also inside
-//! braces, re-exports of the crate's root followed), and calls `self.f(...)` of a method that the same type has in
-//! another file: an import is not needed for those. Tests have none: they may use what they like.
+//! **Modules** are the files of a crate, a file and its directory being one, but for directories that are a
+//! floor of their own: there each file counts. **Arrows** are paths in code (`crate::a::B`, `super::a`, also
+//! inside braces, re-exports of the crate's root followed), and calls of methods that a type has in another
+//! file ([`methods`]): an import is not needed for those. Tests have none: they may use what they like.
 //!
 //! What it is not: a compiler. Macros and paths by way of re-exports of inner modules are not followed.
+
+mod methods;
 
 use super::{Finding, Severity, Source};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The floors of a crate, from the lowest: modules by their first name. What is listed in none may be used by all,
 /// and uses nothing that is listed.
-const FLOORS: [(&str, &[&[&str]]); 12] = [
+const FLOORS: [(&str, &[&[&str]]); 13] = [
     (
         "alloc",
         &[
@@ -69,6 +72,20 @@ const FLOORS: [(&str, &[&[&str]]); 12] = [
             &["device", "request"],
             &["file", "layer", "memory"],
             &["crash", "dax", "sparse"],
+        ],
+    ),
+    (
+        "engine",
+        &[
+            &["caller", "clock", "encrypted_names", "error", "immutable", "observer", "options"],
+            &["stores"],
+            &["state"],
+            &["space"],
+            &["data"],
+            &["attributes"],
+            &["names"],
+            &["open"],
+            &["volume"],
         ],
     ),
     (
@@ -229,7 +246,7 @@ fn krate(name: &str, sources: &[&Source]) -> Krate {
             }
         }
     }
-    for (from, to) in method_calls(&files) {
+    for (from, to) in methods::calls(&files) {
         if let (Some(from), Some(to)) = (node(from), node(to))
             && !is_family(&from, &to)
         {
@@ -336,55 +353,6 @@ fn parts(text: &str) -> Vec<&str> {
         }
     }
     found
-}
-
-/// Calls of a method on `self` that the same type defines in another file.
-fn method_calls(files: &[File]) -> Vec<(&[String], &[String])> {
-    let mut owners: BTreeMap<(&str, &str), &[String]> = BTreeMap::new();
-    let mut bodies = Vec::new();
-    for file in files {
-        for (name, body) in impls(&file.code) {
-            for method in methods(body) {
-                owners.insert((name, method), &file.path);
-            }
-            bodies.push((name, body, &file.path[..]));
-        }
-    }
-    let mut found = Vec::new();
-    for (name, body, path) in bodies {
-        for (at, _) in body.match_indices("self.") {
-            let rest = &body[at + "self.".len()..];
-            let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(0);
-            if rest[end..].starts_with('(')
-                && let Some(owner) = owners.get(&(name, &rest[..end]))
-            {
-                found.push((path, *owner));
-            }
-        }
-    }
-    found
-}
-
-/// The inherent implementations of a file: type and body.
-fn impls(code: &str) -> Vec<(&str, &str)> {
-    let mut found = Vec::new();
-    for (at, _) in code.match_indices("\nimpl") {
-        let rest = &code[at + "\nimpl".len()..];
-        let Some((head, body)) = rest.split_once("{\n") else { continue };
-        let head = head.rsplit('>').next().filter(|last| !last.trim().is_empty()).unwrap_or(head);
-        let name = head.trim().split(['<', ' ']).next().unwrap_or_default();
-        if !rest[..rest.find("{\n").unwrap_or(0)].contains(" for ") {
-            found.push((name, body.split_once("\n}").map_or(body, |(body, _)| body)));
-        }
-    }
-    found
-}
-
-fn methods(body: &str) -> Vec<&str> {
-    let heads = body.match_indices("fn ").map(|(at, _)| &body[at + 3..]);
-    heads
-        .map(|rest| rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default())
-        .collect()
 }
 
 /// Arrows of a crate with floors that point up.
@@ -496,6 +464,22 @@ mod tests {
         let upward = found("use crate::shared::Shared;\n");
         assert_eq!(upward.len(), 1);
         assert!(upward[0].starts_with("report uses shared, which is on a higher floor"), "{upward:?}");
+    }
+
+    #[test]
+    fn a_call_of_a_method_on_a_higher_floor_is_an_error() {
+        let state = "pub(crate) struct State {\n}\nimpl State {\n    pub(crate) fn now(&self) {\n    }\n}\n";
+        let found = |call: &str| {
+            let volume = "pub struct Volume {\n}\nimpl Volume {\n    pub fn sync(&self) {\n    }\n}\n";
+            let read = format!("fn read(state: &State, volume: &Volume) {{\n    {call};\n}}\n");
+            let files = [("state", state), ("volume", volume), ("data/read", &read)];
+            let sources = files.map(|(name, text)| source(&format!("crates/engine/src/{name}.rs"), text));
+            check(&sources).into_iter().map(|finding| finding.message).collect::<Vec<_>>()
+        };
+        assert!(found("state.now()").is_empty());
+        let upward = found("volume.sync()");
+        assert_eq!(upward.len(), 1);
+        assert!(upward[0].starts_with("data::read uses volume, which is on a higher floor"), "{upward:?}");
     }
 
     #[test]

@@ -1,0 +1,70 @@
+//! Writes file data: chooses between overwriting, buffering, the journal and new blocks.
+//!
+//! Data goes straight between the caller's buffer and the device; there is no page cache here. A write inside
+//! blocks that are mapped and written changes no map at all ([`crate::data::overwrite`]). Small writes at the
+//! end of a file are buffered ([`crate::data::append`]). Files with journalled data take another path
+//! ([`crate::data::journalled`]); all others are written piece by piece ([`crate::data::pieces`]).
+//!
+//! | write              | inside written blocks | unwritten blocks or holes           | beyond the size |
+//! |--------------------|-----------------------|-------------------------------------|-----------------|
+//! | operation lock     | shared, and a range   | exclusive                           | exclusive       |
+//! | handle             | none                  | after the data is written, to map it | the same        |
+
+use crate::data::checks::Source;
+use crate::data::{append, checks, clear, journalled, overwrite, pieces, reclaim, writeback};
+use crate::error::Result;
+use crate::state::Core;
+use crate::stores::inode_cache::CachedInode;
+use hectare_units::u64_of;
+use std::sync::Arc;
+
+/// Writes bytes to a file. Returns how many were written: all, or those before the volume was full.
+pub(crate) fn write(
+    core: &Core,
+    inode: &Arc<CachedInode>,
+    at: u64,
+    data: &[u8],
+    source: Source,
+) -> Result<usize> {
+    core.check_takes_changes()?;
+    if data.is_empty() {
+        return Ok(0);
+    }
+    let end = checks::check_size(core, at, u64_of(data.len()))?;
+    let gathers = inode.delayed().end() == Some(at);
+    if !gathers && overwrite::overwrite(core, inode, at, data, source)? {
+        return Ok(data.len());
+    }
+    let done = {
+        let _operation = inode.lock().write();
+        write_locked(core, inode, at, data, end, source)?
+    };
+    writeback::relieve_delayed(core);
+    core.relieve()?;
+    if inode.delayed().end().is_none() {
+        core.sync_if_asked(inode)?; // buffers nothing if the file requires sync
+    }
+    Ok(done)
+}
+
+/// Writes bytes that change the map or the size. The caller holds the operation lock exclusively.
+fn write_locked(
+    core: &Core,
+    inode: &Arc<CachedInode>,
+    at: u64,
+    data: &[u8],
+    end: u64,
+    source: Source,
+) -> Result<usize> {
+    if append::append_delayed(core, inode, at, data, source)? {
+        return Ok(data.len());
+    }
+    writeback::place_locked(core, inode)?;
+    checks::check_write(core, inode, at, source)?;
+    clear::clear_tail(core, inode, at)?;
+    checks::bring_large_file(core, end);
+    if core.state.journals_data(&inode.get()) {
+        return journalled::write_journalled(core, inode, at, data, source);
+    }
+    pieces::write_pieces(core, inode, at, data, source, reclaim::reclaim)
+}

@@ -1,0 +1,195 @@
+//! Reads names: finds them, lists them, and returns what they lead to.
+//!
+//! These operations take the operation lock of one inode, shared, and change nothing. A number that a name
+//! led to a moment ago may belong to another inode now; so callers that continue with the result hold the
+//! inode itself ([`lookup_inode`]), and see when it is freed.
+
+use crate::attributes::stat::Metadata;
+use crate::data::read;
+use crate::encrypted_names;
+use crate::error::{Error, Result};
+use crate::names::directory::{DirRef, NameSpot};
+use crate::names::node::{DirEntry, kind_of};
+use crate::state::Core;
+use crate::stores::fs_errors::Watched;
+use crate::stores::inode_cache::CachedInode;
+use hectare_ext4::dir::{self, Cookie, EntryRef, FileType, Name, Search};
+use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::inline::Inline;
+use hectare_ext4::inode::{Inode, InodeFlags, Kind};
+use hectare_units::InodeNr;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Looks a name up; in an encrypted directory, by the text of a listing.
+pub(crate) fn lookup(core: &Core, parent: InodeNr, name: &[u8]) -> Result<InodeNr> {
+    let dir = core.state.directory(parent)?;
+    let stored = encrypted_names::stored(name, dir.get().flags)?;
+    let _operation = dir.lock().read();
+    lookup_locked(core, &dir, stored.name()?)?.ok_or(Error::NotFound)
+}
+
+/// The inode that a name leads to, held since it had the name: if it is freed from now on, that shows.
+pub(crate) fn lookup_inode(core: &Core, dir: &CachedInode, name: &[u8]) -> Result<Arc<CachedInode>> {
+    if dir.get().kind() != Some(Kind::Directory) {
+        return Err(Error::NotADirectory);
+    }
+    let stored = encrypted_names::stored(name, dir.get().flags)?;
+    let _operation = dir.lock().read();
+    core.state.inode(lookup_locked(core, dir, stored.name()?)?.ok_or(Error::NotFound)?)
+}
+
+/// Looks a stored name up in a directory whose operation lock is held.
+pub(crate) fn lookup_locked(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<Option<InodeNr>> {
+    dir.check_alive()?;
+    look_name_up(core, dir, name).watched(&core.state.findings)
+}
+
+fn look_name_up(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<Option<InodeNr>> {
+    let data = dir.get();
+    let found = if data.flags.contains(InodeFlags::INLINE_DATA) {
+        lookup_inline(core, dir, &data, name)?
+    } else {
+        let store = DirRef { state: &core.state, nr: dir.nr(), inode: &data };
+        check_bounds(dir, &store)?;
+        dir::lookup(&store, &store.format(), name)?.map(|found| found.inode)
+    };
+    found.map(|nr| check_named(core, dir, nr)).transpose()
+}
+
+/// The place for a name that isn't in a directory yet. The directory's operation lock is held, and it can
+/// be written to.
+///
+/// # Errors
+/// [`Error::Exists`] if it is there.
+pub(crate) fn spot_locked(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<NameSpot> {
+    let data = dir.get();
+    let store = DirRef { state: &core.state, nr: dir.nr(), inode: &data };
+    check_bounds(dir, &store).watched(&core.state.findings)?;
+    match dir::search(&store, &core.state.dir_format, name).watched(&core.state.findings)? {
+        Search::Absent(spot) => Ok(spot),
+        Search::Found(found) => check_named(core, dir, found.inode).and(Err(Error::Exists)),
+    }
+}
+
+/// Checks a directory's map when its blocks are first read. No blocks are freed or added meanwhile: the
+/// caller holds the operation lock.
+fn check_bounds(dir: &CachedInode, store: &DirRef<'_>) -> Result<()> {
+    if !dir.is_bounded() {
+        store.check_bounds()?;
+        dir.set_bounded();
+    }
+    Ok(())
+}
+
+/// The inode that a name in `dir` leads to, if a name may.
+fn check_named(core: &Core, dir: &CachedInode, nr: InodeNr) -> Result<InodeNr> {
+    core.state.groups.slot(nr)?;
+    if !core.state.is_special(nr) {
+        return Ok(nr);
+    }
+    let what = format!("a name leads to inode {nr}, which belongs to the format");
+    Err(Corrupt::new("the directory", Place::Inode(dir.nr()), what).into())
+}
+
+fn lookup_inline(core: &Core, dir: &CachedInode, data: &Inode, name: Name<'_>) -> Result<Option<InodeNr>> {
+    let mut found = None;
+    each_inline(core, dir, data, &mut |entry| {
+        if entry.name == name.bytes() {
+            found = Some(entry.inode);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+/// Visits the entries of an inline directory; cookies count them from 1.
+pub(crate) fn each_inline(
+    core: &Core,
+    dir: &CachedInode,
+    data: &Inode,
+    visit: &mut dyn FnMut(EntryRef<'_>) -> ControlFlow<()>,
+) -> Result<()> {
+    let tail = core.state.inline_tail(dir.nr(), data)?;
+    let inline = Inline::new(&data.block, tail.as_deref(), data.bytes(), Place::Inode(dir.nr()))?;
+    let entry = |name, inode, file_type, n| EntryRef { name, inode, file_type, next: Cookie::new(n) };
+    if visit(entry(b".", dir.nr(), FileType::Directory, 1)).is_break()
+        || visit(entry(b"..", inline.parent()?, FileType::Directory, 2)).is_break()
+    {
+        return Ok(());
+    }
+    for (n, found) in (3..).zip(inline.dir_entries()) {
+        let found = found?;
+        let file_type = FileType::from_code(found.file_type);
+        if visit(entry(found.name, found.inode, file_type, n)).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Lists a directory from a cookie on (0: from the start), up to `max` entries, `.` and `..` included. A
+/// name that is there from the first call to the last is listed exactly once, whatever else changes. The
+/// names of an encrypted directory are listed as text that stands for the ciphertext (base64url, up to
+/// 340 bytes).
+pub(crate) fn read_dir_at(core: &Core, nr: InodeNr, from: Cookie, max: usize) -> Result<Vec<DirEntry>> {
+    let dir = core.state.directory(nr)?;
+    let _operation = dir.lock().read();
+    dir.check_alive()?;
+    let data = dir.get();
+    let mut entries = Vec::new();
+    let mut take = |entry: EntryRef<'_>| {
+        if entries.len() == max {
+            return ControlFlow::Break(());
+        }
+        entries.push(DirEntry {
+            name: encrypted_names::shown(entry.name, data.flags),
+            inode: entry.inode,
+            kind: kind_of(entry.file_type),
+            next: entry.next,
+        });
+        if entries.len() == max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    if data.flags.contains(InodeFlags::INLINE_DATA) {
+        let listed = each_inline(core, &dir, &data, &mut |entry| {
+            if entry.next <= from { ControlFlow::Continue(()) } else { take(entry) }
+        });
+        listed.watched(&core.state.findings)?;
+    } else {
+        let store = DirRef { state: &core.state, nr, inode: &data };
+        check_bounds(&dir, &store).watched(&core.state.findings)?;
+        dir::read_dir(&store, &store.format(), from, &mut take).watched(&core.state.findings)?;
+    }
+    Ok(entries)
+}
+
+pub(crate) fn stat_of(core: &Core, inode: &CachedInode) -> Result<Metadata> {
+    Metadata::of(&core.state, inode)
+}
+
+pub(crate) fn read_link_of(core: &Core, inode: &CachedInode) -> Result<Vec<u8>> {
+    let nr = inode.nr();
+    let _operation = inode.lock().read();
+    inode.check_alive()?;
+    let data = inode.get();
+    if data.kind() != Some(Kind::Symlink) {
+        return Err(Error::Invalid("not a symbolic link"));
+    }
+    if data.flags.contains(InodeFlags::ENCRYPT) {
+        return Err(Error::Unsupported(format!("the target of inode {nr} is encrypted")));
+    }
+    let bad = |what| Corrupt::new("the symbolic link", Place::Inode(nr), what);
+    if data.size == 0 || data.size > u64::from(core.state.geometry().block_size.get()) {
+        return Err(bad("its target's length is impossible").into());
+    }
+    let mut target = vec![0; hectare_units::index_of(data.size)];
+    if data.is_fast_symlink() {
+        let len = target.len();
+        target.copy_from_slice(&data.block[..len]);
+    } else {
+        drop(data);
+        read::read_locked(core, inode, 0, &mut target)?;
+    }
+    Ok(target)
+}

@@ -1,0 +1,267 @@
+//! Removes names, and with the last one the inode.
+//!
+//! Everything that could fail is checked before the name is removed. An inode of little content is freed with
+//! its last name, in one transaction. Any other becomes an orphan ([`crate::stores::orphans`]) in it, so that
+//! a crash does not lose its space, and is freed afterwards, in as many transactions as that takes; an open
+//! file, at its last close (the volume's list of nameless files contains it, so that closing the volume frees
+//! it).
+
+use crate::attributes::xattr_store;
+use crate::data::{reclaim, truncate};
+use crate::encrypted_names::old_name;
+use crate::error::{Error, Result};
+use crate::immutable::Deed;
+use crate::names::directory::DirRef;
+use crate::names::{create, lookup};
+use crate::space::{ialloc, reserve};
+use crate::state::Core;
+use crate::stores::fs_errors::Watched;
+use crate::stores::inode_cache::CachedInode;
+use crate::stores::orphans::ORPHAN_CREDITS;
+use hectare_ext4::dir;
+use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::feature::Incompat;
+use hectare_ext4::inode::{Inode, InodeFlags, Kind};
+use hectare_journal::Handle;
+use hectare_units::InodeNr;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// Blocks that removing a name dirties: the directory's block and inode, the inode that is named, and slack.
+const UNLINK_CREDITS: u32 = 8;
+
+/// Blocks that freeing an inode without content dirties: itself, its bitmap and descriptor, and the attribute
+/// block, or that one's bitmap and descriptor.
+const FREE_CREDITS: u32 = 8;
+
+/// Blocks that dropping an inode dirties at most if none of its content is freed with it.
+pub(crate) const DROP_CREDITS: u32 = FREE_CREDITS + ORPHAN_CREDITS;
+
+/// The fate of an inode that may have lost its last name.
+#[must_use]
+pub(crate) enum Dropped {
+    /// It stays: it has names, or is open.
+    Stays,
+    /// It was freed in the same transaction.
+    Freed,
+    /// It is an orphan, to be freed.
+    Orphan,
+}
+
+/// Removes an empty directory.
+pub(crate) fn rmdir(core: &Core, parent: InodeNr, name: &[u8]) -> Result<()> {
+    if name == b"." {
+        return Err(Error::Invalid("a directory can't be removed through its '.'"));
+    }
+    if name == b".." {
+        return Err(Error::NotEmpty);
+    }
+    remove_name(core, parent, name, |_volume, victim| {
+        if victim.get().kind() != Some(Kind::Directory) {
+            return Err(Error::NotADirectory);
+        }
+        check_empty(core, victim)
+    })
+}
+
+/// Returns an error for a directory that is not empty. The caller holds its operation lock.
+pub(crate) fn check_empty(core: &Core, dir: &CachedInode) -> Result<()> {
+    let data = dir.get();
+    let empty = if data.flags.contains(InodeFlags::INLINE_DATA) {
+        // It has no blocks to search, whatever it holds.
+        let mut empty = true;
+        lookup::each_inline(core, dir, &data, &mut |entry| {
+            empty &= matches!(entry.name, b"." | b"..");
+            if empty { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        empty
+    } else {
+        let store = DirRef { state: &core.state, nr: dir.nr(), inode: &data };
+        dir::is_empty(&store, &store.format()).watched(&core.state.findings)?
+    };
+    if empty { Ok(()) } else { Err(Error::NotEmpty) }
+}
+
+pub(crate) fn remove_name(
+    core: &Core,
+    parent: InodeNr,
+    name: &[u8],
+    check: impl Fn(&Core, &CachedInode) -> Result<()>,
+) -> Result<()> {
+    let name = old_name(name)?;
+    if name.is_dot() {
+        return Err(Error::IsADirectory);
+    }
+    let dir = core.state.directory(parent)?;
+    reclaim::retry(core, || {
+        let _dir = dir.lock().write();
+        create::check_directory_writable(core, &dir, Deed::TakeName)?;
+        let nr = lookup::lookup_locked(core, &dir, name)?.ok_or(Error::NotFound)?;
+        if nr == parent {
+            return Err(Corrupt::new("the directory", Place::Inode(parent), "it holds itself").into());
+        }
+        let victim = core.state.inode(nr)?;
+        let _victim = victim.lock().write();
+        core.check_changeable(&victim)?;
+        check(core, &victim)?;
+        check_removable(core, &victim)?;
+        let at_once = truncate::unmap_at_once(core, nr, &victim.get(), 0)?;
+        let mut handle = core.start(UNLINK_CREDITS + DROP_CREDITS + at_once.unwrap_or(0))?;
+        create::take_name(core, &mut handle, &dir, name)?;
+        drop_link(core, &mut handle, &dir, &victim);
+        let dropped = drop_unnamed(core, &mut handle, &victim, at_once.is_some())?;
+        handle.stop();
+        finish_drop(core, &victim, dropped)
+    })?;
+    core.sync_names_if_asked(&[&dir])
+}
+
+/// Returns an error for removing a name of an inode that must not change, or whose content could not be
+/// freed.
+pub(crate) fn check_removable(core: &Core, victim: &CachedInode) -> Result<()> {
+    core.check_changeable(victim)?;
+    let data = victim.get();
+    if data.links == 0 {
+        return Err(Corrupt::new("the inode", Place::Inode(victim.nr()), "it has a name but no links").into());
+    }
+    if data.links == 1 || data.kind() == Some(Kind::Directory) {
+        check_freeable(core, victim.nr(), &data)?;
+    }
+    Ok(())
+}
+
+/// Returns an error for freeing an inode with content that can't be freed yet.
+pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode) -> Result<()> {
+    if data.file_acl.is_some() {
+        core.state.attributes(nr, data)?; // a broken attribute block is found before the name is gone
+    }
+    if core.state.incompat(Incompat::EA_INODE) {
+        xattr_store::refuse_values_elsewhere(nr, &core.state.attributes(nr, data)?)?;
+    }
+    let freed_by_map = !data.flags.intersects(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
+    let has_map = match data.kind() {
+        Some(Kind::File | Kind::Directory) => true,
+        Some(Kind::Symlink) => !data.is_fast_symlink(),
+        _ => false,
+    };
+    if has_map && freed_by_map && data.sectors > 0 {
+        return Err(Error::Unsupported(format!(
+            "inode {nr} is mapped by indirect blocks (ext2, ext3): such files can be read, but not \
+             removed yet"
+        )));
+    }
+    Ok(())
+}
+
+/// Decrements the link count; a directory loses all links, and its parent that of "..".
+pub(crate) fn drop_link(
+    core: &Core,
+    handle: &mut Handle<'_>,
+    dir: &Arc<CachedInode>,
+    victim: &Arc<CachedInode>,
+) {
+    let mut data = victim.edit(handle, &core.state.inodes);
+    data.ctime = core.state.now();
+    if data.kind() == Some(Kind::Directory) {
+        data.links = 0;
+        drop(data);
+        create::change_subdirectories(core, handle, dir, -1);
+    } else {
+        data.links = data.links.saturating_sub(1);
+    }
+}
+
+/// Drops an inode, in the transaction that may have removed its last name: unless it is in use, it is
+/// freed `at_once`, or becomes an orphan. The caller holds its operation lock.
+///
+/// # Errors
+/// If it can't be freed; it is an orphan then.
+pub(crate) fn drop_unnamed(
+    core: &Core,
+    handle: &mut Handle<'_>,
+    inode: &Arc<CachedInode>,
+    at_once: bool,
+) -> Result<Dropped> {
+    if inode.get().links > 0 {
+        return Ok(Dropped::Stays);
+    }
+    // Checked after the links are gone: a concurrent close checks the links after its own count.
+    if inode.is_in_use() {
+        core.state.add_orphan(handle, inode);
+        core.state.nameless.lock().insert(inode.nr(), Arc::clone(inode));
+        return Ok(Dropped::Stays);
+    }
+    if !at_once {
+        core.state.add_orphan(handle, inode);
+        return Ok(Dropped::Orphan);
+    }
+    reserve::discard_window(core, inode);
+    match free_whole(core, handle, inode) {
+        Ok(()) => Ok(Dropped::Freed),
+        Err(error) => {
+            core.state.add_orphan(handle, inode);
+            Err(error)
+        }
+    }
+}
+
+/// Finishes what [`drop_unnamed`] began, after its transaction's handle is closed.
+pub(crate) fn finish_drop(core: &Core, inode: &Arc<CachedInode>, dropped: Dropped) -> Result<()> {
+    match dropped {
+        Dropped::Stays => Ok(()),
+        Dropped::Freed => core.relieve_frees(),
+        Dropped::Orphan => delete(core, inode),
+    }
+}
+
+/// Frees an inode that has no links, after its last use. A failure leaves an inode without a name, which
+/// e2fsck finds; there is no caller left to report it to.
+pub(crate) fn delete_unnamed(core: &Core, inode: &Arc<CachedInode>) {
+    if inode.get().links == 0 {
+        let _operation = inode.lock().write();
+        let _ = delete_if_unused(core, inode);
+    }
+}
+
+/// Frees an inode that has no links unless it is in use. The caller holds its operation lock.
+fn delete_if_unused(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
+    if inode.get().links > 0 || inode.is_freed() || inode.is_in_use() {
+        return Ok(());
+    }
+    core.state.nameless.lock().remove(&inode.nr());
+    delete(core, inode)
+}
+
+/// Frees the nameless files that are still open: the volume closes, so no later close can.
+pub(crate) fn free_nameless(core: &Core) -> Result<()> {
+    for inode in std::mem::take(&mut *core.state.nameless.lock()).into_values() {
+        let _operation = inode.lock().write();
+        if !inode.is_freed() {
+            delete(core, &inode)?;
+        }
+    }
+    Ok(())
+}
+
+/// Frees an inode without links and all its content. The caller holds its operation lock.
+pub(crate) fn delete(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
+    reserve::discard_window(core, inode);
+    let at_once = truncate::unmap_at_once(core, inode.nr(), &inode.get(), 0)?;
+    if at_once.is_none() {
+        truncate::unmap(core, inode, 0)?;
+    }
+    let mut handle = core.start(DROP_CREDITS + at_once.unwrap_or(0))?;
+    free_whole(core, &mut handle, inode)?;
+    handle.stop();
+    core.relieve_frees()
+}
+
+/// Frees an inode with little or no content, in one transaction.
+fn free_whole(core: &Core, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) -> Result<()> {
+    let mut data = inode.edit(handle, &core.state.inodes);
+    truncate::unmap_all(core, handle, inode.nr(), &mut data, 0)?;
+    xattr_store::leave_attribute_block(core, handle, &mut data)?;
+    drop(data);
+    core.state.remove_orphan(handle, inode.nr());
+    ialloc::free_inode(core, handle, inode)
+}

@@ -1,0 +1,61 @@
+//! The face of [`crate::data`]: syncing, trimming, and what is asked of a volume about file data.
+
+use crate::data::{checks, sync, trim, truncate, writeback};
+use crate::error::Result;
+use crate::volume::Volume;
+use hectare_units::InodeNr;
+use std::ops::Range;
+use std::time::Duration;
+
+impl Volume {
+    /// Bytes of the longest file there can be.
+    #[must_use]
+    pub fn file_size_max(&self) -> u64 {
+        checks::file_size_max(self.core())
+    }
+
+    /// Discards the free runs of at least `min_len` bytes, clipped to a range of the volume's bytes; returns
+    /// how many bytes that was.
+    ///
+    /// # Errors
+    /// [`crate::Error::Invalid`] for a range that begins beyond the volume or is shorter than a block, or a
+    /// `min_len` that no group can hold; [`crate::Error::ReadOnly`]; [`crate::Error::Corrupt`] for a bitmap
+    /// that can't be used; the device's error.
+    pub fn trim(&self, range: Range<u64>, min_len: u64) -> Result<u64> {
+        trim::trim(self.core(), range, min_len)
+    }
+
+    /// Checks that a file may get this size, not that it can: for callers that must do something else first,
+    /// only if the change is allowed.
+    ///
+    /// # Errors
+    /// [`crate::Error::FileTooLarge`], [`crate::Error::NotPermitted`] for an immutable or append-only file,
+    /// [`crate::Error::ReadOnly`], [`crate::Error::NotFound`], or that it is no regular file.
+    pub fn check_resize(&self, nr: InodeNr, size: u64) -> Result<()> {
+        truncate::check_resize(self.core(), nr, size)
+    }
+
+    /// Places small appends that have been buffered for at least `age`. The volume's thread calls it
+    /// periodically. Errors are reported by fsync or close of the file.
+    pub fn place_aged(&self, age: Duration) {
+        writeback::place_aged(self.core(), age);
+    }
+
+    /// Writes everything changed so far and flushes the device.
+    ///
+    /// # Errors
+    /// The first write that failed, now, or earlier where buffered bytes of a file were lost since the volume
+    /// was last synced by any caller; open files report that, too.
+    pub fn sync(&self) -> Result<()> {
+        sync::sync(self.core())
+    }
+
+    /// Makes an inode durable: its changes, those of the names that lead to it where they were changed with
+    /// it, and its data. Other inodes' changes in the same transaction come along; later ones don't.
+    ///
+    /// # Errors
+    /// The first write that failed.
+    pub fn sync_inode(&self, nr: InodeNr) -> Result<()> {
+        sync::sync_inode(self.core(), nr)
+    }
+}
