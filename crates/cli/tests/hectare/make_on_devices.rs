@@ -138,6 +138,9 @@ const STRIPES: &[(u64, u64)] = &[
 ];
 
 fn compare_stripes(bench: &Bench, device: &LoopDevice, sizes: &[(u64, u64)]) -> Result<(), Skip> {
+    for tool in ["mkfs.xfs", "mke2fs", "dumpe2fs"] {
+        need(tool)?;
+    }
     let (path, ours) = (device.path().to_str().unwrap(), env!("CARGO_BIN_EXE_hectare"));
     let run = |sizes, script: String| {
         where_striped(bench, device, sizes, &script).map(|said| said.expect_success().stdout)
