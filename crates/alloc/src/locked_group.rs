@@ -34,6 +34,7 @@ pub(crate) enum NotTaken {
 
 impl<'a> LockedGroup<'a> {
     /// Locks a group that is known to be in memory.
+    #[inline]
     pub(crate) fn of(state: &'a Share, nr: GroupNr) -> Self {
         let info = state.info(nr);
         Self::new(state, nr, info, info.lock(&state.contention, &mut 0))
@@ -86,6 +87,7 @@ impl<'a> LockedGroup<'a> {
 
     /// Free -> reserved: the start of a range, as much as the budget allows, for a request of `class` if it
     /// has one. The caller has to make a [`Reservation`](crate::Reservation) of what it returns.
+    #[inline]
     pub(crate) fn reserve(
         &mut self,
         range: &Range<u32>,
