@@ -12,7 +12,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 28] = [
+const TOOLS: [Tool; 34] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -40,6 +40,12 @@ const TOOLS: [Tool; 28] = [
     ("setfacl", "acl"),
     ("sqlite3", "sqlite3"),
     ("stress-ng", "stress-ng"),
+    ("xz", "xz-utils"),
+    ("bzip2", "bzip2"),
+    ("zstd", "zstd"),
+    ("umoci", "umoci"),
+    ("skopeo", "skopeo"),
+    ("buildah", "buildah"),
     ("chromium", "chromium"),
 ];
 

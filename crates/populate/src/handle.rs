@@ -7,12 +7,24 @@ use crate::time::PackedTime;
 use hectare_units::Bytes;
 use rustix::fd::OwnedFd;
 use std::fs::File;
+use std::ops::Range;
 
 /// An opened source, kept so that the data of its files can be read.
 #[derive(Debug)]
 pub(crate) enum SourceHandle {
-    Folder { root: OwnedFd, path: Box<[u8]> },
-    Archive { file: File, name: Box<[u8]>, len: Bytes, mtime: PackedTime },
+    Folder {
+        root: OwnedFd,
+        path: Box<[u8]>,
+    },
+    Archive {
+        file: File,
+        name: Box<[u8]>,
+        /// The bytes of the file that are the archive: all of them, unless it lies inside another archive.
+        range: Range<u64>,
+        /// Length and modification time of the file, which show whether it is still the same.
+        len: Bytes,
+        mtime: PackedTime,
+    },
 }
 
 impl SourceHandle {

@@ -8,12 +8,13 @@
 //! neither affects its own source, wherever it appears in it, and neither is stored (in the first source they
 //! have nothing to hide). Other names in `.wh..wh.` are bookkeeping of a union file system and are dropped.
 //! With a single source such names are ordinary files: nothing can be hidden, and a faithful copy is what is
-//! wanted.
+//! wanted. In the layers of a container image they always have their meaning.
 //!
 //! A source is laid at the root of the tree. So the path of a node in the tree is also its path in the source
 //! directory, and no path has to be stored.
 
 mod builder;
+mod container;
 mod content;
 mod exclude;
 mod finish;
@@ -24,6 +25,7 @@ mod spool;
 mod tar;
 mod xattr;
 
+pub use container::{Platform, Reference};
 pub use content::{Content, Opener};
 pub use exclude::Excludes;
 pub use modes::ModeChange;
@@ -31,7 +33,8 @@ pub use modes::ModeChange;
 use crate::error::Error;
 use crate::time::Timestamp;
 use crate::tree::{Meta, Tree};
-use builder::Builder;
+use builder::{Builder, LayerKind};
+use container::Container;
 use hectare_units::Bytes;
 use std::ffi::OsStr;
 use std::fmt;
@@ -44,10 +47,13 @@ use std::path::PathBuf;
 pub enum Source {
     /// A directory; its own mode, owner and times become the root's.
     Folder(PathBuf),
-    /// A tar archive, plain or compressed with gzip or zstd; a pipe or device is read like a stream.
+    /// A tar archive, plain or compressed with gzip, zstd, xz or bzip2; a pipe or device is read like a
+    /// stream. An archive of a container image counts as that image.
     Archive(PathBuf),
+    /// A container image.
+    Container(Reference),
     /// A tar archive, plain or compressed, read from start to end; a plain or decompressed copy is kept in an
-    /// unnamed temporary file.
+    /// unnamed temporary file. An archive of a container image counts as that image.
     Stream {
         /// Its name in errors.
         name: String,
@@ -57,15 +63,26 @@ pub enum Source {
 }
 
 impl Source {
-    /// The source that an argument names: `-` is standard input, a directory is itself, anything else an
-    /// archive.
-    #[must_use]
-    pub fn from_argument(argument: &OsStr) -> Self {
+    /// The source that an argument names: `-` is standard input; `oci:`, `oci-archive:` and
+    /// `docker-archive:` begin a container image; a directory is itself, or the OCI image layout that it is;
+    /// anything else is an archive.
+    ///
+    /// # Errors
+    /// If it names a container image in a way that is not understood.
+    pub fn from_argument(argument: &OsStr) -> Result<Self, Error> {
         if argument == "-" {
-            return Self::Stream { name: "standard input".to_owned(), reader: Box::new(std::io::stdin()) };
+            let name = "standard input".to_owned();
+            return Ok(Self::Stream { name, reader: Box::new(std::io::stdin()) });
+        }
+        if let Some(reference) = Reference::parse(argument)? {
+            return Ok(Self::Container(reference));
         }
         let path = PathBuf::from(argument);
-        if path.is_dir() { Self::Folder(path) } else { Self::Archive(path) }
+        Ok(match path.is_dir() {
+            true if container::is_image(&path) => Self::Container(Reference::directory(path)),
+            true => Self::Folder(path),
+            false => Self::Archive(path),
+        })
     }
 }
 
@@ -74,6 +91,7 @@ impl fmt::Debug for Source {
         match self {
             Self::Folder(path) => f.debug_tuple("Folder").field(path).finish(),
             Self::Archive(path) => f.debug_tuple("Archive").field(path).finish(),
+            Self::Container(reference) => f.debug_tuple("Container").field(reference).finish(),
             Self::Stream { name, .. } => f.debug_tuple("Stream").field(name).finish(),
         }
     }
@@ -97,6 +115,8 @@ pub struct Options {
     pub spool_directory: Option<PathBuf>,
     /// Whether an archive may hold nothing; else that is an error, since disk images look like that.
     pub allow_empty: bool,
+    /// Which variant to take of a container image for several platforms; this machine's if `None`.
+    pub platform: Option<Platform>,
     /// The limit of what the sources may unpack to: bytes of an archive's copy, and bytes of file data and
     /// directories (4 KiB each) together.
     pub max_size: Option<Bytes>,
@@ -112,12 +132,18 @@ impl Default for Options {
             threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             spool_directory: None,
             allow_empty: false,
+            platform: None,
             max_size: None,
         }
     }
 }
 
 impl Options {
+    /// Where copies of archives are kept.
+    fn temporary_directory(&self) -> PathBuf {
+        self.spool_directory.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
     /// The metadata that a node gets in the image.
     fn adjust(&self, meta: &mut Meta, is_directory: bool, is_symlink: bool) {
         meta.mode &= 0o7777;
@@ -147,26 +173,27 @@ impl Tree {
     /// If a source can't be read, changes while it is read, is no valid archive, or holds something that no
     /// image can hold.
     pub fn build(sources: Vec<Source>, options: &Options) -> Result<Self, Error> {
-        if sources.len() > usize::from(u16::MAX) {
-            return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) });
-        }
         let mut builder = Builder::new(options, sources.len() > 1);
         for source in sources {
-            match source {
+            let handle = match source {
                 Source::Folder(path) => {
-                    let handle = folder::open(&path)?;
-                    builder.begin_layer(handle, false)?;
+                    builder.begin_layer(folder::open(&path)?, LayerKind::Folder)?;
                     builder = folder::scan(builder, options.threads)?;
+                    continue;
                 }
-                Source::Archive(path) => {
-                    let handle = spool::open(&path, options)?;
-                    builder.begin_layer(handle, true)?;
-                    tar::read(&mut builder)?;
+                Source::Container(reference) => {
+                    Container::open(&reference, options)?.add_to(&mut builder)?;
+                    continue;
                 }
+                Source::Archive(path) => spool::open(&path, options)?,
                 Source::Stream { name, reader } => {
-                    let name = OsStr::new(&name).as_bytes();
-                    let handle = spool::copy(name, reader, options)?;
-                    builder.begin_layer(handle, true)?;
+                    spool::copy(OsStr::new(&name).as_bytes(), reader, options)?
+                }
+            };
+            match Container::recognise(handle, options)? {
+                Ok(container) => container.add_to(&mut builder)?,
+                Err(archive) => {
+                    builder.begin_layer(archive, LayerKind::Archive)?;
                     tar::read(&mut builder)?;
                 }
             }

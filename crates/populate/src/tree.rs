@@ -253,6 +253,7 @@ pub struct Tree {
     pub(crate) places: Vec<SourceDevice>,
     pub(crate) left_out: BTreeMap<Box<[u8]>, u64>,
     pub(crate) warnings: Vec<String>,
+    pub(crate) image_config: Option<String>,
 }
 
 impl Tree {
@@ -415,6 +416,14 @@ impl Tree {
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// How the container image among the sources is to be run, as JSON: the `config` object of the OCI image
+    /// configuration (entry point, environment, user, working directory ...). Of several images the last's;
+    /// `None` if there is none among the sources.
+    #[must_use]
+    pub fn image_config(&self) -> Option<&str> {
+        self.image_config.as_deref()
     }
 
     /// Extended attributes that ext4 can't store and that were therefore left out: full name, and the number

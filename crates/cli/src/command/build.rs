@@ -4,33 +4,39 @@ use super::format_options::FormatArguments;
 use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::{Hold, device};
 use crate::name::{hex, shown};
-use crate::output::Output;
+use crate::output::{Output, write_file};
 use crate::partition_args;
 use crate::progress::Progress;
 use crate::size_arg::parse_size;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
 use hectare_mkfs::{FormatOptions, refuse_occupied, whole_pages};
-use hectare_populate::{Excludes, Explanation, Image, ImageError, Options, Size, Source, Tree, reproducible};
+use hectare_populate::{
+    Excludes, Explanation, Image, ImageError, Options, Platform, Size, Source, Tree, reproducible,
+};
 use hectare_units::Bytes;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Make an image from a directory or a tar archive
+/// Make an image from a directory, a tar archive or a container image
 ///
 /// Owners, modes, times (to the nanosecond), hard links, symbolic links, device nodes, holes, extended
 /// attributes, ACLs and capabilities are kept. Several sources are layers: later ones win, and OCI whiteouts
-/// are honoured. The size is exact: the image holds everything, and no more than requested. With
+/// are honoured. Every layer of a container image is compared with its digests. The size is exact: the image holds everything, and no more than requested. With
 /// SOURCE_DATE_EPOCH set, the same sources give the same bytes, whatever the number of threads.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare build --from rootfs/ disk.img\n  \
     hectare build --from base.tar --from app.tar --size 2G disk.img\n  \
-    docker export box | hectare build --from - --free 100M disk.img")]
+    docker export box | hectare build --from - --free 100M disk.img\n  \
+    docker save alpine | hectare build --from - disk.img\n  \
+    hectare build --from oci:layout:v1 --platform linux/arm64 disk.img")]
 pub(crate) struct Arguments {
-    /// A source: a directory, a tar file (plain, gzip or zstd) or - for a tar archive on standard input
+    /// A source: a directory, a tar file (plain, gzip, zstd, xz or bzip2), - for one on standard input, or
+    /// a container image: oci:DIR[:TAG], oci-archive:FILE[:TAG] or docker-archive:FILE[:TAG]; @DIGEST may
+    /// be in place of :TAG
     #[arg(long, required = true, value_name = "SOURCE")]
     from: Vec<OsString>,
     /// Size: min for the smallest that holds everything, or bytes with K, M, G, T; min plus 10 % if not given
@@ -58,6 +64,17 @@ pub(crate) struct Arguments {
     /// Refuse sources that unpack to more than this: bytes with K, M, G, T
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
+    /// Of a container image for several platforms, take this one: OS/ARCHITECTURE[/VARIANT] (this machine's,
+    /// if not given)
+    #[arg(long, value_name = "PLATFORM", value_parser = Platform::parse)]
+    platform: Option<Platform>,
+    /// Write to this file how the container image is to be run, as JSON: entry point, environment, user,
+    /// working directory
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Read and verify the sources, and make no image
+    #[arg(long, conflicts_with_all = ["size", "free", "explain_size", "config"])]
+    verify_only: bool,
     #[command(flatten)]
     format: FormatArguments,
     /// Number of threads (as many as the machine runs at once, if not given)
@@ -70,12 +87,18 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// The image to make
-    image: PathBuf,
+    #[arg(required_unless_present = "verify_only")]
+    image: Option<PathBuf>,
 }
 
 impl Arguments {
+    /// The image to make.
+    fn image(&self) -> &Path {
+        self.image.as_deref().expect("an image is required where it is not only verified")
+    }
+
     fn shown(&self) -> String {
-        shown(self.image.as_os_str().as_bytes())
+        shown(self.image().as_os_str().as_bytes())
     }
 
     fn threads(&self) -> NonZeroUsize {
@@ -108,6 +131,7 @@ impl Arguments {
             excludes,
             threads: self.threads(),
             allow_empty: self.allow_empty,
+            platform: self.platform.clone(),
             max_size: self.max_size.map(Bytes::new),
             ..Options::default()
         })
@@ -139,7 +163,7 @@ enum Goal {
 impl Goal {
     fn open(arguments: &Arguments, size: Bytes) -> Outcome<Self> {
         let failed = |error: hectare_device::Error| Failure::Line(error.to_string());
-        let path = &arguments.image;
+        let path = arguments.image();
         let options = FileOptions::new().write(true);
         if is_block_device(path) {
             let device = options.open(path).map_err(failed)?;
@@ -171,7 +195,7 @@ impl Goal {
     }
 }
 
-fn is_block_device(path: &std::path::Path) -> bool {
+fn is_block_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|data| data.file_type().is_block_device())
 }
 
@@ -181,23 +205,12 @@ impl hectare_populate::Progress for Progress {
     }
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Outcome {
-    let format = arguments.format_options()?;
-    let epoch = epoch(&format);
-    let size = arguments.size()?;
-    let device_size = is_block_device(&arguments.image)
-        .then(|| {
-            device(&arguments.image, partition_args::Part::default(), Hold::Writers)
-                .map(|device| device.len())
-        })
-        .transpose()?;
-    let size = match (size, device_size) {
-        (Size::Default, Some(whole)) => Size::Exactly(whole_pages(whole)),
-        (size, _) => size,
-    };
-    let sources = arguments.from.iter().map(|source| Source::from_argument(source)).collect();
-    let tree = Tree::build(sources, &arguments.source_options(epoch)?)
-        .map_err(|error| Failure::Line(error.to_string()))?;
+/// Reads the sources, and reports what is worth knowing of them.
+fn read(arguments: &Arguments, epoch: Option<i64>) -> Outcome<Tree> {
+    let failed = |error: hectare_populate::Error| Failure::Line(error.to_string());
+    let sources = arguments.from.iter().map(|source| Source::from_argument(source).map_err(failed));
+    let sources = sources.collect::<Outcome<_>>()?;
+    let tree = Tree::build(sources, &arguments.source_options(epoch)?).map_err(failed)?;
     for warning in tree.warnings() {
         tell(format_args!("warning: {warning}"));
     }
@@ -207,6 +220,69 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             shown(name)
         ));
     }
+    Ok(tree)
+}
+
+/// The file that is to say how the container image is run, and its text.
+fn image_config<'a>(arguments: &'a Arguments, tree: &'a Tree) -> Outcome<Option<(&'a Path, &'a str)>> {
+    let Some(path) = arguments.config.as_deref() else { return Ok(None) };
+    if path.exists() && !arguments.force {
+        let name = shown(path.as_os_str().as_bytes());
+        return Err(Failure::of(name, "the file exists; use --force to replace it"));
+    }
+    let text = tree.image_config().ok_or_else(|| {
+        Failure::Usage("--config: no container image is among the sources, which would have one".to_owned())
+    })?;
+    Ok(Some((path, text)))
+}
+
+/// Reports what sources that were only verified hold.
+fn verified(arguments: &Arguments, tree: &Tree) -> Outcome {
+    let totals = tree.totals();
+    let mut out = Output::new();
+    if arguments.json {
+        return out.json(&Verified {
+            data: totals.data.get(),
+            files: totals.files,
+            directories: totals.directories,
+            symlinks: totals.symlinks,
+            special: totals.special,
+        });
+    }
+    let (files, directories) = (totals.files, totals.directories);
+    writeln!(out, "verified: {files} files in {directories} directories, {} bytes of data", totals.data)?;
+    out.finish()
+}
+
+/// What sources hold, for `--json`.
+#[derive(Serialize)]
+struct Verified {
+    data: u64,
+    files: u64,
+    directories: u64,
+    symlinks: u64,
+    special: u64,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    let format = arguments.format_options()?;
+    let epoch = epoch(&format);
+    if arguments.verify_only {
+        return verified(arguments, &read(arguments, epoch)?);
+    }
+    let size = arguments.size()?;
+    let device_size = is_block_device(arguments.image())
+        .then(|| {
+            device(arguments.image(), partition_args::Part::default(), Hold::Writers)
+                .map(|device| device.len())
+        })
+        .transpose()?;
+    let size = match (size, device_size) {
+        (Size::Default, Some(whole)) => Size::Exactly(whole_pages(whole)),
+        (size, _) => size,
+    };
+    let tree = read(arguments, epoch)?;
+    let config = image_config(arguments, &tree)?;
     let format = match epoch {
         Some(epoch) => reproducible(&format, epoch, &tree),
         None => format,
@@ -226,6 +302,9 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let progress = Progress::new("writing");
     image.write(goal.device(), arguments.threads(), &progress).map_err(failed)?;
     drop(progress);
+    if let Some((path, text)) = config {
+        write_file(path, format!("{text}\n").as_bytes())?;
+    }
     goal.finish()?;
     say(arguments, &tree, &image)
 }

@@ -7,6 +7,7 @@ mod bench;
 mod bombs;
 mod change;
 mod conform;
+mod container;
 mod copy;
 mod copy_trust;
 mod corpus;

@@ -34,6 +34,17 @@ const XATTRS_MAX: u64 = 1 << 30;
 /// The node of a removed entry.
 pub(crate) const GONE: u32 = u32::MAX;
 
+/// What a layer comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LayerKind {
+    /// A directory: no name comes twice.
+    Folder,
+    /// An archive.
+    Archive,
+    /// A layer of a container image: an archive that may be empty, in which whiteouts have their meaning.
+    ImageLayer,
+}
+
 /// A directory entry of the tree under construction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawEntry {
@@ -89,6 +100,8 @@ pub(crate) struct Builder<'o> {
     place_numbers: HashMap<SourceDevice, u16>,
     pub(crate) left_out: BTreeMap<Box<[u8]>, u64>,
     pub(crate) warnings: Vec<String>,
+    /// How the last container image is to be run.
+    pub(crate) image_config: Option<String>,
     /// Bytes of everything added: data, directories, attributes.
     size: u64,
     xattrs_len: u64,
@@ -98,12 +111,15 @@ pub(crate) struct Builder<'o> {
     pub(crate) floors: HashMap<NodeId, u16>,
     index: Option<HashTable<u32>>,
     hasher: RandomState,
-    whiteouts: bool,
+    /// Whether there are several sources.
+    several: bool,
+    /// Whether the current layer is a container image's.
+    image_layer: bool,
 }
 
 impl<'o> Builder<'o> {
     /// A tree with a root directory that no source describes.
-    pub(crate) fn new(options: &'o Options, whiteouts: bool) -> Self {
+    pub(crate) fn new(options: &'o Options, several: bool) -> Self {
         let mut builder = Self {
             options,
             nodes: Vec::new(),
@@ -117,13 +133,15 @@ impl<'o> Builder<'o> {
             place_numbers: HashMap::new(),
             left_out: BTreeMap::new(),
             warnings: Vec::new(),
+            image_config: None,
             size: 0,
             xattrs_len: 0,
             implied: 0,
             floors: HashMap::new(),
             index: None,
             hasher: RandomState::new(),
-            whiteouts,
+            several,
+            image_layer: false,
         };
         let root =
             builder.node_of(NodeKind::Directory { first: 0, count: 0 }, options.default_directory(), 0);
@@ -131,10 +149,15 @@ impl<'o> Builder<'o> {
         builder
     }
 
-    /// Starts the next layer. `indexed` if its names can meet each other.
-    pub(crate) fn begin_layer(&mut self, source: SourceHandle, indexed: bool) -> Result<(), Error> {
+    /// Starts the next layer.
+    pub(crate) fn begin_layer(&mut self, source: SourceHandle, kind: LayerKind) -> Result<(), Error> {
+        if self.sources.len() == usize::from(u16::MAX) {
+            return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) });
+        }
         let first = self.sources.is_empty();
         self.sources.push(source);
+        self.image_layer = kind == LayerKind::ImageLayer;
+        let indexed = kind != LayerKind::Folder;
         if self.index.is_none() && (indexed || !first) {
             let mut index = HashTable::with_capacity(self.entries.len());
             for at in 0..self.entries.len() {
@@ -447,7 +470,7 @@ impl<'o> Builder<'o> {
 
     /// Applies `name` in `dir` if it is a whiteout; returns false if it is an ordinary name.
     pub(crate) fn whiteout(&mut self, dir: NodeId, name: &[u8]) -> bool {
-        if !self.whiteouts {
+        if !self.honours_whiteouts() {
             return false;
         }
         let layer = self.layer();
@@ -472,7 +495,12 @@ impl<'o> Builder<'o> {
 
     /// Whether whiteouts are honoured.
     pub(crate) fn honours_whiteouts(&self) -> bool {
-        self.whiteouts
+        self.several || self.image_layer
+    }
+
+    /// Whether the current layer is one of a container image.
+    pub(crate) fn is_image_layer(&self) -> bool {
+        self.image_layer
     }
 
     /// How an entry of the current source is named in errors.

@@ -40,6 +40,7 @@ impl Builder<'_> {
             places: self.places,
             left_out: self.left_out,
             warnings: self.warnings,
+            image_config: self.image_config,
         }
     }
 

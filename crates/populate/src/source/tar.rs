@@ -13,14 +13,15 @@
 //! end mark should be is taken, with a warning.
 //!
 //! Hazard: everything here is untrusted. Offsets are checked against the length of the archive before they
-//! are kept or read, what is held in memory is bounded by bytes really present, and nothing recurses. A
-//! global extension header counts for every entry after it, so it is short and shared.
+//! are kept or read, what is held in memory is bounded by bytes really present, and nothing recurses.
 
 mod acl;
 mod cursor;
 mod encoding;
+mod entries;
 pub(super) mod foreign;
 mod header;
+mod members;
 mod pax;
 mod place;
 mod sparse;
@@ -32,78 +33,74 @@ use crate::handle::SourceHandle;
 use crate::time::Timestamp;
 use crate::tree::{Meta, NodeId, Xattr};
 use cursor::Cursor;
+use entries::{Entries, Entry};
 use foreign::DESCRIPTION_MAX;
 use header::{BLOCK_LEN, Header};
-use hectare_units::{Bytes, low16, u64_of};
+use hectare_units::{low16, u64_of};
+pub(crate) use members::Members;
 use pax::Pax;
 use place::{Missing, Stop, Way};
 use sparse::SparseMap;
-use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// The longest extension (pax records, GNU long name) that is taken into memory. Sparse maps of a million
-/// segments stay below it.
-const EXTENSION_MAX: u64 = 64 << 20;
 /// The longest path that is taken: Linux's `PATH_MAX` without its final NUL.
 const PATH_MAX: usize = 4095;
-/// How far behind an end mark another archive is looked for; what writes archives fills up to 10 KiB, or to a
-/// tape's record of at most 1 MiB.
-const RECORD_MAX: u64 = 1 << 20;
-
 /// Whether the first bytes of something long are an archive's.
 pub(crate) fn begins_an_archive(bytes: &[u8]) -> bool {
     bytes.first_chunk().is_some_and(|block| Header::new(block).checksum_matches())
 }
 
+/// A cursor in the archive of a source; `None` for a directory.
+fn cursor(source: &SourceHandle) -> Result<Option<Cursor>, Error> {
+    let SourceHandle::Archive { file, range, .. } = source else { return Ok(None) };
+    let shown = source.shown(&[]);
+    let file = file.try_clone().map_err(|cause| Error::io(shown.clone(), "read", cause))?;
+    Ok(Some(Cursor::new(file, range.clone(), shown)))
+}
+
+/// The first name in an archive, if it begins with one; `.` is passed over.
+pub(crate) fn first_name(source: &SourceHandle) -> Option<Vec<u8>> {
+    let mut entries = Entries::new(cursor(source).ok()??);
+    let mut name = || clean(&entries.next().ok()??.name).ok();
+    name().and_then(|first| if first.is_empty() { name() } else { Some(first) })
+}
+
+/// The regular files in an archive; none in a directory.
+pub(crate) fn members(source: &SourceHandle) -> Result<Option<Members>, Error> {
+    cursor(source)?.map(Members::list).transpose()
+}
+
 /// Adds everything in the archive of the current layer.
 pub(crate) fn read(builder: &mut Builder<'_>) -> Result<(), Error> {
-    let SourceHandle::Archive { file, len, .. } = builder.source() else {
+    let Some(mut cursor) = cursor(builder.source())? else { return Ok(()) };
+    if cursor.is_empty() && builder.is_image_layer() {
         return Ok(());
-    };
-    let shown = builder.shown(&[]);
-    let name = shown.as_bytes().to_vec();
-    let file = file.try_clone().map_err(|cause| Error::io(shown.clone(), "read", cause))?;
-    let whole = file.try_clone().map_err(|cause| Error::io(shown.clone(), "read", cause))?;
-    let len = *len;
-    let mut cursor = Cursor::new(file, len.get(), shown);
-    if len < Bytes::new(BLOCK_LEN) {
-        foreign::refuse(&name, &whole, true, &cursor)?;
     }
-    let first = cursor.header(0)?;
-    if !first.checksum_matches() {
-        foreign::refuse(&name, &whole, first.is_end(), &cursor)?;
-    }
-    let mut reader = Reader {
-        builder,
-        cursor,
-        at: 0,
-        global: Pax::default(),
-        local: None,
-        long_name: None,
-        long_target: None,
-        last_parent: None,
-        excluded: HashMap::new(),
-        entries: 0,
+    let name = builder.shown(&[]).as_bytes().to_vec();
+    let first = match cursor.require(cursor.start() + BLOCK_LEN, "") {
+        Ok(()) => Some(cursor.header(cursor.start())?),
+        Err(_) => None,
     };
+    if first.as_ref().is_none_or(|header| !header.checksum_matches()) {
+        let may_be = first.is_none_or(|header| header.is_end());
+        foreign::refuse(&name, may_be, &cursor)?;
+    }
+    let entries = Entries::new(cursor);
+    let mut reader = Reader { builder, entries, last_parent: None, excluded: HashMap::new() };
     reader.run()?;
-    reader.refuse_container_image()
+    match reader.builder.is_image_layer() {
+        true => Ok(()),
+        false => reader.refuse_container_image(),
+    }
 }
 
 struct Reader<'b, 'o> {
     builder: &'b mut Builder<'o>,
-    cursor: Cursor,
-    /// Where the next header lies.
-    at: u64,
-    global: Pax,
-    local: Option<Pax>,
-    long_name: Option<Vec<u8>>,
-    long_target: Option<Vec<u8>>,
+    entries: Entries,
     /// The directory that the last entry went into: the next one mostly goes there too.
     last_parent: Option<(Vec<u8>, NodeId)>,
     /// Files left out, kept for hard links to them that are not.
     excluded: HashMap<Vec<u8>, NodeId>,
-    /// Entries met, of whatever kind.
-    entries: u64,
 }
 
 /// The kind of an entry, before its data has been read.
@@ -125,71 +122,17 @@ enum Type {
 
 impl Reader<'_, '_> {
     fn run(&mut self) -> Result<(), Error> {
-        while !self.cursor.is_at_end(self.at) {
-            let header = self.cursor.header(self.at)?;
-            if header.is_end() {
-                return self.end();
-            }
-            if !header.checksum_matches() {
-                return Err(self.fault("the checksum of a header is wrong"));
-            }
-            match header.type_flag() {
-                b'x' | b'X' => {
-                    let records = self.extension(&header)?;
-                    let mut local = self.global.clone();
-                    local.read(&records).map_err(|reason| self.fault(reason))?;
-                    self.local = Some(local);
-                }
-                b'g' => {
-                    let records = self.extension(&header)?;
-                    let mut global = std::mem::take(&mut self.global);
-                    global.read(&records).map_err(|reason| self.fault(reason))?;
-                    global.check_global().map_err(|reason| self.fault(reason))?;
-                    self.global = global;
-                }
-                b'L' => self.long_name = Some(self.long_string(&header)?),
-                b'K' => self.long_target = Some(self.long_string(&header)?),
-                _ => {
-                    let pax = self.local.take().unwrap_or_else(|| self.global.clone());
-                    self.entry(&header, pax)?;
-                    (self.long_name, self.long_target) = (None, None);
-                    self.entries += 1;
-                }
-            }
+        while let Some(entry) = self.entries.next()? {
+            self.entry(entry)?;
         }
-        self.refuse_unfinished()?;
-        let text =
-            "the archive has no end mark; it ends between two entries, and what may have followed is lost";
-        self.builder.warn(&[], text);
-        Ok(())
-    }
-
-    /// Checks what follows the end mark.
-    fn end(&mut self) -> Result<(), Error> {
-        self.refuse_unfinished()?;
-        let mut at = self.at + BLOCK_LEN;
-        while at < self.at.saturating_add(RECORD_MAX) && self.cursor.require(at + BLOCK_LEN, "").is_ok() {
-            let header = self.cursor.header(at)?;
-            if !header.is_end() {
-                return match header.checksum_matches() {
-                    true => Err(self
-                        .cursor
-                        .fault(at, "another archive follows: give each as a source of its own")),
-                    false => Ok(()),
-                };
-            }
-            at += BLOCK_LEN;
+        let may_be_empty = self.builder.options.allow_empty || self.builder.is_image_layer();
+        if self.entries.count() == 0 && !may_be_empty {
+            return Err(self.entries.fault("the archive holds nothing: if that is right, use --allow-empty"));
         }
-        Ok(())
-    }
-
-    /// Refuses to end after an extension header, whose entry must follow, and before there was any entry.
-    fn refuse_unfinished(&self) -> Result<(), Error> {
-        if self.local.is_some() || self.long_name.is_some() || self.long_target.is_some() {
-            return Err(self.cursor.truncated("an entry, of which only the extension header is there"));
-        }
-        if self.entries == 0 && !self.builder.options.allow_empty {
-            return Err(self.fault("the archive holds nothing: if that is right, use --allow-empty"));
+        if !self.entries.has_end_mark() {
+            let text = "the archive has no end mark; it ends between two entries, and what may have followed \
+                        is lost";
+            self.builder.warn(&[], text);
         }
         Ok(())
     }
@@ -204,7 +147,7 @@ impl Reader<'_, '_> {
         let mut texts = HashMap::new();
         for name in names {
             if let Some((at, len)) = read(self.builder, name) {
-                texts.insert(name, self.cursor.bytes(at, len, "a file")?);
+                texts.insert(name, self.entries.cursor.bytes(at, len, "a file")?);
             }
         }
         match foreign::container_image(|name| texts.get(name).cloned()) {
@@ -213,51 +156,22 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// An error at the current header.
-    fn fault(&self, reason: impl Into<Cow<'static, str>>) -> Error {
-        self.cursor.fault(self.at, reason)
-    }
-
-    /// The data of an extension header; moves on to the next header.
-    fn extension(&mut self, header: &Header) -> Result<Vec<u8>, Error> {
-        let size = header.size().map_err(|reason| self.fault(reason))?;
-        if size > EXTENSION_MAX {
-            return Err(self.fault("an extension header is longer than 64 MiB"));
-        }
-        let bytes = self.cursor.bytes(self.at + BLOCK_LEN, size, "an extension header")?;
-        self.at += BLOCK_LEN + size.next_multiple_of(BLOCK_LEN);
-        Ok(bytes)
-    }
-
-    fn long_string(&mut self, header: &Header) -> Result<Vec<u8>, Error> {
-        let mut bytes = self.extension(header)?;
-        if let Some(nul) = bytes.iter().position(|byte| *byte == 0) {
-            bytes.truncate(nul);
-        }
-        Ok(bytes)
-    }
-
-    fn entry(&mut self, header: &Header, mut pax: Pax) -> Result<(), Error> {
-        let name = pax
-            .sparse
-            .name
-            .take()
-            .or(pax.path.take())
-            .or(self.long_name.take())
-            .unwrap_or_else(|| header.name());
-        let kind = self.entry_type(header, &name)?;
+    fn entry(&mut self, entry: Entry) -> Result<(), Error> {
+        let Entry { header_at, header, mut pax, name, target } = entry;
+        let fault = |reader: &Self, reason| reader.entries.cursor.fault(header_at, reason);
+        let kind = self.entry_type(&header, &name)?;
         let stored = match kind {
             Type::File | Type::OldSparse | Type::DumpDirectory | Type::Label => match pax.size {
                 Some(size) => size,
-                None => header.size().map_err(|reason| self.fault(reason))?,
+                None => header.size().map_err(|reason| fault(self, reason))?,
             },
             _ => 0,
         };
-        let header_at = self.at;
         let start = header_at + BLOCK_LEN;
+        let cursor = &mut self.entries.cursor;
         let map = match kind {
-            Type::OldSparse => Some(SparseMap::old(header, &mut self.cursor, header_at, start, stored)?),
-            Type::File => SparseMap::of_pax(&mut pax.sparse, &mut self.cursor, header_at, start, stored)?,
+            Type::OldSparse => Some(SparseMap::old(&header, cursor, header_at, start, stored)?),
+            Type::File => SparseMap::of_pax(&mut pax.sparse, cursor, header_at, start, stored)?,
             _ => None,
         };
         // The map of form 1.0 is part of the stored bytes, the extensions of the old form come before them.
@@ -265,21 +179,17 @@ impl Reader<'_, '_> {
             Some(map) => (map.data, map.end),
             None => (start, start.saturating_add(stored)),
         };
-        self.cursor.require(end, "the data of a file")?;
-        self.at = end.next_multiple_of(BLOCK_LEN);
+        self.entries.skip_to(end)?;
         if kind == Type::Label {
             return Ok(());
         }
         let path = clean(&name).map_err(|reason| self.builder.refused(&name, reason))?;
-        let target = pax.linkpath.take().or(self.long_target.take()).unwrap_or_else(|| header.link_name());
         if kind == Type::HardLink {
             return self.hard_link(&path, &target);
         }
-        let meta = meta(header, &pax).map_err(|reason| self.cursor.fault(header_at, reason))?;
+        let meta = meta(&header, &pax).map_err(|reason| fault(self, reason))?;
         let xattrs = self.xattrs(&path, pax, kind)?;
-        let device = || -> Result<(u32, u32), Error> {
-            header.device().map_err(|reason| self.cursor.fault(header_at, reason))
-        };
+        let device = || header.device().map_err(|reason| fault(self, reason));
         let kind = match kind {
             Type::Directory | Type::DumpDirectory => DraftKind::Directory,
             Type::Symlink => DraftKind::Symlink(target),

@@ -7,6 +7,7 @@ use hectare_units::{Bytes, index_of};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// Holds the headers of some hundred small files; larger files are skipped, not read.
@@ -16,35 +17,59 @@ const PIECE_LEN: usize = 1 << 20;
 
 pub(super) struct Cursor {
     file: File,
-    len: u64,
+    /// The bytes of the file that are the archive; all offsets are the file's.
+    range: Range<u64>,
     shown: ShownPath,
     window: Vec<u8>,
     window_at: u64,
 }
 
 impl Cursor {
-    pub(super) fn new(file: File, len: u64, shown: ShownPath) -> Self {
-        Self { file, len, shown, window: Vec::new(), window_at: 0 }
+    pub(super) fn new(file: File, range: Range<u64>, shown: ShownPath) -> Self {
+        Self { file, range, shown, window: Vec::new(), window_at: 0 }
     }
 
-    /// An error at byte `at` of the archive.
+    /// Where the archive starts.
+    pub(super) const fn start(&self) -> u64 {
+        self.range.start
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.range.start == self.range.end
+    }
+
+    /// The file, unless the archive is only a part of it.
+    pub(super) fn whole_file(&self) -> Option<File> {
+        let len = self.file.metadata().ok()?.len();
+        if self.range == (0..len) { self.file.try_clone().ok() } else { None }
+    }
+
+    /// An error at offset `at`.
     pub(super) fn fault(&self, at: u64, reason: impl Into<Cow<'static, str>>) -> Error {
-        Error::Archive { archive: self.shown.clone(), at: Bytes::new(at), reason: reason.into() }
+        Error::Archive {
+            archive: self.shown.clone(),
+            at: Bytes::new(at - self.range.start),
+            reason: reason.into(),
+        }
     }
 
     /// Checks that the archive reaches up to `end`.
     pub(super) fn require(&self, end: u64, inside: &'static str) -> Result<(), Error> {
-        if end <= self.len { Ok(()) } else { Err(self.truncated(inside)) }
+        if end <= self.range.end { Ok(()) } else { Err(self.truncated(inside)) }
     }
 
     /// The error for an archive that ends too early.
     pub(super) fn truncated(&self, inside: &'static str) -> Error {
-        Error::Truncated { archive: self.shown.clone(), at: Bytes::new(self.len), inside: inside.into() }
+        Error::Truncated {
+            archive: self.shown.clone(),
+            at: Bytes::new(self.range.end - self.range.start),
+            inside: inside.into(),
+        }
     }
 
     /// Whether the archive ends just there.
     pub(super) fn is_at_end(&self, at: u64) -> bool {
-        at == self.len
+        at == self.range.end
     }
 
     /// The header at `at`.
@@ -58,7 +83,7 @@ impl Cursor {
         let inside_window = at >= self.window_at
             && at + BLOCK_LEN <= self.window_at.saturating_add(offset(self.window.len()));
         if !inside_window {
-            self.window.resize(index_of(WINDOW_LEN.min(self.len - at)), 0);
+            self.window.resize(index_of(WINDOW_LEN.min(self.range.end - at)), 0);
             self.window_at = at;
             let read = self.file.read_exact_at(&mut self.window, at);
             if let Err(cause) = read {

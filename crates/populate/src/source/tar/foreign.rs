@@ -7,28 +7,23 @@ use super::cursor::Cursor;
 use crate::error::{Error, ShownPath};
 use hectare_device::FileDevice;
 use hectare_probe::{What, probe};
-use std::fs::File;
 
 /// Bytes that are read of a file that may describe a container image.
 pub(crate) const DESCRIPTION_MAX: u64 = 64 << 10;
 
 /// Refuses a file that does not begin with an archive's header; if it `may_be` an archive nevertheless, only
 /// where the content is known.
-pub(super) fn refuse(name: &[u8], file: &File, may_be: bool, cursor: &Cursor) -> Result<(), Error> {
-    let found = file.try_clone().ok().and_then(|file| {
+pub(super) fn refuse(name: &[u8], may_be: bool, cursor: &Cursor) -> Result<(), Error> {
+    let found = cursor.whole_file().and_then(|file| {
         let device = FileDevice::from_file(file, "source").ok()?;
         probe(&device).ok().flatten()
     });
     // A damaged archive is still best reported as such.
     let Some(found) = found.filter(|found| found.what != What::Tar) else {
-        return match may_be {
-            true => Ok(()),
-            false => Err(cursor.fault(0, "it is not a tar archive: the first header's checksum is wrong")),
-        };
+        let reason = "it is not a tar archive: the first header's checksum is wrong";
+        return if may_be { Ok(()) } else { Err(cursor.fault(cursor.start(), reason)) };
     };
     let packed = match found.what {
-        What::Xz => Some("xz"),
-        What::Bzip2 => Some("bzip2"),
         What::Lz4 => Some("lz4"),
         What::Lzma => Some("lzma"),
         What::Lzop => Some("lzop"),
@@ -39,7 +34,7 @@ pub(super) fn refuse(name: &[u8], file: &File, may_be: bool, cursor: &Cursor) ->
         return Err(Error::Refused { path: ShownPath::new(name), reason });
     }
     let advice = match found.what {
-        What::Gzip | What::Zstd => "it is packed twice: unpack it once before",
+        What::Gzip | What::Zstd | What::Xz | What::Bzip2 => "it is packed twice: unpack it once before",
         What::Ext2 | What::Ext3 | What::Ext4 => {
             "copy its files out with `hectare cp -a IMAGE:/ DIR`, and use the directory"
         }
@@ -67,12 +62,11 @@ pub(crate) fn container_image(read: impl Fn(&[u8]) -> Option<Vec<u8>>) -> Option
         .then_some("a container image in a directory")
 }
 
-/// The refusal of a container image.
+/// The refusal of a container image where it was not looked for.
 pub(crate) fn is_container_image(path: ShownPath, kind: &str) -> Error {
     let reason = format!(
-        "it is {kind}, whose layers are archives of their own: unpack it, and give the layers in the order \
-         of its manifest, as in --from blobs/sha256/FIRST --from blobs/sha256/SECOND (to pack the archive \
-         itself, put it into a directory)"
+        "it is {kind}, whose layers are archives of their own: name it as oci:DIR, oci-archive:FILE or \
+         docker-archive:FILE (to pack the archive itself, put it into a directory)"
     );
     Error::Refused { path, reason: reason.into() }
 }
