@@ -25,8 +25,9 @@ use std::path::{Path, PathBuf};
 ///
 /// Owners, modes, times (to the nanosecond), hard links, symbolic links, device nodes, holes, extended
 /// attributes, ACLs and capabilities are kept. Several sources are layers: later ones win, and OCI whiteouts
-/// are honoured. Every layer of a container image is compared with its digests. The size is exact: the image holds everything, and no more than requested. With
-/// SOURCE_DATE_EPOCH set, the same sources give the same bytes, whatever the number of threads.
+/// are honoured. Every layer of a container image is compared with its digests. The size is exact: the image
+/// holds everything, and no more than requested. With SOURCE_DATE_EPOCH set, the same sources give the same
+/// bytes, whatever the number of threads.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare build --from rootfs/ disk.img\n  \
     hectare build --from base.tar --from app.tar --size 2G disk.img\n  \
