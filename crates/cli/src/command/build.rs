@@ -1,6 +1,6 @@
 //! `hectare build`.
 
-use super::format_options::FormatArguments;
+use super::format_options::{FormatArguments, usage};
 use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::{Hold, device};
 use crate::name::{hex, shown};
@@ -9,7 +9,7 @@ use crate::partition_args;
 use crate::progress::Progress;
 use crate::size_arg::parse_size;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
-use hectare_mkfs::{FormatOptions, refuse_occupied, whole_pages};
+use hectare_mkfs::{FormatOptions, FsType, refuse_occupied, whole_pages};
 use hectare_populate::{Excludes, Explanation, Image, ImageError, Options, Size, Source, Tree, reproducible};
 use hectare_units::Bytes;
 use serde::Serialize;
@@ -58,6 +58,9 @@ pub(crate) struct Arguments {
     /// Refuse sources that unpack to more than this: bytes with K, M, G, T
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     max_size: Option<u64>,
+    /// Type: ext2, ext3 or ext4
+    #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]
+    fs_type: String,
     #[command(flatten)]
     format: FormatArguments,
     /// Number of threads (as many as the machine runs at once, if not given)
@@ -116,6 +119,7 @@ impl Arguments {
     /// The format's options: mke2fs's, but without blocks reserved for root unless requested.
     fn format_options(&self) -> Outcome<FormatOptions> {
         let mut options = self.format.options()?;
+        options.fs_type = FsType::by_name(&self.fs_type).map_err(usage)?;
         if !self.format.asks_for_reserve() {
             options.reserved_percent = 0.0;
         }
