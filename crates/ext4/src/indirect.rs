@@ -1,4 +1,4 @@
-//! Indirect maps: how ext2 and ext3 map the blocks of a file, read only.
+//! Indirect maps: how ext2 and ext3 map the blocks of a file; read, and built whole ([`build()`]).
 //!
 //! The inode's `i_block` holds 15 block numbers: 12 of data, then one each of a table of data blocks, a table
 //! of such tables, and one more level. A table is a block full of 32-bit numbers, and 0 anywhere is a hole of
@@ -9,10 +9,14 @@
 //! [`for_each`] gives up once it has read more tables than the volume has blocks, and a caller stops at the
 //! file's size.
 //!
-//! It is not a writer: files with an indirect map can't be written.
+//! It is not an editor: a map that exists can't be changed, so files with one can't be written.
 //!
 //! Source of the format: the ext4 disk layout documentation of the Linux kernel, "Direct/Indirect Block
 //! Addressing".
+
+mod build;
+
+pub use build::{build, reach, run, tables_between};
 
 use crate::error::{Corrupt, Place};
 use crate::extent::{Extent, Mapping, ROOT_LEN, TreeGeometry, WRITTEN_MAX};

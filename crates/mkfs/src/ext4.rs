@@ -8,7 +8,6 @@
 //!
 //! Not here: the names of all this, which the crate has at its root.
 
-mod blockmap;
 mod contents;
 pub(crate) mod execute;
 mod geometry;

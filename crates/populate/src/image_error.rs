@@ -64,8 +64,8 @@ pub enum ImageError {
         /// Bytes of a block.
         block_size: u32,
     },
-    /// A file can only be stored with a feature that was turned off.
-    #[error("{path}: {what} needs the feature {feature}; leave out -O ^{feature}")]
+    /// A file can only be stored with a feature that the volume lacks.
+    #[error("{path}: {what} needs the feature {feature}; add -O {feature}")]
     NeedsFeature {
         /// The file.
         path: ShownPath,

@@ -7,7 +7,8 @@
 //! lacks, is known exactly without reading data, which is what the search for the smallest size relies on:
 //! the same pass runs to measure only, or to keep what it finds.
 //!
-//! With `bigalloc` everything takes whole clusters, and a block of a file keeps its offset inside its
+//! Without extents the tables of a file's block map lie among its data, each before the first block that
+//! it maps. With `bigalloc` everything takes whole clusters, and a block of a file keeps its offset inside its
 //! cluster.
 //!
 //! Not here: the location of the format's own metadata (that is `hectare-mkfs`), reading data and writing
@@ -27,6 +28,7 @@ pub(crate) use load::{LOST_AND_FOUND, Load};
 pub(crate) use place::{Lacking, lay_out, measure};
 pub(crate) use placed::{Layout, Needs};
 
+use hectare_ext4::feature::Incompat;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_mkfs::Plan;
 use hectare_units::{BlockNr, InodeNr};
@@ -57,6 +59,11 @@ impl<'a> Volume<'a> {
             lost_and_found: plan.lost_and_found(),
             stand_in,
         }
+    }
+
+    /// Whether files are mapped by extents, else by tables of blocks (ext2 and ext3).
+    pub(crate) fn has_extents(&self) -> bool {
+        self.sb.features().incompat.contains(Incompat::EXTENTS)
     }
 
     /// The inode a node gets: the root its own, the others in order.

@@ -1,6 +1,6 @@
 //! `hectare build`.
 
-use super::format_options::FormatArguments;
+use super::format_options::{FormatArguments, usage};
 use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::{Hold, device};
 use crate::name::{hex, shown};
@@ -9,7 +9,7 @@ use crate::partition_args;
 use crate::progress::Progress;
 use crate::size_arg::parse_size;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
-use hectare_mkfs::{FormatOptions, refuse_occupied, whole_pages};
+use hectare_mkfs::{FormatOptions, FsType, refuse_occupied, whole_pages};
 use hectare_populate::{
     Excludes, Explanation, Image, ImageError, Options, Platform, Size, Source, Tree, reproducible,
 };
@@ -76,6 +76,9 @@ pub(crate) struct Arguments {
     /// Read and verify the sources, and make no image
     #[arg(long, conflicts_with_all = ["size", "free", "explain_size", "config"])]
     verify_only: bool,
+    /// Type: ext2, ext3 or ext4
+    #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]
+    fs_type: String,
     #[command(flatten)]
     format: FormatArguments,
     /// Number of threads (as many as the machine runs at once, if not given)
@@ -141,6 +144,7 @@ impl Arguments {
     /// The format's options: mke2fs's, but without blocks reserved for root unless requested.
     fn format_options(&self) -> Outcome<FormatOptions> {
         let mut options = self.format.options()?;
+        options.fs_type = FsType::by_name(&self.fs_type).map_err(usage)?;
         if !self.format.asks_for_reserve() {
             options.reserved_percent = 0.0;
         }

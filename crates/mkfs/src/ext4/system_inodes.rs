@@ -9,7 +9,6 @@
 //! Hazard: with bigalloc every file owns whole clusters, so a place is always the start of a cluster although
 //! a file may use only its first blocks.
 
-use super::blockmap::{self, Block};
 use super::journal::{self, JournalSize};
 use super::layout::{Layout, clusters_touched, group_range};
 use super::options::FormatOptions;
@@ -18,9 +17,10 @@ use super::space::{Space, free_in};
 use crate::error::{Error, Result};
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::dir::{self, Entry, FileType, Format, Name};
-use hectare_ext4::extent::{self, Extent};
+use hectare_ext4::extent::{self, Built, Extent};
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::Geometry;
+use hectare_ext4::indirect;
 use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_ext4::mmp::{Mmp, Status};
 use hectare_ext4::orphan::OrphanBlockMut;
@@ -37,6 +37,9 @@ pub(crate) const JOURNAL_INODE: InodeNr = InodeNr::new(8);
 pub(crate) const LOST_AND_FOUND: InodeNr = InodeNr::new(11);
 /// The orphan file, where there is one.
 pub(crate) const ORPHAN_FILE: InodeNr = InodeNr::new(12);
+
+/// A block with its content.
+type Block = (BlockNr, Vec<u8>);
 
 /// The blocks of a file, in file order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -123,7 +126,7 @@ impl Own {
     /// The map of the journal as the superblock keeps a copy of it.
     pub(crate) fn journal_map(&self, sb: &SuperBlock) -> Option<([u8; 60], u64)> {
         let (place, size) = self.journal.as_ref()?;
-        Some((map(sb, JOURNAL_INODE, place).block, size.total() << sb.geometry().block_size.shift()))
+        Some((map(sb, JOURNAL_INODE, place).root, size.total() << sb.geometry().block_size.shift()))
     }
 
     pub(crate) fn render(&self, options: &FormatOptions, sb: &SuperBlock) -> Rendered {
@@ -293,7 +296,10 @@ impl Taker<'_> {
     /// The same with a block map, whose tables lie among the blocks.
     fn take_mapped(&mut self, from: u64, blocks: u64) -> Result<FileBlocks> {
         let block_size = self.layout.geometry().block_size;
-        let tables_before = |block| blockmap::tables_before(block, block_size);
+        let tables_before = |block: u64| {
+            let before = block.checked_sub(1).map(|before| LogicalBlock::new(low32(before)));
+            indirect::tables_between(before, LogicalBlock::new(low32(block)), block_size)
+        };
         let tables: u32 = (0..blocks).map(tables_before).sum();
         let taken = self.take(from, blocks + u64::from(tables))?;
         let (mut all, mut place) = (taken.runs.into_iter().flatten(), FileBlocks::default());
@@ -407,23 +413,15 @@ fn extents(runs: &[Range<u64>]) -> Vec<Extent> {
 }
 
 /// A file's map: what its inode holds, and the blocks below.
-struct Map {
-    block: [u8; 60],
-    nodes: Vec<Block>,
-}
-
-fn map(sb: &SuperBlock, nr: InodeNr, place: &FileBlocks) -> Map {
+fn map(sb: &SuperBlock, nr: InodeNr, place: &FileBlocks) -> Built {
     let geometry = sb.geometry();
     let mut free = place.nodes.iter().copied().map(BlockNr::new);
     let mut next = || free.next().expect("as many blocks as nodes were taken");
     if geometry.features.incompat.contains(Incompat::EXTENTS) {
         let seed = sb.seed().map(|seed| seed.inode(nr, 0));
-        let built = extent::build(&extents(&place.runs), geometry.block_size, seed, &mut next);
-        return Map { block: built.root, nodes: built.nodes };
+        return extent::build(&extents(&place.runs), geometry.block_size, seed, &mut next);
     }
-    let (block, nodes) =
-        blockmap::build(place.runs.iter().cloned().flatten(), geometry.block_size, &mut next);
-    Map { block, nodes }
+    indirect::build(&extents(&place.runs), geometry.block_size, &mut next)
 }
 
 /// The inode of a file with these blocks, its map's blocks added to `blocks`.
@@ -442,7 +440,7 @@ fn file(
     let ratio = u64::from(geometry.cluster_blocks());
     let data: u64 = place.runs.iter().map(|run| (run.end - run.start).next_multiple_of(ratio)).sum();
     inode.sectors = sectors(geometry, data + u64_of(map.nodes.len()) * ratio);
-    inode.block = map.block;
+    inode.block = map.root;
     if geometry.features.incompat.contains(Incompat::EXTENTS) {
         inode.flags |= InodeFlags::EXTENTS;
     }

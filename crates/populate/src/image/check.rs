@@ -7,17 +7,25 @@ use crate::layout::{LINKS_MAX, Load};
 use crate::tree::{Kind, NodeId};
 use hectare_ext4::feature::{Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
+use hectare_ext4::indirect;
 use hectare_ext4::inode::LARGE_FILE;
 use hectare_units::{Bytes, u64_of};
 
 /// Refuses files that can't be stored.
 pub(super) fn check(load: &Load<'_>, geometry: &Geometry) -> Result<(), ImageError> {
-    if !geometry.features.incompat.contains(Incompat::EXTENTS) {
-        return Err(ImageError::Impossible(
-            "images are built with extents; leave out -t ext2, -t ext3 and -O ^extent".into(),
-        ));
-    }
     load.tree.ids().try_for_each(|id| check_node(load, id, geometry))
+}
+
+/// The most bytes of a file whose blocks are surely fewer than 2^32 sectors, those of its map included, which
+/// are at most a 256th and a few.
+const COUNTED_MAX: Bytes = Bytes::new((2 << 40) - (9 << 30));
+
+/// The largest a file can be: its last block has number 2^32 - 2, or the last one that a block map reaches.
+fn largest(geometry: &Geometry) -> Bytes {
+    let size = geometry.block_size;
+    let extents = geometry.features.incompat.contains(Incompat::EXTENTS);
+    let reach = if extents { u64::MAX } else { indirect::reach(size) };
+    Bytes::new(reach.min(u32::MAX.into()) << size.shift())
 }
 
 fn check_node(load: &Load<'_>, id: NodeId, geometry: &Geometry) -> Result<(), ImageError> {
@@ -26,10 +34,16 @@ fn check_node(load: &Load<'_>, id: NodeId, geometry: &Geometry) -> Result<(), Im
     let has = |feature| geometry.features.ro_compat.contains(feature);
     match load.tree.kind(id) {
         Kind::File { size } => {
-            // The last block a file can have is 2^32 - 2.
-            let max = Bytes::new(u64::from(u32::MAX) << geometry.block_size.shift());
+            let max = largest(geometry);
             if size > max {
                 return Err(ImageError::FileTooLarge { path: path(), size, block_size, max });
+            }
+            if size > COUNTED_MAX && !has(RoCompat::HUGE_FILE) {
+                return Err(ImageError::NeedsFeature {
+                    path: path(),
+                    what: "a file of almost 2 TiB or more",
+                    feature: "huge_file",
+                });
             }
             if size >= LARGE_FILE && !has(RoCompat::LARGE_FILE) {
                 return Err(ImageError::NeedsFeature {

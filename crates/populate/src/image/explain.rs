@@ -41,7 +41,7 @@ impl Explanation {
             ("file data, rounded up to blocks", needs.file_data, "-b, -C"),
             ("directories", needs.directories, ""),
             ("long symbolic links", needs.symlinks, ""),
-            ("maps of fragmented files", needs.map_nodes, ""),
+            ("maps of files", needs.map_nodes, ""),
             ("extended attributes outside inodes", needs.attribute_blocks, "-I"),
             ("inode tables", overhead.inode_tables, "-N, -i, -I"),
             ("journal", overhead.journal, "-J size=, -O ^has_journal"),

@@ -5,10 +5,10 @@ use super::load::Load;
 use super::placed::Layout;
 use crate::time::Timestamp as TreeTime;
 use crate::tree::{Kind as NodeKind, NodeId};
-use hectare_ext4::extent;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{BLOCK_BYTES, DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::time::Timestamp;
+use hectare_ext4::{extent, indirect};
 use hectare_units::{Blocks, low16, u64_of};
 
 /// The most links an inode counts; a directory with more has 1 (`dir_nlink`).
@@ -76,7 +76,7 @@ impl Inodes<'_> {
 
     /// The map's root. Its nodes below are written with the data; both come from the same build.
     fn map(&self, inode: &mut Inode, id: NodeId) {
-        inode.flags |= InodeFlags::EXTENTS;
+        inode.flags.set(InodeFlags::EXTENTS, self.volume.has_extents());
         inode.block = self.built_map(id).root;
     }
 
@@ -87,6 +87,9 @@ impl Inodes<'_> {
         let mut nodes = self.layout.map_nodes(id).iter();
         let mut next = || *nodes.next().expect("the layout took as many nodes as the map has");
         let extents: Vec<_> = self.layout.extents(id).collect();
+        if !self.volume.has_extents() {
+            return indirect::build(&extents, block_size, &mut next);
+        }
         extent::build(&extents, block_size, seed, &mut next)
     }
 

@@ -7,6 +7,7 @@ use super::placed::{Layout, Room};
 use crate::tree::{Kind, NodeId};
 use hectare_ext4::extent::{self, Extent};
 use hectare_ext4::geometry::Geometry;
+use hectare_ext4::indirect;
 use hectare_ext4::inode::BLOCK_BYTES;
 use hectare_ext4::xattr::REFCOUNT_MAX;
 use hectare_units::{BlockNr, Blocks, LogicalBlock, low32, u64_of};
@@ -51,6 +52,7 @@ struct Placer<'a, I> {
     geometry: &'a Geometry,
     cursor: Cursor<I>,
     root_block: BlockNr,
+    has_extents: bool,
     /// For each set of attributes the block (an index) that new inodes may share, and how many do.
     shared: Vec<Option<(u32, u32)>>,
     /// Blocks asked for after the volume was full.
@@ -71,6 +73,7 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
             geometry,
             cursor: Cursor::new(free, geometry),
             root_block: volume.root_block,
+            has_extents: volume.has_extents(),
             shared: vec![None; load.attributes.len()],
             lacking: 0,
             room: Room::default(),
@@ -102,21 +105,21 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
 
     fn place(&mut self, id: NodeId) {
         (self.last, self.extents) = (None, 0);
-        let before = self.cursor.taken();
+        let before = self.beside_maps();
         match self.load.tree.kind(id) {
             Kind::Directory => {
                 // The formatter reserves a block for the start of the root directory.
                 let kept = (id == NodeId::ROOT).then_some((0, self.root_block));
                 self.content(0..u64::from(self.load.directory_blocks(id)), kept);
-                self.room.needs.directories += self.cursor.taken() - before;
+                self.room.needs.directories += self.beside_maps() - before;
             }
             Kind::File { .. } => {
                 self.file(id);
-                self.room.needs.file_data += self.cursor.taken() - before;
+                self.room.needs.file_data += self.beside_maps() - before;
             }
             Kind::Symlink { target } if target.len() >= BLOCK_BYTES => {
                 self.content(0..1, None);
-                self.room.needs.symlinks += self.cursor.taken() - before;
+                self.room.needs.symlinks += self.beside_maps() - before;
             }
             _ => {}
         }
@@ -124,6 +127,11 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
         if let Some(set) = self.load.tree.xattr_set(id).filter(|set| self.load.attributes.has_block(*set)) {
             self.attribute_block(set.index());
         }
+    }
+
+    /// Blocks taken for other things than maps.
+    fn beside_maps(&self) -> Blocks {
+        self.cursor.taken() - self.room.needs.map_nodes
     }
 
     /// Places the data of a file: the blocks its segments touch, those that share a cluster in the same one.
@@ -163,9 +171,9 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
         }
         while blocks.start < blocks.end {
             let lead = blocks.start % cluster;
-            let want = lead + blocks.end - blocks.start;
+            let want = lead + self.tables(&blocks) - blocks.start;
             let Some((place, got)) = self.cursor.take(Blocks::new(want)) else {
-                self.lacking = self.lacking.saturating_add(want.next_multiple_of(cluster));
+                self.lack(lead + blocks.end - blocks.start);
                 return None;
             };
             let end = blocks.end.min(blocks.start - lead + got.get());
@@ -176,6 +184,26 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
             blocks.start = end;
         }
         last
+    }
+
+    /// Counts blocks of a file that don't fit, with about as many tables as they need.
+    fn lack(&mut self, blocks: u64) {
+        let each = u64::from(self.geometry.block_size.get() / 4);
+        let tables = if self.has_extents { 0 } else { blocks / each };
+        let clusters = (blocks + tables).next_multiple_of(self.geometry.cluster_blocks().into());
+        self.lacking = self.lacking.saturating_add(clusters);
+    }
+
+    /// Takes the tables of a block map that lie before the first of these blocks; the end of those that can
+    /// follow without another.
+    fn tables(&mut self, blocks: &Range<u64>) -> u64 {
+        if self.has_extents {
+            return blocks.end;
+        }
+        let (size, at) = (self.geometry.block_size, LogicalBlock::new(low32(blocks.start)));
+        let before = self.last.map(|last| LogicalBlock::new(low32(last.end() - 1)));
+        (0..indirect::tables_between(before, at, size)).for_each(|_| self.map_node());
+        blocks.end.min(blocks.start + indirect::run(at, size))
     }
 
     /// Notes a mapping, joined to the one before where that is possible, split where it is too long for one
@@ -203,19 +231,21 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
         }
     }
 
-    /// Takes the blocks that the node's map needs beside its root.
+    /// Takes the blocks that an extent tree needs beside its root.
     fn map_nodes(&mut self) {
         self.room.extents += self.extents;
-        if self.extents <= ROOT_EXTENTS {
-            return;
+        if self.has_extents && self.extents > ROOT_EXTENTS {
+            let nodes = extent::tree_blocks(self.extents, self.geometry.block_size).get();
+            (0..nodes).for_each(|_| self.map_node());
         }
-        for _ in 0..extent::tree_blocks(self.extents, self.geometry.block_size).get() {
-            let Some(nr) = self.single() else { continue };
-            self.room.map_nodes += 1;
-            self.room.needs.map_nodes += Blocks::new(self.geometry.cluster_blocks().into());
-            if let Some(layout) = &mut self.layout {
-                layout.map_node(nr);
-            }
+    }
+
+    fn map_node(&mut self) {
+        let Some(nr) = self.single() else { return };
+        self.room.map_nodes += 1;
+        self.room.needs.map_nodes += Blocks::new(self.geometry.cluster_blocks().into());
+        if let Some(layout) = &mut self.layout {
+            layout.map_node(nr);
         }
     }
 

@@ -2,7 +2,7 @@
 //! a directory.
 
 use hectare_device::{Device, FileOptions, Overwrite};
-use hectare_mkfs::{FormatOptions, InodeCount, apply_extended, parse_features};
+use hectare_mkfs::{FormatOptions, FsType, InodeCount, apply_extended, parse_features};
 use hectare_oracle::compare::Times;
 use hectare_oracle::{Entry, KernelMount, What, assert_clean, assert_same, skip_part, walk};
 use hectare_populate::{Image, ImageError, Options, Progress, Quiet, Size, Source, Tree};
@@ -23,6 +23,7 @@ pub(crate) fn options(args: &str) -> FormatOptions {
     let mut words = args.split_whitespace();
     while let (Some(flag), Some(value)) = (words.next(), words.next()) {
         match flag {
+            "-t" => options.fs_type = FsType::by_name(value).unwrap(),
             "-b" => options.block_size = BlockSize::from_bytes(value.parse().unwrap()),
             "-C" => options.cluster_size = Some(value.parse().unwrap()),
             "-I" => options.inode_size = Some(value.parse().unwrap()),

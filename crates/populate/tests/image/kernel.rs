@@ -6,8 +6,9 @@ use hectare_device::{FileOptions, MemoryDevice};
 use hectare_oracle::{Entry, Scale, Tree as Awkward, assert_clean, skip_part, source, trees, walk};
 use hectare_populate::{Size, Tree};
 use hectare_units::Bytes;
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// All trees in one directory, for each of the combinations.
@@ -94,6 +95,14 @@ fn every_combination_of_options_holds_every_tree() {
         "-i 4096",
         "-g 4096 -G 4",
         "-J size=8",
+        "-t ext2 -b 1024",
+        "-t ext2 -b 1024 -I 128",
+        "-t ext2 -O ^resize_inode,^dir_index",
+        "-t ext3 -b 1024",
+        "-t ext3 -b 2048",
+        "-t ext3",
+        "-O ^extents,^64bit -b 1024",
+        "-O ^extents,^64bit,^metadata_csum",
     ] {
         let name = format!("image::kernel, {args}");
         let (folder, options) = (tempfile::tempdir().unwrap(), options(args));
@@ -108,6 +117,38 @@ fn every_combination_of_options_holds_every_tree() {
                 judge(&name, &image, &ALL.entries, what(&options));
             }
         }
+    }
+}
+
+/// Files with data and holes at every edge of a block map, and a dense one that reaches the second level (the
+/// third with blocks of 1 KiB).
+fn files_at_the_edges(folder: &Path) {
+    for (size, per) in [(1024, 256), (2048, 512), (4096, 1024)] {
+        let edges = [12, 12 + per, 12 + per + per * per];
+        for (nr, edge) in edges.into_iter().enumerate() {
+            let file = File::create(folder.join(format!("hole-{size}-{nr}"))).unwrap();
+            for block in [3, edge - 1, edge, edge + per + 1, edge + per * per] {
+                file.write_all_at(&[nr.to_le_bytes()[0] + 1; 5000], block * size).unwrap();
+            }
+            file.set_len((edge + per * per + 90_000) * size).unwrap();
+        }
+    }
+    let dense: Vec<u8> = (0..70u32 << 18).flat_map(u32::to_le_bytes).collect();
+    fs::write(folder.join("dense"), dense).unwrap();
+    let target = "t".repeat(900);
+    std::os::unix::fs::symlink(target, folder.join("link")).unwrap();
+}
+
+#[test]
+fn block_maps_reach_their_third_level_and_keep_holes() {
+    let from = tempfile::tempdir().unwrap();
+    files_at_the_edges(from.path());
+    let (tree, entries) = (tree(from.path()), walk(from.path()));
+    for args in ["-t ext2 -b 1024", "-t ext3 -b 2048", "-t ext2", "-O ^extents,^64bit"] {
+        let (folder, options) = (tempfile::tempdir().unwrap(), options(args));
+        let image = folder.path().join("image");
+        build(&tree, &options, Size::Min, &image).unwrap();
+        judge(&format!("image::kernel, block maps {args}"), &image, &entries, what(&options));
     }
 }
 

@@ -128,7 +128,7 @@ fn a_directory_of_65001_subdirectories_stops_counting() {
     let image = folder.path().join("image");
     let text =
         Image::plan(&tree, &options("-b 1024 -O ^dir_nlink"), Size::Min, true).err().unwrap().to_string();
-    assert!(text.starts_with("many: ") && text.contains("leave out -O ^dir_nlink"), "{text}");
+    assert!(text.starts_with("many: ") && text.contains("add -O dir_nlink"), "{text}");
     build(&tree, &options("-b 1024"), Size::Min, &image).unwrap();
     match assert_clean(&image).and_then(|()| KernelMount::read_only(&image, "")) {
         Ok(mount) => {
@@ -221,11 +221,15 @@ fn what_can_not_be_stored_is_refused_by_name() {
     let files = fresh("files");
     File::create(files.join("large")).unwrap().set_len(1 << 31).unwrap();
     // The resize inode would bring it.
-    assert!(refusal(&files, "-O ^large_file,^resize_inode").contains("leave out -O ^large_file"));
+    assert!(refusal(&files, "-O ^large_file,^resize_inode").contains("add -O large_file"));
     File::create(files.join("huge")).unwrap().set_len(1 << 43).unwrap();
     let text = refusal(&files, "-b 1024");
     assert!(text.starts_with("huge: its 8796093022208 bytes") && text.contains("(-b)"), "{text}");
-    assert!(refusal(&files, "-O ^extent,^64bit").contains("-O ^extent"));
+    let text = refusal(&files, "-O ^extent,^64bit");
+    assert!(text.contains("with blocks of 4096 bytes (4402345721856)"), "{text}");
+    File::create(files.join("huge")).unwrap().set_len(1 << 41).unwrap();
+    assert!(refusal(&files, "-t ext2").contains("add -O huge_file"));
+    round_trip("image::limits, a huge file", &files, "-t ext2 -O huge_file");
     let text = refusal(&files, "-N 12");
     assert!(text.starts_with("-N 12: ") && text.contains("13 files"), "{text}");
 
