@@ -61,6 +61,7 @@ pub use observer::{Observed, Observer};
 pub use open::shutdown::Shutdown;
 pub use options::{JournalDevice, OpenOptions, Synchronous};
 pub use space::explain::{Ask, AskGoal, Explanation, Shape};
+pub use space::inode_blocks::InodeBlocks;
 pub use space::statfs::StatFs;
 pub use stores::fs_errors::FoundErrors;
 pub use stores::orphans::Cleaned;

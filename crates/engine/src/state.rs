@@ -251,12 +251,7 @@ impl State {
         if flags.contains(InodeFlags::ENCRYPT) {
             return refuse("is encrypted");
         }
-        let mapped = match inode.kind() {
-            Some(FileKind::File | FileKind::Directory) => true,
-            Some(FileKind::Symlink) => !inode.is_fast_symlink(),
-            _ => false,
-        };
-        if mapped && !flags.contains(InodeFlags::EXTENTS) {
+        if inode.has_map() && !flags.contains(InodeFlags::EXTENTS) {
             return refuse("is mapped by indirect blocks (ext2, ext3)");
         }
         Ok(())

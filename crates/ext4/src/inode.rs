@@ -408,6 +408,17 @@ impl Inode {
         self.mode & 0o7777
     }
 
+    /// Whether its `i_block` is the root of a map: of files, directories and long symbolic links, unless
+    /// their content is in the inode (`INLINE_DATA`).
+    #[must_use]
+    pub fn has_map(&self) -> bool {
+        match self.kind() {
+            Some(Kind::File | Kind::Directory) => true,
+            Some(Kind::Symlink) => !self.is_fast_symlink(),
+            _ => false,
+        }
+    }
+
     /// Whether the target of a symlink is kept in `block`.
     #[must_use]
     pub fn is_fast_symlink(&self) -> bool {

@@ -23,6 +23,7 @@ pub use size::Size;
 
 use crate::image_error::ImageError;
 use crate::layout::{Inodes, Layout, Load, TreeContents, Volume};
+use crate::like::Like;
 use crate::progress::Progress;
 use crate::tree::Tree;
 use crate::write::Writer;
@@ -51,6 +52,19 @@ impl<'t> Image<'t> {
         zeroed: bool,
     ) -> Result<Self, ImageError> {
         size::Search::new(tree, options, zeroed)?.run(size)
+    }
+
+    /// Lays `tree` out like an older image, in a volume of the same size, or a larger one if it needs more.
+    ///
+    /// # Errors
+    /// If the options give another kind of volume than the old one; others as for [`plan`](Self::plan).
+    pub fn plan_like(
+        tree: &'t Tree,
+        options: &FormatOptions,
+        like: Like,
+        zeroed: bool,
+    ) -> Result<Self, ImageError> {
+        size::Search::new_like(tree, options, &like, zeroed)?.run_like(like)
     }
 
     /// The exact size of the volume. For [`Size::Exactly`] it can be less than requested: by the remainder of
@@ -97,7 +111,7 @@ impl<'t> Image<'t> {
         threads: NonZeroUsize,
         progress: &dyn Progress,
     ) -> Result<(), ImageError> {
-        let volume = Volume::new(&self.plan, self.load.stand_in);
+        let volume = Volume::new(&self.plan, &self.load);
         let now = self.plan.options().now;
         let inodes = Inodes { load: &self.load, volume, layout: &self.layout, now };
         let writer = Writer { device, inodes: &inodes, progress };

@@ -7,9 +7,12 @@
 //! lacks, is known exactly without reading data, which is what the search for the smallest size relies on:
 //! the same pass runs to measure only, or to keep what it finds.
 //!
-//! Without extents the tables of a file's block map lie among its data, each before the first block that
-//! it maps. With `bigalloc` everything takes whole clusters, and a block of a file keeps its offset inside its
+//! Without extents the tables of a file's block map lie among its data, each before the first block that it
+//! maps. With `bigalloc` everything takes whole clusters, and a block of a file keeps its offset inside its
 //! cluster.
+//!
+//! A volume made like an older one ([`crate::Like`]) keeps its inode numbers (`kept`) and places
+//! (`reserved`); only what is new is given space in order.
 //!
 //! Not here: the location of the format's own metadata (that is `hectare-mkfs`), reading data and writing
 //! (that is [`crate::write`]).
@@ -18,15 +21,18 @@ mod attributes;
 mod contents;
 mod cursor;
 mod inode;
+mod kept;
 mod load;
 mod place;
 mod placed;
+mod reserved;
 
 pub(crate) use contents::TreeContents;
 pub(crate) use inode::{Inodes, LINKS_MAX};
+pub(crate) use kept::Kept;
 pub(crate) use load::{LOST_AND_FOUND, Load};
 pub(crate) use place::{Lacking, lay_out, measure};
-pub(crate) use placed::{Layout, Needs};
+pub(crate) use placed::{Layout, Needs, Room};
 
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::superblock::SuperBlock;
@@ -48,16 +54,19 @@ pub(crate) struct Volume<'a> {
     pub(crate) lost_and_found: InodeNr,
     /// The tree's own lost+found, which the formatter's replaces.
     pub(crate) stand_in: Option<NodeId>,
+    /// What is kept of an old image.
+    kept: Option<&'a Kept>,
 }
 
 impl<'a> Volume<'a> {
-    pub(crate) fn new(plan: &'a Plan, stand_in: Option<NodeId>) -> Self {
+    pub(crate) fn new(plan: &'a Plan, load: &'a Load<'_>) -> Self {
         Self {
             sb: plan.superblock(),
             first_inode: plan.first_free_inode(),
             root_block: plan.root_block(),
             lost_and_found: plan.lost_and_found(),
-            stand_in,
+            stand_in: load.stand_in,
+            kept: load.kept.as_ref(),
         }
     }
 
@@ -73,6 +82,7 @@ impl<'a> Volume<'a> {
         }
         match self.stand_in {
             Some(stand_in) if node == stand_in => self.lost_and_found,
+            _ if let Some(kept) = self.kept => kept.inode_of(node),
             Some(stand_in) if node > stand_in => InodeNr::new(self.first_inode.get() + node.get() - 2),
             _ => InodeNr::new(self.first_inode.get() + node.get() - 1),
         }
@@ -82,6 +92,9 @@ impl<'a> Volume<'a> {
     pub(crate) fn node_of(&self, inode: InodeNr, nodes: usize) -> Option<NodeId> {
         if inode == InodeNr::ROOT {
             return Some(NodeId::ROOT);
+        }
+        if let Some(kept) = self.kept {
+            return kept.node_of(inode);
         }
         let mut n = inode.get().checked_sub(self.first_inode.get())? + 1;
         if self.stand_in.is_some_and(|stand_in| n >= stand_in.get()) {

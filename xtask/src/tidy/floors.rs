@@ -141,7 +141,7 @@ const FLOORS: [(&str, &[&[&str]]); 13] = [
         &[
             &["error", "progress", "time"],
             &["handle", "image_error"],
-            &["tree"],
+            &["like", "tree"],
             &["layout", "source"],
             &["write"],
             &["image"],

@@ -1,5 +1,7 @@
 //! `hectare build`.
 
+mod like;
+
 use super::format_options::{FormatArguments, usage};
 use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::{Hold, device};
@@ -46,6 +48,9 @@ pub(crate) struct Arguments {
     /// Leave this much free: bytes with K, M, G, T
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     free: Option<u64>,
+    /// Keep inodes and blocks of unchanged files where this older image has them, and print how much differs
+    #[arg(long, value_name = "OLD", conflicts_with_all = ["size", "free"])]
+    like: Option<PathBuf>,
     /// Print what each part of the size is for
     #[arg(long)]
     explain_size: bool,
@@ -74,7 +79,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Read and verify the sources, and make no image
-    #[arg(long, conflicts_with_all = ["size", "free", "explain_size", "config"])]
+    #[arg(long, conflicts_with_all = ["size", "free", "like", "explain_size", "config"])]
     verify_only: bool,
     /// Type: ext2, ext3 or ext4
     #[arg(short = 't', value_name = "TYPE", default_value = "ext4")]
@@ -288,6 +293,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     };
     let tree = read(arguments, epoch)?;
     let config = image_config(arguments, &tree)?;
+    let like = arguments.like.as_deref().map(like::read).transpose()?;
+    let format = match &like {
+        Some(like) => like::options(like, &format, epoch),
+        None => format,
+    };
     let format = match epoch {
         Some(epoch) => reproducible(&format, epoch, &tree),
         None => format,
@@ -296,7 +306,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         ImageError::TooSmall { .. } => Failure::of(arguments.shown(), error),
         other => Failure::Line(other.to_string()),
     };
-    let image = Image::plan(&tree, &format, size, device_size.is_none()).map_err(failed)?;
+    let image = match like {
+        Some(like) => Image::plan_like(&tree, &format, like, device_size.is_none()),
+        None => Image::plan(&tree, &format, size, device_size.is_none()),
+    };
+    let image = image.map_err(failed)?;
     if let (Size::Exactly(asked), None) = (size, device_size)
         && asked != image.size()
     {
@@ -310,8 +324,18 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if let Some((path, text)) = config {
         write_file(path, format!("{text}\n").as_bytes())?;
     }
+    let changed = arguments.like.as_deref().map(|old| {
+        let block_size = image.format().geometry().block_size;
+        like::compare(old, goal.device(), image.size(), block_size)
+    });
+    let changed = changed.transpose()?;
     goal.finish()?;
-    say(arguments, &tree, &image)
+    if let (Some(old), Some(changed), false) = (&arguments.like, &changed, arguments.json) {
+        let mut out = Output::new();
+        writeln!(out, "{}", like::report(old, changed))?;
+        out.finish()?;
+    }
+    say(arguments, &tree, &image, changed.map(|changed| changed.blocks))
 }
 
 /// One part of the size, for `--json`.
@@ -334,11 +358,14 @@ struct Json {
     special: u64,
     uuid_hex: String,
     parts: Vec<Part>,
+    /// With `--like`, the blocks that differ from the old image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed_blocks: Option<u64>,
     /// The process's peak memory, in KiB; `None` where the system does not report it.
     peak_kib: Option<u64>,
 }
 
-fn say(arguments: &Arguments, tree: &Tree, image: &Image<'_>) -> Outcome {
+fn say(arguments: &Arguments, tree: &Tree, image: &Image<'_>, changed: Option<u64>) -> Outcome {
     let totals = tree.totals();
     let explanation = image.explain().map_err(|error| Failure::Line(error.to_string()))?;
     let geometry = image.format().geometry();
@@ -359,6 +386,7 @@ fn say(arguments: &Arguments, tree: &Tree, image: &Image<'_>) -> Outcome {
             special: totals.special,
             uuid_hex: hex(&image.format().superblock().uuid()),
             parts: explanation.parts.iter().map(part).collect(),
+            changed_blocks: changed,
             peak_kib: peak_kib(),
         });
     }

@@ -15,6 +15,7 @@ mod errors;
 mod explain;
 mod journal;
 mod killed;
+mod like;
 mod look;
 mod make;
 mod make_on_devices;

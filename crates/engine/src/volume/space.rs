@@ -3,10 +3,12 @@
 use crate::error::Result;
 use crate::options::OpenOptions;
 use crate::space::explain::{Ask, Explanation};
+use crate::space::inode_blocks::{self, InodeBlocks};
 use crate::space::statfs::StatFs;
 use crate::space::{explain, statfs};
 use crate::volume::Volume;
 use hectare_alloc::Counts;
+use hectare_units::InodeNr;
 
 impl Volume {
     /// The positions of all free clusters, after everything the allocator knows was verified; while nothing
@@ -26,6 +28,14 @@ impl Volume {
     /// The error of reading the journal's inode.
     pub fn statfs(&self) -> Result<StatFs> {
         statfs::statfs(self.core())
+    }
+
+    /// The blocks of an inode: its content, its map, its attributes.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotFound`] if there is no such inode, or the error of reading it or its map.
+    pub fn inode_blocks(&self, nr: InodeNr) -> Result<InodeBlocks> {
+        inode_blocks::of(&self.core().state, nr)
     }
 
     /// The trace of the last requests for space, if the volume was opened to record it

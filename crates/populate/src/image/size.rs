@@ -12,7 +12,8 @@
 use super::Image;
 use super::check::check;
 use crate::image_error::ImageError;
-use crate::layout::{self, Lacking, Load, Volume};
+use crate::layout::{self, Kept, Lacking, Load, Room, Volume};
+use crate::like::Like;
 use crate::tree::Tree;
 use hectare_mkfs::{FormatOptions, InodeCount, Plan};
 use hectare_units::{BlockSize, Blocks, Bytes};
@@ -110,10 +111,19 @@ impl Goal {
 }
 
 impl<'t> Search<'t> {
+    /// The search for a volume like an older one. The options are to give one of the same kind.
+    pub(super) fn new_like(
+        tree: &'t Tree,
+        options: &FormatOptions,
+        like: &Like,
+        zeroed: bool,
+    ) -> Result<Self, ImageError> {
+        like.check(sample(&with_block_size(options), zeroed)?.geometry())?;
+        Self::new(tree, &like.options(options), zeroed)
+    }
+
     pub(super) fn new(tree: &'t Tree, options: &FormatOptions, zeroed: bool) -> Result<Self, ImageError> {
-        let mut options = options.clone();
-        // Unlike mke2fs, which gives small volumes blocks of 1 KiB: 4 KiB is what pages and disks have.
-        options.block_size.get_or_insert(BlockSize::KIB4);
+        let mut options = with_block_size(options);
         let sample = sample(&options, zeroed)?;
         // How full directories get depends on the hash seed: the one that sizes are found with is the one
         // written.
@@ -139,6 +149,37 @@ impl<'t> Search<'t> {
     pub(super) fn run(self, size: Size) -> Result<Image<'t>, ImageError> {
         let (size, inodes) = self.find(size)?;
         self.lay_out(size, inodes)
+    }
+
+    /// The image of the old image's size, or of the next larger one that is enough.
+    pub(super) fn run_like(mut self, mut like: Like) -> Result<Image<'t>, ImageError> {
+        let (old, group) = (like.geometry().bytes(), like.geometry().blocks_per_group());
+        let group = Blocks::new(group.into()).bytes(self.block_size);
+        let (mut size, mut step) = (old, Bytes::ZERO);
+        loop {
+            if size.get() > SIZE_MAX {
+                return Err(ImageError::Impossible(format!("it would take more than {SIZE_MAX} bytes")));
+            }
+            let plan = Plan::new(&like.options_for(&self.options, size), size, self.zeroed)?;
+            if self.load.kept.is_none() {
+                let first = plan.first_free_inode();
+                self.load.kept = Some(Kept::new(self.load.tree, self.load.stand_in, &mut like, first));
+            }
+            let needed = self.load.kept.as_ref().map_or(0, Kept::inodes_needed);
+            let more = if needed > u64::from(plan.geometry().inodes_count()) {
+                group
+            } else {
+                let volume = Volume::new(&plan, &self.load);
+                let room = Room::default();
+                match in_space(&plan, |free| layout::lay_out(&self.load, volume, free, &room))? {
+                    Ok(layout) => return Ok(Image { load: self.load, plan, layout }),
+                    Err(Lacking(blocks)) => blocks.bytes(self.block_size),
+                }
+            };
+            // The metadata of a further group may take what was added.
+            step = if more > step { more } else { step + step };
+            size = Bytes::new((size + step).get().next_multiple_of(self.unit));
+        }
     }
 
     /// The size to plan, and how many inodes.
@@ -254,9 +295,7 @@ impl<'t> Search<'t> {
             let per_block = u64::from(plan.geometry().inodes_per_block());
             return lacks(Blocks::new((self.needed_inodes - inodes).div_ceil(per_block)));
         }
-        match in_space(&plan, |free| {
-            layout::measure(&self.load, Volume::new(&plan, self.load.stand_in), free)
-        })? {
+        match in_space(&plan, |free| layout::measure(&self.load, Volume::new(&plan, &self.load), free))? {
             Err(Lacking(blocks)) => lacks(blocks),
             Ok(room) => {
                 let free = room.left.bytes(self.block_size);
@@ -273,7 +312,7 @@ impl<'t> Search<'t> {
     /// The image of a size that was found to be enough.
     fn lay_out(self, size: Bytes, inodes: Inodes) -> Result<Image<'t>, ImageError> {
         let plan = self.plan(size, inodes)?;
-        let volume = Volume::new(&plan, self.load.stand_in);
+        let volume = Volume::new(&plan, &self.load);
         // What the first pass counts lets the second keep exactly that.
         let room = in_space(&plan, |free| layout::measure(&self.load, volume, free))?;
         let layout = match room {
@@ -336,6 +375,12 @@ fn in_space<T>(
     }
 }
 
+/// Unlike mke2fs, which gives small volumes blocks of 1 KiB: 4 KiB is what pages and disks have.
+fn with_block_size(options: &FormatOptions) -> FormatOptions {
+    let block_size = options.block_size.or(Some(BlockSize::KIB4));
+    FormatOptions { block_size, ..options.clone() }
+}
+
 /// A volume of these options of whatever size they allow.
 fn sample(options: &FormatOptions, zeroed: bool) -> Result<Plan, ImageError> {
     let by_cluster = Bytes::new(options.cluster_size.unwrap_or(0).saturating_mul(1 << 14).min(SIZE_MAX));
@@ -357,8 +402,7 @@ fn least(load: &Load<'_>, sample: &Plan, inodes: u64) -> Result<Bytes, ImageErro
     let geometry = sample.geometry();
     let impossible = || ImageError::Impossible(format!("it would take more than {SIZE_MAX} bytes"));
     let endless = std::iter::once(0..ENDLESS);
-    let room =
-        layout::measure(load, Volume::new(sample, load.stand_in), endless).map_err(|_| impossible())?;
+    let room = layout::measure(load, Volume::new(sample, load), endless).map_err(|_| impossible())?;
     let content = room.needs.total().get().checked_mul(geometry.block_size.bytes().get());
     let all = content.and_then(|content| content.checked_add(inodes * u64::from(geometry.inode_size)));
     all.filter(|all| *all <= SIZE_MAX).map(Bytes::new).ok_or_else(impossible)

@@ -1,6 +1,7 @@
 //! A laid-out tree as the formatter sees it: the inodes and clusters in use in each group.
 
 use super::inode::Inodes;
+use super::kept::clipped;
 use crate::tree::{Kind, NodeId};
 use hectare_ext4::geometry::Geometry;
 use hectare_mkfs::{Contents, GroupUse, set_bits};
@@ -12,6 +13,8 @@ pub(crate) struct TreeContents<'a> {
     inodes: &'a Inodes<'a>,
     /// Directories in each group that holds any inode of the tree.
     directories: Vec<u32>,
+    /// The numbers, less one, of the tree's inodes but the root's, as runs.
+    runs: Vec<Range<u64>>,
 }
 
 impl<'a> TreeContents<'a> {
@@ -27,21 +30,25 @@ impl<'a> TreeContents<'a> {
             }
             directories[group] += 1;
         }
-        Self { inodes, directories }
+        let runs = match &inodes.load.kept {
+            Some(kept) => kept.runs().to_vec(),
+            None => {
+                let first = u64::from(inodes.volume.first_inode.get() - 1);
+                vec![first..first + inodes.load.inodes()]
+            }
+        };
+        Self { inodes, directories, runs }
     }
 
     fn geometry(&self) -> &Geometry {
         self.inodes.volume.sb.geometry()
     }
 
-    /// The indexes of the group's inode table that the tree's nodes (but the root) have.
-    fn slots(&self, group: GroupNr) -> Range<u32> {
-        let per_group = self.geometry().inodes_per_group;
-        let start = u64::from(group.get()) * u64::from(per_group);
-        let first = u64::from(self.inodes.volume.first_inode.get() - 1);
-        let end = first + self.inodes.load.inodes();
-        let clip = |at: u64| low32(at.clamp(start, start + u64::from(per_group)) - start);
-        clip(first)..clip(end)
+    /// The runs of indexes of the group's inode table that the tree's nodes (but the root) have.
+    fn slots(&self, group: GroupNr) -> impl Iterator<Item = Range<u32>> + '_ {
+        let per_group = u64::from(self.geometry().inodes_per_group);
+        let start = u64::from(group.get()) * per_group;
+        clipped(&self.runs, start..start + per_group)
     }
 
     fn used_in(&self, group: GroupNr) -> impl Iterator<Item = Range<u64>> + '_ {
@@ -68,19 +75,20 @@ impl<'a> TreeContents<'a> {
 
 impl Contents for TreeContents<'_> {
     fn usage(&self, group: GroupNr) -> GroupUse {
-        let slots = self.slots(group);
+        let end = self.slots(group).last().map_or(0, |slots| slots.end);
         let root = self.holds_root(group).map_or(0, |index| index + 1);
         GroupUse {
             clusters: self.used_in(group).next().is_some()
                 || self.geometry().group_of(self.inodes.volume.root_block) == Some(group),
-            inodes_end: if slots.is_empty() { root } else { slots.end.max(root) },
+            inodes_end: end.max(root),
             directories: self.directories.get(group.index()).copied().unwrap_or(0),
         }
     }
 
     fn mark_inodes(&self, group: GroupNr, bitmap: &mut [u8]) {
-        let slots = self.slots(group);
-        set_bits(bitmap, slots.start, slots.end - slots.start);
+        for slots in self.slots(group) {
+            set_bits(bitmap, slots.start, slots.end - slots.start);
+        }
         if let Some(index) = self.holds_root(group) {
             set_bits(bitmap, index, 1);
         }

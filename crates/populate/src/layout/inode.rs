@@ -36,6 +36,11 @@ impl Inodes<'_> {
         inode.mtime = time(meta.mtime);
         inode.ctime = time(meta.ctime);
         inode.crtime = meta.crtime.map_or(self.now, time);
+        if let Some(old) =
+            self.load.kept.as_ref().and_then(|kept| kept.old(id)).filter(|old| old.mtime == inode.mtime)
+        {
+            inode.atime = old.atime;
+        }
         inode.links = self.links(id, &kind);
         inode.sectors = self.layout.blocks(id, geometry).bytes(geometry.block_size).get() >> 9;
         inode.file_acl = self.layout.attribute_block(id);

@@ -2,6 +2,7 @@
 //! size that the search tries.
 
 use super::attributes::Attributes;
+use super::kept::Kept;
 use crate::error::ShownPath;
 use crate::image_error::ImageError as Error;
 use crate::tree::{Kind, NodeId, Tree};
@@ -21,6 +22,8 @@ pub(crate) struct Load<'t> {
     pub(crate) stand_in: Option<NodeId>,
     /// Blocks of each directory, by node.
     directories: Vec<u32>,
+    /// What is kept of an old image.
+    pub(crate) kept: Option<Kept>,
 }
 
 impl<'t> Load<'t> {
@@ -32,7 +35,7 @@ impl<'t> Load<'t> {
         let stand_in = own_lost_and_found(tree)?;
         let attributes = Attributes::new(tree, sb)?;
         let format = Format::of(sb).map_err(hectare_ext4::FormatError::from)?;
-        let mut load = Self { tree, attributes, format, stand_in, directories: Vec::new() };
+        let mut load = Self { tree, attributes, format, stand_in, directories: Vec::new(), kept: None };
         load.directories = load.directory_sizes()?;
         Ok(load)
     }

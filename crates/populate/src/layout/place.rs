@@ -4,6 +4,7 @@ use super::Volume;
 use super::cursor::Cursor;
 use super::load::Load;
 use super::placed::{Layout, Room};
+use super::reserved::Reserved;
 use crate::tree::{Kind, NodeId};
 use hectare_ext4::extent::{self, Extent};
 use hectare_ext4::geometry::Geometry;
@@ -29,7 +30,7 @@ pub(crate) fn measure(
     volume: Volume<'_>,
     free: impl Iterator<Item = Range<u64>>,
 ) -> Result<Room, Lacking> {
-    Placer::new(load, volume, free, None).run().map(|(room, _)| room)
+    Placer::new(load, volume, Cursor::new(free, volume.sb.geometry()), None).run().map(|(room, _)| room)
 }
 
 /// Assigns blocks to every node. `room` is what was measured for the same volume.
@@ -39,11 +40,18 @@ pub(crate) fn measure(
 pub(crate) fn lay_out(
     load: &Load<'_>,
     volume: Volume<'_>,
-    free: impl Iterator<Item = Range<u64>>,
+    mut free: impl Iterator<Item = Range<u64>>,
     room: &Room,
 ) -> Result<Layout, Lacking> {
-    let layout = Layout::with_capacity(load.tree.len(), room);
-    let (_, layout) = Placer::new(load, volume, free, Some(layout)).run()?;
+    let (layout, geometry) = (Layout::with_capacity(load.tree.len(), room), volume.sb.geometry());
+    let (_, layout) = match Reserved::new(load, volume, &mut free) {
+        None => Placer::new(load, volume, Cursor::new(free, geometry), Some(layout)).run()?,
+        Some(reserved) => {
+            let cursor = Cursor::new(reserved.rest(), geometry);
+            let placer = Placer::new(load, volume, cursor, Some(layout));
+            Placer { reserved: Some(reserved), ..placer }.run()?
+        }
+    };
     Ok(layout.expect("it was handed in to be filled"))
 }
 
@@ -63,15 +71,49 @@ struct Placer<'a, I> {
     extents: usize,
     /// Where to keep the result; `None` when only the sums are wanted.
     layout: Option<Layout>,
+    /// The node at hand.
+    id: NodeId,
+    /// What nodes keep of an old image.
+    reserved: Option<Reserved>,
+}
+
+/// Visits the runs of blocks that a node's content takes, in order: of a file those that its segments touch.
+pub(super) fn content_ranges(
+    load: &Load<'_>,
+    geometry: &Geometry,
+    id: NodeId,
+    visit: &mut dyn FnMut(Range<u64>),
+) {
+    let size = geometry.block_size;
+    let mut pending: Option<Range<u64>> = None;
+    match load.tree.kind(id) {
+        Kind::Directory => visit(0..u64::from(load.directory_blocks(id))),
+        Kind::Symlink { target } if target.len() >= BLOCK_BYTES => visit(0..1),
+        Kind::File { .. } => {
+            for segment in load.tree.segments(id) {
+                let start = segment.at.get() >> size.shift();
+                let end = (segment.at.get() + segment.len.get()).div_ceil(size.bytes().get());
+                match &mut pending {
+                    Some(range) if start <= range.end => range.end = range.end.max(end),
+                    Some(range) => visit(std::mem::replace(range, start..end)),
+                    None => pending = Some(start..end),
+                }
+            }
+        }
+        _ => {}
+    }
+    if let Some(range) = pending {
+        visit(range);
+    }
 }
 
 impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
-    fn new(load: &'a Load<'a>, volume: Volume<'a>, free: I, layout: Option<Layout>) -> Self {
+    fn new(load: &'a Load<'a>, volume: Volume<'a>, cursor: Cursor<I>, layout: Option<Layout>) -> Self {
         let geometry = volume.sb.geometry();
         Self {
             load,
             geometry,
-            cursor: Cursor::new(free, geometry),
+            cursor,
             root_block: volume.root_block,
             has_extents: volume.has_extents(),
             shared: vec![None; load.attributes.len()],
@@ -80,6 +122,8 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
             last: None,
             extents: 0,
             layout,
+            id: NodeId::ROOT,
+            reserved: None,
         }
     }
 
@@ -96,7 +140,11 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
             return Err(Lacking(Blocks::new(self.lacking)));
         }
         let (used, left) = self.cursor.finish();
-        self.room.left = left;
+        let (used, spared) = match self.reserved.take() {
+            Some(reserved) => reserved.finish(used),
+            None => (used, Blocks::ZERO),
+        };
+        self.room.left = left + spared;
         if let Some(layout) = &mut self.layout {
             layout.finish(used, &self.room);
         }
@@ -104,7 +152,7 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
     }
 
     fn place(&mut self, id: NodeId) {
-        (self.last, self.extents) = (None, 0);
+        (self.id, self.last, self.extents) = (id, None, 0);
         let before = self.beside_maps();
         match self.load.tree.kind(id) {
             Kind::Directory => {
@@ -131,29 +179,15 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
 
     /// Blocks taken for other things than maps.
     fn beside_maps(&self) -> Blocks {
-        self.cursor.taken() - self.room.needs.map_nodes
+        let kept = self.reserved.as_ref().map_or(Blocks::ZERO, Reserved::taken);
+        self.cursor.taken() + kept - self.room.needs.map_nodes
     }
 
-    /// Places the data of a file: the blocks its segments touch, those that share a cluster in the same one.
+    /// Places the data of a file.
     fn file(&mut self, id: NodeId) {
-        let size = self.geometry.block_size;
-        let mut pending: Option<Range<u64>> = None;
         let mut last = None;
-        for segment in self.load.tree.segments(id) {
-            let start = segment.at.get() >> size.shift();
-            let end = (segment.at.get() + segment.len.get()).div_ceil(size.bytes().get());
-            match &mut pending {
-                Some(range) if start <= range.end => range.end = range.end.max(end),
-                Some(range) => {
-                    let range = std::mem::replace(range, start..end);
-                    last = self.content(range, last);
-                }
-                None => pending = Some(start..end),
-            }
-        }
-        if let Some(range) = pending {
-            self.content(range, last);
-        }
+        let (load, geometry) = (self.load, self.geometry);
+        content_ranges(load, geometry, id, &mut |range| last = self.content(range, last));
     }
 
     /// Places file blocks; `last` is the file's last cluster so far and where it lies. Returns the same for
@@ -169,6 +203,34 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
             self.push(blocks.start..end, place + Blocks::new(blocks.start % cluster));
             blocks.start = end;
         }
+        let Some(reserved) = &self.reserved else { return self.fresh(blocks, last) };
+        for (piece, place) in reserved.pieces(self.id, blocks) {
+            match place {
+                Some(place) => self.keep(piece, place),
+                None => last = self.fresh(piece, last),
+            }
+        }
+        last
+    }
+
+    /// Leaves file blocks where they were.
+    fn keep(&mut self, mut blocks: Range<u64>, mut place: BlockNr) {
+        while blocks.start < blocks.end {
+            let end = self.tables(&blocks);
+            let len = end - blocks.start;
+            self.push(blocks.start..end, place);
+            if let Some(reserved) = &mut self.reserved {
+                reserved.take(place, len);
+            }
+            blocks.start = end;
+            place += Blocks::new(len);
+        }
+    }
+
+    /// Places file blocks as they come; as [`content`](Self::content).
+    fn fresh(&mut self, mut blocks: Range<u64>, mut last: Option<(u64, BlockNr)>) -> Option<(u64, BlockNr)> {
+        let shift = self.geometry.cluster_ratio_shift;
+        let cluster = u64::from(self.geometry.cluster_blocks());
         while blocks.start < blocks.end {
             let lead = blocks.start % cluster;
             let want = lead + self.tables(&blocks) - blocks.start;
@@ -241,7 +303,8 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
     }
 
     fn map_node(&mut self) {
-        let Some(nr) = self.single() else { return };
+        let kept = self.reserved.as_mut().and_then(|reserved| reserved.map_node(self.id));
+        let Some(nr) = kept.or_else(|| self.single()) else { return };
         self.room.map_nodes += 1;
         self.room.needs.map_nodes += Blocks::new(self.geometry.cluster_blocks().into());
         if let Some(layout) = &mut self.layout {
@@ -266,7 +329,8 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
                 index
             }
             _ => {
-                let Some(nr) = self.single() else { return };
+                let kept = self.reserved.as_mut().and_then(|reserved| reserved.attribute_block(self.id));
+                let Some(nr) = kept.or_else(|| self.single()) else { return };
                 let index = low32(u64_of(self.room.attribute_blocks)); // no more than there are nodes
                 self.room.attribute_blocks += 1;
                 self.room.needs.attribute_blocks += Blocks::new(self.geometry.cluster_blocks().into());
