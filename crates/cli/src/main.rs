@@ -24,7 +24,6 @@ mod markup;
 mod memory;
 mod mount_helper;
 mod name;
-mod names;
 mod output;
 mod partition_args;
 mod passwd;
