@@ -10,6 +10,7 @@
 mod clock;
 mod command;
 mod copy;
+mod directory;
 mod dumpe2fs;
 mod entry;
 mod explanation;

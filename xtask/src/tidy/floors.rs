@@ -59,7 +59,7 @@ const FLOORS: [(&str, &[&[&str]]); 13] = [
             &["explanation", "image_device", "logging"],
             &["write_args"],
             &["image"],
-            &["free_extents", "walk"],
+            &["directory", "free_extents", "walk"],
             &["copy", "map"],
             &["command"],
         ],
