@@ -12,7 +12,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 28] = [
+const TOOLS: [Tool; 30] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -41,6 +41,8 @@ const TOOLS: [Tool; 28] = [
     ("sqlite3", "sqlite3"),
     ("stress-ng", "stress-ng"),
     ("chromium", "chromium"),
+    ("skopeo", "skopeo"),
+    ("umoci", "umoci"),
 ];
 
 /// What the demo uses.

@@ -4,6 +4,9 @@
 //! The image has one layer, the tree, or what changed of it since a base. The same tree and options give the
 //! same bytes: the creation time is left out unless one is given.
 //!
+//! Hazard: programs in Go (umoci, containerd, podman) pass over pax records without a value, and so over an
+//! extended attribute whose value is empty.
+//!
 //! (OCI image specification 1.0: "Image Layout", "Image Manifest", "Image Configuration".)
 
 mod layout;

@@ -12,6 +12,7 @@ mod copy_trust;
 mod corpus;
 mod errors;
 mod explain;
+mod export;
 mod journal;
 mod killed;
 mod look;
