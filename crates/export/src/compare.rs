@@ -60,9 +60,9 @@ pub struct Difference {
 /// How the trees differ at a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
-    /// Only the old tree has it.
+    /// It is in the old tree only.
     Removed(Kind),
-    /// Only the new tree has it.
+    /// It is in the new tree only.
     Added(Kind),
     /// It has changed.
     Changed(Vec<Change>),

@@ -23,7 +23,7 @@ const WHITEOUT: &[u8] = b".wh.";
 pub trait Observer {
     /// A file was left out, with the reason: `place` is as [`Tree::show`] names it.
     fn left_out(&self, place: &str, reason: &str);
-    /// So many more bytes of data were read.
+    /// This much more data was read.
     fn advance(&self, bytes: Bytes);
 }
 
@@ -141,8 +141,8 @@ impl<'a, W: Write> Entries<'a, W> {
         let is_dense = meta.size == 0 || ranges == [(0, meta.size)];
         let data: u64 = ranges.iter().map(|(_, len)| len).sum();
         self.room = self.room.checked_sub(data).ok_or_else(|| {
-            let reason = "with it the files have more data than the volume has bytes: they share blocks, which \
-                          is corrupt (`hectare check` says more)";
+            let reason = "with it the files have more data than the volume has bytes: they share blocks, \
+                          which is corrupt (`hectare check` says more)";
             self.tree.refuse(path, reason)
         })?;
         let kind =

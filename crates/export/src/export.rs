@@ -23,8 +23,8 @@ pub fn export<W: Write>(tree: &Tree<'_>, out: W, observer: &dyn Observer) -> std
     whole(tree, out, Purpose::Plain, observer)
 }
 
-/// Writes a tree, or what changed of it since `base`, as a layer of a container image, and returns what it was
-/// written to.
+/// Writes a tree, or what changed of it since `base`, as a layer of a container image, and returns what it
+/// was written to.
 ///
 /// # Errors
 /// As [`export`], and for a name that begins with `.wh.`.

@@ -1,7 +1,8 @@
 //! Which names of two trees belong to one file, so that hard links can be compared.
 //!
-//! A file is known by the first path that is in both trees. Two trees have the same hard links if every
-//! common path has the same first path in both: names that only one tree has are a difference of their own.
+//! A file is known by its first path that is in both trees, and a directory in neither. Two trees have the
+//! same hard links if every such path has the same first path in both. Other names are a difference of their
+//! own.
 
 use crate::walk::Pair;
 use hectare_engine::Metadata;
@@ -21,6 +22,9 @@ impl Links {
         old: &Metadata,
         new: &Metadata,
     ) -> Option<Pair<Option<Vec<u8>>>> {
+        if old.is_dir() || new.is_dir() {
+            return None;
+        }
         let old = first(&mut self.0.old, path, old);
         let new = first(&mut self.0.new, path, new);
         (old != new).then_some(Pair { old, new })
@@ -28,7 +32,7 @@ impl Links {
 }
 
 fn first(known: &mut HashMap<InodeNr, Vec<u8>>, path: &[u8], meta: &Metadata) -> Option<Vec<u8>> {
-    if meta.is_dir() || meta.links < 2 {
+    if meta.links < 2 {
         return None;
     }
     let first = known.entry(meta.inode).or_insert_with(|| path.to_vec());

@@ -18,7 +18,7 @@ use std::collections::HashSet;
 /// The longest path: 16 times what Linux takes in one call.
 const PATH_MAX: usize = 64 << 10;
 
-/// The two sides of a walk. One that walks a single tree has it on the new side.
+/// The two sides of a walk. A single tree is on the new side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Side {
     Old,

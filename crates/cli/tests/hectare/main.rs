@@ -10,6 +10,7 @@ mod conform;
 mod copy;
 mod copy_trust;
 mod corpus;
+mod diff;
 mod errors;
 mod explain;
 mod export;

@@ -106,6 +106,18 @@ pub struct Config {
     shell: Option<Vec<String>>,
 }
 
+impl Config {
+    /// Reads the object from its JSON.
+    ///
+    /// # Errors
+    /// If it is no object, or has a member that is not known or not of its type.
+    pub fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
+        // A list would be taken for the members in order.
+        serde_json::from_slice::<Map<String, Value>>(json)?;
+        serde_json::from_slice(json)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,11 +125,11 @@ mod tests {
     #[test]
     fn a_config_keeps_what_it_says_and_refuses_what_is_not_known() {
         let text = r#"{"User":"1000","Env":["A=b"],"Entrypoint":["/init"],"WorkingDir":"/srv"}"#;
-        let config: Config = serde_json::from_str(text).unwrap();
+        let config = Config::parse(text.as_bytes()).unwrap();
         assert_eq!(serde_json::to_string(&config).unwrap(), text);
-        assert_eq!(serde_json::from_str::<Config>(r#"{"Cmd":null}"#).unwrap(), Config::default());
+        assert_eq!(Config::parse(br#"{"Cmd":null}"#).unwrap(), Config::default());
         for text in [r#"{"entrypoint":["/init"]}"#, r#"{"Env":"A=b"}"#, "[]"] {
-            assert!(serde_json::from_str::<Config>(text).is_err(), "{text}");
+            assert!(Config::parse(text.as_bytes()).is_err(), "{text}");
         }
     }
 }
