@@ -88,7 +88,6 @@ impl Observer for Watch {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     arguments.check()?;
-    let options = arguments.image_options()?;
     let directory = Directory::open(&arguments.place, &arguments.looking)?;
     let base = arguments.diff.as_ref().map(|base| Directory::open(base, &arguments.looking)).transpose()?;
     let show = |path: &[u8]| directory.show(path);
@@ -113,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
             written.and_then(|file| Ok(file.publish()?)).map_err(failed)
         }
         Goal::Oci { directory, tag } => {
-            let place = Place { directory, tag };
+            let (place, options) = (Place { directory, tag }, arguments.image_options()?);
             export_image(base_tree.as_ref(), &tree, place, &options, &watch).map_err(failed)
         }
     }

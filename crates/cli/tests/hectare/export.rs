@@ -275,6 +275,26 @@ fn a_base_with_its_changes_is_the_new_tree() {
 }
 
 #[test]
+fn what_a_socket_replaced_is_gone() {
+    let bench = Bench::empty();
+    let source = bench.local("source");
+    let (base, whole, changes) = (bench.local("base.img"), bench.local("base.tar"), bench.local("d.tar"));
+    touch(&source.join("d/a"), "a");
+    build(&base, &[&source]);
+    fs::remove_file(source.join("d/a")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(source.join("d/a")).unwrap();
+    build(&bench.image, &[&source]);
+    export(&base, whole.to_str().unwrap()).ok();
+    let diff = ["--diff", base.to_str().unwrap(), "-o", changes.to_str().unwrap()];
+    let ran = hectare(&[&["export", bench.image()], &diff[..]].concat()).ok();
+    assert!(ran.err.contains("disk.img:/d/a: warning: a socket can't be in an archive"), "{}", ran.err);
+    let merged = bench.local("merged.img");
+    build(&merged, &[&whole, &changes]);
+    let left = hectare(&["diff", "--ignore-times", merged.to_str().unwrap(), bench.image()]);
+    assert_eq!(left.text(), "+ d/a\n", "{}", left.err);
+}
+
+#[test]
 fn nothing_changed_is_an_empty_layer() {
     let bench = Bench::empty();
     before(&bench.local("source"));
