@@ -8,7 +8,7 @@ use hectare_units::{index_of, u64_of};
 /// Bytes read at a time.
 pub(crate) const STEP: u64 = 1 << 20;
 
-/// A file of one of the trees, and its buffer.
+/// A file of one of the trees, open.
 pub(crate) struct Content<'a> {
     tree: &'a Tree<'a>,
     path: &'a [u8],
@@ -52,8 +52,9 @@ pub(crate) fn first_difference(old: &Content<'_>, new: &Content<'_>) -> Result<O
             buffers.1.resize(step, 0);
             old.read(at, &mut buffers.0)?;
             new.read(at, &mut buffers.1)?;
-            if let Some(place) = buffers.0.iter().zip(&buffers.1).position(|(old, new)| old != new) {
-                return Ok(Some(at + u64_of(place)));
+            if buffers.0 != buffers.1 {
+                let same = buffers.0.iter().zip(&buffers.1).take_while(|(old, new)| old == new);
+                return Ok(Some(at + u64_of(same.count())));
             }
             at += u64_of(step);
         }

@@ -295,6 +295,31 @@ fn what_a_socket_replaced_is_gone() {
 }
 
 #[test]
+fn a_layer_has_what_changed_and_the_directories_on_the_way() {
+    let bench = Bench::empty();
+    let (source, base) = (bench.local("source"), bench.local("base.img"));
+    ["d/e/a", "d/e/b", "d/f/c", "g/h"].iter().for_each(|name| touch(&source.join(name), name));
+    fs::hard_link(source.join("d/e/a"), source.join("g/a")).unwrap();
+    build(&base, &[&source]);
+    fs::write(source.join("d/e/b"), "B").unwrap();
+    rustix::fs::setxattr(source.join("g/a"), "user.a", b"1", rustix::fs::XattrFlags::empty()).unwrap();
+    build(&bench.image, &[&source]);
+    let changes = bench.local("changes.tar");
+    let diff = ["--diff", base.to_str().unwrap(), "-o", changes.to_str().unwrap()];
+    hectare(&[&["export", bench.image()], &diff[..]].concat()).ok();
+    // A program that unpacks a link sets the attributes of its file once more.
+    let text = String::from_utf8_lossy(&fs::read(&changes).unwrap()).into_owned();
+    assert_eq!(text.matches("SCHILY.xattr.user.a=1").count(), 2);
+    match need("tar") {
+        Ok(mut tar) => {
+            let said = run(tar.arg("-tf").arg(&changes)).expect_success();
+            assert_eq!(said.stdout, "./\nd/\nd/e/\nd/e/a\nd/e/b\ng/\ng/a\n");
+        }
+        Err(reason) => skip!("cli export::a_layer_has_what_changed", reason),
+    }
+}
+
+#[test]
 fn nothing_changed_is_an_empty_layer() {
     let bench = Bench::empty();
     before(&bench.local("source"));
@@ -340,6 +365,33 @@ fn a_file_that_cannot_be_read_leaves_no_output() {
     let left = fs::read_dir(bench.folder.path()).unwrap().count();
     assert_eq!(left, 1, "the image alone");
     assert_eq!(hectare(&["diff", bench.image(), bench.image()]).code, Some(2));
+}
+
+/// Files of a corrupt volume that share blocks could unpack to any size.
+#[test]
+fn more_data_than_a_volume_has_is_refused() {
+    let bench = Bench::empty();
+    let (source, features) = (bench.local("source"), "^has_journal,^metadata_csum");
+    ["a", "b"].iter().for_each(|name| touch(&source.join(name), &name.repeat(5 << 20)));
+    let source_option = ["-d", source.to_str().unwrap(), "-O", features];
+    let made = hectare_oracle::mke2fs(&[&["-t", "ext4"], &source_option[..]].concat(), &bench.image, "12M");
+    let shared = made.and_then(|_| hectare_oracle::debugfs_write(&bench.image, &["copy_inode a b"]));
+    if let Err(reason) = shared {
+        skip!("cli export::more_data_than_a_volume_has", reason);
+    }
+    let whole = export(&bench.image, bench.local("whole.tar").to_str().unwrap());
+    assert_eq!(whole.code, Some(0), "10 of 12 MiB: {}", whole.err);
+    ["c", "d"].iter().for_each(|name| {
+        hectare_oracle::debugfs_write(&bench.image, &[&format!("ln a {name}"), "sif a links_count 1"])
+            .unwrap();
+    });
+    let ran = export(&bench.image, bench.local("more.tar").to_str().unwrap());
+    assert!(
+        ran.refused().contains("disk.img:/c: with it the files have more data than the volume"),
+        "{}",
+        ran.err
+    );
+    assert!(!bench.local("more.tar").exists());
 }
 
 /// Regular files with content, by their paths from the root.
