@@ -329,6 +329,24 @@ fn nothing_changed_is_an_empty_layer() {
 }
 
 #[test]
+fn exports_at_once_into_one_layout_lose_no_tag() {
+    let bench = Bench::empty();
+    touch(&bench.local("source/a"), "a");
+    build(&bench.image, &[&bench.local("source")]);
+    let layout = bench.local("images");
+    std::thread::scope(|scope| {
+        for tag in ["a", "b", "c", "d", "e", "f"] {
+            let output = reference(&layout, tag);
+            let image = &bench.image;
+            scope.spawn(move || export(image, &output).ok());
+        }
+    });
+    let index: serde_json::Value =
+        serde_json::from_slice(&fs::read(layout.join("index.json")).unwrap()).unwrap();
+    assert_eq!(index["manifests"].as_array().unwrap().len(), 6);
+}
+
+#[test]
 fn a_name_of_a_whiteout_is_in_archives_only() {
     let bench = Bench::empty();
     let (source, layout) = (bench.local("source"), bench.local("images"));

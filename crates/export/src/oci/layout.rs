@@ -1,8 +1,8 @@
 //! The directory of a layout: its blobs, and the index that gives them tags.
 //!
 //! A blob is named after its content and never changes. The index is replaced as a whole, last, so an image
-//! is there completely or not at all; what the index says besides is kept. A lock on the directory keeps two
-//! exports from losing each other's tag.
+//! is there completely or not at all; what the index says besides is kept. A lock on the directory, where the
+//! host has such locks, keeps two exports from losing each other's tag.
 //!
 //! What this is not: a garbage collector. Blobs of an image whose tag was given to another one stay
 //! (`umoci gc` removes them).
@@ -41,7 +41,8 @@ impl Layout {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let mut made = Made::default();
         made.directory(path)?;
-        let lock = File::open(path).and_then(|dir| dir.lock().map(|()| dir)).map_err(|e| refuse(path, e))?;
+        let lock = File::open(path).map_err(|error| refuse(path, error))?;
+        let _ = lock.lock(); // some network file systems lock no directories; there the caller takes care
         let is_new = !path.join(MARK).exists();
         let index = if is_new {
             refuse_occupied(path)?;
