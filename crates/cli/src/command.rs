@@ -11,7 +11,9 @@ pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod completions;
 pub(crate) mod cp;
+pub(crate) mod diff;
 pub(crate) mod explain;
+pub(crate) mod export;
 pub(crate) mod format_options;
 pub(crate) mod freefrag;
 pub(crate) mod info;
@@ -42,6 +44,8 @@ pub(crate) enum Command {
     #[command(name = "mkfs.xfs")]
     MkfsXfs(mkfs::xfs::Arguments),
     Build(build::Arguments),
+    Export(export::Arguments),
+    Diff(diff::Arguments),
     Ls(ls::Arguments),
     Tree(tree::Arguments),
     Stat(stat::Arguments),
@@ -80,6 +84,8 @@ impl Command {
             Self::Mkfs(arguments) => mkfs::run(&arguments),
             Self::MkfsXfs(arguments) => mkfs::xfs::run(&arguments),
             Self::Build(arguments) => build::run(&arguments),
+            Self::Export(arguments) => export::run(&arguments),
+            Self::Diff(arguments) => diff::run(&arguments),
             Self::Ls(arguments) => ls::run(&arguments),
             Self::Tree(arguments) => tree::run(&arguments),
             Self::Stat(arguments) => stat::run(&arguments),

@@ -15,6 +15,10 @@ pub(crate) enum Failure {
     Told,
     /// The arguments contradict each other; printed with a pointer to the help, exit code 2.
     Usage(String),
+    /// What was compared differs; nothing to print, exit code 1.
+    Different,
+    /// One line to print: a comparison came to no result, exit code 2.
+    Undecided(String),
     /// Standard output was closed by its reader.
     ReaderGone,
 }

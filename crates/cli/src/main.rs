@@ -10,6 +10,7 @@
 mod clock;
 mod command;
 mod copy;
+mod directory;
 mod dumpe2fs;
 mod entry;
 mod explanation;
@@ -24,7 +25,6 @@ mod markup;
 mod memory;
 mod mount_helper;
 mod name;
-mod names;
 mod output;
 mod partition_args;
 mod passwd;
@@ -56,6 +56,7 @@ Examples:
   hectare ls -l disk.img:/srv                 list a directory
   hectare cp disk.img:/srv/index.html .       copy a file out
   hectare build --from rootfs/ disk.img       make an image that just fits a directory
+  hectare export disk.img -o disk.tar.gz      all of it as an archive
   hectare info disk.img                       superblock and group information
   hectare map disk.img -o disk.svg            a picture of its usage
 

@@ -1,6 +1,7 @@
 //! The end of a command: its exit code, and the one line that says what went wrong.
 //!
-//! Failures exit with 1, a wrong command line with 2. With `--json` the last line on standard error is an
+//! Failures exit with 1, a wrong command line with 2. So does a comparison that fails, as with diff and cmp,
+//! where 1 means a difference. With `--json` the last line on standard error is an
 //! object with the members `error` and `exit`, so that a program that reads the output can read the failure,
 //! too. Lines about parts that were left out ([`LeftOut`](crate::failure::LeftOut)), and notes, come before
 //! it, as text.
@@ -68,8 +69,9 @@ impl Reporter {
         match failure {
             Failure::ReaderGone => ExitCode::SUCCESS,
             Failure::Told if self.json => self.line(INCOMPLETE, FAILED),
-            Failure::Told => ExitCode::from(FAILED),
+            Failure::Told | Failure::Different => ExitCode::from(FAILED),
             Failure::Line(line) => self.line(&line, FAILED),
+            Failure::Undecided(line) => self.line(&line, MISUSED),
             Failure::Usage(message) => self.line(&format!("{message}; {}", self.see()), MISUSED),
         }
     }

@@ -4,21 +4,19 @@
 //! is met twice is corrupt too (it could contain itself), and is not entered again, so that every walk ends.
 //!
 //! A walk holds some entries of each directory that it is in ([`Entries`]), however large that is. Ordered
-//! lists hold all the names of a directory ([`Names`](crate::names::Names)).
+//! lists hold all the names of a directory ([`Names`](hectare_export::Names)).
 
 use crate::failure::LeftOut;
 use crate::image::Image;
 use crate::name::join;
 use hectare_engine::{Cookie, DirEntry, Error, Result, Volume};
+use hectare_export::MET_TWICE;
 use hectare_units::InodeNr;
 use std::collections::HashSet;
 use std::vec::IntoIter;
 
 /// Entries of a directory that a walk holds.
 const BATCH: usize = 256;
-
-/// The message for a directory that is met twice.
-pub(crate) const MET_TWICE: &str = "the directory is corrupt: it was met before on another path";
 
 /// The directories already entered.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use crate::steps::{metadata, root};
 use serde_json::Value;
 
 /// From the lowest to the highest.
-const LAYERS: [&str; 18] = [
+const LAYERS: [&str; 19] = [
     "hectare-units",
     "hectare-device",
     "hectare-host",
@@ -23,6 +23,7 @@ const LAYERS: [&str; 18] = [
     "hectare-mkfs",
     "hectare-populate",
     "hectare-engine",
+    "hectare-export",
     "hectare-fuse",
     "hectare-lab",
     "hectare-monitor",

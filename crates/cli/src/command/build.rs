@@ -158,7 +158,7 @@ impl Arguments {
 }
 
 /// `SOURCE_DATE_EPOCH`, if it is set.
-fn epoch(options: &FormatOptions) -> Option<i64> {
+pub(super) fn epoch(options: &FormatOptions) -> Option<i64> {
     std::env::var_os("SOURCE_DATE_EPOCH").map(|_| options.now.seconds)
 }
 

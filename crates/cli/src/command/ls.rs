@@ -6,11 +6,11 @@ use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, read_each};
 use crate::image_path::{ImagePath, split};
 use crate::name::{JsonName, join};
-use crate::names::Names;
 use crate::output::{JsonArray, Output};
-use crate::walk::{Entered, MET_TWICE};
+use crate::walk::Entered;
 use crate::write_args::Looking;
 use hectare_engine::{Kind, Metadata, Result};
+use hectare_export::{MET_TWICE, Names};
 use hectare_units::InodeNr;
 
 /// List directories and files inside an image
@@ -124,7 +124,7 @@ impl Lister<'_> {
     /// The names to show of a directory.
     fn names(&self, image: &Image, nr: InodeNr) -> Result<Names> {
         let (all, dots) = (self.arguments.all, self.arguments.all && !self.arguments.json);
-        Names::sorted(image, nr, |entry| match entry.name {
+        Names::sorted(image.volume(), nr, |entry| match entry.name {
             b"." | b".." => dots,
             name => all || !name.starts_with(b"."),
         })
@@ -142,7 +142,7 @@ impl Lister<'_> {
         while names.left() > 0 {
             let mut rows = Vec::new();
             while rows.len() < ALIGNED
-                && let Some(entry) = names.next()
+                && let Some(entry) = names.pop_front()
             {
                 let (nr, full) = (entry.inode, join(path, entry.name));
                 let row = self.row(image, &full, entry.name.to_vec(), nr);

@@ -5,19 +5,13 @@ use crate::failure::{LeftOut, Outcome};
 use crate::image::{Image, read_each};
 use crate::image_path::ImagePath;
 use crate::name::{JsonName, join};
-use crate::names::{Entry, Names};
 use crate::output::{JsonArray, Output};
-use crate::walk::{Entered, MET_TWICE};
+use crate::walk::Entered;
 use crate::write_args::Looking;
 use hectare_engine::{Kind, Result};
-use hectare_units::{InodeNr, u64_of};
+use hectare_export::{Entry, MET_TWICE, Names, TOO_MANY, is_room_for};
+use hectare_units::InodeNr;
 use serde::Serialize;
-
-/// The minimum bytes of a directory entry.
-const RECORD_MIN: u64 = 12;
-/// The message for a directory that can't be valid together with its ancestors.
-const TOO_MANY: &str =
-    "the directory is corrupt: it and those it is in have more names than the volume has room for";
 
 /// Show a directory inside an image as a tree
 ///
@@ -96,7 +90,7 @@ impl Grower<'_> {
         entered.enter(root);
         let mut levels = vec![Level { path: place.path.clone(), rest }];
         while let Some(level) = levels.last_mut() {
-            let Some(entry) = level.rest.next() else {
+            let Some(entry) = level.rest.pop_front() else {
                 levels.pop();
                 continue;
             };
@@ -112,7 +106,7 @@ impl Grower<'_> {
     }
 
     fn entries(&self, image: &Image, nr: InodeNr) -> Result<Names> {
-        Names::sorted(image, nr, |entry| match entry.name {
+        Names::sorted(image.volume(), nr, |entry| match entry.name {
             b"." | b".." => false,
             name => self.arguments.all || !name.starts_with(b"."),
         })
@@ -184,10 +178,8 @@ fn is_directory(image: &Image, entry: Entry<'_>) -> Result<bool> {
     }
 }
 
-/// Whether a volume has room for the names of a directory and the remaining ones of its ancestors, all of
-/// which are held at once. Directories that share blocks would turn a few blocks into any number of names.
+/// Whether the names of a directory and the remaining ones of its ancestors, all of which are held at once,
+/// can be there.
 fn is_room(image: &Image, names: &Names, levels: &[Level]) -> bool {
-    let held = names.left() + levels.iter().map(|level| level.rest.left()).sum::<usize>();
-    let room = image.volume().statfs().map_or(0, |stat| stat.blocks.bytes(stat.block_size).get());
-    u64_of(held).saturating_mul(RECORD_MIN) <= room
+    is_room_for(image.volume(), names.left() + levels.iter().map(|level| level.rest.left()).sum::<usize>())
 }

@@ -41,6 +41,13 @@ fn read_everything(name: &str, image: &Path, folder: &Path) {
     behaves(name, &["stat", &root]);
     behaves(name, &["xattr", "list", &root]);
     behaves(name, &["cp", "-a", &root, out.to_str().unwrap()]);
+    let archive = folder.join("a.tar");
+    let exported = behaves(name, &["export", path, "-o", archive.to_str().unwrap()]);
+    assert_eq!(exported == Some(0), archive.exists(), "{name}: an archive is complete, or is not there");
+    behaves(name, &["export", path, "--diff", path, "-o", folder.join("d.tar.gz").to_str().unwrap()]);
+    let compared = hectare_within(&["diff", path, path], PATIENCE);
+    assert!(!compared.hung && matches!(compared.code, Some(0 | 2)), "{name}: {:?}", compared.code);
+    assert_eq!(compared.code == Some(0), exported == Some(0), "{name}: {}", compared.err);
     for file in ["a", "file", "test_file", "lost+found", "../x"] {
         behaves(name, &["cat", &format!("{root}{file}")]);
     }

@@ -28,6 +28,7 @@ fn commands(bench: &Bench) -> Vec<Vec<String>> {
         words(&["xattr", "set", "user.a", "b", &at("/")]),
         words(&["info", &image]),
         words(&["freefrag", &image]),
+        words(&["export", &image, "-o", bench.local("a.tar").to_str().unwrap()]),
         words(&["map", &image]),
     ]
 }

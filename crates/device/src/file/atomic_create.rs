@@ -15,6 +15,7 @@ use crate::{Error, Operation, Reason, Result};
 use hectare_units::Bytes;
 use rustix::fs::{AtFlags, CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -86,6 +87,13 @@ impl PendingFile {
     #[must_use]
     pub fn device(&self) -> &FileDevice {
         self.device.as_ref().expect("it is taken only when the value is consumed")
+    }
+
+    /// Gives it another final name in the same directory: for a file that is named after its content.
+    #[must_use]
+    pub fn renamed(mut self, name: impl AsRef<OsStr>) -> Self {
+        self.path.set_file_name(name);
+        self
     }
 
     /// Gives the file its name. It is durable under that name once [`Device::flush`](crate::Device::flush) of
@@ -186,6 +194,9 @@ mod tests {
         assert_eq!((refused.reason(), &fs::read(&path).unwrap()[..]), (&Reason::Exists, &b"old"[..]));
         with_hidden_name(&path, Overwrite::Replace).publish().unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
+        with_hidden_name(&path, Overwrite::Replace).renamed("other.img").publish().unwrap();
+        assert_eq!(fs::read(path.with_file_name("other.img")).unwrap(), b"new");
+        fs::remove_file(path.with_file_name("other.img")).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

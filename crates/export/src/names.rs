@@ -4,25 +4,34 @@
 //! bytes and the name for a record of at least 12). All names are in one buffer, and a refusal by the system
 //! to grow it is an error.
 
-use crate::image::Image;
-use hectare_engine::{Cookie, Kind, Result};
+use hectare_engine::{Cookie, Kind, Result, Volume};
 use hectare_units::{InodeNr, memory, u64_of};
 
+/// The message for a directory that is met twice: a directory has one parent, and could contain itself.
+pub const MET_TWICE: &str = "the directory is corrupt: it was met before on another path";
+/// The message for a directory that can't be valid together with its ancestors.
+pub const TOO_MANY: &str =
+    "the directory is corrupt: it and those it is in have more names than the volume has room for";
+
+/// The minimum bytes of a directory entry.
+const RECORD_MIN: u64 = 12;
 /// Entries read at a time.
 const STEP: usize = 1024;
 
 /// The file that a name refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entry<'a> {
-    pub(crate) name: &'a [u8],
-    pub(crate) inode: InodeNr,
+pub struct Entry<'a> {
+    /// The name.
+    pub name: &'a [u8],
+    /// Its inode.
+    pub inode: InodeNr,
     /// Its kind, if recorded in the directory entry.
-    pub(crate) kind: Option<Kind>,
+    pub kind: Option<Kind>,
 }
 
 /// The entries of a directory, taken from the front.
 #[derive(Default)]
-pub(crate) struct Names {
+pub struct Names {
     bytes: Vec<u8>,
     places: Vec<StoredName>,
     taken: usize,
@@ -39,11 +48,14 @@ struct StoredName {
 impl Names {
     /// The entries that `wanted` accepts, sorted by the bytes of their names; `.` and `..`, if among them,
     /// first.
-    pub(crate) fn sorted(image: &Image, nr: InodeNr, wanted: impl Fn(Entry<'_>) -> bool) -> Result<Self> {
+    ///
+    /// # Errors
+    /// As [`Volume::read_dir_at`], and if the system refuses memory.
+    pub fn sorted(volume: &Volume, nr: InodeNr, wanted: impl Fn(Entry<'_>) -> bool) -> Result<Self> {
         let mut names = Self::default();
         let mut at = Cookie::START;
         loop {
-            let step = image.volume().read_dir_at(nr, at, STEP)?;
+            let step = volume.read_dir_at(nr, at, STEP)?;
             let Some(last) = step.last() else { break };
             at = last.next;
             for entry in &step {
@@ -72,17 +84,33 @@ impl Names {
         Ok(())
     }
 
-    /// The next one.
-    pub(crate) fn next(&mut self) -> Option<Entry<'_>> {
+    /// The next one, which stays where it is.
+    #[must_use]
+    pub fn front(&self) -> Option<Entry<'_>> {
+        let place = self.places.get(self.taken)?;
+        Some(Entry { name: place.name(&self.bytes), inode: place.inode, kind: place.kind })
+    }
+
+    /// The next one, taken.
+    pub fn pop_front(&mut self) -> Option<Entry<'_>> {
         let place = self.places.get(self.taken)?;
         self.taken += 1;
         Some(Entry { name: place.name(&self.bytes), inode: place.inode, kind: place.kind })
     }
 
     /// How many are left.
-    pub(crate) fn left(&self) -> usize {
+    #[must_use]
+    pub fn left(&self) -> usize {
         self.places.len() - self.taken
     }
+}
+
+/// Whether a volume has room for this many names, those of a directory and of its ancestors, which a walk
+/// holds at once. Directories that share blocks would turn a few blocks into any number of names.
+#[must_use]
+pub fn is_room_for(volume: &Volume, names: usize) -> bool {
+    let room = volume.statfs().map_or(0, |stat| stat.blocks.bytes(stat.block_size).get());
+    u64_of(names).saturating_mul(RECORD_MIN) <= room
 }
 
 impl StoredName {

@@ -1,0 +1,59 @@
+//! How an archive is compressed on its way out.
+
+use flate2::Compression as Level;
+use flate2::write::GzEncoder;
+use std::io::{self, Write};
+
+/// How an archive is compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// gzip, with no time and no name in its header: the same archive gives the same bytes.
+    Gzip,
+}
+
+/// Compresses what is written to it.
+pub struct Packer<W: Write>(Kind<W>);
+
+enum Kind<W: Write> {
+    Plain(W),
+    Gzip(GzEncoder<W>),
+}
+
+impl<W: Write> Packer<W> {
+    /// Compresses to `out`.
+    pub fn new(out: W, compression: Compression) -> Self {
+        Self(match compression {
+            Compression::None => Kind::Plain(out),
+            Compression::Gzip => Kind::Gzip(GzEncoder::new(out, Level::default())),
+        })
+    }
+
+    /// Ends the compressed data, and returns what it was written to.
+    ///
+    /// # Errors
+    /// If that can't take it.
+    pub fn finish(self) -> io::Result<W> {
+        match self.0 {
+            Kind::Plain(out) => Ok(out),
+            Kind::Gzip(encoder) => encoder.finish(),
+        }
+    }
+}
+
+impl<W: Write> Write for Packer<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.0 {
+            Kind::Plain(out) => out.write(bytes),
+            Kind::Gzip(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.0 {
+            Kind::Plain(out) => out.flush(),
+            Kind::Gzip(encoder) => encoder.flush(),
+        }
+    }
+}
