@@ -9,6 +9,7 @@
 
 mod clock;
 mod command;
+mod container;
 mod copy;
 mod dumpe2fs;
 mod entry;

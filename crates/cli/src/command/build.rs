@@ -1,6 +1,7 @@
 //! `hectare build`.
 
 use super::format_options::{FormatArguments, usage};
+use crate::container::refuse_container_name;
 use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::{Hold, device};
 use crate::name::{hex, shown};
@@ -186,6 +187,7 @@ impl hectare_populate::Progress for Progress {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
+    refuse_container_name(&arguments.image)?;
     let format = arguments.format_options()?;
     let epoch = epoch(&format);
     let size = arguments.size()?;

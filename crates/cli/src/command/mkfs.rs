@@ -6,7 +6,8 @@ mod target;
 pub(crate) mod xfs;
 
 use super::format_options::FormatArguments;
-use crate::failure::{Failure, Outcome};
+use crate::container::refuse_container_name;
+use crate::failure::{Failure, Outcome, tell};
 use crate::name::hex;
 use crate::progress::Meter;
 use crate::size_arg::with_suffix;
@@ -84,6 +85,7 @@ fn command_at(arguments: &[OsString]) -> usize {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let image = &arguments.image;
     let failed = |error: hectare_mkfs::Error| image.failed(&error);
+    refuse_container_name(&image.image)?;
     let mut options = arguments.options()?;
     let size = arguments.size()?;
     if arguments.dry_run {
@@ -104,11 +106,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     watched(threads, |run| execute(&plan, goal.device(), &plan.empty(), run)).map_err(failed)?;
     goal.finish()?;
+    let block = plan.geometry().block_size.bytes();
+    if size.get() % block.get() != 0 {
+        let shown = image.shown();
+        tell(format_args!("{shown}: note: {size} bytes are not whole blocks of {block}; the rest is unused"));
+    }
     say(image, &plan)
 }
 
 /// Carries out a plan with this many threads, and shows progress.
-fn watched<T>(threads: usize, execute: impl FnOnce(Run<'_>) -> T) -> T {
+pub(super) fn watched<T>(threads: usize, execute: impl FnOnce(Run<'_>) -> T) -> T {
     let meter = Meter::new();
     let watch = |step, done, all| {
         let step = match step {
