@@ -17,6 +17,7 @@ mod killed;
 mod look;
 mod make;
 mod make_on_devices;
+mod mke2fs;
 mod monitor;
 mod mount;
 mod mount_callers;
