@@ -4,7 +4,9 @@
 use crate::support::Bench;
 use hectare_oracle::compare::Times;
 use hectare_oracle::tool::{Said, need, run};
-use hectare_oracle::{KernelMount, What, assert_clean, assert_same, is_root, skip, skip_part, walk};
+use hectare_oracle::{
+    KernelMount, Scale, Tree, What, assert_clean, assert_same, is_root, skip, skip_part, source, walk,
+};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
@@ -284,19 +286,52 @@ fn every_image_builder_gets_what_mke2fs_copies() {
         assert_eq!(differences(line, &dumped(&ours, false), &dumped(&theirs, false)), None);
         assert_clean(&ours)
             .unwrap_or_else(|reason| skip_part!("cli mke2fs::every_image_builder, e2fsck", reason));
-        let mounts =
-            KernelMount::read_only(&ours, "").and_then(|one| Ok((one, KernelMount::read_only(&theirs, "")?)));
-        match mounts {
-            Ok((one, two)) => {
-                let what = What { atimes: Times::Exact, ..What::all() };
-                assert_same(&walk(one.path()), &walk(two.path()), what);
-                let root = |mount: &KernelMount| {
-                    let data = fs::metadata(mount.path()).unwrap();
-                    (data.mode(), data.uid(), data.gid(), data.mtime(), data.atime(), data.ctime())
-                };
-                assert_eq!(root(&one), root(&two), "the root of {line}");
+        let what = What { atimes: Times::Exact, ..What::all() };
+        equal_for_the_kernel(line, [&ours, &theirs], what);
+    }
+}
+
+/// Fails unless the kernel reads the same from both.
+#[track_caller]
+fn equal_for_the_kernel(line: &str, [ours, theirs]: [&Path; 2], what: What) {
+    let mounts =
+        KernelMount::read_only(ours, "").and_then(|one| Ok((one, KernelMount::read_only(theirs, "")?)));
+    let (one, two) = match mounts {
+        Ok(mounts) => mounts,
+        Err(reason) => {
+            skip_part!(format!("cli mke2fs, kernel, {line}"), reason);
+            return;
+        }
+    };
+    assert_same(&walk(one.path()), &walk(two.path()), what);
+    let root = |mount: &KernelMount| {
+        let data = fs::metadata(mount.path()).unwrap();
+        (data.mode(), data.uid(), data.gid(), data.mtime(), data.atime(), data.ctime())
+    };
+    assert_eq!(root(&one), root(&two), "the root of {line}");
+}
+
+#[test]
+fn every_awkward_tree_is_copied_as_mke2fs_copies_it() {
+    let stage = Stage::new();
+    // mke2fs copies a symbolic link with two names twice, and keeps 32 bits of a time.
+    for awkward in Tree::ALL.into_iter().filter(|tree| !matches!(tree, Tree::Links | Tree::Times)) {
+        let name = format!("cli mke2fs::every_awkward_tree, {}", awkward.name());
+        let from = match source(awkward, &Scale::SMALL) {
+            Ok(from) => from,
+            Err(reason) => {
+                skip_part!(name, reason);
+                continue;
             }
-            Err(reason) => skip_part!("cli mke2fs::every_image_builder, kernel", reason),
+        };
+        let line = format!("mkfs.ext4 -q -b 4096 -N 20000 -d {} disk.img 300M", from.display());
+        match stage.both(&line) {
+            Ok([ours, theirs]) => {
+                assert_clean(&ours).unwrap_or_else(|reason| skip_part!(name, reason));
+                // mke2fs makes holes where a file has blocks of zeros.
+                equal_for_the_kernel(&line, [&ours, &theirs], What { holes: None, ..What::all() });
+            }
+            Err(reason) => skip!("cli mke2fs::every_awkward_tree", reason),
         }
     }
 }
