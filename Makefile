@@ -1,5 +1,5 @@
 # The commands of the project. Everything else is in `cargo xtask`.
-.PHONY: demo test build fmt lint clean
+.PHONY: demo test build install fmt lint clean
 
 # Turns a folder (DEMO_FROM=..., or the host's documentation) into an image, checks it and looks at it.
 demo:
@@ -14,6 +14,19 @@ test:
 
 build:
 	cargo build --release
+
+# Below PREFIX. UNDERSTUDY=1 also makes links for the names of mke2fs (docs/formatting.md); what has such a
+# name already is kept, and the installation fails.
+PREFIX ?= /usr/local
+install: build
+	install -D -m 755 "$${CARGO_TARGET_DIR:-target}/release/hectare" "$(DESTDIR)$(PREFIX)/bin/hectare"
+ifeq ($(UNDERSTUDY),1)
+	install -d "$(DESTDIR)$(PREFIX)/sbin"
+	for name in mke2fs mkfs.ext2 mkfs.ext3 mkfs.ext4; do \
+		link="$(DESTDIR)$(PREFIX)/sbin/$$name"; \
+		[ "$$(readlink "$$link")" = ../bin/hectare ] || ln -s ../bin/hectare "$$link" || exit 1; \
+	done
+endif
 
 fmt:
 	cargo fmt --all

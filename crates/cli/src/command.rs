@@ -21,6 +21,7 @@ pub(crate) mod ln;
 pub(crate) mod ls;
 pub(crate) mod map;
 pub(crate) mod mkdir;
+pub(crate) mod mke2fs;
 pub(crate) mod mkfs;
 pub(crate) mod mount;
 pub(crate) mod mv;
@@ -41,6 +42,7 @@ use crate::failure::Outcome;
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Mkfs(mkfs::Arguments),
+    Mke2fs(mke2fs::Arguments),
     #[command(name = "mkfs.xfs")]
     MkfsXfs(mkfs::xfs::Arguments),
     Build(build::Arguments),
@@ -82,6 +84,7 @@ impl Command {
     pub(crate) fn run(self) -> Outcome {
         match self {
             Self::Mkfs(arguments) => mkfs::run(&arguments),
+            Self::Mke2fs(arguments) => mke2fs::run(&arguments),
             Self::MkfsXfs(arguments) => mkfs::xfs::run(&arguments),
             Self::Build(arguments) => build::run(&arguments),
             Self::Export(arguments) => export::run(&arguments),

@@ -9,6 +9,7 @@
 
 mod clock;
 mod command;
+mod container;
 mod copy;
 mod directory;
 mod dumpe2fs;

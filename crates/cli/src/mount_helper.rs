@@ -4,7 +4,7 @@
 //! `mount.fuse.hectare`, if links of these names are installed (docs/operating.md); otherwise the latter
 //! makes it run `mount.fuse3`, and that `hectare IMAGE DIR -o OPTIONS`. `umount` runs `umount.fuseblk.hectare
 //! DIR` or `umount.fuse.hectare DIR`. None of them says `hectare mount` or `hectare umount`, which is
-//! inserted here.
+//! inserted here. Links with the names of other formatters (mke2fs, mkfs.ext4, mkfs.xfs) run those commands.
 //!
 //! Hazard: `mount.fuse3` adds `dev,suid` whenever root mounts, so options that come that way are marked as
 //! such.
@@ -14,6 +14,14 @@ use std::path::Path;
 
 /// Prefixes of the names by which helpers are called, and their commands.
 const HELPERS: [(&str, &str); 2] = [("mount.", "mount"), ("umount.", "umount")];
+/// Names of formatters, their commands, and the type in the name.
+const FORMATTERS: [(&str, &str, Option<&str>); 5] = [
+    ("mke2fs", "mke2fs", None),
+    ("mkfs.ext2", "mke2fs", Some("ext2")),
+    ("mkfs.ext3", "mke2fs", Some("ext3")),
+    ("mkfs.ext4", "mke2fs", Some("ext4")),
+    ("mkfs.xfs", "mkfs.xfs", None),
+];
 /// Marks options to which `mount.fuse` has added some.
 pub(crate) const ADDED: &str = "by-mount-fuse";
 
@@ -22,7 +30,11 @@ pub(crate) fn complete(mut arguments: Vec<OsString>, is_command: impl Fn(&OsStr)
     let called = arguments.first().map(Path::new).and_then(Path::file_name).map(OsStr::to_string_lossy);
     let helper =
         HELPERS.iter().find(|(start, _)| called.as_ref().is_some_and(|name| name.starts_with(start)));
-    if let Some((_, command)) = helper {
+    let formatter = FORMATTERS.iter().find(|(name, ..)| called.as_deref() == Some(*name));
+    if let Some((_, command, named)) = formatter {
+        let named = named.map(|named| format!("--named={named}").into());
+        arguments.splice(1..1, std::iter::once((*command).into()).chain(named));
+    } else if let Some((_, command)) = helper {
         arguments.insert(1, command.into());
     } else if is_mount_form(&arguments, is_command) {
         arguments.splice(1..1, ["mount".into(), format!("--{ADDED}").into()]);
@@ -53,6 +65,10 @@ mod tests {
             (&["/sbin/mount.hectare", "/disk.img", "/"][..], mount),
             (&["/sbin/mount.fuse.hectare", "/disk.img", "/", "-o", "rw,suid"][..], mount),
             (&["/sbin/umount.fuseblk.hectare", "/mnt", "-l"][..], &["umount"][..]),
+            (&["/usr/sbin/mkfs.ext4", "-q", "a"][..], &["mke2fs", "--named=ext4"][..]),
+            (&["mke2fs", "a"][..], &["mke2fs"][..]),
+            (&["./mkfs.xfs", "a"][..], &["mkfs.xfs"][..]),
+            (&["mke2fs.real", "ls"][..], &[]),
             (&["hectare", "ls", "/", "-o", "rw"][..], &[]),
             (&["hectare", "/disk.img", "folder", "-o", "rw"][..], &[]),
             (&["hectare", "ls"][..], &[]),

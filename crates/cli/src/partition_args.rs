@@ -22,6 +22,11 @@ pub(crate) struct Part {
 }
 
 impl Part {
+    /// What begins this many bytes after the start.
+    pub(crate) fn from_byte(offset: u64) -> Self {
+        Self { partition: None, offset: (offset > 0).then_some(offset) }
+    }
+
     /// The equivalent arguments for another process.
     pub(crate) fn arguments(self) -> Vec<String> {
         let partition = self.partition.map(|number| format!("--partition={number}"));

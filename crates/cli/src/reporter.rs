@@ -20,6 +20,8 @@ const INCOMPLETE: &str = "the output is incomplete: the lines before this one na
 /// How a command reports its end.
 pub(crate) struct Reporter {
     json: bool,
+    /// The exit code of a wrong command line.
+    misused: u8,
     /// The command whose help explains the command line.
     help: String,
 }
@@ -34,15 +36,16 @@ impl Reporter {
     pub(crate) fn of(arguments: &[OsString], is_command: impl Fn(&str) -> bool) -> Self {
         let options = || arguments.iter().skip(1).take_while(|argument| *argument != "--");
         let command = options().filter_map(|argument| argument.to_str()).find(|name| is_command(name));
+        let misused = if command == Some("mke2fs") { FAILED } else { MISUSED }; // as mke2fs has it
         let help =
             command.map_or_else(|| "hectare --help".to_owned(), |name| format!("hectare {name} --help"));
-        Self { json: options().any(|argument| argument == "--json"), help }
+        Self { json: options().any(|argument| argument == "--json"), misused, help }
     }
 
     /// Reports a command line that can't be parsed: the first paragraph of the parser's message, and what to
     /// do.
     pub(crate) fn misuse(&self, error: &clap::Error) -> ExitCode {
-        self.line(&self.explained(error), MISUSED)
+        self.line(&self.explained(error), self.misused)
     }
 
     fn explained(&self, error: &clap::Error) -> String {
@@ -72,7 +75,7 @@ impl Reporter {
             Failure::Told | Failure::Different => ExitCode::from(FAILED),
             Failure::Line(line) => self.line(&line, FAILED),
             Failure::Undecided(line) => self.line(&line, MISUSED),
-            Failure::Usage(message) => self.line(&format!("{message}; {}", self.see()), MISUSED),
+            Failure::Usage(message) => self.line(&format!("{message}; {}", self.see()), self.misused),
         }
     }
 

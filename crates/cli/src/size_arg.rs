@@ -1,6 +1,7 @@
-//! Sizes as the command line takes them: a number with a suffix.
+//! Sizes as the command line takes them: a number with a suffix (`10M`, `10MiB`, `10MB`, `1.5G`).
 
-/// Bytes with an optional suffix K, M, G.
+/// Bytes with an optional suffix: K, M, G and so on are powers of 1024, as are KiB, MiB, GiB; kB, MB, GB are
+/// powers of 1000.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     with_suffix(text, 1)
 }
@@ -19,9 +20,16 @@ mod tests {
         assert_eq!(with_suffix("10MiB", 1024), Ok(10 << 20));
         assert_eq!(with_suffix("10KiB", 4096), Ok(10 << 10));
         assert_eq!(with_suffix("1GiB", 1), Ok(1 << 30));
-        let refused = with_suffix("10MB", 1024).unwrap_err();
-        assert!(refused.contains("write 10MiB or 10M"), "{refused}");
-        assert!(with_suffix("10iB", 1).is_err() && with_suffix("iB", 1).is_err());
+        assert_eq!(with_suffix("10MB", 1024), Ok(10_000_000));
+        assert_eq!(with_suffix("1.5G", 1024), Ok(3 << 29));
+        assert_eq!(with_suffix("0.5", 1024), Ok(512));
+        assert_eq!(with_suffix("1.3GB", 1), Ok(1_300_000_000));
+        assert_eq!(with_suffix("1.00001k", 1), Ok(1024));
+        for wrong in
+            ["10iB", "iB", "10Mb", "10 M", " 10M", "10M ", "1.5.5G", ".G", "1.G", ".5G", "1,5G", "M", "-1"]
+        {
+            assert!(with_suffix(wrong, 1).is_err(), "{wrong}");
+        }
     }
 
     #[test]

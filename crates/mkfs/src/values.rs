@@ -13,49 +13,48 @@ pub fn parse_uuid(option: &str, text: &str) -> Result<[u8; 16]> {
         .map_err(|_| Error::option(format!("{option} {text}"), "it is not a UUID (32 hexadecimal digits)"))
 }
 
-/// Reads a size: a number, and after it `s` (512 bytes), `k`, `m`, `g`, `t`, `p` or `e`, which are powers of
-/// 1024 and may be written `KiB`, `MiB` and so on; without a suffix it counts units of `plain` bytes. `KB`
-/// and `MB` are refused, since some mean powers of 1000. Where a volume's block and sector are given in
-/// `units`, `b` counts blocks and `s` sectors.
+/// Reads a size: a number, perhaps with a fraction (`1.5G`), and after it a unit. `s` is 512 bytes; `k`, `m`,
+/// `g`, `t`, `p` and `e` are powers of 1024, which may be written `KiB`, `MiB` and so on; `kB`, `MB` and so
+/// on are powers of 1000. Without a unit it counts `plain` bytes. Where a volume's block and sector are given in
+/// `units`, `b` counts blocks and `s` sectors. What a fraction leaves of a byte is dropped.
 ///
 /// # Errors
 /// If it is anything else, or more than 64 bits hold; the text says so.
 pub fn parse_size(text: &str, plain: u64, units: Option<(u64, u64)>) -> std::result::Result<u64, String> {
-    let text = binary_suffix(text)?;
-    let (digits, unit) = match text.char_indices().next_back() {
-        Some((at, suffix)) if !suffix.is_ascii_digit() => (
-            &text[..at],
-            match (suffix.to_ascii_lowercase(), units) {
-                ('s', None) => 512,
-                ('s', Some((_, sector))) => sector,
-                ('b', Some((block, _))) => block,
-                ('k', _) => 1 << 10,
-                ('m', _) => 1 << 20,
-                ('g', _) => 1 << 30,
-                ('t', _) => 1 << 40,
-                ('p', _) => 1 << 50,
-                ('e', _) => 1 << 60,
-                _ => return Err(format!("{text} is no size: a number, and s, K, M, G, T, P or E after it")),
-            },
-        ),
-        _ => (text, plain),
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let unit = match (unit, units) {
+        ("", _) => plain,
+        ("s" | "S", None) => 512,
+        ("s" | "S", Some((_, sector))) => sector,
+        ("b" | "B", Some((block, _))) => block,
+        (unit, _) => power(unit)
+            .ok_or_else(|| format!("{text} is no size: a number, and s, K, M, G, T, P or E after it"))?,
     };
-    let number: u64 = digits.parse().map_err(|_| format!("{text} is no size"))?;
-    number.checked_mul(unit).ok_or_else(|| format!("{text} is more than 64 bits hold"))
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let (Ok(whole), Some(fraction)) = (whole.parse::<u64>(), fraction_of(fraction, unit)) else {
+        return Err(format!("{text} is no size"));
+    };
+    let bytes = whole.checked_mul(unit).and_then(|bytes| bytes.checked_add(fraction));
+    bytes.ok_or_else(|| format!("{text} is more than 64 bits hold"))
 }
 
-/// The size without `iB`, where that follows one of the letters for powers of 1024.
-fn binary_suffix(text: &str) -> std::result::Result<&str, String> {
-    let is_power = |text: &str| text.ends_with(|last: char| "kmgtpe".contains(last.to_ascii_lowercase()));
-    if let Some(short) = text.strip_suffix("iB").filter(|short| is_power(short)) {
-        return Ok(short);
-    }
-    match text.strip_suffix(['b', 'B']).filter(|short| is_power(short)) {
-        Some(short) => Err(format!(
-            "{text} means different sizes to different people: write {short}iB or {short} (powers of 1024)"
-        )),
-        None => Ok(text),
-    }
+/// What a unit of bytes stands for: `M` and `MiB` for 1024 * 1024, `MB` for 1,000,000.
+fn power(unit: &str) -> Option<u64> {
+    let (letter, base) = match unit.split_at_checked(1)? {
+        (letter, "" | "iB") => (letter, 1024u64),
+        (letter, "B") => (letter, 1000),
+        _ => return None,
+    };
+    let power = "kmgtpe".find(&letter.to_ascii_lowercase())?;
+    base.checked_pow(u32::try_from(power).ok()? + 1)
+}
+
+/// Whole bytes of the decimal digits after the point of a number of units.
+fn fraction_of(digits: &str, unit: u64) -> Option<u64> {
+    let scale = 10u128.checked_pow(u32::try_from(digits.len()).ok()?)?;
+    let bytes = digits.parse::<u128>().ok()?.checked_mul(unit.into())? / scale;
+    u64::try_from(bytes).ok()
 }
 
 /// The time that a new volume says it was made at: `SOURCE_DATE_EPOCH` if that is set, else now, in whole

@@ -116,11 +116,11 @@ impl<'t> Image<'t> {
         let inodes = Inodes { load: &self.load, volume, layout: &self.layout, now };
         let writer = Writer { device, inodes: &inodes, progress };
         let contents = TreeContents::new(&inodes);
-        // First the old content is wiped, then the new content is written; the formatter writes the
+        // First the old content is given up, then the new content is written; the formatter writes the
         // superblock last, and only then there is a volume.
-        hectare_mkfs::wipe(&self.plan, device)?;
+        let plan = hectare_mkfs::clear(&self.plan, device, threads.get())?;
         writer.run(threads)?;
-        hectare_mkfs::lay_down(&self.plan, device, &contents, threads.get())?;
+        hectare_mkfs::lay_down(&plan, device, &contents, threads.get())?;
         Ok(())
     }
 }

@@ -107,6 +107,12 @@ pub struct Options {
     /// Make times reproducible: a modification time later than this second becomes it, and the other times
     /// become equal to the modification time (`SOURCE_DATE_EPOCH`).
     pub source_date_epoch: Option<i64>,
+    /// Keep times in whole seconds and none of creation, as mke2fs does.
+    pub whole_seconds: bool,
+    /// What the root directory has instead of the metadata of any source.
+    pub root: Option<Meta>,
+    /// Keep no extended attributes.
+    pub no_attributes: bool,
     /// What to leave out.
     pub excludes: Excludes,
     /// Threads that scan a directory.
@@ -128,6 +134,9 @@ impl Default for Options {
             owner: None,
             modes: None,
             source_date_epoch: None,
+            whole_seconds: false,
+            root: None,
+            no_attributes: false,
             excludes: Excludes::default(),
             threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             spool_directory: None,
@@ -156,6 +165,11 @@ impl Options {
         if let Some(epoch) = self.source_date_epoch {
             let time = meta.mtime.min(Timestamp::at(epoch));
             (meta.atime, meta.mtime, meta.ctime, meta.crtime) = (time, time, time, Some(time));
+        }
+        if self.whole_seconds {
+            let times = [&mut meta.atime, &mut meta.mtime, &mut meta.ctime];
+            times.into_iter().for_each(|time| *time = Timestamp::at(time.seconds));
+            meta.crtime = None;
         }
     }
 

@@ -55,7 +55,17 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
         &[
             &["clock", "failure", "markup", "mount_helper", "name", "passwd", "progress", "size_arg"],
             &["spinner", "umask"],
-            &["dumpe2fs", "entry", "image_path", "memory", "output", "partition_args", "picture", "reporter"],
+            &[
+                "container",
+                "dumpe2fs",
+                "entry",
+                "image_path",
+                "memory",
+                "output",
+                "partition_args",
+                "picture",
+                "reporter",
+            ],
             &["explanation", "image_device", "logging"],
             &["write_args"],
             &["image"],

@@ -3,6 +3,7 @@
 mod like;
 
 use super::format_options::{FormatArguments, usage};
+use crate::container::refuse_container_name;
 use crate::failure::{Failure, Outcome, tell};
 use crate::image_device::{Hold, device};
 use crate::name::{hex, shown};
@@ -280,6 +281,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.verify_only {
         return verified(arguments, &read(arguments, epoch)?);
     }
+    refuse_container_name(arguments.image())?;
     let size = arguments.size()?;
     let device_size = is_block_device(arguments.image())
         .then(|| {

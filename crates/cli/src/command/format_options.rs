@@ -9,11 +9,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 /// The format of a volume.
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone)]
 pub(crate) struct FormatArguments {
-    /// Bytes per block: 1024 to 65536
-    #[arg(short = 'b', value_name = "BYTES", value_parser = parse_size)]
-    pub(crate) block_size: Option<u64>,
+    /// Bytes per block: 1024 to 65536; -BYTES for no fewer than that
+    #[arg(short = 'b', value_name = "BYTES", value_parser = BlockBytes::parse, allow_hyphen_values = true)]
+    block_size: Option<BlockBytes>,
     /// Bytes per cluster (with -O bigalloc)
     #[arg(short = 'C', value_name = "BYTES", value_parser = parse_size)]
     cluster_size: Option<u64>,
@@ -21,9 +21,9 @@ pub(crate) struct FormatArguments {
     #[arg(short = 'I', value_name = "BYTES")]
     inode_size: Option<u32>,
     /// Bytes of volume per inode
-    #[arg(short = 'i', value_name = "BYTES", conflicts_with = "inodes", value_parser = parse_size)]
+    #[arg(short = 'i', value_name = "BYTES", value_parser = parse_size)]
     inode_ratio: Option<u64>,
-    /// Number of inodes
+    /// Number of inodes, whatever -i says
     #[arg(short = 'N', value_name = "COUNT")]
     inodes: Option<u64>,
     /// Percent of the blocks reserved for root
@@ -44,7 +44,7 @@ pub(crate) struct FormatArguments {
     /// Extended options: stride=, stripe_width=, lazy_itable_init=, packed_meta_blocks=, hash_seed=,
     /// root_owner= ...
     #[arg(short = 'E', value_name = "OPTION=VALUE,...")]
-    extended: Vec<String>,
+    pub(crate) extended: Vec<String>,
     /// Journal options: size=MIB
     #[arg(short = 'J', value_name = "size=MIB")]
     journal: Option<String>,
@@ -63,13 +63,16 @@ impl FormatArguments {
     /// The options, with `SOURCE_DATE_EPOCH` as the time if that is set.
     pub(crate) fn options(&self) -> Outcome<FormatOptions> {
         let mut options = FormatOptions::from_environment().map_err(usage)?;
-        options.block_size = self.block_size().map_err(Failure::Usage)?;
+        if let Some(block) = self.block_size {
+            let size = Some(block.size().map_err(Failure::Usage)?);
+            *(if block.least { &mut options.least_block_size } else { &mut options.block_size }) = size;
+        }
         options.cluster_size = self.cluster_size;
         options.inode_size = self.inode_size;
         options.inodes = match (self.inode_ratio, self.inodes) {
-            (_, Some(count)) => InodeCount::Exactly(count),
-            (Some(ratio), None) => InodeCount::Ratio(ratio),
-            (None, None) => InodeCount::ByUsage,
+            (_, Some(count)) if count > 0 => InodeCount::Exactly(count),
+            (Some(ratio), _) => InodeCount::Ratio(ratio),
+            (None, _) => InodeCount::ByUsage,
         };
         options.reserved_percent = self.reserved.unwrap_or(options.reserved_percent);
         options.label = bytes(self.label.as_ref());
@@ -100,10 +103,40 @@ impl FormatArguments {
         self.reserved.is_some()
     }
 
-    fn block_size(&self) -> Result<Option<BlockSize>, String> {
-        let Some(bytes) = self.block_size else { return Ok(None) };
-        let size = BlockSize::from_bytes(bytes);
-        size.map(Some).ok_or_else(|| format!("-b {bytes}: a block has 1024 to 65536 bytes, a power of two"))
+    /// Whether the behaviour on errors was given.
+    pub(crate) fn asks_for_behaviour(&self) -> bool {
+        self.on_error.is_some()
+    }
+
+    /// Whether a journal of some size was requested.
+    pub(crate) fn asks_for_journal(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// Bytes of a block, as far as they were given.
+    pub(crate) fn block_bytes(&self) -> Option<u64> {
+        self.block_size.filter(|block| !block.least).map(|block| block.bytes)
+    }
+}
+
+/// The bytes of a block, or the least that it has.
+#[derive(Clone, Copy)]
+struct BlockBytes {
+    least: bool,
+    bytes: u64,
+}
+
+impl BlockBytes {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (least, bytes) = text.strip_prefix('-').map_or((false, text), |bytes| (true, bytes));
+        Ok(Self { least, bytes: parse_size(bytes)? })
+    }
+
+    fn size(self) -> Result<BlockSize, String> {
+        let (size, sign) = (BlockSize::from_bytes(self.bytes), if self.least { "-" } else { "" });
+        size.ok_or_else(|| {
+            format!("-b {sign}{}: a block has 1024 to 65536 bytes, a power of two", self.bytes)
+        })
     }
 }
 

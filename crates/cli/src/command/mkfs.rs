@@ -6,7 +6,8 @@ mod target;
 pub(crate) mod xfs;
 
 use super::format_options::FormatArguments;
-use crate::failure::{Failure, Outcome};
+use crate::container::refuse_container_name;
+use crate::failure::{Failure, Outcome, tell};
 use crate::name::hex;
 use crate::progress::Meter;
 use crate::size_arg::with_suffix;
@@ -16,7 +17,7 @@ use image_arguments::ImageArguments;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use target::Goal;
+pub(super) use target::{Goal, topology};
 
 /// Make an empty volume
 ///
@@ -66,7 +67,7 @@ impl Arguments {
     }
 
     fn size(&self) -> Outcome<Option<Bytes>> {
-        let plain = self.format.block_size.unwrap_or(1024);
+        let plain = self.format.block_bytes().unwrap_or(1024);
         let size = self.image.size.as_deref().map(|text| with_suffix(text, plain)).transpose();
         Ok(size.map_err(|reason| Failure::of("mkfs", reason))?.map(Bytes::new))
     }
@@ -84,6 +85,7 @@ fn command_at(arguments: &[OsString]) -> usize {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let image = &arguments.image;
     let failed = |error: hectare_mkfs::Error| image.failed(&error);
+    refuse_container_name(&image.image)?;
     let mut options = arguments.options()?;
     let size = arguments.size()?;
     if arguments.dry_run {
@@ -104,11 +106,16 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     watched(threads, |run| execute(&plan, goal.device(), &plan.empty(), run)).map_err(failed)?;
     goal.finish()?;
+    let block = plan.geometry().block_size.bytes();
+    if size.get() % block.get() != 0 {
+        let shown = image.shown();
+        tell(format_args!("{shown}: note: {size} bytes are not whole blocks of {block}; the rest is unused"));
+    }
     say(image, &plan)
 }
 
 /// Carries out a plan with this many threads, and shows progress.
-fn watched<T>(threads: usize, execute: impl FnOnce(Run<'_>) -> T) -> T {
+pub(super) fn watched<T>(threads: usize, execute: impl FnOnce(Run<'_>) -> T) -> T {
     let meter = Meter::new();
     let watch = |step, done, all| {
         let step = match step {
@@ -121,7 +128,7 @@ fn watched<T>(threads: usize, execute: impl FnOnce(Run<'_>) -> T) -> T {
 }
 
 /// The failure for an image that can't be made.
-fn failed(shown: &str, error: &hectare_mkfs::Error) -> Failure {
+pub(super) fn failed(shown: &str, error: &hectare_mkfs::Error) -> Failure {
     match error {
         hectare_mkfs::Error::Option { .. } => Failure::of("mkfs", error),
         // The messages of these name the device themselves.
@@ -146,32 +153,42 @@ struct Json {
     superblock_backups: Vec<u64>,
 }
 
-/// Prints what was made, as mke2fs does.
+/// The blocks of the superblock's backups.
+fn backups(plan: &Plan) -> Vec<u64> {
+    plan.backups().iter().map(|group| plan.geometry().super_block(*group).get()).collect()
+}
+
+/// What a plan makes, in the lines of mke2fs.
+pub(super) fn lines(plan: &Plan) -> Vec<String> {
+    let geometry = plan.geometry();
+    let (blocks, inodes) = (geometry.blocks_count, geometry.inodes_count());
+    let (block, uuid) = (geometry.block_size.bytes().get(), plan.superblock().uuid());
+    let mut lines = vec![
+        format!("Creating filesystem with {blocks} {}k blocks and {inodes} inodes", block / 1024),
+        format!("Filesystem UUID: {}", crate::dumpe2fs::uuid_text(&uuid).unwrap_or_default()),
+    ];
+    let list: Vec<String> = backups(plan).iter().map(u64::to_string).collect();
+    if !list.is_empty() {
+        lines.push(format!("Superblock backups stored on blocks:\n\t{}", list.join(", ")));
+    }
+    lines
+}
+
+/// Prints what was made.
 fn say(image: &ImageArguments, plan: &Plan) -> Outcome {
     let (sb, geometry) = (plan.superblock(), plan.geometry());
     let block = geometry.block_size.bytes().get();
-    let backups = plan.backups().iter().map(|group| geometry.super_block(*group).get());
-    let backups: Vec<u64> = backups.collect();
-    let (blocks, inodes) = (geometry.blocks_count, geometry.inodes_count());
-    let mut lines = vec![
-        format!("Creating filesystem with {blocks} {}k blocks and {inodes} inodes", block / 1024),
-        format!("Filesystem UUID: {}", crate::dumpe2fs::uuid_text(&sb.uuid()).unwrap_or_default()),
-    ];
-    if !backups.is_empty() {
-        let list: Vec<String> = backups.iter().map(u64::to_string).collect();
-        lines.push(format!("Superblock backups stored on blocks:\n\t{}", list.join(", ")));
-    }
     let json = Json {
-        blocks: blocks.get(),
+        blocks: geometry.blocks_count.get(),
         block_size: geometry.block_size.get(),
-        inodes,
+        inodes: geometry.inodes_count(),
         inode_size: geometry.inode_size,
         groups: geometry.groups(),
         cluster_size: block << geometry.cluster_ratio_shift,
         reserved_blocks: sb.reserved_blocks().get(),
         uuid_hex: hex(&sb.uuid()),
         features: geometry.features.names(),
-        superblock_backups: backups,
+        superblock_backups: backups(plan),
     };
-    image.say(json, plan.notes(), lines)
+    image.say(json, plan.notes(), lines(plan))
 }

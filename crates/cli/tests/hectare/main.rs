@@ -21,6 +21,7 @@ mod like;
 mod look;
 mod make;
 mod make_on_devices;
+mod mke2fs;
 mod monitor;
 mod mount;
 mod mount_callers;

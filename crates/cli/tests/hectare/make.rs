@@ -33,12 +33,56 @@ fn sizes_are_blocks_or_kib_or_have_a_suffix() {
         (&["8192"][..], 8 << 20),
         (&["8M"], 8 << 20),
         (&["16384s"], 8 << 20),
+        (&["8MiB"], 8 << 20),
+        (&["8.192MB"], 8_192_000),
+        (&["0.5G"], 512 << 20),
         (&["-b", "4096", "2048"], 8 << 20),
     ] {
         let bench = Bench::empty();
         let (flags, size) = arguments.split_at(arguments.len() - 1);
         hectare(&[&["mkfs", "-q"], flags, &[bench.image()], size].concat()).ok();
         assert_eq!(std::fs::metadata(&bench.image).unwrap().len(), bytes, "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_a_volume_leaves_of_its_size_is_said() {
+    let bench = Bench::empty();
+    let said = hectare(&["mkfs", "-q", "-b", "4096", bench.image(), "10241K"]).ok();
+    assert!(said.err.contains("note: 10486784 bytes are not whole blocks of 4096"), "{}", said.err);
+    let from = bench.local("from");
+    std::fs::create_dir(&from).unwrap();
+    let image = bench.local("built.img");
+    let words = ["build", "--from", from.to_str().unwrap(), "--size", "10.001MB", image.to_str().unwrap()];
+    let said = hectare(&words).ok();
+    assert!(said.err.contains("note: 10001000 bytes are not whole blocks"), "{}", said.err);
+    assert_eq!(std::fs::metadata(image).unwrap().len() % 4096, 0);
+}
+
+#[test]
+fn a_name_of_a_container_and_a_device_that_is_not_there_are_refused() {
+    let bench = Bench::empty();
+    std::fs::create_dir(bench.local("from")).unwrap();
+    let (image, from) = (bench.local("disk.qcow2"), bench.local("from"));
+    let (image, from) = (image.to_str().unwrap(), from.to_str().unwrap());
+    for words in [
+        &["mkfs", "-q", image, "8M"][..],
+        &["mkfs", "-qt", "xfs", image, "400M"],
+        &["mke2fs", "-q", image, "8M"],
+        &["build", "--from", from, image],
+    ] {
+        let refused = hectare(words);
+        assert!(refused.refused().contains("qemu-img convert -O qcow2"), "{}", refused.err);
+        assert!(!bench.local("disk.qcow2").exists());
+    }
+    for words in [
+        &["mkfs", "-q", "/dev/hectare-none", "8M"][..],
+        &["mkfs.xfs", "-q", "/dev/hectare-none", "400M"],
+        &["mke2fs", "-q", "/dev/hectare-none", "8M"],
+        &["build", "--from", from, "/dev/hectare-none"],
+    ] {
+        let refused = hectare(words);
+        assert!(refused.refused().contains("no file is made among devices"), "{}", refused.err);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{Bench, hectare};
 use hectare_oracle::tool::{need, run};
-use hectare_oracle::{Skip, is_root, skip};
+use hectare_oracle::{Skip, assert_clean, is_root, skip, skip_part};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
@@ -68,6 +68,46 @@ fn regression_fakeroot_is_believed_by_build_and_by_cp_in_both_directions() {
             assert_eq!(format!("{name} {mode} {uid} {gid} {major} {minor}"), *line, "{json}");
         }
     }
+}
+
+/// The same tree by the understudy and by mke2fs itself, as image builders call them.
+const UNDERSTUDY: &str = r#"
+mkdir src src/d
+echo a > src/f; chown 5:6 src/f; chmod 4750 src/f; ln src/f src/d/g; chown 11:12 src/d
+mknod src/null c 1 3; mknod src/loop b 7 5; mkfifo src/p; chown 7:8 src/p; ln -s f src/l; chown -h 9:10 src/l
+ln -s hectare mke2fs
+./mke2fs -q -t ext4 -d src -E root_owner one.img 20M
+truncate -s 20M two.img
+mke2fs -q -F -t ext4 -d src -E root_owner two.img
+"#;
+
+#[test]
+fn mke2fs_and_its_understudy_see_the_same_under_fakeroot() {
+    let bench = Bench::empty();
+    let (fakeroot, mke2fs) = (by_a_user(&bench, "fakeroot"), need("mke2fs"));
+    let (mut fakeroot, mke2fs) = match (fakeroot, mke2fs) {
+        (Ok(fakeroot), Ok(mke2fs)) => (fakeroot, mke2fs),
+        (Err(reason), _) | (_, Err(reason)) => skip!("cli pretended::mke2fs_and_its_understudy", reason),
+    };
+    let script = UNDERSTUDY.replace("\nmke2fs ", &format!("\n{} ", mke2fs.get_program().to_str().unwrap()));
+    let _ = run(fakeroot.args(["sh", "-ec", &script]).env("TZ", "UTC")).expect_success();
+    for line in EXPECTED.iter().chain(&[". 755 0 0 0 0", "lost+found 700 0 0 0 0"]) {
+        let name = line.split(' ').next().unwrap();
+        let [one, two] = ["one.img", "two.img"].map(|image| {
+            let json =
+                hectare(&["stat", "--json", &crate::support::at(&bench.local(image), name)]).ok().json();
+            ["kind", "mode", "uid", "gid", "size", "links", "major", "minor", "mtime"]
+                .map(|key| json[0][key].clone())
+        });
+        // The times of what the formatters made are those of the formats.
+        let times = if [".", "lost+found"].contains(&name) { 8 } else { 9 };
+        assert_eq!(one[..times], two[..times], "{line}");
+        assert_eq!(
+            [&one[2], &one[3]].map(ToString::to_string).join(" "),
+            line.split(' ').collect::<Vec<_>>()[2..4].join(" ")
+        );
+    }
+    assert_clean(&bench.local("one.img")).unwrap_or_else(|reason| skip_part!("pretended, e2fsck", reason));
 }
 
 #[test]

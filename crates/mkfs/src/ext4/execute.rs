@@ -11,6 +11,7 @@ use hectare_device::Device;
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_units::{u64_of, usize_of};
 use parking_lot::Mutex;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Writes the planned volume with `contents` to a device, after discarding its content if the options say
@@ -25,15 +26,10 @@ pub fn execute<'r>(
     run: impl Into<Run<'r>>,
 ) -> Result<()> {
     let run = run.into();
-    wipe(plan, device)?;
-    if !plan.is_zeroed() && plan.options().discard && executor::discard(device, plan.geometry().bytes(), run)
-    {
-        return lay_down(&plan.on_zeros(), device, contents, run);
-    }
-    lay_down(plan, device, contents, run)
+    lay_down(&*clear(plan, device, run)?, device, contents, run)
 }
 
-/// Writes the planned volume over a device that was [wiped](wipe), and that may hold content in places that
+/// Writes the planned volume over a device that was [cleared](clear), and that may hold content in places that
 /// [`Plan::space`] returned: the contents are written between the two.
 ///
 /// # Errors
@@ -65,12 +61,18 @@ pub fn lay_down<'r>(
 
 /// Zeros what could be taken for an older volume: both ends of the device, where signatures lie, and
 /// superblock copies of XFS; unless the plan says that it reads as zeros anyway. Until the superblock takes
-/// its place, a mark says that the format is not finished.
+/// its place, a mark says that the format is not finished. Then discards what the device holds if the options
+/// say so, and gives the plan for what can be read of it now.
 ///
 /// # Errors
 /// If the device fails.
-pub fn wipe(plan: &Plan, device: &dyn Device) -> Result<()> {
-    executor::wipe(device, plan.is_zeroed(), SUPERBLOCK_OFFSET)
+pub fn clear<'p, 'r>(plan: &'p Plan, device: &dyn Device, run: impl Into<Run<'r>>) -> Result<Cow<'p, Plan>> {
+    executor::wipe(device, plan.is_zeroed(), SUPERBLOCK_OFFSET)?;
+    let discards = !plan.is_zeroed() && plan.options().discard;
+    Ok(match discards && executor::discard(device, plan.geometry().bytes(), run.into()) {
+        true => Cow::Owned(plan.on_zeros()),
+        false => Cow::Borrowed(plan),
+    })
 }
 
 /// What the threads share.

@@ -49,7 +49,10 @@ fn usual_block_size(options: &FormatOptions, usage: Usage) -> Result<BlockSize> 
     match options.block_size {
         Some(given) if given.get() < sector => Err(refuse()),
         Some(given) => Ok(given),
-        None => BlockSize::from_bytes(usage.block_size().get().max(sector).into()).ok_or_else(refuse),
+        None => {
+            let least = options.least_block_size.map_or(sector, |least| sector.max(least.get()));
+            BlockSize::from_bytes(usage.block_size().get().max(least).into()).ok_or_else(refuse)
+        }
     }
 }
 

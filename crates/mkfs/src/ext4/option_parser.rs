@@ -68,6 +68,7 @@ fn apply_word(options: &mut FormatOptions, word: &str) -> Result<()> {
         },
         "discard" => options.discard = true,
         "nodiscard" => options.discard = false,
+        "test_fs" => options.test_filesystem = true,
         _ => return refuse("no such extended option"),
     }
     Ok(())

@@ -4,6 +4,7 @@
 //! of the volume in [`super::geometry`]. The defaults are those of mke2fs 1.47 with the configuration that
 //! Debian ships. Parsing of the `-O` and `-E` words is in [`super::option_parser`].
 
+use super::mount_defaults::MountDefaults;
 use crate::error::{Error, Result};
 use crate::values::time_of_format;
 use hectare_device::Topology;
@@ -47,6 +48,17 @@ pub enum Usage {
 }
 
 impl Usage {
+    const ALL: [Self; 8] = [
+        Self::Floppy,
+        Self::Small,
+        Self::Default,
+        Self::Big,
+        Self::Huge,
+        Self::News,
+        Self::LargeFile,
+        Self::LargeFile4,
+    ];
+
     /// The usage that a size suggests.
     #[must_use]
     pub fn of_size(size: Bytes) -> Self {
@@ -83,27 +95,31 @@ impl Usage {
         }
     }
 
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Floppy => "floppy",
+            Self::Small => "small",
+            Self::Default => "default",
+            Self::Big => "big",
+            Self::Huge => "huge",
+            Self::News => "news",
+            Self::LargeFile => "largefile",
+            Self::LargeFile4 => "largefile4",
+        }
+    }
+
     /// Looks up a name of `-T`.
     ///
     /// # Errors
     /// If there is no such usage.
     pub fn by_name(name: &str) -> Result<Self> {
-        Ok(match name {
-            "floppy" => Self::Floppy,
-            "small" => Self::Small,
-            "default" => Self::Default,
-            "big" => Self::Big,
-            "huge" => Self::Huge,
-            "news" => Self::News,
-            "largefile" => Self::LargeFile,
-            "largefile4" => Self::LargeFile4,
-            _ => {
-                return Err(Error::option(
-                    format!("-T {name}"),
-                    "no such usage; there are floppy, small, default, big, huge, news, largefile and \
-                     largefile4",
-                ));
-            }
+        Self::ALL.into_iter().find(|usage| usage.name() == name).ok_or_else(|| {
+            Error::option(
+                format!("-T {name}"),
+                "no such usage; there are floppy, small, default, big, huge, news, largefile and largefile4",
+            )
         })
     }
 }
@@ -168,6 +184,8 @@ pub struct FormatOptions {
     pub usage: Option<Usage>,
     /// `-b`.
     pub block_size: Option<BlockSize>,
+    /// `-b -BYTES`: a block that is not given has no fewer bytes.
+    pub least_block_size: Option<BlockSize>,
     /// What the device is like: blocks are no smaller than its sectors, and stripes are its own unless given.
     pub device: Topology,
     /// `-C`, in bytes; needs `bigalloc`.
@@ -219,6 +237,12 @@ pub struct FormatOptions {
     pub discard: bool,
     /// `-e`.
     pub on_error: OnError,
+    /// The mount options that are on by default.
+    pub mount_defaults: MountDefaults,
+    /// Check the volume after every half a year, and after 20 to 39 mounts, as the UUID has it.
+    pub periodic_checks: bool,
+    /// `-E test_fs`: the volume may be used with experimental kernel code.
+    pub test_filesystem: bool,
     /// The time of everything that has a time.
     pub now: Timestamp,
 }
@@ -229,6 +253,7 @@ impl Default for FormatOptions {
             fs_type: FsType::Ext4,
             usage: None,
             block_size: None,
+            least_block_size: None,
             device: Topology::default(),
             cluster_size: None,
             inode_size: None,
@@ -254,6 +279,9 @@ impl Default for FormatOptions {
             mmp_update_interval: 0,
             discard: true,
             on_error: OnError::Continue,
+            mount_defaults: MountDefaults::default(),
+            periodic_checks: false,
+            test_filesystem: false,
             now: Timestamp::from_seconds(Timestamp::now().seconds),
         }
     }

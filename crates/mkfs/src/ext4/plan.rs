@@ -185,6 +185,12 @@ impl Plan {
         BlockNr::new(self.own.root)
     }
 
+    /// Blocks of the journal inside the volume, if it has one.
+    #[must_use]
+    pub fn journal_blocks(&self) -> Option<u64> {
+        self.own.journal.as_ref().map(|(_, size)| size.total())
+    }
+
     /// The contents of an empty volume.
     #[must_use]
     pub fn empty(&self) -> Empty {

@@ -13,8 +13,10 @@ use hectare_ext4::time::Timestamp;
 use hectare_units::{high32, low8, low16, low32};
 use zerocopy::FromZeros;
 
-/// `s_default_mount_opts`: extended attributes and access lists.
-const MOUNT_XATTR_ACL: u32 = 0x4 | 0x8;
+/// `s_flags`: the volume may be used with experimental code.
+const FLAG_TEST_FILESYSTEM: u32 = 0x4;
+/// Seconds between two periodic checks.
+const CHECK_INTERVAL: u32 = 180 * 24 * 3600;
 /// Extra inode fields of 32 bytes, up to the project.
 const EXTRA_ISIZE: u16 = 32;
 
@@ -90,13 +92,17 @@ fn fill_identity(raw: &mut raw::SuperBlock, options: &FormatOptions, geometry: &
     raw.s_rev_level = 1.into();
     raw.s_state = STATE_VALID.into();
     raw.s_errors = options.on_error.code().into();
-    raw.s_max_mnt_count = u16::MAX.into(); // never check for the number of mounts
     raw.s_first_ino = 11.into();
     raw.s_uuid = options.uuid.unwrap_or_else(random);
     raw.s_volume_name[..options.label.len()].copy_from_slice(&options.label);
     raw.s_last_mounted[..options.last_mounted.len()].copy_from_slice(&options.last_mounted);
-    raw.s_default_mount_opts = MOUNT_XATTR_ACL.into();
-    raw.s_flags = FLAG_SIGNED_HASH.into();
+    raw.s_default_mount_opts = options.mount_defaults.bits().into();
+    raw.s_flags = (FLAG_SIGNED_HASH | if options.test_filesystem { FLAG_TEST_FILESYSTEM } else { 0 }).into();
+    raw.s_max_mnt_count = u16::MAX.into(); // never check for the number of mounts
+    if options.periodic_checks {
+        raw.s_max_mnt_count = (20 + u16::from(raw.s_uuid[15] % 20)).into();
+        raw.s_checkinterval = CHECK_INTERVAL.into();
+    }
     raw.s_def_hash_version = 1; // half_md4
     raw.s_hash_seed = options.hash_seed.unwrap_or_else(random);
     if geometry.features.incompat.contains(Incompat::CSUM_SEED) {

@@ -143,8 +143,11 @@ impl<'o> Builder<'o> {
             several,
             image_layer: false,
         };
-        let root =
-            builder.node_of(NodeKind::Directory { first: 0, count: 0 }, options.default_directory(), 0);
+        let root = builder.node_of(
+            NodeKind::Directory { first: 0, count: 0 },
+            options.root.unwrap_or(options.default_directory()),
+            0,
+        );
         builder.nodes.push(root);
         builder
     }
@@ -301,6 +304,9 @@ impl<'o> Builder<'o> {
     pub(crate) fn describe_directory(&mut self, dir: NodeId, draft: Draft) -> Result<(), Error> {
         let mut meta = draft.meta;
         self.options.adjust(&mut meta, true, false);
+        if let Some(root) = self.options.root.filter(|_| dir == NodeId::ROOT) {
+            meta = root;
+        }
         let xattrs = self.xattr_set(draft.xattrs)?;
         let old = &self.nodes[dir.index()];
         let mut node = self.node_of(old.kind, meta, xattrs);
@@ -445,6 +451,9 @@ impl<'o> Builder<'o> {
 
     /// The stored form of a set: 0 for an empty one, else one more than its number.
     fn xattr_set(&mut self, mut xattrs: Vec<Xattr>) -> Result<u32, Error> {
+        if self.options.no_attributes {
+            return Ok(0);
+        }
         xattrs.retain(|xattr| {
             let fits = super::xattr::fits_ext4(&xattr.name);
             if !fits {

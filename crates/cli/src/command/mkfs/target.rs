@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The target of a new volume.
-pub(super) struct Goal {
+pub(in crate::command) struct Goal {
     target: Target,
     topology: Topology,
 }
@@ -25,7 +25,7 @@ enum Target {
 impl Goal {
     /// Opens the existing target, unless it has content and `force` is not given; or creates a file of
     /// `size`.
-    pub(super) fn open(
+    pub(in crate::command) fn open(
         path: &Path,
         part: Part,
         shown: &str,
@@ -58,7 +58,7 @@ impl Goal {
         Ok(Self { target: Target::New(Box::new(pending)), topology: Topology::default() })
     }
 
-    pub(super) fn device(&self) -> &dyn Device {
+    pub(in crate::command) fn device(&self) -> &dyn Device {
         match &self.target {
             Target::There(device) => &**device,
             Target::New(pending) => pending.device(),
@@ -71,7 +71,7 @@ impl Goal {
     }
 
     /// Makes the volume durable, and gives a new file its name.
-    pub(super) fn finish(self) -> Outcome {
+    pub(in crate::command) fn finish(self) -> Outcome {
         match self.target {
             Target::There(device) => device.flush().map_err(device_failed),
             Target::New(pending) => {
@@ -87,7 +87,7 @@ fn device_failed(error: hectare_device::Error) -> Failure {
 }
 
 /// The topology of a file or device. A part of one has its logical sectors; its alignment is unknown.
-pub(super) fn topology(file: &FileDevice, part: Part) -> Topology {
+pub(in crate::command) fn topology(file: &FileDevice, part: Part) -> Topology {
     let whole = file.topology().unwrap_or_default();
     let of_part = Topology { physical_sector: whole.logical_sector, minimum_io: 0, optimal_io: 0, ..whole };
     if part.is_whole() { whole } else { of_part }

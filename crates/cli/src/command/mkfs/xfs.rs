@@ -3,6 +3,7 @@
 use super::image_arguments::ImageArguments;
 use super::target::Goal;
 use super::watched;
+use crate::container::refuse_container_name;
 use crate::failure::{Failure, Outcome};
 use crate::name::hex;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
@@ -122,6 +123,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         hectare_mkfs::Error::Option { .. } => Failure::Line(format!("mkfs.xfs: {error}")),
         _ => image.failed(&error),
     };
+    refuse_container_name(&image.image)?;
     let mut options = arguments.options().map_err(failed)?;
     if arguments.dry_run {
         let (size, device) = image.look(options.size)?;

@@ -1,0 +1,53 @@
+//! Names that promise a container: what is made is a raw image, which such a name would hide from everything
+//! that goes by names.
+//!
+//! What this is not: a look at what a file holds (the formatter's probe does that).
+
+use crate::failure::{Failure, Outcome};
+use crate::name::shown;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Extensions and what qemu-img calls the format.
+const CONTAINERS: [(&str, &str); 6] = [
+    ("qcow2", "qcow2"),
+    ("qcow", "qcow"),
+    ("vmdk", "vmdk"),
+    ("vhd", "vpc"),
+    ("vhdx", "vhdx"),
+    ("vdi", "vdi"),
+];
+
+/// Refuses a target whose name is that of a container.
+pub(crate) fn refuse_container_name(path: &Path) -> Outcome {
+    let Some(extension) = path.extension().and_then(|extension| extension.to_str()) else { return Ok(()) };
+    let found = CONTAINERS.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known));
+    let Some((known, format)) = found else { return Ok(()) };
+    let name = shown(path.as_os_str().as_bytes());
+    let raw = shown(path.with_extension("img").as_os_str().as_bytes());
+    Err(Failure::of(
+        &name,
+        format_args!(
+            "the name is that of a {known} container, and a raw image is made: make {raw}, then `qemu-img \
+             convert -O {format} {raw} {name}`"
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_containers_are_refused_with_advice() {
+        for name in ["a.qcow2", "/tmp/b.VMDK", "c.x.vhd", "d.vhdx", "e.vdi"] {
+            match refuse_container_name(Path::new(name)) {
+                Err(Failure::Line(line)) => assert!(line.contains("qemu-img convert -O"), "{line}"),
+                _ => panic!("{name}"),
+            }
+        }
+        for name in ["a.img", "qcow2", "a.qcow2.img", ".qcow2", "/dev/loop0", "a.raw"] {
+            assert!(refuse_container_name(Path::new(name)).is_ok(), "{name}");
+        }
+    }
+}
