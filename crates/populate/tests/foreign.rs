@@ -73,6 +73,11 @@ fn regression_an_archive_without_its_end_mark_is_taken_with_a_warning() {
     let tree = build(vec![stream(tar.bytes.clone())]);
     assert_eq!((tree.len(), tree.warnings().len()), (3, 1));
     assert!(tree.warnings()[0].starts_with("test.tar: the archive has no end mark"), "{:?}", tree.warnings());
+    // The padding of the last file is missing as well.
+    let padded = tar.bytes.len() - 511;
+    let tree = build(vec![stream(tar.bytes[..padded].to_vec())]);
+    assert_eq!((tree.len(), tree.warnings().len()), (3, 1));
+    assert!(fails(vec![stream(tar.bytes[..padded - 1].to_vec())]).contains("truncated"));
     assert!(build(tar.finish()).warnings().is_empty());
     let mut cut = Archive::default();
     cut.file("a", b"x").pax('x', &[("path", b"b")]);

@@ -27,6 +27,7 @@ mod mount;
 mod mount_callers;
 mod partition;
 mod pretended;
+mod recipes;
 mod report;
 mod reproduce;
 mod support;

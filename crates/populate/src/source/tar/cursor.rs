@@ -34,6 +34,11 @@ impl Cursor {
         self.range.start
     }
 
+    /// Where the archive ends.
+    pub(super) const fn end(&self) -> u64 {
+        self.range.end
+    }
+
     pub(super) const fn is_empty(&self) -> bool {
         self.range.start == self.range.end
     }

@@ -121,7 +121,9 @@ impl Entries {
         self.cursor.require(end, "the data of a file")?;
         // Headers lie at whole blocks from the start of the archive on.
         let start = self.cursor.start();
-        self.at = start + (end - start).next_multiple_of(BLOCK_LEN);
+        let next = start + (end - start).next_multiple_of(BLOCK_LEN);
+        // Nothing is lost where just the padding of the last file is missing, as `umoci insert` leaves it out.
+        self.at = if self.cursor.require(next, "").is_ok() { next } else { self.cursor.end() };
         Ok(())
     }
 
