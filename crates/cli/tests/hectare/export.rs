@@ -385,8 +385,8 @@ fn a_file_that_cannot_be_read_leaves_no_output() {
     assert_eq!(hectare(&["diff", bench.image(), bench.image()]).code, Some(2));
 }
 
-/// Regression: what room a volume has was taken from statfs, which counts the journal and so fails without it.
-/// `tree` then called every directory with a name corrupt.
+/// Regression: what room a volume has was taken from statfs, which counts the journal and so fails without
+/// it. `tree` then called every directory with a name corrupt.
 #[test]
 fn regression_a_volume_without_its_journal_is_walked() {
     let bench = match Bench::filled("ext4", Tree::Ordinary) {
