@@ -9,6 +9,7 @@
 
 use crate::content::{Content, STEP};
 use crate::error::Result;
+use crate::names::volume_len;
 use crate::tar::{self, Archive, Entry};
 use crate::tree::Tree;
 use hectare_engine::{Kind, Metadata};
@@ -50,22 +51,16 @@ pub(crate) struct Entries<'a, W> {
 }
 
 impl<'a, W: Write> Entries<'a, W> {
-    pub(crate) fn new(
-        tree: &'a Tree<'a>,
-        out: W,
-        purpose: Purpose,
-        observer: &'a dyn Observer,
-    ) -> Result<Self> {
-        let stat = tree.at(b"", tree.volume.statfs())?;
-        Ok(Self {
+    pub(crate) fn new(tree: &'a Tree<'a>, out: W, purpose: Purpose, observer: &'a dyn Observer) -> Self {
+        Self {
             tree,
             archive: Archive::new(out),
             purpose,
             observer,
             first_names: HashMap::new(),
-            room: stat.blocks.bytes(stat.block_size).get(),
+            room: volume_len(tree.volume),
             buffer: Vec::new(),
-        })
+        }
     }
 
     /// Whether a file is in the archive under another name already.

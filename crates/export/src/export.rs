@@ -37,7 +37,7 @@ pub fn export_layer<W: Write>(
     match base {
         None => whole(tree, out, Purpose::Layer, observer),
         Some(base) => {
-            let entries = Entries::new(tree, out, Purpose::Layer, observer)?;
+            let entries = Entries::new(tree, out, Purpose::Layer, observer);
             let (directories, unchanged) = (HashSet::new(), HashMap::new());
             Layer { tree, entries, directories, unchanged }.write(base)
         }
@@ -45,7 +45,7 @@ pub fn export_layer<W: Write>(
 }
 
 fn whole<W: Write>(tree: &Tree<'_>, out: W, purpose: Purpose, observer: &dyn Observer) -> Result<W> {
-    let mut entries = Entries::new(tree, out, purpose, observer)?;
+    let mut entries = Entries::new(tree, out, purpose, observer);
     let mut walk = Walk::of(tree);
     while let Some(met) = walk.next()? {
         let Some(meta) = &met.found.new else { continue };

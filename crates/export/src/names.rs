@@ -105,12 +105,18 @@ impl Names {
     }
 }
 
+/// How many bytes a volume has. Its superblock says so, also where what `statfs` counts can't be read.
+#[must_use]
+pub(crate) fn volume_len(volume: &Volume) -> u64 {
+    let geometry = volume.superblock().geometry();
+    geometry.blocks_count.bytes(geometry.block_size).get()
+}
+
 /// Whether a volume has room for this many names, those of a directory and of its ancestors, which a walk
 /// holds at once. Directories that share blocks would turn a few blocks into any number of names.
 #[must_use]
 pub fn is_room_for(volume: &Volume, names: usize) -> bool {
-    let room = volume.statfs().map_or(0, |stat| stat.blocks.bytes(stat.block_size).get());
-    u64_of(names).saturating_mul(RECORD_MIN) <= room
+    u64_of(names).saturating_mul(RECORD_MIN) <= volume_len(volume)
 }
 
 impl StoredName {

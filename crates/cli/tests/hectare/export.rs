@@ -385,6 +385,24 @@ fn a_file_that_cannot_be_read_leaves_no_output() {
     assert_eq!(hectare(&["diff", bench.image(), bench.image()]).code, Some(2));
 }
 
+/// Regression: what room a volume has was taken from statfs, which counts the journal and so fails without
+/// it. `tree` then called every directory with a name corrupt.
+#[test]
+fn regression_a_volume_without_its_journal_is_walked() {
+    let bench = match Bench::filled("ext4", Tree::Ordinary) {
+        Ok(bench) => bench,
+        Err(reason) => skip!("cli export::regression_a_volume_without_its_journal", reason),
+    };
+    let whole = hectare(&["export", bench.image(), "-o", "-"]).ok();
+    if let Err(reason) = hectare_oracle::debugfs_write(&bench.image, &["ssv overhead_clusters 0", "clri <8>"])
+    {
+        skip!("cli export::regression_a_volume_without_its_journal", reason);
+    }
+    assert!(hectare(&["export", bench.image(), "-o", "-"]).ok().out == whole.out);
+    hectare(&["tree", bench.image()]).ok();
+    hectare(&["diff", bench.image(), bench.image()]).ok();
+}
+
 /// Files of a corrupt volume that share blocks could unpack to any size.
 #[test]
 fn more_data_than_a_volume_has_is_refused() {
