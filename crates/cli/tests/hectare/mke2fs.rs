@@ -441,6 +441,10 @@ fn what_can_t_be_done_is_refused_by_name_and_nothing_is_made() {
         assert!(said.stderr.lines().last().unwrap().contains(reason), "{}", said.report());
         assert!(!stage.bench.local("ours").join("disk.img").exists(), "{}", said.report());
     }
+    stage.environment = vec![("MKE2FS_FIRST_META_BG", "1")];
+    let said = stage.ours(&["mke2fs", "-q", "disk.img", "10M"]);
+    assert!(said.exit == Some(1) && said.stderr.contains("MKE2FS_FIRST_META_BG: "), "{}", said.report());
+    stage.environment.clear();
     for (text, reason) in [
         ("[defaults]\nhash_alg = tea\n", "hash_alg = tea"),
         ("[defaults]\nmake_hugefiles = yes\n", "make_hugefiles"),
