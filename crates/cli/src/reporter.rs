@@ -10,6 +10,7 @@ use crate::failure::{Failure, tell};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 const FAILED: u8 = 1;
@@ -36,7 +37,10 @@ impl Reporter {
     pub(crate) fn of(arguments: &[OsString], is_command: impl Fn(&str) -> bool) -> Self {
         let options = || arguments.iter().skip(1).take_while(|argument| *argument != "--");
         let command = options().filter_map(|argument| argument.to_str()).find(|name| is_command(name));
-        let misused = if command == Some("mke2fs") { FAILED } else { MISUSED }; // as mke2fs has it
+        // What stands in for another formatter exits as that does.
+        let called = arguments.first().map(Path::new).and_then(Path::file_name);
+        let stands_in = command == Some("mke2fs") || called.is_some_and(|name| name == "mkfs.xfs");
+        let misused = if stands_in { FAILED } else { MISUSED };
         let help =
             command.map_or_else(|| "hectare --help".to_owned(), |name| format!("hectare {name} --help"));
         Self { json: options().any(|argument| argument == "--json"), misused, help }

@@ -128,6 +128,12 @@ impl Arguments {
                 "the creator is always linux",
             ),
         ];
+        if std::env::var_os("MKE2FS_FIRST_META_BG").is_some_and(|value| value != "0" && !value.is_empty()) {
+            return Err(Failure::of(
+                "MKE2FS_FIRST_META_BG",
+                "meta groups begin with the first group; unset it",
+            ));
+        }
         let found = refused.into_iter().find(|(is_given, ..)| *is_given);
         found.map_or(Ok(()), |(_, option, reason)| {
             Err(Failure::of("mke2fs", format_args!("{option}: {reason}")))

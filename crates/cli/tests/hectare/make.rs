@@ -46,6 +46,50 @@ fn sizes_are_blocks_or_kib_or_have_a_suffix() {
 }
 
 #[test]
+fn a_link_named_mkfs_xfs_takes_its_command_line() {
+    let bench = Bench::empty();
+    let link = bench.local("mkfs.xfs");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_hectare"), &link).unwrap();
+    let by_link = |words: &[&str]| {
+        let mut command = Command::new(&link);
+        run(command.args(words).arg(bench.image()).arg("400m"))
+    };
+    for (words, reason) in [
+        (&["-r", "rtdev=/dev/x"][..], "-r: realtime sections"),
+        (&["-p", "proto"], "-p: "),
+        (&["-c", "options=x"], "-c: "),
+        (&["-m", "crc=0"], "-m crc=0"),
+        (&["-l", "logdev=/dev/x"], "-l logdev=/dev/x"),
+        (&["-Z"], "'-Z'"),
+    ] {
+        let said = by_link(words);
+        assert!(said.exit == Some(1) && said.stderr.contains(reason), "{}", said.report());
+        assert!(!bench.image.exists());
+    }
+    let said = by_link(&["-f", "-q", "-K", "-L", "data", "-m", "rmapbt=1", "-i", "size=1024"]);
+    assert_eq!(said.expect_success().stdout, "");
+}
+
+#[test]
+fn block_maps_are_built_on_request() {
+    let bench = Bench::empty();
+    let from = bench.local("from");
+    std::fs::create_dir(&from).unwrap();
+    std::fs::write(from.join("file"), vec![7; 3 << 20]).unwrap();
+    for kind in ["ext2", "ext3"] {
+        let words =
+            ["build", "-F", "-t", kind, "-b", "1024", "--from", from.to_str().unwrap(), bench.image()];
+        hectare(&words).ok();
+        if let Err(reason) = assert_clean(&bench.image) {
+            skip!("cli make::block_maps_are_built_on_request", reason);
+        }
+        let dump = dumpe2fs(&bench.image).unwrap();
+        assert!(!dump.has("extent") && dump.has("has_journal") == (kind == "ext3"));
+        assert_eq!(hectare(&["cat", &bench.at("/file")]).ok().out, vec![7; 3 << 20]);
+    }
+}
+
+#[test]
 fn what_a_volume_leaves_of_its_size_is_said() {
     let bench = Bench::empty();
     let said = hectare(&["mkfs", "-q", "-b", "4096", bench.image(), "10241K"]).ok();

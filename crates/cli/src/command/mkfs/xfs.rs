@@ -57,11 +57,31 @@ pub(crate) struct Arguments {
     /// Only print what would be made
     #[arg(short = 'N', long)]
     dry_run: bool,
+    /// Refused: a realtime section
+    #[arg(short = 'r', value_name = "OPTION=VALUE,...")]
+    realtime: Option<OsString>,
+    /// Refused: a prototype of the content
+    #[arg(short = 'p', value_name = "FILE")]
+    prototype: Option<OsString>,
+    /// Refused: a file of options
+    #[arg(short = 'c', value_name = "options=FILE")]
+    configuration: Option<OsString>,
     #[command(flatten)]
     image: ImageArguments,
 }
 
 impl Arguments {
+    /// Refuses what can't be made.
+    fn refuse(&self) -> Outcome {
+        let refused = [
+            (&self.realtime, "-r: realtime sections can't be made"),
+            (&self.prototype, "-p: the volume is made empty; fill it with `hectare mount` or the kernel"),
+            (&self.configuration, "-c: files of options are not read; give the options themselves"),
+        ];
+        let found = refused.into_iter().find(|(given, _)| given.is_some());
+        found.map_or(Ok(()), |(_, reason)| Err(Failure::of("mkfs.xfs", reason)))
+    }
+
     fn options(&self) -> hectare_mkfs::Result<FormatOptions> {
         let mut options = FormatOptions::from_environment()?;
         let lists = [
@@ -123,6 +143,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         hectare_mkfs::Error::Option { .. } => Failure::Line(format!("mkfs.xfs: {error}")),
         _ => image.failed(&error),
     };
+    arguments.refuse()?;
     refuse_container_name(&image.image)?;
     let mut options = arguments.options().map_err(failed)?;
     if arguments.dry_run {
