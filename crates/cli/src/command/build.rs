@@ -1,6 +1,7 @@
 //! `hectare build`.
 
 mod like;
+mod volume_source;
 
 use super::format_options::{FormatArguments, usage};
 use crate::container::refuse_container_name;
@@ -40,7 +41,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Arguments {
     /// A source: a directory, a tar file (plain, gzip, zstd, xz or bzip2), - for one on standard input, or
     /// a container image: oci:DIR[:TAG], oci-archive:FILE[:TAG] or docker-archive:FILE[:TAG]; @DIGEST may
-    /// be in place of :TAG
+    /// be in place of :TAG; or an ext2, ext3 or ext4 image, IMAGE[:DIR]
     #[arg(long, required = true, value_name = "SOURCE")]
     from: Vec<OsString>,
     /// Size: min for the smallest that holds everything, or bytes with K, M, G, T; min plus 10 % if not given
@@ -219,7 +220,10 @@ impl hectare_populate::Progress for Progress {
 /// Reads the sources, and reports what is worth knowing of them.
 fn read(arguments: &Arguments, epoch: Option<i64>) -> Outcome<Tree> {
     let failed = |error: hectare_populate::Error| Failure::Line(error.to_string());
-    let sources = arguments.from.iter().map(|source| Source::from_argument(source).map_err(failed));
+    let sources = arguments.from.iter().map(|argument| match volume_source::of(argument)? {
+        Some(source) => Ok(source),
+        None => Source::from_argument(argument).map_err(failed),
+    });
     let sources = sources.collect::<Outcome<_>>()?;
     let tree = Tree::build(sources, &arguments.source_options(epoch)?).map_err(failed)?;
     for warning in tree.warnings() {

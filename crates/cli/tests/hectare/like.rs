@@ -149,3 +149,44 @@ fn a_model_that_can_t_be_one_is_refused() {
     assert!(like(&["--size", "1G"]).misused().contains("--like"));
     assert!(!bench.local("new.img").exists());
 }
+
+#[test]
+fn the_content_of_an_image_is_a_source() {
+    let bench = Bench::empty();
+    let from = bench.local("tree");
+    tree(&from);
+    let checked = || -> Result<(), Skip> {
+        build(&bench, &from, "old.img", None);
+        let old = text(&bench, "old.img");
+        build(&bench, Path::new(&old), "new.img", None);
+        check(&bench, "new.img", &from)?;
+        build(&bench, Path::new(&format!("{old}:/dir03")), "part.img", None);
+        check(&bench, "part.img", &from.join("dir03"))
+    };
+    if let Err(reason) = checked() {
+        skip!("cli like::the_content_of_an_image", reason);
+    }
+}
+
+#[test]
+fn an_image_that_can_t_be_read_whole_is_no_source() {
+    let bench = Bench::empty();
+    let from = bench.local("tree");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("a"), vec![1; 5000]).unwrap();
+    fs::write(from.join("b"), vec![2; 5000]).unwrap();
+    build(&bench, &from, "old.img", None);
+    // The magic of the extent tree of a file.
+    let stat = hectare(&["stat", "--json", &format!("{}:/b", text(&bench, "old.img"))]).ok().json();
+    let nr = stat[0]["inode"].as_u64().unwrap();
+    let mut bytes = fs::read(bench.local("old.img")).unwrap();
+    let table = bytes.windows(2).enumerate().filter(|(_, two)| *two == [0x0a, 0xf3]).map(|(at, _)| at);
+    let roots: Vec<usize> = table.filter(|at| at % 256 == 40).collect();
+    let last = *roots.last().unwrap_or_else(|| panic!("inode {nr} has an extent tree"));
+    bytes[last] = 0;
+    fs::write(bench.local("old.img"), bytes).unwrap();
+    let (old, new) = (text(&bench, "old.img"), text(&bench, "new.img"));
+    let ran = hectare(&["build", "--from", &old, &new]);
+    assert!(ran.refused().contains("old.img:/b"), "{}", ran.err);
+    assert!(!bench.local("new.img").exists());
+}

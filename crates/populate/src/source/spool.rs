@@ -243,7 +243,7 @@ impl<'a> Spool<'a> {
                 Error::Refused { path: name, reason: "the compressed archive is truncated".into() }
             }
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::Other => {
-                Error::Refused { path: name, reason: format!("it can't be decompressed: {cause}").into() }
+                Error::Refused { path: name, reason: format!("it can't be unpacked: {cause}").into() }
             }
             _ => Error::io(name, "read", cause),
         }

@@ -36,7 +36,7 @@ pub(super) fn refuse(name: &[u8], may_be: bool, cursor: &Cursor) -> Result<(), E
     let advice = match found.what {
         What::Gzip | What::Zstd | What::Xz | What::Bzip2 => "it is packed twice: unpack it once before",
         What::Ext2 | What::Ext3 | What::Ext4 => {
-            "copy its files out with `hectare cp -a IMAGE:/ DIR`, and use the directory"
+            "make an archive of it with `hectare export IMAGE -o FILE.tar`, and use that"
         }
         _ => "unpack or mount it, and use the directory with its files",
     };
