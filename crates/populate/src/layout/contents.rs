@@ -34,7 +34,7 @@ impl<'a> TreeContents<'a> {
             Some(kept) => kept.runs().to_vec(),
             None => {
                 let first = u64::from(inodes.volume.first_inode.get() - 1);
-                vec![first..first + inodes.load.inodes()]
+                std::iter::once(first..first + inodes.load.inodes()).collect()
             }
         };
         Self { inodes, directories, runs }

@@ -91,13 +91,8 @@ fn runs(numbers: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
 
 /// The parts of `runs` inside `bounds`, less its start.
 pub(super) fn clipped(runs: &[Range<u64>], bounds: Range<u64>) -> impl Iterator<Item = Range<u32>> + '_ {
-    let first = runs.partition_point(|run| run.end <= bounds.start);
-    let clip = {
-        let bounds = bounds.clone();
-        move |run: &Range<u64>| {
-            low32(run.start.max(bounds.start) - bounds.start)..low32(run.end.min(bounds.end) - bounds.start)
-        }
-    };
-    let end = bounds.end;
+    let Range { start, end } = bounds;
+    let first = runs.partition_point(|run| run.end <= start);
+    let clip = move |run: &Range<u64>| low32(run.start.max(start) - start)..low32(run.end.min(end) - start);
     runs[first..].iter().take_while(move |run| run.start < end).map(clip)
 }
