@@ -12,7 +12,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 28] = [
+const TOOLS: [Tool; 30] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -24,6 +24,8 @@ const TOOLS: [Tool; 28] = [
     ("sfdisk", "fdisk"),
     ("cp", "coreutils"),
     ("tar", "tar"),
+    ("bsdtar", "libarchive-tools"),
+    ("mtree", "mtree-netbsd"),
     ("chattr", "e2fsprogs"),
     ("lsattr", "e2fsprogs"),
     ("fusermount3", "fuse3"),

@@ -11,8 +11,20 @@ use std::fs::File;
 /// An opened source, kept so that the data of its files can be read.
 #[derive(Debug)]
 pub(crate) enum SourceHandle {
-    Folder { root: OwnedFd, path: Box<[u8]> },
-    Archive { file: File, name: Box<[u8]>, len: Bytes, mtime: PackedTime },
+    Folder {
+        root: OwnedFd,
+        path: Box<[u8]>,
+    },
+    Archive {
+        file: File,
+        name: Box<[u8]>,
+        len: Bytes,
+        mtime: PackedTime,
+    },
+    /// What describes files but holds none: a specification, or the files named by themselves.
+    List {
+        name: Box<[u8]>,
+    },
 }
 
 impl SourceHandle {
@@ -20,7 +32,7 @@ impl SourceHandle {
     pub(crate) fn shown(&self, entry: &[u8]) -> ShownPath {
         match self {
             Self::Folder { path, .. } => ShownPath::inside(path, b'/', entry),
-            Self::Archive { name, .. } => ShownPath::inside(name, b':', entry),
+            Self::Archive { name, .. } | Self::List { name } => ShownPath::inside(name, b':', entry),
         }
     }
 }

@@ -18,15 +18,20 @@ mod content;
 mod exclude;
 mod finish;
 mod folder;
+mod host_file;
 mod modes;
 mod names;
+mod settle;
+mod spec;
 mod spool;
 mod tar;
 mod xattr;
+mod xattr_sets;
 
 pub use content::{Content, Opener};
 pub use exclude::Excludes;
 pub use modes::ModeChange;
+pub use spec::Spec;
 
 use crate::error::Error;
 use crate::time::Timestamp;
@@ -100,6 +105,8 @@ pub struct Options {
     /// The limit of what the sources may unpack to: bytes of an archive's copy, and bytes of file data and
     /// directories (4 KiB each) together.
     pub max_size: Option<Bytes>,
+    /// What the sources can't say, applied after them in this order.
+    pub specs: Vec<Spec>,
 }
 
 impl Default for Options {
@@ -113,6 +120,7 @@ impl Default for Options {
             spool_directory: None,
             allow_empty: false,
             max_size: None,
+            specs: Vec::new(),
         }
     }
 }
@@ -147,8 +155,8 @@ impl Tree {
     /// If a source can't be read, changes while it is read, is no valid archive, or holds something that no
     /// image can hold.
     pub fn build(sources: Vec<Source>, options: &Options) -> Result<Self, Error> {
-        if sources.len() > usize::from(u16::MAX) {
-            return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) });
+        if sources.len() + options.specs.len() >= usize::from(u16::MAX) {
+            return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) - 1 });
         }
         let mut builder = Builder::new(options, sources.len() > 1);
         for source in sources {
@@ -171,6 +179,17 @@ impl Tree {
                 }
             }
         }
-        Ok(builder.finish())
+        finish(builder)
     }
+}
+
+/// Applies what comes after the sources, and finishes the tree.
+fn finish(mut builder: Builder<'_>) -> Result<Tree, Error> {
+    let (options, mut checks) = (builder.options, spec::Checks::default());
+    for spec in &options.specs {
+        spec::apply(&mut builder, spec, &mut checks)?;
+    }
+    let tree = builder.finish();
+    checks.verify(&tree)?;
+    Ok(tree)
 }

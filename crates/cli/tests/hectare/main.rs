@@ -10,6 +10,7 @@ mod conform;
 mod copy;
 mod copy_trust;
 mod corpus;
+mod described;
 mod errors;
 mod explain;
 mod journal;

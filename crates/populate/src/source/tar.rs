@@ -22,7 +22,7 @@ mod encoding;
 pub(super) mod foreign;
 mod header;
 mod pax;
-mod place;
+pub(super) mod place;
 mod sparse;
 
 use super::builder::{Builder, Draft, DraftData, DraftKind};
