@@ -12,7 +12,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 30] = [
+const TOOLS: [Tool; 31] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -40,6 +40,7 @@ const TOOLS: [Tool; 30] = [
     ("git", "git"),
     ("rsync", "rsync"),
     ("setfacl", "acl"),
+    ("setfiles", "policycoreutils"),
     ("sqlite3", "sqlite3"),
     ("stress-ng", "stress-ng"),
     ("chromium", "chromium"),

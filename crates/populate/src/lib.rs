@@ -30,6 +30,6 @@ pub use error::{Error, ShownPath};
 pub use image::{Explanation, Image, Part, Size, reproducible};
 pub use image_error::ImageError;
 pub use progress::{Progress, Quiet};
-pub use source::{Content, Excludes, ModeChange, Opener, Options, Source, Spec};
+pub use source::{Content, Excludes, FileContexts, ModeChange, Opener, Options, Source, Spec};
 pub use time::Timestamp;
 pub use tree::{Children, Kind, Meta, NodeId, Segment, Segments, Totals, Tree, Xattr, XattrSetId};

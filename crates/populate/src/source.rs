@@ -16,9 +16,11 @@
 mod builder;
 mod content;
 mod exclude;
+mod file_contexts;
 mod finish;
 mod folder;
 mod host_file;
+mod label;
 mod modes;
 mod names;
 mod settle;
@@ -30,6 +32,7 @@ mod xattr_sets;
 
 pub use content::{Content, Opener};
 pub use exclude::Excludes;
+pub use file_contexts::FileContexts;
 pub use modes::ModeChange;
 pub use spec::Spec;
 
@@ -44,6 +47,7 @@ use std::io::Read;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// One layer of the content of an image.
 pub enum Source {
@@ -107,6 +111,8 @@ pub struct Options {
     pub max_size: Option<Bytes>,
     /// What the sources can't say, applied after them in this order.
     pub specs: Vec<Spec>,
+    /// Labels for everything.
+    pub labels: Option<Arc<FileContexts>>,
 }
 
 impl Default for Options {
@@ -121,6 +127,7 @@ impl Default for Options {
             allow_empty: false,
             max_size: None,
             specs: Vec::new(),
+            labels: None,
         }
     }
 }
@@ -155,8 +162,8 @@ impl Tree {
     /// If a source can't be read, changes while it is read, is no valid archive, or holds something that no
     /// image can hold.
     pub fn build(sources: Vec<Source>, options: &Options) -> Result<Self, Error> {
-        if sources.len() + options.specs.len() >= usize::from(u16::MAX) {
-            return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) - 1 });
+        if sources.len() + options.specs.len() + 2 > usize::from(u16::MAX) {
+            return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) - 2 });
         }
         let mut builder = Builder::new(options, sources.len() > 1);
         for source in sources {
@@ -189,7 +196,13 @@ fn finish(mut builder: Builder<'_>) -> Result<Tree, Error> {
     for spec in &options.specs {
         spec::apply(&mut builder, spec, &mut checks)?;
     }
-    let tree = builder.finish();
+    if options.labels.is_some() {
+        label::add_lost_and_found(&mut builder)?;
+    }
+    let mut tree = builder.finish();
     checks.verify(&tree)?;
+    if let Some(contexts) = &options.labels {
+        label::label(&mut tree, contexts);
+    }
     Ok(tree)
 }

@@ -73,12 +73,12 @@ fn an_mtree_changes_and_makes_what_it_lists() {
         &format!(
             "#mtree\r\n/set type=file uid=0 gid=0 mode=0644 time=1000.5\r\n. type=dir mode=0755\n\
              \x20   etc type=dir mode=0750 gid=7\n        shadow mode=0600 gid=42 size=6 \\\n \
-             sha256digest=2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n        motd\\040x \
-             contents={data} mode=u=rw,go=r\n    ..\n\
+             sha256digest=2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b\n        \
+             motd\\040x contents={data} mode=u=rw,go=r\n    ..\n\
              dev type=dir mode=0755\nnull type=char device=native,1,3 mode=0666\n\
              sda\ttype=block device=0x811 mode=0660 gid=6\npipe type=fifo uname=root uid=3\n..\n..\n\
-             ./lib/x type=link link=../y\n/set mode=0755\n./usr/lib type=dir optional nochange\n./none optional\n\
-             ./bin/ping mode=4755 uid=9 nlink=1"
+             ./lib/x type=link link=../y\n/set mode=0755\n./usr/lib type=dir optional nochange\n\
+             ./none optional\n./bin/ping mode=4755 uid=9 nlink=1"
         ),
     );
     build(&bench, &src, &["--owner", "5:5", "--spec", &spec]).ok();
@@ -280,4 +280,121 @@ fn an_entry_hidden_by_an_upper_layer_is_missing() {
     let spec = write(&bench, "spec", "/etc/shadow f 600 0 0 - - - - -\n");
     let ran = build(&bench, &src, &["--from", upper.to_str().unwrap(), "--spec", &spec]);
     assert!(ran.refused().contains("spec:1: /etc/shadow: there is no such path in the tree"), "{}", ran.err);
+}
+
+/// The policy of Debian's package selinux-policy-default.
+const POLICY: &str = "/etc/selinux/default/contexts/files/file_contexts";
+
+/// The label of a path, as it is stored.
+fn label(bench: &Bench, path: &str) -> Option<String> {
+    let ran = hectare(&["xattr", "get", "security.selinux", &bench.at(&format!("/{path}"))]);
+    (ran.code == Some(0)).then(|| ran.text().to_owned())
+}
+
+/// What setfiles would change in a mounted tree.
+fn relabelled(contexts: &Path, mount: &Path) -> Result<String, Skip> {
+    let said = run(need("setfiles")?.args(["-n", "-v", "-F", "-r"]).arg(mount).arg(contexts).arg(mount));
+    Ok(said.expect_success().stdout)
+}
+
+#[test]
+fn labels_of_debian_s_policy_are_those_of_setfiles() {
+    let (bench, src) = tree();
+    let policy = Path::new(POLICY);
+    if !policy.exists() {
+        skip!("described::labels_of_debian_s_policy", "the package selinux-policy-default is not installed");
+    }
+    for file in [
+        "bin/su",
+        "usr/sbin/sshd",
+        "sbin/init",
+        "var/log/syslog",
+        "var/run/x.pid",
+        "run/lock/y",
+        "etc/passwd",
+        "etc/init.d/ssh",
+        "usr/lib32/libc.so.6",
+        "usr/local/lib/a.so",
+        "home/joe/.ssh/id",
+        "root/.bashrc",
+        "boot/vmlinuz-6.1",
+        "usr/share/doc/a/copyright",
+        "lost+found/x",
+        "tmp/some thing",
+        "opt/app/bin/tool",
+        "var/lib/private/z/q",
+        "usr/bin/python3.11",
+        "sys/x",
+        "a.quota",
+        "aquota.user",
+    ] {
+        if file != "lost+found/x" {
+            fs::create_dir_all(src.join(file).parent().unwrap()).unwrap();
+            fs::write(src.join(file), file).unwrap();
+        }
+    }
+    symlink("x", src.join("etc/mtab")).unwrap();
+    let devices = write(
+        &bench,
+        "devices",
+        "/dev d 755 0 0 - - - - -\n/dev/sda b 660 0 6 8 0 - - -\n/dev/tty c 666 0 5 4 0 0 1 3\n\
+         /dev/null c 666 0 0 1 3 - - -\n/dev/initctl p 600 0 0\n/run/s s 600 0 0\n/mnt d 755 0 0\n",
+    );
+    build(&bench, &src, &["--spec", &devices, "--file-contexts", POLICY]).ok();
+    assert_clean(&bench.image).unwrap();
+    let mount = match KernelMount::read_only(&bench.image, "") {
+        Ok(mount) => mount,
+        Err(reason) => skip!("described::labels_of_debian_s_policy", reason),
+    };
+    assert_eq!(label(&bench, "etc/shadow").as_deref(), Some("system_u:object_r:shadow_t:s0\0"));
+    assert_eq!(label(&bench, "lost+found").as_deref(), Some("system_u:object_r:lost_found_t:s0\0"));
+    assert!(label(&bench, "").is_some());
+    match relabelled(policy, mount.path()) {
+        Ok(said) => assert_eq!(said, ""),
+        Err(reason) => skip!("described::labels_of_debian_s_policy, setfiles", reason),
+    }
+}
+
+#[test]
+fn labels_of_files_beside_the_contexts_are_those_of_setfiles() {
+    let (bench, src) = tree();
+    for file in
+        ["etc/a", "etc/ab", "etc/qb", "x/longprefixz", "x/longprefixh", "srv/j", "sub/a", "s/a", "d/e"]
+    {
+        fs::create_dir_all(src.join(file).parent().unwrap()).unwrap();
+        fs::write(src.join(file), file).unwrap();
+    }
+    let contexts = write(
+        &bench,
+        "fc",
+        "/.*\tu:r:all:s0\n/etc/a\t--\tu:r:lit:s0\n/etc/.*\tu:r:meta:s0\n/etc/a.*\tu:r:early:s0\n\
+         /etc/.*b\tu:r:late:s0\n/etc/init\\.d\t-d\tu:r:dir:s0\n/x/longprefix[a-z]*\tu:r:longp:s0\n\
+         /x/.*\tu:r:short:s0\n/lib\t-d\tu:r:no:s0\n/bin(/.*)?\t<<none>>\r\n",
+    );
+    write(&bench, "fc.local", "/etc/a\tu:r:local:s0\n");
+    write(&bench, "fc.homedirs", "/srv/.*\tu:r:hd:s0\n/x/longprefixh\tu:r:hd:s0\n");
+    write(&bench, "fc.subs", "/s /x\n/s /etc\n/d /sub\n");
+    write(&bench, "fc.subs_dist", "/sub /x\n/s /bin\n");
+    build(&bench, &src, &["--file-contexts", &contexts]).ok();
+    assert_clean(&bench.image).unwrap();
+    let mount = match KernelMount::read_only(&bench.image, "") {
+        Ok(mount) => mount,
+        Err(reason) => skip!("described::labels_of_files_beside", reason),
+    };
+    assert_eq!([label(&bench, "bin"), label(&bench, "bin/ping")], [None, None]);
+    assert_eq!(label(&bench, "etc/a").as_deref(), Some("u:r:local:s0\0"));
+    match relabelled(Path::new(&contexts), mount.path()) {
+        Ok(said) => assert_eq!(said, ""),
+        Err(reason) => skip!("described::labels_of_files_beside, setfiles", reason),
+    }
+    for (text, reason) in [
+        ("/a(?!b).*\tu:r:t:s0\n", "fc:1: look-around"),
+        ("/a\n", "fc:1: a line is REGEX [TYPE] LABEL"),
+        ("\n/a\t-x\tu:r:t:s0\n", "fc:2: a type is one of"),
+        ("/(a.\tu:r:t:s0\n", "fc:1: the regular expression `/(a.` is not understood"),
+    ] {
+        let wrong = write(&bench, "fc", text);
+        let ran = build(&bench, &src, &["--file-contexts", &wrong]);
+        assert!(ran.refused().contains(reason), "{}", ran.err);
+    }
 }

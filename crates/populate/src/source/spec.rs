@@ -26,6 +26,7 @@ mod mtree;
 
 pub(crate) use apply::apply;
 pub(crate) use digest::Checks;
+pub(crate) use lines::numbered;
 
 use crate::error::{Error, ShownPath};
 use entry::Entry;
@@ -124,7 +125,7 @@ fn recognize(text: &[u8]) -> Result<Format, Fault> {
     if signed {
         return Ok(Format::Mtree);
     }
-    let Some((line, words)) = lines::numbered(text)
+    let Some((line, words)) = numbered(text)
         .map(|(line, bytes)| (line, lines::words(bytes)))
         .find(|(_, words)| words.first().is_some_and(|word| !word.starts_with(b"#")))
     else {

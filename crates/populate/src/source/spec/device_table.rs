@@ -114,8 +114,8 @@ fn entry(found: &mut Found, line: u64, words: &[&[u8]]) -> Result<(), Fault> {
             let (first, last) =
                 (shown(&numbered_name(name, start)), shown(&numbered_name(name, start + count - 1)));
             let text = format!(
-                "it stands for {first} to {last}, {count} of them, as for Buildroot; genext2fs would take COUNT \
-                 for the number to stop before"
+                "it stands for {first} to {last}, {count} of them, as for Buildroot; genext2fs would \
+                 take COUNT for the number to stop before"
             );
             found.warnings.push((line, text));
         }

@@ -26,6 +26,9 @@ pub(super) enum Digest {
     Sha512,
 }
 
+/// A digest and its value in hexadecimal digits.
+pub(super) type DigestValue = (Digest, Box<[u8]>);
+
 impl Digest {
     /// The digest that a keyword names.
     pub(super) fn of(keyword: &[u8]) -> Option<Self> {

@@ -1,6 +1,6 @@
 //! What a line of a specification says, whatever its format.
 
-use super::digest::Digest;
+use super::digest::DigestValue;
 use crate::time::Timestamp;
 use crate::tree::Xattr;
 
@@ -58,7 +58,7 @@ pub(super) struct Change {
     pub(super) content: Option<Box<[u8]>>,
     pub(super) xattrs: Vec<Xattr>,
     pub(super) size: Option<u64>,
-    pub(super) digests: Vec<(Digest, Box<[u8]>)>,
+    pub(super) digests: Vec<DigestValue>,
 }
 
 /// Devices `path` + number, from `start` on, whose minor numbers grow by `increment`.

@@ -3,7 +3,7 @@
 //! Lines end with LF or CRLF, the last one also with the file. Numbers of lines count from 1.
 
 /// The lines of a text, with their numbers.
-pub(super) fn numbered(text: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+pub(crate) fn numbered(text: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let lines = text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     (1..).zip(lines)

@@ -11,7 +11,7 @@
 use super::words::{shown, unescape};
 use crate::source::modes::ModeChange;
 use crate::source::spec::Fault;
-use crate::source::spec::digest::{Digest, UNCHECKED};
+use crate::source::spec::digest::{Digest, DigestValue, UNCHECKED};
 use crate::source::spec::entry::{Change, Entry, EntryKind, Missing};
 use crate::source::spec::lines::number;
 use crate::time::Timestamp;
@@ -176,7 +176,7 @@ impl Keywords {
         }
     }
 
-    fn digests(&self) -> Result<Vec<(Digest, Box<[u8]>)>, String> {
+    fn digests(&self) -> Result<Vec<DigestValue>, String> {
         let mut digests = Vec::new();
         for (keyword, value) in &self.0 {
             let Some(digest) = Digest::of(keyword) else { continue };
