@@ -39,6 +39,7 @@ targets![
     indirect,
     small,
     tar,
+    spec,
     check,
     journal,
     fast_commit,

@@ -12,7 +12,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 34] = [
+const TOOLS: [Tool; 35] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -24,6 +24,8 @@ const TOOLS: [Tool; 34] = [
     ("sfdisk", "fdisk"),
     ("cp", "coreutils"),
     ("tar", "tar"),
+    ("bsdtar", "libarchive-tools"),
+    ("mtree", "mtree-netbsd"),
     ("chattr", "e2fsprogs"),
     ("lsattr", "e2fsprogs"),
     ("fusermount3", "fuse3"),
@@ -38,6 +40,7 @@ const TOOLS: [Tool; 34] = [
     ("git", "git"),
     ("rsync", "rsync"),
     ("setfacl", "acl"),
+    ("setfiles", "policycoreutils"),
     ("sqlite3", "sqlite3"),
     ("stress-ng", "stress-ng"),
     ("xz", "xz-utils"),

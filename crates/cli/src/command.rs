@@ -11,6 +11,7 @@ pub(crate) mod chmod;
 pub(crate) mod chown;
 pub(crate) mod completions;
 pub(crate) mod cp;
+pub(crate) mod described;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod export;

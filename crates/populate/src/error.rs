@@ -104,6 +104,16 @@ pub enum Error {
         /// What is truncated.
         inside: Cow<'static, str>,
     },
+    /// A line of a description of files can't be applied, or is not understood.
+    #[error("{file}:{line}: {reason}")]
+    Spec {
+        /// The file with the line.
+        file: ShownPath,
+        /// The number of the line, from 1.
+        line: u64,
+        /// What is wrong.
+        reason: Cow<'static, str>,
+    },
     /// More bytes than were allowed.
     #[error("{path}: the sources unpack to more than {limit} bytes, which --max-size allows")]
     TooLarge {

@@ -25,14 +25,25 @@ pub(crate) enum SourceHandle {
         len: Bytes,
         mtime: PackedTime,
     },
+    /// What describes files but holds none: a specification, or the files named by themselves.
+    List {
+        name: Box<[u8]>,
+    },
 }
 
 impl SourceHandle {
+    /// Its own name in errors.
+    pub(crate) fn name(&self) -> &[u8] {
+        match self {
+            Self::Folder { path: name, .. } | Self::Archive { name, .. } | Self::List { name } => name,
+        }
+    }
+
     /// How an entry of this source is named in errors.
     pub(crate) fn shown(&self, entry: &[u8]) -> ShownPath {
         match self {
             Self::Folder { path, .. } => ShownPath::inside(path, b'/', entry),
-            Self::Archive { name, .. } => ShownPath::inside(name, b':', entry),
+            Self::Archive { name, .. } | Self::List { name } => ShownPath::inside(name, b':', entry),
         }
     }
 }

@@ -32,6 +32,8 @@ pub use image::{Explanation, Image, Part, Size, reproducible};
 pub use image_error::ImageError;
 pub use like::{Like, OldInode};
 pub use progress::{Progress, Quiet};
-pub use source::{Content, Excludes, ModeChange, Opener, Options, Platform, Reference, Source};
+pub use source::{
+    Content, Excludes, FileContexts, ModeChange, Opener, Options, Platform, Reference, Source, Spec,
+};
 pub use time::Timestamp;
 pub use tree::{Children, Kind, Meta, NodeId, Segment, Segments, Totals, Tree, Xattr, XattrSetId};

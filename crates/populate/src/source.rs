@@ -17,18 +17,26 @@ mod builder;
 mod container;
 mod content;
 mod exclude;
+mod file_contexts;
 mod finish;
 mod folder;
+mod host_file;
+mod label;
 mod modes;
 mod names;
+mod settle;
+mod spec;
 mod spool;
 mod tar;
 mod xattr;
+mod xattr_sets;
 
 pub use container::{Platform, Reference};
 pub use content::{Content, Opener};
 pub use exclude::Excludes;
+pub use file_contexts::FileContexts;
 pub use modes::ModeChange;
+pub use spec::Spec;
 
 use crate::error::Error;
 use crate::time::Timestamp;
@@ -42,6 +50,7 @@ use std::io::Read;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// One layer of the content of an image.
 pub enum Source {
@@ -126,6 +135,10 @@ pub struct Options {
     /// The limit of what the sources may unpack to: bytes of an archive's copy, and bytes of file data and
     /// directories (4 KiB each) together.
     pub max_size: Option<Bytes>,
+    /// What the sources can't say, applied after them in this order.
+    pub specs: Vec<Spec>,
+    /// Labels for everything.
+    pub labels: Option<Arc<FileContexts>>,
 }
 
 impl Default for Options {
@@ -143,6 +156,8 @@ impl Default for Options {
             allow_empty: false,
             platform: None,
             max_size: None,
+            specs: Vec::new(),
+            labels: None,
         }
     }
 }
@@ -187,6 +202,9 @@ impl Tree {
     /// If a source can't be read, changes while it is read, is no valid archive, or holds something that no
     /// image can hold.
     pub fn build(sources: Vec<Source>, options: &Options) -> Result<Self, Error> {
+        if sources.len() + options.specs.len() + 2 > usize::from(u16::MAX) {
+            return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) - 2 });
+        }
         let mut builder = Builder::new(options, sources.len() > 1);
         for source in sources {
             let handle = match source {
@@ -212,6 +230,23 @@ impl Tree {
                 }
             }
         }
-        Ok(builder.finish())
+        finish(builder)
     }
+}
+
+/// Applies what comes after the sources, and finishes the tree.
+fn finish(mut builder: Builder<'_>) -> Result<Tree, Error> {
+    let (options, mut checks) = (builder.options, spec::Checks::default());
+    for spec in &options.specs {
+        spec::apply(&mut builder, spec, &mut checks)?;
+    }
+    if options.labels.is_some() {
+        label::add_lost_and_found(&mut builder)?;
+    }
+    let mut tree = builder.finish();
+    checks.verify(&tree)?;
+    if let Some(contexts) = &options.labels {
+        label::label(&mut tree, contexts);
+    }
+    Ok(tree)
 }

@@ -11,6 +11,7 @@
 
 use crate::handle::SourceHandle;
 use crate::time::{PackedTime, Timestamp};
+use hectare_host::Identity;
 use hectare_units::{Bytes, u64_of, usize_of};
 use std::collections::BTreeMap;
 
@@ -188,6 +189,16 @@ pub(crate) enum FileData {
     Folder { inode: u64, mtime: PackedTime, segments: u32, place: u16 },
     /// In an archive, from byte `at` on, segments one after the other.
     Archive { at: u64, segments: u32, source: u16 },
+    /// A file of the host that was named by itself; `at` is its index among those.
+    Host { at: u32, segments: u32 },
+}
+
+/// A file of the host that was named by itself, as it was when it was added.
+#[derive(Clone, Debug)]
+pub(crate) struct HostFile {
+    pub(crate) path: Box<[u8]>,
+    pub(crate) identity: Identity,
+    pub(crate) mtime: PackedTime,
 }
 
 /// The location of a directory's files: a source and a device in it. Stored once, to keep [`FileData`] small.
@@ -248,6 +259,7 @@ pub struct Tree {
     pub(crate) arena: Arena,
     pub(crate) xattr_sets: Vec<Box<[Xattr]>>,
     pub(crate) files: Vec<FileData>,
+    pub(crate) host_files: Vec<HostFile>,
     pub(crate) lists: SegmentLists,
     pub(crate) sources: Vec<SourceHandle>,
     pub(crate) places: Vec<SourceDevice>,
@@ -374,6 +386,20 @@ impl Tree {
         Children { arena: &self.arena, entries: entries.iter() }
     }
 
+    /// The node at a path from the root, without a leading slash; links are not followed.
+    #[must_use]
+    pub fn find(&self, path: &[u8]) -> Option<NodeId> {
+        let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        let mut at = NodeId::ROOT;
+        for name in names {
+            let NodeKind::Directory { first, count } = self.node(at).kind else { return None };
+            let entries = &self.entries[usize_of(first)..usize_of(first) + usize_of(count)];
+            let found = entries.binary_search_by(|entry| self.arena.name(entry.name).cmp(name)).ok()?;
+            at = NodeId(entries[found].node);
+        }
+        Some(at)
+    }
+
     /// The runs of data in a regular file, in order; nothing for other nodes and for files that are all hole.
     #[must_use]
     pub fn segments(&self, id: NodeId) -> Segments<'_> {
@@ -381,7 +407,9 @@ impl Tree {
             return Segments { list: List::Dense(None), source: Source::AsInFile };
         };
         let (segments, source) = match self.files[usize_of(data)] {
-            FileData::Folder { segments, .. } => (segments, Source::AsInFile),
+            FileData::Folder { segments, .. } | FileData::Host { segments, .. } => {
+                (segments, Source::AsInFile)
+            }
             FileData::Archive { at, segments, .. } => (segments, Source::Packed(at)),
         };
         let list = match segments {

@@ -66,6 +66,8 @@ pub(crate) struct Arguments {
     /// rest
     #[arg(long, value_name = "MODES", value_parser = super::chmod::parse_mode)]
     modes: Option<hectare_populate::ModeChange>,
+    #[command(flatten)]
+    described: super::described::DescribedArguments,
     /// Accept an empty archive
     #[arg(long)]
     allow_empty: bool,
@@ -135,7 +137,7 @@ impl Arguments {
             Some(crate::passwd::Owner { uid: Some(uid), gid: Some(gid) }) => Some((uid, gid)),
             Some(_) => return Err(Failure::Usage("--owner: give both, UID:GID".to_owned())),
         };
-        Ok(Options {
+        self.described.fill(Options {
             owner,
             modes: self.modes.clone(),
             source_date_epoch: epoch,

@@ -11,6 +11,7 @@ mod container;
 mod copy;
 mod copy_trust;
 mod corpus;
+mod described;
 mod diff;
 mod errors;
 mod explain;

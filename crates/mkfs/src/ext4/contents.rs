@@ -43,6 +43,11 @@ pub trait Contents: Sync {
     /// index `first` in the group. Slots of inodes that belong to others are left alone.
     fn render_inodes(&self, group: GroupNr, first: u32, slots: &mut [u8]);
 
+    /// Changes the formatter's own lost+found, already rendered in `slot`, which has this number.
+    fn lost_and_found(&self, nr: InodeNr, slot: &mut [u8]) {
+        let _ = (nr, slot);
+    }
+
     /// Hands over blocks of the group for the formatter to write. Called only where [`GroupUse::clusters`] is
     /// set.
     fn blocks(&self, group: GroupNr, write: &mut dyn FnMut(BlockNr, &[u8])) {

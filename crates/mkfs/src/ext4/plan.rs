@@ -429,7 +429,7 @@ impl Plan {
             let mut bytes = vec![0; usize_of(blocks << geometry.block_size.shift())];
             let first = block * per_block;
             contents.render_inodes(group, first, &mut bytes);
-            self.put_own_inodes(group, first, &mut bytes);
+            self.put_own_inodes(group, first, contents, &mut bytes);
             sink(self.block(at + Blocks::new(block.into()), bytes))?;
         }
         let rest = Blocks::new((geometry.itable_blocks() - used).into());
@@ -440,12 +440,15 @@ impl Plan {
         Ok(())
     }
 
-    fn put_own_inodes(&self, group: GroupNr, first: u32, slots: &mut [u8]) {
+    fn put_own_inodes(&self, group: GroupNr, first: u32, contents: &dyn Contents, slots: &mut [u8]) {
         for (nr, slot) in &self.rendered.inodes {
             let at = self.own_index(*nr, group).and_then(|index| index.checked_sub(first)).map(usize_of);
             let len = slot.len();
             if let Some(place) = at.and_then(|at| slots.get_mut(at * len..(at + 1) * len)) {
                 place.copy_from_slice(slot);
+                if *nr == self.lost_and_found() {
+                    contents.lost_and_found(*nr, place);
+                }
             }
         }
     }

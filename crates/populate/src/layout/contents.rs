@@ -4,6 +4,7 @@ use super::inode::Inodes;
 use super::kept::clipped;
 use crate::tree::{Kind, NodeId};
 use hectare_ext4::geometry::Geometry;
+use hectare_ext4::inode::Inode;
 use hectare_mkfs::{Contents, GroupUse, set_bits};
 use hectare_units::{BlockNr, GroupNr, InodeNr, low32, usize_of};
 use std::ops::Range;
@@ -74,6 +75,20 @@ impl<'a> TreeContents<'a> {
 }
 
 impl Contents for TreeContents<'_> {
+    /// Gives lost+found what the tree's own has: permissions, owner and attributes.
+    fn lost_and_found(&self, nr: InodeNr, slot: &mut [u8]) {
+        let Some(id) = self.inodes.load.stand_in else { return };
+        let (tree, sb) = (self.inodes.load.tree, self.inodes.volume.sb);
+        let mut inode = Inode::parse(slot, nr, sb).expect("the formatter has rendered it");
+        let meta = tree.meta(id);
+        inode.mode = inode.mode & !0o7777 | meta.mode;
+        (inode.uid, inode.gid) = (meta.uid, meta.gid);
+        if let Some(set) = tree.xattr_set(id) {
+            inode.xattr_area_mut().copy_from_slice(self.inodes.load.attributes.inode_area(set));
+        }
+        inode.render(slot, nr, sb);
+    }
+
     fn usage(&self, group: GroupNr) -> GroupUse {
         let end = self.slots(group).last().map_or(0, |slots| slots.end);
         let root = self.holds_root(group).map_or(0, |index| index + 1);

@@ -34,6 +34,12 @@ impl<'t> Load<'t> {
     pub(crate) fn new(tree: &'t Tree, sb: &SuperBlock) -> Result<Self, Error> {
         let stand_in = own_lost_and_found(tree)?;
         let attributes = Attributes::new(tree, sb)?;
+        if let Some(id) = stand_in
+            && tree.xattr_set(id).is_some_and(|set| attributes.has_block(set))
+        {
+            let reason = "lost+found has room in its inode only; larger inodes (-I 256) have more".to_owned();
+            return Err(Error::Attributes { path: ShownPath::new(LOST_AND_FOUND), reason });
+        }
         let format = Format::of(sb).map_err(hectare_ext4::FormatError::from)?;
         let mut load = Self { tree, attributes, format, stand_in, directories: Vec::new(), kept: None };
         load.directories = load.directory_sizes()?;

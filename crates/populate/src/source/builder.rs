@@ -11,13 +11,16 @@
 
 use super::Options;
 use super::names::{Whiteout, name_fault, target_fault, whiteout};
+use super::xattr_sets::XattrSets;
 use crate::error::{Error, ShownPath};
 use crate::handle::SourceHandle;
 use crate::time::PackedTime;
-use crate::tree::{Arena, DENSE, FileData, Meta, Node, NodeId, NodeKind, SegmentLists, SourceDevice, Xattr};
+use crate::tree::{
+    Arena, DENSE, FileData, HostFile, Meta, Node, NodeId, NodeKind, SegmentLists, SourceDevice, Xattr,
+};
 use hashbrown::HashTable;
 use hectare_host::Identity;
-use hectare_units::{low16, low32, u64_of, usize_of};
+use hectare_units::{low16, u64_of, usize_of};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -28,8 +31,6 @@ const IMPLIED_MAX: u64 = 4096;
 const IMPLIED_EACH: u64 = 16;
 /// What a directory counts for in the size of everything: a block.
 const DIRECTORY_SIZE: u64 = 4096;
-/// The most bytes of extended attributes that a tree keeps in memory.
-const XATTRS_MAX: u64 = 1 << 30;
 
 /// The node of a removed entry.
 pub(crate) const GONE: u32 = u32::MAX;
@@ -59,6 +60,7 @@ pub(crate) struct RawEntry {
 pub(crate) enum DraftData {
     Folder { identity: Identity, mtime: PackedTime },
     Archive { at: u64 },
+    Host(HostFile),
 }
 
 /// The kind of a node to be added.
@@ -92,8 +94,9 @@ pub(crate) struct Builder<'o> {
     pub(crate) nodes: Vec<Node>,
     pub(crate) entries: Vec<RawEntry>,
     pub(crate) arena: Arena,
-    pub(crate) xattr_sets: HashMap<Box<[Xattr]>, u32>,
+    pub(crate) xattr_sets: XattrSets,
     pub(crate) files: Vec<FileData>,
+    pub(crate) host_files: Vec<HostFile>,
     pub(crate) lists: SegmentLists,
     pub(crate) sources: Vec<SourceHandle>,
     pub(crate) places: Vec<SourceDevice>,
@@ -104,7 +107,6 @@ pub(crate) struct Builder<'o> {
     pub(crate) image_config: Option<String>,
     /// Bytes of everything added: data, directories, attributes.
     size: u64,
-    xattrs_len: u64,
     /// Directories added because entries lie below them.
     implied: u64,
     /// Directories whose content from layers before this one is hidden.
@@ -125,8 +127,9 @@ impl<'o> Builder<'o> {
             nodes: Vec::new(),
             entries: Vec::new(),
             arena: Arena::default(),
-            xattr_sets: HashMap::new(),
+            xattr_sets: XattrSets::default(),
             files: Vec::new(),
+            host_files: Vec::new(),
             lists: SegmentLists::default(),
             sources: Vec::new(),
             places: Vec::new(),
@@ -135,7 +138,6 @@ impl<'o> Builder<'o> {
             warnings: Vec::new(),
             image_config: None,
             size: 0,
-            xattrs_len: 0,
             implied: 0,
             floors: HashMap::new(),
             index: None,
@@ -377,6 +379,11 @@ impl<'o> Builder<'o> {
         }
     }
 
+    /// The metadata of what nothing describes.
+    pub(crate) fn default_directory(&self) -> Meta {
+        self.options.default_directory()
+    }
+
     fn node_of(&self, kind: NodeKind, meta: Meta, xattrs: u32) -> Node {
         Node {
             kind,
@@ -432,6 +439,11 @@ impl<'o> Builder<'o> {
                 place: self.place(SourceDevice { source, device })?,
             },
             DraftData::Archive { at } => FileData::Archive { at, segments, source },
+            DraftData::Host(file) => {
+                let at = number(self.host_files.len(), "files")?;
+                self.host_files.push(file);
+                FileData::Host { at, segments }
+            }
         };
         self.files.push(data);
         Ok(id)
@@ -449,7 +461,7 @@ impl<'o> Builder<'o> {
         Ok(next)
     }
 
-    /// The stored form of a set: 0 for an empty one, else one more than its number.
+    /// The stored form of a set, without what ext4 can't store.
     fn xattr_set(&mut self, mut xattrs: Vec<Xattr>) -> Result<u32, Error> {
         if self.options.no_attributes {
             return Ok(0);
@@ -461,20 +473,7 @@ impl<'o> Builder<'o> {
             }
             fits
         });
-        if xattrs.is_empty() {
-            return Ok(0);
-        }
-        xattrs.sort_unstable();
-        let next = low32(u64_of(self.xattr_sets.len())) + 1; // no more sets than nodes, which are counted
-        let len: usize = xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
-        let set = *self.xattr_sets.entry(xattrs.into()).or_insert(next);
-        if set == next {
-            self.xattrs_len += u64_of(len);
-        }
-        match self.xattrs_len > XATTRS_MAX {
-            true => Err(Error::TooMany { what: "bytes of extended attributes", limit: XATTRS_MAX }),
-            false => Ok(set),
-        }
+        self.xattr_sets.store(xattrs)
     }
 
     /// Applies `name` in `dir` if it is a whiteout; returns false if it is an ordinary name.

@@ -10,10 +10,11 @@
 //! ids cost one `openat` each. Use one for each thread.
 
 use super::folder::{open_quietly, timestamp};
+use super::host_file;
 use crate::error::{Error, ShownPath};
 use crate::handle::SourceHandle;
 use crate::time::PackedTime;
-use crate::tree::{FileData, NodeId, NodeKind, SourceDevice, Tree};
+use crate::tree::{FileData, HostFile, NodeId, NodeKind, SourceDevice, Tree};
 use hectare_host::{Identity, open_below, stat_open};
 use hectare_units::{Bytes, u64_of, usize_of};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,6 +42,8 @@ pub struct Content<'t> {
 enum File<'t> {
     /// A file of a directory; its identity, size and time when scanned.
     Own { fd: OwnedFd, identity: Identity, size: u64, mtime: PackedTime, source: &'t SourceHandle },
+    /// A file that was named by itself; its size when added.
+    Host { fd: OwnedFd, file: &'t HostFile, size: u64 },
     /// The archive that holds the file.
     Archive { source: &'t SourceHandle, fd: BorrowedFd<'t>, len: Bytes, mtime: PackedTime },
 }
@@ -77,8 +80,12 @@ impl<'t> Opener<'t> {
                 source @ SourceHandle::Archive { file, len, mtime, .. } => {
                     File::Archive { source, fd: file.as_fd(), len: *len, mtime: *mtime }
                 }
-                SourceHandle::Folder { .. } => unreachable!("archive data comes from an archive"),
+                _ => unreachable!("archive data comes from an archive"),
             },
+            FileData::Host { at, .. } => {
+                let file = &tree.host_files[usize_of(at)];
+                File::Host { fd: host_file::open(&file.path)?, file, size }
+            }
         };
         Ok(Content { tree, node, file })
     }
@@ -110,7 +117,7 @@ impl Content<'_> {
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         match &self.file {
-            File::Own { fd, .. } => fd.as_fd(),
+            File::Own { fd, .. } | File::Host { fd, .. } => fd.as_fd(),
             File::Archive { fd, .. } => *fd,
         }
     }
@@ -153,6 +160,7 @@ impl Content<'_> {
             stat_open(self.fd()).map_err(|errno| Error::io(self.shown(), "read the metadata", errno))?;
         let (expected, expected_size, expected_mtime) = match &self.file {
             File::Own { identity, size, mtime, .. } => (*identity, *size, *mtime),
+            File::Host { file, size, .. } => (file.identity, *size, file.mtime),
             File::Archive { len, mtime, .. } => (stat.identity, len.get(), *mtime),
         };
         // The number of a file that is gone may be given to something else at once.
@@ -174,6 +182,7 @@ impl Content<'_> {
     fn shown(&self) -> ShownPath {
         match &self.file {
             File::Own { source, .. } => source.shown(&self.tree.path(self.node)),
+            File::Host { file, .. } => ShownPath::new(&file.path),
             File::Archive { source, .. } => source.shown(&[]),
         }
     }

@@ -35,6 +35,7 @@ impl Builder<'_> {
             arena: self.arena,
             xattr_sets,
             files: self.files,
+            host_files: self.host_files,
             lists: self.lists,
             sources: self.sources,
             places: self.places,
@@ -104,16 +105,13 @@ impl Builder<'_> {
 
     /// Numbers the sets of extended attributes in the order in which nodes use them.
     fn number_xattr_sets(&mut self) -> Vec<Box<[Xattr]>> {
-        let mut sets: Vec<Option<Box<[Xattr]>>> = vec![None; self.xattr_sets.len()];
-        for (set, stored) in self.xattr_sets.drain() {
-            sets[usize_of(stored) - 1] = Some(set);
-        }
+        let sets = std::mem::take(&mut self.xattr_sets).into_sets();
         let mut numbers = vec![0u32; sets.len()];
         let mut ordered = Vec::with_capacity(sets.len());
         for node in self.nodes.iter_mut().filter(|node| node.xattrs != 0) {
             let old = usize_of(node.xattrs) - 1;
-            if let Some(set) = sets[old].take() {
-                ordered.push(set);
+            if numbers[old] == 0 {
+                ordered.push(sets[old].as_ref().into());
                 numbers[old] = low32(u64_of(ordered.len()));
             }
             node.xattrs = numbers[old];

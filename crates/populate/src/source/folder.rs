@@ -337,7 +337,7 @@ impl<'w, 'o> Worker<'w, 'o> {
     }
 }
 
-fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+pub(crate) fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
     if dir.is_empty() { name.to_vec() } else { [dir, name].join(&b'/') }
 }
 
@@ -345,7 +345,7 @@ pub(crate) fn timestamp(time: hectare_host::Time) -> Timestamp {
     Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }
 
-fn meta(stat: &Stat) -> Meta {
+pub(crate) fn meta(stat: &Stat) -> Meta {
     Meta {
         mode: stat.mode,
         uid: stat.uid,
@@ -357,7 +357,7 @@ fn meta(stat: &Stat) -> Meta {
     }
 }
 
-fn kind(dir: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<DraftKind, Errno> {
+pub(crate) fn kind(dir: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<DraftKind, Errno> {
     Ok(match stat.file_type {
         FileType::Directory => DraftKind::Directory,
         FileType::RegularFile => {
@@ -382,17 +382,21 @@ fn kind(dir: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> Result<DraftKind, Errn
 /// The data of a file that seems to have holes; `None` if it turns out to have none.
 fn holes(dir: BorrowedFd<'_>, name: &CStr, size: u64) -> Result<Option<Vec<(u64, u64)>>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+    holes_of(rustix::fs::openat(dir, name, flags, Mode::empty())?.as_fd(), size)
+}
+
+/// The data of an open file; `None` if it has no holes.
+pub(crate) fn holes_of(file: BorrowedFd<'_>, size: u64) -> Result<Option<Vec<(u64, u64)>>, Errno> {
     let mut segments = Vec::new();
     let mut at = 0;
     while at < size {
-        let start = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
+        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) if start < size => start,
             Ok(_) | Err(Errno::NXIO) => break, // nothing but hole up to the end
             Err(Errno::INVAL | Errno::NOTSUP) => return Ok(None), // a file system that doesn't know holes
             Err(errno) => return Err(errno),
         };
-        let end = rustix::fs::seek(&file, SeekFrom::Hole(start))?.min(size);
+        let end = rustix::fs::seek(file, SeekFrom::Hole(start))?.min(size);
         if end <= start {
             return Err(Errno::NOENT); // truncated meanwhile: reported as a change
         }

@@ -23,7 +23,7 @@ pub(super) mod foreign;
 mod header;
 mod members;
 mod pax;
-mod place;
+pub(super) mod place;
 mod sparse;
 
 use super::builder::{Builder, Draft, DraftData, DraftKind};

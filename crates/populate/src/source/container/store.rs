@@ -66,8 +66,7 @@ impl Store {
     pub(super) fn name(&self) -> &[u8] {
         match self {
             Self::Directory { path, .. } => path,
-            Self::Archive { archive: SourceHandle::Archive { name, .. }, .. } => name,
-            Self::Archive { archive: SourceHandle::Folder { path, .. }, .. } => path,
+            Self::Archive { archive, .. } => archive.name(),
         }
     }
 

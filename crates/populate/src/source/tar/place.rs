@@ -35,6 +35,21 @@ pub(super) enum Stop {
     Refused(crate::Error),
 }
 
+/// The directory at `path` and its real path, for what is no archive: missing directories are made if `makes`.
+/// `Err(None)` if there is none.
+pub(crate) fn directory(
+    builder: &mut Builder<'_>,
+    path: &[u8],
+    makes: bool,
+) -> Result<Option<(NodeId, Vec<u8>)>, Option<crate::Error>> {
+    let missing = if makes { Missing::Make } else { Missing::Stop };
+    match Way::new(builder, missing).go(path) {
+        Ok((dir, real)) => Ok(dir.map(|dir| (dir, real.unwrap_or_else(|| path.to_vec())))),
+        Err(Stop::Refused(error)) => Err(Some(error)),
+        Err(Stop::NoWay | Stop::Circle) => Err(None),
+    }
+}
+
 /// The resolution of a path in the tree, from its root.
 pub(super) struct Way<'b, 'o> {
     builder: &'b mut Builder<'o>,

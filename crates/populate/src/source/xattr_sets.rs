@@ -1,0 +1,85 @@
+//! The distinct sets of extended attributes of a tree under construction.
+//!
+//! A node keeps the *stored form* of its set: 0 for none, else one more than the set's number. Sets are never
+//! removed; those that no node has any more are left out by `finish`.
+
+use crate::error::Error;
+use crate::tree::Xattr;
+use hectare_units::{low32, u64_of, usize_of};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The most bytes of extended attributes that a tree keeps in memory.
+const LEN_MAX: u64 = 1 << 30;
+
+/// All sets, each once.
+#[derive(Debug, Default)]
+pub(crate) struct XattrSets {
+    sets: Vec<Arc<[Xattr]>>,
+    numbers: HashMap<Arc<[Xattr]>, u32>,
+    /// Bytes of all sets.
+    len: u64,
+}
+
+impl XattrSets {
+    /// The stored form of a set.
+    pub(crate) fn store(&mut self, mut xattrs: Vec<Xattr>) -> Result<u32, Error> {
+        if xattrs.is_empty() {
+            return Ok(0);
+        }
+        xattrs.sort_unstable();
+        if let Some(known) = self.numbers.get(&*xattrs) {
+            return Ok(*known);
+        }
+        let len: usize = xattrs.iter().map(|xattr| xattr.name.len() + xattr.value.len()).sum();
+        self.len += u64_of(len);
+        if self.len > LEN_MAX {
+            return Err(Error::TooMany { what: "bytes of extended attributes", limit: LEN_MAX });
+        }
+        let set: Arc<[Xattr]> = xattrs.into();
+        self.sets.push(set.clone());
+        let stored = low32(u64_of(self.sets.len())); // 2^32 sets are more than LEN_MAX bytes
+        self.numbers.insert(set, stored);
+        Ok(stored)
+    }
+
+    /// The set of a stored form.
+    pub(crate) fn get(&self, stored: u32) -> &[Xattr] {
+        stored.checked_sub(1).map_or(&[], |at| &self.sets[usize_of(at)])
+    }
+
+    /// The stored form of a set with these attributes set in it: each replaces one of its name.
+    pub(crate) fn with(&mut self, stored: u32, added: &[Xattr]) -> Result<u32, Error> {
+        let is_kept = |old: &&Xattr| added.iter().all(|new| new.name != old.name);
+        let kept = self.get(stored).iter().filter(is_kept);
+        let xattrs = kept.chain(added).cloned().collect();
+        self.store(xattrs)
+    }
+
+    /// All sets, by number.
+    pub(crate) fn into_sets(self) -> Vec<Arc<[Xattr]>> {
+        self.sets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn xattr(name: &[u8], value: &[u8]) -> Xattr {
+        Xattr { name: name.into(), value: value.into() }
+    }
+
+    #[test]
+    fn equal_sets_are_one_and_an_attribute_replaces_its_name() {
+        let mut sets = XattrSets::default();
+        let a = sets.store(vec![xattr(b"user.b", b"1"), xattr(b"user.a", b"2")]).unwrap();
+        assert_eq!(sets.store(vec![xattr(b"user.a", b"2"), xattr(b"user.b", b"1")]).unwrap(), a);
+        let b = sets.with(a, &[xattr(b"user.a", b"3")]).unwrap();
+        assert_eq!(sets.get(b), [xattr(b"user.a", b"3"), xattr(b"user.b", b"1")]);
+        assert_eq!(sets.with(b, &[xattr(b"user.a", b"2")]).unwrap(), a);
+        assert_eq!((sets.store(Vec::new()).unwrap(), sets.get(0)), (0, &[][..]));
+    }
+}
