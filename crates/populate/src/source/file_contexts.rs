@@ -40,7 +40,14 @@ pub struct FileContexts {
     /// The lengths that beginnings have.
     lengths: BTreeSet<usize>,
     /// Replaced beginnings of paths: those of `.subs`, then of `.subs_dist`.
-    substitutions: [Vec<(Box<[u8]>, Box<[u8]>)>; 2],
+    substitutions: [Vec<Substitution>; 2],
+}
+
+/// A beginning of paths, and what they are looked up with instead.
+#[derive(Debug)]
+struct Substitution {
+    from: Box<[u8]>,
+    to: Box<[u8]>,
 }
 
 #[derive(Debug)]
@@ -151,7 +158,7 @@ impl FileContexts {
             let applies = |from: &[u8]| {
                 path.strip_prefix(from).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
             };
-            if let Some((from, to)) = list.iter().rev().find(|(from, _)| applies(from)) {
+            if let Some(Substitution { from, to }) = list.iter().rev().find(|one| applies(&one.from)) {
                 let rest = &path[from.len()..];
                 let rest = if **to == *b"/" { rest.strip_prefix(b"/").unwrap_or(rest) } else { rest };
                 path = [to, rest].concat();
@@ -167,7 +174,7 @@ fn beside(path: &Path, ending: &str) -> std::path::PathBuf {
     name.into()
 }
 
-fn substitutions(path: &Path) -> Result<Vec<(Box<[u8]>, Box<[u8]>)>, Error> {
+fn substitutions(path: &Path) -> Result<Vec<Substitution>, Error> {
     let text = read_text(path, LEN_MAX)?;
     let mut found = Vec::new();
     for (number, line) in super::spec::numbered(&text) {
@@ -176,7 +183,7 @@ fn substitutions(path: &Path) -> Result<Vec<(Box<[u8]>, Box<[u8]>)>, Error> {
             [] => {}
             [first, ..] if first.starts_with(b"#") => {}
             [from, to] if from.starts_with(b"/") && to.starts_with(b"/") => {
-                found.push(((*from).into(), (*to).into()));
+                found.push(Substitution { from: (*from).into(), to: (*to).into() });
             }
             _ => return Err(spec_error(path, number, "a line is /ALIAS /ORIGINAL".to_owned())),
         }
