@@ -18,7 +18,7 @@ pub struct Packer<W: Write>(Kind<W>);
 
 enum Kind<W: Write> {
     Plain(W),
-    Gzip(GzEncoder<W>),
+    Gzip(Box<GzEncoder<W>>),
 }
 
 impl<W: Write> Packer<W> {
@@ -26,7 +26,7 @@ impl<W: Write> Packer<W> {
     pub fn new(out: W, compression: Compression) -> Self {
         Self(match compression {
             Compression::None => Kind::Plain(out),
-            Compression::Gzip => Kind::Gzip(GzEncoder::new(out, Level::default())),
+            Compression::Gzip => Kind::Gzip(Box::new(GzEncoder::new(out, Level::default()))),
         })
     }
 
