@@ -1,7 +1,7 @@
 //! A target without libFuzzer: it runs the files it is given, or for some seconds changes to kept inputs.
 //!
 //! The latter is no search, for nothing guides it; it is what the test suite has seconds for. The same inputs
-//! come in the same order every time: the n-th depends on [`SEED`], n and the kept inputs only, and how many
+//! come in the same order every time: the n-th depends on `SEED`, n and the kept inputs only, and how many
 //! there are on the machine. Each is written to a file before it runs, so that whatever ends the program, a
 //! signal too, leaves the input behind.
 

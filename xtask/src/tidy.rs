@@ -2,7 +2,7 @@
 //!
 //! | rule | why |
 //! |---|---|
-//! | a crate depends on lower layers only; no layer depends on the oracle but in tests | [`layers`] |
+//! | a crate depends on lower layers only; no layer depends on the oracle but in tests | [`mod@layers`] |
 //! | inside a crate with floors no module uses one of a higher floor | [`floors`] |
 //! | core crates use no async runtime, no clap, no anyhow | a library decides none of these for its user |
 //! | a module opens with a `//!` essay, is declared by its parent, is not called `mod.rs` | [`modules`] |

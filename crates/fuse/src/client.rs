@@ -1,7 +1,7 @@
 //! The kernel's side of a connection, without a kernel: takes requests as bytes, returns answers as bytes.
 //!
 //! For tests and for fuzzing: the adapter behind it is the one that a mount has, and so is everything between
-//! the bytes of a request and those of its answer ([`crate::event_loop`]). The body of a request is up to the
+//! the bytes of a request and those of its answer (`crate::event_loop`). The body of a request is up to the
 //! caller; only the header is made here, and even that can be left out ([`Client::send`]).
 //!
 //! What it is not: a mount's threads and descriptors, which only tests on real mounts have.

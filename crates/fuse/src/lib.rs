@@ -19,8 +19,8 @@
 //! flags that forbid writing are checked when a file is opened and not when the kernel's writeback cache
 //! sends data.
 //!
-//! Hazards: an inode that the kernel knows must live ([`node_table`]); numbers that the kernel does not know
-//! are refused, since some of them belong to the format. Nothing in a request is trusted ([`protocol`]).
+//! Hazards: an inode that the kernel knows must live (`node_table`); numbers that the kernel does not know
+//! are refused, since some of them belong to the format. Nothing in a request is trusted (`protocol`).
 
 mod adapter;
 mod adaptive_polling;

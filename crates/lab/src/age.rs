@@ -2,7 +2,7 @@
 //! seed.
 //!
 //! The kernel and the engine, and every policy, can then work on the very same image. Which clusters stay
-//! free is drawn by [`plan`]; all others are put into files in the directory `/aged` as unwritten extents: no
+//! free is drawn by `plan`; all others are put into files in the directory `/aged` as unwritten extents: no
 //! data is written, so that an image of 100 GiB in a sparse file takes a few MiB.
 //!
 //! How it is exact: everything planned is first *held* ([`Volume::hold`]), but for a pool of runs that are to

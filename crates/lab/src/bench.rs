@@ -156,11 +156,11 @@ pub fn bench(bench: &Bench, mut say: impl FnMut(&str)) -> Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// Runs it as [`bench`] does, but each run on a fresh copy of the image, which is removed after it: all start
+/// Runs it as [`bench()`] does, but each run on a fresh copy of the image, which is removed after it: all start
 /// from the same bytes, and the image is not changed. Messages name the image.
 ///
 /// # Errors
-/// Those of [`bench`] and [`fresh_copy`]; also if the target is no image.
+/// Those of [`bench()`] and [`fresh_copy`]; also if the target is no image.
 pub fn bench_afresh(of: &Bench, mut say: impl FnMut(&str)) -> Result<Vec<Run>> {
     let On::Engine { image, through, settings } = &of.on else {
         return Err(Error::Invalid("a fresh copy is made of an image: use engine:IMAGE".into()));

@@ -9,8 +9,8 @@
 //! Counts per request, ratios and orders can be compared with the published ones. Rates are those of this
 //! machine: a VM with two processors does not run 64 containers, and memory is no NVMe drive.
 //!
-//! The plans are data ([`plan`]), one file per experiment; [`ground`] makes volumes and runs one side,
-//! [`kernel`] mounts volumes by the kernel. The result is a [`Reproduction`], which [`text`] and [`page`]
+//! The plans are data (`plan`), one file per experiment; `ground` makes volumes and runs one side,
+//! `kernel` mounts volumes by the kernel. The result is a [`Reproduction`], which `text` and [`page`]
 //! draw. The formatter's experiment ([`ag_headers`]) has no workload and measures by itself.
 
 pub mod ag_headers;

@@ -1,16 +1,16 @@
 //! Monitors a mount: metrics for Prometheus, a live page, and a control socket.
 //!
 //! [`Monitor`] watches one mounted volume. It reads existing counters (of requests, in `hectare-fuse`; of the
-//! allocator and the journal, in the engine; of the device) once a second for the [`history`], and on request
-//! for a [`Report`]. Requests come over HTTP ([`http`]), which is only there if an address was given, or over
-//! a socket in a private directory of the user ([`control`]).
+//! allocator and the journal, in the engine; of the device) once a second for the `history`, and on request
+//! for a [`Report`]. Requests come over HTTP (`http`), which is only there if an address was given, or over
+//! a socket in a private directory of the user (`control`).
 //!
 //! Hazard: it has a handle of the volume, whose last handle closes it; the server closes the volume
 //! explicitly, and ends the monitor after that. A client that is being served then keeps the volume's memory
 //! (and a lock on the image) for some seconds more, unless the process ends, as that of a mount does.
 //!
 //! Invariant: no client delays a request of the mount. Reports take no lock that is held over I/O, surveys of
-//! the free space are limited in time ([`survey`]), and connections in number, size and time ([`http`]).
+//! the free space are limited in time (`survey`), and connections in number, size and time (`http`).
 
 mod control;
 mod deadline;

@@ -2,7 +2,7 @@
 //!
 //! Each run is a browser of its own with an empty profile, which contacts nothing but the page. Time is
 //! virtual: it stands still while something is loading and otherwise runs as fast as it can, so that a page
-//! that polls each second has polled several times after [`BUDGET`] of it.
+//! that polls each second has polled several times after `BUDGET` of it.
 
 use crate::tool::{Said, need, run};
 use crate::{Skip, scratch};

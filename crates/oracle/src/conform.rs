@@ -9,7 +9,7 @@
 //!
 //! Not compared: times that no call set, sizes of directories, blocks in use, the order of a listing.
 //!
-//! Hazard: mounts belong to the whole machine; [`Pair`] unmounts its own when it is dropped.
+//! Hazard: mounts belong to the whole machine; `Pair` unmounts its own when it is dropped.
 
 mod call;
 mod caller;

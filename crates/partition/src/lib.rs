@@ -1,8 +1,8 @@
 //! Partition tables: where on a disk the volumes lie.
 //!
 //! [`partitions`] reads the table of a disk, [`open`] makes a partition a device of its own. Both kinds of
-//! tables that disks of ordinary computers have are known: GPT ([`gpt`]), and the older one in the first
-//! sector, with logical partitions ([`mbr`]). Numbers are those of the kernel's device names (`sda1`,
+//! tables that disks of ordinary computers have are known: GPT (`gpt`), and the older one in the first
+//! sector, with logical partitions (`mbr`). Numbers are those of the kernel's device names (`sda1`,
 //! `loop0p5`).
 //!
 //! Hazards: a table is bytes from a disk. Its checksums are verified where it has any, every place is checked

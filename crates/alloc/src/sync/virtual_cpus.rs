@@ -5,7 +5,7 @@
 //! go first whose clocks show less, so all accesses to shared state are made in the order of virtual time.
 //! The cost of an access depends on which CPU had its cache line last (`lines`); a lock that is held costs
 //! its waiter the time until it is released and handed over (`locks`); the work of a search itself is charged
-//! where it is done ([`Cost`](super::Cost)). Between two accesses a job runs without looking at the others.
+//! where it is done (`Cost`). Between two accesses a job runs without looking at the others.
 //!
 //! Invariants: of all CPUs that can run, the one with the least clock does, at equal clocks the one with the
 //! lower number; a clock never goes back; what is not shared costs nothing but what is charged.

@@ -32,6 +32,7 @@ use std::path::{Path, PathBuf};
 /// are honoured. Every layer of a container image is compared with its digests. The size is exact: the image
 /// holds everything, and no more than requested. With SOURCE_DATE_EPOCH set, the same sources give the same
 /// bytes, whatever the number of threads.
+#[allow(rustdoc::broken_intra_doc_links)] // help texts, where [:X] may be left out
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare build --from rootfs/ disk.img\n  \
     hectare build --from base.tar --from app.tar --size 2G disk.img\n  \

@@ -36,6 +36,7 @@ use std::path::{Path, PathBuf};
 /// sockets, with a warning; and an empty lost+found at the root, which belongs to the format.
 ///
 /// If a file can't be read, nothing is written under the name given.
+#[allow(rustdoc::broken_intra_doc_links)] // help texts, where [:X] may be left out
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hectare export disk.img -o disk.tar.gz\n  \
     hectare export disk.img:/srv -o - | ssh host tar -xpf - -C /srv\n  \

@@ -37,6 +37,7 @@ use std::sync::Arc;
 const READY: &str = "ready";
 
 /// Mount an image on a directory (FUSE), for any program to use
+#[allow(rustdoc::broken_intra_doc_links)] // help texts, where [:X] may be left out
 #[derive(clap::Args)]
 #[command(
     long_about = "\

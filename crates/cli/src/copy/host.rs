@@ -1,6 +1,6 @@
 //! A directory of the host as origin or target of a copy.
 //!
-//! Everything below the top is reached from its parent directory in a [`Walk`], never by a long path and
+//! Everything below the top is reached from its parent directory in a `Walk`, never by a long path and
 //! never through a symbolic link, and an opened file must be the one that was examined. Attributes of files
 //! that can't be opened (links, devices) are set through `/proc/self/fd`, on the very object that was made.
 //! So a user with write access to the directory can spoil the copy, but not redirect it.
