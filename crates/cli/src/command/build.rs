@@ -223,10 +223,12 @@ impl hectare_populate::Progress for Progress {
 /// Reads the sources, and reports what is worth knowing of them.
 fn read(arguments: &Arguments, epoch: Option<i64>) -> Outcome<Tree> {
     let failed = |error: hectare_populate::Error| Failure::Line(error.to_string());
-    let sources = arguments.from.iter().map(|argument| match volume_source::of(argument)? {
-        Some(source) => Ok(source),
-        None => Source::from_argument(argument).map_err(failed),
-    });
+    let sources =
+        arguments.from.iter().map(|argument| match Source::from_argument(argument).map_err(failed)? {
+            // Only what would be read as an archive may be a volume: a pipe must not be opened twice.
+            archive @ Source::Archive(_) => Ok(volume_source::of(argument)?.unwrap_or(archive)),
+            other => Ok(other),
+        });
     let sources = sources.collect::<Outcome<_>>()?;
     let tree = Tree::build(sources, &arguments.source_options(epoch)?).map_err(failed)?;
     for warning in tree.warnings() {
@@ -296,6 +298,10 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
                 .map(|device| device.len())
         })
         .transpose()?;
+    if arguments.like.is_some() && device_size.is_some() {
+        let reason = "--like makes images in files only: make one, and copy it to the device";
+        return Err(Failure::of(arguments.shown(), reason));
+    }
     let size = match (size, device_size) {
         (Size::Default, Some(whole)) => Size::Exactly(whole_pages(whole)),
         (size, _) => size,

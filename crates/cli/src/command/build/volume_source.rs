@@ -39,10 +39,11 @@ pub(super) fn of(argument: &OsStr) -> Outcome<Option<Source>> {
 }
 
 fn is_volume(place: &ImagePath) -> bool {
-    let Ok(file) = File::open(&place.image) else { return false };
-    if !file.metadata().is_ok_and(|data| data.is_file()) {
+    // Opening a pipe would wait for its writer, and closing it end that.
+    if !std::fs::metadata(&place.image).is_ok_and(|data| data.is_file()) {
         return false;
     }
+    let Ok(file) = File::open(&place.image) else { return false };
     let found = FileDevice::from_file(file, "source").ok().and_then(|device| probe(&device).ok().flatten());
     found.is_some_and(|found| matches!(found.what, What::Ext2 | What::Ext3 | What::Ext4))
 }

@@ -87,6 +87,10 @@ pub(super) fn make(
     let failed_source = |error: hectare_populate::Error| Failure::Line(error.to_string());
     let source = Source::from_argument(copied.from).map_err(failed_source)?;
     let tree = Tree::build(vec![source], &source_options(options, copied.words)).map_err(failed_source)?;
+    if tree.image_config().is_some() {
+        let reason = "it is a container image, which mke2fs would pack as its blobs: use `hectare build`";
+        return Err(Failure::of(shown(copied.from.as_encoded_bytes()), reason));
+    }
     tree.warnings().iter().for_each(|warning| tell(format_args!("warning: {warning}")));
     let options = counted(options, target.size);
     let image = Image::plan(&tree, &options, Size::Exactly(target.size), !target.exists)
