@@ -1,9 +1,11 @@
 //! `hectare build --like`: a rebuild differs where the content does.
 
 use crate::support::{Bench, hectare};
+use hectare_oracle::mount::Access;
 use hectare_oracle::tool::{need, run};
 use hectare_oracle::{
-    KernelMount, Scale, Skip, Tree, What, assert_clean, assert_same, skip, skip_part, source, walk,
+    KernelMount, LoopDevice, Scale, Skip, Tree, What, assert_clean, assert_same, skip, skip_part, source,
+    walk,
 };
 use std::fs;
 use std::path::Path;
@@ -188,5 +190,49 @@ fn an_image_that_can_t_be_read_whole_is_no_source() {
     let (old, new) = (text(&bench, "old.img"), text(&bench, "new.img"));
     let ran = hectare(&["build", "--from", &old, &new]);
     assert!(ran.refused().contains("old.img:/b"), "{}", ran.err);
+    assert!(!bench.local("new.img").exists());
+}
+
+#[test]
+fn regression_a_pipe_with_an_archive_is_opened_once() {
+    let bench = Bench::empty();
+    let script = "mkfifo pipe; mkdir d; echo x > d/f; tar -cf whole.tar d
+        cat whole.tar > pipe & \"$0\" build --from pipe one.img && wait $! && \"$0\" ls one.img:/d";
+    let mut timed = match need("timeout") {
+        Ok(timed) => timed,
+        Err(reason) => skip!("cli like::regression_a_pipe", reason),
+    };
+    timed.args(["60", "sh", "-ec", script, env!("CARGO_BIN_EXE_hectare")]).current_dir(bench.folder.path());
+    let said = run(&mut timed).expect_success();
+    assert_eq!(said.stdout.trim(), "f");
+}
+
+#[test]
+fn regression_a_device_is_no_target_of_a_rebuild() {
+    let bench = Bench::empty();
+    let from = bench.local("tree");
+    fs::create_dir(&from).unwrap();
+    build(&bench, &from, "old.img", None);
+    fs::File::create(bench.local("disk")).unwrap().set_len(64 << 20).unwrap();
+    let device = match LoopDevice::new(&bench.local("disk"), Access::ReadWrite) {
+        Ok(device) => device,
+        Err(reason) => skip!("cli like::regression_a_device", reason),
+    };
+    let (old, path) = (text(&bench, "old.img"), device.path().to_str().unwrap().to_owned());
+    let ran = hectare(&["build", "-F", "--from", from.to_str().unwrap(), "--like", &old, &path]);
+    assert!(ran.refused().contains("--like makes images in files only"), "{}", ran.err);
+}
+
+#[test]
+fn regression_mke2fs_does_not_unpack_a_container_image() {
+    let bench = Bench::empty();
+    let from = bench.local("tree");
+    fs::create_dir(&from).unwrap();
+    build(&bench, &from, "old.img", None);
+    let (old, layout, image) = (text(&bench, "old.img"), text(&bench, "layout"), text(&bench, "new.img"));
+    hectare(&["export", &old, "-o", &format!("oci:{layout}")]).ok();
+    hectare(&["build", "--verify-only", "--from", &layout]).ok();
+    let ran = hectare(&["mke2fs", "-q", "-d", &layout, &image, "64M"]);
+    assert!(ran.code == Some(1) && ran.err.contains("it is a container image"), "{}", ran.err);
     assert!(!bench.local("new.img").exists());
 }
