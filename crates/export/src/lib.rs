@@ -35,5 +35,5 @@ pub use error::Error;
 pub use export::{export, export_layer};
 pub use file::NewFile;
 pub use names::{Entry, MET_TWICE, Names, TOO_MANY, is_room_for};
-pub use oci::{Config, ImageOptions, Place, Platform, export_image};
+pub use oci::{Config, ImageOptions, Place, export_image};
 pub use tree::Tree;

@@ -10,10 +10,8 @@
 //! (OCI image specification 1.0: "Image Layout", "Image Manifest", "Image Configuration".)
 
 mod layout;
-mod platform;
 mod spec;
 
-pub use platform::Platform;
 pub use spec::Config;
 
 use crate::compression::{Compression, Packer};
@@ -23,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::export::export_layer;
 use crate::tree::Tree;
 use hectare_device::Overwrite;
+use hectare_populate::Platform;
 use layout::Layout;
 use spec::{Descriptor, Image, LAYER, LAYER_GZIP, Manifest, RootFs};
 use std::path::Path;

@@ -17,10 +17,11 @@ use goal::{Goal, compression_of, parse_compression};
 use hectare_device::Overwrite;
 use hectare_engine::Timestamp;
 use hectare_export::{
-    Compression, Config, Error, ImageOptions, NewFile, Observer, Packer, Place, Platform, Tree, export,
-    export_image, export_layer,
+    Compression, Config, Error, ImageOptions, NewFile, Observer, Packer, Place, Tree, export, export_image,
+    export_layer,
 };
 use hectare_mkfs::FormatOptions;
+use hectare_populate::Platform;
 use hectare_units::Bytes;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -62,7 +63,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NAME", value_parser = parse_compression)]
     compression: Option<Compression>,
     /// Platform of an oci image: OS/ARCH [default: this machine's]
-    #[arg(long, value_name = "OS/ARCH")]
+    #[arg(long, value_name = "OS/ARCH", value_parser = Platform::parse)]
     platform: Option<Platform>,
     /// How containers of an oci image are run: a JSON file
     #[arg(long, value_name = "FILE")]

@@ -7,12 +7,12 @@
 //! What this is not: a garbage collector. Blobs of an image whose tag was given to another one stay
 //! (`umoci gc` removes them).
 
-use super::platform::Platform;
 use super::spec::{Descriptor, REF_NAME};
 use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::file::NewFile;
 use hectare_device::Overwrite;
+use hectare_populate::Platform;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
 //! The JSON documents of an image, with the names that the OCI image specification gives them.
 
-use super::platform::Platform;
 use crate::digest::Digest;
+use hectare_populate::Platform;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

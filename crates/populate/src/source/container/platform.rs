@@ -3,17 +3,17 @@
 //! Names are Go's (`amd64`, `arm64`), as everywhere in images; those that Linux uses are taken, too. (OCI
 //! image index specification, "platform".)
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// An operating system and a processor, as `OS/ARCHITECTURE[/VARIANT]`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize, Serialize)]
 pub struct Platform {
     #[serde(default)]
     pub(super) os: String,
     #[serde(default)]
     architecture: String,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     variant: Option<String>,
 }
 
@@ -30,7 +30,10 @@ impl Platform {
             [os, architecture, variant] => (os, architecture, Some(variant)),
             _ => ("", "", None),
         };
-        let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_graphic());
+        // Names have no capitals, and images are compared by them.
+        let is_part =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
+        let is_word = |word: &str| !word.is_empty() && word.bytes().all(is_part);
         if !(is_word(os) && is_word(architecture) && variant.is_none_or(is_word)) {
             return Err(format!(
                 "{text:?} is not a platform: give OS/ARCHITECTURE[/VARIANT], as linux/arm64"
@@ -47,6 +50,8 @@ impl Platform {
             "armhf" => ("arm", Some("v7")),
             "armel" => ("arm", Some("v6")),
             "powerpc64le" => ("ppc64le", None),
+            "powerpc64" => ("ppc64", None),
+            "loongarch64" => ("loong64", None),
             other => (other, None),
         };
         let variant = variant.or(implied).map(str::to_owned);
@@ -56,7 +61,8 @@ impl Platform {
     /// This machine's.
     #[must_use]
     pub fn host() -> Self {
-        Self::new("linux", std::env::consts::ARCH, None)
+        let little = std::env::consts::ARCH == "powerpc64" && cfg!(target_endian = "little");
+        Self::new("linux", if little { "powerpc64le" } else { std::env::consts::ARCH }, None)
     }
 
     pub(super) fn is_unknown(&self) -> bool {
@@ -116,7 +122,7 @@ mod tests {
         assert!(!platform("linux/amd64/v3").serves(&platform("linux/amd64")));
         assert!(!platform("windows/amd64").serves(&platform("linux/amd64")));
         assert_eq!(platform("x86_64").to_string(), "linux/amd64");
-        for wrong in ["", "linux/", "a/b/c/d", "linux/a b"] {
+        for wrong in ["", "linux/", "/amd64", "linux/amd64/", "Linux/AMD64", "a/b/c/d", "linux/a b"] {
             assert!(Platform::parse(wrong).is_err(), "{wrong}");
         }
     }
