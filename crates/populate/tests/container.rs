@@ -324,6 +324,15 @@ const FAULTS: &[Fault] = &[
         "the digest of the blob is sha256:",
     ),
     (
+        "a configuration with another entry point",
+        |layout| {
+            let of = |bytes: &Vec<u8>| bytes.windows(5).position(|text| text == b"/init");
+            let (at, bytes) = layout.files.values_mut().find_map(|bytes| Some((of(bytes)?, bytes))).unwrap();
+            bytes[at] = b'.';
+        },
+        "the digest of its bytes is sha256:",
+    ),
+    (
         "a wrong size",
         |layout| change(layout, "layers", |manifest| manifest["layers"][0]["size"] = json!(3)),
         "not 3 as the manifest says",
