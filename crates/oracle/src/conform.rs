@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use user::User;
 
 /// Feature sets that sequences run on, by the names of [`crate::combos()`], and their mount options.
-pub const SETS: [(&str, &str); 22] = [
+pub const SETS: [(&str, &str); 29] = [
     ("ext4", ""),
     ("ext4-1k", ""),
     ("ext4-2k", ""),
@@ -57,6 +57,13 @@ pub const SETS: [(&str, &str); 22] = [
     ("ext4", "data=journal"),
     ("small-groups", "nodelalloc"),
     ("modern", ""),
+    ("ext2", ""),
+    ("ext2-1k-128", ""),
+    ("ext2-rev-0", ""),
+    ("ext2-no-filetype", ""),
+    ("ext3", ""),
+    ("ext3-1k", ""),
+    ("ext3-1k", "data=journal"),
 ];
 
 /// Exercises of one file: feature sets, and the mount options of the program and of the kernel.

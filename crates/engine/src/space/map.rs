@@ -1,16 +1,16 @@
 //! The map of a file: looks blocks up, whichever kind of map the inode has.
 //!
-//! The tree itself is [`hectare_ext4::extent`]'s; this module supplies its nodes, from the block cache.
-//! Changes are [`crate::space::map_edit`]'s.
+//! The map itself, a tree of extents or an indirect map, is [`hectare_ext4::map`]'s; this module supplies its
+//! nodes, from the block cache. Changes are [`crate::space::map_edit`]'s.
 
 use crate::error::{Error, Result};
 use crate::state::State;
 use crate::stores::block_cache::Kind;
 use crate::stores::fs_errors::Watched;
 use hectare_ext4::error::Place;
-use hectare_ext4::extent::{self, Extent, Mapping, ROOT_LEN, TreeGeometry, TreeRead};
-use hectare_ext4::indirect;
-use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_ext4::extent::{Extent, Mapping, ROOT_LEN, TreeGeometry, TreeRead};
+use hectare_ext4::inode::Inode;
+use hectare_ext4::map::MapKind;
 use hectare_units::{BlockNr, InodeNr, LogicalBlock, low32};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -30,12 +30,7 @@ impl MapRef<'_> {
 
     /// What a file block is mapped to, whichever kind of map the inode has.
     pub(crate) fn lookup(&self, at: LogicalBlock) -> Result<Mapping> {
-        let mapping = if self.inode.flags.contains(InodeFlags::EXTENTS) {
-            extent::lookup(self, at)
-        } else {
-            indirect::lookup(&self.inode.block, &self.geometry(), at, |nr| self.table(nr))
-        };
-        mapping.watched(&self.state.findings)
+        self.kind().lookup(self, at).watched(&self.state.findings)
     }
 
     /// Visits every extent from a file block on, whichever kind of map the inode has.
@@ -44,16 +39,22 @@ impl MapRef<'_> {
         from: LogicalBlock,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
-        let visited = if self.inode.flags.contains(InodeFlags::EXTENTS) {
-            extent::for_each(self, from, visit)
-        } else {
-            indirect::for_each(&self.inode.block, &self.geometry(), from, |nr| self.table(nr), visit)
-        };
-        visited.watched(&self.state.findings)
+        self.kind().for_each(self, from, visit).watched(&self.state.findings)
     }
 
-    fn table(&self, nr: BlockNr) -> Result<Arc<[u8]>> {
-        Ok(self.state.blocks.load(nr, Kind::Plain, Place::Inode(self.nr))?.bytes())
+    /// Visits every node below the root with its depth, a parent before its children.
+    pub(crate) fn for_each_node(&self, visit: &mut dyn FnMut(BlockNr, u16) -> ControlFlow<()>) -> Result<()> {
+        self.kind().for_each_node(self, visit).watched(&self.state.findings)
+    }
+
+    /// Levels of nodes below the root.
+    pub(crate) fn height(&self) -> Result<u32> {
+        Ok(self.kind().height(&self.inode.block, &self.geometry())?)
+    }
+
+    /// How the blocks are mapped.
+    pub(crate) fn kind(&self) -> MapKind {
+        MapKind::of(self.inode.flags)
     }
 
     /// The first extent that maps any block from `from` to before `end`.
@@ -88,5 +89,11 @@ impl TreeRead for MapRef<'_> {
 }
 
 pub(crate) fn node_kind(state: &State, nr: InodeNr, inode: &Inode) -> Kind {
-    Kind::ExtentNode { geometry: TreeGeometry::of(state.geometry(), nr), seed: inode.seed(nr, &state.sb) }
+    match MapKind::of(inode.flags) {
+        MapKind::Extents => {
+            let geometry = TreeGeometry::of(state.geometry(), nr);
+            Kind::ExtentNode { geometry, seed: inode.seed(nr, &state.sb) }
+        }
+        MapKind::Blocks => Kind::Plain,
+    }
 }

@@ -48,7 +48,7 @@ const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 14] = [
+pub const FORMATS: [Format; 17] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -81,7 +81,13 @@ pub const FORMATS: [Format; 14] = [
         ..format("4k-bigalloc-data", BlockSize::KIB4, 32, "bigalloc")
     },
     Format { journals_data: true, ..external("1k-external-data", BlockSize::KIB1, 8) },
+    format("1k-blocks", BlockSize::KIB1, 8, BLOCK_MAPS),
+    format("4k-blocks", BlockSize::KIB4, 16, BLOCK_MAPS),
+    Format { journals_data: true, ..format("1k-blocks-data", BlockSize::KIB1, 8, BLOCK_MAPS) },
 ];
+
+/// Without what ext3 lacks: files are mapped by blocks.
+const BLOCK_MAPS: &str = "^extent,^64bit,^flex_bg,^metadata_csum,^huge_file";
 
 /// Blocks of the smallest journal.
 const JOURNAL_BLOCKS: u64 = 1024;
