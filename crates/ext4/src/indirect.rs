@@ -9,8 +9,7 @@
 //! [`for_each`] gives up once it has read more tables than the volume has blocks, and a caller stops at the
 //! file's size.
 //!
-//! It is not: an allocator, nor responsible for what tells a table from data; the store behind
-//! [`TreeRead`] keeps its blocks, which need no checksum.
+//! It is not: an allocator or a store: what implements [`TreeRead`] keeps the tables, which need no checksum.
 //!
 //! Source of the format: the ext4 disk layout documentation of the Linux kernel, "Direct/Indirect Block
 //! Addressing".

@@ -166,6 +166,7 @@ pub(crate) fn begin_cut(
     source: Source,
 ) -> Result<Progress> {
     reserve::discard_window(core, inode);
+    check_freeable(core, inode.nr(), &inode.get(), size)?;
     let rest = rest_of_block(core, inode, size)?;
     let clearing = rest.map(|at| clear::begin_clearing(core, inode, at)).transpose()?.flatten();
     let at_once = unmap_at_once(core, inode.nr(), &inode.get(), size)?;
@@ -204,6 +205,14 @@ pub(crate) fn finish_cut(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
 fn end_cut(core: &Core, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
     if inode.get().links > 0 {
         core.state.remove_orphan(handle, inode.nr());
+    }
+}
+
+/// Returns an error if what an inode maps after `size` bytes can't be freed.
+pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode, size: u64) -> Result<()> {
+    match first_after(core, size).filter(|_| is_mapped(data)) {
+        Some(from) => MapRef { state: &core.state, nr, inode: data }.check_from(from),
+        None => Ok(()),
     }
 }
 

@@ -132,6 +132,7 @@ pub(crate) fn check_removable(core: &Core, victim: &CachedInode) -> Result<()> {
 
 /// Returns an error for freeing an inode with content that can't be freed yet.
 pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode) -> Result<()> {
+    truncate::check_freeable(core, nr, data, 0)?;
     if data.file_acl.is_some() {
         core.state.attributes(nr, data)?; // a broken attribute block is found before the name is gone
     }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::state::State;
 use crate::stores::block_cache::Kind;
 use crate::stores::fs_errors::Watched;
-use hectare_ext4::error::Place;
+use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::{Extent, Mapping, ROOT_LEN, TreeGeometry, TreeRead};
 use hectare_ext4::inode::Inode;
 use hectare_ext4::map::MapKind;
@@ -30,7 +30,11 @@ impl MapRef<'_> {
 
     /// What a file block is mapped to, whichever kind of map the inode has.
     pub(crate) fn lookup(&self, at: LogicalBlock) -> Result<Mapping> {
-        self.kind().lookup(self, at).watched(&self.state.findings)
+        let mapping = self.kind().lookup(self, at).watched(&self.state.findings)?;
+        if let Mapping::Mapped(extent) = &mapping {
+            self.check_outside(extent.logical, extent.physical, extent.len)?;
+        }
+        Ok(mapping)
     }
 
     /// Visits every extent from a file block on, whichever kind of map the inode has.
@@ -45,6 +49,30 @@ impl MapRef<'_> {
     /// Visits every node below the root with its depth, a parent before its children.
     pub(crate) fn for_each_node(&self, visit: &mut dyn FnMut(BlockNr, u16) -> ControlFlow<()>) -> Result<()> {
         self.kind().for_each_node(self, visit).watched(&self.state.findings)
+    }
+
+    /// Returns an error if anything mapped from a file block on, or a node, is metadata of the volume: before
+    /// a range is unmapped, in as many transactions as that takes.
+    pub(crate) fn check_from(&self, from: LogicalBlock) -> Result<()> {
+        let mut wrong = Ok(());
+        let mut check = |at, first, len| {
+            wrong = self.check_outside(at, first, len);
+            if wrong.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        self.for_each(from, &mut |extent| check(extent.logical, extent.physical, extent.len))?;
+        self.for_each_node(&mut |nr, _| check(from, nr, 1))?;
+        wrong
+    }
+
+    /// Returns an error for blocks that hold metadata of the volume. Reserved inodes have some of those.
+    fn check_outside(&self, at: LogicalBlock, first: BlockNr, len: u32) -> Result<()> {
+        if self.nr != InodeNr::ROOT && self.nr < self.state.sb.first_inode() {
+            return Ok(());
+        }
+        let Some(nr) = self.state.groups.metadata_in(first, len) else { return Ok(()) };
+        let reason = format!("it leads to block {nr}, which holds metadata of the volume");
+        let wrong = Corrupt::new("the map", Place::FileBlock(self.nr, at), reason);
+        Err(wrong.into()).watched(&self.state.findings)
     }
 
     /// Levels of nodes below the root.
@@ -80,6 +108,10 @@ impl TreeRead for MapRef<'_> {
     }
 
     fn node(&self, nr: BlockNr) -> Result<Arc<[u8]>> {
+        if self.kind() == MapKind::Blocks {
+            // Nothing in a table says that it is one.
+            self.check_outside(LogicalBlock::ZERO, nr, 1)?;
+        }
         Ok(self.state.blocks.load_with(nr, || self.node_kind(), Place::Block(nr))?.bytes())
     }
 

@@ -11,13 +11,13 @@ use crate::error::Corrupt;
 use crate::extent::{Extent, TreeGeometry, TreeWrite};
 use hectare_units::{BlockNr, LogicalBlock};
 
-/// Maps the blocks of `new`, a hole so far, which all are named by one table or by the inode ([`run`]). Tables
-/// are allocated near the blocks.
+/// Maps the blocks of `new`, a hole so far, which all are named by one table or by the inode ([`run`]).
+/// Tables are allocated near the blocks.
 ///
 /// # Errors
-/// When a table can't be read or had, in which case nothing has changed; when one of the blocks is mapped; and
-/// for what no block map can hold: unwritten extents, blocks that one table does not name, numbers of more
-/// than 32 bits. After an error of the store in the middle of changing, the map may be in between.
+/// When a table can't be read or had, in which case nothing has changed; when one of the blocks is mapped;
+/// and for what no block map can hold: unwritten extents, blocks that one table does not name, numbers of
+/// more than 32 bits. After an error of the store in the middle of changing, the map may be in between.
 pub fn insert<T: TreeWrite>(tree: &mut T, new: Extent) -> Result<(), T::Error> {
     let geometry = tree.geometry();
     check_fits(&geometry, &new)?;

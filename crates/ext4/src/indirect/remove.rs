@@ -1,10 +1,11 @@
 //! Unmaps a range of an indirect map, in bounded steps from its end to its beginning.
 //!
-//! A table that names nothing any more is freed, whoever emptied it: other writers leave empty tables. Whatever
-//! has been removed so far, the rest is a map of the same file that is a little shorter, or has a larger hole.
+//! A table that names nothing any more is freed, also if it was empty before: other writers leave empty
+//! tables. Whatever has been removed so far, the rest is a map of the same file that is a little shorter, or
+//! has a larger hole.
 //!
-//! Hazard: nothing says that a block is a table. A number is checked before its table changes; if one is wrong
-//! after others were unmapped, the step ends before it, and the next one finds it with nothing changed.
+//! Hazard: nothing says that a block is a table. A number is checked before its table changes; if one is
+//! wrong after others were unmapped, the step ends before it, and the next one finds it with nothing changed.
 
 use super::build::put;
 use super::{Branch, DIRECT, LEVELS, Map, entry, numbers, reach};

@@ -97,7 +97,8 @@ fn place() -> impl Strategy<Value = u32> {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        6 => (place(), 1..300u32, any::<bool>()).prop_map(|(at, len, scattered)| Op::Insert { at, len, scattered }),
+        6 => (place(), 1..300u32, any::<bool>())
+            .prop_map(|(at, len, scattered)| Op::Insert { at, len, scattered }),
         4 => (place(), 1..70_000u32, 1..9usize).prop_map(|(at, len, limit)| Op::Remove { at, len, limit }),
         1 => (0..5usize).prop_map(|tables| Op::Starve { tables }),
     ]

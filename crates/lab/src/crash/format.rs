@@ -6,9 +6,10 @@ use crate::error::{Error, Result};
 use hectare_device::{Device, MemoryDevice};
 use hectare_engine::{Creation, DataMode, OpenOptions, Timestamp, Volume};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::map::MapKind;
 use hectare_ext4::superblock::{self, SuperBlock};
 use hectare_mkfs::{FormatOptions, InodeCount, Plan, execute, parse_features};
-use hectare_units::{BlockSize, Bytes, GroupNr};
+use hectare_units::{BlockSize, Bytes, GroupNr, index_of, u64_of};
 use std::sync::Arc;
 
 /// One way to make a volume.
@@ -122,6 +123,11 @@ impl Format {
         self.cluster_size.unwrap_or(u64::from(self.block_size.get()))
     }
 
+    /// Whether files are mapped by blocks.
+    pub(super) fn maps_by_blocks(self) -> bool {
+        self.features == BLOCK_MAPS
+    }
+
     /// Bytes of the volume.
     pub(super) fn len(self) -> Bytes {
         Bytes::mib(self.mib)
@@ -200,6 +206,15 @@ fn take_all_but(volume: &Volume, left: Bytes) -> hectare_engine::Result<()> {
     let file = volume.create_file(BALLAST, Creation::default())?;
     let stat = volume.statfs()?;
     let available = stat.available.get() << stat.block_size.shift();
-    // What its own tree takes comes off what is left.
-    file.allocate(0, available.saturating_sub(left.get()).max(1), false)
+    let len = available.saturating_sub(left.get()).max(1);
+    if MapKind::of(file.metadata()?.flags) == MapKind::Extents {
+        // What its own tree takes comes off what is left.
+        return file.allocate(0, len, false);
+    }
+    let chunk = vec![0; 1 << 16];
+    let mut at = 0;
+    while volume.statfs()?.available.get() << stat.block_size.shift() > left.get() {
+        at += u64_of(file.write_at(at, &chunk[..chunk.len().min(index_of(left.get().max(1)))])?);
+    }
+    file.sync()
 }
