@@ -36,7 +36,7 @@ use crate::stores::volume_journal::VolumeLog;
 use hectare_alloc::{Allocator, Preallocation};
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
-use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
 use hectare_ext4::map::MapKind;
@@ -205,6 +205,16 @@ impl State {
         let mut live = self.live_sb.lock();
         if !live.features().ro_compat.contains(feature) {
             live.add_ro_compat(feature);
+            self.superblock_changed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the feature that says that there are extended attributes.
+    pub(crate) fn bring_attributes(&self) {
+        let mut live = self.live_sb.lock();
+        if !live.features().compat.contains(Compat::EXT_ATTR) {
+            live.add_compat(Compat::EXT_ATTR);
+            self.superblock_changed.store(true, Ordering::Relaxed);
         }
     }
 

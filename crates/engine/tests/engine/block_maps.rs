@@ -217,3 +217,22 @@ fn refuse_lie(image: &Path, number: &str, word: &str) {
     let other = volume.read("other").unwrap();
     assert!(other == pattern(1, 0, 50_000), "{number}");
 }
+
+/// Regression: attributes on a volume that had not said that it has any were cleared by e2fsck.
+#[test]
+fn regression_a_first_attribute_brings_its_feature() {
+    let kinds: [&[&str]; 3] = [
+        &["-t", "ext2", "-b", "1024", "-r", "0", "-O", "none"],
+        &["-t", "ext2", "-b", "1024", "-O", "none"],
+        &["-t", "ext4", "-O", "^ext_attr"],
+    ];
+    for args in kinds {
+        let held = match format_bytes(args, "16M") {
+            Ok(bytes) => in_memory(&bytes),
+            Err(reason) => skip!("block_maps::a_first_attribute_brings_its_feature", reason),
+        };
+        let nr = make(&held, "file").inode();
+        held.volume.set_xattr(nr, b"user.name", &[7; 300], hectare_engine::XattrHow::Either).unwrap();
+        close_clean(&held);
+    }
+}
