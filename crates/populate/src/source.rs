@@ -13,6 +13,7 @@
 //! A source is laid at the root of the tree. So the path of a node in the tree is also its path in the source
 //! directory, and no path has to be stored.
 
+mod addition;
 mod builder;
 mod container;
 mod content;
@@ -31,6 +32,7 @@ mod tar;
 mod xattr;
 mod xattr_sets;
 
+pub use addition::Addition;
 pub use container::{Platform, Reference};
 pub use content::{Content, Opener};
 pub use exclude::Excludes;
@@ -135,6 +137,8 @@ pub struct Options {
     /// The limit of what the sources may unpack to: bytes of an archive's copy, and bytes of file data and
     /// directories (4 KiB each) together.
     pub max_size: Option<Bytes>,
+    /// Single files, added after the sources in this order.
+    pub additions: Vec<Addition>,
     /// What the sources can't say, applied after them in this order.
     pub specs: Vec<Spec>,
     /// Labels for everything.
@@ -156,6 +160,7 @@ impl Default for Options {
             allow_empty: false,
             platform: None,
             max_size: None,
+            additions: Vec::new(),
             specs: Vec::new(),
             labels: None,
         }
@@ -202,8 +207,8 @@ impl Tree {
     /// If a source can't be read, changes while it is read, is no valid archive, or holds something that no
     /// image can hold.
     pub fn build(sources: Vec<Source>, options: &Options) -> Result<Self, Error> {
-        if sources.len() + options.specs.len() + 2 > usize::from(u16::MAX) {
-            return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) - 2 });
+        if sources.len() + options.specs.len() + 3 > usize::from(u16::MAX) {
+            return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) - 3 });
         }
         let mut builder = Builder::new(options, sources.len() > 1);
         for source in sources {
@@ -237,6 +242,9 @@ impl Tree {
 /// Applies what comes after the sources, and finishes the tree.
 fn finish(mut builder: Builder<'_>) -> Result<Tree, Error> {
     let (options, mut checks) = (builder.options, spec::Checks::default());
+    if !options.additions.is_empty() {
+        addition::add(&mut builder, &options.additions)?;
+    }
     for spec in &options.specs {
         spec::apply(&mut builder, spec, &mut checks)?;
     }

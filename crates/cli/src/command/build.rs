@@ -15,7 +15,7 @@ use crate::size_arg::parse_size;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
 use hectare_mkfs::{FormatOptions, FsType, refuse_occupied, whole_pages};
 use hectare_populate::{
-    Excludes, Explanation, Image, ImageError, Options, Platform, Size, Source, Tree, reproducible,
+    Addition, Excludes, Explanation, Image, ImageError, Options, Platform, Size, Source, Tree, reproducible,
 };
 use hectare_units::Bytes;
 use serde::Serialize;
@@ -67,6 +67,14 @@ pub(crate) struct Arguments {
     /// rest
     #[arg(long, value_name = "MODES", value_parser = super::chmod::parse_mode)]
     modes: Option<hectare_populate::ModeChange>,
+    /// Add a file after all sources: HOST:/PATH[,mode=MODE,uid=UID,gid=GID]
+    ///
+    /// HOST ends before the last ":/" and may be a symbolic link to the file; PATH is its place in the image. The
+    /// mode is the file's and the owner root, if not given; attributes are not taken. Missing directories are made
+    /// (mode 0755), links among them are followed inside the image, and a file, link or device of that name is
+    /// replaced; a directory is not. Of two with one PATH the later wins; --spec comes after.
+    #[arg(long, value_name = "HOST:/PATH")]
+    add: Vec<OsString>,
     #[command(flatten)]
     described: super::described::DescribedArguments,
     /// Accept an empty archive
@@ -138,8 +146,12 @@ impl Arguments {
             Some(crate::passwd::Owner { uid: Some(uid), gid: Some(gid) }) => Some((uid, gid)),
             Some(_) => return Err(Failure::Usage("--owner: give both, UID:GID".to_owned())),
         };
+        let additions = self.add.iter().map(|argument| Addition::parse(argument));
+        let additions =
+            additions.collect::<Result<_, _>>().map_err(|error| Failure::Usage(error.to_string()))?;
         self.described.fill(Options {
             owner,
+            additions,
             modes: self.modes.clone(),
             source_date_epoch: epoch,
             excludes,

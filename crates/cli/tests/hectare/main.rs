@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
+mod added;
 mod age;
 mod bench;
 mod bombs;
