@@ -1,19 +1,18 @@
 //! `hectare build`.
 
+mod goal;
 mod like;
 mod volume_source;
 
 use super::format_options::{FormatArguments, usage};
-use crate::container::refuse_container_name;
 use crate::failure::{Failure, Outcome, tell};
-use crate::image_device::{Hold, device};
 use crate::name::{hex, shown};
 use crate::output::{Output, write_file};
 use crate::partition_args;
 use crate::progress::Progress;
 use crate::size_arg::parse_size;
-use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
-use hectare_mkfs::{FormatOptions, FsType, refuse_occupied, whole_pages};
+use goal::Target;
+use hectare_mkfs::{FormatOptions, FsType, whole_pages};
 use hectare_populate::{
     Addition, Excludes, Explanation, Image, ImageError, Options, Platform, Size, Source, Tree, reproducible,
 };
@@ -22,7 +21,6 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// Make an image from a directory, a tar archive or a container image
@@ -38,7 +36,9 @@ use std::path::{Path, PathBuf};
     hectare build --from base.tar --from app.tar --size 2G disk.img\n  \
     docker export box | hectare build --from - --free 100M disk.img\n  \
     docker save alpine | hectare build --from - disk.img\n  \
-    hectare build --from oci:layout:v1 --platform linux/arm64 disk.img")]
+    hectare build --from oci:layout:v1 --platform linux/arm64 disk.img\n  \
+    hectare build --from rootfs/ --partition 2 -F sdcard.img\n  \
+    hectare build --from rootfs/ --add motd:/etc/motd -o - | zstd > disk.img.zst")]
 pub(crate) struct Arguments {
     /// A source: a directory, a tar file (plain, gzip, zstd, xz or bzip2), - for one on standard input, or
     /// a container image: oci:DIR[:TAG], oci-archive:FILE[:TAG] or docker-archive:FILE[:TAG]; @DIGEST may
@@ -102,25 +102,29 @@ pub(crate) struct Arguments {
     /// Number of threads (as many as the machine runs at once, if not given)
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
-    /// Replace an existing image
+    /// Replace an existing image, or what a device or part holds
     #[arg(short = 'F', long)]
     force: bool,
     /// Print JSON: what was made, and what each part of the size is for
     #[arg(long)]
     json: bool,
-    /// The image to make
-    #[arg(required_unless_present = "verify_only")]
+    /// The image to make, as -o
+    #[arg(required_unless_present_any = ["verify_only", "output"], conflicts_with = "output")]
     image: Option<PathBuf>,
+    /// The image to make: a file, a block device, or - for standard output, which gets nothing else then
+    #[arg(short, long, value_name = "IMAGE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    part: partition_args::Part,
 }
 
 impl Arguments {
     /// The image to make.
     fn image(&self) -> &Path {
-        self.image.as_deref().expect("an image is required where it is not only verified")
-    }
-
-    fn shown(&self) -> String {
-        shown(self.image().as_os_str().as_bytes())
+        self.output
+            .as_deref()
+            .or(self.image.as_deref())
+            .expect("an image is required where it is not only verified")
     }
 
     fn threads(&self) -> NonZeroUsize {
@@ -134,6 +138,35 @@ impl Arguments {
             (None, Some(free)) => Size::Free(Bytes::new(free)),
             (None, None) => Size::Default,
         })
+    }
+
+    /// The size to make for a target: of one that is there, all of it, if no other is given.
+    fn size_for(&self, target: &Target<'_>) -> Outcome<Size> {
+        if target.is_stdout() && (self.json || self.explain_size) {
+            let reason = "--json and --explain-size print to standard output, where the image goes";
+            return Err(Failure::Usage(reason.to_owned()));
+        }
+        let Some(room) = target.room() else { return self.size() };
+        if self.like.is_some() {
+            let reason = "--like makes images in files only: make one, and copy it to the device";
+            return Err(Failure::of(target.shown(), reason));
+        }
+        match self.size()? {
+            Size::Default => Ok(Size::Exactly(whole_pages(room))),
+            Size::Exactly(asked) => target.check_room(asked).map(|()| Size::Exactly(asked)),
+            other => Ok(other),
+        }
+    }
+
+    /// Prints one line about what was made: not where the image goes.
+    fn remark(&self, line: &str) -> Outcome {
+        if self.image().as_os_str() == "-" {
+            tell(line);
+            return Ok(());
+        }
+        let mut out = Output::new();
+        writeln!(out, "{line}")?;
+        out.finish()
     }
 
     fn source_options(&self, epoch: Option<i64>) -> Outcome<Options> {
@@ -177,53 +210,6 @@ impl Arguments {
 /// `SOURCE_DATE_EPOCH`, if it is set.
 pub(super) fn epoch(options: &FormatOptions) -> Option<i64> {
     std::env::var_os("SOURCE_DATE_EPOCH").map(|_| options.now.seconds)
-}
-
-/// Where the image is written.
-enum Goal {
-    /// A block device, written in place.
-    Device(FileDevice),
-    /// A file that gets its name when it is complete.
-    New(PendingFile),
-}
-
-impl Goal {
-    fn open(arguments: &Arguments, size: Bytes) -> Outcome<Self> {
-        let failed = |error: hectare_device::Error| Failure::Line(error.to_string());
-        let path = arguments.image();
-        let options = FileOptions::new().write(true);
-        if is_block_device(path) {
-            let device = options.open(path).map_err(failed)?;
-            if !arguments.force {
-                refuse_occupied(&device).map_err(|error| Failure::Line(error.to_string()))?;
-            }
-            return Ok(Self::Device(device));
-        }
-        if path.exists() && !arguments.force {
-            return Err(Failure::of(arguments.shown(), "the file exists; use --force to replace it"));
-        }
-        let overwrite = if arguments.force { Overwrite::Replace } else { Overwrite::Refuse };
-        Ok(Self::New(options.create_pending(path, size, overwrite).map_err(failed)?))
-    }
-
-    fn device(&self) -> &FileDevice {
-        match self {
-            Self::Device(device) => device,
-            Self::New(pending) => pending.device(),
-        }
-    }
-
-    fn finish(self) -> Outcome {
-        let failed = |error: hectare_device::Error| Failure::Line(error.to_string());
-        match self {
-            Self::Device(device) => device.flush().map_err(failed),
-            Self::New(pending) => pending.publish().and_then(|device| device.flush()).map_err(failed),
-        }
-    }
-}
-
-fn is_block_device(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|data| data.file_type().is_block_device())
 }
 
 impl hectare_populate::Progress for Progress {
@@ -302,22 +288,8 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.verify_only {
         return verified(arguments, &read(arguments, epoch)?);
     }
-    refuse_container_name(arguments.image())?;
-    let size = arguments.size()?;
-    let device_size = is_block_device(arguments.image())
-        .then(|| {
-            device(arguments.image(), partition_args::Part::default(), Hold::Writers)
-                .map(|device| device.len())
-        })
-        .transpose()?;
-    if arguments.like.is_some() && device_size.is_some() {
-        let reason = "--like makes images in files only: make one, and copy it to the device";
-        return Err(Failure::of(arguments.shown(), reason));
-    }
-    let size = match (size, device_size) {
-        (Size::Default, Some(whole)) => Size::Exactly(whole_pages(whole)),
-        (size, _) => size,
-    };
+    let target = Target::of(arguments.image(), arguments.part)?;
+    let size = arguments.size_for(&target)?;
     let tree = read(arguments, epoch)?;
     let config = image_config(arguments, &tree)?;
     let like = arguments.like.as_deref().map(like::read).transpose()?;
@@ -330,21 +302,27 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         None => format,
     };
     let failed = |error: ImageError| match error {
-        ImageError::TooSmall { .. } => Failure::of(arguments.shown(), error),
+        // Advice to ask for more would not help.
+        ImageError::TooSmall { enough, .. } if target.room().is_some_and(|room| enough > room) => {
+            target.check_room(enough).err().unwrap_or_else(|| Failure::of(target.shown(), error))
+        }
+        ImageError::TooSmall { .. } => Failure::of(target.shown(), error),
         other => Failure::Line(other.to_string()),
     };
+    let zeroed = target.room().is_none();
     let image = match like {
-        Some(like) => Image::plan_like(&tree, &format, like, device_size.is_none()),
-        None => Image::plan(&tree, &format, size, device_size.is_none()),
+        Some(like) => Image::plan_like(&tree, &format, like, zeroed),
+        None => Image::plan(&tree, &format, size, zeroed),
     };
     let image = image.map_err(failed)?;
-    if let (Size::Exactly(asked), None) = (size, device_size)
+    target.check_room(image.size())?;
+    if let (Size::Exactly(asked), None) = (size, target.room())
         && asked != image.size()
     {
-        let (name, whole) = (arguments.shown(), image.size());
+        let (name, whole) = (target.shown(), image.size());
         tell(format_args!("{name}: note: {asked} bytes are not whole blocks; the image has {whole} bytes"));
     }
-    let goal = Goal::open(arguments, image.size())?;
+    let goal = target.open(image.size(), arguments.force)?;
     let progress = Progress::new("writing");
     image.write(goal.device(), arguments.threads(), &progress).map_err(failed)?;
     drop(progress);
@@ -358,9 +336,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let changed = changed.transpose()?;
     goal.finish()?;
     if let (Some(old), Some(changed), false) = (&arguments.like, &changed, arguments.json) {
-        let mut out = Output::new();
-        writeln!(out, "{}", like::report(old, changed))?;
-        out.finish()?;
+        arguments.remark(&like::report(old, changed))?;
     }
     say(arguments, &tree, &image, changed.map(|changed| changed.blocks))
 }

@@ -6,6 +6,7 @@ mod added;
 mod age;
 mod bench;
 mod bombs;
+mod build_goals;
 mod change;
 mod conform;
 mod container;

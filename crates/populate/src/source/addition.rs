@@ -51,9 +51,7 @@ impl Addition {
             return fault("there is no name of a file before the last :/");
         }
         if path.is_empty() || path.ends_with(b"/") {
-            return fault(
-                "the path in the image is that of a directory: give the file's own, as in HOST:/etc/motd",
-            );
+            return fault("the path in the image is that of a directory: give the file's own path");
         }
         let mut addition = Self {
             argument: argument.into(),
