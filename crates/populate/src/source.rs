@@ -17,6 +17,7 @@ mod addition;
 mod builder;
 mod container;
 mod content;
+mod duplicates;
 mod exclude;
 mod file_contexts;
 mod finish;
@@ -141,6 +142,8 @@ pub struct Options {
     pub additions: Vec<Addition>,
     /// What the sources can't say, applied after them in this order.
     pub specs: Vec<Spec>,
+    /// Find regular files with the same content, so that an image stores their blocks once.
+    pub find_duplicates: bool,
     /// Labels for everything.
     pub labels: Option<Arc<FileContexts>>,
 }
@@ -162,6 +165,7 @@ impl Default for Options {
             max_size: None,
             additions: Vec::new(),
             specs: Vec::new(),
+            find_duplicates: false,
             labels: None,
         }
     }
@@ -255,6 +259,9 @@ fn finish(mut builder: Builder<'_>) -> Result<Tree, Error> {
     checks.verify(&tree)?;
     if let Some(contexts) = &options.labels {
         label::label(&mut tree, contexts);
+    }
+    if options.find_duplicates {
+        tree.duplicates = duplicates::find(&tree, options.threads)?;
     }
     Ok(tree)
 }

@@ -75,6 +75,13 @@ pub(crate) struct Arguments {
     /// replaced; a directory is not. Of two with one PATH the later wins; --spec comes after.
     #[arg(long, value_name = "HOST:/PATH")]
     add: Vec<OsString>,
+    /// Store the blocks of files with the same content once; the image is for reading only then
+    ///
+    /// Whole files are compared, by size, holes and SHA-256; hard links stay what they are. Such an image has the
+    /// feature shared_blocks, as Android's have: Linux mounts it read-only (-o ro), and nothing may write to it.
+    /// Where no files are equal, it is an image as any other.
+    #[arg(long)]
+    dedupe: bool,
     #[command(flatten)]
     described: super::described::DescribedArguments,
     /// Accept an empty archive
@@ -185,6 +192,7 @@ impl Arguments {
         self.described.fill(Options {
             owner,
             additions,
+            find_duplicates: self.dedupe,
             modes: self.modes.clone(),
             source_date_epoch: epoch,
             excludes,
@@ -338,6 +346,11 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if let (Some(old), Some(changed), false) = (&arguments.like, &changed, arguments.json) {
         arguments.remark(&like::report(old, changed))?;
     }
+    if arguments.dedupe && !arguments.json {
+        let (files, bytes) = (tree.duplicates(), image.shared());
+        arguments
+            .remark(&format!("{files} files share {bytes} bytes of blocks with files of the same content"))?;
+    }
     say(arguments, &tree, &image, changed.map(|changed| changed.blocks))
 }
 
@@ -361,6 +374,11 @@ struct Json {
     special: u64,
     uuid_hex: String,
     parts: Vec<Part>,
+    /// With `--dedupe`, the files that share their blocks with one before them, and the bytes of those blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duplicate_files: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared_bytes: Option<u64>,
     /// With `--like`, the blocks that differ from the old image.
     #[serde(skip_serializing_if = "Option::is_none")]
     changed_blocks: Option<u64>,
@@ -389,6 +407,8 @@ fn say(arguments: &Arguments, tree: &Tree, image: &Image<'_>, changed: Option<u6
             special: totals.special,
             uuid_hex: hex(&image.format().superblock().uuid()),
             parts: explanation.parts.iter().map(part).collect(),
+            duplicate_files: arguments.dedupe.then(|| tree.duplicates()),
+            shared_bytes: arguments.dedupe.then(|| image.shared().get()),
             changed_blocks: changed,
             peak_kib: peak_kib(),
         });

@@ -13,6 +13,7 @@ mod container;
 mod copy;
 mod copy_trust;
 mod corpus;
+mod dedupe;
 mod described;
 mod diff;
 mod errors;

@@ -82,8 +82,8 @@ impl Addition {
             Some(("uid", value)) => self.uid = Some(number(value)?),
             Some(("gid", value)) => self.gid = Some(number(value)?),
             _ => {
-                let reason = "is none of mode=, uid= and gid=, of which one may follow each comma (a path with \
-                              commas can be given in an mtree specification, --spec)";
+                let reason = "is none of mode=, uid= and gid=, of which one may follow each comma (for a \
+                              path with commas, use an mtree specification, --spec)";
                 return Err(fault(reason));
             }
         }
