@@ -123,6 +123,9 @@ pub struct Options {
     pub whole_seconds: bool,
     /// What the root directory has instead of the metadata of any source.
     pub root: Option<Meta>,
+    /// Take an owner that has no number in this user namespace for the one that the system reports, as mke2fs
+    /// does.
+    pub foreign_owners: bool,
     /// Keep no extended attributes.
     pub no_attributes: bool,
     /// What to leave out.
@@ -156,6 +159,7 @@ impl Default for Options {
             source_date_epoch: None,
             whole_seconds: false,
             root: None,
+            foreign_owners: false,
             no_attributes: false,
             excludes: Excludes::default(),
             threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),

@@ -35,3 +35,4 @@ mod recipes;
 mod report;
 mod reproduce;
 mod support;
+mod unreadable;
