@@ -35,7 +35,7 @@ const TOOLS: [Tool; 40] = [
     ("flock", "util-linux"),
     ("setpriv", "util-linux"),
     ("fakeroot", "fakeroot"),
-    ("pseudo", "pseudo"),
+    ("fakeroot-pseudo", "pseudo"),
     ("script", "bsdutils"),
     ("unshare", "util-linux"),
     ("fio", "fio"),
