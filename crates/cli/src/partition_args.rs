@@ -48,6 +48,11 @@ impl Part {
         }
     }
 
+    /// Where this part begins, if it is named by that.
+    pub(crate) fn offset(self) -> Option<Bytes> {
+        self.offset.map(Bytes::new)
+    }
+
     /// Where this part of a device begins.
     pub(crate) fn start(self, device: &FileDevice) -> Outcome<Bytes> {
         let Some(number) = self.partition else { return Ok(Bytes::new(self.offset.unwrap_or(0))) };
