@@ -6,7 +6,7 @@
 //! keeps its own stack: an archive can nest directories as deep as it likes.
 
 use super::builder::{Builder, GONE, RawEntry};
-use crate::tree::{Entry, Node, NodeId, NodeKind, Tree, Xattr};
+use crate::tree::{Duplicates, Entry, Node, NodeId, NodeKind, Tree, Xattr};
 use hectare_units::{low32, u64_of, usize_of};
 
 const UNNUMBERED: u32 = u32::MAX;
@@ -42,6 +42,7 @@ impl Builder<'_> {
             left_out: self.left_out,
             warnings: self.warnings,
             image_config: self.image_config,
+            duplicates: Duplicates::default(),
         }
     }
 
