@@ -11,6 +11,7 @@ use crate::name::{hex, shown};
 use crate::output::{Output, write_file};
 use crate::partition_args;
 use crate::progress::Progress;
+use crate::reproducible::epoch as source_date_epoch;
 use crate::size_arg::parse_size;
 use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
 use hectare_mkfs::{FormatOptions, FsType, refuse_occupied, whole_pages};
@@ -162,11 +163,6 @@ impl Arguments {
     }
 }
 
-/// `SOURCE_DATE_EPOCH`, if it is set.
-pub(super) fn epoch(options: &FormatOptions) -> Option<i64> {
-    std::env::var_os("SOURCE_DATE_EPOCH").map(|_| options.now.seconds)
-}
-
 /// Where the image is written.
 enum Goal {
     /// A block device, written in place.
@@ -286,7 +282,7 @@ struct Verified {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let format = arguments.format_options()?;
-    let epoch = epoch(&format);
+    let epoch = source_date_epoch()?;
     if arguments.verify_only {
         return verified(arguments, &read(arguments, epoch)?);
     }

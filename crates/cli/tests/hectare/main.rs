@@ -31,4 +31,5 @@ mod pretended;
 mod recipes;
 mod report;
 mod reproduce;
+mod reproducible;
 mod support;
