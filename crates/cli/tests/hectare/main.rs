@@ -22,6 +22,7 @@ mod like;
 mod look;
 mod make;
 mod make_on_devices;
+mod memory;
 mod mke2fs;
 mod monitor;
 mod mount;
