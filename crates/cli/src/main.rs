@@ -32,6 +32,7 @@ mod passwd;
 mod picture;
 mod progress;
 mod reporter;
+mod reproducible;
 mod size_arg;
 #[cfg(feature = "lab")]
 mod spinner;

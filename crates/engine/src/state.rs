@@ -234,7 +234,7 @@ impl State {
 
     /// The current time, not rounded.
     pub(crate) fn exact_now(&self) -> Timestamp {
-        self.options.fixed_time.unwrap_or_else(Timestamp::now)
+        self.options.now()
     }
 
     /// Fills the counts of the superblock that is to be written.

@@ -65,6 +65,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "partition_args",
                 "picture",
                 "reporter",
+                "reproducible",
             ],
             &["explanation", "image_device", "logging"],
             &["write_args"],

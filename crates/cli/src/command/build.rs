@@ -10,6 +10,7 @@ use crate::name::{hex, shown};
 use crate::output::{Output, write_file};
 use crate::partition_args;
 use crate::progress::Progress;
+use crate::reproducible::epoch as source_date_epoch;
 use crate::size_arg::parse_size;
 use goal::Target;
 use hectare_mkfs::{FormatOptions, FsType, whole_pages};
@@ -215,11 +216,6 @@ impl Arguments {
     }
 }
 
-/// `SOURCE_DATE_EPOCH`, if it is set.
-pub(super) fn epoch(options: &FormatOptions) -> Option<i64> {
-    std::env::var_os("SOURCE_DATE_EPOCH").map(|_| options.now.seconds)
-}
-
 impl hectare_populate::Progress for Progress {
     fn advance(&self, bytes: Bytes) {
         self.bytes(bytes.get());
@@ -292,7 +288,7 @@ struct Verified {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let format = arguments.format_options()?;
-    let epoch = epoch(&format);
+    let epoch = source_date_epoch()?;
     if arguments.verify_only {
         return verified(arguments, &read(arguments, epoch)?);
     }

@@ -5,6 +5,7 @@
 //! Debian ships. Parsing of the `-O` and `-E` words is in [`super::option_parser`].
 
 use super::mount_defaults::MountDefaults;
+use crate::derived;
 use crate::error::{Error, Result};
 use crate::values::time_of_format;
 use hectare_device::Topology;
@@ -304,6 +305,15 @@ impl FormatOptions {
         Ok(Self { now: time_of_format()?, ..Self::default() })
     }
 
+    /// Makes a volume of `size` depend on nothing but the options and the time of the format: a UUID and a hash
+    /// seed that were not given are derived from them, instead of drawn.
+    pub fn derive_identity(&mut self, size: Bytes) {
+        let kind = self.fs_type.name();
+        let (uuid, hash_seed) = derived::of_empty(kind, &self.label, self.now.seconds, size.get());
+        self.uuid.get_or_insert(uuid);
+        self.hash_seed.get_or_insert(hash_seed);
+    }
+
     /// Blocks on one disk of a stripe, 0 if it is not known or beyond what a superblock can hold.
     pub(crate) fn stride(&self, block: BlockSize) -> u16 {
         let of_device = || u16::try_from(blocks_of(self.device.minimum_io, block)).unwrap_or(0);
@@ -353,6 +363,16 @@ impl FormatOptions {
 }
 
 impl FsType {
+    /// Its name, as `-t` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ext2 => "ext2",
+            Self::Ext3 => "ext3",
+            Self::Ext4 => "ext4",
+        }
+    }
+
     /// The features the type starts from.
     #[must_use]
     pub fn features(self) -> Features {
@@ -377,15 +397,12 @@ impl FsType {
     /// # Errors
     /// If there is no such type.
     pub fn by_name(name: &str) -> Result<Self> {
-        match name {
-            "ext2" => Ok(Self::Ext2),
-            "ext3" => Ok(Self::Ext3),
-            "ext4" => Ok(Self::Ext4),
-            _ => Err(Error::option(
+        [Self::Ext2, Self::Ext3, Self::Ext4].into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            Error::option(
                 format!("-t {name}"),
                 "no such type; there are ext2, ext3, ext4 and, as `hectare mkfs.xfs`, xfs",
-            )),
-        }
+            )
+        })
     }
 }
 

@@ -6,7 +6,9 @@ use super::watched;
 use crate::container::refuse_container_name;
 use crate::failure::{Failure, Outcome};
 use crate::name::hex;
+use crate::reproducible::epoch;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
+use hectare_units::Bytes;
 use hectare_xfs::{Incompat, RoCompat, Volume};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -149,6 +151,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     if arguments.dry_run {
         let (size, device) = image.look(options.size)?;
         options.device = device;
+        identify(&mut options, size)?;
         return say(image, &Plan::new(&options, size, true).map_err(failed)?);
     }
     // An impossible request is refused before anything is modified.
@@ -158,12 +161,21 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let goal = Goal::open(&image.image, image.part, &image.shown(), options.size, arguments.force)?;
     let device = goal.device();
     options.device = goal.topology();
+    identify(&mut options, device.len())?;
     let plan = Plan::new(&options, device.len(), device.is_zeroed()).map_err(failed)?;
     // Rendering a group takes a fifth of the time that the host takes to write it: a second thread gains less
     // than it costs to pass the rendered group from one processor to another.
     watched(1, |run| execute(&plan, device, run)).map_err(failed)?;
     goal.finish()?;
     say(image, &plan)
+}
+
+/// With `SOURCE_DATE_EPOCH` the same request gives the same volume.
+fn identify(options: &mut FormatOptions, size: Bytes) -> Outcome {
+    if epoch()?.is_some() {
+        options.derive_identity(size);
+    }
+    Ok(())
 }
 
 #[derive(Serialize)]
