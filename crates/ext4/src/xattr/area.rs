@@ -236,6 +236,31 @@ pub fn collect(inode: Option<Area<'_>>, block: Option<Area<'_>>) -> Vec<Attr> {
     entries.filter(|entry| seen.insert((entry.index, entry.suffix))).map(|entry| entry.to_attr()).collect()
 }
 
+/// Empties up to `max` attributes of an inode's area whose values lie in inodes of their own, and returns those
+/// inodes, in order. For an inode that is being freed: the entries' hashes become stale.
+pub fn detach_in_inode(bytes: &mut [u8], max: usize) -> Vec<InodeNr> {
+    if word(bytes, 0) == Some(MAGIC) { detach(bytes, INODE_HEADER, max) } else { Vec::new() }
+}
+
+/// Like [`detach_in_inode`], for an attribute block.
+pub fn detach_in_block(bytes: &mut [u8], max: usize) -> Vec<InodeNr> {
+    detach(bytes, size_of::<raw::Header>(), max)
+}
+
+fn detach(bytes: &mut [u8], first: usize, max: usize) -> Vec<InodeNr> {
+    let (mut at, mut detached) = (first, Vec::new());
+    while detached.len() < max && word(bytes, at).is_some_and(|word| word != 0) {
+        let rest = bytes.get_mut(at..).unwrap_or_default();
+        let Ok((entry, _)) = raw::Entry::mut_from_prefix(rest) else { break };
+        if let Some(inode) = InodeNr::from_disk(entry.e_value_inum.get()) {
+            (entry.e_value_inum, entry.e_value_size) = (0.into(), 0.into());
+            detached.push(inode);
+        }
+        at += aligned(size_of::<raw::Entry>() + usize::from(entry.e_name_len));
+    }
+    detached
+}
+
 /// The little-endian word at `at`.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let four = bytes.get(at..)?.first_chunk::<4>()?;
