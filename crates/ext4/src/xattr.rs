@@ -31,7 +31,9 @@ mod name;
 pub mod raw;
 mod spill;
 
-pub use area::{Area, Entry, ValueRef, collect, detach_in_block, detach_in_inode};
+pub use area::{
+    Area, Entry, ValueRef, collect, detach_in_block, detach_in_inode, renumber_in_block, renumber_in_inode,
+};
 pub use block::{REFCOUNT_MAX, refcount, seal, set_refcount, verify};
 pub use hash::{
     block_hash, entry_hash, entry_hash_signed, held_entry_hash, inode_value_hash, inode_value_matches,

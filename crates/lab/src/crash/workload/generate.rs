@@ -3,7 +3,7 @@
 use super::{Verb, Workload};
 use crate::crash::content::Edit;
 use crate::crash::op::Op;
-use crate::crash::self_describing::CELL;
+use crate::crash::self_describing::{self, CELL};
 use crate::crash::tree::{EntryKind, Tree};
 use hectare_units::random::SplitMix64;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,8 @@ pub(in crate::crash) struct Generator {
     workload: Workload,
     /// Space is allocated in units of this many bytes.
     unit: u64,
+    /// Whether attributes may have values that no block holds.
+    large_values: bool,
     tree: Tree,
     /// The files there are, those too that are only open, and their sizes.
     sizes: BTreeMap<u32, u64>,
@@ -30,16 +32,17 @@ pub(in crate::crash) struct Generator {
 }
 
 impl Generator {
-    /// For a thread whose directory is the empty `tree`, with ids from `first_id` on.
+    /// For a thread whose directory is the empty `tree`, with ids from `first_id` on, on a volume with space in
+    /// units of that many bytes, and perhaps with room for large values of attributes.
     pub(in crate::crash) fn new(
         workload: Workload,
         random: SplitMix64,
-        unit: u64,
+        (unit, large_values): (u64, bool),
         tree: Tree,
         first_id: u32,
     ) -> Self {
         let (sizes, open) = (BTreeMap::new(), BTreeSet::new());
-        Self { random, workload, unit, tree, sizes, open, next_id: first_id, done: 0 }
+        Self { random, workload, unit, large_values, tree, sizes, open, next_id: first_id, done: 0 }
     }
 
     /// The names as they are now.
@@ -183,6 +186,10 @@ impl Generator {
         }
         // Two large ones fill the block there can be.
         let name = format!("user.{}", self.random.below(2));
+        if self.large_values && self.random.one_in(3) {
+            let len = self_describing::SHARED_MIN * (1 + self.random.below(4));
+            return Some(Op::SetXattr { path, name, len: hectare_units::index_of(len) });
+        }
         let most = if self.random.one_in(2) { 40 } else { ATTRIBUTE_MAX };
         let len = 1 + self.random.below(most);
         Some(Op::SetXattr { path, name, len: hectare_units::index_of(len) })
