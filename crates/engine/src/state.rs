@@ -7,7 +7,7 @@
 //!
 //! Invariant: nothing here knows files' content, names or attributes beyond where they lie.
 
-mod attributes;
+pub(crate) mod attributes;
 pub(crate) mod background;
 pub(crate) mod commit;
 mod discard;
@@ -32,6 +32,7 @@ use crate::stores::groups::{Groups, Source};
 use crate::stores::inode_cache::{CachedInode, InodeCache};
 use crate::stores::mmp::Guard;
 use crate::stores::orphans::{Orphans, Records};
+use crate::stores::value_index::ValueIndex;
 use crate::stores::volume_journal::VolumeLog;
 use hectare_alloc::{Allocator, Preallocation};
 use hectare_device::Device;
@@ -91,6 +92,8 @@ pub(crate) struct State {
     pub(crate) nameless: Mutex<HashMap<InodeNr, Arc<CachedInode>>>,
     /// Inodes that recovery has to free or truncate.
     pub(crate) orphans: Orphans,
+    /// Attribute values in inodes of their own.
+    pub(crate) values: Mutex<ValueIndex>,
     /// Serializes renames that move a directory, so that none can come to lie under itself.
     pub(crate) rename_lock: Mutex<()>,
     /// The state the superblock had when it was opened, restored on close.

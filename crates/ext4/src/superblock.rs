@@ -122,6 +122,12 @@ impl SuperBlock {
         self.seed
     }
 
+    /// Where the hashes of attribute values in inodes of their own start; also without `metadata_csum`.
+    #[must_use]
+    pub fn value_seed(&self) -> Seed {
+        seed_of(&self.raw, self.features())
+    }
+
     /// The volume's UUID.
     #[must_use]
     pub fn uuid(&self) -> [u8; 16] {

@@ -36,7 +36,7 @@ use user::User;
 
 /// Feature sets that sequences run on (without revision 0, where e2fsck objects to attributes that the kernel
 /// stored), by the names of [`crate::combos()`], and their mount options.
-pub const SETS: [(&str, &str); 28] = [
+pub const SETS: [(&str, &str); 29] = [
     ("ext4", ""),
     ("ext4-1k", ""),
     ("ext4-2k", ""),
@@ -65,6 +65,7 @@ pub const SETS: [(&str, &str); 28] = [
     ("ext3", ""),
     ("ext3-1k", ""),
     ("ext3-1k", "data=journal"),
+    ("ea-inode", ""),
 ];
 
 /// Exercises of one file: feature sets, and the mount options of the program and of the kernel.

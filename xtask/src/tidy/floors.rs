@@ -149,7 +149,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "oracle",
         &[
-            &["entry", "prometheus", "skip", "superblock", "wait"],
+            &["entry", "prometheus", "skip", "superblock", "wait", "xattr"],
             &["compare", "corpus", "tool", "walk"],
             &["fsck", "loops", "scratch", "trees"],
             &["browser", "durability", "e2fsprogs", "mount"],

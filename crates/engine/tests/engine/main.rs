@@ -44,4 +44,7 @@ mod read;
 mod states;
 mod threads;
 mod unwritten;
+mod value_faults;
+mod value_inodes;
+mod value_model;
 mod write;

@@ -49,7 +49,7 @@ const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 17] = [
+pub const FORMATS: [Format; 19] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -67,6 +67,8 @@ pub const FORMATS: [Format; 17] = [
         clusters_per_group: None,
         ..format("4k-bigalloc", BlockSize::KIB4, 32, "bigalloc")
     },
+    format("1k-values", BlockSize::KIB1, 8, "ea_inode"),
+    format("4k-values", BlockSize::KIB4, 16, "ea_inode,orphan_file"),
     external("1k-external", BlockSize::KIB1, 8),
     external("4k-external", BlockSize::KIB4, 16),
     Format {
@@ -126,6 +128,11 @@ impl Format {
     /// Whether files are mapped by blocks.
     pub(super) fn maps_by_blocks(self) -> bool {
         self.features == BLOCK_MAPS
+    }
+
+    /// Whether it has room for attribute values that no block holds.
+    pub(super) fn has_large_values(self) -> bool {
+        self.features.split(',').any(|feature| feature == "ea_inode")
     }
 
     /// Bytes of the volume.

@@ -154,6 +154,11 @@ impl<'t> Search<'t> {
 
     /// The image of the old image's size, or of the next larger one that is enough.
     pub(super) fn run_like(mut self, mut like: Like) -> Result<Image<'t>, ImageError> {
+        if !self.load.attributes.values().is_empty() {
+            let reason =
+                "attribute values in inodes of their own (ea_inode) are not kept: build it without --like";
+            return Err(ImageError::Impossible(reason.into()));
+        }
         let (old, group) = (like.geometry().bytes(), like.geometry().blocks_per_group());
         let group = Blocks::new(group.into()).bytes(self.block_size);
         let (mut size, mut step) = (old, Bytes::ZERO);

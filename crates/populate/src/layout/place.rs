@@ -44,7 +44,8 @@ pub(crate) fn lay_out(
     mut free: impl Iterator<Item = Range<u64>>,
     room: &Room,
 ) -> Result<Layout, Lacking> {
-    let (layout, geometry) = (Layout::with_capacity(load.tree.len(), room), volume.sb.geometry());
+    let (layout, geometry) =
+        (Layout::with_capacity(load.tree.len() + load.attributes.values().len(), room), volume.sb.geometry());
     let (_, layout) = match Reserved::new(load, volume, &mut free) {
         None => Placer::new(load, volume, Cursor::new(free, geometry), Some(layout)).run()?,
         Some(reserved) => {
@@ -143,6 +144,12 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
                 self.place(id);
             }
         }
+        for value in self.load.attributes.values() {
+            if let Some(layout) = &mut self.layout {
+                layout.begin();
+            }
+            self.place_value(value.bytes.len());
+        }
         if self.lacking > 0 {
             return Err(Lacking(Blocks::new(self.lacking)));
         }
@@ -185,6 +192,15 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
         if let Some(set) = self.load.tree.xattr_set(id).filter(|set| self.load.attributes.has_block(*set)) {
             self.attribute_block(set.index());
         }
+    }
+
+    /// Places an attribute value in an inode of its own.
+    fn place_value(&mut self, len: usize) {
+        (self.last, self.extents) = (None, 0);
+        let before = self.beside_maps();
+        self.content(0..u64_of(len.div_ceil(self.geometry.block_size.len())), None);
+        self.room.needs.attribute_blocks += self.beside_maps() - before;
+        self.map_nodes();
     }
 
     /// Blocks taken for other things than maps.

@@ -4,7 +4,7 @@ use super::super::format::Format;
 use super::{Verb, Workload};
 use crate::crash::content::Edit;
 use crate::crash::op::Op;
-use crate::crash::self_describing::CELL;
+use crate::crash::self_describing::{self, CELL};
 use crate::crash::tree::{EntryKind, Tree};
 use hectare_units::random::SplitMix64;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +24,8 @@ pub(in crate::crash) struct Generator {
     unit: u64,
     /// Whether files are mapped by blocks, which are neither allocated ahead nor moved.
     by_blocks: bool,
+    /// Whether attributes may have values that no block holds.
+    large_values: bool,
     tree: Tree,
     /// The files there are, those too that are only open, and their sizes.
     sizes: BTreeMap<u32, u64>,
@@ -33,7 +35,8 @@ pub(in crate::crash) struct Generator {
 }
 
 impl Generator {
-    /// For a thread whose directory is the empty `tree`, with ids from `first_id` on.
+    /// For a thread whose directory is the empty `tree`, with ids from `first_id` on, on a volume with space in
+    /// units of that many bytes, and perhaps with room for large values of attributes.
     pub(in crate::crash) fn new(
         workload: Workload,
         random: SplitMix64,
@@ -42,8 +45,18 @@ impl Generator {
         first_id: u32,
     ) -> Self {
         let (sizes, open) = (BTreeMap::new(), BTreeSet::new());
-        let (unit, by_blocks) = (format.unit(), format.maps_by_blocks());
-        Self { random, workload, unit, by_blocks, tree, sizes, open, next_id: first_id, done: 0 }
+        Self {
+            random,
+            workload,
+            unit: format.unit(),
+            by_blocks: format.maps_by_blocks(),
+            large_values: format.has_large_values(),
+            tree,
+            sizes,
+            open,
+            next_id: first_id,
+            done: 0,
+        }
     }
 
     /// The names as they are now.
@@ -187,6 +200,10 @@ impl Generator {
         }
         // Two large ones fill the block there can be.
         let name = format!("user.{}", self.random.below(2));
+        if self.large_values && self.random.one_in(3) {
+            let len = self_describing::SHARED_MIN * (1 + self.random.below(4));
+            return Some(Op::SetXattr { path, name, len: hectare_units::index_of(len) });
+        }
         let most = if self.random.one_in(2) { 40 } else { ATTRIBUTE_MAX };
         let len = 1 + self.random.below(most);
         Some(Op::SetXattr { path, name, len: hectare_units::index_of(len) })
