@@ -24,6 +24,9 @@ pub(crate) fn store_attributes(
 ) -> Result<()> {
     let before = core.state.attributes(nr, data)?;
     refuse_values_elsewhere(nr, &before)?;
+    if !attrs.is_empty() {
+        core.state.bring_attributes();
+    }
     // Removing one, or repeating a mode in an ACL, must not fail for lack of space.
     let room = if bytes_of(attrs) <= bytes_of(&before) { Room::Kept } else { Room::Open };
     lay_attributes_out(core, handle, nr, data, (attrs, room))

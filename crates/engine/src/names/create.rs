@@ -11,7 +11,7 @@
 use crate::attributes::{flags, xattr_store};
 use crate::data::{device, reclaim};
 use crate::error::{Error, Result};
-use crate::immutable::{Deed, UNWRITTEN_FORM};
+use crate::immutable::Deed;
 use crate::names::directory::{DIR_CREDITS, DirMut, NameSpot};
 use crate::names::lookup;
 use crate::names::node::{Creation, LINKS_MAX, NewNode, file_type, new_name};
@@ -22,9 +22,9 @@ use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::orphans::ORPHAN_CREDITS;
 use hectare_ext4::dir::{self, DirWrite, Entry, Insert, Name};
-use hectare_ext4::extent;
-use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{BLOCK_BYTES, Inode, InodeFlags, Kind};
+use hectare_ext4::map::MapKind;
 use hectare_ext4::xattr::Attr;
 use hectare_journal::Handle;
 use hectare_units::{InodeNr, LogicalBlock, u64_of};
@@ -62,7 +62,6 @@ pub(crate) fn create(
     creation: Creation,
 ) -> Result<InodeNr> {
     let name = new_name(name)?;
-    check_makes_files(core)?;
     if let NewNode::Symlink(target) = node {
         check_target(core, target)?;
     }
@@ -75,14 +74,6 @@ pub(crate) fn create(
     })?;
     core.sync_names_if_asked(&[&dir])?;
     Ok(made)
-}
-
-/// Returns an error for making files on a volume whose files are mapped by blocks.
-pub(crate) fn check_makes_files(core: &Core) -> Result<()> {
-    if core.state.incompat(Incompat::EXTENTS) {
-        return Ok(());
-    }
-    Err(Error::Unsupported(UNWRITTEN_FORM.into()))
 }
 
 fn check_target(core: &Core, target: &[u8]) -> Result<()> {
@@ -164,10 +155,16 @@ pub(crate) fn prepare(
     inode.projid = flags::inherited_project(core, &parent);
     inode.links = 1;
     if matches!(kind, Kind::File | Kind::Directory) {
-        inode.flags |= InodeFlags::EXTENTS;
-        extent::init_root(&mut inode.block);
+        init_map(core, &mut inode);
     }
     Ok((inode, attrs))
+}
+
+/// Gives an inode an empty map, of the kind that files of the volume get.
+fn init_map(core: &Core, inode: &mut Inode) {
+    let kind = core.state.map_of_new();
+    inode.flags.set(InodeFlags::EXTENTS, kind == MapKind::Extents);
+    inode.block = kind.empty_root();
 }
 
 pub(crate) fn fill_node(
@@ -211,8 +208,7 @@ fn fill_symlink(
         data.block[..target.len()].copy_from_slice(target);
         return Ok(());
     }
-    data.flags |= InodeFlags::EXTENTS;
-    extent::init_root(&mut data.block);
+    init_map(core, data);
     let piece = reserve::reserve_for(core, nr, data, LogicalBlock::ZERO, 1, Use::Names)?;
     let size = core.state.geometry().block_size;
     let mut block = vec![0; size.len()];
@@ -276,7 +272,7 @@ pub(crate) fn take_name(
 pub(crate) fn discard_new(core: &Core, handle: &mut Handle<'_>, new: &Arc<CachedInode>) -> Result<()> {
     let mut data = new.edit(handle, &core.state.inodes);
     xattr_store::leave_attribute_block(core, handle, &mut data)?;
-    if data.flags.contains(InodeFlags::EXTENTS) {
+    if data.has_map() {
         let mut map = MapMut { core, handle, nr: new.nr(), inode: &mut data };
         let _ = map.remove(LogicalBlock::ZERO, 1 << 32)?;
     }

@@ -132,23 +132,12 @@ pub(crate) fn check_removable(core: &Core, victim: &CachedInode) -> Result<()> {
 
 /// Returns an error for freeing an inode with content that can't be freed yet.
 pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode) -> Result<()> {
+    truncate::check_freeable(core, nr, data, 0)?;
     if data.file_acl.is_some() {
         core.state.attributes(nr, data)?; // a broken attribute block is found before the name is gone
     }
     if core.state.incompat(Incompat::EA_INODE) {
         xattr_store::refuse_values_elsewhere(nr, &core.state.attributes(nr, data)?)?;
-    }
-    let freed_by_map = !data.flags.intersects(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
-    let has_map = match data.kind() {
-        Some(Kind::File | Kind::Directory) => true,
-        Some(Kind::Symlink) => !data.is_fast_symlink(),
-        _ => false,
-    };
-    if has_map && freed_by_map && data.sectors > 0 {
-        return Err(Error::Unsupported(format!(
-            "inode {nr} is mapped by indirect blocks (ext2, ext3): such files can be read, but not \
-             removed yet"
-        )));
     }
     Ok(())
 }
