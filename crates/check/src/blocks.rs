@@ -2,8 +2,8 @@
 //!
 //! The volume's own metadata is claimed first, then the blocks of each inode as they are found. Without
 //! `bigalloc` a cluster is a block. With it, neighbouring extents of one file may share a cluster, if they
-//! lie in it as they lie in the file. With `shared_blocks` the data of any number of files may lie in one, but
-//! nothing else with it (e2fsck allows everything there).
+//! lie in it as they lie in the file. With `shared_blocks` a cluster may hold data of any number of files,
+//! but nothing else then (e2fsck allows everything there).
 
 use crate::context::Scan;
 use crate::context::claims::FileClusters;

@@ -27,6 +27,7 @@ mod label;
 mod modes;
 mod names;
 mod settle;
+mod sorted;
 mod spec;
 mod spool;
 mod tar;

@@ -56,7 +56,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["clock", "failure", "markup", "mount_helper", "name", "passwd", "progress", "size_arg"],
             &["spinner", "umask"],
             &[
-                "container",
+                "disk_format",
                 "dumpe2fs",
                 "entry",
                 "image_path",

@@ -6,7 +6,7 @@ mod volume_source;
 
 use super::format_options::{FormatArguments, usage};
 use crate::failure::{Failure, Outcome, tell};
-use crate::name::{hex, shown};
+use crate::name::shown;
 use crate::output::{Output, write_file};
 use crate::partition_args;
 use crate::progress::Progress;
@@ -18,6 +18,7 @@ use hectare_populate::{
     Addition, Excludes, Explanation, Image, ImageError, Options, Platform, Size, Source, Tree, reproducible,
 };
 use hectare_units::Bytes;
+use hectare_units::hex;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -70,17 +71,17 @@ pub(crate) struct Arguments {
     modes: Option<hectare_populate::ModeChange>,
     /// Add a file after all sources: HOST:/PATH[,mode=MODE,uid=UID,gid=GID]
     ///
-    /// HOST ends before the last ":/" and may be a symbolic link to the file; PATH is its place in the image. The
-    /// mode is the file's and the owner root, if not given; attributes are not taken. Missing directories are made
-    /// (mode 0755), links among them are followed inside the image, and a file, link or device of that name is
-    /// replaced; a directory is not. Of two with one PATH the later wins; --spec comes after.
+    /// HOST ends before the last ":/" and may be a symbolic link to the file; PATH is its place in the image.
+    /// The mode is the file's and the owner root, if not given; attributes are not taken. Missing directories
+    /// are made (mode 0755), links among them are followed inside the image, and a file, link or device of
+    /// that name is replaced; a directory is not. Of two with one PATH the later wins; --spec comes after.
     #[arg(long, value_name = "HOST:/PATH")]
     add: Vec<OsString>,
     /// Store the blocks of files with the same content once; the image is for reading only then
     ///
-    /// Whole files are compared, by size, holes and SHA-256; hard links stay what they are. Such an image has the
-    /// feature shared_blocks, as Android's have: Linux mounts it read-only (-o ro), and nothing may write to it.
-    /// Where no files are equal, it is an image as any other.
+    /// Whole files are compared, by size, holes and SHA-256; hard links stay what they are. Such an image has
+    /// the feature shared_blocks, as Android's have: Linux mounts it read-only (-o ro), and nothing may write
+    /// to it. Where no files are equal, it is an image as any other.
     #[arg(long)]
     dedupe: bool,
     #[command(flatten)]
@@ -370,7 +371,7 @@ struct Json {
     special: u64,
     uuid_hex: String,
     parts: Vec<Part>,
-    /// With `--dedupe`, the files that share their blocks with one before them, and the bytes of those blocks.
+    /// With `--dedupe`, the files that share blocks with one before them, and the bytes of those blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     duplicate_files: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

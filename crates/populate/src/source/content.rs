@@ -139,7 +139,7 @@ impl Content<'_> {
         Ok(())
     }
 
-    /// Reads all data through `buffer`, hands on its pieces with their places in the file, and verifies the file.
+    /// Reads all data through `buffer`, hands on pieces with their places in the file, and verifies the file.
     ///
     /// # Errors
     /// If it can't be read, or is not what was scanned.

@@ -38,7 +38,7 @@ impl<'a> Target<'a> {
         if target.is_stdout() {
             return target.check_stdout().map(|()| target);
         }
-        crate::container::refuse_container_name(path)?;
+        crate::disk_format::refuse_disk_format_name(path)?;
         let in_place = match std::fs::metadata(path) {
             Ok(data) => !part.is_whole() || data.file_type().is_block_device(),
             Err(_) if part.is_whole() => false,

@@ -8,7 +8,7 @@
 
 use crate::error::{Error, ShownPath};
 use crate::tree::{NodeId, Tree};
-use hectare_units::{Bytes, u64_of};
+use hectare_units::{Bytes, hex, u64_of};
 use sha2::{Sha256, Sha384, Sha512};
 
 /// Keywords of digests that are not compared.
@@ -133,8 +133,4 @@ fn hash<D: sha2::Digest>(tree: &Tree, node: NodeId) -> Result<Vec<u8>, Error> {
     })?;
     zeros(&mut digest, size - at);
     Ok(digest.finalize().to_vec())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -37,8 +37,8 @@ pub(super) enum Stop {
     Refused(crate::Error),
 }
 
-/// The directory at `path` and its real path, for what is no archive: missing directories are made if `makes`,
-/// in no other thing's place. `Err(None)` if there is none.
+/// The directory at `path` and its real path, for what is no archive: missing directories are made if
+/// `makes`, in no other thing's place. `Err(None)` if there is none.
 pub(crate) fn directory(
     builder: &mut Builder<'_>,
     path: &[u8],
