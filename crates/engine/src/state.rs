@@ -261,9 +261,6 @@ impl State {
             Err(Error::Unsupported(format!("inode {nr} {what}: such files can be read, but not changed yet")))
         };
         let flags = inode.flags;
-        if flags.contains(InodeFlags::INLINE_DATA) {
-            return refuse("keeps its data in the inode (inline_data)");
-        }
         if flags.contains(InodeFlags::VERITY) {
             return refuse("is sealed by fs-verity");
         }
@@ -314,7 +311,6 @@ mod tests {
         };
         assert_eq!((check(InodeFlags::EXTENTS), check(InodeFlags::empty())), (Ok(()), Ok(())));
         for (flags, word) in [
-            (InodeFlags::INLINE_DATA, "inline_data"),
             (InodeFlags::EXTENTS | InodeFlags::VERITY, "fs-verity"),
             (InodeFlags::EXTENTS | InodeFlags::ENCRYPT, "encrypted"),
         ] {

@@ -36,7 +36,7 @@ use user::User;
 
 /// Feature sets that sequences run on (without revision 0, where e2fsck objects to attributes that the kernel
 /// stored), by the names of [`crate::combos()`], and their mount options.
-pub const SETS: [(&str, &str); 29] = [
+pub const SETS: [(&str, &str); 32] = [
     ("ext4", ""),
     ("ext4-1k", ""),
     ("ext4-2k", ""),
@@ -66,6 +66,9 @@ pub const SETS: [(&str, &str); 29] = [
     ("ext3-1k", ""),
     ("ext3-1k", "data=journal"),
     ("ea-inode", ""),
+    ("inline-data", ""),
+    ("inline-data-512", ""),
+    ("inline-data", "data=journal"),
 ];
 
 /// Exercises of one file: feature sets, and the mount options of the program and of the kernel.

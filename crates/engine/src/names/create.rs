@@ -14,8 +14,8 @@ use crate::data::{device, reclaim};
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::names::directory::{DIR_CREDITS, DirMut, NameSpot};
-use crate::names::lookup;
 use crate::names::node::{Creation, LINKS_MAX, NewNode, file_type, new_name};
+use crate::names::{inline_directory, lookup};
 use crate::space::map_edit::{MAP_CREDITS, MapMut};
 use crate::space::piece::Use;
 use crate::space::{ialloc, reserve};
@@ -23,7 +23,9 @@ use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::orphans::ORPHAN_CREDITS;
 use hectare_ext4::dir::{self, DirWrite, Entry, Insert, Name};
-use hectare_ext4::feature::RoCompat;
+use hectare_ext4::error::Place;
+use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::inline;
 use hectare_ext4::inode::{BLOCK_BYTES, Inode, InodeFlags, Kind};
 use hectare_ext4::map::MapKind;
 use hectare_journal::Handle;
@@ -181,6 +183,11 @@ pub(crate) fn fill_node(
     match node {
         NewNode::Directory => {
             data.links = 2;
+            if core.state.incompat(Incompat::INLINE_DATA)
+                && inline_directory::make(new.nr(), &mut data, parent)?
+            {
+                return Ok(());
+            }
             let mut store = DirMut { core, handle, nr: new.nr(), inode: &mut data };
             let at = store.append()?;
             let format = core.state.dir_format;
@@ -205,6 +212,9 @@ fn fill_symlink(
     data.size = u64_of(target.len());
     if target.len() < BLOCK_BYTES {
         data.block[..target.len()].copy_from_slice(target);
+        return Ok(());
+    }
+    if core.state.incompat(Incompat::INLINE_DATA) && inline::store(data, target, Place::Inode(nr))? {
         return Ok(());
     }
     init_map(core, data);
@@ -242,9 +252,15 @@ fn add_name_at(
     kind: Kind,
 ) -> Result<()> {
     let mut data = dir.edit(handle, &core.state.inodes);
-    let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
     let entry = Entry { name, inode, file_type: file_type(kind) };
-    match dir::insert_at(&mut store, &core.state.dir_format, spot, &entry)? {
+    let inserted = match spot {
+        NameSpot::Inline => inline_directory::add(core, handle, dir.nr(), &mut data, &entry)?,
+        NameSpot::Blocks(spot) => {
+            let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
+            dir::insert_at(&mut store, &core.state.dir_format, spot, &entry)?
+        }
+    };
+    match inserted {
         Insert::Done => {}
         Insert::Exists => return Err(Error::Exists),
         Insert::IndexFull => return Err(Error::DirectoryFull),
@@ -261,8 +277,12 @@ pub(crate) fn take_name(
     name: Name<'_>,
 ) -> Result<()> {
     let mut data = dir.edit(handle, &core.state.inodes);
-    let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
-    dir::remove(&mut store, &core.state.dir_format, name)?.ok_or(Error::NotFound)?;
+    if data.is_inline() {
+        inline_directory::take(core, dir.nr(), &mut data, name)?;
+    } else {
+        let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
+        dir::remove(&mut store, &core.state.dir_format, name)?.ok_or(Error::NotFound)?;
+    }
     core.state.stamp(&mut data);
     Ok(())
 }
@@ -272,7 +292,7 @@ pub(crate) fn discard_new(core: &Core, handle: &mut Handle<'_>, new: &Arc<Cached
     freeing::let_values_go_at_once(core, handle, new)?;
     let mut data = new.edit(handle, &core.state.inodes);
     xattr_store::leave_attribute_block(core, handle, &mut data)?;
-    if data.has_map() {
+    if data.is_mapped() {
         let mut map = MapMut { core, handle, nr: new.nr(), inode: &mut data };
         let _ = map.remove(LogicalBlock::ZERO, 1 << 32)?;
     }

@@ -2,11 +2,10 @@
 //! every tree.
 
 use crate::common::{copy_in, entries_of, long, open_image, open_read_only, try_open_image, what, what_of};
-use hectare_engine::{Creation, Error, NewNode, OpenOptions};
+use hectare_engine::{Error, OpenOptions};
 use hectare_oracle::{
     Combo, KernelMount, Scale, Tree, assert_clean, assert_same, combos, filled, skip, skip_part, source, walk,
 };
-use std::path::Path;
 
 fn write(combo: &Combo, tree: Tree, scale: &Scale) {
     let label = format!("write, {} {}", combo.name, tree.name());
@@ -36,8 +35,7 @@ fn write(combo: &Combo, tree: Tree, scale: &Scale) {
 
 /// Why a combination can't be written yet.
 fn refused(combo: &Combo) -> Option<&'static str> {
-    let whole = ["quota", "project", "casefold"].into_iter().find(|feature| combo.has(feature));
-    whole.or(combo.has("inline_data").then_some("inline_data"))
+    ["quota", "project", "casefold"].into_iter().find(|feature| combo.has(feature))
 }
 
 #[test]
@@ -50,7 +48,7 @@ fn every_combination_that_can_be_written_is_written_right() {
         write(combo, Tree::Ordinary, &Scale::SMALL);
         written += 1;
     }
-    assert!(written >= 32, "only {written}");
+    assert!(written >= 34, "only {written}");
 }
 
 #[test]
@@ -104,38 +102,10 @@ fn what_cannot_be_written_yet_is_refused_by_name_and_left_as_it_was() {
         };
         filled.copy_to(&image).unwrap();
         let before = std::fs::read(&image).unwrap();
-        if why == "inline_data" {
-            refuses_files(combo, &image);
-        } else {
-            let error = try_open_image(&image, OpenOptions::default()).err().unwrap();
-            assert!(
-                matches!(&error, Error::Unsupported(text) if text.contains(why)),
-                "{}: {error}",
-                combo.name
-            );
-            assert!(std::fs::read(&image).unwrap() == before, "{}: bytes changed", combo.name);
-        }
+        let error = try_open_image(&image, OpenOptions::default()).err().unwrap();
+        assert!(matches!(&error, Error::Unsupported(text) if text.contains(why)), "{}: {error}", combo.name);
+        assert!(std::fs::read(&image).unwrap() == before, "{}: bytes changed", combo.name);
         assert_clean(&image).unwrap();
         assert_same(&entries_of(&open_read_only(&image)), filled.entries(), what_of(combo, &filled));
     }
-}
-
-fn refuses_files(combo: &Combo, image: &Path) {
-    let volume = open_image(image);
-    let by_name = |error: Error| assert!(matches!(&error, Error::Unsupported(_)), "{}: {error}", combo.name);
-    for entry in entries_of(&volume) {
-        let nr = volume.resolve(&entry.path, false).unwrap();
-        if volume.stat(nr).unwrap().flags.contains(hectare_engine::InodeFlags::INLINE_DATA) {
-            match entry.kind {
-                hectare_oracle::Kind::File => {
-                    by_name(volume.open_inode(nr).unwrap().write_at(0, b"x").unwrap_err());
-                }
-                hectare_oracle::Kind::Directory => {
-                    by_name(volume.create(nr, b"new", NewNode::File, Creation::default()).unwrap_err());
-                }
-                _ => {}
-            }
-        }
-    }
-    volume.close().unwrap();
 }

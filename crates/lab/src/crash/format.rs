@@ -49,7 +49,7 @@ const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 19] = [
+pub const FORMATS: [Format; 22] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -84,6 +84,9 @@ pub const FORMATS: [Format; 19] = [
         ..format("4k-bigalloc-data", BlockSize::KIB4, 32, "bigalloc")
     },
     Format { journals_data: true, ..external("1k-external-data", BlockSize::KIB1, 8) },
+    format("1k-inline", BlockSize::KIB1, 8, "inline_data"),
+    format("4k-inline", BlockSize::KIB4, 16, "inline_data,orphan_file"),
+    Format { journals_data: true, ..format("1k-inline-data", BlockSize::KIB1, 8, "inline_data") },
     format("1k-blocks", BlockSize::KIB1, 8, BLOCK_MAPS),
     format("4k-blocks", BlockSize::KIB4, 16, BLOCK_MAPS),
     Format { journals_data: true, ..format("1k-blocks-data", BlockSize::KIB1, 8, BLOCK_MAPS) },
