@@ -25,6 +25,7 @@ mod label;
 mod modes;
 mod names;
 mod settle;
+mod sink;
 mod spec;
 mod spool;
 mod tar;
