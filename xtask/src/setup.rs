@@ -12,7 +12,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 39] = [
+const TOOLS: [Tool; 42] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -35,6 +35,9 @@ const TOOLS: [Tool; 39] = [
     ("flock", "util-linux"),
     ("setpriv", "util-linux"),
     ("fakeroot", "fakeroot"),
+    ("fakeroot-pseudo", "pseudo"),
+    ("script", "bsdutils"),
+    ("unshare", "util-linux"),
     ("fio", "fio"),
     ("getfattr", "attr"),
     ("git", "git"),

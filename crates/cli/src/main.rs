@@ -9,9 +9,9 @@
 
 mod clock;
 mod command;
-mod container;
 mod copy;
 mod directory;
+mod disk_format;
 mod dumpe2fs;
 mod entry;
 mod explanation;

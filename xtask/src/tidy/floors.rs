@@ -56,7 +56,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["clock", "failure", "markup", "mount_helper", "name", "passwd", "progress", "size_arg"],
             &["spinner", "umask"],
             &[
-                "container",
+                "disk_format",
                 "dumpe2fs",
                 "entry",
                 "image_path",
@@ -149,7 +149,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "oracle",
         &[
-            &["entry", "prometheus", "skip", "superblock", "wait"],
+            &["entry", "prometheus", "skip", "superblock", "wait", "xattr"],
             &["compare", "corpus", "tool", "walk"],
             &["fsck", "loops", "scratch", "trees"],
             &["browser", "durability", "e2fsprogs", "mount"],

@@ -6,14 +6,14 @@ mod target;
 pub(crate) mod xfs;
 
 use super::format_options::FormatArguments;
-use crate::container::refuse_container_name;
+use crate::disk_format::refuse_disk_format_name;
 use crate::failure::{Failure, Outcome, tell};
-use crate::name::hex;
 use crate::progress::Meter;
 use crate::reproducible::epoch;
 use crate::size_arg::with_suffix;
 use hectare_mkfs::{FormatOptions, FsType, Plan, Run, Step, Usage, execute, whole_pages};
 use hectare_units::Bytes;
+use hectare_units::hex;
 use image_arguments::ImageArguments;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -86,7 +86,7 @@ fn command_at(arguments: &[OsString]) -> usize {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let image = &arguments.image;
     let failed = |error: hectare_mkfs::Error| image.failed(&error);
-    refuse_container_name(&image.image)?;
+    refuse_disk_format_name(&image.image)?;
     let mut options = arguments.options()?;
     let size = arguments.size()?;
     if arguments.dry_run {

@@ -2,15 +2,18 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
+mod added;
 mod age;
 mod bench;
 mod bombs;
+mod build_goals;
 mod change;
 mod conform;
 mod container;
 mod copy;
 mod copy_trust;
 mod corpus;
+mod dedupe;
 mod described;
 mod diff;
 mod errors;
@@ -34,3 +37,4 @@ mod report;
 mod reproduce;
 mod reproducible;
 mod support;
+mod unreadable;

@@ -1,6 +1,6 @@
 //! Reports the metadata of inodes and volumes, and changes what may be changed directly.
 
-use crate::attributes::{grow, xattr_store};
+use crate::attributes::{freeing, grow, xattr_store};
 use crate::data::checks::Source;
 use crate::data::{reclaim, truncate};
 use crate::error::Result;
@@ -167,15 +167,20 @@ pub(crate) fn touch(core: &Core, nr: InodeNr, changes: &Changes) -> Result<()> {
 }
 
 pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Changes) -> Result<()> {
-    let mut handle = core.start(MAP_CREDITS)?;
+    let mode = changes.permissions.map(|permissions| (inode.get().mode & !0o7777) | (permissions & 0o7777));
+    let plan = match mode {
+        Some(mode) => xattr_store::plan_chmod(core, inode.nr(), &inode.get(), mode)?,
+        None => None,
+    };
+    let credits = plan.as_ref().map_or(0, |plan| plan.credits(core));
+    let mut handle = core.start(MAP_CREDITS + credits)?;
+    if let Some(plan) = plan {
+        xattr_store::store(core, &mut handle, inode, plan)?;
+    }
     let mut data = inode.edit(&mut handle, &core.state.inodes);
     // First, so that the times that follow have room for their nanoseconds.
     grow::grow_extra(core, &mut handle, inode.nr(), &mut data)?;
-    if let Some(permissions) = changes.permissions {
-        let mode = (data.mode & !0o7777) | (permissions & 0o7777);
-        xattr_store::chmod_acl(core, &mut handle, inode.nr(), &mut data, mode)?;
-        data.mode = mode;
-    }
+    data.mode = mode.unwrap_or(data.mode);
     if let Some(uid) = changes.uid {
         data.uid = uid;
     }
@@ -192,5 +197,7 @@ pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Cha
         data.crtime = core.state.nearest(crtime);
     }
     data.ctime = changes.ctime.map_or_else(|| core.state.now(), |ctime| core.state.nearest(ctime));
-    Ok(())
+    drop(data);
+    handle.stop();
+    freeing::free_dropped(core)
 }

@@ -72,6 +72,7 @@ pub(crate) fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Cor
         closed: AtomicBool::new(false),
         nameless: Mutex::default(),
         orphans: Orphans::new(geometry.features.compat.contains(Compat::HAS_JOURNAL)),
+        values: Mutex::default(),
         rename_lock: Mutex::default(),
         state_before: sb.state(),
         mmp: Mutex::default(),

@@ -242,6 +242,8 @@ pub struct FormatOptions {
     pub mount_defaults: MountDefaults,
     /// Check the volume after every half a year, and after 20 to 39 mounts, as the UUID has it.
     pub periodic_checks: bool,
+    /// Files of the volume will share blocks: the feature `shared_blocks`, with which it is for reading only.
+    pub shared_blocks: bool,
     /// `-E test_fs`: the volume may be used with experimental kernel code.
     pub test_filesystem: bool,
     /// The time of everything that has a time.
@@ -282,6 +284,7 @@ impl Default for FormatOptions {
             on_error: OnError::Continue,
             mount_defaults: MountDefaults::default(),
             periodic_checks: false,
+            shared_blocks: false,
             test_filesystem: false,
             now: Timestamp::from_seconds(Timestamp::now().seconds),
         }
@@ -354,6 +357,7 @@ impl FormatOptions {
         }
         check_supported(&features)?;
         check_needs(&features)?;
+        features.ro_compat.set(RoCompat::SHARED_BLOCKS, self.shared_blocks);
         Ok(features)
     }
 }
@@ -443,6 +447,10 @@ fn check_supported(features: &Features) -> Result<()> {
     };
     match bad.names().first() {
         None => Ok(()),
+        Some(name) if *name == "shared_blocks" => Err(Error::option(
+            format!("-O {name}"),
+            "it is for files that share blocks, as `hectare build --dedupe` makes them",
+        )),
         Some(name) => {
             Err(Error::option(format!("-O {name}"), "a volume with this feature can't be made; leave it out"))
         }

@@ -3,12 +3,11 @@
 use super::image_arguments::ImageArguments;
 use super::target::Goal;
 use super::watched;
-use crate::container::refuse_container_name;
+use crate::disk_format::refuse_disk_format_name;
 use crate::failure::{Failure, Outcome};
-use crate::name::hex;
 use crate::reproducible::epoch;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
-use hectare_units::Bytes;
+use hectare_units::{Bytes, hex};
 use hectare_xfs::{Incompat, RoCompat, Volume};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -146,7 +145,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         _ => image.failed(&error),
     };
     arguments.refuse()?;
-    refuse_container_name(&image.image)?;
+    refuse_disk_format_name(&image.image)?;
     let mut options = arguments.options().map_err(failed)?;
     if arguments.dry_run {
         let (size, device) = image.look(options.size)?;
