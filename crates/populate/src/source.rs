@@ -27,6 +27,7 @@ mod label;
 mod modes;
 mod names;
 mod settle;
+mod sink;
 mod sorted;
 mod spec;
 mod spool;
