@@ -226,6 +226,11 @@ impl Conform {
             done.refused += u64::from(theirs.starts_with("error"));
         }
         drop((ours, kernels));
+        if combo.has("inline_data") {
+            // What the kernel (6.18) moves out of an inode for fallocate it writes as metadata, and reads as
+            // zeros until the journal has brought it home.
+            pair.again()?;
+        }
         Self::same_trees(&pair, set)?;
         if combo.has_journal() {
             // Unsynced changes may be there or not, but the volume must be sound.
