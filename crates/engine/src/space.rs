@@ -7,6 +7,7 @@ pub(crate) mod explain;
 pub(crate) mod ialloc;
 pub(crate) mod inode_blocks;
 pub(crate) mod map;
+pub(crate) mod map_convert;
 pub(crate) mod map_edit;
 pub(crate) mod piece;
 pub(crate) mod reserve;

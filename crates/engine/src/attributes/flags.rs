@@ -5,7 +5,8 @@
 //! placement of directories, inheriting the project, `SYNC` (content and attributes are durable when a change
 //! of them returns) and `DIRSYNC` (so are names). `NOATIME` and `NODUMP` are for programs that keep access
 //! times or dump. `JOURNAL_DATA` sends content through the journal ([`crate::data::journalled`]). The others
-//! are stored as set. Changes that would map by blocks or ignore case are refused, by name.
+//! are stored as set. `EXTENTS` brings the map of a file to extents or back to blocks
+//! ([`crate::space::map_convert`]). Changes that would ignore case are refused, by name.
 //!
 //! A project is a number that space is accounted to. Directories with `PROJINHERIT` hold one project's files
 //! only: new files inherit it, and links and renames from other projects are refused
@@ -17,6 +18,7 @@
 use crate::caller::{Caller, Capabilities};
 use crate::data::{journalled, reclaim, writeback};
 use crate::error::{Error, Result};
+use crate::space::map_convert;
 use crate::space::map_edit::MAP_CREDITS;
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
@@ -73,6 +75,9 @@ pub(crate) fn change_flags(
         writeback::place_locked(core, &inode)?;
         if !flags.contains(InodeFlags::JOURNAL_DATA) {
             journalled::end_data_journalling(core, &inode)?;
+        }
+        if (flags ^ inode.get().flags).contains(InodeFlags::EXTENTS) {
+            map_convert::convert(core, &inode)?;
         }
         let mut handle = core.start(MAP_CREDITS)?;
         let mut data = inode.edit(&mut handle, &core.state.inodes);
@@ -131,8 +136,8 @@ fn settable(data: &Inode, wanted: InodeFlags, caller: &Caller<'_>) -> Result<Ino
     if changed.contains(InodeFlags::JOURNAL_DATA) && !caller.may(Capabilities::SYS_RESOURCE) {
         return Err(Error::Forbidden("changing the data journalling flag requires CAP_SYS_RESOURCE"));
     }
-    if changed.contains(InodeFlags::EXTENTS) {
-        return refuse("a file can't be brought from extents to blocks or back yet");
+    if changed.contains(InodeFlags::EXTENTS) && !data.is_mapped() {
+        return refuse("it has no map that could be made of extents or blocks");
     }
     if changed.contains(InodeFlags::CASEFOLD) {
         return refuse("directories that ignore case (casefold) can't be made yet");
