@@ -22,6 +22,7 @@ pub mod inline;
 pub mod inode;
 pub mod mmp;
 pub mod orphan;
+pub mod quota;
 pub mod raw;
 pub mod superblock;
 #[cfg(test)]
