@@ -14,6 +14,7 @@ use crate::checksum::{Seed, crc32c};
 use crate::error::{Corrupt, FormatError, Place, Unsupported};
 use crate::feature::{Compat, Features, Incompat, RoCompat};
 use crate::geometry::Geometry;
+use crate::quota::Kind as QuotaKind;
 use crate::raw;
 use crate::time::Timestamp;
 pub use data_mode::DataMode;
@@ -200,6 +201,20 @@ impl SuperBlock {
             return None;
         }
         InodeNr::from_disk(self.raw.s_orphan_file_inum.get())
+    }
+
+    /// The file of the quotas of a kind, if the volume has one.
+    #[must_use]
+    pub fn quota_inode(&self, kind: QuotaKind) -> Option<InodeNr> {
+        if !self.features().ro_compat.contains(RoCompat::QUOTA) {
+            return None;
+        }
+        let nr = match kind {
+            QuotaKind::User => self.raw.s_usr_quota_inum,
+            QuotaKind::Group => self.raw.s_grp_quota_inum,
+            QuotaKind::Project => self.raw.s_prj_quota_inum,
+        };
+        InodeNr::from_disk(nr.get())
     }
 
     /// Sets whether the orphan file may hold entries (`orphan_present`).

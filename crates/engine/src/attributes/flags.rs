@@ -14,7 +14,8 @@
 //! Format facts: the kernel's `include/uapi/linux/fs.h` numbers, and which flags ext4 shows and accepts, as
 //! the running kernel does (tested).
 
-use crate::caller::{Caller, Capabilities};
+use crate::attributes::stat;
+use crate::caller::{self, Caller, Capabilities};
 use crate::data::{journalled, reclaim, writeback};
 use crate::error::{Error, Result};
 use crate::space::map_edit::MAP_CREDITS;
@@ -74,6 +75,8 @@ pub(crate) fn change_flags(
         if !flags.contains(InodeFlags::JOURNAL_DATA) {
             journalled::end_data_journalling(core, &inode)?;
         }
+        let _quota =
+            caller::on_behalf(caller, || stat::prepare_owners(core, &inode, |data| data.projid = project))?;
         let mut handle = core.start(MAP_CREDITS)?;
         let mut data = inode.edit(&mut handle, &core.state.inodes);
         data.flags = flags;

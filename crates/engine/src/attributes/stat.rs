@@ -2,13 +2,16 @@
 
 use crate::attributes::{grow, xattr_store};
 use crate::data::checks::Source;
+use crate::data::writeback;
 use crate::data::{reclaim, truncate};
 use crate::error::Result;
 use crate::immutable::Deed;
 use crate::space::map_edit::MAP_CREDITS;
 use crate::space::piece::cluster_sectors;
+use crate::space::quota;
 use crate::state::{Core, State};
 use crate::stores::inode_cache::CachedInode;
+use crate::stores::quotas::{Claim, Owners};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::time::Timestamp;
@@ -167,6 +170,10 @@ pub(crate) fn touch(core: &Core, nr: InodeNr, changes: &Changes) -> Result<()> {
 }
 
 pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Changes) -> Result<()> {
+    let _quota = prepare_owners(core, inode, |data| {
+        data.uid = changes.uid.unwrap_or(data.uid);
+        data.gid = changes.gid.unwrap_or(data.gid);
+    })?;
     let mut handle = core.start(MAP_CREDITS)?;
     let mut data = inode.edit(&mut handle, &core.state.inodes);
     // First, so that the times that follow have room for their nanoseconds.
@@ -193,4 +200,30 @@ pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Cha
     }
     data.ctime = changes.ctime.map_or_else(|| core.state.now(), |ctime| core.state.nearest(ctime));
     Ok(())
+}
+
+/// Prepares the quotas for a change of an inode's owners: `change` makes it on a copy. What is returned is to
+/// be kept until the inode has them. The caller holds the operation lock.
+///
+/// # Errors
+/// [`crate::Error::QuotaExceeded`] if a limit of the new owners forbids it.
+pub(crate) fn prepare_owners(
+    core: &Core,
+    inode: &Arc<CachedInode>,
+    change: impl FnOnce(&mut Inode),
+) -> Result<Option<Claim>> {
+    if core.state.quotas().is_none() {
+        return Ok(None);
+    }
+    let before = inode.get().clone();
+    let mut after = before.clone();
+    change(&mut after);
+    if Owners::of(&before) == Owners::of(&after) {
+        return Ok(None);
+    }
+    // Its bytes are claimed from the quotas of those who wrote them.
+    writeback::place_locked(core, inode)?;
+    quota::prepare(core, Owners::of(&after))?;
+    let before = inode.get().clone();
+    core.state.claim_transfer(inode.nr(), &before, &after)
 }

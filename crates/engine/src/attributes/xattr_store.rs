@@ -12,7 +12,7 @@ use crate::state::Core;
 use hectare_ext4::inode::{Inode, Kind as FileKind};
 use hectare_ext4::xattr::{self, Attr, Index, Name, SetError, Value};
 use hectare_journal::Handle;
-use hectare_units::InodeNr;
+use hectare_units::{Clusters, InodeNr};
 
 /// Lays out the attributes of an inode anew. Nothing is changed if they don't fit.
 pub(crate) fn store_attributes(
@@ -73,6 +73,10 @@ fn store_attribute_block(
         }
     }
     let goal = core.state.geometry().first_block(core.state.groups.slot(nr)?.0);
+    let _quota = match room {
+        Room::Open => core.state.claim_clusters(nr, data, Clusters::ONE)?.1,
+        Room::Kept => None,
+    };
     let (new, sectors) = reserve::allocate_metadata(core, handle, goal, room)?;
     leave_attribute_block(core, handle, data)?;
     let block = core.state.blocks.fresh(new, kind);

@@ -17,10 +17,11 @@ use crate::names::lookup;
 use crate::names::node::{Creation, LINKS_MAX, NewNode, file_type, new_name};
 use crate::space::map_edit::{MAP_CREDITS, MapMut};
 use crate::space::piece::Use;
-use crate::space::{ialloc, reserve};
+use crate::space::{ialloc, quota, reserve};
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::orphans::ORPHAN_CREDITS;
+use crate::stores::quotas::Owners;
 use hectare_ext4::dir::{self, DirWrite, Entry, Insert, Name};
 use hectare_ext4::extent;
 use hectare_ext4::feature::{Incompat, RoCompat};
@@ -111,6 +112,7 @@ fn create_locked(
         check_subdirectory_fits(core, dir)?;
     }
     let prepared = prepare(core, dir, kind, creation)?;
+    quota::prepare(core, Owners::of(&prepared.0))?;
     let mut handle = core.start(NAME_CREDITS)?;
     let new = make_node(core, &mut handle, dir.nr(), node, prepared)?;
     if let Err(error) = add_name_at(core, &mut handle, dir, name, spot, new.nr(), kind) {

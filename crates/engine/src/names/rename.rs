@@ -11,8 +11,10 @@ use crate::names::directory::{DIR_CREDITS, DirMut};
 use crate::names::node::{Creation, NewNode, file_type, new_name};
 use crate::names::remove::DROP_CREDITS;
 use crate::names::{create, lookup, remove};
+use crate::space::quota;
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
+use crate::stores::quotas::Owners;
 use hectare_ext4::dir::{self, Name};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::inode::{DeviceNumber, Kind};
@@ -218,6 +220,9 @@ fn replace(
         }
         _ => None,
     };
+    if let Some((inode, _)) = &whiteout {
+        quota::prepare(core, Owners::of(inode))?;
+    }
     let at_once =
         target.map_or(Ok(None), |target| truncate::unmap_at_once(core, target.nr(), &target.get(), 0))?;
     let at_once = at_once.filter(|credits| *credits <= AT_ONCE_CREDITS);

@@ -37,6 +37,7 @@ mod overlap;
 mod overwrite;
 mod permissions;
 mod placement;
+mod quotas;
 mod ranges;
 mod ranges_model;
 mod read;

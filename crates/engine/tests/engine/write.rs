@@ -36,7 +36,7 @@ fn write(combo: &Combo, tree: Tree, scale: &Scale) {
 
 /// Why a combination can't be written yet.
 fn refused(combo: &Combo) -> Option<&'static str> {
-    let whole = ["quota", "project", "casefold"].into_iter().find(|feature| combo.has(feature));
+    let whole = ["casefold"].into_iter().find(|feature| combo.has(feature));
     whole.or((!combo.extents).then_some("extents")).or(combo.has("inline_data").then_some("inline_data"))
 }
 

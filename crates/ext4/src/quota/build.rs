@@ -1,6 +1,6 @@
 //! Builds a whole quota file in memory, for a volume that is being made.
 
-use super::{Block, BlockIndex, BLOCK_BYTES, Info, Kind, QuotaRead, QuotaWrite, Record, insert};
+use super::{BLOCK_BYTES, Block, BlockIndex, Info, Kind, QuotaRead, QuotaWrite, Record, insert};
 use crate::error::FormatError;
 use hectare_units::{InodeNr, low32, u64_of, usize_of};
 use std::collections::BTreeMap;

@@ -92,11 +92,7 @@ fn take_block<F: QuotaWrite + ?Sized>(file: &mut F, info: &mut Info) -> Result<B
 }
 
 /// Puts a block on the list of those without a use.
-fn give_block<F: QuotaWrite + ?Sized>(
-    file: &mut F,
-    info: &mut Info,
-    at: BlockIndex,
-) -> Result<(), F::Error> {
+fn give_block<F: QuotaWrite + ?Sized>(file: &mut F, info: &mut Info, at: BlockIndex) -> Result<(), F::Error> {
     let next = std::mem::replace(&mut info.free_block, at.get());
     file.edit(at, |block| {
         block.fill(0);

@@ -1,6 +1,6 @@
 //! The header of a quota file: what it is, the grace periods, and where its lists begin.
 
-use super::{Block, BlockIndex, QuotaRead, QuotaWrite, corrupt, set_u32, u32_at};
+use super::{BlockIndex, Kind, QuotaRead, QuotaWrite, corrupt, set_u32, u32_at};
 use crate::error::Unsupported;
 
 /// The version of the format: records of 72 bytes.
@@ -74,13 +74,17 @@ impl Info {
     /// # Errors
     /// As [`QuotaWrite::edit`].
     pub fn write<F: QuotaWrite + ?Sized>(&self, file: &mut F) -> Result<(), F::Error> {
-        let magic = file.kind().magic();
-        file.edit(BlockIndex::HEADER, |block| self.render(magic, block))
+        let kind = file.kind();
+        file.edit(BlockIndex::HEADER, |block| self.render(kind, block))
     }
 
-    pub(super) fn render(&self, magic: u32, block: &mut Block) {
+    /// Writes the header into the first block of a file, of at least 32 bytes.
+    ///
+    /// # Panics
+    /// If it is shorter.
+    pub fn render(&self, kind: Kind, block: &mut [u8]) {
         let fields = [
-            magic,
+            kind.magic(),
             VERSION,
             self.space_grace,
             self.inode_grace,

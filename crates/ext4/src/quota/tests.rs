@@ -29,7 +29,9 @@ fn all(file: &Memory) -> Result<BTreeMap<u32, Record>, FormatError> {
 
 #[test]
 fn a_record_is_read_as_it_was_written_and_an_empty_one_takes_its_slot() {
-    for (id, record) in [(0, Record::default()), (5, Record::default()), (0, record(0)), (u32::MAX, record(3))] {
+    for (id, record) in
+        [(0, Record::default()), (5, Record::default()), (0, record(0)), (u32::MAX, record(3))]
+    {
         let mut bytes = [0; Record::BYTES];
         record.render(id, &mut bytes);
         assert_eq!(Record::parse(&bytes), Some((id, record)));
