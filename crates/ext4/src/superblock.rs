@@ -42,6 +42,11 @@ pub const FLAG_SIGNED_HASH: u32 = 0x1;
 /// `s_flags`: directory hashes take names as unsigned characters.
 pub const FLAG_UNSIGNED_HASH: u32 = 0x2;
 
+/// `s_encoding`: names are UTF-8, folded as Unicode 12.1 says.
+pub const ENCODING_UTF8_12_1: u16 = 1;
+/// `s_encoding_flags`: in directories without regard to case, names must be valid.
+pub const ENCODING_STRICT: u16 = 0x1;
+
 /// Bytes of an inode that every volume has, and of the extra part whose fields are known.
 const BASE_SIZE_U32: u32 = 128;
 const EXTRA_KNOWN_U32: u32 = 32;
