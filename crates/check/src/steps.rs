@@ -6,7 +6,7 @@ use crate::report::{Error, Options, Problem, Report, What};
 use hectare_device::Device;
 use hectare_ext4::dir::Format;
 use hectare_ext4::error::{Corrupt, FormatError, Place};
-use hectare_ext4::feature::{Compat, Incompat, RoCompat};
+use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{SIZE, SuperBlock};
 use hectare_units::u64_of;
@@ -38,6 +38,7 @@ pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Erro
     scan.read_orphan_list()?;
     scan.scan_inodes()?;
     scan.finish_attributes();
+    scan.check_quotas()?;
     scan.check_directories()?;
     scan.check_tree();
     scan.check_links();
@@ -91,9 +92,6 @@ impl Scan<'_> {
         let features = sb.features();
         if features.incompat.contains(Incompat::CASEFOLD) {
             self.report.leave("order and hashes of names in casefolded directories");
-        }
-        if features.ro_compat.contains(RoCompat::QUOTA) {
-            self.report.leave("the content of quota files");
         }
         if features.incompat.contains(Incompat::ENCRYPT) {
             self.report.leave("the policies of encrypted files");

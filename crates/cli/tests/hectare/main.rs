@@ -28,6 +28,7 @@ mod mount;
 mod mount_callers;
 mod partition;
 mod pretended;
+mod quota;
 mod recipes;
 mod report;
 mod reproduce;

@@ -221,6 +221,8 @@ pub(crate) fn prepare_owners(
     if Owners::of(&before) == Owners::of(&after) {
         return Ok(None);
     }
+    // Each of those counts as an inode, too.
+    xattr_store::refuse_values_elsewhere(inode.nr(), &core.state.attributes(inode.nr(), &before)?)?;
     // Its bytes are claimed from the quotas of those who wrote them.
     writeback::place_locked(core, inode)?;
     quota::prepare(core, Owners::of(&after))?;

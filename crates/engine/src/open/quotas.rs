@@ -12,8 +12,10 @@ use crate::space::quota::{self, FileRef};
 use crate::state::Core;
 use crate::stores::quotas::{Amount, Book, Counted, Owners, Quotas};
 use hectare_ext4::error::{Corrupt, Place};
-use hectare_ext4::inode::{InodeFlags, Kind as FileKind};
+use hectare_ext4::feature::Incompat;
+use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
 use hectare_ext4::quota::{Info, Kind};
+use hectare_ext4::xattr::Value;
 use hectare_units::InodeNr;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -86,12 +88,13 @@ pub(crate) fn recount(core: &Core, quotas: &Quotas) -> Result<()> {
         }
         let (inode, _) = core.state.read_slot(nr)?;
         if inode.flags.contains(InodeFlags::EA_INODE) {
-            continue; // it counts with the file that it belongs to, which is not supported
+            continue; // it counts with the files that have its value
         }
+        let values = values_elsewhere(core, nr, &inode)?;
         for kind in Kind::ALL {
             let sum = sums.entry((kind, Owners::of(&inode).get(kind))).or_default();
             sum.space = sum.space.saturating_add(Counted::of(&inode).space());
-            sum.inodes += 1;
+            sum.inodes += 1 + values;
         }
     }
     for kind in quotas.kinds().iter().copied() {
@@ -107,6 +110,16 @@ pub(crate) fn recount(core: &Core, quotas: &Quotas) -> Result<()> {
         });
     }
     quota::place_waiting(core)
+}
+
+/// How many values of an inode's attributes lie in inodes of their own, whose space is in its `i_blocks`.
+fn values_elsewhere(core: &Core, nr: InodeNr, inode: &Inode) -> Result<u64> {
+    if !core.state.incompat(Incompat::EA_INODE) {
+        return Ok(0);
+    }
+    let attrs = core.state.attributes(nr, inode)?;
+    let elsewhere = attrs.iter().filter(|attr| matches!(attr.value, Value::Inode { .. }));
+    Ok(hectare_units::u64_of(elsewhere.count()))
 }
 
 /// The error of a change of quotas on a volume that has none.

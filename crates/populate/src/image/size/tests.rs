@@ -132,7 +132,7 @@ fn find_fits(tree: &Tree, options: &FormatOptions, size: Bytes, free: Bytes) -> 
     matches!(search.attempt(size, goal).unwrap(), Outcome::Fits(_))
 }
 
-const OPTIONS: [&str; 16] = [
+const OPTIONS: [&str; 17] = [
     "",
     "-b 1024",
     "-b 65536",
