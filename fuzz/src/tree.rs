@@ -244,5 +244,6 @@ pub fn dir_format(flags: u8) -> Format {
         hash_signedness: if flags & 64 == 0 { Signedness::Signed } else { Signedness::Unsigned },
         hash_seed: [0x1111_2222, 0x3333_4444, 0x5555_6666, 0x7777_8888],
         opaque_names: flags & 128 != 0,
+        folding: None,
     }
 }

@@ -4,6 +4,7 @@ use crate::bits::Bits;
 use crate::context::{Scan, Volume};
 use crate::report::{Error, Options, Problem, Report, What};
 use hectare_device::Device;
+use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::Format;
 use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::feature::{Compat, Incompat};
@@ -91,7 +92,11 @@ impl Scan<'_> {
         let sb = &self.volume.sb;
         let features = sb.features();
         if features.incompat.contains(Incompat::CASEFOLD) {
-            self.report.leave("order and hashes of names in casefolded directories");
+            match Folding::of(sb) {
+                Ok(_) if !features.incompat.contains(Incompat::ENCRYPT) => {}
+                Ok(_) => self.report.leave("order and hashes of names in encrypted casefolded directories"),
+                Err(what) => self.report.leave(what.0),
+            }
         }
         if features.incompat.contains(Incompat::ENCRYPT) {
             self.report.leave("the policies of encrypted files");

@@ -213,7 +213,7 @@ const READABLE: Incompat = Incompat::FILETYPE
     .union(Incompat::CASEFOLD);
 
 /// What of `incompat` forbids writing although it can be read.
-const UNWRITABLE_INCOMPAT: Incompat = Incompat::RECOVER.union(Incompat::CASEFOLD);
+const UNWRITABLE_INCOMPAT: Incompat = Incompat::RECOVER;
 
 /// What of `ro_compat` is kept right by a write.
 const WRITABLE: RoCompat = RoCompat::SPARSE_SUPER

@@ -10,6 +10,7 @@
 //! their blocks through small traits, which the engine implements over its cache.
 
 pub mod acl;
+pub mod casefold;
 pub mod checksum;
 pub mod dir;
 pub mod error;

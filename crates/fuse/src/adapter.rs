@@ -319,7 +319,8 @@ impl Server for Adapter {
         self.guard(request.node, reply);
         match answer {
             Err(Refusal(Errno::NOENT)) if operation == Operation::Lookup => {
-                reply.put(&no_entry(self.behaviour.kept_absent));
+                let kept = self.behaviour.kept_absent;
+                reply.put(&no_entry(if self.folds(request.node) { Duration::ZERO } else { kept }));
                 Ok(())
             }
             answer => answer,
@@ -369,7 +370,7 @@ impl Adapter {
         // The kernel has no attributes of a new file that could be dropped.
         let expires = made_open.is_some() && self.needs_guard(id);
         let kept = if expires { Duration::ZERO } else { self.behaviour.kept };
-        reply.put(&attr::entry_out(kept, &named));
+        reply.put(&self.named_in(node, kept, &named));
         if let Some(flags) = made_open {
             reply.put(&open_file_out(flags));
         }

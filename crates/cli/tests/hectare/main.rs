@@ -5,6 +5,7 @@
 mod age;
 mod bench;
 mod bombs;
+mod casefold;
 mod change;
 mod conform;
 mod container;

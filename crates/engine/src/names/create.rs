@@ -22,6 +22,7 @@ use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::orphans::ORPHAN_CREDITS;
 use crate::stores::quotas::Owners;
+use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::{self, DirWrite, Entry, Insert, Name};
 use hectare_ext4::extent;
 use hectare_ext4::feature::{Incompat, RoCompat};
@@ -49,7 +50,11 @@ pub(crate) fn check_directory_writable(core: &Core, dir: &CachedInode, deed: Dee
 /// Returns an error for changes of names in a directory of a form that can't be written yet.
 pub(crate) fn check_names_writable(core: &Core, nr: InodeNr, data: &Inode) -> Result<()> {
     if data.flags.contains(InodeFlags::CASEFOLD) {
-        return Err(Error::Unsupported(format!("directory {nr} ignores case (casefold)")));
+        if data.flags.contains(InodeFlags::ENCRYPT) {
+            let what = format!("directory {nr} ignores case (casefold) and is encrypted");
+            return Err(Error::Unsupported(format!("{what}: it can be read, but not changed")));
+        }
+        Folding::of(&core.state.sb)?;
     }
     core.state.check_file_writable(data, nr)
 }
@@ -189,7 +194,7 @@ pub(crate) fn fill_node(
             data.links = 2;
             let mut store = DirMut { core, handle, nr: new.nr(), inode: &mut data };
             let at = store.append()?;
-            let format = core.state.dir_format;
+            let format = store.format();
             store.edit(at, |block| dir::leaf::init_dots(block, &format, new.nr(), parent))
         }
         NewNode::Symlink(target) => fill_symlink(core, handle, new.nr(), &mut data, target),
@@ -251,7 +256,8 @@ fn add_name_at(
     let mut data = dir.edit(handle, &core.state.inodes);
     let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
     let entry = Entry { name, inode, file_type: file_type(kind) };
-    match dir::insert_at(&mut store, &core.state.dir_format, spot, &entry)? {
+    let format = store.format();
+    match dir::insert_at(&mut store, &format, spot, &entry)? {
         Insert::Done => {}
         Insert::Exists => return Err(Error::Exists),
         Insert::IndexFull => return Err(Error::DirectoryFull),
@@ -269,7 +275,8 @@ pub(crate) fn take_name(
 ) -> Result<()> {
     let mut data = dir.edit(handle, &core.state.inodes);
     let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
-    dir::remove(&mut store, &core.state.dir_format, name)?.ok_or(Error::NotFound)?;
+    let format = store.format();
+    dir::remove(&mut store, &format, name)?.ok_or(Error::NotFound)?;
     core.state.stamp(&mut data);
     Ok(())
 }

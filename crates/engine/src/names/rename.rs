@@ -7,6 +7,7 @@ use crate::attributes::flags;
 use crate::data::{reclaim, truncate, writeback};
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
+use crate::names::create::NAME_CREDITS;
 use crate::names::directory::{DIR_CREDITS, DirMut};
 use crate::names::node::{Creation, NewNode, file_type, new_name};
 use crate::names::remove::DROP_CREDITS;
@@ -15,9 +16,10 @@ use crate::space::quota;
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::quotas::Owners;
+use hectare_ext4::casefold;
 use hectare_ext4::dir::{self, Name};
 use hectare_ext4::error::{Corrupt, Place};
-use hectare_ext4::inode::{DeviceNumber, Kind};
+use hectare_ext4::inode::{DeviceNumber, InodeFlags, Kind};
 use hectare_journal::Handle;
 use hectare_units::InodeNr;
 use std::sync::Arc;
@@ -159,6 +161,9 @@ fn rename_locked(
         _ => {}
     }
     if target == Some(source) {
+        if from.dir.nr() == to.dir.nr() && recases(from, to, mode) {
+            return recase(core, from, to, source);
+        }
         return Ok(()); // two names of one inode, or one name: nothing to do
     }
     for (nr, dir) in [(Some(source), from.dir), (target, to.dir)] {
@@ -189,6 +194,32 @@ fn rename_locked(
         (Some(target), RenameMode::Exchange) => exchange(core, from, to, &source, target),
         (target, mode) => replace(core, from, to, &source, target.as_ref(), mode),
     }
+}
+
+/// Whether both are spellings of one name, where case does not matter, and differ.
+fn recases(from: &Side<'_>, to: &Side<'_>, mode: RenameMode) -> bool {
+    let folds = from.dir.get().flags.contains(InodeFlags::CASEFOLD);
+    let differ = from.name != to.name && casefold::alike(from.name.bytes(), to.name.bytes());
+    mode == RenameMode::Replace && folds && differ
+}
+
+/// Spells a name anew.
+fn recase(core: &Core, from: &Side<'_>, to: &Side<'_>, nr: InodeNr) -> Result<()> {
+    let inode = core.state.inode(nr)?;
+    let _inode = inode.lock().write();
+    core.check_changeable(&inode)?;
+    let kind = kind_of(&inode)?;
+    let stored = lookup::stored_name(core, from.dir, from.name)?;
+    let old = Name::opaque(&stored).ok_or(Error::NotFound)?;
+    let mut handle = core.start(NAME_CREDITS)?;
+    create::take_name(core, &mut handle, from.dir, old)?;
+    if let Err(error) = create::add_name(core, &mut handle, to.dir, to.name, nr, kind) {
+        // It has left the room that it needs.
+        create::add_name(core, &mut handle, from.dir, old, nr, kind)?;
+        return Err(error);
+    }
+    inode.edit(&mut handle, &core.state.inodes).ctime = core.state.now();
+    Ok(())
 }
 
 fn replace(
@@ -312,8 +343,8 @@ fn point_name(
 ) -> Result<()> {
     let mut data = side.dir.edit(handle, &core.state.inodes);
     let mut store = DirMut { core, handle, nr: side.dir.nr(), inode: &mut data };
-    dir::replace(&mut store, &core.state.dir_format, side.name, inode, file_type(kind))?
-        .ok_or(Error::NotFound)?;
+    let format = store.format();
+    dir::replace(&mut store, &format, side.name, inode, file_type(kind))?.ok_or(Error::NotFound)?;
     core.state.stamp(&mut data);
     Ok(())
 }
@@ -328,7 +359,8 @@ fn move_dot_dot(
 ) -> Result<()> {
     let mut data = dir.edit(handle, &core.state.inodes);
     let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
-    dir::replace(&mut store, &core.state.dir_format, Name::DOT_DOT, new.nr(), file_type(Kind::Directory))?
+    let format = store.format();
+    dir::replace(&mut store, &format, Name::DOT_DOT, new.nr(), file_type(Kind::Directory))?
         .ok_or_else(|| Corrupt::new("the directory", Place::Inode(dir.nr()), "it has no '..'"))?;
     drop(data);
     create::change_subdirectories(core, handle, old, -1);

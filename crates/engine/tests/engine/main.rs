@@ -7,6 +7,7 @@
 
 mod common;
 
+mod casefold;
 mod checksums;
 mod churn;
 mod copy;
