@@ -45,6 +45,7 @@ targets![
     fast_commit,
     shift,
     requests,
+    quota,
 ];
 
 fn holds(target: &str, program: &str) {

@@ -48,7 +48,7 @@ const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 14] = [
+pub const FORMATS: [Format; 16] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -81,6 +81,9 @@ pub const FORMATS: [Format; 14] = [
         ..format("4k-bigalloc-data", BlockSize::KIB4, 32, "bigalloc")
     },
     Format { journals_data: true, ..external("1k-external-data", BlockSize::KIB1, 8) },
+    // Every file has an owner of its own.
+    format("1k-quota", BlockSize::KIB1, 8, "quota,project,orphan_file"),
+    format("4k-quota", BlockSize::KIB4, 16, "quota,^metadata_csum"),
 ];
 
 /// Blocks of the smallest journal.
