@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use user::User;
 
 /// Feature sets that sequences run on, by the names of [`crate::combos()`], and their mount options.
-pub const SETS: [(&str, &str); 22] = [
+pub const SETS: [(&str, &str); 25] = [
     ("ext4", ""),
     ("ext4-1k", ""),
     ("ext4-2k", ""),
@@ -57,6 +57,9 @@ pub const SETS: [(&str, &str); 22] = [
     ("ext4", "data=journal"),
     ("small-groups", "nodelalloc"),
     ("modern", ""),
+    ("quota", ""),
+    ("project", ""),
+    ("casefold", ""),
 ];
 
 /// Exercises of one file: feature sets, and the mount options of the program and of the kernel.

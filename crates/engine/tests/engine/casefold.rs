@@ -71,9 +71,12 @@ fn thousands_of_names_are_found_in_any_case_and_hashed_as_e2fsck_hashes() {
                 continue;
             }
             match make(volume, dir, spelled.as_bytes(), NewNode::File) {
-                Ok(nr) => assert!(model.insert(key, (nr, spelled.clone())).is_none(), "{name}: {spelled}"),
+                Ok(nr) => {
+                    let before = model.insert(key, (nr, spelled.clone()));
+                    assert!(before.is_none(), "{name}: {spelled}");
+                }
                 Err(errno) => {
-                    assert!(errno == EEXIST && model.contains_key(&key), "{name}: {spelled} {errno}")
+                    assert!(errno == EEXIST && model.contains_key(&key), "{name}: {spelled} {errno}");
                 }
             }
         }

@@ -75,7 +75,8 @@ mod tests {
     fn a_soft_limit_is_a_hard_one_after_its_time() {
         let space = Resource { used: 90, soft: 100, hard: 200, expires: 0 };
         let mut account = Account { record: Record { space, ..Record::default() }, ..Account::default() };
-        let info = Info { space_grace: 10, ..Info::empty() };
+        let mut info = Info::empty();
+        info.space_grace = 10;
         assert_eq!(account.room(1000), Amount { space: 110, inodes: u64::MAX });
         assert!(!account.time(&info, 1000));
         account.claimed.space = 20;
