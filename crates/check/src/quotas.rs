@@ -67,25 +67,6 @@ impl QuotaRead for File<'_> {
 }
 
 impl Scan<'_> {
-    /// Counts an inode for its owners: of `blocks` blocks, and so many inodes that hold values of its
-    /// attributes.
-    pub(crate) fn count_for_quotas(&mut self, nr: InodeNr, slot: RawInode<'_>, blocks: u64, values: u64) {
-        let sb = &self.volume.sb;
-        let quotas = Kind::ALL.map(|kind| sb.quota_inode(kind));
-        let own = quotas.contains(&Some(nr)) || sb.orphan_file_inode() == Some(nr);
-        let counts = (nr == InodeNr::ROOT || nr >= sb.first_inode()) && !own;
-        if !counts || slot.is_value_holder() {
-            return;
-        }
-        let space = blocks << self.volume.geometry().block_size.shift();
-        let owners = [slot.uid(), slot.gid(), slot.project()];
-        for kind in Kind::ALL.into_iter().filter(|kind| quotas[kind.index()].is_some()) {
-            let used = self.quotas.used[kind.index()].entry(owners[kind.index()]).or_default();
-            used.space = used.space.saturating_add(space);
-            used.inodes += 1 + values;
-        }
-    }
-
     /// Remembers where a quota file lies.
     pub(crate) fn note_quota_file(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<(), Error> {
         let kind = Kind::ALL.into_iter().find(|kind| self.volume.sb.quota_inode(*kind) == Some(nr));
@@ -147,19 +128,5 @@ impl Scan<'_> {
         };
         found.extend(left.into_iter().take(most).map(missing));
         Ok(found)
-    }
-}
-
-impl RawInode<'_> {
-    fn uid(&self) -> u32 {
-        u32::from(self.raw.i_uid.get()) | u32::from(self.raw.i_uid_high.get()) << 16
-    }
-
-    fn gid(&self) -> u32 {
-        u32::from(self.raw.i_gid.get()) | u32::from(self.raw.i_gid_high.get()) << 16
-    }
-
-    fn is_value_holder(&self) -> bool {
-        self.flags().contains(hectare_ext4::inode::InodeFlags::EA_INODE)
     }
 }

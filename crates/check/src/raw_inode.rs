@@ -82,6 +82,16 @@ impl<'a> RawInode<'a> {
         self.half(BASE_SIZE)
     }
 
+    /// The owner.
+    pub(crate) fn uid(&self) -> u32 {
+        u32::from(self.raw.i_uid.get()) | u32::from(self.raw.i_uid_high.get()) << 16
+    }
+
+    /// The group.
+    pub(crate) fn gid(&self) -> u32 {
+        u32::from(self.raw.i_gid.get()) | u32::from(self.raw.i_gid_high.get()) << 16
+    }
+
     /// The project; 0 where the extra fields end before it.
     pub(crate) fn project(&self) -> u32 {
         let end = usize::from(self.extra_isize()) + BASE_SIZE;

@@ -8,7 +8,9 @@
 //! files with each commit ([`Quotas::render`]), like inodes and groups; so files and sums are durable together.
 //!
 //! Limits are checked before, when space or an inode is requested ([`Quotas::claim`]): a [`Claim`] counts for
-//! its owners until what it stands for counts itself, or is not wanted any more. The tree of a quota file is
+//! its owners until what it stands for counts itself, or is not wanted any more. Between the two is a moment
+//! in which it counts for nothing, so writers that run side by side may pass a limit by one piece each: sums
+//! are exact, limits nearly so. The tree of a quota file is
 //! changed only for an id that has no record yet, before the operation that would need one
 //! ([`crate::space::quota`]).
 //!
