@@ -13,7 +13,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 38] = [
+const TOOLS: [Tool; 41] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -36,6 +36,9 @@ const TOOLS: [Tool; 38] = [
     ("flock", "util-linux"),
     ("setpriv", "util-linux"),
     ("fakeroot", "fakeroot"),
+    ("fakeroot-pseudo", "pseudo"),
+    ("script", "bsdutils"),
+    ("unshare", "util-linux"),
     ("fio", "fio"),
     ("getfattr", "attr"),
     ("git", "git"),

@@ -7,7 +7,7 @@
 //!
 //! Invariant: nothing here knows files' content, names or attributes beyond where they lie.
 
-mod attributes;
+pub(crate) mod attributes;
 pub(crate) mod background;
 pub(crate) mod commit;
 mod discard;
@@ -33,13 +33,15 @@ use crate::stores::groups::{Groups, Source};
 use crate::stores::inode_cache::{CachedInode, InodeCache};
 use crate::stores::mmp::Guard;
 use crate::stores::orphans::{Orphans, Records};
+use crate::stores::value_index::ValueIndex;
 use crate::stores::volume_journal::VolumeLog;
 use hectare_alloc::{Allocator, Preallocation};
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
-use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
+use hectare_ext4::map::MapKind;
 use hectare_ext4::superblock::{DataMode, SuperBlock};
 use hectare_ext4::time::{SECONDS_MAX, SECONDS_MAX_NARROW, SECONDS_MIN, Timestamp};
 use hectare_journal::{Aborted, Handle, Journal};
@@ -91,6 +93,8 @@ pub(crate) struct State {
     pub(crate) nameless: Mutex<HashMap<InodeNr, Arc<CachedInode>>>,
     /// Inodes that recovery has to free or truncate.
     pub(crate) orphans: Orphans,
+    /// Attribute values in inodes of their own.
+    pub(crate) values: Mutex<ValueIndex>,
     /// Serializes renames that move a directory, so that none can come to lie under itself.
     pub(crate) rename_lock: Mutex<()>,
     /// The state the superblock had when it was opened, restored on close.
@@ -190,6 +194,11 @@ impl State {
         self.sb.geometry()
     }
 
+    /// How new files of the volume are mapped.
+    pub(crate) fn map_of_new(&self) -> MapKind {
+        if self.incompat(Incompat::EXTENTS) { MapKind::Extents } else { MapKind::Blocks }
+    }
+
     /// Whether the volume has an incompatible feature.
     pub(crate) fn incompat(&self, feature: Incompat) -> bool {
         self.sb.features().incompat.contains(feature)
@@ -200,6 +209,16 @@ impl State {
         let mut live = self.live_sb.lock();
         if !live.features().ro_compat.contains(feature) {
             live.add_ro_compat(feature);
+            self.superblock_changed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the feature that says that there are extended attributes.
+    pub(crate) fn bring_attributes(&self) {
+        let mut live = self.live_sb.lock();
+        if !live.features().compat.contains(Compat::EXT_ATTR) {
+            live.add_compat(Compat::EXT_ATTR);
+            self.superblock_changed.store(true, Ordering::Relaxed);
         }
     }
 
@@ -219,7 +238,7 @@ impl State {
 
     /// The current time, not rounded.
     pub(crate) fn exact_now(&self) -> Timestamp {
-        self.options.fixed_time.unwrap_or_else(Timestamp::now)
+        self.options.now()
     }
 
     /// Fills the counts of the superblock that is to be written.
@@ -251,9 +270,6 @@ impl State {
         }
         if flags.contains(InodeFlags::ENCRYPT) {
             return refuse("is encrypted");
-        }
-        if inode.has_map() && !flags.contains(InodeFlags::EXTENTS) {
-            return refuse("is mapped by indirect blocks (ext2, ext3)");
         }
         Ok(())
     }
@@ -301,9 +317,8 @@ mod tests {
             inode.flags = flags;
             state.check_file_writable(&inode, nr).map_err(|error| error.to_string())
         };
-        assert_eq!(check(InodeFlags::EXTENTS), Ok(()));
+        assert_eq!((check(InodeFlags::EXTENTS), check(InodeFlags::empty())), (Ok(()), Ok(())));
         for (flags, word) in [
-            (InodeFlags::empty(), "indirect blocks"),
             (InodeFlags::INLINE_DATA, "inline_data"),
             (InodeFlags::EXTENTS | InodeFlags::VERITY, "fs-verity"),
             (InodeFlags::EXTENTS | InodeFlags::ENCRYPT, "encrypted"),

@@ -20,6 +20,7 @@ pub(crate) mod ranked_lock;
 pub(crate) mod runs;
 mod shard;
 mod sharded;
+pub(crate) mod value_index;
 pub(crate) mod volume_journal;
 pub(crate) mod wb_error;
 pub(crate) mod writers;

@@ -7,7 +7,7 @@
 //! areas look alike: entries grow up from the front, each with the attribute's name, a zero word ends them,
 //! and values are packed down from the back. In the block, entries are sorted (the kernel's lookup relies on
 //! it) and hashed; in the inode they are neither. A value too big for either can live in an inode of its own
-//! (`ea_inode`); such a value is only named here, and read by code that can read files.
+//! (`ea_inode`), which counts its users; such a value is only named here, and read by code that can read files.
 //!
 //! Hazards:
 //! - value offsets count from the first *entry* in an inode, but from the start of the *block* in a block;
@@ -24,17 +24,25 @@
 mod area;
 mod block;
 mod hash;
+mod holder;
 mod layout;
 mod list;
 mod name;
 pub mod raw;
+mod spill;
 
-pub use area::{Area, Entry, ValueRef, collect};
+pub use area::{
+    Area, Entry, ValueRef, collect, detach_in_block, detach_in_inode, renumber_in_block, renumber_in_inode,
+};
 pub use block::{REFCOUNT_MAX, refcount, seal, set_refcount, verify};
-pub use hash::{block_hash, entry_hash, entry_hash_signed, inode_value_hash, inode_value_matches};
+pub use hash::{
+    block_hash, entry_hash, entry_hash_signed, held_entry_hash, inode_value_hash, inode_value_matches,
+};
+pub use holder::{check_holder, check_value, is_lustre, new_holder, set_users, stored_hash, users};
 pub use layout::{NoRoom, Placed, layout, needs_block};
 pub use list::{Attr, How, SetError, Value, find, remove, set};
 pub use name::{Index, Name, NameError};
+pub use spill::spilled;
 
 /// Names and values start at multiples of this many bytes.
 const ALIGN: usize = 4;

@@ -97,6 +97,20 @@ fn journals_on_other_disks_survive() {
     }
 }
 
+/// Attribute values in inodes of their own are there as a whole or not at all, and are freed with their last user.
+#[test]
+fn values_in_inodes_of_their_own_survive() {
+    use Workload::{Committer, Mixed, Names, Xattr};
+    let oracle: &hectare_lab::crash::Oracle<'_> = &e2fsck;
+    for name in ["1k-values", "4k-values"] {
+        let format = Some(Format::by_name(name).expect("a format that there is"));
+        let workloads = [Xattr, Names, Mixed, Committer];
+        let search = Search { format, oracle: Some((oracle, 100)), ..search(&workloads, 1500) };
+        let (_, failure) = explore(&search, &|_| {}).expect("there are volumes to run on");
+        assert!(failure.is_none(), "{}", failure.as_ref().map(told).unwrap_or_default());
+    }
+}
+
 /// With `data=journal` more is promised: no write is torn, none overtakes another.
 #[test]
 fn journalled_data_survives_in_order() {

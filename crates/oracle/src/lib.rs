@@ -38,6 +38,7 @@ pub mod tool;
 pub mod trees;
 pub mod wait;
 pub mod walk;
+pub mod xattr;
 
 pub use compare::{What, assert_same, compare};
 pub use corpus::{corpus, unpacked};

@@ -37,7 +37,7 @@ pub(crate) use placed::{Layout, Needs, Room};
 use hectare_ext4::feature::Incompat;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_mkfs::Plan;
-use hectare_units::{BlockNr, InodeNr};
+use hectare_units::{BlockNr, InodeNr, low32, u64_of};
 
 use crate::tree::NodeId;
 
@@ -56,6 +56,8 @@ pub(crate) struct Volume<'a> {
     pub(crate) stand_in: Option<NodeId>,
     /// What is kept of an old image.
     kept: Option<&'a Kept>,
+    /// Nodes of the tree; what is numbered after them holds attribute values.
+    nodes: u32,
 }
 
 impl<'a> Volume<'a> {
@@ -67,6 +69,7 @@ impl<'a> Volume<'a> {
             lost_and_found: plan.lost_and_found(),
             stand_in: load.stand_in,
             kept: load.kept.as_ref(),
+            nodes: low32(u64_of(load.tree.len())), // ids have 32 bits
         }
     }
 
@@ -82,10 +85,25 @@ impl<'a> Volume<'a> {
         }
         match self.stand_in {
             Some(stand_in) if node == stand_in => self.lost_and_found,
-            _ if let Some(kept) = self.kept => kept.inode_of(node),
+            _ if let Some(kept) = self.kept => kept.inode_of(node), // without values in inodes of their own
             Some(stand_in) if node > stand_in => InodeNr::new(self.first_inode.get() + node.get() - 2),
             _ => InodeNr::new(self.first_inode.get() + node.get() - 1),
         }
+    }
+
+    /// The node that stands for a value in an inode of its own.
+    pub(crate) fn value_node(&self, value: u32) -> NodeId {
+        NodeId::new(self.nodes + value)
+    }
+
+    /// The value that a node stands for; `None` for those of the tree.
+    pub(crate) fn value_of(&self, node: NodeId) -> Option<u32> {
+        node.get().checked_sub(self.nodes)
+    }
+
+    /// The inode of a value by its number in an entry, counted from 1.
+    pub(crate) fn value_number(&self, number: InodeNr) -> InodeNr {
+        self.inode_of(self.value_node(number.get() - 1))
     }
 
     /// The node with this inode, if it is one of the first `nodes` and not the formatter's.

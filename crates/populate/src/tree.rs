@@ -9,6 +9,10 @@
 //!
 //! A tree is finished: there is no way to change one. Merging layers is the builder's job.
 
+mod duplicates;
+
+pub(crate) use duplicates::Duplicates;
+
 use crate::handle::SourceHandle;
 use crate::time::{PackedTime, Timestamp};
 use hectare_host::Identity;
@@ -266,6 +270,8 @@ pub struct Tree {
     pub(crate) left_out: BTreeMap<Box<[u8]>, u64>,
     pub(crate) warnings: Vec<String>,
     pub(crate) image_config: Option<String>,
+    /// Files with the content of others.
+    pub(crate) duplicates: Duplicates,
 }
 
 impl Tree {

@@ -81,7 +81,7 @@ impl Writer<'_> {
         });
         match queue.failed.into_inner() {
             Some(error) => Err(error),
-            None => self.attribute_blocks(),
+            None => self.attribute_blocks().and_then(|()| self.values()),
         }
     }
 
@@ -111,12 +111,50 @@ impl Writer<'_> {
         first..*next
     }
 
+    /// Writes the attribute values that lie in inodes of their own.
+    fn values(&self) -> Result<(), ImageError> {
+        let mut gather = Gather::new(self.device);
+        for (number, value) in (0..).zip(self.load().attributes.values()) {
+            let id = self.volume().value_node(number);
+            self.blocks(&mut gather, id, &value.bytes)?;
+            self.map_nodes(&mut gather, id)?;
+        }
+        gather.flush()
+    }
+
+    /// Writes `content` over all blocks of a node.
+    fn blocks(&self, gather: &mut Gather<'_>, id: NodeId, content: &[u8]) -> Result<(), ImageError> {
+        let size = self.block_size();
+        let mut rest = content;
+        for extent in self.layout().extents(id) {
+            for step in 0..u64::from(extent.len) {
+                let at = (extent.physical + Blocks::new(step)).offset(size);
+                let (now, after) = rest.split_at(rest.len().min(size.len()));
+                gather.room(at, size.len())?[..now.len()].copy_from_slice(now);
+                rest = after;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the nodes of a node's map.
+    fn map_nodes(&self, gather: &mut Gather<'_>, id: NodeId) -> Result<(), ImageError> {
+        if !self.layout().map_nodes(id).is_empty() {
+            let size = self.block_size();
+            for (nr, node) in self.inodes.built_map(id).nodes {
+                gather.room(nr.offset(size), size.len())?.copy_from_slice(&node);
+            }
+        }
+        Ok(())
+    }
+
     fn attribute_blocks(&self) -> Result<(), ImageError> {
         let sb = self.volume().sb;
         let mut gather = Gather::new(self.device);
         for block in self.layout().attribute_blocks() {
             let Some(mut bytes) = self.load().attributes.block(self.load().tree, block.set) else { continue };
             xattr::set_refcount(&mut bytes, block.references);
+            xattr::renumber_in_block(&mut bytes, |nr| self.volume().value_number(nr));
             if let Some(seed) = sb.seed() {
                 xattr::seal(&mut bytes, seed, block.nr);
             }
@@ -169,33 +207,16 @@ impl Worker<'_> {
         let load = self.writer.load();
         match load.tree.kind(id) {
             _ if Some(id) == load.stand_in => {}
+            // Its blocks are another file's.
+            Kind::File { .. } if load.tree.first_equal(id).is_some() => {}
             Kind::File { .. } => self.file(id)?,
             Kind::Directory => self.directory(id)?,
-            Kind::Symlink { target } if target.len() >= BLOCK_BYTES => self.blocks(id, target)?,
+            Kind::Symlink { target } if target.len() >= BLOCK_BYTES => {
+                self.writer.blocks(&mut self.gather, id, target)?;
+            }
             _ => {}
         }
-        if !self.writer.layout().map_nodes(id).is_empty() {
-            let size = self.writer.block_size();
-            for (nr, node) in self.writer.inodes.built_map(id).nodes {
-                self.gather.room(nr.offset(size), size.len())?.copy_from_slice(&node);
-            }
-        }
-        Ok(())
-    }
-
-    /// Writes `content` over all blocks of a node.
-    fn blocks(&mut self, id: NodeId, content: &[u8]) -> Result<(), ImageError> {
-        let size = self.writer.block_size();
-        let mut rest = content;
-        for extent in self.writer.layout().extents(id) {
-            for step in 0..u64::from(extent.len) {
-                let at = (extent.physical + Blocks::new(step)).offset(size);
-                let (now, after) = rest.split_at(rest.len().min(size.len()));
-                self.gather.room(at, size.len())?[..now.len()].copy_from_slice(now);
-                rest = after;
-            }
-        }
-        Ok(())
+        self.writer.map_nodes(&mut self.gather, id)
     }
 
     fn directory(&mut self, id: NodeId) -> Result<(), ImageError> {
@@ -227,7 +248,7 @@ impl Worker<'_> {
         drop(entries);
         let planned = self.writer.layout().content_blocks(id).bytes(self.writer.block_size());
         assert_eq!(Bytes::of(built.blocks.len()), planned, "a directory is built as large as it was planned");
-        self.blocks(id, &built.blocks)
+        self.writer.blocks(&mut self.gather, id, &built.blocks)
     }
 
     /// Writes a file's data, extent by extent: long runs of data past the buffer, everything else through it.

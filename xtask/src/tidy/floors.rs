@@ -57,7 +57,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["clock", "failure", "markup", "mount_helper", "name", "passwd", "progress", "size_arg"],
             &["spinner", "umask"],
             &[
-                "container",
+                "disk_format",
                 "dumpe2fs",
                 "entry",
                 "image_path",
@@ -66,6 +66,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "partition_args",
                 "picture",
                 "reporter",
+                "reproducible",
             ],
             &["explanation", "image_device", "logging"],
             &["write_args"],
@@ -149,7 +150,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "oracle",
         &[
-            &["entry", "prometheus", "skip", "superblock", "wait"],
+            &["entry", "prometheus", "skip", "superblock", "wait", "xattr"],
             &["compare", "corpus", "tool", "walk"],
             &["fsck", "loops", "scratch", "trees"],
             &["browser", "durability", "e2fsprogs", "mount"],

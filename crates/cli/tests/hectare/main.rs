@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
+mod added;
 mod age;
 mod bench;
 mod bombs;
+mod build_goals;
 mod casefold;
 mod change;
 mod conform;
@@ -12,6 +14,7 @@ mod container;
 mod copy;
 mod copy_trust;
 mod corpus;
+mod dedupe;
 mod described;
 mod diff;
 mod errors;
@@ -23,6 +26,7 @@ mod like;
 mod look;
 mod make;
 mod make_on_devices;
+mod memory;
 mod mke2fs;
 mod monitor;
 mod mount;
@@ -33,4 +37,6 @@ mod quota;
 mod recipes;
 mod report;
 mod reproduce;
+mod reproducible;
 mod support;
+mod unreadable;

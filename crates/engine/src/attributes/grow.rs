@@ -30,7 +30,7 @@ pub(crate) fn grow_extra(core: &Core, handle: &mut Handle<'_>, nr: InodeNr, data
     let Some(mut grown) = grown(core, data, &attrs) else { return Ok(()) };
     // It can wait: clusters reserved for freeing are not for this.
     match xattr_store::lay_attributes_out(core, handle, nr, &mut grown, (&attrs, Room::Open)) {
-        Ok(()) => *data = grown,
+        Ok(_) => *data = grown,
         Err(Error::NoSpace) => {}
         Err(error) => return Err(error),
     }

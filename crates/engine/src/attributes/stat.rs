@@ -1,10 +1,10 @@
 //! Reports the metadata of inodes and volumes, and changes what may be changed directly.
 
-use crate::attributes::{grow, xattr_store};
+use crate::attributes::{freeing, grow, xattr_store};
 use crate::data::checks::Source;
 use crate::data::writeback;
 use crate::data::{reclaim, truncate};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::space::map_edit::MAP_CREDITS;
 use crate::space::piece::cluster_sectors;
@@ -13,6 +13,7 @@ use crate::state::{Core, State};
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::quotas::{Claim, Owners};
 use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::feature::Incompat;
 use hectare_ext4::inode::{DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::time::Timestamp;
 use hectare_units::{BlockSize, InodeNr};
@@ -174,15 +175,20 @@ pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Cha
         data.uid = changes.uid.unwrap_or(data.uid);
         data.gid = changes.gid.unwrap_or(data.gid);
     })?;
-    let mut handle = core.start(MAP_CREDITS)?;
+    let mode = changes.permissions.map(|permissions| (inode.get().mode & !0o7777) | (permissions & 0o7777));
+    let plan = match mode {
+        Some(mode) => xattr_store::plan_chmod(core, inode.nr(), &inode.get(), mode)?,
+        None => None,
+    };
+    let credits = plan.as_ref().map_or(0, |plan| plan.credits(core));
+    let mut handle = core.start(MAP_CREDITS + credits)?;
+    if let Some(plan) = plan {
+        xattr_store::store(core, &mut handle, inode, plan)?;
+    }
     let mut data = inode.edit(&mut handle, &core.state.inodes);
     // First, so that the times that follow have room for their nanoseconds.
     grow::grow_extra(core, &mut handle, inode.nr(), &mut data)?;
-    if let Some(permissions) = changes.permissions {
-        let mode = (data.mode & !0o7777) | (permissions & 0o7777);
-        xattr_store::chmod_acl(core, &mut handle, inode.nr(), &mut data, mode)?;
-        data.mode = mode;
-    }
+    data.mode = mode.unwrap_or(data.mode);
     if let Some(uid) = changes.uid {
         data.uid = uid;
     }
@@ -199,7 +205,9 @@ pub(crate) fn change_locked(core: &Core, inode: &Arc<CachedInode>, changes: &Cha
         data.crtime = core.state.nearest(crtime);
     }
     data.ctime = changes.ctime.map_or_else(|| core.state.now(), |ctime| core.state.nearest(ctime));
-    Ok(())
+    drop(data);
+    handle.stop();
+    freeing::free_dropped(core)
 }
 
 /// Prepares the quotas for a change of an inode's owners: `change` makes it on a copy. What is returned is to
@@ -221,8 +229,12 @@ pub(crate) fn prepare_owners(
     if Owners::of(&before) == Owners::of(&after) {
         return Ok(None);
     }
-    // Each of those counts as an inode, too.
-    xattr_store::refuse_values_elsewhere(inode.nr(), &core.state.attributes(inode.nr(), &before)?)?;
+    if core.state.incompat(Incompat::EA_INODE) && !core.state.values_outside(inode.nr(), &before)?.is_empty()
+    {
+        // Each of those counts as an inode, too.
+        let what = format!("inode {} has attribute values in inodes of their own (ea_inode)", inode.nr());
+        return Err(Error::Unsupported(format!("{what}: where quotas count, it can't get another owner")));
+    }
     // Its bytes are claimed from the quotas of those who wrote them.
     writeback::place_locked(core, inode)?;
     quota::prepare(core, Owners::of(&after))?;

@@ -1,19 +1,16 @@
 //! Reads extended attributes, with the values that lie in inodes of their own.
 
+use crate::attributes::value_inodes::{self, Owner};
 use crate::attributes::xattr_names::parse_name;
-use crate::data::read;
 use crate::error::{Error, Result};
 use crate::state::Core;
-use crate::stores::fs_errors::Watched;
+use crate::state::attributes::ValueAt;
 use crate::stores::inode_cache::CachedInode;
 use hectare_ext4::acl::{self, Acl};
 use hectare_ext4::error::{Corrupt, Place};
-use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_ext4::inode::Inode;
 use hectare_ext4::xattr::{self, Attr, Index, Name, Value};
-use hectare_units::{Bytes, InodeNr, index_of, memory, u64_of};
-
-/// The most bytes of a value in an inode of its own, as the kernel limits it.
-const EA_INODE_MAX: u64 = 64 << 10;
+use hectare_units::{Bytes, InodeNr, u64_of};
 
 /// The most bytes that the values of one inode may have together in a request for all: some hundred values of
 /// the largest size, where a block of 4 KiB has room for two hundred small ones. One value of 64 KiB may
@@ -21,24 +18,12 @@ const EA_INODE_MAX: u64 = 64 << 10;
 const VALUES_MAX: Bytes = Bytes::mib(64);
 
 /// A value, wherever it lies.
-fn value(core: &Core, owner: InodeNr, attr: &Attr) -> Result<Vec<u8>> {
+fn value(core: &Core, owner: Owner, attr: &Attr) -> Result<Vec<u8>> {
     match &attr.value {
         Value::Inline(bytes) => Ok(bytes.clone()),
-        Value::Inode { inode, size, .. } => {
-            let bad = |what| Corrupt::new("extended attribute", Place::Inode(owner), what);
-            let size = u64::from(*size);
-            if *inode == owner {
-                return Err(bad("its value lies in the inode itself").into());
-            }
-            let holder = core.state.inode(*inode)?;
-            let data = holder.get();
-            if !data.flags.contains(InodeFlags::EA_INODE) || data.size != size || size > EA_INODE_MAX {
-                return Err(bad("the inode that should hold its value is of another size or kind").into());
-            }
-            drop(data);
-            let mut bytes = memory::filled(0, index_of(size))?;
-            read::read_locked(core, &holder, 0, &mut bytes)?;
-            Ok(bytes)
+        Value::Inode { inode, size, hash } => {
+            let at = ValueAt { inode: *inode, size: *size, hash: *hash };
+            value_inodes::read_value(core, owner, &attr.name, &at)
         }
     }
 }
@@ -50,7 +35,8 @@ pub(crate) fn get_attribute(core: &Core, inode: &CachedInode, name: &[u8]) -> Re
     inode.check_alive()?;
     let attrs = core.state.attributes(inode.nr(), &inode.get())?;
     let attr = xattr::find(&attrs, &name).ok_or(Error::NoAttribute)?;
-    let value = value(core, inode.nr(), attr).watched(&core.state.findings)?;
+    let owner = Owner::of(inode.nr(), &inode.get());
+    let value = value(core, owner, attr)?;
     Ok(acl::to_shown(&name, &value, Place::Inode(inode.nr()))?.into_owned())
 }
 
@@ -68,10 +54,10 @@ pub(crate) fn all_attributes(core: &Core, inode: &CachedInode) -> Result<Vec<(Ve
         let what = format!("the attributes of inode {nr} have {total} bytes, and {most} MiB are read");
         return Err(Error::Unsupported(what));
     }
-    let mut all = Vec::new();
+    let (mut all, owner) = (Vec::new(), Owner::of(inode.nr(), &inode.get()));
     for attr in shown {
         let Some(full) = attr.name.full() else { continue };
-        let value = value(core, inode.nr(), attr).watched(&core.state.findings)?;
+        let value = value(core, owner, attr)?;
         all.push((full, acl::to_shown(&attr.name, &value, Place::Inode(inode.nr()))?.into_owned()));
     }
     Ok(all)
@@ -97,7 +83,7 @@ pub(crate) fn access_acl(core: &Core, nr: InodeNr, data: &Inode) -> Result<Optio
     attrs
         .iter()
         .find(|attr| attr.name.index() == Index::ACL_ACCESS)
-        .map(|attr| acl_of(core, nr, attr))
+        .map(|attr| acl_of(core, Owner::of(nr, data), attr))
         .transpose()
 }
 
@@ -106,9 +92,9 @@ pub(crate) fn has_default_acl(core: &Core, nr: InodeNr, data: &Inode) -> Result<
     Ok(core.state.attributes(nr, data)?.iter().any(|attr| attr.name.index() == Index::ACL_DEFAULT))
 }
 
-pub(crate) fn acl_of(core: &Core, nr: InodeNr, attr: &Attr) -> Result<Acl> {
-    let bad = |e: acl::Invalid| Corrupt::new("access control list", Place::Inode(nr), e.to_string());
-    Ok(Acl::from_disk(&value(core, nr, attr)?).map_err(bad)?)
+pub(crate) fn acl_of(core: &Core, owner: Owner, attr: &Attr) -> Result<Acl> {
+    let bad = |e: acl::Invalid| Corrupt::new("access control list", Place::Inode(owner.nr), e.to_string());
+    Ok(Acl::from_disk(&value(core, owner, attr)?).map_err(bad)?)
 }
 
 /// The declared size of a value.

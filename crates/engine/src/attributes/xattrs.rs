@@ -5,8 +5,8 @@
 
 use crate::attributes::permission::{SET_GID, keeps_set_gid};
 use crate::attributes::xattr_names::{check_outside, parse_name};
-use crate::attributes::xattr_store::{remove_if_there, set_error};
-use crate::attributes::{grow, xattr_permission, xattr_store};
+use crate::attributes::xattr_store::{Plan, remove_if_there, set_error};
+use crate::attributes::{freeing, grow, xattr_permission, xattr_store};
 use crate::caller::Caller;
 use crate::data::reclaim;
 use crate::error::{Error, Result};
@@ -123,12 +123,15 @@ fn change_attributes(
     let mut attrs = core.state.attributes(inode.nr(), &inode.get())?;
     let mut changed = inode.get().clone();
     change(&mut changed, &mut attrs)?;
-    let mut handle = core.start(MAP_CREDITS)?;
+    let plan = Plan::new(core, inode.nr(), &inode.get(), attrs)?;
+    let mut handle = core.start(MAP_CREDITS + plan.credits(core))?;
+    xattr_store::store(core, &mut handle, inode, plan)?;
     let now = core.state.now();
     let mut data = inode.edit(&mut handle, &core.state.inodes);
-    xattr_store::store_attributes(core, &mut handle, inode.nr(), &mut data, &attrs)?;
     grow::grow_extra(core, &mut handle, inode.nr(), &mut data)?;
     data.mode = changed.mode;
     data.ctime = now;
-    Ok(())
+    drop(data);
+    handle.stop();
+    freeing::free_dropped(core)
 }

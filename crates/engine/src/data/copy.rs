@@ -46,7 +46,7 @@ pub(crate) fn copy(
     let buffered_end = source.delayed().end().unwrap_or(0);
     let size = source.get().size.max(buffered_end);
     let len = len.min(size.saturating_sub(at));
-    let target_end = checks::check_size(core, target_at, len)?;
+    let target_end = checks::check_size(core, target, target_at, len)?;
     if source.nr() == target.nr() && at < target_end && target_at < at + len {
         return Err(Error::Invalid("the ranges to copy between overlap"));
     }

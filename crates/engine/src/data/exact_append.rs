@@ -20,6 +20,7 @@ use crate::stores::inode_cache::CachedInode;
 use hectare_alloc::{Request, Reservation, Run};
 use hectare_ext4::extent::Extent;
 use hectare_ext4::feature::RoCompat;
+use hectare_ext4::map::MapKind;
 use hectare_units::{BlockNr, Bytes, Clusters, LogicalBlock, low32};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -56,6 +57,9 @@ fn end_of(core: &Core, inode: &CachedInode) -> Result<u64> {
     let size = core.state.geometry().block_size;
     let data = inode.get();
     core.state.check_file_writable(&data, inode.nr())?;
+    if MapKind::of(data.flags) == MapKind::Blocks {
+        return Err(Error::Invalid("a file that is mapped by blocks has no unwritten ones to append"));
+    }
     if size.within(Bytes::new(data.size)) != 0 {
         return Err(Error::Invalid("the file does not end with a whole block"));
     }

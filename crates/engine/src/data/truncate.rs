@@ -23,7 +23,7 @@ use crate::space::reserve;
 use crate::state::{Core, State};
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::orphans::ORPHAN_CREDITS;
-use hectare_ext4::extent::{Extent, Mapping, Node, Progress, TreeRead, WRITTEN_MAX};
+use hectare_ext4::extent::{Extent, Mapping, Progress, WRITTEN_MAX};
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_journal::Handle;
 use hectare_units::{Bytes, InodeNr, LogicalBlock, low32, u64_of, usize_of};
@@ -135,7 +135,7 @@ pub(crate) fn check_resize(core: &Core, nr: InodeNr, size: u64) -> Result<()> {
 /// Like [`check_resize`], where the caller holds the operation lock.
 fn check_resizable(core: &Core, inode: &CachedInode, to: u64) -> Result<()> {
     core.check_takes_changes()?;
-    checks::check_size(core, 0, to)?;
+    checks::check_size(core, inode, 0, to)?;
     checks::check_content_writable(core, inode)?;
     Deed::Rewrite.check(inode.get().flags, inode.nr())
 }
@@ -166,6 +166,7 @@ pub(crate) fn begin_cut(
     source: Source,
 ) -> Result<Progress> {
     reserve::discard_window(core, inode);
+    check_freeable(core, inode.nr(), &inode.get(), size)?;
     let rest = rest_of_block(core, inode, size)?;
     let clearing = rest.map(|at| clear::begin_clearing(core, inode, at)).transpose()?.flatten();
     let at_once = unmap_at_once(core, inode.nr(), &inode.get(), size)?;
@@ -207,14 +208,22 @@ fn end_cut(core: &Core, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
     }
 }
 
+/// Returns an error if what an inode maps after `size` bytes can't be freed.
+pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode, size: u64) -> Result<()> {
+    match first_after(core, size).filter(|_| is_mapped(data)) {
+        Some(from) => MapRef { state: &core.state, nr, inode: data }.check_from(from),
+        None => Ok(()),
+    }
+}
+
 /// Blocks that unmapping all of a file after `size` bytes dirties, if that fits one transaction with
 /// other changes: the root of its map has all its extents, and they lie in few groups.
 pub(crate) fn unmap_at_once(core: &Core, nr: InodeNr, data: &Inode, size: u64) -> Result<Option<u32>> {
-    if !data.flags.contains(InodeFlags::EXTENTS) {
+    if !is_mapped(data) {
         return Ok(Some(0));
     }
     let map = MapRef { state: &core.state, nr, inode: data };
-    if depth(&map)? > 0 {
+    if map.height()? > 0 {
         return Ok(None);
     }
     let Some(from) = first_after(core, size) else { return Ok(Some(0)) };
@@ -241,7 +250,7 @@ pub(crate) fn unmap_all(
     size: u64,
 ) -> Result<()> {
     let Some(from) = first_after(core, size) else { return Ok(()) };
-    if !data.flags.contains(InodeFlags::EXTENTS) {
+    if !is_mapped(data) {
         return Ok(());
     }
     let mut map = MapMut { core, handle, nr, inode: data };
@@ -255,11 +264,11 @@ pub(crate) fn unmap(core: &Core, inode: &Arc<CachedInode>, size: u64) -> Result<
     let Some(from) = first_after(core, size) else { return Ok(()) };
     let step = {
         let data = inode.get();
-        if !data.flags.contains(InodeFlags::EXTENTS) {
+        if !is_mapped(&data) {
             return Ok(());
         }
         // This never grows the tree.
-        let depth = depth(&MapRef { state: &core.state, nr: inode.nr(), inode: &data })?;
+        let depth = MapRef { state: &core.state, nr: inode.nr(), inode: &data }.height()?;
         let revokes = revoke_credits(core, &data, u64::MAX).min(STEP_REVOKES);
         Bounds::of(&core.state).step(depth, revokes)
     };
@@ -299,7 +308,7 @@ fn rest_of_block(core: &Core, inode: &CachedInode, at: u64) -> Result<Option<Byt
     };
     let data = inode.get();
     // Only the key determines which bytes of an encrypted block read as zeros.
-    let cleared = data.flags.contains(InodeFlags::EXTENTS) && !data.flags.contains(InodeFlags::ENCRYPT);
+    let cleared = is_mapped(&data) && !data.flags.contains(InodeFlags::ENCRYPT);
     if data.kind() != Some(Kind::File) || !cleared {
         return Ok(None);
     }
@@ -318,11 +327,9 @@ pub(crate) fn first_after(core: &Core, size: u64) -> Option<LogicalBlock> {
     (first < MAP_END).then(|| LogicalBlock::new(low32(first)))
 }
 
-/// Levels of a file's tree below its root.
-fn depth(map: &MapRef<'_>) -> Result<u32> {
-    let geometry = TreeRead::geometry(map);
-    let root = map.root();
-    Ok(Node::root(&root, &geometry)?.depth().into())
+/// Whether an inode has a map of blocks.
+fn is_mapped(data: &Inode) -> bool {
+    data.has_map() && !data.flags.contains(InodeFlags::INLINE_DATA)
 }
 
 #[cfg(test)]

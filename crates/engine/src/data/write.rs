@@ -30,7 +30,7 @@ pub(crate) fn write(
     if data.is_empty() {
         return Ok(0);
     }
-    let end = checks::check_size(core, at, u64_of(data.len()))?;
+    let end = checks::check_size(core, inode, at, u64_of(data.len()))?;
     let gathers = inode.delayed().end() == Some(at);
     if !gathers && overwrite::overwrite(core, inode, at, data, source)? {
         return Ok(data.len());

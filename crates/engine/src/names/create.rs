@@ -8,10 +8,11 @@
 //! Link counts: a directory has 2 plus one for each subdirectory; with `dir_nlink` an indexed directory that
 //! would pass 65,000 has 1 from then on, which means "unknown".
 
-use crate::attributes::{flags, xattr_store};
+use crate::attributes::xattr_store::{self, Plan};
+use crate::attributes::{flags, freeing};
 use crate::data::{device, reclaim};
 use crate::error::{Error, Result};
-use crate::immutable::{Deed, UNWRITTEN_FORM};
+use crate::immutable::Deed;
 use crate::names::directory::{DIR_CREDITS, DirMut, NameSpot};
 use crate::names::lookup;
 use crate::names::node::{Creation, LINKS_MAX, NewNode, file_type, new_name};
@@ -24,10 +25,9 @@ use crate::stores::orphans::ORPHAN_CREDITS;
 use crate::stores::quotas::Owners;
 use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::{self, DirWrite, Entry, Insert, Name};
-use hectare_ext4::extent;
-use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{BLOCK_BYTES, Inode, InodeFlags, Kind};
-use hectare_ext4::xattr::Attr;
+use hectare_ext4::map::MapKind;
 use hectare_journal::Handle;
 use hectare_units::{InodeNr, LogicalBlock, u64_of};
 use std::sync::Arc;
@@ -68,7 +68,6 @@ pub(crate) fn create(
     creation: Creation,
 ) -> Result<InodeNr> {
     let name = new_name(name)?;
-    check_makes_files(core)?;
     if let NewNode::Symlink(target) = node {
         check_target(core, target)?;
     }
@@ -81,14 +80,6 @@ pub(crate) fn create(
     })?;
     core.sync_names_if_asked(&[&dir])?;
     Ok(made)
-}
-
-/// Returns an error for making files on a volume whose files are mapped by blocks.
-pub(crate) fn check_makes_files(core: &Core) -> Result<()> {
-    if core.state.incompat(Incompat::EXTENTS) {
-        return Ok(());
-    }
-    Err(Error::Unsupported(UNWRITTEN_FORM.into()))
 }
 
 fn check_target(core: &Core, target: &[u8]) -> Result<()> {
@@ -118,7 +109,7 @@ fn create_locked(
     }
     let prepared = prepare(core, dir, kind, creation)?;
     quota::prepare(core, Owners::of(&prepared.0))?;
-    let mut handle = core.start(NAME_CREDITS)?;
+    let mut handle = core.start(NAME_CREDITS + prepared.1.credits(core))?;
     let new = make_node(core, &mut handle, dir.nr(), node, prepared)?;
     if let Err(error) = add_name_at(core, &mut handle, dir, name, spot, new.nr(), kind) {
         discard_new(core, &mut handle, &new)?;
@@ -136,23 +127,21 @@ pub(crate) fn make_node(
     handle: &mut Handle<'_>,
     parent: InodeNr,
     node: NewNode<'_>,
-    (inode, attrs): (Inode, Vec<Attr>),
+    (inode, plan): Prepared,
 ) -> Result<Arc<CachedInode>> {
     let new = ialloc::new_inode(core, handle, parent, inode)?;
-    if let Err(error) = fill_node(core, handle, &new, parent, node, &attrs) {
+    if let Err(error) = fill_node(core, handle, &new, parent, node, plan) {
         discard_new(core, handle, &new)?;
         return Err(error);
     }
     Ok(new)
 }
 
+/// An inode to be made, and the attributes that it inherits.
+pub(crate) type Prepared = (Inode, Plan);
+
 /// The inode to be made, with what it inherits.
-pub(crate) fn prepare(
-    core: &Core,
-    dir: &CachedInode,
-    kind: Kind,
-    creation: Creation,
-) -> Result<(Inode, Vec<Attr>)> {
+pub(crate) fn prepare(core: &Core, dir: &CachedInode, kind: Kind, creation: Creation) -> Result<Prepared> {
     let parent = dir.get();
     let wanted = kind.mode_bits() | (creation.permissions & 0o7777);
     let (mut mode, attrs) = if kind == Kind::Symlink {
@@ -171,10 +160,17 @@ pub(crate) fn prepare(
     inode.projid = flags::inherited_project(core, &parent);
     inode.links = 1;
     if matches!(kind, Kind::File | Kind::Directory) {
-        inode.flags |= InodeFlags::EXTENTS;
-        extent::init_root(&mut inode.block);
+        init_map(core, &mut inode);
     }
-    Ok((inode, attrs))
+    let plan = Plan::first(core, &inode, attrs)?;
+    Ok((inode, plan))
+}
+
+/// Gives an inode an empty map, of the kind that files of the volume get.
+fn init_map(core: &Core, inode: &mut Inode) {
+    let kind = core.state.map_of_new();
+    inode.flags.set(InodeFlags::EXTENTS, kind == MapKind::Extents);
+    inode.block = kind.empty_root();
 }
 
 pub(crate) fn fill_node(
@@ -183,12 +179,12 @@ pub(crate) fn fill_node(
     new: &Arc<CachedInode>,
     parent: InodeNr,
     node: NewNode<'_>,
-    attrs: &[Attr],
+    plan: Plan,
 ) -> Result<()> {
-    let mut data = new.edit(handle, &core.state.inodes);
-    if !attrs.is_empty() {
-        xattr_store::store_attributes(core, handle, new.nr(), &mut data, attrs)?;
+    if !plan.is_empty() {
+        xattr_store::store(core, handle, new, plan)?;
     }
+    let mut data = new.edit(handle, &core.state.inodes);
     match node {
         NewNode::Directory => {
             data.links = 2;
@@ -218,8 +214,7 @@ fn fill_symlink(
         data.block[..target.len()].copy_from_slice(target);
         return Ok(());
     }
-    data.flags |= InodeFlags::EXTENTS;
-    extent::init_root(&mut data.block);
+    init_map(core, data);
     let piece = reserve::reserve_for(core, nr, data, LogicalBlock::ZERO, 1, Use::Names)?;
     let size = core.state.geometry().block_size;
     let mut block = vec![0; size.len()];
@@ -283,9 +278,10 @@ pub(crate) fn take_name(
 
 /// Undoes the making of an inode that got no name. It has at most one block of content.
 pub(crate) fn discard_new(core: &Core, handle: &mut Handle<'_>, new: &Arc<CachedInode>) -> Result<()> {
+    freeing::let_values_go_at_once(core, handle, new)?;
     let mut data = new.edit(handle, &core.state.inodes);
     xattr_store::leave_attribute_block(core, handle, &mut data)?;
-    if data.flags.contains(InodeFlags::EXTENTS) {
+    if data.has_map() {
         let mut map = MapMut { core, handle, nr: new.nr(), inode: &mut data };
         let _ = map.remove(LogicalBlock::ZERO, 1 << 32)?;
     }

@@ -6,18 +6,19 @@
 //! file, at its last close (the volume's list of nameless files contains it, so that closing the volume frees
 //! it).
 
-use crate::attributes::xattr_store;
-use crate::data::{reclaim, truncate};
+use crate::attributes::freeing::{self, DROP_CREDITS};
+use crate::attributes::value_inodes::{self, Owner};
+use crate::data::reclaim;
+use crate::data::truncate;
 use crate::encrypted_names::old_name;
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::names::directory::DirRef;
 use crate::names::{create, lookup};
-use crate::space::{ialloc, reserve};
+use crate::space::reserve;
 use crate::state::Core;
 use crate::stores::fs_errors::Watched;
 use crate::stores::inode_cache::CachedInode;
-use crate::stores::orphans::ORPHAN_CREDITS;
 use hectare_ext4::dir;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::feature::Incompat;
@@ -29,13 +30,6 @@ use std::sync::Arc;
 
 /// Blocks that removing a name dirties: the directory's block and inode, the inode that is named, and slack.
 const UNLINK_CREDITS: u32 = 8;
-
-/// Blocks that freeing an inode without content dirties: itself, its bitmap and descriptor, and the attribute
-/// block, or that one's bitmap and descriptor.
-const FREE_CREDITS: u32 = 8;
-
-/// Blocks that dropping an inode dirties at most if none of its content is freed with it.
-pub(crate) const DROP_CREDITS: u32 = FREE_CREDITS + ORPHAN_CREDITS;
 
 /// The fate of an inode that may have lost its last name.
 #[must_use]
@@ -105,7 +99,7 @@ pub(crate) fn remove_name(
         core.check_changeable(&victim)?;
         check(core, &victim)?;
         check_removable(core, &victim)?;
-        let at_once = truncate::unmap_at_once(core, nr, &victim.get(), 0)?;
+        let at_once = freeing::at_once(core, nr, &victim.get())?;
         let mut handle = core.start(UNLINK_CREDITS + DROP_CREDITS + at_once.unwrap_or(0))?;
         create::take_name(core, &mut handle, &dir, name)?;
         drop_link(core, &mut handle, &dir, &victim);
@@ -124,6 +118,10 @@ pub(crate) fn check_removable(core: &Core, victim: &CachedInode) -> Result<()> {
     if data.links == 0 {
         return Err(Corrupt::new("the inode", Place::Inode(victim.nr()), "it has a name but no links").into());
     }
+    if data.flags.contains(InodeFlags::EA_INODE) {
+        let what = "it has a name, but holds an attribute's value";
+        return Err(Corrupt::new("the inode", Place::Inode(victim.nr()), what).into());
+    }
     if data.links == 1 || data.kind() == Some(Kind::Directory) {
         check_freeable(core, victim.nr(), &data)?;
     }
@@ -132,23 +130,11 @@ pub(crate) fn check_removable(core: &Core, victim: &CachedInode) -> Result<()> {
 
 /// Returns an error for freeing an inode with content that can't be freed yet.
 pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode) -> Result<()> {
-    if data.file_acl.is_some() {
-        core.state.attributes(nr, data)?; // a broken attribute block is found before the name is gone
-    }
-    if core.state.incompat(Incompat::EA_INODE) {
-        xattr_store::refuse_values_elsewhere(nr, &core.state.attributes(nr, data)?)?;
-    }
-    let freed_by_map = !data.flags.intersects(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
-    let has_map = match data.kind() {
-        Some(Kind::File | Kind::Directory) => true,
-        Some(Kind::Symlink) => !data.is_fast_symlink(),
-        _ => false,
-    };
-    if has_map && freed_by_map && data.sectors > 0 {
-        return Err(Error::Unsupported(format!(
-            "inode {nr} is mapped by indirect blocks (ext2, ext3): such files can be read, but not \
-             removed yet"
-        )));
+    truncate::check_freeable(core, nr, data, 0)?;
+    if data.file_acl.is_some() || core.state.incompat(Incompat::EA_INODE) {
+        // What is broken is found before the name is gone.
+        let values = core.state.values_outside(nr, data)?;
+        value_inodes::check_countable(core, Owner::of(nr, data), data, &values)?;
     }
     Ok(())
 }
@@ -196,7 +182,7 @@ pub(crate) fn drop_unnamed(
         return Ok(Dropped::Orphan);
     }
     reserve::discard_window(core, inode);
-    match free_whole(core, handle, inode) {
+    match freeing::free_whole(core, handle, inode) {
         Ok(()) => Ok(Dropped::Freed),
         Err(error) => {
             core.state.add_orphan(handle, inode);
@@ -210,7 +196,7 @@ pub(crate) fn finish_drop(core: &Core, inode: &Arc<CachedInode>, dropped: Droppe
     match dropped {
         Dropped::Stays => Ok(()),
         Dropped::Freed => core.relieve_frees(),
-        Dropped::Orphan => delete(core, inode),
+        Dropped::Orphan => freeing::delete(core, inode),
     }
 }
 
@@ -229,39 +215,17 @@ fn delete_if_unused(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
         return Ok(());
     }
     core.state.nameless.lock().remove(&inode.nr());
-    delete(core, inode)
+    freeing::delete(core, inode)
 }
 
-/// Frees the nameless files that are still open: the volume closes, so no later close can.
+/// Frees the nameless files that are still open, and values that lost their last user in a change that failed:
+/// the volume closes, so nothing later can.
 pub(crate) fn free_nameless(core: &Core) -> Result<()> {
     for inode in std::mem::take(&mut *core.state.nameless.lock()).into_values() {
         let _operation = inode.lock().write();
         if !inode.is_freed() {
-            delete(core, &inode)?;
+            freeing::delete(core, &inode)?;
         }
     }
-    Ok(())
-}
-
-/// Frees an inode without links and all its content. The caller holds its operation lock.
-pub(crate) fn delete(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
-    reserve::discard_window(core, inode);
-    let at_once = truncate::unmap_at_once(core, inode.nr(), &inode.get(), 0)?;
-    if at_once.is_none() {
-        truncate::unmap(core, inode, 0)?;
-    }
-    let mut handle = core.start(DROP_CREDITS + at_once.unwrap_or(0))?;
-    free_whole(core, &mut handle, inode)?;
-    handle.stop();
-    core.relieve_frees()
-}
-
-/// Frees an inode with little or no content, in one transaction.
-fn free_whole(core: &Core, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) -> Result<()> {
-    let mut data = inode.edit(handle, &core.state.inodes);
-    truncate::unmap_all(core, handle, inode.nr(), &mut data, 0)?;
-    xattr_store::leave_attribute_block(core, handle, &mut data)?;
-    drop(data);
-    core.state.remove_orphan(handle, inode.nr());
-    ialloc::free_inode(core, handle, inode)
+    freeing::free_dropped(core)
 }

@@ -3,14 +3,14 @@
 //! Lock order: the volume's rename lock if the directories differ (so that the hierarchy does not change),
 //! the directories (the one above first, else the lower number), then the inodes named (lower number first).
 
-use crate::attributes::flags;
-use crate::data::{reclaim, truncate, writeback};
+use crate::attributes::freeing::DROP_CREDITS;
+use crate::attributes::{flags, freeing};
+use crate::data::{reclaim, writeback};
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::names::create::NAME_CREDITS;
 use crate::names::directory::{DIR_CREDITS, DirMut};
 use crate::names::node::{Creation, NewNode, file_type, new_name};
-use crate::names::remove::DROP_CREDITS;
 use crate::names::{create, lookup, remove};
 use crate::space::quota;
 use crate::state::Core;
@@ -254,10 +254,10 @@ fn replace(
     if let Some((inode, _)) = &whiteout {
         quota::prepare(core, Owners::of(inode))?;
     }
-    let at_once =
-        target.map_or(Ok(None), |target| truncate::unmap_at_once(core, target.nr(), &target.get(), 0))?;
+    let left_credits = whiteout.as_ref().map_or(0, |(_, plan)| plan.credits(core));
+    let at_once = target.map_or(Ok(None), |target| freeing::at_once(core, target.nr(), &target.get()))?;
     let at_once = at_once.filter(|credits| *credits <= AT_ONCE_CREDITS);
-    let mut handle = core.start(RENAME_CREDITS + at_once.unwrap_or(0))?;
+    let mut handle = core.start(RENAME_CREDITS + at_once.unwrap_or(0) + left_credits)?;
     // What may find no space comes first.
     let left = whiteout
         .map(|inode| create::make_node(core, &mut handle, from.dir.nr(), WHITEOUT, inode))

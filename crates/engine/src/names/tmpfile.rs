@@ -29,14 +29,13 @@ pub(crate) fn create_nameless(
     creation: Creation,
     linkable: bool,
 ) -> Result<Arc<CachedInode>> {
-    create::check_makes_files(core)?;
     let dir = core.state.directory(parent)?;
     reclaim::retry(core, || {
         let _operation = dir.lock().read();
         create::check_directory_writable(core, &dir, Deed::AddName)?;
         let prepared = create::prepare(core, &dir, Kind::File, creation)?;
         quota::prepare(core, Owners::of(&prepared.0))?;
-        let mut handle = core.start(NAME_CREDITS + ORPHAN_CREDITS)?;
+        let mut handle = core.start(NAME_CREDITS + ORPHAN_CREDITS + prepared.1.credits(core))?;
         let made = create::make_node(core, &mut handle, parent, NewNode::File, prepared)?;
         made.edit(&mut handle, &core.state.inodes).links = 0;
         made.set_linkable(linkable);

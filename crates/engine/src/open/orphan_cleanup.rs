@@ -8,6 +8,7 @@
 //!
 //! A volume need not have a journal to have orphans: it may have had one.
 
+use crate::attributes::freeing;
 use crate::data::truncate;
 use crate::error::Result;
 use crate::names::remove;
@@ -132,7 +133,7 @@ pub(crate) fn process_orphans(core: &Core) -> Result<Cleaned> {
     for inode in core.state.orphans.all() {
         let _operation = inode.lock().write();
         if inode.get().links == 0 {
-            remove::delete(core, &inode)?;
+            freeing::delete(core, &inode)?;
             cleaned.freed += 1;
         } else {
             let size = inode.get().size;

@@ -16,7 +16,7 @@ use crate::stores::block_cache::{Block, Kind as BlockKind};
 use crate::stores::quotas::{Owners, Pieces, file_block, hole, start_of, tree_blocks};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::Mapping;
-use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_ext4::inode::Inode;
 use hectare_ext4::quota::{self, BLOCK_BYTES, Block as TreeBlock, BlockIndex, Kind, QuotaRead, QuotaWrite};
 use hectare_journal::Handle;
 use hectare_units::{InodeNr, LogicalBlock, low32};
@@ -156,10 +156,6 @@ impl FileMut<'_, '_> {
             if let Mapping::Mapped(extent) = map.lookup(logical)? {
                 at = low32(extent.end().min(end.into()));
                 continue;
-            }
-            if !self.inode.flags.contains(InodeFlags::EXTENTS) {
-                let what = format!("{} is mapped by blocks and can't grow", self.kind.structure());
-                return Err(Error::Unsupported(what));
             }
             let piece = reserve::reserve_for(self.core, self.nr, self.inode, logical, end - at, Use::Names)?;
             let first = piece.extent.physical;

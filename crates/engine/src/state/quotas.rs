@@ -6,8 +6,8 @@
 use crate::error::Result;
 use crate::state::State;
 use crate::stores::quotas::{Claim, Counted, Owners, Quotas};
-use hectare_ext4::inode::Inode;
-use hectare_units::{Clusters, InodeNr};
+use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_units::{Clusters, InodeNr, low32, u64_of};
 use std::sync::Arc;
 
 /// Inodes that one operation changes at most: two directories, and three others.
@@ -21,9 +21,7 @@ impl State {
 
     /// Blocks of quota files that an operation dirties beside others.
     pub(crate) fn quota_credits(&self) -> u32 {
-        self.quotas().map_or(0, |quotas| {
-            hectare_units::low32(hectare_units::u64_of(quotas.kinds().len())) * INODES_CHANGED_MAX
-        })
+        self.quotas().map_or(0, |quotas| low32(u64_of(quotas.kinds().len())) * INODES_CHANGED_MAX)
     }
 
     /// Claims space for an inode: up to `clusters`, as far as limits allow; returns how many.
@@ -36,7 +34,8 @@ impl State {
         inode: &Inode,
         clusters: Clusters,
     ) -> Result<(Clusters, Option<Claim>)> {
-        let Some(quotas) = self.quotas().filter(|quotas| quotas.counts(nr)) else {
+        let holds_value = inode.flags.contains(InodeFlags::EA_INODE);
+        let Some(quotas) = self.quotas().filter(|quotas| quotas.counts(nr) && !holds_value) else {
             return Ok((clusters, None));
         };
         let unit = self.geometry().cluster_bytes();
@@ -50,7 +49,8 @@ impl State {
     /// [`crate::Error::QuotaExceeded`] if a limit forbids it.
     pub(crate) fn claim_inode(&self, inode: &Inode) -> Result<Option<Claim>> {
         let claim = |quotas: &Arc<Quotas>| quotas.claim(Owners::of(inode), |_| true, (0, 0), 1);
-        Ok(self.quotas().map(claim).transpose()?.map(|(_, claim)| claim))
+        let quotas = self.quotas().filter(|_| !inode.flags.contains(InodeFlags::EA_INODE));
+        Ok(quotas.map(claim).transpose()?.map(|(_, claim)| claim))
     }
 
     /// Claims for the new owners of an inode what it counts for.
@@ -68,8 +68,15 @@ impl State {
 
     /// An inode of these fields exists from now on, or (if not `exists`) does no longer.
     pub(crate) fn count_inode(&self, nr: InodeNr, inode: &Inode, exists: bool) {
+        if !inode.flags.contains(InodeFlags::EA_INODE) {
+            self.count_inodes(nr, inode, usize::from(exists), usize::from(!exists));
+        }
+    }
+
+    /// So many inodes more, and so many fewer, hold values of an inode's attributes.
+    pub(crate) fn count_inodes(&self, nr: InodeNr, inode: &Inode, more: usize, fewer: usize) {
         if let Some(quotas) = self.quotas().filter(|quotas| quotas.counts(nr)) {
-            quotas.add_inode(Owners::of(inode), exists);
+            quotas.add_inodes(Owners::of(inode), u64_of(more), u64_of(fewer));
         }
     }
 }

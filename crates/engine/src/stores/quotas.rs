@@ -4,7 +4,7 @@
 //! one inode and its `i_blocks`. So there is one place that keeps them: the guard through which an inode is
 //! changed ([`crate::stores::inode_cache::InodeEdit`]) reports what the inode counted for before and after
 //! ([`Quotas::moved`]), whatever the operation was. Only that an inode begins and ends to exist is reported
-//! separately ([`Quotas::add_inode`]). The records that have changed are rendered into the blocks of the quota
+//! separately ([`Quotas::add_inodes`]). The records that have changed are rendered into the blocks of the quota
 //! files with each commit ([`Quotas::render`]), like inodes and groups; so files and sums are durable together.
 //!
 //! Limits are checked before, when space or an inode is requested ([`Quotas::claim`]): a [`Claim`] counts for
@@ -29,7 +29,7 @@ use crate::caller;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::stores::block_cache::BlockCache;
-use hectare_ext4::inode::Inode;
+use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_ext4::quota::{Info, Kind, Record, Slot};
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::Timestamp;
@@ -62,8 +62,11 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
+    /// An inode that holds the value of an attribute counts with the files that have it.
     pub(crate) fn of(inode: &Inode) -> Self {
-        Self { owners: Owners::of(inode), space: inode.sectors.saturating_mul(SECTOR) }
+        let holds_value = inode.flags.contains(InodeFlags::EA_INODE);
+        let space = if holds_value { 0 } else { inode.sectors.saturating_mul(SECTOR) };
+        Self { owners: Owners::of(inode), space }
     }
 
     /// In bytes.
@@ -130,13 +133,15 @@ impl Quotas {
         }
     }
 
-    /// An inode exists from now on, or (if not `exists`) does no longer. It has no space.
-    pub(crate) fn add_inode(&self, owners: Owners, exists: bool) {
+    /// So many inodes exist from now on that did not, and so many do no longer. They have no space.
+    pub(crate) fn add_inodes(&self, owners: Owners, more: u64, fewer: u64) {
+        if more == fewer {
+            return;
+        }
         let now = self.now();
         for book in &mut *self.books.lock() {
             book.change(owners.get(book.kind()), now, |used| {
-                used.inodes =
-                    if exists { used.inodes.saturating_add(1) } else { used.inodes.saturating_sub(1) };
+                used.inodes = used.inodes.saturating_add(more).saturating_sub(fewer);
             });
         }
     }

@@ -315,35 +315,6 @@ fn regression_directories_that_hold_themselves_do_not_lock_up() {
 }
 
 #[test]
-fn regression_files_with_attribute_values_in_other_inodes_are_not_half_removed() {
-    let combo = hectare_oracle::Combo::named("ea-inode");
-    let filled = match hectare_oracle::filled(&combo, Tree::Ordinary, &Scale::SMALL) {
-        Ok(filled) if filled.maker() == hectare_oracle::filled::Maker::Kernel => filled,
-        Ok(_) => skip!("hostile::files_with_attribute_values", "the kernel is needed to make them"),
-        Err(reason) => skip!("hostile::files_with_attribute_values", reason),
-    };
-    let temporary = tempfile::tempdir().unwrap();
-    let image = temporary.path().join("image");
-    filled.copy_to(&image).unwrap();
-    let volume = crate::common::open_image(&image);
-    let by_name = |result: Result<(), Error>| {
-        assert!(matches!(&result, Err(Error::Unsupported(text)) if text.contains("ea_inode")), "{result:?}");
-    };
-    by_name(volume.remove_file("large-a"));
-    let nr = volume.resolve("large-a", false).unwrap();
-    by_name(volume.set_xattr(nr, "user.more", b"1", XattrHow::Either));
-    by_name(volume.remove_xattr(nr, "user.large"));
-    // Changes that don't touch the values succeed.
-    volume.write_file("large-a", b"other", Creation::default()).unwrap();
-    volume.hard_link("large-a", "second").unwrap();
-    volume.remove_file("large-a").unwrap();
-    volume.change_path("second", &Changes { permissions: Some(0o600), ..Changes::default() }).unwrap();
-    volume.close().unwrap();
-    drop(volume);
-    hectare_oracle::assert_clean(&image).unwrap();
-}
-
-#[test]
 fn the_corpus_hurts_nobody() {
     let images = match corpus() {
         Ok(images) => images,

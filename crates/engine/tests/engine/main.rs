@@ -7,6 +7,7 @@
 
 mod common;
 
+mod block_maps;
 mod casefold;
 mod checksums;
 mod churn;
@@ -45,4 +46,7 @@ mod read;
 mod states;
 mod threads;
 mod unwritten;
+mod value_faults;
+mod value_inodes;
+mod value_model;
 mod write;

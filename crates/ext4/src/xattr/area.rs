@@ -236,6 +236,67 @@ pub fn collect(inode: Option<Area<'_>>, block: Option<Area<'_>>) -> Vec<Attr> {
     entries.filter(|entry| seen.insert((entry.index, entry.suffix))).map(|entry| entry.to_attr()).collect()
 }
 
+/// Empties up to `max` attributes of an inode's area whose values lie in inodes of their own. For an inode that is
+/// being freed: the entries' hashes become stale.
+pub fn detach_in_inode(bytes: &mut [u8], max: usize) {
+    each_in_inode(bytes, detach(max));
+}
+
+/// Like [`detach_in_inode`], for an attribute block.
+pub fn detach_in_block(bytes: &mut [u8], max: usize) {
+    each_in_block(bytes, detach(max));
+}
+
+fn detach(mut left: usize) -> impl FnMut(&mut raw::Entry) {
+    move |entry| {
+        if left > 0 {
+            (entry.e_value_inum, entry.e_value_size) = (0.into(), 0.into());
+            left -= 1;
+        }
+    }
+}
+
+/// Gives the inodes that hold values of an inode's area other numbers. No hash covers them.
+pub fn renumber_in_inode(bytes: &mut [u8], number: impl Fn(InodeNr) -> InodeNr) {
+    each_in_inode(bytes, renumber(number));
+}
+
+/// Like [`renumber_in_inode`], for an attribute block, whose checksum is stale then.
+pub fn renumber_in_block(bytes: &mut [u8], number: impl Fn(InodeNr) -> InodeNr) {
+    each_in_block(bytes, renumber(number));
+}
+
+fn renumber(number: impl Fn(InodeNr) -> InodeNr) -> impl FnMut(&mut raw::Entry) {
+    move |entry| {
+        if let Some(nr) = InodeNr::from_disk(entry.e_value_inum.get()) {
+            entry.e_value_inum = number(nr).get().into();
+        }
+    }
+}
+
+fn each_in_inode(bytes: &mut [u8], visit: impl FnMut(&mut raw::Entry)) {
+    if word(bytes, 0) == Some(MAGIC) {
+        each_outside(bytes, INODE_HEADER, visit);
+    }
+}
+
+fn each_in_block(bytes: &mut [u8], visit: impl FnMut(&mut raw::Entry)) {
+    each_outside(bytes, size_of::<raw::Header>(), visit);
+}
+
+/// Visits the entries whose values lie in inodes of their own.
+fn each_outside(bytes: &mut [u8], first: usize, mut visit: impl FnMut(&mut raw::Entry)) {
+    let mut at = first;
+    while word(bytes, at).is_some_and(|word| word != 0) {
+        let rest = bytes.get_mut(at..).unwrap_or_default();
+        let Ok((entry, _)) = raw::Entry::mut_from_prefix(rest) else { break };
+        if entry.e_value_inum.get() != 0 {
+            visit(entry);
+        }
+        at += aligned(size_of::<raw::Entry>() + usize::from(entry.e_name_len));
+    }
+}
+
 /// The little-endian word at `at`.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let four = bytes.get(at..)?.first_chunk::<4>()?;

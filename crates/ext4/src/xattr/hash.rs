@@ -25,14 +25,19 @@ pub fn inode_value_hash(seed: Seed, value: &[u8]) -> u32 {
     seed.checksum(value)
 }
 
+/// The hash of an entry whose value, of this hash, lies in an inode of its own.
+#[must_use]
+pub fn held_entry_hash(suffix: &[u8], value_hash: u32) -> u32 {
+    mix(name_hash(suffix, u32::from), value_hash)
+}
+
 /// Whether `value`, read from an inode of its own, is the one that the entry with `hash` was made for. The
 /// entry's hash covers its name and, as one word, the value's hash.
 #[must_use]
 pub fn inode_value_matches(hash: u32, suffix: &[u8], value: &[u8], seed: Seed) -> bool {
     let value_hash = inode_value_hash(seed, value);
-    let unsigned = mix(name_hash(suffix, u32::from), value_hash);
     let signed = mix(name_hash(suffix, sign_extended), value_hash);
-    hash == unsigned || hash == signed
+    hash == held_entry_hash(suffix, value_hash) || hash == signed
 }
 
 /// The hash of a block with entries of these hashes, in their order; 0 (not to be shared) if one has none.

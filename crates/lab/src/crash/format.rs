@@ -6,9 +6,10 @@ use crate::error::{Error, Result};
 use hectare_device::{Device, MemoryDevice};
 use hectare_engine::{Creation, DataMode, OpenOptions, Timestamp, Volume};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::map::MapKind;
 use hectare_ext4::superblock::{self, SuperBlock};
 use hectare_mkfs::{FormatOptions, InodeCount, Plan, execute, parse_features};
-use hectare_units::{BlockSize, Bytes, GroupNr};
+use hectare_units::{BlockSize, Bytes, GroupNr, index_of, u64_of};
 use std::sync::Arc;
 
 /// One way to make a volume.
@@ -48,7 +49,7 @@ const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 16] = [
+pub const FORMATS: [Format; 21] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -66,6 +67,8 @@ pub const FORMATS: [Format; 16] = [
         clusters_per_group: None,
         ..format("4k-bigalloc", BlockSize::KIB4, 32, "bigalloc")
     },
+    format("1k-values", BlockSize::KIB1, 8, "ea_inode"),
+    format("4k-values", BlockSize::KIB4, 16, "ea_inode,orphan_file"),
     external("1k-external", BlockSize::KIB1, 8),
     external("4k-external", BlockSize::KIB4, 16),
     Format {
@@ -81,10 +84,16 @@ pub const FORMATS: [Format; 16] = [
         ..format("4k-bigalloc-data", BlockSize::KIB4, 32, "bigalloc")
     },
     Format { journals_data: true, ..external("1k-external-data", BlockSize::KIB1, 8) },
+    format("1k-blocks", BlockSize::KIB1, 8, BLOCK_MAPS),
+    format("4k-blocks", BlockSize::KIB4, 16, BLOCK_MAPS),
+    Format { journals_data: true, ..format("1k-blocks-data", BlockSize::KIB1, 8, BLOCK_MAPS) },
     // Every file has an owner of its own.
     format("1k-quota", BlockSize::KIB1, 8, "quota,project,orphan_file"),
     format("4k-quota", BlockSize::KIB4, 16, "quota,^metadata_csum"),
 ];
+
+/// Without what ext3 lacks: files are mapped by blocks.
+const BLOCK_MAPS: &str = "^extent,^64bit,^flex_bg,^metadata_csum,^huge_file";
 
 /// Blocks of the smallest journal.
 const JOURNAL_BLOCKS: u64 = 1024;
@@ -117,6 +126,16 @@ impl Format {
     /// Bytes of a cluster, the unit of space.
     pub(super) fn unit(self) -> u64 {
         self.cluster_size.unwrap_or(u64::from(self.block_size.get()))
+    }
+
+    /// Whether files are mapped by blocks.
+    pub(super) fn maps_by_blocks(self) -> bool {
+        self.features == BLOCK_MAPS
+    }
+
+    /// Whether it has room for attribute values that no block holds.
+    pub(super) fn has_large_values(self) -> bool {
+        self.features.split(',').any(|feature| feature == "ea_inode")
     }
 
     /// Bytes of the volume.
@@ -197,6 +216,15 @@ fn take_all_but(volume: &Volume, left: Bytes) -> hectare_engine::Result<()> {
     let file = volume.create_file(BALLAST, Creation::default())?;
     let stat = volume.statfs()?;
     let available = stat.available.get() << stat.block_size.shift();
-    // What its own tree takes comes off what is left.
-    file.allocate(0, available.saturating_sub(left.get()).max(1), false)
+    let len = available.saturating_sub(left.get()).max(1);
+    if MapKind::of(file.metadata()?.flags) == MapKind::Extents {
+        // What its own tree takes comes off what is left.
+        return file.allocate(0, len, false);
+    }
+    let chunk = vec![0; 1 << 16];
+    let mut at = 0;
+    while volume.statfs()?.available.get() << stat.block_size.shift() > left.get() {
+        at += u64_of(file.write_at(at, &chunk[..chunk.len().min(index_of(left.get().max(1)))])?);
+    }
+    file.sync()
 }

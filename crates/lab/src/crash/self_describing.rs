@@ -69,8 +69,12 @@ pub(super) fn written(file: u32, version: u32, at: u64, len: u64) -> Vec<u8> {
     cells.flat_map(|index| Cell { file, version, index: low32(index) }.encode()).collect()
 }
 
+/// Values of attributes from this length on are equal for all files, so that these share them.
+pub(super) const SHARED_MIN: u64 = 5000;
+
 /// The value of an extended attribute: of any length, and self-describing as well.
 pub(super) fn attribute(file: u32, version: u32, len: usize) -> Vec<u8> {
+    let (file, version) = if u64_of(len) < SHARED_MIN { (file, version) } else { (0, 0) };
     let mut value = written(file, version, 0, u64_of(len).next_multiple_of(CELL));
     value.truncate(len);
     value

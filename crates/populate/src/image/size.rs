@@ -131,6 +131,7 @@ impl<'t> Search<'t> {
         // written.
         options.hash_seed.get_or_insert(sample.superblock().raw().s_hash_seed);
         options.uuid.get_or_insert(sample.superblock().uuid());
+        options.shared_blocks = tree.duplicates() > 0;
         let load = Load::new(tree, sample.superblock())?;
         let geometry = sample.geometry();
         check(&load, geometry)?;
@@ -155,6 +156,11 @@ impl<'t> Search<'t> {
 
     /// The image of the old image's size, or of the next larger one that is enough.
     pub(super) fn run_like(mut self, mut like: Like) -> Result<Image<'t>, ImageError> {
+        if !self.load.attributes.values().is_empty() {
+            let reason =
+                "attribute values in inodes of their own (ea_inode) are not kept: build it without --like";
+            return Err(ImageError::Impossible(reason.into()));
+        }
         let (old, group) = (like.geometry().bytes(), like.geometry().blocks_per_group());
         let group = Blocks::new(group.into()).bytes(self.block_size);
         let (mut size, mut step) = (old, Bytes::ZERO);

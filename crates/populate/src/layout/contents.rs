@@ -86,6 +86,7 @@ impl Contents for TreeContents<'_> {
         inode.mode = inode.mode & !0o7777 | meta.mode;
         (inode.uid, inode.gid) = (meta.uid, meta.gid);
         if let Some(set) = tree.xattr_set(id) {
+            // Without values in inodes of their own.
             inode.xattr_area_mut().copy_from_slice(self.inodes.load.attributes.inode_area(set));
         }
         inode.render(slot, nr, sb);
@@ -129,7 +130,7 @@ impl Contents for TreeContents<'_> {
 
     fn render_inodes(&self, group: GroupNr, first: u32, slots: &mut [u8]) {
         let size = usize_of(self.geometry().inode_size);
-        let nodes = self.inodes.load.tree.len();
+        let nodes = self.inodes.load.tree.len() + self.inodes.load.attributes.values().len();
         for (index, slot) in (first..).zip(slots.chunks_exact_mut(size)) {
             let nr = self.geometry().inode_at(group, index);
             if let Some(id) = self.inodes.volume.node_of(nr, nodes) {

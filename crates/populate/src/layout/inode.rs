@@ -1,6 +1,7 @@
 //! Makes the inode of a node.
 
 use super::Volume;
+use super::attributes::OutsideValue;
 use super::load::Load;
 use super::placed::Layout;
 use crate::time::Timestamp as TreeTime;
@@ -8,11 +9,15 @@ use crate::tree::{Kind as NodeKind, NodeId};
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{BLOCK_BYTES, DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::time::Timestamp;
-use hectare_ext4::{extent, indirect};
-use hectare_units::{Blocks, low16, u64_of};
+use hectare_ext4::{extent, indirect, xattr};
+use hectare_units::{Blocks, low16, u64_of, usize_of};
 
 /// The most links an inode counts; a directory with more has 1 (`dir_nlink`).
 pub(crate) const LINKS_MAX: u32 = 65_000;
+
+/// The generation of inodes that hold attribute values. It differs from that of all others, so that no time of
+/// theirs makes them look like Lustre's, which have their user's.
+const HOLDER_GENERATION: u32 = 1;
 
 /// Everything an inode is made from.
 pub(crate) struct Inodes<'a> {
@@ -27,6 +32,9 @@ impl Inodes<'_> {
     /// The inode of a node.
     pub(crate) fn get(&self, id: NodeId) -> Inode {
         let (tree, geometry) = (self.load.tree, self.volume.sb.geometry());
+        if let Some(value) = self.volume.value_of(id) {
+            return self.holder(id, &self.load.attributes.values()[usize_of(value)]);
+        }
         let meta = tree.meta(id);
         let kind = tree.kind(id);
         let mut inode = Inode::new(format_kind(&kind).mode_bits() | meta.mode, self.now, 0, self.volume.sb);
@@ -45,9 +53,27 @@ impl Inodes<'_> {
         inode.sectors = self.layout.blocks(id, geometry).bytes(geometry.block_size).get() >> 9;
         inode.file_acl = self.layout.attribute_block(id);
         if let Some(set) = tree.xattr_set(id) {
-            inode.xattr_area_mut().copy_from_slice(self.load.attributes.inode_area(set));
+            let area = inode.xattr_area_mut();
+            area.copy_from_slice(self.load.attributes.inode_area(set));
+            xattr::renumber_in_inode(area, |nr| self.volume.value_number(nr));
+            // A value counts for every inode that has it.
+            let cluster = geometry.cluster_bytes();
+            let values = self.load.attributes.values_of(set);
+            let clusters: u64 = values.map(|value| u64_of(value.bytes.len()).div_ceil(cluster)).sum();
+            inode.sectors += clusters * (cluster >> 9);
         }
         self.fill(&mut inode, id, &kind);
+        inode
+    }
+
+    /// The inode that holds an attribute's value.
+    fn holder(&self, id: NodeId, value: &OutsideValue) -> Inode {
+        let (sb, owner) = (self.volume.sb, Inode::new(0, self.now, 0, self.volume.sb));
+        let mut inode = xattr::new_holder(&owner, value.hash, self.now, HOLDER_GENERATION, sb);
+        xattr::set_users(&mut inode, value.users);
+        inode.size = u64_of(value.bytes.len());
+        inode.sectors = self.layout.blocks(id, sb.geometry()).bytes(sb.geometry().block_size).get() >> 9;
+        self.map(&mut inode, id);
         inode
     }
 
@@ -88,7 +114,8 @@ impl Inodes<'_> {
     /// The map of a node, built.
     pub(crate) fn built_map(&self, id: NodeId) -> extent::Built {
         let block_size = self.volume.sb.geometry().block_size;
-        let seed = self.volume.sb.seed().map(|seed| seed.inode(self.volume.inode_of(id), 0));
+        let seed =
+            self.volume.sb.seed().map(|seed| seed.inode(self.volume.inode_of(id), self.generation(id)));
         let mut nodes = self.layout.map_nodes(id).iter();
         let mut next = || *nodes.next().expect("the layout took as many nodes as the map has");
         let extents: Vec<_> = self.layout.extents(id).collect();
@@ -96,6 +123,10 @@ impl Inodes<'_> {
             return indirect::build(&extents, block_size, &mut next);
         }
         extent::build(&extents, block_size, seed, &mut next)
+    }
+
+    fn generation(&self, id: NodeId) -> u32 {
+        self.volume.value_of(id).map_or(0, |_| HOLDER_GENERATION)
     }
 
     fn links(&self, id: NodeId, kind: &NodeKind<'_>) -> u16 {

@@ -35,7 +35,9 @@ impl<'t> Load<'t> {
         let stand_in = own_lost_and_found(tree)?;
         let attributes = Attributes::new(tree, sb)?;
         if let Some(id) = stand_in
-            && tree.xattr_set(id).is_some_and(|set| attributes.has_block(set))
+            && tree
+                .xattr_set(id)
+                .is_some_and(|set| attributes.has_block(set) || attributes.values_of(set).len() > 0)
         {
             let reason = "lost+found has room in its inode only; larger inodes (-I 256) have more".to_owned();
             return Err(Error::Attributes { path: ShownPath::new(LOST_AND_FOUND), reason });
@@ -58,7 +60,8 @@ impl<'t> Load<'t> {
 
     /// Inodes the tree needs beside the formatter's and the root's.
     pub(crate) fn inodes(&self) -> u64 {
-        hectare_units::u64_of(self.tree.len() - 1 - usize::from(self.stand_in.is_some()))
+        let nodes = self.tree.len() - 1 - usize::from(self.stand_in.is_some());
+        hectare_units::u64_of(nodes + self.attributes.values().len())
     }
 
     fn directory_sizes(&self) -> Result<Vec<u32>, Error> {

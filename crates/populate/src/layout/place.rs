@@ -12,6 +12,7 @@ use hectare_ext4::indirect;
 use hectare_ext4::inode::BLOCK_BYTES;
 use hectare_ext4::xattr::REFCOUNT_MAX;
 use hectare_units::{BlockNr, Blocks, LogicalBlock, low32, u64_of};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Extents that fit the root of a map inside the inode.
@@ -43,7 +44,8 @@ pub(crate) fn lay_out(
     mut free: impl Iterator<Item = Range<u64>>,
     room: &Room,
 ) -> Result<Layout, Lacking> {
-    let (layout, geometry) = (Layout::with_capacity(load.tree.len(), room), volume.sb.geometry());
+    let (layout, geometry) =
+        (Layout::with_capacity(load.tree.len() + load.attributes.values().len(), room), volume.sb.geometry());
     let (_, layout) = match Reserved::new(load, volume, &mut free) {
         None => Placer::new(load, volume, Cursor::new(free, geometry), Some(layout)).run()?,
         Some(reserved) => {
@@ -69,6 +71,10 @@ struct Placer<'a, I> {
     /// The last extent of the node at hand, and how many it has.
     last: Option<Extent>,
     extents: usize,
+    /// The extents of the node at hand, if others have its content, too.
+    kept: Option<Vec<Extent>>,
+    /// Those of nodes whose content others have, too.
+    equal: HashMap<NodeId, Vec<Extent>>,
     /// Where to keep the result; `None` when only the sums are wanted.
     layout: Option<Layout>,
     /// The node at hand.
@@ -121,6 +127,8 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
             room: Room::default(),
             last: None,
             extents: 0,
+            kept: None,
+            equal: HashMap::new(),
             layout,
             id: NodeId::ROOT,
             reserved: None,
@@ -135,6 +143,12 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
             if Some(id) != self.load.stand_in {
                 self.place(id);
             }
+        }
+        for value in self.load.attributes.values() {
+            if let Some(layout) = &mut self.layout {
+                layout.begin();
+            }
+            self.place_value(value.bytes.len());
         }
         if self.lacking > 0 {
             return Err(Lacking(Blocks::new(self.lacking)));
@@ -162,7 +176,10 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
                 self.room.needs.directories += self.beside_maps() - before;
             }
             Kind::File { .. } => {
-                self.file(id);
+                match self.load.tree.first_equal(id) {
+                    Some(first) => self.share(first),
+                    None => self.file(id),
+                }
                 self.room.needs.file_data += self.beside_maps() - before;
             }
             Kind::Symlink { target } if target.len() >= BLOCK_BYTES => {
@@ -177,6 +194,15 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
         }
     }
 
+    /// Places an attribute value in an inode of its own.
+    fn place_value(&mut self, len: usize) {
+        (self.last, self.extents) = (None, 0);
+        let before = self.beside_maps();
+        self.content(0..u64_of(len.div_ceil(self.geometry.block_size.len())), None);
+        self.room.needs.attribute_blocks += self.beside_maps() - before;
+        self.map_nodes();
+    }
+
     /// Blocks taken for other things than maps.
     fn beside_maps(&self) -> Blocks {
         let kept = self.reserved.as_ref().map_or(Blocks::ZERO, Reserved::taken);
@@ -185,9 +211,13 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
 
     /// Places the data of a file.
     fn file(&mut self, id: NodeId) {
+        self.kept = self.load.tree.has_equals(id).then(Vec::new);
         let mut last = None;
         let (load, geometry) = (self.load, self.geometry);
         content_ranges(load, geometry, id, &mut |range| last = self.content(range, last));
+        if let Some(extents) = self.kept.take() {
+            self.equal.insert(id, extents);
+        }
     }
 
     /// Places file blocks; `last` is the file's last cluster so far and where it lies. Returns the same for
@@ -213,15 +243,29 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
         last
     }
 
+    /// Gives a file the blocks of one before it that has the same content.
+    fn share(&mut self, first: NodeId) {
+        let extents = self.equal.remove(&first).expect("the first of equal files comes before the others");
+        for extent in &extents {
+            self.map(extent.logical.get().into()..extent.end(), extent.physical);
+        }
+        self.equal.insert(first, extents);
+    }
+
     /// Leaves file blocks where they were.
-    fn keep(&mut self, mut blocks: Range<u64>, mut place: BlockNr) {
+    fn keep(&mut self, blocks: Range<u64>, place: BlockNr) {
+        if let Some(reserved) = &mut self.reserved {
+            reserved.take(place, blocks.end - blocks.start);
+        }
+        self.map(blocks, place);
+    }
+
+    /// Maps file blocks to a place that is theirs already.
+    fn map(&mut self, mut blocks: Range<u64>, mut place: BlockNr) {
         while blocks.start < blocks.end {
             let end = self.tables(&blocks);
             let len = end - blocks.start;
             self.push(blocks.start..end, place);
-            if let Some(reserved) = &mut self.reserved {
-                reserved.take(place, len);
-            }
             blocks.start = end;
             place += Blocks::new(len);
         }
@@ -285,6 +329,10 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
                 None => self.extents += 1,
             }
             self.last = Some(extent);
+            if let Some(kept) = &mut self.kept {
+                kept.truncate(kept.len() - usize::from(joins.is_some()));
+                kept.push(extent);
+            }
             if let Some(layout) = &mut self.layout {
                 layout.extent(&extent, joins.is_some());
             }

@@ -66,7 +66,7 @@ pub(crate) struct AttributeBlock {
 
 /// Where everything goes.
 pub(crate) struct Layout {
-    /// One for each node, and one behind the last.
+    /// One for each node, for each value in an inode of its own, and one behind the last.
     nodes: Vec<Node>,
     extents: Vec<Stored>,
     map_nodes: Vec<BlockNr>,

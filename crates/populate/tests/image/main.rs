@@ -7,3 +7,4 @@ mod failures;
 mod kernel;
 mod limits;
 mod reproducible;
+mod values;

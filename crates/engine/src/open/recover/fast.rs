@@ -27,7 +27,8 @@ mod map;
 mod runs;
 mod space;
 
-use crate::attributes::xattr_store;
+use crate::attributes::freeing;
+use crate::attributes::xattr_store::{self, Plan};
 use crate::error::{Error, Result};
 use crate::names::node::NewNode;
 use crate::names::{create, lookup, remove};
@@ -153,7 +154,14 @@ impl<'a, 'h> Replay<'a, 'h> {
     fn create_directory(&mut self, entry: &FastEntry, inode: &Arc<CachedInode>) -> Result<()> {
         create::check_names_writable(self.core, inode.nr(), &inode.get())?;
         if inode.get().size == 0 {
-            create::fill_node(self.core, self.handle, inode, entry.parent, NewNode::Directory, &[])?;
+            create::fill_node(
+                self.core,
+                self.handle,
+                inode,
+                entry.parent,
+                NewNode::Directory,
+                Plan::default(),
+            )?;
         }
         if self.add_name(entry, inode)?
             && let Some(dir) = self.parent(entry)?
@@ -195,6 +203,9 @@ impl<'a, 'h> Replay<'a, 'h> {
     /// Frees an inode that lost its last name, and all its content.
     fn free(&mut self, inode: &Arc<CachedInode>) -> Result<()> {
         remove::check_freeable(self.core, inode.nr(), &inode.get())?;
+        freeing::let_values_go_at_once(self.core, self.handle, inode)?;
+        let dropped = self.core.state.values.lock().take_dropped();
+        dropped.iter().try_for_each(|value| self.free(value))?;
         self.give_up_space(inode)?;
         let mut data = inode.edit(self.handle, &self.core.state.inodes);
         xattr_store::leave_attribute_block(self.core, self.handle, &mut data)?;
@@ -286,8 +297,9 @@ impl<'a, 'h> Replay<'a, 'h> {
 
     /// Returns an error for an inode whose map lies in blocks that are not logged.
     fn check_mapped(&self, nr: InodeNr, data: &Inode) -> Result<()> {
-        if data.flags.intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
-            return Ok(());
+        if data.has_map() && !data.flags.intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
+            let what = format!("the journal's fast commits change inode {nr}, which is mapped by blocks");
+            return Err(Error::Unsupported(what));
         }
         self.core.state.check_file_writable(data, nr)
     }

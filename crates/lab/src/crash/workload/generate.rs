@@ -1,9 +1,10 @@
 //! Chooses operations that fit the existing files.
 
+use super::super::format::Format;
 use super::{Verb, Workload};
 use crate::crash::content::Edit;
 use crate::crash::op::Op;
-use crate::crash::self_describing::CELL;
+use crate::crash::self_describing::{self, CELL};
 use crate::crash::tree::{EntryKind, Tree};
 use hectare_units::random::SplitMix64;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,10 @@ pub(in crate::crash) struct Generator {
     workload: Workload,
     /// Space is allocated in units of this many bytes.
     unit: u64,
+    /// Whether files are mapped by blocks, which are neither allocated ahead nor moved.
+    by_blocks: bool,
+    /// Whether attributes may have values that no block holds.
+    large_values: bool,
     tree: Tree,
     /// The files there are, those too that are only open, and their sizes.
     sizes: BTreeMap<u32, u64>,
@@ -30,16 +35,28 @@ pub(in crate::crash) struct Generator {
 }
 
 impl Generator {
-    /// For a thread whose directory is the empty `tree`, with ids from `first_id` on.
+    /// For a thread whose directory is the empty `tree`, with ids from `first_id` on, on a volume with space in
+    /// units of that many bytes, and perhaps with room for large values of attributes.
     pub(in crate::crash) fn new(
         workload: Workload,
         random: SplitMix64,
-        unit: u64,
+        format: Format,
         tree: Tree,
         first_id: u32,
     ) -> Self {
         let (sizes, open) = (BTreeMap::new(), BTreeSet::new());
-        Self { random, workload, unit, tree, sizes, open, next_id: first_id, done: 0 }
+        Self {
+            random,
+            workload,
+            unit: format.unit(),
+            by_blocks: format.maps_by_blocks(),
+            large_values: format.has_large_values(),
+            tree,
+            sizes,
+            open,
+            next_id: first_id,
+            done: 0,
+        }
     }
 
     /// The names as they are now.
@@ -183,6 +200,10 @@ impl Generator {
         }
         // Two large ones fill the block there can be.
         let name = format!("user.{}", self.random.below(2));
+        if self.large_values && self.random.one_in(3) {
+            let len = self_describing::SHARED_MIN * (1 + self.random.below(4));
+            return Some(Op::SetXattr { path, name, len: hectare_units::index_of(len) });
+        }
         let most = if self.random.one_in(2) { 40 } else { ATTRIBUTE_MAX };
         let len = 1 + self.random.below(most);
         Some(Op::SetXattr { path, name, len: hectare_units::index_of(len) })
@@ -220,6 +241,7 @@ impl Generator {
         // Space beyond the end is not counted.
         let keep_size = self.random.one_in(3) && self.workload != Workload::Large;
         let edit = match verb {
+            Verb::Allocate | Verb::Zero | Verb::Collapse | Verb::Insert if self.by_blocks => return None,
             Verb::Append => Edit::Write { at: size, len: len.min(size_max.saturating_sub(size)) },
             Verb::Overwrite => Edit::Write { at, len: within },
             Verb::WriteFar => {
