@@ -63,8 +63,8 @@ pub trait Contents: Sync {
     }
 }
 
-/// Counts an inode for its owner, group or project.
-pub fn count_inode(kind: quota::Kind, inode: &Inode, used: &mut BTreeMap<u32, Record>) {
+/// Counts an inode for its owner, group or project, and so many others that hold values of its attributes.
+pub fn count_inode(kind: quota::Kind, inode: &Inode, holders: u64, used: &mut BTreeMap<u32, Record>) {
     let id = match kind {
         quota::Kind::User => inode.uid,
         quota::Kind::Group => inode.gid,
@@ -72,7 +72,7 @@ pub fn count_inode(kind: quota::Kind, inode: &Inode, used: &mut BTreeMap<u32, Re
     };
     let record = used.entry(id).or_default();
     record.space.used += inode.sectors << 9;
-    record.inodes.used += 1;
+    record.inodes.used += 1 + holders;
 }
 
 /// Sets `len` bits of a bitmap from `start` on.
@@ -153,7 +153,7 @@ impl Contents for Empty {
     }
 
     fn count(&self, kind: quota::Kind, used: &mut BTreeMap<u32, Record>) {
-        count_inode(kind, &self.inode, used);
+        count_inode(kind, &self.inode, 0, used);
     }
 
     fn blocks(&self, group: GroupNr, write: &mut dyn FnMut(BlockNr, &[u8])) {

@@ -488,7 +488,7 @@ impl Plan {
             }
             let mut used = BTreeMap::new();
             contents.count(file.kind, &mut used);
-            count_inode(file.kind, &self.lost_and_found_inode(contents), &mut used);
+            count_inode(file.kind, &self.lost_and_found_inode(contents), 0, &mut used);
             let blocks = file.blocks(&used, size).into_iter();
             for (nr, bytes) in blocks.filter(|(nr, _)| within.contains(&nr.get())) {
                 sink(self.block(nr, bytes))?;

@@ -75,6 +75,7 @@ fn every_combination_of_options_holds_every_tree() {
         "-O orphan_file",
         "-O quota",
         "-O quota,project,bigalloc",
+        "-O quota,ea_inode",
         "-O casefold",
         "-I 128",
         "-I 512",
