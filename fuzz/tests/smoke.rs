@@ -47,6 +47,7 @@ targets![
     fast_commit,
     shift,
     requests,
+    quota,
 ];
 
 fn holds(target: &str, program: &str) {

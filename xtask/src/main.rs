@@ -15,6 +15,7 @@
 //! | `killed` | kills the server of a mount in the middle of work, repeatedly (see [`killed`]) |
 //! | `live` | draws the live page of a mount that is worked on, for the README (see [`live`]) |
 //! | `mutate` | switches the allocator's mechanisms off in the code; tests must notice (see [`mutate`]) |
+//! | `unicode` | makes the tables of case folding from the standard's files (see [`unicode`]) |
 //! | `soak` | threads that do everything at once, for minutes, with every byte checked (see [`soak`]) |
 //!
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
@@ -35,11 +36,12 @@ mod soak;
 mod steps;
 mod testing;
 mod tidy;
+mod unicode;
 
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: cargo xtask tidy|setup|test|demo|boot|fuzz|corpus|conform|crash|bench|killed|live|mutate|soak";
+const USAGE: &str = "usage: cargo xtask tidy|setup|test|demo|boot|fuzz|corpus|conform|crash|bench|killed|live|mutate|soak|\
+     unicode";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         ["live", ref rest @ ..] => live::run(rest),
         ["mutate", ref rest @ ..] => mutate::run(rest),
         ["soak", ref rest @ ..] => soak::run(rest),
+        ["unicode", ref rest @ ..] => unicode::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -6,13 +6,14 @@
 use crate::steps::{quiet, shown};
 use hectare_oracle::{is_root, tool};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 
-/// A tool, and its Debian package.
+/// A tool, or a file by its path, and its Debian package.
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 42] = [
+const TOOLS: [Tool; 43] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -55,6 +56,7 @@ const TOOLS: [Tool; 42] = [
     ("skopeo", "skopeo"),
     ("buildah", "buildah"),
     ("chromium", "chromium"),
+    ("/usr/share/unicode/UnicodeData.txt", "unicode-data"),
 ];
 
 /// What the demo uses.
@@ -73,7 +75,12 @@ pub(crate) fn for_demo() -> bool {
 }
 
 fn missing(of: &[Tool]) -> Vec<Tool> {
-    of.iter().copied().filter(|(name, _)| tool(name).is_none()).collect()
+    of.iter().copied().filter(|(name, _)| !is_there(name)).collect()
+}
+
+/// Whether there is a program of that name, or a file of that path.
+fn is_there(name: &str) -> bool {
+    if name.starts_with('/') { Path::new(name).exists() } else { tool(name).is_some() }
 }
 
 /// Installs what is missing, or reports it.

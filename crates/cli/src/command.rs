@@ -6,6 +6,7 @@ pub(crate) mod age;
 pub(crate) mod bench;
 pub(crate) mod build;
 pub(crate) mod cat;
+pub(crate) mod chattr;
 pub(crate) mod check;
 pub(crate) mod chmod;
 pub(crate) mod chown;
@@ -26,6 +27,7 @@ pub(crate) mod mke2fs;
 pub(crate) mod mkfs;
 pub(crate) mod mount;
 pub(crate) mod mv;
+pub(crate) mod quota;
 #[cfg(feature = "lab")]
 pub(crate) mod reproduce;
 pub(crate) mod rm;
@@ -60,7 +62,9 @@ pub(crate) enum Command {
     Ln(ln::Arguments),
     Chmod(chmod::Arguments),
     Chown(chown::Arguments),
+    Chattr(chattr::Arguments),
     Xattr(xattr::Arguments),
+    Quota(quota::Arguments),
     Info(info::Arguments),
     Check(check::Arguments),
     Freefrag(freefrag::Arguments),
@@ -101,7 +105,9 @@ impl Command {
             Self::Ln(arguments) => ln::run(&arguments),
             Self::Chmod(arguments) => chmod::run(&arguments),
             Self::Chown(arguments) => chown::run(&arguments),
+            Self::Chattr(arguments) => chattr::run(&arguments),
             Self::Xattr(arguments) => xattr::run(&arguments),
+            Self::Quota(arguments) => quota::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),

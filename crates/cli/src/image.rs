@@ -47,7 +47,18 @@ impl Image {
 
     /// Opens the image for writing.
     pub(crate) fn write(path: &Path, writing: &Writing) -> Outcome<Self> {
-        Self::open(path, writing.part, Hold::Everybody, writing.options()?)
+        Self::write_with(path, writing, |_| ())
+    }
+
+    /// Opens the image for writing, with options adapted.
+    pub(crate) fn write_with(
+        path: &Path,
+        writing: &Writing,
+        adapt: impl FnOnce(&mut OpenOptions),
+    ) -> Outcome<Self> {
+        let mut options = writing.options()?;
+        adapt(&mut options);
+        Self::open(path, writing.part, Hold::Everybody, options)
     }
 
     fn open(path: &Path, part: Part, hold: Hold, options: OpenOptions) -> Outcome<Self> {

@@ -11,6 +11,7 @@ pub(crate) mod assemble;
 mod check;
 pub(crate) mod mount_state;
 mod orphan_cleanup;
+pub(crate) mod quotas;
 mod recover;
 pub(crate) mod shutdown;
 
@@ -91,11 +92,16 @@ fn check_usable(device: &Arc<dyn Device>, sb: &SuperBlock, options: &OpenOptions
 /// Marks a volume as in use, cleans up its orphans, and starts its thread.
 fn begin_use(opened: &Arc<Opened>) -> Result<()> {
     let core = &opened.core;
-    if let Err(error) = orphan_cleanup::load_orphans(core) {
+    let loaded = orphan_cleanup::load_orphans(core).and_then(|()| quotas::load(core));
+    if let Err(error) = loaded.map(|quotas| quotas.map(|quotas| core.state.inodes.count_in(Arc::new(quotas))))
+    {
         mount_state::abandon(&core.state);
         return Err(error);
     }
     mount_state::mark_open(&core.state)?;
+    if let Some(quotas) = core.state.quotas().filter(|_| core.state.options.recount_quotas) {
+        quotas::recount(core, quotas)?;
+    }
     orphan_cleanup::process_orphans(core)?;
     if let Some(interval) = core.state.options.commit_interval {
         let background = Background::start(Arc::downgrade(opened), interval);

@@ -3,6 +3,7 @@
 use crate::observer::Observed;
 use hectare_alloc::{Policy, Recording, Tunables};
 use hectare_device::Device;
+use hectare_ext4::quota::Kind as QuotaKind;
 use hectare_ext4::superblock::{DataMode, OnError};
 use hectare_ext4::time::Timestamp;
 use std::sync::Arc;
@@ -94,6 +95,12 @@ pub struct OpenOptions {
     /// Whether every overwrite of existing bytes starts a handle, as in ext4 before its direct overwrites did
     /// without: to measure what that costs. Default: false.
     pub overwrite_handles: bool,
+    /// The kinds of quotas whose limits are enforced, on volumes that have them, for operations on behalf of
+    /// users ([`on_behalf`](crate::on_behalf)). Default: all. What is used is counted in any case.
+    pub quota_limits: Vec<QuotaKind>,
+    /// Whether what is used is counted anew, by reading all inodes. Default: only if changes were made without
+    /// counting.
+    pub recount_quotas: bool,
     /// The observer of how long allocations and commits took. Default: none.
     pub observer: Option<Observed>,
 }
@@ -121,6 +128,8 @@ impl Default for OpenOptions {
             data_errors_abort: None,
             synchronous: Synchronous::default(),
             overwrite_handles: false,
+            quota_limits: QuotaKind::ALL.to_vec(),
+            recount_quotas: false,
             observer: None,
         }
     }

@@ -10,5 +10,6 @@ pub(crate) mod map;
 pub(crate) mod map_convert;
 pub(crate) mod map_edit;
 pub(crate) mod piece;
+pub(crate) mod quota;
 pub(crate) mod reserve;
 pub(crate) mod statfs;

@@ -13,6 +13,7 @@ pub(crate) mod commit;
 mod discard;
 mod failures;
 mod inodes;
+mod quotas;
 pub(crate) mod sync;
 mod transactions;
 pub(crate) mod unwinding;
@@ -276,7 +277,11 @@ impl State {
         let bitmaps = self.allocator.dirty_groups().saturating_mul(2);
         let cached = low32(u64_of(self.blocks.dirty_blocks() + self.inodes.dirty_inodes()));
         let revokes = self.log.as_ref().map_or(0, VolumeLog::gathered_revokes);
-        bitmaps.saturating_add(self.groups.dirty_blocks()).saturating_add(cached).saturating_add(revokes)
+        let quotas = self.quotas().map_or(0, |quotas| quotas.dirty_blocks());
+        bitmaps
+            .saturating_add(self.groups.dirty_blocks())
+            .saturating_add(cached + quotas)
+            .saturating_add(revokes)
     }
 }
 

@@ -10,6 +10,7 @@
 //! their blocks through small traits, which the engine implements over its cache.
 
 pub mod acl;
+pub mod casefold;
 pub mod checksum;
 pub mod dir;
 pub mod error;
@@ -23,6 +24,7 @@ pub mod inode;
 pub mod map;
 pub mod mmp;
 pub mod orphan;
+pub mod quota;
 pub mod raw;
 pub mod superblock;
 #[cfg(test)]

@@ -125,6 +125,18 @@ fn journalled_data_survives_in_order() {
     }
 }
 
+/// The sums of quotas are durable with what they count, and their trees with the first file of an owner.
+#[test]
+fn quotas_survive() {
+    let oracle: &hectare_lab::crash::Oracle<'_> = &e2fsck;
+    for format in ["1k-quota", "4k-quota"] {
+        let format = Some(Format::by_name(format).expect("a format that there is"));
+        let search = Search { format, oracle: Some((oracle, 200)), ..search(&Workload::ALL, 1500) };
+        let (_, failure) = explore(&search, &|_| {}).expect("there are volumes to run on");
+        assert!(failure.is_none(), "{}", failure.as_ref().map(told).unwrap_or_default());
+    }
+}
+
 /// All crashes of the run that a failure was found in.
 #[track_caller]
 fn survive_run(workload: Workload, format: &str, seed: u64) {

@@ -26,7 +26,7 @@ mod space;
 mod superblock;
 mod system_inodes;
 
-pub use contents::{Contents, Empty, GroupUse, set_bits};
+pub use contents::{Contents, Empty, GroupUse, count_inode, set_bits};
 pub use geometry::{Shape, shape, whole_pages};
 pub use layout::{Cursor, GroupMeta, Layout};
 pub use mount_defaults::MountDefaults;

@@ -36,7 +36,7 @@ use user::User;
 
 /// Feature sets that sequences run on (without revision 0, where e2fsck objects to attributes that the kernel
 /// stored), by the names of [`crate::combos()`], and their mount options.
-pub const SETS: [(&str, &str); 32] = [
+pub const SETS: [(&str, &str); 35] = [
     ("ext4", ""),
     ("ext4-1k", ""),
     ("ext4-2k", ""),
@@ -69,6 +69,9 @@ pub const SETS: [(&str, &str); 32] = [
     ("inline-data", ""),
     ("inline-data-512", ""),
     ("inline-data", "data=journal"),
+    ("quota", ""),
+    ("project", ""),
+    ("casefold", ""),
 ];
 
 /// Exercises of one file: feature sets, and the mount options of the program and of the kernel.

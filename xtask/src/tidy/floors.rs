@@ -45,6 +45,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["context"],
             &["blocks", "content"],
             &["attributes", "bitmaps", "groups", "htree", "links", "map"],
+            &["quotas"],
             &["directory", "reserved_inodes", "symlink"],
             &["inodes"],
             &["steps"],

@@ -105,6 +105,7 @@ fn let_some_go(
     let (from_block, list) = (values.in_inode.is_empty(), values.in_inode.iter().chain(&values.in_block));
     if from_block && values.block_is_shared {
         let mut data = inode.edit(handle, &core.state.inodes);
+        core.state.count_inodes(inode.nr(), &data, 0, values.in_block.len());
         return xattr_store::leave_shared_block(core, handle, &mut data);
     }
     let len = if from_block { values.in_block.len() } else { values.in_inode.len() };
@@ -120,6 +121,7 @@ fn let_some_go(
     } else {
         xattr::detach_in_inode(data.xattr_area_mut(), step);
     }
+    core.state.count_inodes(inode.nr(), &data, 0, step);
     drop(data);
     holders.iter().for_each(|holder| value_inodes::let_go(core, handle, holder));
     Ok(())

@@ -18,10 +18,12 @@ use crate::names::node::{Creation, LINKS_MAX, NewNode, file_type, new_name};
 use crate::names::{inline_directory, lookup};
 use crate::space::map_edit::{MAP_CREDITS, MapMut};
 use crate::space::piece::Use;
-use crate::space::{ialloc, reserve};
+use crate::space::{ialloc, quota, reserve};
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::orphans::ORPHAN_CREDITS;
+use crate::stores::quotas::Owners;
+use hectare_ext4::casefold::Folding;
 use hectare_ext4::dir::{self, DirWrite, Entry, Insert, Name};
 use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Incompat, RoCompat};
@@ -50,7 +52,11 @@ pub(crate) fn check_directory_writable(core: &Core, dir: &CachedInode, deed: Dee
 /// Returns an error for changes of names in a directory of a form that can't be written yet.
 pub(crate) fn check_names_writable(core: &Core, nr: InodeNr, data: &Inode) -> Result<()> {
     if data.flags.contains(InodeFlags::CASEFOLD) {
-        return Err(Error::Unsupported(format!("directory {nr} ignores case (casefold)")));
+        if data.flags.contains(InodeFlags::ENCRYPT) {
+            let what = format!("directory {nr} ignores case (casefold) and is encrypted");
+            return Err(Error::Unsupported(format!("{what}: it can be read, but not changed")));
+        }
+        Folding::of(&core.state.sb)?;
     }
     core.state.check_file_writable(data, nr)
 }
@@ -104,6 +110,7 @@ fn create_locked(
         check_subdirectory_fits(core, dir)?;
     }
     let prepared = prepare(core, dir, kind, creation)?;
+    quota::prepare(core, Owners::of(&prepared.0))?;
     let mut handle = core.start(NAME_CREDITS + prepared.1.credits(core))?;
     let new = make_node(core, &mut handle, dir.nr(), node, prepared)?;
     if let Err(error) = add_name_at(core, &mut handle, dir, name, spot, new.nr(), kind) {
@@ -190,7 +197,7 @@ pub(crate) fn fill_node(
             }
             let mut store = DirMut { core, handle, nr: new.nr(), inode: &mut data };
             let at = store.append()?;
-            let format = core.state.dir_format;
+            let format = store.format();
             store.edit(at, |block| dir::leaf::init_dots(block, &format, new.nr(), parent))
         }
         NewNode::Symlink(target) => fill_symlink(core, handle, new.nr(), &mut data, target),
@@ -257,7 +264,8 @@ fn add_name_at(
         NameSpot::Inline => inline_directory::add(core, handle, dir.nr(), &mut data, &entry)?,
         NameSpot::Blocks(spot) => {
             let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
-            dir::insert_at(&mut store, &core.state.dir_format, spot, &entry)?
+            let format = store.format();
+            dir::insert_at(&mut store, &format, spot, &entry)?
         }
     };
     match inserted {
@@ -281,7 +289,8 @@ pub(crate) fn take_name(
         inline_directory::take(core, dir.nr(), &mut data, name)?;
     } else {
         let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
-        dir::remove(&mut store, &core.state.dir_format, name)?.ok_or(Error::NotFound)?;
+        let format = store.format();
+        dir::remove(&mut store, &format, name)?.ok_or(Error::NotFound)?;
     }
     core.state.stamp(&mut data);
     Ok(())

@@ -8,10 +8,11 @@ use crate::error::{Error, Result};
 use crate::names::directory::DirMut;
 use crate::space::map_edit::MapMut;
 use crate::state::{Core, State};
+use hectare_ext4::casefold;
 use hectare_ext4::dir::{self, DirWrite, Entry, FileType, Insert, Name};
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::inline::{self, Inline, Rows};
-use hectare_ext4::inode::Inode;
+use hectare_ext4::inode::{Inode, InodeFlags};
 use hectare_journal::Handle;
 use hectare_units::{InodeNr, LogicalBlock};
 
@@ -35,7 +36,8 @@ pub(crate) fn add(
     }
     leave(core, handle, nr, data)?;
     let mut store = DirMut { core, handle, nr, inode: data };
-    dir::insert(&mut store, &core.state.dir_format, entry)
+    let format = store.format();
+    dir::insert(&mut store, &format, entry)
 }
 
 /// Removes a name.
@@ -73,7 +75,11 @@ fn put(nr: InodeNr, data: &mut Inode, rows: &Rows) -> Result<()> {
 fn open(state: &State, nr: InodeNr, data: &Inode, name: Option<Name<'_>>) -> Result<(Rows, Option<usize>)> {
     let tail = state.inline_tail(nr, data)?;
     let inline = Inline::new(&data.block, tail.as_deref(), data.bytes(), Place::Inode(nr))?;
-    let found = name.map(|name| inline.find(name.bytes())).transpose()?.flatten();
+    let folds = data.flags.contains(InodeFlags::CASEFOLD);
+    let is = |name: Name<'_>, other: &[u8]| {
+        other == name.bytes() || (folds && casefold::alike(other, name.bytes()))
+    };
+    let found = name.map(|name| inline.find(|other| is(name, other))).transpose()?.flatten();
     Ok((inline.rows()?, found.map(|entry| entry.at)))
 }
 
@@ -100,8 +106,8 @@ fn fill_block(
     data: &mut Inode,
     inline: &Inline<'_>,
 ) -> Result<()> {
-    let (format, parent) = (core.state.dir_format, inline.parent()?);
     let mut store = DirMut { core, handle, nr, inode: data };
+    let (format, parent) = (store.format(), inline.parent()?);
     let at = store.append()?;
     store.edit(at, |block| dir::leaf::init_dots(block, &format, nr, parent))?;
     for entry in inline.dir_entries() {

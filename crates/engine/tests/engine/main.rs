@@ -8,6 +8,7 @@
 mod common;
 
 mod block_maps;
+mod casefold;
 mod checksums;
 mod churn;
 mod copy;
@@ -38,6 +39,7 @@ mod overlap;
 mod overwrite;
 mod permissions;
 mod placement;
+mod quotas;
 mod ranges;
 mod ranges_model;
 mod read;

@@ -119,14 +119,14 @@ impl Inline<'_> {
         Ok(Rows { bytes: [&self.head[..], self.tail].concat() })
     }
 
-    /// The entry with this name.
+    /// The first entry with a name that `is` the right one.
     ///
     /// # Errors
     /// `Corrupt` for a broken entry before it.
-    pub fn find(&self, name: &[u8]) -> Result<Option<DirEntry<'_>>, Corrupt> {
+    pub fn find(&self, is: impl Fn(&[u8]) -> bool) -> Result<Option<DirEntry<'_>>, Corrupt> {
         for entry in self.dir_entries() {
             let entry = entry?;
-            if entry.name == name {
+            if is(entry.name) {
                 return Ok(Some(entry));
             }
         }

@@ -49,7 +49,7 @@ const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 22] = [
+pub const FORMATS: [Format; 24] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -90,6 +90,9 @@ pub const FORMATS: [Format; 22] = [
     format("1k-blocks", BlockSize::KIB1, 8, BLOCK_MAPS),
     format("4k-blocks", BlockSize::KIB4, 16, BLOCK_MAPS),
     Format { journals_data: true, ..format("1k-blocks-data", BlockSize::KIB1, 8, BLOCK_MAPS) },
+    // Every file has an owner of its own.
+    format("1k-quota", BlockSize::KIB1, 8, "quota,project,orphan_file"),
+    format("4k-quota", BlockSize::KIB4, 16, "quota,^metadata_csum"),
 ];
 
 /// Without what ext3 lacks: files are mapped by blocks.
