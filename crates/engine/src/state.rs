@@ -239,8 +239,17 @@ impl State {
         self.kbytes_written.fetch_add(u64_of(bytes).div_ceil(1024), Ordering::Relaxed);
     }
 
-    /// The error for a file whose form can be read but not yet written.
+    /// The error for a file that can't be changed, for its form or for lack of a key.
     pub(crate) fn check_file_writable(&self, inode: &Inode, nr: InodeNr) -> Result<()> {
+        if inode.flags.contains(InodeFlags::ENCRYPT) {
+            let what = format!("inode {nr} is encrypted: it can't be changed without the key, only removed");
+            return Err(Error::Unsupported(what));
+        }
+        self.check_form_writable(inode, nr)
+    }
+
+    /// The error for a file whose form can be read but not written.
+    pub(crate) fn check_form_writable(&self, inode: &Inode, nr: InodeNr) -> Result<()> {
         let refuse = |what: &str| {
             Err(Error::Unsupported(format!("inode {nr} {what}: such files can be read, but not changed yet")))
         };
@@ -249,10 +258,8 @@ impl State {
             return refuse("keeps its data in the inode (inline_data)");
         }
         if flags.contains(InodeFlags::VERITY) {
-            return refuse("is sealed by fs-verity");
-        }
-        if flags.contains(InodeFlags::ENCRYPT) {
-            return refuse("is encrypted");
+            let what = format!("inode {nr} is sealed by fs-verity: its content never changes again");
+            return Err(Error::Unsupported(what));
         }
         if inode.has_map() && !flags.contains(InodeFlags::EXTENTS) {
             return refuse("is mapped by indirect blocks (ext2, ext3)");

@@ -9,9 +9,8 @@
 use crate::attributes::freeing::{self, DROP_CREDITS};
 use crate::attributes::value_inodes::{self, Owner};
 use crate::data::reclaim;
-use crate::encrypted_names::old_name;
+use crate::encrypted_names;
 use crate::error::{Error, Result};
-use crate::immutable::Deed;
 use crate::names::directory::DirRef;
 use crate::names::{create, lookup};
 use crate::space::reserve;
@@ -81,14 +80,16 @@ pub(crate) fn remove_name(
     name: &[u8],
     check: impl Fn(&Core, &CachedInode) -> Result<()>,
 ) -> Result<()> {
-    let name = old_name(name)?;
+    let dir = core.state.directory(parent)?;
+    // Of an encrypted directory, as a listing shows it.
+    let stored = encrypted_names::stored(name, dir.get().flags)?;
+    let name = stored.name()?;
     if name.is_dot() {
         return Err(Error::IsADirectory);
     }
-    let dir = core.state.directory(parent)?;
     reclaim::retry(core, || {
         let _dir = dir.lock().write();
-        create::check_directory_writable(core, &dir, Deed::TakeName)?;
+        create::check_gives_names(core, &dir)?;
         let nr = lookup::lookup_locked(core, &dir, name)?.ok_or(Error::NotFound)?;
         if nr == parent {
             return Err(Corrupt::new("the directory", Place::Inode(parent), "it holds itself").into());
