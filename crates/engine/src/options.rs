@@ -86,6 +86,9 @@ pub struct OpenOptions {
     /// Whether a failed write of file data ends all changes (`data_err=abort`), instead of the volume's mount
     /// options. Unless either requires it, it does not.
     pub data_errors_abort: Option<bool>,
+    /// Whether opening for writing waits, for 22 seconds or more, to see whether a volume with multiple-mount
+    /// protection (`mmp`) that was not closed is still in use; without it such a volume is refused at once.
+    pub mmp_wait: bool,
     /// Which changes are durable when they return.
     pub synchronous: Synchronous,
     /// Whether every overwrite of existing bytes starts a handle, as in ext4 before its direct overwrites did
@@ -116,6 +119,7 @@ impl Default for OpenOptions {
             delayed_bytes: 64 << 20,
             errors: None,
             data_errors_abort: None,
+            mmp_wait: true,
             synchronous: Synchronous::default(),
             overwrite_handles: false,
             observer: None,

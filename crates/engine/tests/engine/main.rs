@@ -29,6 +29,7 @@ mod inodes;
 mod journalled;
 mod large;
 mod logged;
+mod mmp;
 mod model;
 mod nameless;
 mod namespace;
