@@ -12,7 +12,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 37] = [
+const TOOLS: [Tool; 38] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -50,6 +50,7 @@ const TOOLS: [Tool; 37] = [
     ("skopeo", "skopeo"),
     ("buildah", "buildah"),
     ("chromium", "chromium"),
+    ("fsverity", "fsverity"),
 ];
 
 /// What the demo uses.

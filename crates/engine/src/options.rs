@@ -89,6 +89,9 @@ pub struct OpenOptions {
     /// Whether opening for writing waits, for 22 seconds or more, to see whether a volume with multiple-mount
     /// protection (`mmp`) that was not closed is still in use; without it such a volume is refused at once.
     pub mmp_wait: bool,
+    /// Whether reads of files that fs-verity seals are verified; a block that is not as it was sealed is
+    /// [`Error::Corrupt`](crate::Error::Corrupt).
+    pub verify: bool,
     /// Which changes are durable when they return.
     pub synchronous: Synchronous,
     /// Whether every overwrite of existing bytes starts a handle, as in ext4 before its direct overwrites did
@@ -120,6 +123,7 @@ impl Default for OpenOptions {
             errors: None,
             data_errors_abort: None,
             mmp_wait: true,
+            verify: false,
             synchronous: Synchronous::default(),
             overwrite_handles: false,
             observer: None,

@@ -258,8 +258,7 @@ impl State {
             return refuse("keeps its data in the inode (inline_data)");
         }
         if flags.contains(InodeFlags::VERITY) {
-            let what = format!("inode {nr} is sealed by fs-verity: its content never changes again");
-            return Err(Error::Unsupported(what));
+            return Err(Error::Forbidden("it is sealed by fs-verity: its content never changes again"));
         }
         if inode.has_map() && !flags.contains(InodeFlags::EXTENTS) {
             return refuse("is mapped by indirect blocks (ext2, ext3)");
@@ -310,11 +309,12 @@ mod tests {
         for (flags, word) in [
             (InodeFlags::empty(), "indirect blocks"),
             (InodeFlags::INLINE_DATA, "inline_data"),
-            (InodeFlags::EXTENTS | InodeFlags::VERITY, "fs-verity"),
             (InodeFlags::EXTENTS | InodeFlags::ENCRYPT, "encrypted"),
         ] {
             let refused = check(flags).expect_err("that form can't be written");
             assert!(refused.contains("inode 12 ") && refused.contains(word), "{refused}");
         }
+        let sealed = check(InodeFlags::EXTENTS | InodeFlags::VERITY).expect_err("it never changes");
+        assert!(sealed.contains("fs-verity"), "{sealed}");
     }
 }

@@ -47,4 +47,5 @@ mod unwritten;
 mod value_faults;
 mod value_inodes;
 mod value_model;
+mod verity;
 mod write;
