@@ -35,6 +35,7 @@ pub(crate) mod stats;
 pub(crate) mod sync;
 pub(crate) mod tree;
 pub(crate) mod umount;
+pub(crate) mod verity;
 pub(crate) mod xattr;
 
 use crate::failure::Outcome;
@@ -61,6 +62,7 @@ pub(crate) enum Command {
     Chmod(chmod::Arguments),
     Chown(chown::Arguments),
     Xattr(xattr::Arguments),
+    Verity(verity::Arguments),
     Info(info::Arguments),
     Check(check::Arguments),
     Freefrag(freefrag::Arguments),
@@ -102,6 +104,7 @@ impl Command {
             Self::Chmod(arguments) => chmod::run(&arguments),
             Self::Chown(arguments) => chown::run(&arguments),
             Self::Xattr(arguments) => xattr::run(&arguments),
+            Self::Verity(arguments) => verity::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),

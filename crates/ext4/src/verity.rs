@@ -306,6 +306,15 @@ pub fn behind(tree: &[u8], descriptor: &Descriptor, block_size: usize) -> Vec<u8
     bytes
 }
 
+/// Bytes of what [`behind`] gives for a file of `size` bytes that is hashed so, without a signature.
+#[must_use]
+pub fn behind_len(params: &Params, size: u64, block_size: usize) -> u64 {
+    let block = u64_of(block_size);
+    let tree = Shape::of(params, size).blocks.saturating_mul(u64_of(params.block_size()));
+    let descriptor = (u64_of(size_of::<Raw>()) + 4).next_multiple_of(block);
+    tree.checked_next_multiple_of(block).unwrap_or(u64::MAX).saturating_add(descriptor)
+}
+
 /// The byte at which the tree of a file of `size` bytes starts; `None` if no file reaches that far.
 #[must_use]
 pub fn start(size: u64) -> Option<u64> {
@@ -338,6 +347,10 @@ mod tests {
                 let shape = Shape::of(&params, u64_of(size));
                 let (len, block) = (algorithm.hash_len(), params.block_size());
                 assert_eq!(u64_of(tree.len()), shape.blocks * u64_of(block), "{size}");
+                for volume in [1024, 4096, 65_536] {
+                    let len = behind_len(&params, u64_of(size), volume);
+                    assert_eq!(u64_of(behind(&tree, &descriptor, volume).len()), len, "{size} {volume}");
+                }
                 for (n, data) in content.chunks(block).enumerate() {
                     let (mut hash, mut index) = (params.hash(data), u64_of(n));
                     for level in 0..shape.levels() {

@@ -24,6 +24,7 @@ mod host_file;
 mod label;
 mod modes;
 mod names;
+mod seal;
 mod settle;
 mod spec;
 mod spool;

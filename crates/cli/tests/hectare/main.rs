@@ -32,3 +32,4 @@ mod recipes;
 mod report;
 mod reproduce;
 mod support;
+mod verity;

@@ -88,6 +88,7 @@ impl Inodes<'_> {
             }
             NodeKind::File { size } => {
                 inode.size = size.get();
+                inode.flags.set(InodeFlags::VERITY, self.load.tree.is_sealed(id));
                 self.map(inode, id);
             }
             NodeKind::Symlink { target } => {

@@ -8,6 +8,7 @@
 use super::builder::{Builder, GONE, RawEntry};
 use crate::tree::{Entry, Node, NodeId, NodeKind, Tree, Xattr};
 use hectare_units::{low32, u64_of, usize_of};
+use std::collections::BTreeSet;
 
 const UNNUMBERED: u32 = u32::MAX;
 
@@ -42,6 +43,7 @@ impl Builder<'_> {
             left_out: self.left_out,
             warnings: self.warnings,
             image_config: self.image_config,
+            sealed: BTreeSet::new(),
         }
     }
 
