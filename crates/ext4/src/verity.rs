@@ -1,10 +1,11 @@
 //! fs-verity: a Merkle tree and a descriptor behind a file's end, by which its content can be verified.
 //!
-//! The tree starts at the first multiple of 64 KiB after the end of the content. It hashes the content in blocks,
-//! the last one padded with zeros; the hashes of a level are packed into blocks, which are hashed for the level
-//! above, until one hash is left, the root. The blocks lie root first. Behind the tree, from the next block on,
-//! lies the descriptor, and its size in the last four bytes of the last mapped block. Each hash starts with the
-//! salt, padded to the input size of the hash. The digest of the file is the hash of the descriptor.
+//! The tree starts at the first multiple of 64 KiB after the end of the content. It hashes the content in
+//! blocks, the last one padded with zeros; the hashes of a level are packed into blocks, which are hashed for
+//! the level above, until one hash is left, the root. The blocks lie root first. Behind the tree, from the
+//! next block on, lies the descriptor, and its size in the last four bytes of the last mapped block. Each
+//! hash starts with the salt, padded to the input size of the hash. The digest of the file is the hash of the
+//! descriptor.
 //!
 //! A file of one block has no tree: its hash is the root. The root of an empty file is zeros.
 //!
@@ -24,7 +25,8 @@ pub const ALIGN: u64 = 64 << 10;
 pub const SALT_MAX: usize = 32;
 /// Bytes of the longest descriptor, with its signature.
 pub const DESCRIPTOR_MAX: u32 = 16 << 10;
-/// The smallest and the largest block that is hashed, as powers of two; the kernel takes none above its pages.
+/// The smallest and the largest block that is hashed, as powers of two; the kernel takes none above its
+/// pages.
 const LOG_MIN: u8 = 10;
 const LOG_MAX: u8 = 16;
 
@@ -178,8 +180,8 @@ impl Shape {
         self.starts.len()
     }
 
-    /// For the block `index` of the level below: the block of the tree that has its hash, counted from the tree's
-    /// start; that block's index in its own level; and which of its hashes it is.
+    /// For the block `index` of the level below: the block of the tree that has its hash, counted from the
+    /// tree's start; that block's index in its own level; and which of its hashes it is.
     #[must_use]
     pub fn place(&self, level: usize, index: u64) -> Option<(u64, u64, usize)> {
         let within = index / self.per_block;
@@ -293,8 +295,8 @@ impl Descriptor {
     }
 }
 
-/// What follows the content of a file of `size` bytes from [`start`] on: the tree, the descriptor, and its size in
-/// the last four bytes, in blocks of the volume.
+/// What follows the content of a file of `size` bytes from [`start`] on: the tree, the descriptor, and its
+/// size in the last four bytes, in blocks of the volume.
 #[must_use]
 pub fn behind(tree: &[u8], descriptor: &Descriptor, block_size: usize) -> Vec<u8> {
     let mut bytes = tree.to_vec();

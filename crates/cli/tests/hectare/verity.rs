@@ -1,4 +1,5 @@
-//! fs-verity on the command line: sealing, digests as the tool `fsverity` prints them, and what was changed since.
+//! fs-verity on the command line: sealing, digests as the tool `fsverity` prints them, and what was changed
+//! since.
 
 use crate::support::{Bench, hectare};
 use hectare_oracle::{assert_clean, debugfs, skip, tool};
@@ -14,7 +15,7 @@ fn digest_of(file: &Path, options: &[&str]) -> Result<String, hectare_oracle::Sk
 /// Changes one byte of a file's block in an image of 4 KiB blocks.
 fn damage(image: &str, path: &str, block: u64) {
     let place = debugfs(Path::new(image), &[&format!("bmap {path} {block}")]).unwrap();
-    let place: u64 = place.trim().parse().unwrap();
+    let place: u64 = place.split_whitespace().last().unwrap().parse().unwrap();
     let file = fs::File::options().read(true).write(true).open(image).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, place * 4096 + 5).unwrap();

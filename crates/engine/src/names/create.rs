@@ -63,7 +63,8 @@ fn check_folding(nr: InodeNr, data: &Inode) -> Result<()> {
     Ok(())
 }
 
-/// Returns an error for removing names from a directory, which takes no key. The caller holds its operation lock.
+/// Returns an error for removing names from a directory, which takes no key. The caller holds its operation
+/// lock.
 pub(crate) fn check_gives_names(core: &Core, dir: &CachedInode) -> Result<()> {
     check_in_use(core, dir, Deed::TakeName)?;
     let data = dir.get();

@@ -229,8 +229,8 @@ fn delete_if_unused(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
     freeing::delete(core, inode)
 }
 
-/// Frees the nameless files that are still open, and values that lost their last user in a change that failed:
-/// the volume closes, so nothing later can.
+/// Frees the nameless files that are still open, and values that lost their last user in a change that
+/// failed: the volume closes, so nothing later can.
 pub(crate) fn free_nameless(core: &Core) -> Result<()> {
     for inode in std::mem::take(&mut *core.state.nameless.lock()).into_values() {
         let _operation = inode.lock().write();

@@ -1,10 +1,10 @@
 //! Multiple-mount protection: refuses a volume that another host has in use, and marks ours as in use.
 //!
-//! The MMP block holds a number that the user of the volume changes every few seconds, and who that is. To open
-//! for writing, the block must say *clean*, or not change for longer than its user may take to change it, which
-//! is waited for: a user that crashed leaves the same mark as one that lives. Then our number is written, and
-//! after as long a wait it must still be there. While the volume is open a thread changes it, and closing writes
-//! *clean* again. All this is as the kernel does it; reading takes no part in it.
+//! The MMP block holds a number that the user of the volume changes every few seconds, and who that is. To
+//! open for writing, the block must say *clean*, or not change for longer than its user may take to change
+//! it, which is waited for: a user that crashed leaves the same mark as one that lives. Then our number is
+//! written, and after as long a wait it must still be there. While the volume is open a thread changes it,
+//! and closing writes *clean* again. All this is as the kernel does it; reading takes no part in it.
 //!
 //! Each time before it writes, the thread checks that the block is as it left it. If another host has written
 //! there, both use the volume: ours ends all changes at once, and does not touch the block any more.
@@ -26,7 +26,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The shortest and the longest interval, in seconds, after which the user of a volume must have changed the block.
+/// The shortest and the longest interval, in seconds, after which the user of a volume must have changed the
+/// block.
 const CHECK_MIN: u16 = 5;
 const CHECK_MAX: u16 = 300;
 
@@ -86,8 +87,8 @@ struct Told {
     on_loss: Option<OnLoss>,
 }
 
-/// Checks the MMP block and takes the volume for writing. Returns `None` where the volume has no such protection
-/// or is opened for reading only. A volume that may be in use is watched, if the caller `waits`.
+/// Checks the MMP block and takes the volume for writing. Returns `None` where the volume has no such
+/// protection or is opened for reading only. A volume that may be in use is watched, if the caller `waits`.
 pub(crate) fn enter(
     device: &Arc<dyn Device>,
     sb: &SuperBlock,
@@ -103,8 +104,8 @@ pub(crate) fn enter(
         Status::Clean => Duration::ZERO,
         Status::Fsck => {
             return Err(Error::Unsupported(
-                "the volume is being checked by e2fsck (MMP): wait for it, or, if it was interrupted, clear the \
-                 mark with tune2fs -f -E clear_mmp"
+                "the volume is being checked by e2fsck (MMP): wait for it, or, if it was interrupted, clear \
+                 the mark with tune2fs -f -E clear_mmp"
                     .into(),
             ));
         }
@@ -255,7 +256,8 @@ fn beat(device: &dyn Device, place: MmpBlock, shared: &Shared, mut mine: Mmp, ev
             Err(error) => Err(error),
         };
         if let Err(error) = renewed {
-            // After failed renewals other hosts may think the volume free; the next write fails too and latches.
+            // After failed renewals other hosts may think the volume free; the next write fails too and
+            // latches.
             warn!("the mark of this host could not be renewed (MMP): {error}");
             mine.status = before.status;
         }

@@ -1,5 +1,5 @@
-//! fs-verity: what we seal is byte for byte what the tool `fsverity` computes; reads tell a block that was changed;
-//! crashes and lack of space leave a file as it was.
+//! fs-verity: what we seal is byte for byte what the tool `fsverity` computes; reads tell a block that was
+//! changed; crashes and lack of space leave a file as it was.
 
 use crate::common::{
     assert_clean_bytes, close_clean, format_bytes, in_memory, in_memory_with, pattern, unhurried,

@@ -5,8 +5,8 @@ use crate::tree::{Kind, NodeId, Tree};
 use std::collections::BTreeSet;
 
 impl Tree {
-    /// Has the image seal, with fs-verity, the regular files that match a pattern under any of their names, and
-    /// those in directories that do.
+    /// Has the image seal, with fs-verity, the regular files that match a pattern under any of their names,
+    /// and those in directories that do.
     pub fn seal(&mut self, patterns: &Excludes) {
         let mut chosen = BTreeSet::new();
         let mut directories = vec![(NodeId::ROOT, Vec::new(), false)];
