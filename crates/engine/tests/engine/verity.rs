@@ -59,9 +59,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The volume, its block size, how files are hashed, and the same for the tool.
+type Case<'a> = (&'a [&'a str], u64, Algorithm, u32, &'a [u8], &'a [&'a str]);
+
 #[test]
 fn what_we_seal_is_what_the_tool_computes() {
-    let cases: [(&[&str], u64, Algorithm, u32, &[u8], &[&str]); 4] = [
+    let cases: [Case<'_>; 4] = [
         (&["-b", "4096", "-O", "verity"], 4096, Algorithm::Sha256, 4096, b"", &["--hash-alg=sha256"]),
         (
             &["-b", "4096", "-O", "verity,^has_journal"],
