@@ -40,6 +40,8 @@ targets![
     small,
     tar,
     spec,
+    container,
+    contexts,
     check,
     journal,
     fast_commit,

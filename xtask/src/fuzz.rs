@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The targets; those that must be clean before a release come first.
-const TARGETS: [&str; 17] = [
+const TARGETS: [&str; 19] = [
     "walk",
     "write",
     "superblock",
@@ -35,6 +35,8 @@ const TARGETS: [&str; 17] = [
     "small",
     "tar",
     "spec",
+    "container",
+    "contexts",
     "check",
     "journal",
     "fast_commit",

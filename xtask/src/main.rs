@@ -6,6 +6,7 @@
 //! | `setup` | installs the Debian packages that tests need, if it may; else says what is missing |
 //! | `test` | setup, formatting, lints, tidy and every test, then one line that counts them |
 //! | `demo` | turns a real directory into an image, checks and inspects it |
+//! | `boot` | boots a Debian that was built from a container image, in a virtual machine (see [`boot`]) |
 //! | `fuzz` | builds and runs the fuzz targets (see [`fuzz`]) |
 //! | `corpus` | runs every reading command on every image of a directory, within limits (see [`corpus`]) |
 //! | `conform` | compares the mount with the kernel's ext4, call by call (see [`conform`]) |
@@ -19,6 +20,7 @@
 //! Everything slow or privileged lives here and not in shell scripts. Exit status: 0 done, 1 failed, 2 usage.
 
 mod bench;
+mod boot;
 mod conform;
 mod corpus;
 mod crash;
@@ -37,7 +39,7 @@ mod tidy;
 use std::process::ExitCode;
 
 const USAGE: &str =
-    "usage: cargo xtask tidy|setup|test|demo|fuzz|corpus|conform|crash|bench|killed|live|mutate|soak";
+    "usage: cargo xtask tidy|setup|test|demo|boot|fuzz|corpus|conform|crash|bench|killed|live|mutate|soak";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         ["setup"] => setup::run(),
         ["test"] => testing::run(),
         ["demo"] => demo::run(),
+        ["boot", ref rest @ ..] => boot::run(rest),
         ["fuzz", ref rest @ ..] => fuzz::run(rest),
         ["corpus", ref rest @ ..] => corpus::run(rest),
         ["conform", ref rest @ ..] => conform::run(rest),

@@ -12,7 +12,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 38] = [
+const TOOLS: [Tool; 43] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -35,6 +35,9 @@ const TOOLS: [Tool; 38] = [
     ("flock", "util-linux"),
     ("setpriv", "util-linux"),
     ("fakeroot", "fakeroot"),
+    ("fakeroot-pseudo", "pseudo"),
+    ("script", "bsdutils"),
+    ("unshare", "util-linux"),
     ("fio", "fio"),
     ("getfattr", "attr"),
     ("git", "git"),
@@ -47,6 +50,8 @@ const TOOLS: [Tool; 38] = [
     ("bzip2", "bzip2"),
     ("zstd", "zstd"),
     ("umoci", "umoci"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
     ("skopeo", "skopeo"),
     ("buildah", "buildah"),
     ("chromium", "chromium"),

@@ -2,13 +2,13 @@
 //!
 //! The volume's own metadata is claimed first, then the blocks of each inode as they are found. Without
 //! `bigalloc` a cluster is a block. With it, neighbouring extents of one file may share a cluster, if they
-//! lie in it as they lie in the file.
+//! lie in it as they lie in the file. With `shared_blocks` a cluster may hold data of any number of files,
+//! but nothing else then (e2fsck allows everything there).
 
 use crate::context::Scan;
 use crate::context::claims::FileClusters;
 use crate::report::What;
 use hectare_ext4::error::Place;
-use hectare_ext4::feature::RoCompat;
 use hectare_units::{BlockNr, InodeNr};
 
 impl Scan<'_> {
@@ -54,17 +54,18 @@ impl Scan<'_> {
         }
         held.last = Some((file_end, end - 1));
         held.clusters += end.saturating_sub(start);
-        if let Some(taken) = self.claims.bits.claim(start..end.max(start)) {
+        let clusters = start..end.max(start);
+        let taken = match held.may_share {
+            true => self.claims.claim_data(clusters),
+            false => self.claims.bits.claim(clusters),
+        };
+        if let Some(taken) = taken {
             let block = geometry.cluster_start(hectare_units::ClusterNr::new(taken));
             self.tell_shared(nr, block);
         }
     }
 
     fn tell_shared(&mut self, nr: InodeNr, block: BlockNr) {
-        if self.volume.sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS) {
-            self.report.leave("which files may share blocks (shared_blocks)");
-            return;
-        }
         self.tell(
             What::SharedBlock,
             Place::Inode(nr),

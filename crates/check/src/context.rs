@@ -8,7 +8,6 @@ pub(crate) mod directory;
 pub(crate) mod inodes;
 pub(crate) mod orphans;
 
-use crate::bits::Bits;
 use crate::report::{Error, Options, Problem, Report, What};
 use attributes::Shared;
 use claims::Claims;
@@ -83,14 +82,14 @@ pub(crate) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// One that has seen nothing of a volume yet; `bits` has a bit for each of its clusters.
-    pub(crate) fn new(volume: &'a Volume<'a>, report: Report, bits: Bits) -> Self {
+    /// One that has seen nothing of a volume yet.
+    pub(crate) fn new(volume: &'a Volume<'a>, report: Report, claims: Claims) -> Self {
         Self {
             volume,
             report,
             groups: Vec::new(),
             shared_tables: Vec::new(),
-            claims: Claims::new(bits),
+            claims,
             inodes: Inodes::default(),
             directories: Vec::new(),
             directory_blocks: volume.geometry().blocks_count.get(),

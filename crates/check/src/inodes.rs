@@ -224,7 +224,7 @@ impl Scan<'_> {
             self.check_block_count(nr, slot, found, 0);
             return Ok(());
         }
-        let mapped = self.map(nr, slot, false)?;
+        let mapped = self.map_file(nr, slot)?;
         self.check_block_count(nr, slot, found, mapped.held.clusters);
         let bits = self.volume.geometry().block_size.shift();
         let (size, flags) = (slot.size(), slot.flags());

@@ -50,20 +50,27 @@ impl Mapped {
 }
 
 impl Scan<'_> {
-    /// Walks the map of an inode; `keep` keeps its extents for later.
+    /// Walks the map of an ordinary file.
+    pub(crate) fn map_file(&mut self, nr: InodeNr, slot: RawInode<'_>) -> Result<Mapped, Error> {
+        self.walk(nr, slot, false, FileClusters { may_share: true, ..FileClusters::default() })
+    }
+
+    /// Walks the map of something else; `keep` keeps its extents for later.
     pub(crate) fn map(&mut self, nr: InodeNr, slot: RawInode<'_>, keep: bool) -> Result<Mapped, Error> {
+        self.walk(nr, slot, keep, FileClusters::default())
+    }
+
+    fn walk(
+        &mut self,
+        nr: InodeNr,
+        slot: RawInode<'_>,
+        keep: bool,
+        held: FileClusters,
+    ) -> Result<Mapped, Error> {
         let seed = self.volume.sb.seed().map(|seed| seed.inode(nr, slot.raw.i_generation.get()));
         let start = self.runs.len();
-        let mut mapped = Mapped {
-            nr,
-            seed,
-            keep,
-            held: FileClusters::default(),
-            end: 0,
-            written_end: 0,
-            unwritten: false,
-            runs: start..start,
-        };
+        let mut mapped =
+            Mapped { nr, seed, keep, held, end: 0, written_end: 0, unwritten: false, runs: start..start };
         if slot.flags().contains(InodeFlags::EXTENTS) {
             self.extent_root(&mut mapped, slot)?;
         } else {

@@ -1,6 +1,7 @@
 //! The steps of a check, in their order, and the first of them: the superblock.
 
 use crate::bits::Bits;
+use crate::context::claims::Claims;
 use crate::context::{Scan, Volume};
 use crate::report::{Error, Options, Problem, Report, What};
 use hectare_device::Device;
@@ -29,7 +30,9 @@ pub(crate) fn run(device: &dyn Device, options: &Options) -> Result<Report, Erro
     }
     let dirs = Format::of(&sb).ok();
     let volume = Volume { device, sb, dirs, options: *options };
-    let mut scan = Scan::new(&volume, report, Bits::new(clusters)?);
+    let shares = volume.sb.features().ro_compat.contains(RoCompat::SHARED_BLOCKS);
+    let data = shares.then(|| Bits::new(clusters)).transpose()?;
+    let mut scan = Scan::new(&volume, report, Claims::new(Bits::new(clusters)?, data));
     if !scan.check_superblock() || !scan.read_groups()? {
         scan.report.leave("everything the group descriptors lead to");
         return Ok(scan.report);

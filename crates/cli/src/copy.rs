@@ -44,6 +44,18 @@ pub(crate) struct Options {
     pub(crate) follow: bool,
     /// Threads that copy content.
     pub(crate) threads: NonZeroUsize,
+    /// The latest time that files of the copy get, for one that is the same every time: content is copied file
+    /// by file in order, and access times are the modification times.
+    pub(crate) latest: Option<Timestamp>,
+}
+
+impl Options {
+    /// The metadata that is copied of what a source has.
+    fn adjust(&self, meta: Meta) -> Meta {
+        let Some(latest) = self.latest else { return meta };
+        let time = meta.mtime.min(latest);
+        Meta { atime: time, mtime: time, ..meta }
+    }
 }
 
 /// A file's metadata that is copied.
@@ -211,7 +223,9 @@ pub(crate) fn copy<O: Origin, T: Target>(
     let left_out = LeftOut::default();
     let pool = Pool::new(target, &left_out, progress);
     let walked = std::thread::scope(|scope| {
-        pool.start(scope, options.threads);
+        if options.latest.is_none() {
+            pool.start(scope, options.threads);
+        }
         let mut copier = Copier {
             origin,
             target,
@@ -240,7 +254,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             let to = join(&path, &name);
             return self.visit(&node, &from, &dir, &name, to, follow);
         }
-        let meta = self.origin.meta(&node, follow).map_err(|e| Failure::of(self.origin.show(&from), e))?;
+        let meta = self.meta(&node, follow).map_err(|e| Failure::of(self.origin.show(&from), e))?;
         self.enter(&node, &from, meta, dir, path, false);
         Ok(())
     }
@@ -289,7 +303,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
         to: Vec<u8>,
         follow: bool,
     ) -> Outcome {
-        let meta = match self.origin.meta(node, follow) {
+        let meta = match self.meta(node, follow) {
             Ok(meta) => meta,
             Err(reason) => return self.leave_out(from, reason),
         };
@@ -318,6 +332,10 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             self.first_names.insert(meta.id, first);
         }
         Ok(())
+    }
+
+    fn meta(&self, node: &O::Node, follow: bool) -> Result<Meta, Reason> {
+        self.origin.meta(node, follow).map(|meta| self.options.adjust(meta))
     }
 
     fn leave_out(&self, from: &[u8], reason: impl std::fmt::Display) -> Outcome {
@@ -433,7 +451,7 @@ impl<O: Origin, T: Target> Copier<'_, O, T> {
             false => None,
         };
         let (from, to) = (self.origin.show(from), self.target.show(to));
-        self.pool.send(Job { content, file, keep, from, to });
+        self.pool.take(Job { content, file, keep, from, to });
         Ok(first)
     }
 

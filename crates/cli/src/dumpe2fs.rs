@@ -4,7 +4,7 @@
 //! inspected.
 
 use crate::clock;
-use crate::name::{hex, shown};
+use crate::name::shown;
 use crate::passwd;
 use hectare_engine::Timestamp;
 use hectare_ext4::feature::{Compat, Features, Incompat, RoCompat};
@@ -13,6 +13,7 @@ use hectare_journal::format::{
     BlockType, CHECKSUM_CRC32C, FAST_COMMIT_BLOCKS_DEFAULT, JournalCompat, JournalIncompat, MAGIC,
     RawSuperblock,
 };
+use hectare_units::hex;
 use hectare_units::join32;
 use zerocopy::FromBytes;
 use zerocopy::big_endian::U32;

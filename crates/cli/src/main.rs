@@ -9,9 +9,9 @@
 
 mod clock;
 mod command;
-mod container;
 mod copy;
 mod directory;
+mod disk_format;
 mod dumpe2fs;
 mod entry;
 mod explanation;
@@ -32,6 +32,7 @@ mod passwd;
 mod picture;
 mod progress;
 mod reporter;
+mod reproducible;
 mod size_arg;
 #[cfg(feature = "lab")]
 mod spinner;

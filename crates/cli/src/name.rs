@@ -5,6 +5,7 @@
 //! cursor. In a pipe names are written raw. In JSON a name that is UTF-8 is a string, any other is `{"hex":
 //! "ff61"}`.
 
+use hectare_units::hex;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -88,14 +89,6 @@ impl Serialize for JsonName {
             }
         }
     }
-}
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // a string takes everything
-        text
-    })
 }
 
 /// A path below a directory.

@@ -39,6 +39,20 @@ impl Part {
         self.partition.is_none() && self.offset.is_none()
     }
 
+    /// The name of this part of an image in messages.
+    pub(crate) fn shown(self, image: &str) -> String {
+        match (self.partition, self.offset) {
+            (Some(number), _) => format!("{image}: partition {number}"),
+            (None, Some(offset)) => format!("{image} from byte {offset}"),
+            (None, None) => image.to_owned(),
+        }
+    }
+
+    /// Where this part begins, if it is named by that.
+    pub(crate) fn offset(self) -> Option<Bytes> {
+        self.offset.map(Bytes::new)
+    }
+
     /// Where this part of a device begins.
     pub(crate) fn start(self, device: &FileDevice) -> Outcome<Bytes> {
         let Some(number) = self.partition else { return Ok(Bytes::new(self.offset.unwrap_or(0))) };

@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::image_device::{Hold, file_device};
 use crate::partition_args::Part;
+use crate::reproducible;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use hectare_engine::{
     DataMode, JournalDevice, OnError, OpenOptions, Policy, Recording, SizeClasses, Tunables, UnknownPolicy,
@@ -110,7 +111,9 @@ impl Writing {
         let (policy, tunables) = (self.policy, self.tuning.tunables()?);
         let journal = self.journal.device(Hold::Everybody)?;
         let (data_mode, errors, record) = (self.data, self.errors, self.explain.recording());
-        Ok(OpenOptions { policy, tunables, data_mode, journal, errors, record, ..OpenOptions::default() })
+        let given =
+            OpenOptions { policy, tunables, data_mode, journal, errors, record, ..OpenOptions::default() };
+        reproducible::fixed(given)
     }
 }
 

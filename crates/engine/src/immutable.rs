@@ -8,10 +8,6 @@ use crate::error::{Error, Result};
 use hectare_ext4::inode::InodeFlags;
 use hectare_units::InodeNr;
 
-/// What keeps the files of a whole volume from being written.
-pub(crate) const UNWRITTEN_FORM: &str =
-    "the volume has no extents (ext2, ext3), and its files can't be written yet";
-
 /// A change of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Deed {

@@ -16,7 +16,6 @@ pub(crate) mod shutdown;
 
 use crate::data::writeback;
 use crate::error::{Error, Result};
-use crate::immutable::UNWRITTEN_FORM;
 use crate::options::OpenOptions;
 use crate::state::Core;
 use crate::state::background::{Background, Work};
@@ -26,7 +25,7 @@ use crate::stores::orphans::Cleaned;
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
 use hectare_ext4::error::{Corrupt, Place};
-use hectare_ext4::feature::{Compat, Incompat};
+use hectare_ext4::feature::Compat;
 use hectare_ext4::superblock::SuperBlock;
 use log::info;
 use std::sync::Arc;
@@ -71,19 +70,6 @@ pub(crate) fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Arc<
     }
     log_opened(&opened.core);
     Ok(opened)
-}
-
-/// Opens a volume as far as its files can be used: for reading only where none of them can be written; then
-/// with the reason.
-pub(crate) fn open_as_usable(
-    device: Arc<dyn Device>,
-    options: OpenOptions,
-) -> Result<(Arc<Opened>, Option<&'static str>)> {
-    let sb = recover::read_superblock(&device, &options)?;
-    if options.read_only || sb.features().incompat.contains(Incompat::EXTENTS) {
-        return Ok((open(device, options)?, None));
-    }
-    Ok((open(device, OpenOptions { read_only: true, ..options })?, Some(UNWRITTEN_FORM)))
 }
 
 /// Returns the error of an unusable volume, before anything is written.

@@ -4,6 +4,7 @@ use crate::observer::Observed;
 use hectare_alloc::{Policy, Recording, Tunables};
 use hectare_device::Device;
 use hectare_ext4::superblock::{DataMode, OnError};
+use hectare_ext4::time::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,8 +49,10 @@ pub struct OpenOptions {
     /// Default: true; false makes the last cluster available, to lay out a whole volume on purpose.
     pub keep_clusters: bool,
     /// The time that changes are stamped with, instead of the clock's (reproducible images).
-    pub fixed_time: Option<hectare_ext4::time::Timestamp>,
-    /// The seed of inode generations and other arbitrary choices, where they should be repeatable.
+    pub fixed_time: Option<Timestamp>,
+    /// The seed of inode generations and other arbitrary choices, where they should be repeatable. What the
+    /// volume has seen before (its count of written bytes) is mixed in, so that a volume that is opened several
+    /// times with the same seed does not repeat its generations.
     pub seed: Option<u64>,
     /// How space is chosen for what is written. Default: [`Policy::HYBRID`].
     pub policy: Policy,
@@ -132,6 +135,11 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
+    /// The time for what is written: the fixed one, else the clock's.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.fixed_time.unwrap_or_else(Timestamp::now)
+    }
+
     /// Options for reading only.
     #[must_use]
     pub fn read_only() -> Self {

@@ -37,9 +37,10 @@ use crate::stores::volume_journal::VolumeLog;
 use hectare_alloc::{Allocator, Preallocation};
 use hectare_device::Device;
 use hectare_ext4::dir::Format as DirFormat;
-use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::feature::{Compat, Incompat, RoCompat};
 use hectare_ext4::geometry::Geometry;
 use hectare_ext4::inode::{Inode, InodeFlags, Kind as FileKind};
+use hectare_ext4::map::MapKind;
 use hectare_ext4::superblock::{DataMode, SuperBlock};
 use hectare_ext4::time::{SECONDS_MAX, SECONDS_MAX_NARROW, SECONDS_MIN, Timestamp};
 use hectare_journal::{Aborted, Handle, Journal};
@@ -192,6 +193,11 @@ impl State {
         self.sb.geometry()
     }
 
+    /// How new files of the volume are mapped.
+    pub(crate) fn map_of_new(&self) -> MapKind {
+        if self.incompat(Incompat::EXTENTS) { MapKind::Extents } else { MapKind::Blocks }
+    }
+
     /// Whether the volume has an incompatible feature.
     pub(crate) fn incompat(&self, feature: Incompat) -> bool {
         self.sb.features().incompat.contains(feature)
@@ -202,6 +208,16 @@ impl State {
         let mut live = self.live_sb.lock();
         if !live.features().ro_compat.contains(feature) {
             live.add_ro_compat(feature);
+            self.superblock_changed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the feature that says that there are extended attributes.
+    pub(crate) fn bring_attributes(&self) {
+        let mut live = self.live_sb.lock();
+        if !live.features().compat.contains(Compat::EXT_ATTR) {
+            live.add_compat(Compat::EXT_ATTR);
+            self.superblock_changed.store(true, Ordering::Relaxed);
         }
     }
 
@@ -221,7 +237,7 @@ impl State {
 
     /// The current time, not rounded.
     pub(crate) fn exact_now(&self) -> Timestamp {
-        self.options.fixed_time.unwrap_or_else(Timestamp::now)
+        self.options.now()
     }
 
     /// Fills the counts of the superblock that is to be written.
@@ -245,23 +261,13 @@ impl State {
             let what = format!("inode {nr} is encrypted: it can't be changed without the key, only removed");
             return Err(Error::Unsupported(what));
         }
-        self.check_form_writable(inode, nr)
+        self.check_form_writable(inode)
     }
 
     /// The error for a file whose form can be read but not written.
-    pub(crate) fn check_form_writable(&self, inode: &Inode, nr: InodeNr) -> Result<()> {
-        let refuse = |what: &str| {
-            Err(Error::Unsupported(format!("inode {nr} {what}: such files can be read, but not changed yet")))
-        };
-        let flags = inode.flags;
-        if flags.contains(InodeFlags::INLINE_DATA) {
-            return refuse("keeps its data in the inode (inline_data)");
-        }
-        if flags.contains(InodeFlags::VERITY) {
+    pub(crate) fn check_form_writable(&self, inode: &Inode) -> Result<()> {
+        if inode.flags.contains(InodeFlags::VERITY) {
             return Err(Error::Forbidden("it is sealed by fs-verity: its content never changes again"));
-        }
-        if inode.has_map() && !flags.contains(InodeFlags::EXTENTS) {
-            return refuse("is mapped by indirect blocks (ext2, ext3)");
         }
         Ok(())
     }
@@ -305,12 +311,8 @@ mod tests {
             inode.flags = flags;
             state.check_file_writable(&inode, nr).map_err(|error| error.to_string())
         };
-        assert_eq!(check(InodeFlags::EXTENTS), Ok(()));
-        for (flags, word) in [
-            (InodeFlags::empty(), "indirect blocks"),
-            (InodeFlags::INLINE_DATA, "inline_data"),
-            (InodeFlags::EXTENTS | InodeFlags::ENCRYPT, "encrypted"),
-        ] {
+        assert_eq!((check(InodeFlags::EXTENTS), check(InodeFlags::empty())), (Ok(()), Ok(())));
+        for (flags, word) in [(InodeFlags::EXTENTS | InodeFlags::ENCRYPT, "encrypted")] {
             let refused = check(flags).expect_err("that form can't be written");
             assert!(refused.contains("inode 12 ") && refused.contains(word), "{refused}");
         }

@@ -52,19 +52,6 @@ impl Volume {
         Ok(Self { opened: open::open(device, options)? })
     }
 
-    /// Opens a volume as far as its files can be used: like [`Self::open`], but for reading only where none
-    /// of them can be written; then with the reason.
-    ///
-    /// # Errors
-    /// As [`Self::open`].
-    pub fn open_as_usable(
-        device: Arc<dyn Device>,
-        options: OpenOptions,
-    ) -> Result<(Self, Option<&'static str>)> {
-        let (opened, reason) = open::open_as_usable(device, options)?;
-        Ok((Self { opened }, reason))
-    }
-
     /// Writes everything, flushes, and marks the volume clean. Later changes fail; closing again does
     /// nothing. Files without a name that are still open are freed.
     ///

@@ -1,8 +1,7 @@
 //! Names bytes by their SHA-256, as OCI does, while they are written.
 
-use hectare_units::{Bytes, u64_of};
+use hectare_units::{Bytes, hex, u64_of};
 use sha2::{Digest as _, Sha256};
-use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// The digest of bytes that have passed, and how many they were.
@@ -19,11 +18,7 @@ impl Digest {
     }
 
     fn new(digest: &[u8], size: Bytes) -> Self {
-        let hex = digest.iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}"); // a string takes everything
-            text
-        });
-        Self { hex, size }
+        Self { hex: hex(digest), size }
     }
 
     /// As descriptors have it.

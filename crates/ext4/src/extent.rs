@@ -41,7 +41,7 @@ pub mod raw;
 mod remove;
 mod shift;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use build::{Built, build, tree_blocks};
 pub use insert::insert;

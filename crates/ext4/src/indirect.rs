@@ -1,4 +1,4 @@
-//! Indirect maps: how ext2 and ext3 map the blocks of a file; read, and built whole ([`build()`]).
+//! Indirect maps: how ext2 and ext3 map the blocks of a file; read, changed, and built whole ([`build()`]).
 //!
 //! The inode's `i_block` holds 15 block numbers: 12 of data, then one each of a table of data blocks, a table
 //! of such tables, and one more level. A table is a block full of 32-bit numbers, and 0 anywhere is a hole of
@@ -9,17 +9,23 @@
 //! [`for_each`] gives up once it has read more tables than the volume has blocks, and a caller stops at the
 //! file's size.
 //!
-//! It is not an editor: a map that exists can't be changed, so files with one can't be written.
+//! It is not: an allocator or a store: what implements [`TreeRead`] keeps the tables, which need no checksum.
 //!
 //! Source of the format: the ext4 disk layout documentation of the Linux kernel, "Direct/Indirect Block
 //! Addressing".
 
 mod build;
+mod insert;
+mod remove;
+#[cfg(test)]
+mod tests;
 
 pub use build::{build, reach, run, tables_between};
+pub use insert::insert;
+pub use remove::remove;
 
 use crate::error::{Corrupt, Place};
-use crate::extent::{Extent, Mapping, ROOT_LEN, TreeGeometry, WRITTEN_MAX};
+use crate::extent::{Extent, Mapping, ROOT_LEN, TreeGeometry, TreeRead, WRITTEN_MAX};
 use hectare_units::{BlockNr, BlockSize, LogicalBlock, low32};
 use std::ops::{ControlFlow, Deref};
 use zerocopy::FromBytes;
@@ -100,6 +106,139 @@ pub fn for_each<N: Deref<Target = [u8]>, E: From<Corrupt>>(
     Ok(())
 }
 
+/// Visits every table with how many tables lie between it and data, a table before those it names, until
+/// `visit` breaks.
+///
+/// # Errors
+/// As [`for_each`]; tables before have been visited.
+pub fn for_each_table<T: TreeRead>(
+    tree: &T,
+    visit: &mut dyn FnMut(BlockNr, u16) -> ControlFlow<()>,
+) -> Result<(), T::Error> {
+    let geometry = tree.geometry();
+    let mut budget = geometry.blocks_count.get();
+    let root = tree.root();
+    for level in 1..=LEVELS {
+        let branch = Branch::of_level(level, geometry.block_size);
+        if visit_tables(tree, entry(&root, branch.slot), branch, &mut budget, visit)?.is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Recursion is bounded by [`LEVELS`].
+fn visit_tables<T: TreeRead>(
+    tree: &T,
+    number: u32,
+    branch: Branch,
+    budget: &mut u64,
+    visit: &mut dyn FnMut(BlockNr, u16) -> ControlFlow<()>,
+) -> Result<ControlFlow<()>, T::Error> {
+    let geometry = tree.geometry();
+    let Some(at) = logical(branch.first) else { return Ok(ControlFlow::Continue(())) };
+    let Some(nr) = (Map { geometry: &geometry }).block(number, at)? else {
+        return Ok(ControlFlow::Continue(()));
+    };
+    *budget = spent(&geometry, *budget, at)?;
+    let above = hectare_units::low16(u64::from(branch.level - 1));
+    if visit(nr, above).is_break() {
+        return Ok(ControlFlow::Break(()));
+    }
+    if above > 0 {
+        let held = tree.node(nr)?;
+        let mut below = branch.below(branch.first, geometry.block_size);
+        for number in numbers(&held) {
+            if visit_tables(tree, number.get(), below, budget, visit)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            below = Branch { first: below.first + below.span(geometry.block_size), ..below };
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// The run that ends last, as far as its table shows it; `None` if nothing is mapped.
+///
+/// # Errors
+/// As [`for_each`].
+pub fn last<T: TreeRead>(tree: &T) -> Result<Option<Extent>, T::Error> {
+    let geometry = tree.geometry();
+    let mut budget = geometry.blocks_count.get();
+    let root = tree.root();
+    for level in (1..=LEVELS).rev() {
+        let branch = Branch::of_level(level, geometry.block_size);
+        let found = last_below(tree, entry(&root, branch.slot), branch, &mut budget)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    let direct = numbers(&root).get(..DIRECT).unwrap_or_default();
+    Ok((Map { geometry: &geometry }).last_run(direct, 0)?)
+}
+
+/// Recursion is bounded by [`LEVELS`].
+fn last_below<T: TreeRead>(
+    tree: &T,
+    number: u32,
+    branch: Branch,
+    budget: &mut u64,
+) -> Result<Option<Extent>, T::Error> {
+    let geometry = tree.geometry();
+    let map = Map { geometry: &geometry };
+    let Some(at) = logical(branch.first) else { return Ok(None) };
+    let Some(nr) = map.block(number, at)? else { return Ok(None) };
+    *budget = spent(&geometry, *budget, at)?;
+    let held = tree.node(nr)?;
+    let first = branch.below(branch.first, geometry.block_size);
+    if first.level == 0 {
+        return Ok(map.last_run(numbers(&held), first.first)?);
+    }
+    let span = first.span(geometry.block_size);
+    for (slot, number) in numbers(&held).iter().enumerate().rev() {
+        let below = Branch { first: first.first + hectare_units::u64_of(slot) * span, ..first };
+        let found = last_below(tree, number.get(), below, budget)?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// Levels of tables that a map has, from its root.
+#[must_use]
+pub fn height(i_block: &[u8; ROOT_LEN]) -> u32 {
+    let has = |level: &u32| entry(i_block, DIRECT - 1 + hectare_units::usize_of(*level)) != 0;
+    (1..=LEVELS).rev().find(has).unwrap_or(0)
+}
+
+/// Bytes of the longest file with such a map: as far as it reaches, and no more than an inode can count in
+/// 512-byte sectors, tables included.
+#[must_use]
+pub fn size_max(size: BlockSize) -> u64 {
+    let each = u64::from(size.get() / 4);
+    let tables = 1 + (1 + each) + (1 + each + each * each);
+    let counted = (u64::from(u32::MAX) >> (size.shift() - 9)).saturating_sub(tables);
+    reach(size).min(counted).min(FILE_END - 1) << size.shift()
+}
+
+/// What is left of a budget of tables after one more.
+fn spent(geometry: &TreeGeometry, budget: u64, at: LogicalBlock) -> Result<u64, Corrupt> {
+    budget
+        .checked_sub(1)
+        .ok_or_else(|| corrupt(geometry, at, "it has more tables than the volume has blocks"))
+}
+
+/// A finding about the map at one file block.
+fn corrupt(geometry: &TreeGeometry, at: LogicalBlock, reason: &'static str) -> Corrupt {
+    Corrupt::new("indirect map", Place::FileBlock(geometry.inode, at), reason)
+}
+
+/// The number in a slot; 0 outside.
+fn entry(bytes: &[u8], slot: usize) -> u32 {
+    numbers(bytes).get(slot).map_or(0, |number| number.get())
+}
+
 /// The numbers in a table, or in `i_block`; all slices here are whole blocks or 60 bytes.
 fn numbers(bytes: &[u8]) -> &[U32] {
     let whole = bytes.len() / size_of::<U32>();
@@ -129,6 +268,13 @@ struct Branch {
 impl Branch {
     fn span(self, size: BlockSize) -> u64 {
         1 << span_shift(self.level, size)
+    }
+
+    /// The number in `i_block` above everything with `level` tables (1 to 3) between it and the inode.
+    fn of_level(level: u32, size: BlockSize) -> Self {
+        let first = (1..level).map(|below| 1 << span_shift(below, size)).sum::<u64>();
+        let slot = DIRECT - 1 + hectare_units::usize_of(level);
+        Self { slot, level, first: hectare_units::u64_of(DIRECT) + first }
     }
 
     /// The number in `i_block` that file block `at` lies below; `None` beyond the third level.
@@ -204,6 +350,31 @@ impl Map<'_> {
     }
 }
 
+impl Map<'_> {
+    /// The last run among the data blocks that `table` names, the first of which is file block `first`.
+    fn last_run(self, table: &[U32], first: u64) -> Result<Option<Extent>, Corrupt> {
+        let Some(last) = table.iter().rposition(|number| number.get() != 0) else { return Ok(None) };
+        let ends = |(slot, number): &(usize, &U32)| {
+            number.get() != 0
+                && u64::from(number.get()) + hectare_units::u64_of(last - slot)
+                    == u64::from(table[last].get())
+        };
+        let len = table[..=last]
+            .iter()
+            .enumerate()
+            .rev()
+            .take_while(ends)
+            .count()
+            .min(hectare_units::usize_of(WRITTEN_MAX));
+        let begin = last + 1 - len;
+        let Some(logical) = logical(first + hectare_units::u64_of(begin)) else { return Ok(None) };
+        self.block(table[last].get(), logical)?;
+        let physical = BlockNr::new(table[begin].get().into());
+        let len = low32(hectare_units::u64_of(len));
+        Ok(Some(Extent { logical, len, physical, unwritten: false }))
+    }
+}
+
 /// A walk over a map in order.
 struct Walk<'a, T> {
     map: Map<'a>,
@@ -235,10 +406,7 @@ impl<T> Walk<'_, T> {
         if branch.level == 0 {
             return Ok(self.data(at, nr));
         }
-        self.budget = self.budget.checked_sub(1).ok_or_else(|| {
-            let place = Place::FileBlock(self.map.geometry.inode, at);
-            Corrupt::new("indirect map", place, "it has more tables than the volume has blocks")
-        })?;
+        self.budget = spent(self.map.geometry, self.budget, at)?;
         let held = (self.table)(nr)?;
         let mut below = branch.below(branch.first, size);
         for number in numbers(&held) {

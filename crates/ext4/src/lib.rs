@@ -20,6 +20,7 @@ pub mod group;
 pub mod indirect;
 pub mod inline;
 pub mod inode;
+pub mod map;
 pub mod mmp;
 pub mod orphan;
 pub mod raw;

@@ -278,8 +278,28 @@ impl SuperBlock {
     /// Turns a feature on that a first use brings with it (`large_file`, `dir_nlink`). Only features that do
     /// not shape the layout may be added.
     pub fn add_ro_compat(&mut self, feature: RoCompat) {
+        self.raise_revision();
         self.geometry.features.ro_compat |= feature;
         self.raw.s_feature_ro_compat = self.geometry.features.ro_compat.bits().into();
+    }
+
+    /// Turns a compatible feature on that a first use brings with it (`ext_attr`).
+    pub fn add_compat(&mut self, feature: Compat) {
+        self.raise_revision();
+        self.geometry.features.compat |= feature;
+        self.raw.s_feature_compat = self.geometry.features.compat.bits().into();
+    }
+
+    /// Makes revision 0, which has no features, revision 1, with what the older one implies.
+    fn raise_revision(&mut self) {
+        if self.raw.s_rev_level.get() == 0 {
+            self.raw.s_rev_level = 1.into();
+            self.raw.s_first_ino = FIRST_INODE_DEFAULT.into();
+            self.raw.s_inode_size = low16(u64::from(self.geometry.inode_size)).into();
+            self.raw.s_feature_compat = 0.into();
+            self.raw.s_feature_incompat = 0.into();
+            self.raw.s_feature_ro_compat = 0.into();
+        }
     }
 
     /// Sets whether the journal may hold blocks that are not in their final locations yet (`needs_recovery`).

@@ -55,6 +55,8 @@ fn named<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     for (key, value) in variables {
         let value = value.as_ref().as_bytes();
         match key.as_ref().as_bytes() {
+            // Debian's wrapper of pseudo says that it is fakeroot.
+            b"FAKEROOTKEY" if value == b"pseudo" => pseudo = true,
             b"FAKEROOTKEY" => return Some(("fakeroot", "libfakeroot")),
             // Any value but a word for "no" disables it.
             b"PSEUDO_DISABLED" => {
@@ -78,6 +80,7 @@ mod tests {
         };
         assert_eq!(name(&[("PATH", "/bin")]), None);
         assert_eq!(name(&[("FAKEROOTKEY", "1234")]), Some("fakeroot"));
+        assert_eq!(name(&[("FAKEROOTKEY", "pseudo")]), Some("pseudo"));
         assert_eq!(name(&[("PSEUDO_PREFIX", "/usr")]), Some("pseudo"));
         assert_eq!(name(&[("PSEUDO_PREFIX", "/usr"), ("PSEUDO_DISABLED", "0")]), Some("pseudo"));
         assert_eq!(name(&[("PSEUDO_DISABLED", "1"), ("PSEUDO_PREFIX", "/usr")]), None);

@@ -16,9 +16,11 @@
 mod beneath;
 mod fakeroot;
 mod stat;
+mod user_namespace;
 mod walk;
 
 pub use beneath::open_below;
 pub use fakeroot::{Pretence, pretence};
 pub use stat::{Identity, Stat, Time, stat, stat_open};
+pub use user_namespace::is_foreign_owner;
 pub use walk::{Dir, Walk, replaced};

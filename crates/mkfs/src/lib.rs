@@ -14,6 +14,7 @@
 //!
 //! Not here: filling a volume after it was made (the engine), and reading source trees (populate).
 
+mod derived;
 mod error;
 mod executor;
 mod ext4;
@@ -23,6 +24,7 @@ mod values;
 mod write;
 pub mod xfs;
 
+pub use derived::Derivation;
 pub use error::{Error, Result};
 pub use ext4::execute::{clear, execute, lay_down};
 pub use ext4::{
@@ -34,5 +36,5 @@ pub use hectare_ext4::superblock::OnError;
 pub use hectare_probe::{Found, What, probe};
 pub use occupied::refuse_occupied;
 pub use progress::{Run, Step, Watch};
-pub use values::{parse_size, parse_uuid};
+pub use values::{parse_size, parse_uuid, source_date_epoch};
 pub use write::{Payload, Sink, Write};

@@ -1,7 +1,7 @@
 //! Values of options that both formats take: sizes, UUIDs, the time of the format.
 
 use crate::error::{Error, Result};
-use hectare_ext4::time::Timestamp;
+use hectare_ext4::time::{SECONDS_MAX, Timestamp};
 
 /// Reads a UUID: 32 hexadecimal digits, dashes anywhere.
 ///
@@ -57,17 +57,57 @@ fn fraction_of(digits: &str, unit: u64) -> Option<u64> {
     u64::try_from(bytes).ok()
 }
 
+/// `SOURCE_DATE_EPOCH`, in seconds since 1970, if it is set: the time to use instead of the clock's.
+///
+/// # Errors
+/// If it is set to something else than a number of seconds that a volume can store.
+pub fn source_date_epoch() -> Result<Option<i64>> {
+    std::env::var_os("SOURCE_DATE_EPOCH").map(|text| seconds(text.as_encoded_bytes())).transpose()
+}
+
+fn seconds(text: &[u8]) -> Result<i64> {
+    let digits = std::str::from_utf8(text).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let seconds = digits.and_then(|text| text.parse().ok()).filter(|seconds| *seconds <= SECONDS_MAX);
+    seconds.ok_or_else(|| {
+        let reason = format!(
+            "{} is no number of seconds since 1970 up to {SECONDS_MAX} (2446); correct or unset it",
+            text.escape_ascii()
+        );
+        Error::option("SOURCE_DATE_EPOCH", reason)
+    })
+}
+
 /// The time that a new volume says it was made at: `SOURCE_DATE_EPOCH` if that is set, else now, in whole
 /// seconds.
 ///
 /// # Errors
-/// If it is set to something else than a number.
+/// If it is set to something else than a time.
 pub(crate) fn time_of_format() -> Result<Timestamp> {
-    let Some(text) = std::env::var_os("SOURCE_DATE_EPOCH") else {
-        return Ok(Timestamp::from_seconds(Timestamp::now().seconds));
-    };
-    let seconds = text.to_str().and_then(|text| text.parse().ok());
-    let seconds = seconds
-        .ok_or_else(|| Error::option("SOURCE_DATE_EPOCH", "it is not a number of seconds since 1970"))?;
-    Ok(Timestamp::from_seconds(seconds))
+    let epoch = source_date_epoch()?;
+    Ok(Timestamp::from_seconds(epoch.unwrap_or_else(|| Timestamp::now().seconds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_epoch_is_a_number_that_a_volume_can_store() {
+        assert_eq!(seconds(b"0").ok(), Some(0));
+        assert_eq!(seconds(b"15032385535").ok(), Some(SECONDS_MAX));
+        for wrong in [
+            &b""[..],
+            b"-1",
+            b"+1",
+            b" 1",
+            b"1.5",
+            b"yesterday",
+            b"15032385536",
+            b"9\xff",
+            b"99999999999999999999",
+        ] {
+            let error = seconds(wrong).expect_err("it is no time").to_string();
+            assert!(error.starts_with("SOURCE_DATE_EPOCH: "), "{error}");
+        }
+    }
 }

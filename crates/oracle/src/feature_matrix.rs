@@ -134,6 +134,12 @@ impl Combo {
         self.args.iter().flat_map(|arg| arg.split(',')).any(|name| name == feature)
     }
 
+    /// Whether it has a journal.
+    #[must_use]
+    pub fn has_journal(&self) -> bool {
+        !self.has("ext2") && !self.has("^has_journal")
+    }
+
     /// Whether the kernel here mounts it for writing, with the reason if not.
     ///
     /// # Errors

@@ -63,7 +63,10 @@ pub enum Error {
         cause: io::Error,
     },
     /// The permissions of a source forbid reading it.
-    #[error("{path}: permission denied: run as root or as its owner, or leave it out with --exclude")]
+    #[error(
+        "{path}: permission denied: run as somebody who may read it, or leave it out with --exclude; what is \
+         your own `unshare --map-current-user --keep-caps` lets you read"
+    )]
     Unreadable {
         /// The file or directory.
         path: ShownPath,

@@ -86,6 +86,14 @@ impl<'t> Image<'t> {
         self.layout.left()
     }
 
+    /// Bytes of blocks that files share with others before them, and that so are stored once.
+    #[must_use]
+    pub fn shared(&self) -> Bytes {
+        let size = self.plan.geometry().block_size;
+        let blocks = |id| self.layout.content_blocks(id).get();
+        Blocks::new(self.load.tree.duplicates.ids().map(blocks).sum()).bytes(size)
+    }
+
     /// The size of each part of the image.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ pub use image_error::ImageError;
 pub use like::{Like, OldInode};
 pub use progress::{Progress, Quiet};
 pub use source::{
-    Content, Excludes, FileContexts, ModeChange, Opener, Options, Platform, Reference, Source, Spec,
+    Addition, Content, Excludes, FileContexts, ModeChange, Opener, Options, Platform, Reference, Source, Spec,
 };
 pub use time::Timestamp;
 pub use tree::{Children, Kind, Meta, NodeId, Segment, Segments, Totals, Tree, Xattr, XattrSetId};

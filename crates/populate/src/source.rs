@@ -13,9 +13,11 @@
 //! A source is laid at the root of the tree. So the path of a node in the tree is also its path in the source
 //! directory, and no path has to be stored.
 
+mod addition;
 mod builder;
 mod container;
 mod content;
+mod duplicates;
 mod exclude;
 mod file_contexts;
 mod finish;
@@ -26,12 +28,15 @@ mod modes;
 mod names;
 mod seal;
 mod settle;
+mod sink;
+mod sorted;
 mod spec;
 mod spool;
 mod tar;
 mod xattr;
 mod xattr_sets;
 
+pub use addition::Addition;
 pub use container::{Platform, Reference};
 pub use content::{Content, Opener};
 pub use exclude::Excludes;
@@ -121,6 +126,9 @@ pub struct Options {
     pub whole_seconds: bool,
     /// What the root directory has instead of the metadata of any source.
     pub root: Option<Meta>,
+    /// Take an owner that has no number in this user namespace for the one that the system reports, as mke2fs
+    /// does.
+    pub foreign_owners: bool,
     /// Keep no extended attributes.
     pub no_attributes: bool,
     /// What to leave out.
@@ -136,8 +144,12 @@ pub struct Options {
     /// The limit of what the sources may unpack to: bytes of an archive's copy, and bytes of file data and
     /// directories (4 KiB each) together.
     pub max_size: Option<Bytes>,
+    /// Single files, added after the sources in this order.
+    pub additions: Vec<Addition>,
     /// What the sources can't say, applied after them in this order.
     pub specs: Vec<Spec>,
+    /// Find regular files with the same content, so that an image stores their blocks once.
+    pub find_duplicates: bool,
     /// Labels for everything.
     pub labels: Option<Arc<FileContexts>>,
 }
@@ -150,6 +162,7 @@ impl Default for Options {
             source_date_epoch: None,
             whole_seconds: false,
             root: None,
+            foreign_owners: false,
             no_attributes: false,
             excludes: Excludes::default(),
             threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
@@ -157,7 +170,9 @@ impl Default for Options {
             allow_empty: false,
             platform: None,
             max_size: None,
+            additions: Vec::new(),
             specs: Vec::new(),
+            find_duplicates: false,
             labels: None,
         }
     }
@@ -203,8 +218,8 @@ impl Tree {
     /// If a source can't be read, changes while it is read, is no valid archive, or holds something that no
     /// image can hold.
     pub fn build(sources: Vec<Source>, options: &Options) -> Result<Self, Error> {
-        if sources.len() + options.specs.len() + 2 > usize::from(u16::MAX) {
-            return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) - 2 });
+        if sources.len() + options.specs.len() + 3 > usize::from(u16::MAX) {
+            return Err(Error::TooMany { what: "sources", limit: u64::from(u16::MAX) - 3 });
         }
         let mut builder = Builder::new(options, sources.len() > 1);
         for source in sources {
@@ -238,6 +253,9 @@ impl Tree {
 /// Applies what comes after the sources, and finishes the tree.
 fn finish(mut builder: Builder<'_>) -> Result<Tree, Error> {
     let (options, mut checks) = (builder.options, spec::Checks::default());
+    if !options.additions.is_empty() {
+        addition::add(&mut builder, &options.additions)?;
+    }
     for spec in &options.specs {
         spec::apply(&mut builder, spec, &mut checks)?;
     }
@@ -248,6 +266,9 @@ fn finish(mut builder: Builder<'_>) -> Result<Tree, Error> {
     checks.verify(&tree)?;
     if let Some(contexts) = &options.labels {
         label::label(&mut tree, contexts);
+    }
+    if options.find_duplicates {
+        tree.duplicates = duplicates::find(&tree, options.threads)?;
     }
     Ok(tree)
 }

@@ -9,6 +9,10 @@
 //!
 //! A tree is finished: there is no way to change one. Merging layers is the builder's job.
 
+mod duplicates;
+
+pub(crate) use duplicates::Duplicates;
+
 use crate::handle::SourceHandle;
 use crate::time::{PackedTime, Timestamp};
 use hectare_host::Identity;
@@ -268,6 +272,8 @@ pub struct Tree {
     pub(crate) image_config: Option<String>,
     /// The files to be sealed by fs-verity.
     pub(crate) sealed: BTreeSet<u32>,
+    /// Files with the content of others.
+    pub(crate) duplicates: Duplicates,
 }
 
 impl Tree {

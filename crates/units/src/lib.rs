@@ -9,10 +9,11 @@
 //! form; the operators panic on overflow in every profile (`overflow-checks` is on in release too) and are
 //! for values already validated. This crate holds no format knowledge and no I/O; beside the types it has a
 //! few tools that every layer needs: the table that is filled on first touch ([`OnceTable`]), random numbers
-//! ([`random`]), the buckets of histograms ([`log_scale`]).
+//! ([`random`]), the buckets of histograms ([`log_scale`]), hexadecimal digits ([`hex()`]).
 
 mod block;
 mod bytes;
+mod hex;
 mod ids;
 pub mod log_scale;
 pub mod memory;
@@ -23,6 +24,7 @@ mod thread;
 
 pub use block::{BlockNr, BlockSize, Blocks, ClusterNr, Clusters, LogicalBlock};
 pub use bytes::Bytes;
+pub use hex::hex;
 pub use ids::{GroupNr, InodeNr, TxnId};
 pub use memory::OutOfMemory;
 pub use table::OnceTable;

@@ -56,7 +56,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
             &["clock", "failure", "markup", "mount_helper", "name", "passwd", "progress", "size_arg"],
             &["spinner", "umask"],
             &[
-                "container",
+                "disk_format",
                 "dumpe2fs",
                 "entry",
                 "image_path",
@@ -65,6 +65,7 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
                 "partition_args",
                 "picture",
                 "reporter",
+                "reproducible",
             ],
             &["explanation", "image_device", "logging"],
             &["write_args"],
@@ -101,8 +102,8 @@ const FLOORS: [(&str, &[&[&str]]); 14] = [
     (
         "export",
         &[
-            &["compression", "digest", "error", "file", "names"],
-            &["tar", "tree"],
+            &["digest", "error", "file", "names", "zstd_frames"],
+            &["compression", "tar", "tree"],
             &["content", "walk"],
             &["entries", "links"],
             &["compare"],

@@ -1,28 +1,28 @@
 //! `hectare build`.
 
+mod goal;
 mod like;
 mod volume_source;
 
 use super::format_options::{FormatArguments, usage};
-use crate::container::refuse_container_name;
 use crate::failure::{Failure, Outcome, tell};
-use crate::image_device::{Hold, device};
-use crate::name::{hex, shown};
+use crate::name::shown;
 use crate::output::{Output, write_file};
 use crate::partition_args;
 use crate::progress::Progress;
+use crate::reproducible::epoch as source_date_epoch;
 use crate::size_arg::parse_size;
-use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile};
-use hectare_mkfs::{FormatOptions, FsType, refuse_occupied, whole_pages};
+use goal::Target;
+use hectare_mkfs::{FormatOptions, FsType, whole_pages};
 use hectare_populate::{
-    Excludes, Explanation, Image, ImageError, Options, Platform, Size, Source, Tree, reproducible,
+    Addition, Excludes, Explanation, Image, ImageError, Options, Platform, Size, Source, Tree, reproducible,
 };
 use hectare_units::Bytes;
+use hectare_units::hex;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// Make an image from a directory, a tar archive or a container image
@@ -38,7 +38,9 @@ use std::path::{Path, PathBuf};
     hectare build --from base.tar --from app.tar --size 2G disk.img\n  \
     docker export box | hectare build --from - --free 100M disk.img\n  \
     docker save alpine | hectare build --from - disk.img\n  \
-    hectare build --from oci:layout:v1 --platform linux/arm64 disk.img")]
+    hectare build --from oci:layout:v1 --platform linux/arm64 disk.img\n  \
+    hectare build --from rootfs/ --partition 2 -F sdcard.img\n  \
+    hectare build --from rootfs/ --add motd:/etc/motd -o - | zstd > disk.img.zst")]
 pub(crate) struct Arguments {
     /// A source: a directory, a tar file (plain, gzip, zstd, xz or bzip2), - for one on standard input, or
     /// a container image: oci:DIR[:TAG], oci-archive:FILE[:TAG] or docker-archive:FILE[:TAG]; @DIGEST may
@@ -70,6 +72,21 @@ pub(crate) struct Arguments {
     /// rest
     #[arg(long, value_name = "MODES", value_parser = super::chmod::parse_mode)]
     modes: Option<hectare_populate::ModeChange>,
+    /// Add a file after all sources: HOST:/PATH[,mode=MODE,uid=UID,gid=GID]
+    ///
+    /// HOST ends before the last ":/" and may be a symbolic link to the file; PATH is its place in the image.
+    /// The mode is the file's and the owner root, if not given; attributes are not taken. Missing directories
+    /// are made (mode 0755), links among them are followed inside the image, and a file, link or device of
+    /// that name is replaced; a directory is not. Of two with one PATH the later wins; --spec comes after.
+    #[arg(long, value_name = "HOST:/PATH")]
+    add: Vec<OsString>,
+    /// Store the blocks of files with the same content once; the image is for reading only then
+    ///
+    /// Whole files are compared, by size, holes and SHA-256; hard links stay what they are. Such an image has
+    /// the feature shared_blocks, as Android's have: Linux mounts it read-only (-o ro), and nothing may write
+    /// to it. Where no files are equal, it is an image as any other.
+    #[arg(long)]
+    dedupe: bool,
     #[command(flatten)]
     described: super::described::DescribedArguments,
     /// Accept an empty archive
@@ -97,25 +114,29 @@ pub(crate) struct Arguments {
     /// Number of threads (as many as the machine runs at once, if not given)
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
-    /// Replace an existing image
+    /// Replace an existing image, or what a device or part holds
     #[arg(short = 'F', long)]
     force: bool,
     /// Print JSON: what was made, and what each part of the size is for
     #[arg(long)]
     json: bool,
-    /// The image to make
-    #[arg(required_unless_present = "verify_only")]
+    /// The image to make, as -o
+    #[arg(required_unless_present_any = ["verify_only", "output"], conflicts_with = "output")]
     image: Option<PathBuf>,
+    /// The image to make: a file, a block device, or - for standard output, which gets nothing else then
+    #[arg(short, long, value_name = "IMAGE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    part: partition_args::Part,
 }
 
 impl Arguments {
     /// The image to make.
     fn image(&self) -> &Path {
-        self.image.as_deref().expect("an image is required where it is not only verified")
-    }
-
-    fn shown(&self) -> String {
-        shown(self.image().as_os_str().as_bytes())
+        self.output
+            .as_deref()
+            .or(self.image.as_deref())
+            .expect("an image is required where it is not only verified")
     }
 
     fn threads(&self) -> NonZeroUsize {
@@ -131,6 +152,35 @@ impl Arguments {
         })
     }
 
+    /// The size to make for a target: of one that is there, all of it, if no other is given.
+    fn size_for(&self, target: &Target<'_>) -> Outcome<Size> {
+        if target.is_stdout() && (self.json || self.explain_size) {
+            let reason = "--json and --explain-size print to standard output, where the image goes";
+            return Err(Failure::Usage(reason.to_owned()));
+        }
+        let Some(room) = target.room() else { return self.size() };
+        if self.like.is_some() {
+            let reason = "--like makes images in files only: make one, and copy it to the device";
+            return Err(Failure::of(target.shown(), reason));
+        }
+        match self.size()? {
+            Size::Default => Ok(Size::Exactly(whole_pages(room))),
+            Size::Exactly(asked) => target.check_room(asked).map(|()| Size::Exactly(asked)),
+            other => Ok(other),
+        }
+    }
+
+    /// Prints one line about what was made: not where the image goes.
+    fn remark(&self, line: &str) -> Outcome {
+        if self.image().as_os_str() == "-" {
+            tell(line);
+            return Ok(());
+        }
+        let mut out = Output::new();
+        writeln!(out, "{line}")?;
+        out.finish()
+    }
+
     fn source_options(&self, epoch: Option<i64>) -> Outcome<Options> {
         let mut excludes = Excludes::default();
         for pattern in &self.exclude {
@@ -141,8 +191,13 @@ impl Arguments {
             Some(crate::passwd::Owner { uid: Some(uid), gid: Some(gid) }) => Some((uid, gid)),
             Some(_) => return Err(Failure::Usage("--owner: give both, UID:GID".to_owned())),
         };
+        let additions = self.add.iter().map(|argument| Addition::parse(argument));
+        let additions =
+            additions.collect::<Result<_, _>>().map_err(|error| Failure::Usage(error.to_string()))?;
         self.described.fill(Options {
             owner,
+            additions,
+            find_duplicates: self.dedupe,
             modes: self.modes.clone(),
             source_date_epoch: epoch,
             excludes,
@@ -163,58 +218,6 @@ impl Arguments {
         }
         Ok(options)
     }
-}
-
-/// `SOURCE_DATE_EPOCH`, if it is set.
-pub(super) fn epoch(options: &FormatOptions) -> Option<i64> {
-    std::env::var_os("SOURCE_DATE_EPOCH").map(|_| options.now.seconds)
-}
-
-/// Where the image is written.
-enum Goal {
-    /// A block device, written in place.
-    Device(FileDevice),
-    /// A file that gets its name when it is complete.
-    New(PendingFile),
-}
-
-impl Goal {
-    fn open(arguments: &Arguments, size: Bytes) -> Outcome<Self> {
-        let failed = |error: hectare_device::Error| Failure::Line(error.to_string());
-        let path = arguments.image();
-        let options = FileOptions::new().write(true);
-        if is_block_device(path) {
-            let device = options.open(path).map_err(failed)?;
-            if !arguments.force {
-                refuse_occupied(&device).map_err(|error| Failure::Line(error.to_string()))?;
-            }
-            return Ok(Self::Device(device));
-        }
-        if path.exists() && !arguments.force {
-            return Err(Failure::of(arguments.shown(), "the file exists; use --force to replace it"));
-        }
-        let overwrite = if arguments.force { Overwrite::Replace } else { Overwrite::Refuse };
-        Ok(Self::New(options.create_pending(path, size, overwrite).map_err(failed)?))
-    }
-
-    fn device(&self) -> &FileDevice {
-        match self {
-            Self::Device(device) => device,
-            Self::New(pending) => pending.device(),
-        }
-    }
-
-    fn finish(self) -> Outcome {
-        let failed = |error: hectare_device::Error| Failure::Line(error.to_string());
-        match self {
-            Self::Device(device) => device.flush().map_err(failed),
-            Self::New(pending) => pending.publish().and_then(|device| device.flush()).map_err(failed),
-        }
-    }
-}
-
-fn is_block_device(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|data| data.file_type().is_block_device())
 }
 
 impl hectare_populate::Progress for Progress {
@@ -297,26 +300,12 @@ struct Verified {
 
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let format = arguments.format_options()?;
-    let epoch = epoch(&format);
+    let epoch = source_date_epoch()?;
     if arguments.verify_only {
         return verified(arguments, &read(arguments, epoch)?);
     }
-    refuse_container_name(arguments.image())?;
-    let size = arguments.size()?;
-    let device_size = is_block_device(arguments.image())
-        .then(|| {
-            device(arguments.image(), partition_args::Part::default(), Hold::Writers)
-                .map(|device| device.len())
-        })
-        .transpose()?;
-    if arguments.like.is_some() && device_size.is_some() {
-        let reason = "--like makes images in files only: make one, and copy it to the device";
-        return Err(Failure::of(arguments.shown(), reason));
-    }
-    let size = match (size, device_size) {
-        (Size::Default, Some(whole)) => Size::Exactly(whole_pages(whole)),
-        (size, _) => size,
-    };
+    let target = Target::of(arguments.image(), arguments.part)?;
+    let size = arguments.size_for(&target)?;
     let tree = read(arguments, epoch)?;
     let config = image_config(arguments, &tree)?;
     let like = arguments.like.as_deref().map(like::read).transpose()?;
@@ -329,21 +318,27 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         None => format,
     };
     let failed = |error: ImageError| match error {
-        ImageError::TooSmall { .. } => Failure::of(arguments.shown(), error),
+        // Advice to ask for more would not help.
+        ImageError::TooSmall { enough, .. } if target.room().is_some_and(|room| enough > room) => {
+            target.check_room(enough).err().unwrap_or_else(|| Failure::of(target.shown(), error))
+        }
+        ImageError::TooSmall { .. } => Failure::of(target.shown(), error),
         other => Failure::Line(other.to_string()),
     };
+    let zeroed = target.room().is_none();
     let image = match like {
-        Some(like) => Image::plan_like(&tree, &format, like, device_size.is_none()),
-        None => Image::plan(&tree, &format, size, device_size.is_none()),
+        Some(like) => Image::plan_like(&tree, &format, like, zeroed),
+        None => Image::plan(&tree, &format, size, zeroed),
     };
     let image = image.map_err(failed)?;
-    if let (Size::Exactly(asked), None) = (size, device_size)
+    target.check_room(image.size())?;
+    if let (Size::Exactly(asked), None) = (size, target.room())
         && asked != image.size()
     {
-        let (name, whole) = (arguments.shown(), image.size());
+        let (name, whole) = (target.shown(), image.size());
         tell(format_args!("{name}: note: {asked} bytes are not whole blocks; the image has {whole} bytes"));
     }
-    let goal = Goal::open(arguments, image.size())?;
+    let goal = target.open(image.size(), arguments.force)?;
     let progress = Progress::new("writing");
     image.write(goal.device(), arguments.threads(), &progress).map_err(failed)?;
     drop(progress);
@@ -357,9 +352,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let changed = changed.transpose()?;
     goal.finish()?;
     if let (Some(old), Some(changed), false) = (&arguments.like, &changed, arguments.json) {
-        let mut out = Output::new();
-        writeln!(out, "{}", like::report(old, changed))?;
-        out.finish()?;
+        arguments.remark(&like::report(old, changed))?;
+    }
+    if arguments.dedupe && !arguments.json {
+        let (files, bytes) = (tree.duplicates(), image.shared());
+        arguments
+            .remark(&format!("{files} files share {bytes} bytes of blocks with files of the same content"))?;
     }
     say(arguments, &tree, &image, changed.map(|changed| changed.blocks))
 }
@@ -384,6 +382,11 @@ struct Json {
     special: u64,
     uuid_hex: String,
     parts: Vec<Part>,
+    /// With `--dedupe`, the files that share blocks with one before them, and the bytes of those blocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duplicate_files: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared_bytes: Option<u64>,
     /// With `--like`, the blocks that differ from the old image.
     #[serde(skip_serializing_if = "Option::is_none")]
     changed_blocks: Option<u64>,
@@ -412,6 +415,8 @@ fn say(arguments: &Arguments, tree: &Tree, image: &Image<'_>, changed: Option<u6
             special: totals.special,
             uuid_hex: hex(&image.format().superblock().uuid()),
             parts: explanation.parts.iter().map(part).collect(),
+            duplicate_files: arguments.dedupe.then(|| tree.duplicates()),
+            shared_bytes: arguments.dedupe.then(|| image.shared().get()),
             changed_blocks: changed,
             peak_kib: peak_kib(),
         });

@@ -11,8 +11,9 @@ use crate::name::shown;
 use crate::output::reason;
 use crate::partition_args::{Part, SourcePart};
 use crate::progress::Progress;
+use crate::reproducible;
 use crate::write_args::{Journal, Looking, Writing};
-use hectare_engine::Error;
+use hectare_engine::{Error, Timestamp};
 use hectare_units::InodeNr;
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
@@ -47,7 +48,8 @@ pub(crate) struct Arguments {
     /// Verify what is read of files that fs-verity seals in images; copies are not sealed
     #[arg(long)]
     verify: bool,
-    /// Number of threads that copy content (as many as the machine runs at once, if not given)
+    /// Number of threads that copy content (as many as the machine runs at once, if not given; one with
+    /// SOURCE_DATE_EPOCH)
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
     /// One or more sources, then the destination: a local path or IMAGE:PATH
@@ -102,6 +104,7 @@ impl Arguments {
                 .threads
                 .or_else(|| std::thread::available_parallelism().ok())
                 .unwrap_or(NonZeroUsize::MIN),
+            latest: None,
         }
     }
 
@@ -224,7 +227,9 @@ fn into<O: Origin>(
         source_is_dir,
         arguments.options().recursive,
     )?;
-    copy(origin, &Inside { image }, (node, path.to_vec()), goal, arguments.options(), progress)
+    let latest = reproducible::epoch()?.map(Timestamp::from_seconds);
+    let options = Options { latest, ..arguments.options() };
+    copy(origin, &Inside { image }, (node, path.to_vec()), goal, options, progress)
 }
 
 fn goal_inside(

@@ -5,10 +5,11 @@ use crate::directory::Directory;
 use crate::entry::words;
 use crate::failure::{Failure, Outcome};
 use crate::image_path::ImagePath;
-use crate::name::{JsonName, hex, shown};
+use crate::name::{JsonName, shown};
 use crate::output::{JsonArray, Output};
 use crate::write_args::Looking;
 use hectare_export::{Change, Comparison, Difference, Ignored, What};
+use hectare_units::hex;
 use serde::Serialize;
 
 /// Compare the content of two images

@@ -2,8 +2,6 @@
 
 mod goal;
 
-use super::build::epoch;
-use super::format_options::usage;
 use crate::clock;
 use crate::directory::Directory;
 use crate::failure::{Failure, Outcome, tell};
@@ -11,6 +9,7 @@ use crate::image_path::{ImagePath, same_file};
 use crate::name::shown;
 use crate::output::reason;
 use crate::progress::Progress;
+use crate::reproducible;
 use crate::write_args::Looking;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use goal::{Goal, compression_of, parse_compression};
@@ -20,7 +19,6 @@ use hectare_export::{
     Compression, Config, Error, ImageOptions, NewFile, Observer, Packer, Place, Tree, export, export_image,
     export_layer,
 };
-use hectare_mkfs::FormatOptions;
 use hectare_populate::Platform;
 use hectare_units::Bytes;
 use std::io::{BufWriter, IsTerminal, Write};
@@ -51,15 +49,15 @@ pub(crate) struct Arguments {
     /// The image, or a directory in it: IMAGE[:DIR]
     #[arg(value_name = "IMAGE[:DIR]", value_parser = ImagePath::parser())]
     place: ImagePath,
-    /// tar:FILE, a FILE in .tar, .tar.gz or .tgz, oci:DIR[:TAG] for an image in an OCI image layout (tag:
-    /// latest), or - for a tar archive on standard output
+    /// tar:FILE, a FILE in .tar, .tar.gz, .tgz or .tar.zst, oci:DIR[:TAG] for an image in an OCI image
+    /// layout (tag: latest), or - for a tar archive on standard output
     #[arg(short, long, value_name = "OUTPUT")]
     #[arg(value_parser = OsStringValueParser::new().try_map(|text| Goal::parse(&text)))]
     output: Goal,
     /// Write only what has changed since this image: IMAGE[:DIR], in the same partition or at the same offset
     #[arg(long, value_name = "BASE", value_parser = ImagePath::parser())]
     diff: Option<ImagePath>,
-    /// Compression: none or gzip [default: by the name of a tar file, gzip for oci]
+    /// Compression: none, gzip or zstd [default: by the name of a tar file, gzip for oci]
     #[arg(long, value_name = "NAME", value_parser = parse_compression)]
     compression: Option<Compression>,
     /// Platform of an oci image: OS/ARCH [default: this machine's]
@@ -162,8 +160,7 @@ impl Arguments {
     }
 
     fn image_options(&self) -> Outcome<ImageOptions> {
-        let environment = FormatOptions::from_environment().map_err(usage)?;
-        let created = epoch(&environment).map(|seconds| clock::json(Timestamp::from_seconds(seconds)));
+        let created = reproducible::epoch()?.map(|seconds| clock::json(Timestamp::from_seconds(seconds)));
         let config = self.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
         Ok(ImageOptions {
             platform: self.platform.clone().unwrap_or_else(Platform::host),

@@ -16,7 +16,7 @@ mod tree;
 
 use super::format_options::FormatArguments;
 use super::mkfs::{lines, watched};
-use crate::container::refuse_container_name;
+use crate::disk_format::refuse_disk_format_name;
 use crate::failure::{Failure, Outcome, tell};
 use crate::name::shown;
 use crate::output::Output;
@@ -196,7 +196,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     arguments.refuse()?;
     let path =
         arguments.image.as_ref().ok_or_else(|| Failure::Usage("name the device or file".to_owned()))?;
-    refuse_container_name(path)?;
+    refuse_disk_format_name(path)?;
     let words = Words::of(arguments.format.extended.iter().chain(&arguments.raid))?;
     let target = Target::of(path, words.part, arguments)?;
     let options = options(arguments, &target, &words)?;

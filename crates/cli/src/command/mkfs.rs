@@ -6,13 +6,14 @@ mod target;
 pub(crate) mod xfs;
 
 use super::format_options::FormatArguments;
-use crate::container::refuse_container_name;
+use crate::disk_format::refuse_disk_format_name;
 use crate::failure::{Failure, Outcome, tell};
-use crate::name::hex;
 use crate::progress::Meter;
+use crate::reproducible::epoch;
 use crate::size_arg::with_suffix;
 use hectare_mkfs::{FormatOptions, FsType, Plan, Run, Step, Usage, execute, whole_pages};
 use hectare_units::Bytes;
+use hectare_units::hex;
 use image_arguments::ImageArguments;
 use serde::Serialize;
 use std::ffi::OsString;
@@ -85,13 +86,14 @@ fn command_at(arguments: &[OsString]) -> usize {
 pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let image = &arguments.image;
     let failed = |error: hectare_mkfs::Error| image.failed(&error);
-    refuse_container_name(&image.image)?;
+    refuse_disk_format_name(&image.image)?;
     let mut options = arguments.options()?;
     let size = arguments.size()?;
     if arguments.dry_run {
         let (whole, device) = image.look(size)?;
         options.device = device;
         let size = size.unwrap_or_else(|| whole_pages(whole));
+        identify(&mut options, size)?;
         return say(image, &Plan::new(&options, size, true).map_err(failed)?);
     }
     // An impossible request is refused before anything is modified.
@@ -102,6 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     options.device = goal.topology();
     let whole = goal.device().len();
     let size = size.map_or_else(|| whole_pages(whole), |size| size.min(whole));
+    identify(&mut options, size)?;
     let plan = Plan::new(&options, size, goal.device().is_zeroed()).map_err(failed)?;
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     watched(threads, |run| execute(&plan, goal.device(), &plan.empty(), run)).map_err(failed)?;
@@ -112,6 +115,14 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         tell(format_args!("{shown}: note: {size} bytes are not whole blocks of {block}; the rest is unused"));
     }
     say(image, &plan)
+}
+
+/// With `SOURCE_DATE_EPOCH` the same request gives the same volume.
+fn identify(options: &mut FormatOptions, size: Bytes) -> Outcome {
+    if epoch()?.is_some() {
+        options.derive_identity(size);
+    }
+    Ok(())
 }
 
 /// Carries out a plan with this many threads, and shows progress.

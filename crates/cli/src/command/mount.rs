@@ -11,7 +11,7 @@
 //! mounting and unmounting is started ([`keeper_command`]), and all others are dropped before the first byte
 //! of the image is read, and before the first thread is started.
 
-use crate::failure::{Failure, Outcome, tell};
+use crate::failure::{Failure, Outcome};
 use crate::logging::{self, LogTarget};
 use crate::name::shown;
 use crate::partition_args::{Part, from_offset};
@@ -342,11 +342,7 @@ fn serve_watched(
     };
     let device = Arc::new(StatsDevice::new(device));
     let below: Arc<dyn Device> = Arc::clone(&device) as _;
-    let opened = Volume::open_as_usable(below, options.open_options());
-    let (volume, restriction) = opened.map_err(|error| fail(&error))?;
-    if let Some(reason) = restriction {
-        warn_of_read_only(arguments, options, &name, reason);
-    }
+    let volume = Volume::open(below, options.open_options()).map_err(|error| fail(&error))?;
     let operations = Arc::<Operations>::default();
     let watched = Watched {
         volume: volume.clone(),
@@ -369,14 +365,6 @@ fn serve_watched(
     let what = Mounting { source: &image.to_string_lossy(), dir: &dir, options };
     serve(volume, &what, Some(Image { claim, keeper }), operations, ready)
         .map_err(|error| Failure::of(format_args!("{name} on {}", shown(dir.as_os_str().as_bytes())), error))
-}
-
-/// Reports that a volume is mounted read-only without having been asked to: to the caller, and in the log.
-fn warn_of_read_only(arguments: &Arguments, options: &MountOptions, name: &str, reason: &str) {
-    tell(format_args!("{name}: note: mounted read-only: {reason}"));
-    if arguments.background || options.log_file.is_some() {
-        log::warn!(image = name; "mounted read-only: {reason}");
-    }
 }
 
 /// Starts the background process and waits until the mount is ready.

@@ -5,11 +5,12 @@ use crate::entry::{JsonEntry, arrow, mode_text, words};
 use crate::failure::Outcome;
 use crate::image::{Image, read_each};
 use crate::image_path::{ImagePath, split};
-use crate::name::{JsonName, hex, shown};
+use crate::name::{JsonName, shown};
 use crate::output::Output;
 use crate::write_args::Looking;
 use hectare_engine::{Kind, Metadata, Result};
 use hectare_units::InodeNr;
+use hectare_units::hex;
 use serde::Serialize;
 
 /// Show all metadata of a file: inode, owners, times, flags, attributes, data ranges

@@ -3,10 +3,10 @@
 use crate::failure::{Failure, Outcome};
 use crate::image::{Image, change_each, read_each};
 use crate::image_path::ImagePath;
-use crate::name::hex;
 use crate::output::Output;
 use crate::write_args::{Looking, Writing};
 use hectare_ext4::verity::{Algorithm, Params, SALT_MAX};
+use hectare_units::hex;
 
 /// The usual size of hashed blocks, in bytes.
 const BLOCK_SIZE: u32 = 4096;

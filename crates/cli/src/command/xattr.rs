@@ -3,11 +3,12 @@
 use crate::failure::Outcome;
 use crate::image::Image;
 use crate::image_path::ImagePath;
-use crate::name::{JsonName, hex};
+use crate::name::JsonName;
 use crate::output::Output;
 use crate::write_args::{Looking, Writing};
 use hectare_engine::XattrHow;
 use hectare_units::InodeNr;
+use hectare_units::hex;
 use serde::Serialize;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

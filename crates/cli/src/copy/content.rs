@@ -39,6 +39,9 @@ pub(super) struct Pool<'a, C: Content, T: Target> {
     progress: &'a Progress,
     sender: Mutex<Option<Sender<C, T>>>,
     receiver: Mutex<Receiver<Job<C, T::File>>>,
+    has_threads: AtomicBool,
+    /// For copying without threads.
+    buffer: Mutex<Vec<u8>>,
     failed: AtomicBool,
     failure: Mutex<Option<Failure>>,
 }
@@ -58,6 +61,8 @@ impl<'a, C: Content, T: Target> Pool<'a, C, T> {
             progress,
             sender: Mutex::new(Some(sender)),
             receiver: Mutex::new(receiver),
+            has_threads: AtomicBool::new(false),
+            buffer: Mutex::default(),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
@@ -65,13 +70,17 @@ impl<'a, C: Content, T: Target> Pool<'a, C, T> {
 
     /// Starts the threads; they end after [`Pool::finish`].
     pub(super) fn start<'s>(&'s self, scope: &'s Scope<'s, '_>, threads: NonZeroUsize) {
+        self.has_threads.store(true, Ordering::Relaxed);
         for _ in 0..threads.get() {
             scope.spawn(|| self.work());
         }
     }
 
-    /// Hands a file over; waits while too many are waiting.
-    pub(super) fn send(&self, job: Job<C, T::File>) {
+    /// Takes a file, and waits while too many are waiting. Without threads it is copied at once.
+    pub(super) fn take(&self, job: Job<C, T::File>) {
+        if !self.has_threads.load(Ordering::Relaxed) {
+            return self.copy(&job, &mut self.buffer.lock());
+        }
         let sender = self.sender.lock().clone();
         if let Some(sender) = sender {
             // The receiver lives as long as the pool.
@@ -95,20 +104,25 @@ impl<'a, C: Content, T: Target> Pool<'a, C, T> {
     }
 
     fn work(&self) {
-        let mut buffer = vec![0; index_of(STEP)];
+        let mut buffer = Vec::new();
         loop {
             let next = self.receiver.lock().recv();
             let Ok(job) = next else { return };
             if self.has_failed() {
                 continue; // the walker may still be waiting for room in the queue
             }
-            match self.run(&job, &mut buffer) {
-                Ok(()) => self.progress.file(),
-                Err(Side::Origin(reason)) => self.left_out.tell(&job.from, reason),
-                Err(Side::Target(reason)) => {
-                    self.failed.store(true, Ordering::Relaxed);
-                    self.failure.lock().get_or_insert(Failure::of(&job.to, reason));
-                }
+            self.copy(&job, &mut buffer);
+        }
+    }
+
+    fn copy(&self, job: &Job<C, T::File>, buffer: &mut Vec<u8>) {
+        buffer.resize(index_of(STEP), 0);
+        match self.run(job, buffer) {
+            Ok(()) => self.progress.file(),
+            Err(Side::Origin(reason)) => self.left_out.tell(&job.from, reason),
+            Err(Side::Target(reason)) => {
+                self.failed.store(true, Ordering::Relaxed);
+                self.failure.lock().get_or_insert(Failure::of(&job.to, reason));
             }
         }
     }

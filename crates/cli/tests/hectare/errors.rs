@@ -194,9 +194,15 @@ fn with_json_an_incomplete_output_ends_with_an_object() {
 
 #[test]
 fn options_for_a_part_of_the_image_are_shown_where_they_are_taken() {
-    for (command, takes) in
-        [("ls", true), ("mkfs", true), ("mount", true), ("cp", true), ("build", false), ("stats", false)]
-    {
+    for (command, takes) in [
+        ("ls", true),
+        ("mkfs", true),
+        ("mount", true),
+        ("cp", true),
+        ("build", true),
+        ("bench", false),
+        ("stats", false),
+    ] {
         let help = hectare(&[command, "--help"]).ok();
         assert_eq!(help.text().contains("--partition"), takes, "{command}");
     }

@@ -2,15 +2,18 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot continue fails
 
+mod added;
 mod age;
 mod bench;
 mod bombs;
+mod build_goals;
 mod change;
 mod conform;
 mod container;
 mod copy;
 mod copy_trust;
 mod corpus;
+mod dedupe;
 mod described;
 mod diff;
 mod errors;
@@ -22,6 +25,7 @@ mod like;
 mod look;
 mod make;
 mod make_on_devices;
+mod memory;
 mod mke2fs;
 mod monitor;
 mod mount;
@@ -31,5 +35,7 @@ mod pretended;
 mod recipes;
 mod report;
 mod reproduce;
+mod reproducible;
 mod support;
+mod unreadable;
 mod verity;

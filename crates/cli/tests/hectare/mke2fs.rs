@@ -506,6 +506,33 @@ fn a_volume_lies_behind_an_offset() {
     assert_eq!(fs::metadata(&image).unwrap().len(), 20 << 20);
 }
 
+/// A file that does not exist is made, and one that is too short made longer; both were refused.
+#[test]
+fn regression_an_offset_makes_the_file_as_long_as_mke2fs_does() {
+    let stage = Stage::new();
+    let mut theirs = match need("mke2fs") {
+        Ok(mke2fs) => mke2fs,
+        Err(reason) => skip!("cli mke2fs::regression_an_offset", reason),
+    };
+    let words = ["-q", "-F", "-t", "ext4", "-E", "offset=1048576", "disk.img", "4M"];
+    let images = ["ours", "theirs"].map(|side| stage.bench.local(side).join("disk.img"));
+    let _ = run(theirs.args(words).current_dir(stage.bench.local("theirs"))).expect_success();
+    for short in [None, Some(3 << 20)] {
+        let _ = fs::remove_file(&images[0]);
+        if let Some(len) = short {
+            fs::write(&images[0], vec![7; len]).unwrap();
+        }
+        let _ = stage.ours(&[&["mke2fs"], &words[..]].concat()).expect_success();
+        let [ours, theirs] = images.each_ref().map(|image| fs::read(image).unwrap());
+        assert_eq!(ours.len(), theirs.len());
+        let before = if short.is_some() { 7 } else { 0 };
+        assert!(ours[..1 << 20].iter().all(|byte| *byte == before), "what is before the volume");
+        let volume = stage.bench.local("volume.img");
+        fs::write(&volume, &ours[1 << 20..]).unwrap();
+        assert_clean(&volume).unwrap();
+    }
+}
+
 #[test]
 fn the_same_sources_give_the_same_bytes() {
     let mut stage = Stage::new();

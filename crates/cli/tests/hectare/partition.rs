@@ -189,6 +189,7 @@ fn a_part_is_refused_where_it_means_nothing() {
     assert_eq!(refused.code, Some(1), "{}", refused.err);
     assert_eq!(hectare(&["ls", "--partition", "1", "--offset", "4k", image]).code, Some(2));
     assert_eq!(hectare(&["ls", "--partition", "0", image]).code, Some(2));
-    assert_eq!(hectare(&["build", "--partition", "1", "--from", ".", image]).code, Some(2));
+    let refused = hectare(&["build", "--partition", "1", "--from", ".", "-F", image]);
+    assert!(refused.refused().contains("has no partition table"), "{}", refused.err);
     fs::remove_file(path).unwrap();
 }

@@ -21,7 +21,7 @@ fn recipes() -> Vec<(&'static str, &'static str)> {
 
 /// What a recipe needs beside the shell.
 fn tools(recipe: &str) -> Result<(), Skip> {
-    for tool in ["skopeo", "umoci", "fakeroot"] {
+    for tool in ["skopeo", "umoci", "fakeroot", "sfdisk"] {
         if recipe.contains(&format!("{tool} ")) {
             need(tool)?;
         }
@@ -79,7 +79,7 @@ fn follow(recipe: &str) -> Result<(), Skip> {
 #[test]
 fn every_recipe_makes_images_that_are_clean() {
     let recipes = recipes();
-    assert!(recipes.len() >= 7, "{recipes:?}");
+    assert!(recipes.len() >= 12, "{recipes:?}");
     for (title, recipe) in recipes {
         if let Err(reason) = follow(recipe) {
             skip_part!(format!("cli recipes, {title}"), reason);

@@ -76,6 +76,14 @@ pub(crate) fn hectare<S: AsRef<OsStr>>(arguments: &[S]) -> Ran {
     hectare_within(arguments, PATIENCE)
 }
 
+/// Runs the binary with variables in its environment.
+#[track_caller]
+pub(crate) fn hectare_in<S: AsRef<OsStr>>(arguments: &[S], variables: &[(&str, &str)]) -> Ran {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).env_remove("SOURCE_DATE_EPOCH").envs(variables.iter().copied());
+    run_within(&mut command, PATIENCE)
+}
+
 /// Runs the binary, and stops it after a time.
 #[track_caller]
 pub(crate) fn hectare_within<S: AsRef<OsStr>>(arguments: &[S], patience: Duration) -> Ran {

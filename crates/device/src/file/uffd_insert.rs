@@ -8,7 +8,8 @@
 //! ordinary mapping (populate, then copy) it is 43 us, because each page is cleared before it is filled.
 //!
 //! A file is mapped in windows of [`WINDOW_LEN`], of which at most 2^[`SLOTS_SHIFT`] exist at a time: a
-//! sparse file may be longer than the address space, and pages mapped count as the program's own memory.
+//! sparse file may be longer than the address space. Pages in a mapping count as the program's own memory, so
+//! whenever [`HELD_MAX`] of them were put, all are taken out of the mappings; they stay in the file.
 //!
 //! Hazards:
 //! - *Touching the mapping.* No code does: it has no access rights, and only the kernel puts pages into it.
@@ -29,11 +30,11 @@ use parking_lot::RwLock;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
-use rustix::mm::{MapFlags, ProtFlags, UserfaultfdFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags, UserfaultfdFlags};
 use rustix::process::Pid;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// The number of tmpfs (statfs(2), `linux/magic.h`).
 const TMPFS: u32 = 0x0102_1994;
@@ -50,6 +51,10 @@ const SLOTS_SHIFT: u32 = 6;
 /// meanwhile.
 const MISSES: u32 = 4;
 
+/// How many bytes of pages the mappings hold at most, and as many for each thread that puts some meanwhile.
+/// Taking pages out costs what unmapping them would. Divides [`WINDOW_LEN`].
+const HELD_MAX: u64 = 4 << 20;
+
 /// Shorter writes are not worth the call: most are to pages that are there.
 const LEN_MIN: usize = 16 << 10;
 
@@ -60,6 +65,8 @@ pub(super) struct FreshPages {
     page: u64,
     owner: Pid,
     slots: [WindowSlot; 1 << SLOTS_SHIFT],
+    /// Bytes of pages put since the mappings were emptied.
+    held: AtomicU64,
     refused: AtomicBool,
 }
 
@@ -85,6 +92,7 @@ impl FreshPages {
             page,
             owner: rustix::process::getpid(),
             slots: std::array::from_fn(|_| WindowSlot::default()),
+            held: AtomicU64::new(0),
             refused: AtomicBool::new(false),
         })
     }
@@ -98,15 +106,30 @@ impl FreshPages {
         }
         let whole = u64_of(data.len()) / self.page * self.page;
         let mut done = 0;
-        for piece in Span::new(Bytes::new(at), Bytes::new(whole)).pieces(WINDOW_LEN) {
+        for piece in Span::new(Bytes::new(at), Bytes::new(whole)).pieces(HELD_MAX) {
             let part = &data[done..done + index_of(piece.len.get())];
             let put = self.put_piece(file, piece.at.get(), part);
+            self.count(u64_of(put));
             done += put;
             if put < part.len() {
                 break;
             }
         }
         done
+    }
+
+    /// Counts bytes that were put; when there are too many, the mappings are emptied.
+    fn count(&self, put: u64) {
+        let before = self.held.fetch_add(put, Ordering::Relaxed);
+        if before < HELD_MAX && before + put >= HELD_MAX {
+            // Before: what is put meanwhile may stay, and is counted for the next time.
+            self.held.store(0, Ordering::Relaxed);
+            self.slots.iter().filter_map(|slot| slot.window.try_read()).for_each(|window| {
+                if let Some(window) = &*window {
+                    window.empty();
+                }
+            });
+        }
     }
 
     /// Puts a range inside one window.
@@ -139,6 +162,8 @@ struct Window {
     number: u64,
     /// The address of its first byte; a number, since nothing is ever accessed through it.
     address: usize,
+    /// Whether pages may have been put since it was emptied.
+    holds: AtomicBool,
 }
 
 impl Window {
@@ -153,7 +178,7 @@ impl Window {
             rustix::mm::mmap(std::ptr::null_mut(), len, rights, shared, file, start)?
         };
         // From here on dropping it unmaps.
-        let window = Self { number, address: base.expose_provenance() };
+        let window = Self { number, address: base.expose_provenance(), holds: AtomicBool::new(false) };
         let range = FaultRange { start: u64_of(window.address), len: WINDOW_LEN };
         let mut register = FaultRegister { range, mode: MODE_MISSING, calls: 0 };
         // SAFETY: the opcode is UFFDIO_REGISTER and the value is laid out as its `struct uffdio_register`;
@@ -172,6 +197,7 @@ impl Window {
             mode: MODE_DONT_WAKE,
             copied: 0,
         };
+        self.holds.store(true, Ordering::Relaxed);
         // SAFETY: the opcode is UFFDIO_COPY and the value is laid out as its `struct uffdio_copy`. The kernel
         // reads `data`, which is borrowed meanwhile, and writes into our window: `at` is in it, and the
         // caller keeps to one window. The window stays mapped while `self` is borrowed.
@@ -180,6 +206,23 @@ impl Window {
         // below zero.
         let copied = usize::try_from(copy.copied).unwrap_or(0).min(data.len());
         if whole.is_ok() { data.len() } else { copied }
+    }
+}
+
+impl Window {
+    /// Takes the pages out of the mapping. They stay in the file, and are not missing there.
+    #[allow(unsafe_code)] // no safe wrapper of this call exists
+    fn empty(&self) {
+        if !self.holds.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: the range is the mapping this value stands for; nothing points into it, and the pages of a
+        // shared mapping are the file's.
+        let result = unsafe {
+            let base = std::ptr::with_exposed_provenance_mut(self.address);
+            rustix::mm::madvise(base, index_of(WINDOW_LEN), Advice::LinuxDontNeed)
+        };
+        debug_assert_eq!(result, Ok(()), "a whole mapping can always be emptied");
     }
 }
 
@@ -344,6 +387,32 @@ pub(super) mod tests {
         assert_eq!(file.metadata().unwrap().len(), 4 * PAGE + 100);
         file.set_len(1 << 20).unwrap();
         assert!(read(&file, 4 * PAGE + 100, 12 * PAGE).iter().all(|byte| *byte == 0));
+    }
+
+    /// KiB of pages of files in the mappings of this process (`RssShmem`).
+    fn mapped_kib() -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssShmem:")).unwrap();
+        line.trim_end_matches("kB").trim().parse().unwrap()
+    }
+
+    #[test]
+    fn few_pages_count_as_the_programs_memory_and_those_taken_out_are_not_missing() {
+        let Some(file) = memory_backed_file(256 << 20) else { return };
+        let fresh = FreshPages::new(&file).unwrap();
+        let piece = bytes(5, 256 << 10);
+        let (all, mut most) = ((96_u64 << 20) / u64_of(piece.len()), 0);
+        for at in (0..all).map(|n| n * u64_of(piece.len())) {
+            if fresh.put(&file, at, &piece) == 0 {
+                file.write_all_at(&piece, at).unwrap();
+            }
+            most = most.max(mapped_kib());
+        }
+        // Other tests of this process put pages at the same time, but few.
+        assert!((1024..12 << 10).contains(&most), "{most} KiB");
+        assert!((0..all).all(|n| read(&file, n * u64_of(piece.len()), u64_of(piece.len())) == piece));
+        assert_eq!(fresh.put(&file, 16 << 20, &bytes(6, 64 << 10)), 0, "the pages are there");
+        assert!(read(&file, 16 << 20, u64_of(piece.len())) == piece);
     }
 
     #[test]

@@ -102,6 +102,9 @@ pub(crate) fn store(
     plan: Plan,
 ) -> Result<()> {
     let Plan { mut attrs, spilled, before, room } = plan;
+    if !attrs.is_empty() {
+        core.state.bring_attributes();
+    }
     let mut uses = Uses::of(before.own());
     let stored = uses
         .place(core, handle, inode, (&mut attrs, &spilled))

@@ -7,6 +7,7 @@ use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{Inode, Kind};
+use hectare_ext4::map::MapKind;
 use hectare_units::index_of;
 
 /// One more than the last file block the format can map.
@@ -41,14 +42,24 @@ pub(crate) enum Source {
     Gathered,
 }
 
-pub(crate) fn check_size(core: &Core, at: u64, len: u64) -> Result<u64> {
-    let end = at.checked_add(len).ok_or(Error::FileTooLarge)?;
-    if end > file_size_max(core) { Err(Error::FileTooLarge) } else { Ok(end) }
+/// The end of `len` bytes from `at` on, which the file can hold.
+pub(crate) fn check_size(core: &Core, inode: &CachedInode, at: u64, len: u64) -> Result<u64> {
+    within(size_max(core, MapKind::of(inode.get().flags)), at, len)
 }
 
-/// Bytes of the longest file there can be.
+fn within(max: u64, at: u64, len: u64) -> Result<u64> {
+    at.checked_add(len).filter(|end| *end <= max).ok_or(Error::FileTooLarge)
+}
+
+/// Bytes of the longest file that can be made.
 pub(crate) fn file_size_max(core: &Core) -> u64 {
-    FILE_BLOCKS_MAX << core.state.geometry().block_size.shift()
+    size_max(core, core.state.map_of_new())
+}
+
+/// Bytes of the longest file with such a map.
+fn size_max(core: &Core, kind: MapKind) -> u64 {
+    let huge = core.state.sb.features().ro_compat.contains(RoCompat::HUGE_FILE);
+    kind.size_max(core.state.geometry().block_size, huge)
 }
 
 /// Records that the volume has a large file, if a file ends at byte `end`.
@@ -135,9 +146,12 @@ mod tests {
     fn no_file_grows_beyond_what_the_format_can_map() {
         let core = unformatted(OpenOptions::default());
         let max = file_size_max(&core);
-        assert!(matches!(check_size(&core, max - 5, 5), Ok(end) if end == max));
-        assert!(matches!(check_size(&core, max - 5, 6), Err(Error::FileTooLarge)));
-        assert!(matches!(check_size(&core, u64::MAX, 1), Err(Error::FileTooLarge)));
+        assert!(size_max(&core, MapKind::Blocks) < max);
+        for max in [max, size_max(&core, MapKind::Blocks)] {
+            assert!(matches!(within(max, max - 5, 5), Ok(end) if end == max));
+            assert!(matches!(within(max, max - 5, 6), Err(Error::FileTooLarge)));
+            assert!(matches!(within(max, u64::MAX, 1), Err(Error::FileTooLarge)));
+        }
     }
 
     #[test]

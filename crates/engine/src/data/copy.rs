@@ -9,7 +9,9 @@
 
 use crate::data::checks::Source;
 use crate::data::fallocate::punch;
-use crate::data::{checks, clear, journalled, pieces, read, reclaim, seek, truncate, verity, writeback};
+use crate::data::{
+    checks, clear, inline, journalled, pieces, read, reclaim, seek, truncate, verity, writeback,
+};
 use crate::encrypted_names::check_not_ciphertext;
 use crate::error::{Error, Result};
 use crate::state::Core;
@@ -46,7 +48,7 @@ pub(crate) fn copy(
     let buffered_end = source.delayed().end().unwrap_or(0);
     let size = source.get().size.max(buffered_end);
     let len = len.min(size.saturating_sub(at));
-    let target_end = checks::check_size(core, target_at, len)?;
+    let target_end = checks::check_size(core, target, target_at, len)?;
     if source.nr() == target.nr() && at < target_end && target_at < at + len {
         return Err(Error::Invalid("the ranges to copy between overlap"));
     }
@@ -85,6 +87,9 @@ fn copy_piece(
         Found::Data(len) => {
             buffer.resize(index_of(len), 0);
             let read = verity::read_locked(core, from, at, buffer)?;
+            if inline::write(core, to, target_at, &buffer[..read], whose)? {
+                return Ok(u64_of(read));
+            }
             clear::clear_tail(core, to, target_at)?;
             checks::bring_large_file(core, target_at + u64_of(read));
             let data = &buffer[..read];
@@ -94,7 +99,9 @@ fn copy_piece(
                 pieces::write_pieces(core, to, target_at, data, whose, reclaim::reclaim)?
             }))
         }
-        Found::Hole(len) => copy_hole(core, to, target_at, len, whose).map(|()| len),
+        Found::Hole(len) => {
+            inline::leave(core, to).and_then(|()| copy_hole(core, to, target_at, len, whose)).map(|()| len)
+        }
     }
 }
 

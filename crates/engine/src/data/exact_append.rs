@@ -9,7 +9,7 @@
 //! Holding everything leaves them nothing.
 
 use crate::data::checks::LARGE_FILE;
-use crate::data::writeback;
+use crate::data::{inline, writeback};
 use crate::error::{Error, Result};
 use crate::space::map::MapRef;
 use crate::space::map_edit::{MAP_CREDITS, MapMut};
@@ -20,6 +20,7 @@ use crate::stores::inode_cache::CachedInode;
 use hectare_alloc::{Request, Reservation, Run};
 use hectare_ext4::extent::Extent;
 use hectare_ext4::feature::RoCompat;
+use hectare_ext4::map::MapKind;
 use hectare_units::{BlockNr, Bytes, Clusters, LogicalBlock, low32};
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub(crate) fn append(
     let _operation = inode.lock().write();
     core.check_changeable(inode)?;
     writeback::place_locked(core, inode)?;
+    inline::leave(core, inode)?;
     // Preallocated space is for holes, and these are about to be filled.
     reserve::discard_window(core, inode);
     let mut end = end_of(core, inode)?;
@@ -56,6 +58,9 @@ fn end_of(core: &Core, inode: &CachedInode) -> Result<u64> {
     let size = core.state.geometry().block_size;
     let data = inode.get();
     core.state.check_file_writable(&data, inode.nr())?;
+    if MapKind::of(data.flags) == MapKind::Blocks {
+        return Err(Error::Invalid("a file that is mapped by blocks has no unwritten ones to append"));
+    }
     if size.within(Bytes::new(data.size)) != 0 {
         return Err(Error::Invalid("the file does not end with a whole block"));
     }

@@ -22,12 +22,13 @@ mod shift;
 mod zero;
 
 use crate::data::checks::Source;
-use crate::data::{checks, reclaim, writeback};
+use crate::data::{checks, inline, reclaim, writeback};
 use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::space::map_edit::{MAP_CREDITS, MapMut};
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
+use hectare_ext4::map::MapKind;
 use hectare_units::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
@@ -98,10 +99,12 @@ pub(crate) fn fallocate(
     if len == 0 {
         return Err(Error::Invalid("a range to allocate has at least one byte"));
     }
-    let end = checks::check_size(core, at, len)?;
+    let end = checks::check_size(core, inode, at, len)?;
     {
         let _operation = inode.lock().write();
         checks::check_content_writable(core, inode)?;
+        inline::leave(core, inode)?;
+        check_map_allows(inode, mode)?;
         writeback::place_locked(core, inode)?;
         mode.deed().check(inode.get().flags, inode.nr())?;
         match mode {
@@ -118,6 +121,15 @@ pub(crate) fn fallocate(
     }
     if mode.deed() == Deed::Grow { core.relieve() } else { core.relieve_frees() }?;
     core.sync_if_asked(inode)
+}
+
+/// Returns an error for what only an extent tree can hold or do, as the kernel does.
+fn check_map_allows(inode: &CachedInode, mode: FallocateMode) -> Result<()> {
+    if mode == FallocateMode::PunchHole || MapKind::of(inode.get().flags) == MapKind::Extents {
+        return Ok(());
+    }
+    let what = "is mapped by blocks (ext2, ext3), which can be punched out but not allocated ahead or moved";
+    Err(Error::Unsupported(format!("inode {} {what}", inode.nr())))
 }
 
 /// Allocates a range; the file is stamped even if all of it was allocated, as in the kernel.

@@ -29,6 +29,7 @@ use crate::stores::block_cache::Kind;
 use crate::stores::inode_cache::CachedInode;
 use hectare_ext4::error::Place;
 use hectare_ext4::extent::{self, Extent, Mapping};
+use hectare_ext4::map::MapKind;
 use hectare_ext4::superblock::DataMode;
 use hectare_units::{BlockNr, Blocks, Bytes, InodeNr, LogicalBlock, index_of, low32, u64_of};
 use std::ops::{ControlFlow, Range};
@@ -51,9 +52,25 @@ enum Change {
 }
 
 impl Part {
-    /// Blocks of metadata that it may dirty.
-    const fn credits(&self) -> u32 {
-        if matches!(self.change, Change::None) { 0 } else { MAP_CREDITS }
+    /// Blocks of metadata that it may dirty, beside what all parts of a write share ([`shared_credits`]).
+    const fn credits(&self, kind: MapKind) -> u32 {
+        match (&self.change, kind) {
+            (Change::None, _) => 0,
+            (_, MapKind::Extents) => MAP_CREDITS,
+            (_, MapKind::Blocks) => SPACE_CREDITS,
+        }
+    }
+}
+
+/// The bitmap and the descriptor of new space.
+const SPACE_CREDITS: u32 = 2;
+
+/// Blocks of metadata that the parts of one write may dirty together: the blocks that one handle writes lie
+/// below few tables of a block map.
+const fn shared_credits(kind: MapKind) -> u32 {
+    match kind {
+        MapKind::Extents => 0,
+        MapKind::Blocks => MAP_CREDITS,
     }
 }
 
@@ -114,7 +131,9 @@ fn write_step(
     let planned: u32 = parts.iter().map(|part| part.extent.len).sum();
     let edges =
         edges_of(core, inode.nr(), &parts, within, checks::part_in(core, data, within, planned).len())?;
-    let credits = parts.iter().map(Part::credits).sum::<u32>() + INODE_CREDITS + planned;
+    let kind = MapKind::of(inode.get().flags);
+    let mapping = parts.iter().map(|part| part.credits(kind)).sum::<u32>() + shared_credits(kind);
+    let credits = mapping + INODE_CREDITS + planned;
     let mut handle = core.start(credits)?;
     let mut target = inode.edit(&mut handle, &core.state.inodes);
     let mut runs: Vec<(BlockNr, u32)> = Vec::new();
@@ -151,7 +170,9 @@ fn parts(core: &Core, inode: &Arc<CachedInode>, at: u64, bytes: u64, split: Spli
     let size = core.state.geometry().block_size;
     let first = u64::from(LogicalBlock::containing(Bytes::new(at), size).ok_or(Error::FileTooLarge)?.get());
     let end = first + bytes.div_ceil(size.bytes().get());
-    let mut left = clear::handle_blocks(&core.state).saturating_sub(INODE_CREDITS);
+    let kind = MapKind::of(inode.get().flags);
+    let taken = INODE_CREDITS + shared_credits(kind);
+    let mut left = clear::handle_blocks(&core.state).saturating_sub(taken);
     let (mut block, mut parts) = (first, Vec::new());
     while block < end {
         let room = left.saturating_sub(MAP_CREDITS);
@@ -163,7 +184,7 @@ fn parts(core: &Core, inode: &Arc<CachedInode>, at: u64, bytes: u64, split: Spli
             Err(Error::NoSpace) if !parts.is_empty() => break,
             part => part?,
         };
-        left = left.saturating_sub(part.credits() + part.extent.len);
+        left = left.saturating_sub(part.credits(kind) + part.extent.len);
         block = part.extent.end();
         parts.push(part);
     }

@@ -14,7 +14,7 @@
 //! (Journalled data is zeroed in the same transaction.)
 
 use crate::data::checks::Source;
-use crate::data::{checks, clear, writeback};
+use crate::data::{checks, clear, inline, writeback};
 use crate::error::Result;
 use crate::immutable::Deed;
 use crate::space::map::MapRef;
@@ -23,7 +23,7 @@ use crate::space::reserve;
 use crate::state::{Core, State};
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::orphans::ORPHAN_CREDITS;
-use hectare_ext4::extent::{Extent, Mapping, Node, Progress, TreeRead, WRITTEN_MAX};
+use hectare_ext4::extent::{Extent, Mapping, Progress, WRITTEN_MAX};
 use hectare_ext4::inode::{Inode, InodeFlags, Kind};
 use hectare_journal::Handle;
 use hectare_units::{Bytes, InodeNr, LogicalBlock, low32, u64_of, usize_of};
@@ -110,6 +110,9 @@ pub(crate) fn set_size(core: &Core, inode: &Arc<CachedInode>, to: u64, source: S
     let _operation = inode.lock().write();
     check_resizable(core, inode, to)?;
     writeback::place_before_resize(core, inode, to)?;
+    if inline::set_size(core, inode, to, source)? {
+        return Ok(());
+    }
     let from = inode.get().size;
     checks::bring_large_file(core, to);
     if to > from {
@@ -135,7 +138,7 @@ pub(crate) fn check_resize(core: &Core, nr: InodeNr, size: u64) -> Result<()> {
 /// Like [`check_resize`], where the caller holds the operation lock.
 fn check_resizable(core: &Core, inode: &CachedInode, to: u64) -> Result<()> {
     core.check_takes_changes()?;
-    checks::check_size(core, 0, to)?;
+    checks::check_size(core, inode, 0, to)?;
     checks::check_content_writable(core, inode)?;
     Deed::Rewrite.check(inode.get().flags, inode.nr())
 }
@@ -166,6 +169,7 @@ pub(crate) fn begin_cut(
     source: Source,
 ) -> Result<Progress> {
     reserve::discard_window(core, inode);
+    check_freeable(core, inode.nr(), &inode.get(), size)?;
     let rest = rest_of_block(core, inode, size)?;
     let clearing = rest.map(|at| clear::begin_clearing(core, inode, at)).transpose()?.flatten();
     let at_once = unmap_at_once(core, inode.nr(), &inode.get(), size)?;
@@ -207,14 +211,22 @@ fn end_cut(core: &Core, handle: &mut Handle<'_>, inode: &Arc<CachedInode>) {
     }
 }
 
+/// Returns an error if what an inode maps after `size` bytes can't be freed.
+pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode, size: u64) -> Result<()> {
+    match first_after(core, size).filter(|_| data.is_mapped()) {
+        Some(from) => MapRef { state: &core.state, nr, inode: data }.check_from(from),
+        None => Ok(()),
+    }
+}
+
 /// Blocks that unmapping all of a file after `size` bytes dirties, if that fits one transaction with
 /// other changes: the root of its map has all its extents, and they lie in few groups.
 pub(crate) fn unmap_at_once(core: &Core, nr: InodeNr, data: &Inode, size: u64) -> Result<Option<u32>> {
-    if !data.flags.contains(InodeFlags::EXTENTS) {
+    if !data.is_mapped() {
         return Ok(Some(0));
     }
     let map = MapRef { state: &core.state, nr, inode: data };
-    if depth(&map)? > 0 {
+    if map.height()? > 0 {
         return Ok(None);
     }
     let Some(from) = first_after(core, size) else { return Ok(Some(0)) };
@@ -241,7 +253,7 @@ pub(crate) fn unmap_all(
     size: u64,
 ) -> Result<()> {
     let Some(from) = first_after(core, size) else { return Ok(()) };
-    if !data.flags.contains(InodeFlags::EXTENTS) {
+    if !data.is_mapped() {
         return Ok(());
     }
     let mut map = MapMut { core, handle, nr, inode: data };
@@ -255,11 +267,11 @@ pub(crate) fn unmap(core: &Core, inode: &Arc<CachedInode>, size: u64) -> Result<
     let Some(from) = first_after(core, size) else { return Ok(()) };
     let step = {
         let data = inode.get();
-        if !data.flags.contains(InodeFlags::EXTENTS) {
+        if !data.is_mapped() {
             return Ok(());
         }
         // This never grows the tree.
-        let depth = depth(&MapRef { state: &core.state, nr: inode.nr(), inode: &data })?;
+        let depth = MapRef { state: &core.state, nr: inode.nr(), inode: &data }.height()?;
         let revokes = revoke_credits(core, &data, u64::MAX).min(STEP_REVOKES);
         Bounds::of(&core.state).step(depth, revokes)
     };
@@ -299,7 +311,7 @@ fn rest_of_block(core: &Core, inode: &CachedInode, at: u64) -> Result<Option<Byt
     };
     let data = inode.get();
     // Only the key determines which bytes of an encrypted block read as zeros.
-    let cleared = data.flags.contains(InodeFlags::EXTENTS) && !data.flags.contains(InodeFlags::ENCRYPT);
+    let cleared = data.is_mapped() && !data.flags.contains(InodeFlags::ENCRYPT);
     if data.kind() != Some(Kind::File) || !cleared {
         return Ok(None);
     }
@@ -316,13 +328,6 @@ fn rest_of_block(core: &Core, inode: &CachedInode, at: u64) -> Result<Option<Byt
 pub(crate) fn first_after(core: &Core, size: u64) -> Option<LogicalBlock> {
     let first = size.div_ceil(core.state.geometry().block_size.bytes().get());
     (first < MAP_END).then(|| LogicalBlock::new(low32(first)))
-}
-
-/// Levels of a file's tree below its root.
-fn depth(map: &MapRef<'_>) -> Result<u32> {
-    let geometry = TreeRead::geometry(map);
-    let root = map.root();
-    Ok(Node::root(&root, &geometry)?.depth().into())
 }
 
 #[cfg(test)]

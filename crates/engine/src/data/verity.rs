@@ -191,7 +191,7 @@ pub(crate) fn enable(core: &Core, inode: &Arc<CachedInode>, params: Params) -> R
     let start = verity::start(size).ok_or(Error::FileTooLarge)?;
     let (tree, descriptor) = hashed(core, inode, size, params)?;
     let bytes = verity::behind(&tree, &descriptor, block.len());
-    checks::check_size(core, start, u64_of(bytes.len()))?;
+    checks::check_size(core, inode, start, u64_of(bytes.len()))?;
     let mut handle = core.start(INODE_CREDITS + ORPHAN_CREDITS)?;
     core.state.add_orphan(&mut handle, inode);
     handle.stop();
@@ -222,6 +222,8 @@ fn check_sealable(core: &Core, inode: &CachedInode, params: &Params) -> Result<(
             "fs-verity can't hash blocks of {} bytes on a volume with blocks of {block}",
             params.block_size()
         )
+    } else if !inode.get().flags.contains(InodeFlags::EXTENTS) {
+        format!("inode {nr} has no extents, and can't be sealed by fs-verity")
     } else if core.state.journals_data(&inode.get()) {
         format!("inode {nr} has its content in the journal, and can't be sealed by fs-verity")
     } else if inode.get().links == 0 {

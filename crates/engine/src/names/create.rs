@@ -12,10 +12,10 @@ use crate::attributes::xattr_store::{self, Plan};
 use crate::attributes::{flags, freeing};
 use crate::data::{device, reclaim};
 use crate::error::{Error, Result};
-use crate::immutable::{Deed, UNWRITTEN_FORM};
+use crate::immutable::Deed;
 use crate::names::directory::{DIR_CREDITS, DirMut, NameSpot};
-use crate::names::lookup;
 use crate::names::node::{Creation, LINKS_MAX, NewNode, file_type, new_name};
+use crate::names::{inline_directory, lookup};
 use crate::space::map_edit::{MAP_CREDITS, MapMut};
 use crate::space::piece::Use;
 use crate::space::{ialloc, reserve};
@@ -23,9 +23,11 @@ use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
 use crate::stores::orphans::ORPHAN_CREDITS;
 use hectare_ext4::dir::{self, DirWrite, Entry, Insert, Name};
-use hectare_ext4::extent;
+use hectare_ext4::error::Place;
 use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::inline;
 use hectare_ext4::inode::{BLOCK_BYTES, Inode, InodeFlags, Kind};
+use hectare_ext4::map::MapKind;
 use hectare_journal::Handle;
 use hectare_units::{InodeNr, LogicalBlock, u64_of};
 use std::sync::Arc;
@@ -69,7 +71,7 @@ pub(crate) fn check_gives_names(core: &Core, dir: &CachedInode) -> Result<()> {
     check_in_use(core, dir, Deed::TakeName)?;
     let data = dir.get();
     check_folding(dir.nr(), &data)?;
-    core.state.check_form_writable(&data, dir.nr())
+    core.state.check_form_writable(&data)
 }
 
 /// Makes a file, directory, symbolic link, device, pipe or socket.
@@ -81,7 +83,6 @@ pub(crate) fn create(
     creation: Creation,
 ) -> Result<InodeNr> {
     let name = new_name(name)?;
-    check_makes_files(core)?;
     if let NewNode::Symlink(target) = node {
         check_target(core, target)?;
     }
@@ -94,14 +95,6 @@ pub(crate) fn create(
     })?;
     core.sync_names_if_asked(&[&dir])?;
     Ok(made)
-}
-
-/// Returns an error for making files on a volume whose files are mapped by blocks.
-pub(crate) fn check_makes_files(core: &Core) -> Result<()> {
-    if core.state.incompat(Incompat::EXTENTS) {
-        return Ok(());
-    }
-    Err(Error::Unsupported(UNWRITTEN_FORM.into()))
 }
 
 fn check_target(core: &Core, target: &[u8]) -> Result<()> {
@@ -181,11 +174,17 @@ pub(crate) fn prepare(core: &Core, dir: &CachedInode, kind: Kind, creation: Crea
     inode.projid = flags::inherited_project(core, &parent);
     inode.links = 1;
     if matches!(kind, Kind::File | Kind::Directory) {
-        inode.flags |= InodeFlags::EXTENTS;
-        extent::init_root(&mut inode.block);
+        init_map(core, &mut inode);
     }
     let plan = Plan::first(core, &inode, attrs)?;
     Ok((inode, plan))
+}
+
+/// Gives an inode an empty map, of the kind that files of the volume get.
+fn init_map(core: &Core, inode: &mut Inode) {
+    let kind = core.state.map_of_new();
+    inode.flags.set(InodeFlags::EXTENTS, kind == MapKind::Extents);
+    inode.block = kind.empty_root();
 }
 
 pub(crate) fn fill_node(
@@ -203,6 +202,11 @@ pub(crate) fn fill_node(
     match node {
         NewNode::Directory => {
             data.links = 2;
+            if core.state.incompat(Incompat::INLINE_DATA)
+                && inline_directory::make(new.nr(), &mut data, parent)?
+            {
+                return Ok(());
+            }
             let mut store = DirMut { core, handle, nr: new.nr(), inode: &mut data };
             let at = store.append()?;
             let format = core.state.dir_format;
@@ -229,8 +233,10 @@ fn fill_symlink(
         data.block[..target.len()].copy_from_slice(target);
         return Ok(());
     }
-    data.flags |= InodeFlags::EXTENTS;
-    extent::init_root(&mut data.block);
+    if core.state.incompat(Incompat::INLINE_DATA) && inline::store(data, target, Place::Inode(nr))? {
+        return Ok(());
+    }
+    init_map(core, data);
     let piece = reserve::reserve_for(core, nr, data, LogicalBlock::ZERO, 1, Use::Names)?;
     let size = core.state.geometry().block_size;
     let mut block = vec![0; size.len()];
@@ -265,9 +271,15 @@ fn add_name_at(
     kind: Kind,
 ) -> Result<()> {
     let mut data = dir.edit(handle, &core.state.inodes);
-    let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
     let entry = Entry { name, inode, file_type: file_type(kind) };
-    match dir::insert_at(&mut store, &core.state.dir_format, spot, &entry)? {
+    let inserted = match spot {
+        NameSpot::Inline => inline_directory::add(core, handle, dir.nr(), &mut data, &entry)?,
+        NameSpot::Blocks(spot) => {
+            let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
+            dir::insert_at(&mut store, &core.state.dir_format, spot, &entry)?
+        }
+    };
+    match inserted {
         Insert::Done => {}
         Insert::Exists => return Err(Error::Exists),
         Insert::IndexFull => return Err(Error::DirectoryFull),
@@ -284,8 +296,12 @@ pub(crate) fn take_name(
     name: Name<'_>,
 ) -> Result<()> {
     let mut data = dir.edit(handle, &core.state.inodes);
-    let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
-    dir::remove(&mut store, &core.state.dir_format, name)?.ok_or(Error::NotFound)?;
+    if data.is_inline() {
+        inline_directory::take(core, dir.nr(), &mut data, name)?;
+    } else {
+        let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
+        dir::remove(&mut store, &core.state.dir_format, name)?.ok_or(Error::NotFound)?;
+    }
     core.state.stamp(&mut data);
     Ok(())
 }
@@ -295,7 +311,7 @@ pub(crate) fn discard_new(core: &Core, handle: &mut Handle<'_>, new: &Arc<Cached
     freeing::let_values_go_at_once(core, handle, new)?;
     let mut data = new.edit(handle, &core.state.inodes);
     xattr_store::leave_attribute_block(core, handle, &mut data)?;
-    if data.flags.contains(InodeFlags::EXTENTS) {
+    if data.is_mapped() {
         let mut map = MapMut { core, handle, nr: new.nr(), inode: &mut data };
         let _ = map.remove(LogicalBlock::ZERO, 1 << 32)?;
     }

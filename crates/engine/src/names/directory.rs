@@ -23,7 +23,12 @@ pub(crate) const DIR_CREDITS: u32 =
     hectare_ext4::dir::INSERT_BLOCKS_MAX + 4 * crate::space::map_edit::MAP_CREDITS;
 
 /// Where a name goes in a directory.
-pub(crate) type NameSpot = Spot<DirBlock>;
+pub(crate) enum NameSpot {
+    /// Into the inode, or where its entries go when they leave it.
+    Inline,
+    /// Into blocks.
+    Blocks(Spot<DirBlock>),
+}
 
 /// The bytes of a directory's block as they were read, and the block, which stays in memory meanwhile.
 #[derive(Clone)]

@@ -64,10 +64,14 @@ fn look_name_up(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<Option
 /// [`Error::Exists`] if it is there.
 pub(crate) fn spot_locked(core: &Core, dir: &CachedInode, name: Name<'_>) -> Result<NameSpot> {
     let data = dir.get();
+    if data.is_inline() {
+        let found = lookup_inline(core, dir, &data, name).watched(&core.state.findings)?;
+        return found.map_or(Ok(NameSpot::Inline), |nr| check_named(core, dir, nr).and(Err(Error::Exists)));
+    }
     let store = DirRef { state: &core.state, nr: dir.nr(), inode: &data };
     check_bounds(dir, &store).watched(&core.state.findings)?;
     match dir::search(&store, &core.state.dir_format, name).watched(&core.state.findings)? {
-        Search::Absent(spot) => Ok(spot),
+        Search::Absent(spot) => Ok(NameSpot::Blocks(spot)),
         Search::Found(found) => check_named(core, dir, found.inode).and(Err(Error::Exists)),
     }
 }
@@ -104,7 +108,8 @@ fn lookup_inline(core: &Core, dir: &CachedInode, data: &Inode, name: Name<'_>) -
     Ok(found)
 }
 
-/// Visits the entries of an inline directory; cookies count them from 1.
+/// Visits the entries of an inline directory; cookies are 1, 2, and 3 more than where an entry stands, which
+/// no change of others moves.
 pub(crate) fn each_inline(
     core: &Core,
     dir: &CachedInode,
@@ -119,8 +124,9 @@ pub(crate) fn each_inline(
     {
         return Ok(());
     }
-    for (n, found) in (3..).zip(inline.dir_entries()) {
+    for found in inline.dir_entries() {
         let found = found?;
+        let n = 3 + hectare_units::u64_of(found.at);
         let file_type = FileType::from_code(found.file_type);
         if visit(entry(found.name, found.inode, file_type, n)).is_break() {
             break;

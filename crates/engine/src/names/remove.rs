@@ -8,7 +8,7 @@
 
 use crate::attributes::freeing::{self, DROP_CREDITS};
 use crate::attributes::value_inodes::{self, Owner};
-use crate::data::reclaim;
+use crate::data::{reclaim, truncate};
 use crate::encrypted_names;
 use crate::error::{Error, Result};
 use crate::names::directory::DirRef;
@@ -130,22 +130,11 @@ pub(crate) fn check_removable(core: &Core, victim: &CachedInode) -> Result<()> {
 
 /// Returns an error for freeing an inode with content that can't be freed yet.
 pub(crate) fn check_freeable(core: &Core, nr: InodeNr, data: &Inode) -> Result<()> {
+    truncate::check_freeable(core, nr, data, 0)?;
     if data.file_acl.is_some() || core.state.incompat(Incompat::EA_INODE) {
         // What is broken is found before the name is gone.
         let values = core.state.values_outside(nr, data)?;
         value_inodes::check_countable(core, Owner::of(nr, data), data, &values)?;
-    }
-    let freed_by_map = !data.flags.intersects(InodeFlags::INLINE_DATA | InodeFlags::EXTENTS);
-    let has_map = match data.kind() {
-        Some(Kind::File | Kind::Directory) => true,
-        Some(Kind::Symlink) => !data.is_fast_symlink(),
-        _ => false,
-    };
-    if has_map && freed_by_map && data.sectors > 0 {
-        return Err(Error::Unsupported(format!(
-            "inode {nr} is mapped by indirect blocks (ext2, ext3): such files can be read, but not \
-             removed yet"
-        )));
     }
     Ok(())
 }

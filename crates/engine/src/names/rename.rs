@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::immutable::Deed;
 use crate::names::directory::{DIR_CREDITS, DirMut};
 use crate::names::node::{Creation, NewNode, file_type, new_name};
-use crate::names::{create, lookup, remove};
+use crate::names::{create, inline_directory, lookup, remove};
 use crate::state::Core;
 use crate::stores::inode_cache::CachedInode;
 use hectare_ext4::dir::{self, Name};
@@ -306,9 +306,13 @@ fn point_name(
     kind: Kind,
 ) -> Result<()> {
     let mut data = side.dir.edit(handle, &core.state.inodes);
-    let mut store = DirMut { core, handle, nr: side.dir.nr(), inode: &mut data };
-    dir::replace(&mut store, &core.state.dir_format, side.name, inode, file_type(kind))?
-        .ok_or(Error::NotFound)?;
+    if data.is_inline() {
+        inline_directory::point(core, side.dir.nr(), &mut data, side.name, (inode, file_type(kind)))?;
+    } else {
+        let mut store = DirMut { core, handle, nr: side.dir.nr(), inode: &mut data };
+        dir::replace(&mut store, &core.state.dir_format, side.name, inode, file_type(kind))?
+            .ok_or(Error::NotFound)?;
+    }
     core.state.stamp(&mut data);
     Ok(())
 }
@@ -322,9 +326,14 @@ fn move_dot_dot(
     new: &Arc<CachedInode>,
 ) -> Result<()> {
     let mut data = dir.edit(handle, &core.state.inodes);
-    let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
-    dir::replace(&mut store, &core.state.dir_format, Name::DOT_DOT, new.nr(), file_type(Kind::Directory))?
-        .ok_or_else(|| Corrupt::new("the directory", Place::Inode(dir.nr()), "it has no '..'"))?;
+    let to = (new.nr(), file_type(Kind::Directory));
+    if data.is_inline() {
+        inline_directory::point(core, dir.nr(), &mut data, Name::DOT_DOT, to)?;
+    } else {
+        let mut store = DirMut { core, handle, nr: dir.nr(), inode: &mut data };
+        dir::replace(&mut store, &core.state.dir_format, Name::DOT_DOT, to.0, to.1)?
+            .ok_or_else(|| Corrupt::new("the directory", Place::Inode(dir.nr()), "it has no '..'"))?;
+    }
     drop(data);
     create::change_subdirectories(core, handle, old, -1);
     create::change_subdirectories(core, handle, new, 1);

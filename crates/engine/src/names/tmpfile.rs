@@ -27,7 +27,6 @@ pub(crate) fn create_nameless(
     creation: Creation,
     linkable: bool,
 ) -> Result<Arc<CachedInode>> {
-    create::check_makes_files(core)?;
     let dir = core.state.directory(parent)?;
     reclaim::retry(core, || {
         let _operation = dir.lock().read();

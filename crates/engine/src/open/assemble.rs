@@ -23,7 +23,7 @@ use hectare_ext4::feature::Compat;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::time::Timestamp;
 use hectare_journal::{Journal, MetadataView};
-use hectare_units::TxnId;
+use hectare_units::{TxnId, random};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -76,7 +76,7 @@ pub(crate) fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Cor
         rename_lock: Mutex::default(),
         state_before: sb.state(),
         mmp: Mutex::default(),
-        seed: AtomicU64::new(options.seed.unwrap_or_else(arbitrary_seed)),
+        seed: AtomicU64::new(seed(&options, &sb)),
         device,
         groups,
         prealloc: Preallocation::new(allocator.config()),
@@ -102,7 +102,11 @@ pub(crate) fn for_replay(device: Arc<dyn Device>, sb: SuperBlock, options: &Open
     assemble(Recovered { device, sb, log: None, clean: false }, options)
 }
 
-fn arbitrary_seed() -> u64 {
+/// The seed of arbitrary choices: the one that was given, for this state of the volume, else the moment.
+fn seed(options: &OpenOptions, sb: &SuperBlock) -> u64 {
+    if let Some(seed) = options.seed {
+        return seed ^ random::mixed(sb.raw().s_kbytes_written.get());
+    }
     let now = Timestamp::now();
     now.seconds.cast_unsigned().wrapping_mul(1_000_000_007) ^ u64::from(now.nanoseconds)
 }

@@ -23,20 +23,18 @@ use crate::error::{Error, Result};
 use crate::open::assemble::Recovered;
 use crate::open::check::check_writable;
 use crate::options::OpenOptions;
-use crate::stores::volume_journal::VolumeLog;
+use crate::stores::volume_journal::{VolumeLog, since_1970};
 use hectare_device::{Device, OverlayDevice};
 use hectare_ext4::error::{Corrupt, FormatError, Place};
 use hectare_ext4::feature::{Compat, Incompat};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
 use hectare_ext4::superblock::{self, ERRCODE_IO, RecordedError, SuperBlock};
-use hectare_ext4::time::Timestamp;
 use hectare_journal::Log;
 use hectare_journal::format::{JournalCompat, JournalIncompat, JournalSuperblock};
 use hectare_journal::recovery::{self, LogMap, Recovery, RecoveryError};
 use hectare_units::{Bytes, GroupNr, LogicalBlock, TxnId};
 use log::info;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Where a log lies.
 struct LogPlace {
@@ -79,7 +77,7 @@ pub(crate) fn recover(device: &Arc<dyn Device>, sb: SuperBlock, options: &OpenOp
         make_full(device, &sb, &place, &recovery, options)?;
         recovery = read()?;
     }
-    let sb = if needed { replay(device, sb, &place, &recovery)? } else { sb };
+    let sb = if needed { replay(device, sb, &place, &recovery, options)? } else { sb };
     check_writable(&sb)?;
     let log = start(device, &sb, &place, &recovery)?;
     Ok(Recovered { device: Arc::clone(device), sb, log: Some(log), clean: !needed })
@@ -207,7 +205,7 @@ fn make_full(
         )));
     }
     log.begin(running)?;
-    log.append(&blocks, &[], SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())?;
+    log.append(&blocks, &[], since_1970(options.now()))?;
     Ok(())
 }
 
@@ -218,6 +216,7 @@ fn replay(
     before: SuperBlock,
     place: &LogPlace,
     recovery: &Recovery,
+    options: &OpenOptions,
 ) -> Result<SuperBlock> {
     recovery.apply(&*place.device, &**device)?;
     device.flush()?;
@@ -229,7 +228,7 @@ fn replay(
             function: "journal recovery",
             block: None,
             inode: None,
-            time: Timestamp::now(),
+            time: options.now(),
             code: ERRCODE_IO,
         });
         // Before the log drops it.

@@ -5,7 +5,7 @@
 use crate::error::Result;
 use crate::space::map::MapRef;
 use crate::state::State;
-use hectare_ext4::extent::{self, Extent};
+use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::InodeFlags;
 use hectare_units::{BlockNr, InodeNr, LogicalBlock};
 use std::ops::ControlFlow;
@@ -15,8 +15,8 @@ use std::ops::ControlFlow;
 pub struct InodeBlocks {
     /// Its content, in order.
     pub extents: Vec<Extent>,
-    /// The nodes of its extent tree below the inode, a parent before its children; those of a block map are
-    /// not listed.
+    /// The nodes of its map below the inode (of its extent tree, or the tables of its block map), a parent
+    /// before its children.
     pub map_nodes: Vec<BlockNr>,
     /// Its attribute block, which other inodes may share.
     pub attribute_block: Option<BlockNr>,
@@ -35,11 +35,9 @@ pub(crate) fn of(state: &State, nr: InodeNr) -> Result<InodeBlocks> {
         blocks.extents.push(extent);
         ControlFlow::Continue(())
     })?;
-    if inode.flags.contains(InodeFlags::EXTENTS) {
-        extent::for_each_node(&map, &mut |nr, _| {
-            blocks.map_nodes.push(nr);
-            ControlFlow::Continue(())
-        })?;
-    }
+    map.for_each_node(&mut |nr, _| {
+        blocks.map_nodes.push(nr);
+        ControlFlow::Continue(())
+    })?;
     Ok(blocks)
 }

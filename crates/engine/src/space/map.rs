@@ -1,16 +1,16 @@
 //! The map of a file: looks blocks up, whichever kind of map the inode has.
 //!
-//! The tree itself is [`hectare_ext4::extent`]'s; this module supplies its nodes, from the block cache.
-//! Changes are [`crate::space::map_edit`]'s.
+//! The map itself, a tree of extents or an indirect map, is [`hectare_ext4::map`]'s; this module supplies its
+//! nodes, from the block cache. Content in the inode has no map, and so nothing is mapped. Changes are [`crate::space::map_edit`]'s.
 
 use crate::error::{Error, Result};
 use crate::state::State;
 use crate::stores::block_cache::Kind;
 use crate::stores::fs_errors::Watched;
-use hectare_ext4::error::Place;
-use hectare_ext4::extent::{self, Extent, Mapping, ROOT_LEN, TreeGeometry, TreeRead};
-use hectare_ext4::indirect;
-use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_ext4::error::{Corrupt, Place};
+use hectare_ext4::extent::{Extent, Mapping, ROOT_LEN, TreeGeometry, TreeRead};
+use hectare_ext4::inode::Inode;
+use hectare_ext4::map::MapKind;
 use hectare_units::{BlockNr, InodeNr, LogicalBlock, low32};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -30,12 +30,14 @@ impl MapRef<'_> {
 
     /// What a file block is mapped to, whichever kind of map the inode has.
     pub(crate) fn lookup(&self, at: LogicalBlock) -> Result<Mapping> {
-        let mapping = if self.inode.flags.contains(InodeFlags::EXTENTS) {
-            extent::lookup(self, at)
-        } else {
-            indirect::lookup(&self.inode.block, &self.geometry(), at, |nr| self.table(nr))
-        };
-        mapping.watched(&self.state.findings)
+        if self.inode.is_inline() {
+            return Ok(Mapping::Hole { next: None });
+        }
+        let mapping = self.kind().lookup(self, at).watched(&self.state.findings)?;
+        if let Mapping::Mapped(extent) = &mapping {
+            self.check_outside(extent.logical, extent.physical, extent.len)?;
+        }
+        Ok(mapping)
     }
 
     /// Visits every extent from a file block on, whichever kind of map the inode has.
@@ -44,16 +46,52 @@ impl MapRef<'_> {
         from: LogicalBlock,
         visit: &mut dyn FnMut(Extent) -> ControlFlow<()>,
     ) -> Result<()> {
-        let visited = if self.inode.flags.contains(InodeFlags::EXTENTS) {
-            extent::for_each(self, from, visit)
-        } else {
-            indirect::for_each(&self.inode.block, &self.geometry(), from, |nr| self.table(nr), visit)
-        };
-        visited.watched(&self.state.findings)
+        if self.inode.is_inline() {
+            return Ok(());
+        }
+        self.kind().for_each(self, from, visit).watched(&self.state.findings)
     }
 
-    fn table(&self, nr: BlockNr) -> Result<Arc<[u8]>> {
-        Ok(self.state.blocks.load(nr, Kind::Plain, Place::Inode(self.nr))?.bytes())
+    /// Visits every node below the root with its depth, a parent before its children.
+    pub(crate) fn for_each_node(&self, visit: &mut dyn FnMut(BlockNr, u16) -> ControlFlow<()>) -> Result<()> {
+        if self.inode.is_inline() {
+            return Ok(());
+        }
+        self.kind().for_each_node(self, visit).watched(&self.state.findings)
+    }
+
+    /// Returns an error if anything mapped from a file block on, or a node, is metadata of the volume: before
+    /// a range is unmapped, in as many transactions as that takes.
+    pub(crate) fn check_from(&self, from: LogicalBlock) -> Result<()> {
+        let mut wrong = Ok(());
+        let mut check = |at, first, len| {
+            wrong = self.check_outside(at, first, len);
+            if wrong.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        self.for_each(from, &mut |extent| check(extent.logical, extent.physical, extent.len))?;
+        self.for_each_node(&mut |nr, _| check(from, nr, 1))?;
+        wrong
+    }
+
+    /// Returns an error for blocks that hold metadata of the volume. Reserved inodes have some of those.
+    fn check_outside(&self, at: LogicalBlock, first: BlockNr, len: u32) -> Result<()> {
+        if self.nr != InodeNr::ROOT && self.nr < self.state.sb.first_inode() {
+            return Ok(());
+        }
+        let Some(nr) = self.state.groups.metadata_in(first, len) else { return Ok(()) };
+        let reason = format!("it leads to block {nr}, which holds metadata of the volume");
+        let wrong = Corrupt::new("the map", Place::FileBlock(self.nr, at), reason);
+        Err(wrong.into()).watched(&self.state.findings)
+    }
+
+    /// Levels of nodes below the root.
+    pub(crate) fn height(&self) -> Result<u32> {
+        Ok(self.kind().height(&self.inode.block, &self.geometry())?)
+    }
+
+    /// How the blocks are mapped.
+    pub(crate) fn kind(&self) -> MapKind {
+        MapKind::of(self.inode.flags)
     }
 
     /// The first extent that maps any block from `from` to before `end`.
@@ -79,6 +117,10 @@ impl TreeRead for MapRef<'_> {
     }
 
     fn node(&self, nr: BlockNr) -> Result<Arc<[u8]>> {
+        if self.kind() == MapKind::Blocks {
+            // Nothing in a table says that it is one.
+            self.check_outside(LogicalBlock::ZERO, nr, 1)?;
+        }
         Ok(self.state.blocks.load_with(nr, || self.node_kind(), Place::Block(nr))?.bytes())
     }
 
@@ -88,5 +130,11 @@ impl TreeRead for MapRef<'_> {
 }
 
 pub(crate) fn node_kind(state: &State, nr: InodeNr, inode: &Inode) -> Kind {
-    Kind::ExtentNode { geometry: TreeGeometry::of(state.geometry(), nr), seed: inode.seed(nr, &state.sb) }
+    match MapKind::of(inode.flags) {
+        MapKind::Extents => {
+            let geometry = TreeGeometry::of(state.geometry(), nr);
+            Kind::ExtentNode { geometry, seed: inode.seed(nr, &state.sb) }
+        }
+        MapKind::Blocks => Kind::Plain,
+    }
 }

@@ -1,6 +1,6 @@
 //! Changes the map of a file: maps new space, unmaps and frees.
 //!
-//! The tree itself is [`hectare_ext4::extent`]'s; this module supplies its nodes (the block cache, inside a
+//! The map itself is [`hectare_ext4::map`]'s; this module supplies its nodes (the block cache, inside a
 //! transaction) and its space. Data space follows *reserve -> write -> publish*:
 //! [`crate::space::reserve::reserve_for`] reserves space in memory, the caller writes the data there, and
 //! [`MapMut::publish`] maps it and makes it used, in one transaction.
@@ -16,8 +16,9 @@ use crate::state::Core;
 use crate::stores::fs_errors::Watched;
 use hectare_alloc::Run;
 use hectare_ext4::error::Place;
-use hectare_ext4::extent::{self, Extent, Progress, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite};
+use hectare_ext4::extent::{Extent, Progress, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite};
 use hectare_ext4::inode::{Inode, Kind as FileKind};
+use hectare_ext4::map::MapKind;
 use hectare_journal::Handle;
 use hectare_units::{BlockNr, Blocks, ClusterNr, Clusters, InodeNr, LogicalBlock, low32};
 use std::collections::BTreeMap;
@@ -39,6 +40,10 @@ pub(crate) struct MapMut<'a, 'h> {
 }
 
 impl MapMut<'_, '_> {
+    fn kind(&self) -> MapKind {
+        MapKind::of(self.inode.flags)
+    }
+
     fn as_ref(&self) -> MapRef<'_> {
         MapRef { state: &self.core.state, nr: self.nr, inode: self.inode }
     }
@@ -48,15 +53,15 @@ impl MapMut<'_, '_> {
     /// returned.
     ///
     /// # Errors
-    /// As [`extent::insert`]. What was mapped before is used; [`Error::NoSpace`] means that nothing was.
+    /// As [`MapKind::insert`]. What was mapped before is used; [`Error::NoSpace`] means that nothing was.
     pub(crate) fn publish(&mut self, piece: Piece, unwritten: bool) -> Result<u32> {
         let (Extent { logical, len, physical, .. }, mut space) = piece.into_parts();
         let mut done = 0;
         while done < len {
             let at = physical + Blocks::new(done.into());
-            let step = self.mapped_at_once(at, len - done, unwritten);
             let next = LogicalBlock::new(logical.get().wrapping_add(done));
-            match extent::insert(self, Extent { logical: next, len: step, physical: at, unwritten }) {
+            let step = self.mapped_at_once(next, at, len - done, unwritten);
+            match self.kind().insert(self, Extent { logical: next, len: step, physical: at, unwritten }) {
                 Err(Error::NoSpace) if done > 0 => break,
                 inserted => inserted?,
             }
@@ -73,10 +78,10 @@ impl MapMut<'_, '_> {
         Ok(done)
     }
 
-    /// How many of `len` blocks from `at` on one extent takes: all, or what an extent holds to the end of a
-    /// cluster.
-    fn mapped_at_once(&self, at: BlockNr, len: u32, unwritten: bool) -> u32 {
-        let max = Extent::len_max(unwritten);
+    /// How many of `len` blocks from `at` on, for file block `next`, one insert takes: all, or what it can
+    /// take to the end of a cluster.
+    fn mapped_at_once(&self, next: LogicalBlock, at: BlockNr, len: u32, unwritten: bool) -> u32 {
+        let max = self.kind().insert_max(next, unwritten, self.core.state.geometry().block_size);
         if len <= max {
             return len;
         }
@@ -106,7 +111,7 @@ impl MapMut<'_, '_> {
         let names = self.inode.kind() != Some(FileKind::File);
         let first = if names { self.first_of_names(from, to_exclusive)? } else { from };
         let mut progress =
-            extent::remove(self, first, to_exclusive, limit, &mut |physical, len, logical| {
+            self.kind().remove(self, first, to_exclusive, limit, &mut |physical, len, logical| {
                 runs.push((physical, len, logical));
             })?;
         if first > from {
@@ -133,7 +138,7 @@ impl MapMut<'_, '_> {
     /// extents would be more than a transaction holds. Such files are unmapped to their end.
     fn first_of_names(&self, from: LogicalBlock, to_exclusive: u64) -> Result<LogicalBlock> {
         let Some(log) = &self.core.state.log else { return Ok(from) };
-        let end = extent::last(self)?.map_or(0, |last| last.end());
+        let end = self.kind().last(self)?.map_or(0, |last| last.end());
         if end > to_exclusive {
             return Ok(from);
         }

@@ -19,6 +19,7 @@ use crate::stores::inode_cache::CachedInode;
 use hectare_alloc::{AllocError, FileRequest, Request, Reservation, Run};
 use hectare_ext4::extent::{Extent, Mapping};
 use hectare_ext4::inode::Inode;
+use hectare_ext4::map::MapKind;
 use hectare_journal::Handle;
 use hectare_units::{BlockNr, Blocks, ClusterNr, Clusters, GroupNr, InodeNr, LogicalBlock, low32};
 
@@ -38,12 +39,17 @@ pub(crate) fn kept_for(core: &Core, inode: &CachedInode, logical: LogicalBlock, 
     if core.state.geometry().cluster_ratio_shift > 0 {
         return None;
     }
-    let asked = Clusters::new(len.into());
+    let asked = Clusters::new(one_step(core, &inode.get(), logical, len).into());
     let space = inode.window().take(logical.get().into(), asked)?;
     core.state.allocator.note_window(inode.nr().get(), asked, &space);
     let physical = core.state.geometry().cluster_start(space.run().start);
     let len = low32(space.len().get());
     Some(Piece::held(Extent { logical, len, physical, unwritten: false }, space))
+}
+
+/// How many of `len` blocks of a file from `logical` on one transaction maps.
+fn one_step(core: &Core, inode: &Inode, logical: LogicalBlock, len: u32) -> u32 {
+    len.min(MapKind::of(inode.flags).step_max(logical, core.state.geometry().block_size))
 }
 
 /// Reserves space for up to `len` blocks of a hole that begins at `logical`; it may give fewer.
@@ -59,8 +65,12 @@ pub(crate) fn reserve_for(
     let shift = core.state.geometry().cluster_ratio_shift;
     let cluster_start = u64::from(logical.get()) >> shift << shift;
     let lead = low32(u64::from(logical.get()) - cluster_start);
-    let mut len = len;
+    let mut len = one_step(core, inode, logical, len);
     if shift > 0 {
+        if map.kind() == MapKind::Blocks {
+            let what = format!("inode {nr} is mapped by blocks, which can't grow on a volume with bigalloc");
+            return Err(Error::Unsupported(what));
+        }
         if let Some(neighbour) = map.first_in(cluster_start, cluster_start + (1 << shift))? {
             // Any of its blocks inside this cluster of the file determines the cluster of the volume.
             let within = cluster_start.saturating_sub(u64::from(neighbour.logical.get()));
@@ -75,6 +85,12 @@ pub(crate) fn reserve_for(
     let got = (space.len().get() << shift) - u64::from(lead);
     let physical = core.state.geometry().cluster_start(space.run().start) + Blocks::new(lead.into());
     let len = u32::try_from(got.min(u64::from(len))).expect("bounded by a u32");
+    let is_high = physical.get() + u64::from(len) > 1 << u32::BITS;
+    if is_high && MapKind::of(inode.flags) == MapKind::Blocks {
+        let what =
+            format!("inode {nr} is mapped by blocks, and only blocks that no such map reaches are free");
+        return Err(Error::Unsupported(what));
+    }
     Ok(Piece::held(Extent { logical, len, physical, unwritten: false }, space))
 }
 

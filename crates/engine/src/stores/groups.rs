@@ -18,6 +18,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod totals;
+mod zones;
 
 use crate::error::Result;
 use crate::stores::fs_errors::Findings;
@@ -35,6 +36,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use totals::Free;
+use zones::Zones;
 
 /// One block of descriptors, and the groups it describes.
 struct DescBlock {
@@ -65,6 +67,7 @@ pub(crate) struct Groups {
     findings: Arc<Findings>,
     desc_blocks: OnceTable<DescBlock>,
     flex: FlexTable,
+    zones: Zones,
     recent: Recent,
     /// Groups whose inode bitmaps are dirty.
     dirty_bitmaps: Mutex<Vec<GroupNr>>,
@@ -87,6 +90,7 @@ impl Groups {
             metadata,
             desc_blocks: OnceTable::new(sb.geometry().desc_blocks()),
             flex: FlexTable::new(sb.geometry()),
+            zones: Zones::new(sb.geometry().groups().div_ceil(flex::flex_groups(sb.geometry()))),
             sb,
             findings,
             recent: Recent::default(),

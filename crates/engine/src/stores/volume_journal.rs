@@ -158,8 +158,7 @@ impl VolumeLog {
         superblock: &[u8; SUPERBLOCK_SIZE],
         time: Timestamp,
     ) -> Result<()> {
-        let seconds = u64::try_from(time.seconds).unwrap_or(0);
-        self.pending.commit(&self.log, blocks, revokes, Duration::new(seconds, time.nanoseconds))?;
+        self.pending.commit(&self.log, blocks, revokes, since_1970(time))?;
         *self.logged_superblock.lock() = Some(*superblock);
         Ok(())
     }
@@ -198,4 +197,9 @@ impl VolumeLog {
     pub(crate) fn record_error(&self, errno: i32) -> Result<()> {
         Ok(self.log.lock().record_error(errno)?)
     }
+}
+
+/// A time as the log stores it; one before 1970 becomes that.
+pub(crate) fn since_1970(time: Timestamp) -> Duration {
+    u64::try_from(time.seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, time.nanoseconds))
 }

@@ -14,7 +14,7 @@ fn free(held: &InMemory) -> (u64, u32) {
     (statfs.free.get(), statfs.free_inodes)
 }
 
-const KINDS: [(&[&str], &str); 5] = [
+const KINDS: [(&[&str], &str); 7] = [
     (&["-t", "ext4", "-b", "1024", "-m", "0"], "8M"),
     (&["-t", "ext4", "-b", "4096", "-m", "0", "-O", "^has_journal"], "8M"),
     (
@@ -23,7 +23,12 @@ const KINDS: [(&[&str], &str); 5] = [
     ),
     (&["-t", "ext4", "-b", "2048", "-m", "0", "-O", "^metadata_csum,uninit_bg", "-g", "2048"], "16M"),
     (&["-t", "ext4", "-b", "1024", "-m", "0", "-O", "^has_journal", "-g", "512", "-G", "4"], "8M"),
+    (&["-t", "ext2", "-b", "1024", "-m", "0", "-I", "128"], "8M"),
+    (&["-t", "ext3", "-b", "4096", "-m", "0"], "16M"),
 ];
+
+/// The first of them map files by extents.
+const EXTENT_KINDS: usize = 5;
 
 /// Writes ever smaller chunks until not one byte more fits; returns how many files it made.
 fn fill_with_data(held: &InMemory) -> usize {
@@ -261,7 +266,7 @@ fn statfs_says_what_the_kernel_says() {
 /// clusters are there for the trees.
 #[test]
 fn regression_freeing_needs_no_free_space() {
-    for (args, size) in KINDS {
+    for (args, size) in &KINDS[..EXTENT_KINDS] {
         let held = match format_bytes(args, size) {
             Ok(bytes) => in_memory(&bytes),
             Err(reason) => skip!("full::freeing_needs_no_free_space", reason),

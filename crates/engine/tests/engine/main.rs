@@ -7,6 +7,7 @@
 
 mod common;
 
+mod block_maps;
 mod checksums;
 mod churn;
 mod copy;

@@ -21,7 +21,7 @@ use std::path::Path;
 /// A kind of volume: name, arguments of mke2fs, size, bytes of a block and of a cluster.
 type Form = (&'static str, &'static [&'static str], &'static str, u64, u64);
 
-const FORMS: [Form; 4] = [
+const FORMS: [Form; 5] = [
     ("1k", &["-t", "ext4", "-b", "1024"], "8M", 1024, 1024),
     ("4k", &["-t", "ext4", "-b", "4096"], "32M", 4096, 4096),
     (
@@ -38,6 +38,7 @@ const FORMS: [Form; 4] = [
         4096,
         16384,
     ),
+    ("ext3-1k", &["-t", "ext3", "-b", "1024"], "8M", 1024, 1024),
 ];
 
 /// A caller who keeps a file's times owns them: no operation changes them.
@@ -119,7 +120,7 @@ fn a_file_is_what_a_model_of_its_blocks_says() {
                     OpenOptions { policy: Policy::ALL[policy], data_mode, ..OpenOptions::default() };
                 let held = in_memory_with(&bytes, options).unwrap();
                 let file = held.volume.create_file("file", Creation::default()).unwrap();
-                let mut model = Model::new(block, cluster);
+                let mut model = Model::new(block, cluster).mapped_by_blocks(name == "ext3-1k");
                 for (n, op) in ops.iter().enumerate() {
                     let label = format!("{name}, step {n}, {op:?}");
                     assert_eq!(apply_engine(&file, *op), model.apply(*op), "{label}");
@@ -180,7 +181,7 @@ fn beside_the_kernel(form: &Form, folder: &Path, seed: u8) -> Result<(), Skip> {
     let kernel = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
     let volume = open_image(&ours);
     let file = volume.create_file("file", Creation::default()).unwrap();
-    let mut model = Model::new(block, cluster);
+    let mut model = Model::new(block, cluster).mapped_by_blocks(name == "ext3-1k");
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     for step in 0..150 {

@@ -65,6 +65,8 @@ pub(crate) struct Model {
     cluster: u64,
     pub(crate) content: Vec<u8>,
     states: Vec<State>,
+    /// Whether its map has no unwritten blocks, and can't be moved.
+    by_blocks: bool,
 }
 
 fn index(n: u64) -> usize {
@@ -73,7 +75,11 @@ fn index(n: u64) -> usize {
 
 impl Model {
     pub(crate) fn new(block: u64, cluster: u64) -> Self {
-        Self { block, cluster, content: Vec::new(), states: Vec::new() }
+        Self { block, cluster, content: Vec::new(), states: Vec::new(), by_blocks: false }
+    }
+
+    pub(crate) fn mapped_by_blocks(self, by_blocks: bool) -> Self {
+        Self { by_blocks, ..self }
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -119,6 +125,9 @@ impl Model {
                 self.content.resize(index(at), 0);
             }
             Op::Fallocate { len: 0, .. } => return Err(22),
+            Op::Fallocate { mode, .. } if self.by_blocks && mode != FallocateMode::PunchHole => {
+                return Err(95);
+            }
             Op::Fallocate { mode, at, len } => return self.fallocate(mode, at, at + len),
         }
         Ok(())

@@ -108,7 +108,8 @@ impl Building {
     }
 }
 
-fn put(table: &mut [u8], slot: usize, nr: u64) {
+/// Writes the number in a slot of a table, or of the inode.
+pub(super) fn put(table: &mut [u8], slot: usize, nr: u64) {
     table[4 * slot..4 * slot + 4].copy_from_slice(&low32(nr).to_le_bytes());
 }
 

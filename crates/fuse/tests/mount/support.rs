@@ -86,7 +86,7 @@ impl Mount {
         let (dir, operations) = (self.dir.clone(), Arc::clone(&self.operations));
         let (sender, ready) = channel();
         self.server = Some(thread::spawn(move || {
-            let (volume, _) = Volume::open_as_usable(device, options.open_options()).unwrap();
+            let volume = Volume::open(device, options.open_options()).unwrap();
             let ready = || sender.send(()).unwrap();
             let what = Mounting { source: "image", dir: &dir, options: &options };
             serve(volume, &what, None, operations, ready).unwrap();

@@ -6,9 +6,10 @@ use crate::error::{Error, Result};
 use hectare_device::{Device, MemoryDevice};
 use hectare_engine::{Creation, DataMode, OpenOptions, Timestamp, Volume};
 use hectare_ext4::geometry::SUPERBLOCK_OFFSET;
+use hectare_ext4::map::MapKind;
 use hectare_ext4::superblock::{self, SuperBlock};
 use hectare_mkfs::{FormatOptions, InodeCount, Plan, execute, parse_features};
-use hectare_units::{BlockSize, Bytes, GroupNr};
+use hectare_units::{BlockSize, Bytes, GroupNr, index_of, u64_of};
 use std::sync::Arc;
 
 /// One way to make a volume.
@@ -48,7 +49,7 @@ const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 16] = [
+pub const FORMATS: [Format; 22] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -83,7 +84,16 @@ pub const FORMATS: [Format; 16] = [
         ..format("4k-bigalloc-data", BlockSize::KIB4, 32, "bigalloc")
     },
     Format { journals_data: true, ..external("1k-external-data", BlockSize::KIB1, 8) },
+    format("1k-inline", BlockSize::KIB1, 8, "inline_data"),
+    format("4k-inline", BlockSize::KIB4, 16, "inline_data,orphan_file"),
+    Format { journals_data: true, ..format("1k-inline-data", BlockSize::KIB1, 8, "inline_data") },
+    format("1k-blocks", BlockSize::KIB1, 8, BLOCK_MAPS),
+    format("4k-blocks", BlockSize::KIB4, 16, BLOCK_MAPS),
+    Format { journals_data: true, ..format("1k-blocks-data", BlockSize::KIB1, 8, BLOCK_MAPS) },
 ];
+
+/// Without what ext3 lacks: files are mapped by blocks.
+const BLOCK_MAPS: &str = "^extent,^64bit,^flex_bg,^metadata_csum,^huge_file";
 
 /// Blocks of the smallest journal.
 const JOURNAL_BLOCKS: u64 = 1024;
@@ -116,6 +126,11 @@ impl Format {
     /// Bytes of a cluster, the unit of space.
     pub(super) fn unit(self) -> u64 {
         self.cluster_size.unwrap_or(u64::from(self.block_size.get()))
+    }
+
+    /// Whether files are mapped by blocks.
+    pub(super) fn maps_by_blocks(self) -> bool {
+        self.features == BLOCK_MAPS
     }
 
     /// Whether it has room for attribute values that no block holds.
@@ -201,6 +216,15 @@ fn take_all_but(volume: &Volume, left: Bytes) -> hectare_engine::Result<()> {
     let file = volume.create_file(BALLAST, Creation::default())?;
     let stat = volume.statfs()?;
     let available = stat.available.get() << stat.block_size.shift();
-    // What its own tree takes comes off what is left.
-    file.allocate(0, available.saturating_sub(left.get()).max(1), false)
+    let len = available.saturating_sub(left.get()).max(1);
+    if MapKind::of(file.metadata()?.flags) == MapKind::Extents {
+        // What its own tree takes comes off what is left.
+        return file.allocate(0, len, false);
+    }
+    let chunk = vec![0; 1 << 16];
+    let mut at = 0;
+    while volume.statfs()?.available.get() << stat.block_size.shift() > left.get() {
+        at += u64_of(file.write_at(at, &chunk[..chunk.len().min(index_of(left.get().max(1)))])?);
+    }
+    file.sync()
 }

@@ -119,8 +119,7 @@ pub(super) fn record(setup: Setup) -> Result<Recorded> {
         .map(|(n, (top, id))| {
             let tree = Tree::new(&top, id);
             let random = SplitMix64::stream(setup.seed, 10 + n);
-            let kind = (setup.format.unit(), setup.format.has_large_values());
-            let generator = Generator::new(setup.workload, random, kind, tree, id + 1);
+            let generator = Generator::new(setup.workload, random, setup.format, tree, id + 1);
             let history = History { top, id, done: Vec::new() };
             let (volume, recorder, open) = (&volume, &recorder, HashMap::new());
             let may_be_full = setup.left.is_some();

@@ -5,6 +5,7 @@
 //! Debian ships. Parsing of the `-O` and `-E` words is in [`super::option_parser`].
 
 use super::mount_defaults::MountDefaults;
+use crate::derived;
 use crate::error::{Error, Result};
 use crate::values::time_of_format;
 use hectare_device::Topology;
@@ -241,6 +242,8 @@ pub struct FormatOptions {
     pub mount_defaults: MountDefaults,
     /// Check the volume after every half a year, and after 20 to 39 mounts, as the UUID has it.
     pub periodic_checks: bool,
+    /// Files of the volume will share blocks: the feature `shared_blocks`, with which it is for reading only.
+    pub shared_blocks: bool,
     /// `-E test_fs`: the volume may be used with experimental kernel code.
     pub test_filesystem: bool,
     /// The time of everything that has a time.
@@ -281,6 +284,7 @@ impl Default for FormatOptions {
             on_error: OnError::Continue,
             mount_defaults: MountDefaults::default(),
             periodic_checks: false,
+            shared_blocks: false,
             test_filesystem: false,
             now: Timestamp::from_seconds(Timestamp::now().seconds),
         }
@@ -299,6 +303,15 @@ impl FormatOptions {
     /// If the variable is set to something that is no number of seconds.
     pub fn from_environment() -> Result<Self> {
         Ok(Self { now: time_of_format()?, ..Self::default() })
+    }
+
+    /// Makes a volume of `size` depend on nothing but the options and the time of the format: a UUID and a hash
+    /// seed that were not given are derived from them, instead of drawn.
+    pub fn derive_identity(&mut self, size: Bytes) {
+        let kind = self.fs_type.name();
+        let (uuid, hash_seed) = derived::of_empty(kind, &self.label, self.now.seconds, size.get());
+        self.uuid.get_or_insert(uuid);
+        self.hash_seed.get_or_insert(hash_seed);
     }
 
     /// Blocks on one disk of a stripe, 0 if it is not known or beyond what a superblock can hold.
@@ -344,11 +357,22 @@ impl FormatOptions {
         }
         check_supported(&features)?;
         check_needs(&features)?;
+        features.ro_compat.set(RoCompat::SHARED_BLOCKS, self.shared_blocks);
         Ok(features)
     }
 }
 
 impl FsType {
+    /// Its name, as `-t` takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ext2 => "ext2",
+            Self::Ext3 => "ext3",
+            Self::Ext4 => "ext4",
+        }
+    }
+
     /// The features the type starts from.
     #[must_use]
     pub fn features(self) -> Features {
@@ -373,15 +397,12 @@ impl FsType {
     /// # Errors
     /// If there is no such type.
     pub fn by_name(name: &str) -> Result<Self> {
-        match name {
-            "ext2" => Ok(Self::Ext2),
-            "ext3" => Ok(Self::Ext3),
-            "ext4" => Ok(Self::Ext4),
-            _ => Err(Error::option(
+        [Self::Ext2, Self::Ext3, Self::Ext4].into_iter().find(|kind| kind.name() == name).ok_or_else(|| {
+            Error::option(
                 format!("-t {name}"),
                 "no such type; there are ext2, ext3, ext4 and, as `hectare mkfs.xfs`, xfs",
-            )),
-        }
+            )
+        })
     }
 }
 
@@ -426,6 +447,10 @@ fn check_supported(features: &Features) -> Result<()> {
     };
     match bad.names().first() {
         None => Ok(()),
+        Some(name) if *name == "shared_blocks" => Err(Error::option(
+            format!("-O {name}"),
+            "it is for files that share blocks, as `hectare build --dedupe` makes them",
+        )),
         Some(name) => {
             Err(Error::option(format!("-O {name}"), "a volume with this feature can't be made; leave it out"))
         }

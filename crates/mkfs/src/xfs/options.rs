@@ -3,6 +3,7 @@
 //! Values that are wrong by themselves are refused where they are read ([`super::parse`]); values that are
 //! wrong only together, or for a size, are refused where the geometry is chosen.
 
+use crate::derived;
 use crate::error::{Error, Result};
 use crate::values::time_of_format;
 use hectare_device::Topology;
@@ -127,6 +128,13 @@ impl FormatOptions {
     /// If it is set to something else than a number.
     pub fn from_environment() -> Result<Self> {
         Ok(Self { now: time_of_format()?, ..Self::default() })
+    }
+
+    /// Makes a volume of `size` depend on nothing but the options and the time of the format: a UUID that was
+    /// not given is derived from them, instead of drawn.
+    pub fn derive_identity(&mut self, size: Bytes) {
+        let (uuid, _) = derived::of_empty("xfs", &self.label, self.now.seconds, size.get());
+        self.uuid.get_or_insert(uuid);
     }
 
     /// The label, padded with zeros.

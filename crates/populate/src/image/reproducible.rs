@@ -3,16 +3,15 @@
 //! An image would otherwise depend on the time of the build and on two random numbers, the UUID and the seed
 //! of the directory hashes. All three are derived from `SOURCE_DATE_EPOCH` and the tree here.
 //!
-//! The UUID is of version 8 (RFC 9562: contents of the maker's choice), taken from a digest of the label, the
+//! They come from a digest ([`Derivation`]) of the label, the
 //! epoch and the whole tree: names, kinds, sizes, owners, modes, modification times, link targets and
 //! attributes. So images of different trees can be mounted side by side. File data is not read for it: two
 //! trees that differ in nothing but the bytes of equally large and equally old files give the same UUID.
 
 use crate::tree::{Kind, Tree};
 use hectare_ext4::time::Timestamp;
-use hectare_mkfs::FormatOptions;
+use hectare_mkfs::{Derivation, FormatOptions};
 use hectare_units::u64_of;
-use sha2::{Digest, Sha256};
 
 /// Options that give the same image of `tree` every time: `epoch` (the value of `SOURCE_DATE_EPOCH`, in
 /// seconds since 1970) is the time of everything that has no other, and a UUID and hash seed that are not
@@ -32,8 +31,7 @@ pub fn reproducible(options: &FormatOptions, epoch: i64, tree: &Tree) -> FormatO
 }
 
 fn derive(label: &[u8], epoch: i64, tree: &Tree) -> ([u8; 16], [u8; 16]) {
-    let mut digest = Described(Sha256::new());
-    digest.bytes(b"hectare image 1");
+    let mut digest = Described(Derivation::new(b"hectare image 1"));
     digest.bytes(label);
     digest.number(epoch.cast_unsigned());
     for id in tree.ids() {
@@ -56,26 +54,19 @@ fn derive(label: &[u8], epoch: i64, tree: &Tree) -> ([u8; 16], [u8; 16]) {
             digest.bytes(&xattr.value);
         }
     }
-    let digest: [u8; 32] = digest.0.finalize().into();
-    let (mut uuid, mut hash_seed) = ([0; 16], [0; 16]);
-    uuid.copy_from_slice(&digest[..16]);
-    hash_seed.copy_from_slice(&digest[16..]);
-    uuid[6] = uuid[6] & 0x0f | 0x80; // version 8
-    uuid[8] = uuid[8] & 0x3f | 0x80; // the variant of RFC 9562
-    (uuid, hash_seed)
+    digest.0.finish()
 }
 
-/// A digest of values that can't run into each other.
-struct Described(Sha256);
+/// The description of a tree.
+struct Described(Derivation);
 
 impl Described {
     fn number(&mut self, number: u64) {
-        self.0.update(number.to_le_bytes());
+        self.0.number(number);
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        self.number(u64_of(bytes.len()));
-        self.0.update(bytes);
+        self.0.bytes(bytes);
     }
 
     fn kind(&mut self, kind: &Kind<'_>) {

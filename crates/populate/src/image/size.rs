@@ -129,6 +129,7 @@ impl<'t> Search<'t> {
         // written.
         options.hash_seed.get_or_insert(sample.superblock().raw().s_hash_seed);
         options.uuid.get_or_insert(sample.superblock().uuid());
+        options.shared_blocks = tree.duplicates() > 0;
         let load = Load::new(tree, sample.superblock())?;
         let geometry = sample.geometry();
         check(&load, geometry)?;

@@ -13,6 +13,7 @@ use hectare_ext4::inode::BLOCK_BYTES;
 use hectare_ext4::verity;
 use hectare_ext4::xattr::REFCOUNT_MAX;
 use hectare_units::{BlockNr, Blocks, LogicalBlock, low32, u64_of};
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// Extents that fit the root of a map inside the inode.
@@ -71,6 +72,10 @@ struct Placer<'a, I> {
     /// The last extent of the node at hand, and how many it has.
     last: Option<Extent>,
     extents: usize,
+    /// The extents of the node at hand, if others have its content, too.
+    kept: Option<Vec<Extent>>,
+    /// Those of nodes whose content others have, too.
+    equal: HashMap<NodeId, Vec<Extent>>,
     /// Where to keep the result; `None` when only the sums are wanted.
     layout: Option<Layout>,
     /// The node at hand.
@@ -144,6 +149,8 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
             room: Room::default(),
             last: None,
             extents: 0,
+            kept: None,
+            equal: HashMap::new(),
             layout,
             id: NodeId::ROOT,
             reserved: None,
@@ -191,7 +198,10 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
                 self.room.needs.directories += self.beside_maps() - before;
             }
             Kind::File { .. } => {
-                self.file(id);
+                match self.load.tree.first_equal(id) {
+                    Some(first) => self.share(first),
+                    None => self.file(id),
+                }
                 self.room.needs.file_data += self.beside_maps() - before;
             }
             Kind::Symlink { target } if target.len() >= BLOCK_BYTES => {
@@ -223,9 +233,13 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
 
     /// Places the data of a file.
     fn file(&mut self, id: NodeId) {
+        self.kept = self.load.tree.has_equals(id).then(Vec::new);
         let mut last = None;
         let (load, geometry) = (self.load, self.geometry);
         content_ranges(load, geometry, id, &mut |range| last = self.content(range, last));
+        if let Some(extents) = self.kept.take() {
+            self.equal.insert(id, extents);
+        }
     }
 
     /// Places file blocks; `last` is the file's last cluster so far and where it lies. Returns the same for
@@ -251,15 +265,29 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
         last
     }
 
+    /// Gives a file the blocks of one before it that has the same content.
+    fn share(&mut self, first: NodeId) {
+        let extents = self.equal.remove(&first).expect("the first of equal files comes before the others");
+        for extent in &extents {
+            self.map(extent.logical.get().into()..extent.end(), extent.physical);
+        }
+        self.equal.insert(first, extents);
+    }
+
     /// Leaves file blocks where they were.
-    fn keep(&mut self, mut blocks: Range<u64>, mut place: BlockNr) {
+    fn keep(&mut self, blocks: Range<u64>, place: BlockNr) {
+        if let Some(reserved) = &mut self.reserved {
+            reserved.take(place, blocks.end - blocks.start);
+        }
+        self.map(blocks, place);
+    }
+
+    /// Maps file blocks to a place that is theirs already.
+    fn map(&mut self, mut blocks: Range<u64>, mut place: BlockNr) {
         while blocks.start < blocks.end {
             let end = self.tables(&blocks);
             let len = end - blocks.start;
             self.push(blocks.start..end, place);
-            if let Some(reserved) = &mut self.reserved {
-                reserved.take(place, len);
-            }
             blocks.start = end;
             place += Blocks::new(len);
         }
@@ -323,6 +351,10 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
                 None => self.extents += 1,
             }
             self.last = Some(extent);
+            if let Some(kept) = &mut self.kept {
+                kept.truncate(kept.len() - usize::from(joins.is_some()));
+                kept.push(extent);
+            }
             if let Some(layout) = &mut self.layout {
                 layout.extent(&extent, joins.is_some());
             }

@@ -46,7 +46,7 @@ impl Reserved {
             total: 0,
             taken: Vec::new(),
         };
-        let own = |id: &NodeId| Some(*id) != load.stand_in;
+        let own = |id: &NodeId| Some(*id) != load.stand_in && load.tree.first_equal(*id).is_none();
         for id in load.tree.ids().filter(own) {
             let Some(old) = kept.old(id) else { continue };
             let mut held = Held::default();

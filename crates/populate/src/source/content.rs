@@ -16,7 +16,7 @@ use crate::handle::SourceHandle;
 use crate::time::PackedTime;
 use crate::tree::{FileData, HostFile, NodeId, NodeKind, SourceDevice, Tree};
 use hectare_host::{Identity, open_below, stat_open};
-use hectare_units::{Bytes, u64_of, usize_of};
+use hectare_units::{Bytes, index_of, u64_of, usize_of};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -137,6 +137,28 @@ impl Content<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads all data through `buffer`, hands on pieces with their places in the file, and verifies the file.
+    ///
+    /// # Errors
+    /// If it can't be read, or is not what was scanned.
+    pub(crate) fn read_data(
+        &self,
+        buffer: &mut [u8],
+        visit: &mut dyn FnMut(Bytes, &[u8]),
+    ) -> Result<(), Error> {
+        for segment in self.tree.segments(self.node) {
+            let mut done = Bytes::ZERO;
+            while done < segment.len {
+                let piece = (segment.len - done).min(Bytes::of(buffer.len()));
+                let room = &mut buffer[..index_of(piece.get())];
+                self.read_exact_at(room, segment.source + done)?;
+                visit(segment.at + done, room);
+                done += piece;
+            }
+        }
+        self.verify()
     }
 
     /// The error for a file that ended before all of it was read.

@@ -6,7 +6,8 @@
 //! keeps its own stack: an archive can nest directories as deep as it likes.
 
 use super::builder::{Builder, GONE, RawEntry};
-use crate::tree::{Entry, Node, NodeId, NodeKind, Tree, Xattr};
+use super::sorted;
+use crate::tree::{Duplicates, Entry, Node, NodeId, NodeKind, Tree, Xattr};
 use hectare_units::{low32, u64_of, usize_of};
 use std::collections::BTreeSet;
 
@@ -44,6 +45,7 @@ impl Builder<'_> {
             warnings: self.warnings,
             image_config: self.image_config,
             sealed: BTreeSet::new(),
+            duplicates: Duplicates::default(),
         }
     }
 
@@ -51,21 +53,10 @@ impl Builder<'_> {
     fn sort_entries(&mut self) -> Vec<u32> {
         let arena = &self.arena;
         self.entries.retain(|entry| entry.node != GONE);
-        self.entries.sort_unstable_by(|a, b| {
-            (a.parent, arena.name(a.name), a.node).cmp(&(b.parent, arena.name(b.name), b.node))
-        });
+        self.entries.sort_unstable_by(|a, b| sorted::compare(arena, a, b));
         // A directory that changes while it is listed can give a name twice.
         self.entries.dedup_by(|b, a| a.parent == b.parent && arena.name(a.name) == arena.name(b.name));
-        let mut starts = vec![0u32; self.nodes.len() + 1];
-        for entry in &self.entries {
-            starts[usize_of(entry.parent) + 1] += 1;
-        }
-        let mut sum = 0;
-        for start in &mut starts {
-            sum += *start;
-            *start = sum;
-        }
-        starts
+        sorted::starts(self.entries.iter(), self.nodes.len())
     }
 
     fn walk(&mut self, starts: &[u32], walk: &mut Walk) {

@@ -13,6 +13,7 @@
 //!
 //! File systems mounted inside the directory are part of it, as for `cp -a`.
 
+use super::Options;
 use super::builder::{Builder, Draft, DraftData, DraftKind};
 use super::tar::foreign::{DESCRIPTION_MAX, container_image, is_container_image};
 use super::xattr::XattrReader;
@@ -20,7 +21,7 @@ use crate::error::{Error, ShownPath};
 use crate::handle::SourceHandle;
 use crate::time::{PackedTime, Timestamp};
 use crate::tree::{Meta, NodeId};
-use hectare_host::{Identity, Stat, open_below, stat, stat_open};
+use hectare_host::{Identity, Pretence, Stat, is_foreign_owner, open_below, pretence, stat, stat_open};
 use parking_lot::{Condvar, Mutex};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, SeekFrom};
@@ -47,7 +48,7 @@ const DIRECTORY: OFlags =
 /// Opens a directory as a source.
 pub(crate) fn open(path: &Path) -> Result<SourceHandle, Error> {
     let bytes = path.as_os_str().as_bytes();
-    if let Some(reason) = hectare_host::pretence().fault() {
+    if let Some(reason) = pretence().fault() {
         return Err(Error::Refused { path: ShownPath::new(bytes), reason: reason.into() });
     }
     // The directory itself may be named through a symbolic link.
@@ -103,7 +104,7 @@ struct Walk<'o> {
     /// A second handle of the root, and the directory's path for errors.
     root: OwnedFd,
     path: Box<[u8]>,
-    excludes: &'o super::Excludes,
+    options: &'o Options,
 }
 
 /// Adds all entries below the directory of the current layer.
@@ -115,7 +116,7 @@ pub(crate) fn scan(mut builder: Builder<'_>, threads: NonZeroUsize) -> Result<Bu
     let root =
         root.try_clone().map_err(|cause| Error::io(ShownPath::new(&path), "open the directory", cause))?;
     let identity = describe_root(&mut builder, root.as_fd())?;
-    let excludes = &builder.options.excludes;
+    let options = builder.options;
     let task = Task::Directory { node: NodeId::ROOT, path: Box::default(), identity };
     let walk = Walk {
         builder: Mutex::new((builder, HashMap::new())),
@@ -123,7 +124,7 @@ pub(crate) fn scan(mut builder: Builder<'_>, threads: NonZeroUsize) -> Result<Bu
         changed: Condvar::new(),
         root,
         path,
-        excludes,
+        options,
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.get() {
@@ -140,11 +141,23 @@ pub(crate) fn scan(mut builder: Builder<'_>, threads: NonZeroUsize) -> Result<Bu
 fn describe_root(builder: &mut Builder<'_>, root: BorrowedFd<'_>) -> Result<Identity, Error> {
     let failed = |errno: Errno| Error::io(builder.shown(&[]), "read the metadata", errno);
     let stat = stat_open(root).map_err(failed)?;
+    check_owner(builder.options, &stat, || builder.shown(&[]))?;
     let identity = stat.identity;
     let xattrs = XattrReader::default().read_open(root, identity.device).map_err(failed)?;
     builder
         .describe_directory(NodeId::ROOT, Draft { kind: DraftKind::Directory, meta: meta(&stat), xattrs })?;
     Ok(identity)
+}
+
+/// Refuses a file whose owner the system can't tell, where the image is to have the owner.
+fn check_owner(options: &Options, stat: &Stat, shown: impl Fn() -> ShownPath) -> Result<(), Error> {
+    let accepts = options.owner.is_some() || options.foreign_owners;
+    if accepts || matches!(pretence(), Pretence::InEffect(_)) || !is_foreign_owner(stat.uid, stat.gid) {
+        return Ok(());
+    }
+    let reason = "its owner or group has no number in this user namespace: give everything to one owner \
+                  (--owner), or build outside of the namespace";
+    Err(Error::Refused { path: shown(), reason: reason.into() })
 }
 
 impl Walk<'_> {
@@ -297,10 +310,11 @@ impl<'w, 'o> Worker<'w, 'o> {
         };
         let stat = stat(dir, name, AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT).map_err(failed)?;
         let is_directory = stat.file_type == FileType::Directory;
-        let excludes = self.walk.excludes;
+        let excludes = &self.walk.options.excludes;
         if !excludes.is_empty() && excludes.matches(&join(dir_path, name.to_bytes()), is_directory) {
             return Ok(None);
         }
+        check_owner(self.walk.options, &stat, || self.walk.shown(&join(dir_path, name.to_bytes())))?;
         let identity = stat.identity;
         let kind = kind(dir, name, &stat).map_err(failed)?;
         let openable = is_directory || stat.file_type == FileType::RegularFile;

@@ -4,10 +4,10 @@
 //! then, so a file is known by its identity, size and time, as one of a directory is.
 
 use super::builder::{DraftData, DraftKind};
-use super::folder::{holes_of, timestamp};
+use super::folder::{holes_of, meta, timestamp};
 use crate::error::{Error, ShownPath};
 use crate::time::PackedTime;
-use crate::tree::HostFile;
+use crate::tree::{HostFile, Meta};
 use hectare_host::stat_open;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -23,8 +23,9 @@ pub(crate) fn open(path: &[u8]) -> Result<OwnedFd, Error> {
         .map_err(|errno| Error::io(ShownPath::new(path), "open", errno))
 }
 
-/// The regular file at `path`, which may be reached by symbolic links.
-pub(crate) fn regular(path: &[u8]) -> Result<DraftKind, Error> {
+/// The regular file at `path`, which may be reached by symbolic links, and its metadata but for the owner: it
+/// becomes root's.
+pub(crate) fn regular(path: &[u8]) -> Result<(DraftKind, Meta), Error> {
     let failed = |errno: rustix::io::Errno| Error::io(ShownPath::new(path), "read the metadata", errno);
     let fd = open(path)?;
     let stat = stat_open(fd.as_fd()).map_err(failed)?;
@@ -32,9 +33,15 @@ pub(crate) fn regular(path: &[u8]) -> Result<DraftKind, Error> {
         let reason = "it is not a regular file, and can't be the content of one".into();
         return Err(Error::Refused { path: ShownPath::new(path), reason });
     }
+    if stat.size == 0 && rustix::io::pread(&fd, &mut [0], 0).map_err(failed)? > 0 {
+        let reason =
+            "the system says that it has 0 bytes, and it has more, as files in /proc do: add a copy of it";
+        return Err(Error::Refused { path: ShownPath::new(path), reason: reason.into() });
+    }
     let sparse = stat.sectors.saturating_mul(512) < stat.size;
     let segments = if sparse { holes_of(fd.as_fd(), stat.size).map_err(failed)? } else { None };
     let mtime = PackedTime::new(timestamp(stat.mtime));
     let file = HostFile { path: path.into(), identity: stat.identity, mtime };
-    Ok(DraftKind::File { size: stat.size, data: DraftData::Host(file), segments })
+    let kind = DraftKind::File { size: stat.size, data: DraftData::Host(file), segments };
+    Ok((kind, Meta { uid: 0, gid: 0, ..meta(&stat) }))
 }

@@ -4,24 +4,24 @@
 //! changes while it is listed can have given a name twice. Code that changes single entries has to know: a
 //! change to a hidden one would be lost without a word.
 
-use super::builder::{Builder, GONE, LayerKind, RawEntry};
+use super::builder::{Builder, GONE, LayerKind};
+use super::sorted;
 use crate::handle::SourceHandle;
 use crate::tree::NodeId;
 use hectare_units::{low32, u64_of, usize_of};
-use std::ops::Range;
 
 /// The entries of a tree under construction, by directory.
 pub(crate) struct ByDirectory {
     /// Numbers of entries, those of one directory together, sorted by name.
     order: Vec<u32>,
     /// Where those of each directory start.
-    starts: Vec<usize>,
+    starts: Vec<u32>,
 }
 
 impl ByDirectory {
     /// The numbers of the entries of a directory.
     pub(crate) fn of(&self, dir: NodeId) -> &[u32] {
-        let range: Range<usize> = self.starts[dir.index()]..self.starts[dir.index() + 1];
+        let range = usize_of(self.starts[dir.index()])..usize_of(self.starts[dir.index() + 1]);
         &self.order[range]
     }
 }
@@ -33,15 +33,8 @@ impl Builder<'_> {
         // Entries are counted in 32 bits when they are added.
         let mut order: Vec<u32> = (0..low32(u64_of(self.entries.len()))).collect();
         order.retain(|at| entry(at).node != GONE);
-        let key = |e: &RawEntry| (e.parent, self.arena.name(e.name), e.node);
-        order.sort_unstable_by(|a, b| key(entry(a)).cmp(&key(entry(b))));
-        let mut starts = vec![0; self.nodes.len() + 1];
-        for at in &order {
-            starts[usize_of(entry(at).parent) + 1] += 1;
-        }
-        for at in 1..starts.len() {
-            starts[at] += starts[at - 1];
-        }
+        order.sort_unstable_by(|a, b| sorted::compare(&self.arena, entry(a), entry(b)));
+        let starts = sorted::starts(order.iter().map(entry), self.nodes.len());
         ByDirectory { order, starts }
     }
 

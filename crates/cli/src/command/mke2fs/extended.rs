@@ -8,7 +8,10 @@ use hectare_host::{Pretence, pretence};
 
 /// Words that mke2fs knows and that can't be done, and why.
 const REFUSED: [(&str, &str); 9] = [
-    ("android_sparse", "the sparse format of Android is not written; convert the image with img2simg"),
+    (
+        "android_sparse",
+        "Android's sparse format is not written; leave it out, and convert the image with img2simg",
+    ),
     ("desc_size", "descriptors have 64 bytes with -O 64bit, else 32"),
     ("desc-size", "descriptors have 64 bytes with -O 64bit, else 32"),
     ("encoding", "names that ignore case (-O casefold) can't be made"),

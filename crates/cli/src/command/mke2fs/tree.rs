@@ -29,6 +29,7 @@ fn source_options(options: &FormatOptions, words: &Words) -> Options {
     Options {
         source_date_epoch: std::env::var_os("SOURCE_DATE_EPOCH").map(|_| options.now.seconds),
         whole_seconds: true,
+        foreign_owners: true,
         root: Some(Meta {
             mode: options.root_permissions,
             uid,

@@ -37,12 +37,22 @@ impl Goal {
         }
         let file = file_device(path, Hold::Everybody)?;
         let topology = topology(&file, part);
-        let device = part.of(file)?;
+        let mut device = part.of(file)?;
         if !force {
             refuse_occupied(&*device).map_err(|error| super::failed(shown, &error))?;
         }
-        if let Some(size) = size.filter(|size| *size > device.len()) {
-            device.resize(size).map_err(device_failed)?;
+        match size.filter(|size| *size > device.len()) {
+            Some(size) if part.is_whole() => device.resize(size).map_err(device_failed)?,
+            Some(size) if part.offset().is_none() => {
+                let reason =
+                    format_args!("the partition has {} bytes, and {size} are asked for", device.len());
+                return Err(Failure::of(shown, reason));
+            }
+            Some(size) => {
+                drop(device);
+                device = grown(file_device(path, Hold::Everybody)?, part, shown, size)?;
+            }
+            None => {}
         }
         Ok(Self { target: Target::There(device), topology })
     }
@@ -50,10 +60,13 @@ impl Goal {
     fn new_file(path: &Path, part: Part, shown: &str, size: Option<Bytes>) -> Outcome<Self> {
         let size =
             size.ok_or_else(|| Failure::of(shown, "there is no such file; give a SIZE to make one"))?;
-        if !part.is_whole() {
-            return Err(Failure::of(shown, "there is no such file with partitions in it"));
-        }
         let options = FileOptions::new().write(true);
+        if !part.is_whole() {
+            // It has its name from the start, as what is before the volume is the caller's.
+            let end = end_of(part, shown, size)?;
+            let file = options.create(path, end, Overwrite::Refuse).map_err(device_failed)?;
+            return Ok(Self { target: Target::There(part.of(file)?), topology: Topology::default() });
+        }
         let pending = options.create_pending(path, size, Overwrite::Refuse).map_err(device_failed)?;
         Ok(Self { target: Target::New(Box::new(pending)), topology: Topology::default() })
     }
@@ -79,6 +92,20 @@ impl Goal {
             }
         }
     }
+}
+
+/// A part of a file that is made longer for it.
+fn grown(file: FileDevice, part: Part, shown: &str, size: Bytes) -> Outcome<Arc<dyn Device>> {
+    file.resize(end_of(part, shown, size)?).map_err(device_failed)?;
+    part.of(file)
+}
+
+/// Where a part of this size ends: only one that is named by its start can be made.
+fn end_of(part: Part, shown: &str, size: Bytes) -> Outcome<Bytes> {
+    let start =
+        part.offset().ok_or_else(|| Failure::of(shown, "there is no such file with partitions in it"))?;
+    let end = start.get().checked_add(size.get()).map(Bytes::new);
+    end.ok_or_else(|| Failure::of(shown, "no file is as long as that"))
 }
 
 #[allow(clippy::needless_pass_by_value)] // shaped for map_err

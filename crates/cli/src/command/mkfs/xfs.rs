@@ -3,10 +3,11 @@
 use super::image_arguments::ImageArguments;
 use super::target::Goal;
 use super::watched;
-use crate::container::refuse_container_name;
+use crate::disk_format::refuse_disk_format_name;
 use crate::failure::{Failure, Outcome};
-use crate::name::hex;
+use crate::reproducible::epoch;
 use hectare_mkfs::xfs::{FormatOptions, Plan, execute, parse};
+use hectare_units::{Bytes, hex};
 use hectare_xfs::{Incompat, RoCompat, Volume};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -144,11 +145,12 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
         _ => image.failed(&error),
     };
     arguments.refuse()?;
-    refuse_container_name(&image.image)?;
+    refuse_disk_format_name(&image.image)?;
     let mut options = arguments.options().map_err(failed)?;
     if arguments.dry_run {
         let (size, device) = image.look(options.size)?;
         options.device = device;
+        identify(&mut options, size)?;
         return say(image, &Plan::new(&options, size, true).map_err(failed)?);
     }
     // An impossible request is refused before anything is modified.
@@ -158,12 +160,21 @@ pub(crate) fn run(arguments: &Arguments) -> Outcome {
     let goal = Goal::open(&image.image, image.part, &image.shown(), options.size, arguments.force)?;
     let device = goal.device();
     options.device = goal.topology();
+    identify(&mut options, device.len())?;
     let plan = Plan::new(&options, device.len(), device.is_zeroed()).map_err(failed)?;
     // Rendering a group takes a fifth of the time that the host takes to write it: a second thread gains less
     // than it costs to pass the rendered group from one processor to another.
     watched(1, |run| execute(&plan, device, run)).map_err(failed)?;
     goal.finish()?;
     say(image, &plan)
+}
+
+/// With `SOURCE_DATE_EPOCH` the same request gives the same volume.
+fn identify(options: &mut FormatOptions, size: Bytes) -> Outcome {
+    if epoch()?.is_some() {
+        options.derive_identity(size);
+    }
+    Ok(())
 }
 
 #[derive(Serialize)]

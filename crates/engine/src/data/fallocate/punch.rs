@@ -2,7 +2,7 @@
 
 use crate::data::checks::Source;
 use crate::data::fallocate::credits;
-use crate::data::{clear, fallocate};
+use crate::data::{clear, fallocate, truncate};
 use crate::error::{Error, Result};
 use crate::space::map::MapRef;
 use crate::space::reserve;
@@ -27,6 +27,7 @@ pub(crate) fn punch(
     // The preallocated space was for the old end of the file.
     reserve::discard_window(core, inode);
     let blocks = fallocate::whole_blocks(core, &range);
+    truncate::check_freeable(core, inode.nr(), &inode.get(), range.start)?;
     let limit = credits::remove_extents(&core.state);
     loop {
         let progress =

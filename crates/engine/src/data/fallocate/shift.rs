@@ -86,7 +86,7 @@ pub(crate) fn insert_range(
     if at >= size {
         return Err(Error::Invalid("a range to insert begins before the file's end"));
     }
-    let grown = checks::check_size(core, size, len)?;
+    let grown = checks::check_size(core, inode, size, len)?;
     let by = blocks.end - blocks.start;
     if mapped_to(core, inode, blocks.start)?.saturating_add(by) > FILE_BLOCKS_MAX {
         return Err(Error::Invalid("what lies beyond the file's end can't be moved further"));

@@ -297,8 +297,9 @@ impl<'a, 'h> Replay<'a, 'h> {
 
     /// Returns an error for an inode whose map lies in blocks that are not logged.
     fn check_mapped(&self, nr: InodeNr, data: &Inode) -> Result<()> {
-        if data.flags.intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
-            return Ok(());
+        if data.has_map() && !data.flags.intersects(InodeFlags::EXTENTS | InodeFlags::INLINE_DATA) {
+            let what = format!("the journal's fast commits change inode {nr}, which is mapped by blocks");
+            return Err(Error::Unsupported(what));
         }
         self.core.state.check_file_writable(data, nr)
     }

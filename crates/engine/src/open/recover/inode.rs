@@ -8,8 +8,8 @@ use hectare_device::Device;
 use hectare_ext4::error::{Corrupt, Place};
 use hectare_ext4::extent::{self, Extent, ROOT_LEN, TreeGeometry, TreeRead};
 use hectare_ext4::group::GroupDesc;
-use hectare_ext4::indirect;
-use hectare_ext4::inode::{Inode, InodeFlags};
+use hectare_ext4::inode::Inode;
+use hectare_ext4::map::MapKind;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_journal::recovery::{LogMap, LogRun};
 use hectare_units::{BlockNr, Blocks, InodeNr, LogicalBlock, usize_of};
@@ -25,11 +25,7 @@ struct Tree<'a> {
 
 impl Tree<'_> {
     fn for_each(&self, visit: &mut dyn FnMut(Extent) -> ControlFlow<()>) -> Result<()> {
-        if self.inode.flags.contains(InodeFlags::EXTENTS) {
-            return extent::for_each(self, LogicalBlock::ZERO, visit);
-        }
-        let table = |nr| self.read(nr);
-        indirect::for_each(&self.inode.block, &self.geometry(), LogicalBlock::ZERO, table, visit)
+        MapKind::of(self.inode.flags).for_each(self, LogicalBlock::ZERO, visit)
     }
 
     fn read(&self, nr: BlockNr) -> Result<Vec<u8>> {
@@ -50,7 +46,9 @@ impl TreeRead for Tree<'_> {
 
     fn node(&self, nr: BlockNr) -> Result<Vec<u8>> {
         let bytes = self.read(nr)?;
-        extent::check_block(&bytes, nr, &self.geometry(), self.inode.seed(self.nr, self.sb))?;
+        if MapKind::of(self.inode.flags) == MapKind::Extents {
+            extent::check_block(&bytes, nr, &self.geometry(), self.inode.seed(self.nr, self.sb))?;
+        }
         Ok(bytes)
     }
 

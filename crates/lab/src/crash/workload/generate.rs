@@ -1,5 +1,6 @@
 //! Chooses operations that fit the existing files.
 
+use super::super::format::Format;
 use super::{Verb, Workload};
 use crate::crash::content::Edit;
 use crate::crash::op::Op;
@@ -21,6 +22,8 @@ pub(in crate::crash) struct Generator {
     workload: Workload,
     /// Space is allocated in units of this many bytes.
     unit: u64,
+    /// Whether files are mapped by blocks, which are neither allocated ahead nor moved.
+    by_blocks: bool,
     /// Whether attributes may have values that no block holds.
     large_values: bool,
     tree: Tree,
@@ -37,12 +40,23 @@ impl Generator {
     pub(in crate::crash) fn new(
         workload: Workload,
         random: SplitMix64,
-        (unit, large_values): (u64, bool),
+        format: Format,
         tree: Tree,
         first_id: u32,
     ) -> Self {
         let (sizes, open) = (BTreeMap::new(), BTreeSet::new());
-        Self { random, workload, unit, large_values, tree, sizes, open, next_id: first_id, done: 0 }
+        Self {
+            random,
+            workload,
+            unit: format.unit(),
+            by_blocks: format.maps_by_blocks(),
+            large_values: format.has_large_values(),
+            tree,
+            sizes,
+            open,
+            next_id: first_id,
+            done: 0,
+        }
     }
 
     /// The names as they are now.
@@ -227,6 +241,7 @@ impl Generator {
         // Space beyond the end is not counted.
         let keep_size = self.random.one_in(3) && self.workload != Workload::Large;
         let edit = match verb {
+            Verb::Allocate | Verb::Zero | Verb::Collapse | Verb::Insert if self.by_blocks => return None,
             Verb::Append => Edit::Write { at: size, len: len.min(size_max.saturating_sub(size)) },
             Verb::Overwrite => Edit::Write { at, len: within },
             Verb::WriteFar => {

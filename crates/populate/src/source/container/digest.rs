@@ -3,6 +3,7 @@
 //! Invariant: a digest's text is an algorithm that is known and the right number of lower-case hexadecimal
 //! digits, so it can be part of a path. (OCI image specification, "Descriptors: Digests".)
 
+use hectare_units::hex;
 use serde::Deserialize;
 use sha2::Digest as _;
 use std::borrow::Cow;
@@ -112,7 +113,6 @@ impl Hasher {
     }
 
     fn finish(self) -> Digest {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let (algorithm, hex) = match self {
             Self::Sha256(hasher) => (Algorithm::Sha256, hex(&hasher.finalize())),
             Self::Sha512(hasher) => (Algorithm::Sha512, hex(&hasher.finalize())),

@@ -118,6 +118,9 @@ impl Applier<'_, '_, '_> {
                 Ok(Some(Place { dir, name: name.to_vec(), path, node }))
             }
             None if entry.missing == Missing::Skip => Ok(None),
+            None if makes => {
+                Err(self.refused(entry, "one of the directories in its path is something else in the tree"))
+            }
             None => {
                 let reason = "the directory it is in does not exist: give that an entry of its own before";
                 Err(self.refused(entry, reason))
@@ -189,7 +192,7 @@ impl Applier<'_, '_, '_> {
     }
 
     fn host_file(&self, entry: &Entry, path: &[u8]) -> Result<DraftKind, Error> {
-        host_file::regular(path).map_err(|error| self.refused(entry, error.to_string()))
+        host_file::regular(path).map(|(kind, _)| kind).map_err(|error| self.refused(entry, error.to_string()))
     }
 
     /// Makes what does not exist.

@@ -8,7 +8,7 @@
 
 use crate::error::{Error, ShownPath};
 use crate::tree::{NodeId, Tree};
-use hectare_units::{Bytes, u64_of};
+use hectare_units::{Bytes, hex, u64_of};
 use sha2::{Sha256, Sha384, Sha512};
 
 /// Keywords of digests that are not compared.
@@ -126,23 +126,11 @@ fn hash<D: sha2::Digest>(tree: &Tree, node: NodeId) -> Result<Vec<u8>, Error> {
             left -= piece;
         }
     };
-    for segment in tree.segments(node) {
-        zeros(&mut digest, segment.at - at);
-        let mut done = Bytes::ZERO;
-        while done < segment.len {
-            let piece = (segment.len - done).min(Bytes::of(PIECE));
-            let room = &mut buffer[..hectare_units::index_of(piece.get())];
-            content.read_exact_at(room, segment.source + done)?;
-            digest.update(&*room);
-            done += piece;
-        }
-        at = segment.at + segment.len;
-    }
+    content.read_data(&mut buffer, &mut |place, data| {
+        zeros(&mut digest, place - at);
+        digest.update(data);
+        at = place + Bytes::of(data.len());
+    })?;
     zeros(&mut digest, size - at);
-    content.verify()?;
     Ok(digest.finalize().to_vec())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

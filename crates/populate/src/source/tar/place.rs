@@ -17,8 +17,10 @@ const LINKS_MAX: u32 = 40;
 /// What to do about missing directories of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// Make them.
+    /// Make them; this layer's directory replaces what else has the name.
     Make,
+    /// Make them where nothing has the name.
+    Add,
     /// The path does not exist then.
     Stop,
     /// Continue by name: only the resolved path is needed.
@@ -35,14 +37,14 @@ pub(super) enum Stop {
     Refused(crate::Error),
 }
 
-/// The directory at `path` and its real path, for what is no archive: missing directories are made if `makes`.
-/// `Err(None)` if there is none.
+/// The directory at `path` and its real path, for what is no archive: missing directories are made if
+/// `makes`, in no other thing's place. `Err(None)` if there is none.
 pub(crate) fn directory(
     builder: &mut Builder<'_>,
     path: &[u8],
     makes: bool,
 ) -> Result<Option<(NodeId, Vec<u8>)>, Option<crate::Error>> {
-    let missing = if makes { Missing::Make } else { Missing::Stop };
+    let missing = if makes { Missing::Add } else { Missing::Stop };
     match Way::new(builder, missing).go(path) {
         Ok((dir, real)) => Ok(dir.map(|dir| (dir, real.unwrap_or_else(|| path.to_vec())))),
         Err(Stop::Refused(error)) => Err(Some(error)),
@@ -125,9 +127,10 @@ impl<'b, 'o> Way<'b, 'o> {
         match self.missing {
             Missing::Stop => Err(Stop::NoWay),
             Missing::Pass => Ok(None),
+            Missing::Add if known.is_some() => Err(Stop::NoWay),
             // This layer itself says that it is something else; a layer below is overruled.
             Missing::Make if known.is_some() && !self.builder.is_from_below(dir, name) => Err(Stop::NoWay),
-            Missing::Make => {
+            Missing::Make | Missing::Add => {
                 let shown = self.path.iter().map(Vec::as_slice).chain([name]).collect::<Vec<_>>().join(&b'/');
                 self.builder.put_default_directory(dir, name, &shown).map(Some).map_err(Stop::Refused)
             }

@@ -2,7 +2,8 @@
 
 use crate::error::Result;
 use crate::space::map_edit::MapMut;
-use hectare_ext4::extent::{self, Extent, Progress, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite};
+use hectare_ext4::extent::{Extent, Progress, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite};
+use hectare_ext4::map::MapKind;
 use hectare_units::{BlockNr, LogicalBlock};
 use std::sync::Arc;
 
@@ -17,15 +18,19 @@ pub(super) struct FastMap<'a, 'h> {
 }
 
 impl FastMap<'_, '_> {
+    fn kind(&self) -> MapKind {
+        MapKind::of(self.map.inode.flags)
+    }
+
     /// Makes a range of the file, up to before `end`, a hole.
     pub(super) fn clear(&mut self, first: LogicalBlock, end: u64) -> Result<()> {
-        while extent::remove(self, first, end, REMOVE_STEP, &mut |_, _, _| ())? == Progress::More {}
+        while self.kind().remove(self, first, end, REMOVE_STEP, &mut |_, _, _| ())? == Progress::More {}
         Ok(())
     }
 
     /// Maps a range that is a hole.
     pub(super) fn insert(&mut self, new: Extent) -> Result<()> {
-        extent::insert(self, new)
+        self.kind().insert(self, new)
     }
 }
 

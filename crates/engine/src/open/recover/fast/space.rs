@@ -18,7 +18,7 @@ use crate::space::map_edit::MapMut;
 use crate::space::piece::cluster_sectors;
 use crate::stores::inode_cache::CachedInode;
 use hectare_alloc::Run;
-use hectare_ext4::extent::{self, Extent};
+use hectare_ext4::extent::Extent;
 use hectare_ext4::inode::{InodeFlags, Kind};
 use hectare_journal::format::FastRecord;
 use hectare_units::{BlockNr, Blocks, ClusterNr, Clusters, GroupNr, InodeNr, LogicalBlock};
@@ -166,8 +166,8 @@ impl Replay<'_, '_> {
             }
             ControlFlow::Continue(())
         };
-        extent::for_each(&map, LogicalBlock::ZERO, &mut |extent| add(extent.physical, extent.len))?;
-        extent::for_each_node(&map, &mut |nr, _| add(nr, 1))?;
+        map.for_each(LogicalBlock::ZERO, &mut |extent| add(extent.physical, extent.len))?;
+        map.for_each_node(&mut |nr, _| add(nr, 1))?;
         Ok(own)
     }
 

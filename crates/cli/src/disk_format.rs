@@ -1,5 +1,5 @@
-//! Names that promise a container: what is made is a raw image, which such a name would hide from everything
-//! that goes by names.
+//! Names that promise a disk format, a container such as qcow2: what is made is a raw image, which such a name
+//! would hide from everything that goes by names.
 //!
 //! What this is not: a look at what a file holds (the formatter's probe does that).
 
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Extensions and what qemu-img calls the format.
-const CONTAINERS: [(&str, &str); 6] = [
+const DISK_FORMATS: [(&str, &str); 6] = [
     ("qcow2", "qcow2"),
     ("qcow", "qcow"),
     ("vmdk", "vmdk"),
@@ -18,10 +18,10 @@ const CONTAINERS: [(&str, &str); 6] = [
     ("vdi", "vdi"),
 ];
 
-/// Refuses a target whose name is that of a container.
-pub(crate) fn refuse_container_name(path: &Path) -> Outcome {
+/// Refuses a target whose name is that of a disk format.
+pub(crate) fn refuse_disk_format_name(path: &Path) -> Outcome {
     let Some(extension) = path.extension().and_then(|extension| extension.to_str()) else { return Ok(()) };
-    let found = CONTAINERS.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known));
+    let found = DISK_FORMATS.iter().find(|(known, _)| extension.eq_ignore_ascii_case(known));
     let Some((known, format)) = found else { return Ok(()) };
     let name = shown(path.as_os_str().as_bytes());
     let raw = shown(path.with_extension("img").as_os_str().as_bytes());
@@ -39,15 +39,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_containers_are_refused_with_advice() {
+    fn names_of_disk_formats_are_refused_with_advice() {
         for name in ["a.qcow2", "/tmp/b.VMDK", "c.x.vhd", "d.vhdx", "e.vdi"] {
-            match refuse_container_name(Path::new(name)) {
+            match refuse_disk_format_name(Path::new(name)) {
                 Err(Failure::Line(line)) => assert!(line.contains("qemu-img convert -O"), "{line}"),
                 _ => panic!("{name}"),
             }
         }
         for name in ["a.img", "qcow2", "a.qcow2.img", ".qcow2", "/dev/loop0", "a.raw"] {
-            assert!(refuse_container_name(Path::new(name)).is_ok(), "{name}");
+            assert!(refuse_disk_format_name(Path::new(name)).is_ok(), "{name}");
         }
     }
 }
