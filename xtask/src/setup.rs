@@ -13,7 +13,7 @@ use std::process::Command;
 type Tool = (&'static str, &'static str);
 
 /// All that tests, benchmarks and the demo use.
-const TOOLS: [Tool; 43] = [
+const TOOLS: [Tool; 44] = [
     ("mke2fs", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("dumpe2fs", "e2fsprogs"),
@@ -57,6 +57,7 @@ const TOOLS: [Tool; 43] = [
     ("buildah", "buildah"),
     ("chromium", "chromium"),
     ("/usr/share/unicode/UnicodeData.txt", "unicode-data"),
+    ("fsverity", "fsverity"),
 ];
 
 /// What the demo uses.

@@ -37,6 +37,7 @@ pub(crate) mod stats;
 pub(crate) mod sync;
 pub(crate) mod tree;
 pub(crate) mod umount;
+pub(crate) mod verity;
 pub(crate) mod xattr;
 
 use crate::failure::Outcome;
@@ -65,6 +66,7 @@ pub(crate) enum Command {
     Chattr(chattr::Arguments),
     Xattr(xattr::Arguments),
     Quota(quota::Arguments),
+    Verity(verity::Arguments),
     Info(info::Arguments),
     Check(check::Arguments),
     Freefrag(freefrag::Arguments),
@@ -108,6 +110,7 @@ impl Command {
             Self::Chattr(arguments) => chattr::run(&arguments),
             Self::Xattr(arguments) => xattr::run(&arguments),
             Self::Quota(arguments) => quota::run(&arguments),
+            Self::Verity(arguments) => verity::run(&arguments),
             Self::Info(arguments) => info::run(&arguments),
             Self::Check(arguments) => check::run(&arguments),
             Self::Freefrag(arguments) => freefrag::run(&arguments),

@@ -20,5 +20,6 @@ pub(crate) mod seek;
 pub(crate) mod sync;
 pub(crate) mod trim;
 pub(crate) mod truncate;
+pub(crate) mod verity;
 pub(crate) mod write;
 pub(crate) mod writeback;

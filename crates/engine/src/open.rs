@@ -42,7 +42,7 @@ pub(crate) fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Arc<
     let sb = recover::read_superblock(&device, &options)?;
     let read_only = options.read_only;
     check_usable(&device, &sb, &options)?;
-    let mut mmp = mmp::enter(&device, &sb, read_only)?;
+    let mut mmp = mmp::enter(&device, &sb, read_only, options.mmp_wait)?;
     let opened =
         recover::recover(&device, sb, &options).and_then(|recovered| assemble::assemble(recovered, options));
     let core = match opened {
@@ -57,6 +57,15 @@ pub(crate) fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Arc<
     // From here on there is something to undo: a volume that is refused below is closed by dropping it.
     *core.state.mmp.lock() = mmp;
     let opened = Arc::new(Opened { core });
+    if let Some(guard) = &*opened.core.state.mmp.lock() {
+        let volume = Arc::downgrade(&opened);
+        guard.on_loss(Box::new(move |who| {
+            if let Some(volume) = volume.upgrade() {
+                let what = format!("another host has the volume in use as well (MMP): {who}; run e2fsck -fy");
+                volume.core.end_changes(what);
+            }
+        }));
+    }
     if !read_only {
         begin_use(&opened)?;
     }

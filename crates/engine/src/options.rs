@@ -90,6 +90,12 @@ pub struct OpenOptions {
     /// Whether a failed write of file data ends all changes (`data_err=abort`), instead of the volume's mount
     /// options. Unless either requires it, it does not.
     pub data_errors_abort: Option<bool>,
+    /// Whether opening for writing waits, for 22 seconds or more, to see whether a volume with multiple-mount
+    /// protection (`mmp`) that was not closed is still in use; without it such a volume is refused at once.
+    pub mmp_wait: bool,
+    /// Whether reads of files that fs-verity seals are verified; a block that is not as it was sealed is
+    /// [`Error::Corrupt`](crate::Error::Corrupt).
+    pub verify: bool,
     /// Which changes are durable when they return.
     pub synchronous: Synchronous,
     /// Whether every overwrite of existing bytes starts a handle, as in ext4 before its direct overwrites did
@@ -126,6 +132,8 @@ impl Default for OpenOptions {
             delayed_bytes: 64 << 20,
             errors: None,
             data_errors_abort: None,
+            mmp_wait: true,
+            verify: false,
             synchronous: Synchronous::default(),
             overwrite_handles: false,
             quota_limits: QuotaKind::ALL.to_vec(),

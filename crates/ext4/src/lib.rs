@@ -30,6 +30,7 @@ pub mod superblock;
 #[cfg(test)]
 mod testing;
 pub mod time;
+pub mod verity;
 pub mod xattr;
 
 pub use error::{Corrupt, FormatError, Place, Unsupported};

@@ -97,7 +97,8 @@ fn journals_on_other_disks_survive() {
     }
 }
 
-/// Attribute values in inodes of their own are there as a whole or not at all, and are freed with their last user.
+/// Attribute values in inodes of their own are there as a whole or not at all, and are freed with their last
+/// user.
 #[test]
 fn values_in_inodes_of_their_own_survive() {
     use Workload::{Committer, Mixed, Names, Xattr};

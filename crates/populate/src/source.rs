@@ -26,6 +26,7 @@ mod host_file;
 mod label;
 mod modes;
 mod names;
+mod seal;
 mod settle;
 mod sink;
 mod sorted;

@@ -40,3 +40,4 @@ mod reproduce;
 mod reproducible;
 mod support;
 mod unreadable;
+mod verity;

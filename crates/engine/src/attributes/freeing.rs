@@ -1,9 +1,9 @@
-//! Frees inodes without links: their content, their attribute block, and the users they are of values in inodes of
-//! their own (`ea_inode`), each of which is freed likewise with its last.
+//! Frees inodes without links: their content, their attribute block, and the users they are of values in
+//! inodes of their own (`ea_inode`), each of which is freed likewise with its last.
 //!
-//! An inode of little content and no such values is freed in one transaction. Any other is an orphan by then, and
-//! loses its values and its content in as many transactions as that takes, each of which leaves what the next
-//! opening of the volume could continue with.
+//! An inode of little content and no such values is freed in one transaction. Any other is an orphan by then,
+//! and loses its values and its content in as many transactions as that takes, each of which leaves what the
+//! next opening of the volume could continue with.
 
 use crate::attributes::value_inodes::{self, Owner};
 use crate::attributes::xattr_store;
@@ -34,8 +34,8 @@ const VALUES_STEP: u32 = 16;
 /// Blocks that one of them dirties.
 const VALUE_CREDITS: u32 = 1 + ORPHAN_CREDITS;
 
-/// Blocks that freeing all of an inode's content dirties, if it has few enough of them, and no values in inodes
-/// of their own, to be freed in one transaction with other changes.
+/// Blocks that freeing all of an inode's content dirties, if it has few enough of them, and no values in
+/// inodes of their own, to be freed in one transaction with other changes.
 pub(crate) fn at_once(core: &Core, nr: InodeNr, data: &Inode) -> Result<Option<u32>> {
     let has_values =
         core.state.incompat(Incompat::EA_INODE) && !core.state.values_outside(nr, data)?.is_empty();
@@ -66,8 +66,8 @@ pub(crate) fn free_whole(core: &Core, handle: &mut Handle<'_>, inode: &Arc<Cache
     ialloc::free_inode(core, handle, inode)
 }
 
-/// Frees the inodes of values that no attribute uses any more. Called without a handle, and with no locks but the
-/// operation locks of inodes that have names.
+/// Frees the inodes of values that no attribute uses any more. Called without a handle, and with no locks but
+/// the operation locks of inodes that have names.
 pub(crate) fn free_dropped(core: &Core) -> Result<()> {
     let dropped = core.state.values.lock().take_dropped();
     dropped.iter().try_for_each(|value| {

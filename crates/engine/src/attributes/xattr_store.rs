@@ -2,11 +2,11 @@
 //!
 //! Attributes lie in the inode's slot, in one attribute block, or both. An attribute block may be shared by
 //! inodes with equal attributes; it is never changed while shared: the changing inode leaves it (one
-//! reference less) and gets a block of its own. A value that fits neither goes to an inode of its own, where the
-//! volume has such (`ea_inode`, [`crate::attributes::value_inodes`]).
+//! reference less) and gets a block of its own. A value that fits neither goes to an inode of its own, where
+//! the volume has such (`ea_inode`, [`crate::attributes::value_inodes`]).
 //!
-//! A change is planned before its transaction ([`Plan`]), which it needs room in, and stored as a whole or not at
-//! all ([`store`]). Afterwards, without a handle, the values that it replaced are freed
+//! A change is planned before its transaction ([`Plan`]), which it needs room in, and stored as a whole or
+//! not at all ([`store`]). Afterwards, without a handle, the values that it replaced are freed
 //! ([`crate::attributes::freeing::free_dropped`]).
 
 use crate::attributes::value_inodes::{self, Owner, Uses};

@@ -40,17 +40,27 @@ pub(crate) const NAME_CREDITS: u32 = 2 * DIR_CREDITS + 4 * MAP_CREDITS;
 /// Returns an error for changes of names in a directory that is freed, forbids them or is of a form that
 /// can't be written yet. The caller holds its operation lock.
 pub(crate) fn check_directory_writable(core: &Core, dir: &CachedInode, deed: Deed) -> Result<()> {
+    check_in_use(core, dir, deed)?;
+    check_names_writable(core, dir.nr(), &dir.get())
+}
+
+/// Returns an error for changes of names in a directory that is freed or forbids them.
+fn check_in_use(core: &Core, dir: &CachedInode, deed: Deed) -> Result<()> {
     core.check_takes_changes()?;
     let data = dir.get();
     if dir.is_freed() || data.links == 0 {
         return Err(Error::NotFound);
     }
-    deed.check(data.flags, dir.nr())?;
-    check_names_writable(core, dir.nr(), &data)
+    deed.check(data.flags, dir.nr())
 }
 
 /// Returns an error for changes of names in a directory of a form that can't be written yet.
 pub(crate) fn check_names_writable(core: &Core, nr: InodeNr, data: &Inode) -> Result<()> {
+    check_folding(core, nr, data)?;
+    core.state.check_file_writable(data, nr)
+}
+
+fn check_folding(core: &Core, nr: InodeNr, data: &Inode) -> Result<()> {
     if data.flags.contains(InodeFlags::CASEFOLD) {
         if data.flags.contains(InodeFlags::ENCRYPT) {
             let what = format!("directory {nr} ignores case (casefold) and is encrypted");
@@ -58,7 +68,16 @@ pub(crate) fn check_names_writable(core: &Core, nr: InodeNr, data: &Inode) -> Re
         }
         Folding::of(&core.state.sb)?;
     }
-    core.state.check_file_writable(data, nr)
+    Ok(())
+}
+
+/// Returns an error for removing names from a directory, which takes no key. The caller holds its operation
+/// lock.
+pub(crate) fn check_gives_names(core: &Core, dir: &CachedInode) -> Result<()> {
+    check_in_use(core, dir, Deed::TakeName)?;
+    let data = dir.get();
+    check_folding(core, dir.nr(), &data)?;
+    core.state.check_form_writable(&data)
 }
 
 /// Makes a file, directory, symbolic link, device, pipe or socket.
