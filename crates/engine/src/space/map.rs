@@ -1,7 +1,8 @@
 //! The map of a file: looks blocks up, whichever kind of map the inode has.
 //!
 //! The map itself, a tree of extents or an indirect map, is [`hectare_ext4::map`]'s; this module supplies its
-//! nodes, from the block cache. Content in the inode has no map, and so nothing is mapped. Changes are [`crate::space::map_edit`]'s.
+//! nodes, from the block cache. Content in the inode has no map, and so nothing is mapped. Changes are
+//! [`crate::space::map_edit`]'s.
 
 use crate::error::{Error, Result};
 use crate::state::State;
