@@ -240,7 +240,10 @@ fn fill_symlink(
         data.block[..target.len()].copy_from_slice(target);
         return Ok(());
     }
-    if core.state.incompat(Incompat::INLINE_DATA) && inline::store(data, target, Place::Inode(nr))? {
+    // e2fsck (1.47) does not count a link in its inode for anybody's quota.
+    let has_quota = core.state.sb.features().ro_compat.contains(RoCompat::QUOTA);
+    let may_be_inline = core.state.incompat(Incompat::INLINE_DATA) && !has_quota;
+    if may_be_inline && inline::store(data, target, Place::Inode(nr))? {
         return Ok(());
     }
     init_map(core, data);
