@@ -1,15 +1,16 @@
 //! Which nodes have their content in their inodes (`inline_data`), and that content.
 //!
-//! A file, directory or long link lies in its inode if it fits beside the attributes that are there. That is
+//! A file or directory lies in its inode if it fits beside the attributes that are there. That is
 //! known before any data is read; the content of files is read with all other data and kept until inodes are
-//! made. The root directory stays in blocks, as the formatter makes it, and so do files that share blocks.
+//! made. The root directory stays in blocks, as the formatter makes it, and so do files that share blocks. Long
+//! links do, too: e2fsck (1.47) overlooks the attribute block of a link in its inode, and counts none for quotas.
 
 use super::attributes::Attributes;
 use super::{Inodes, Volume};
 use crate::tree::{Kind, NodeId, Tree};
-use hectare_ext4::feature::{Incompat, RoCompat};
+use hectare_ext4::feature::Incompat;
 use hectare_ext4::inline::{self, Rows};
-use hectare_ext4::inode::{BLOCK_BYTES, Inode};
+use hectare_ext4::inode::Inode;
 use hectare_ext4::superblock::SuperBlock;
 use hectare_ext4::{Corrupt, Place};
 use hectare_units::{Bytes, InodeNr, index_of};
@@ -37,11 +38,7 @@ impl InlineNodes {
             .collect::<Result<Vec<_>, _>>()?;
         let plain = inline::room(&attributes.empty_area(), Place::Volume)?;
         let room = |id| tree.xattr_set(id).map_or(plain, |set| rooms[set.index()]);
-        // e2fsck (1.47) does not count a link in its inode for anybody's quota.
-        let links = !sb.features().ro_compat.contains(RoCompat::QUOTA);
-        let is_link = |id| matches!(tree.kind(id), Kind::Symlink { .. });
-        let fits =
-            |id: NodeId| (links || !is_link(id)) && room(id).is_some_and(|room| is_inline(tree, id, room));
+        let fits = |id: NodeId| room(id).is_some_and(|room| is_inline(tree, id, room));
         Ok(Self { which: tree.ids().map(fits).collect() })
     }
 
@@ -63,7 +60,6 @@ fn is_inline(tree: &Tree, id: NodeId, room: usize) -> bool {
             let shares = tree.first_equal(id).is_some() || tree.has_equals(id);
             size > Bytes::ZERO && size <= Bytes::of(room) && !shares && !tree.is_sealed(id)
         }
-        Kind::Symlink { target } => target.len() >= BLOCK_BYTES && target.len() <= room,
         Kind::Directory => {
             // Twelve bytes are the smallest record.
             id != NodeId::ROOT
@@ -119,7 +115,6 @@ impl Inodes<'_> {
                 Some(bytes) => inline::store(inode, bytes, place),
                 None => inline::store(inode, &vec![0; index_of(size.get())], place),
             },
-            Kind::Symlink { target } => inline::store(inode, target, place),
             _ => {
                 let (parent, filetype) = (volume.inode_of(tree.parent(id)), self.load.format.filetype);
                 let rows = rows(tree, id, parent, &mut |child| volume.inode_of(child), filetype);
