@@ -42,7 +42,7 @@ pub(crate) fn open(device: Arc<dyn Device>, options: OpenOptions) -> Result<Arc<
     let sb = recover::read_superblock(&device, &options)?;
     let read_only = options.read_only;
     check_usable(&device, &sb, &options)?;
-    let mut mmp = mmp::enter(&device, &sb, read_only, options.mmp_wait)?;
+    let mut mmp = mmp::enter(&device, &sb, &options)?;
     let opened =
         recover::recover(&device, sb, &options).and_then(|recovered| assemble::assemble(recovered, options));
     let core = match opened {

@@ -16,7 +16,7 @@ mod rows;
 mod store;
 
 pub use rows::Rows;
-pub use store::{clear, room_max, store};
+pub use store::{clear, room, room_max, store};
 
 use crate::error::{Corrupt, Place};
 use hectare_units::{Bytes, InodeNr, u64_of};

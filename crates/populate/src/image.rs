@@ -22,7 +22,7 @@ pub use reproducible::reproducible;
 pub use size::Size;
 
 use crate::image_error::ImageError;
-use crate::layout::{Inodes, Layout, Load, TreeContents, Volume};
+use crate::layout::{InlineContents, Inodes, Layout, Load, TreeContents, Volume};
 use crate::like::Like;
 use crate::progress::Progress;
 use crate::tree::Tree;
@@ -121,13 +121,15 @@ impl<'t> Image<'t> {
     ) -> Result<(), ImageError> {
         let volume = Volume::new(&self.plan, &self.load);
         let now = self.plan.options().now;
-        let inodes = Inodes { load: &self.load, volume, layout: &self.layout, now };
+        let inline = InlineContents::default();
+        let inodes = Inodes { load: &self.load, volume, layout: &self.layout, inline: &inline, now };
         let writer = Writer { device, inodes: &inodes, progress };
         let contents = TreeContents::new(&inodes);
         // First the old content is given up, then the new content is written; the formatter writes the
         // superblock last, and only then there is a volume.
         let plan = hectare_mkfs::clear(&self.plan, device, threads.get())?;
         writer.run(threads)?;
+        assert_eq!(inline.len(), self.load.inline_files(), "the content of every inode was read");
         hectare_mkfs::lay_down(&plan, device, &contents, threads.get())?;
         Ok(())
     }

@@ -20,6 +20,7 @@
 mod attributes;
 mod contents;
 mod cursor;
+mod inline;
 mod inode;
 mod kept;
 mod load;
@@ -28,7 +29,8 @@ mod placed;
 mod reserved;
 
 pub(crate) use contents::TreeContents;
-pub(crate) use inode::{Inodes, LINKS_MAX};
+pub(crate) use inline::InlineContents;
+pub(crate) use inode::{Inodes, LINKS_MAX, file_type};
 pub(crate) use kept::Kept;
 pub(crate) use load::{LOST_AND_FOUND, Load};
 pub(crate) use place::{Lacking, lay_out, measure, verity_blocks};

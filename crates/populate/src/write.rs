@@ -13,7 +13,7 @@
 mod gather;
 
 use crate::image_error::ImageError;
-use crate::layout::{Inodes, LOST_AND_FOUND, Layout, Load, Volume, verity_blocks};
+use crate::layout::{Inodes, LOST_AND_FOUND, Layout, Load, Volume, file_type, verity_blocks};
 use crate::progress::Progress;
 use crate::source::Opener;
 use crate::tree::{Kind, NodeId, Segment};
@@ -258,6 +258,8 @@ impl Worker<'_> {
         let load = self.writer.load();
         match load.tree.kind(id) {
             _ if Some(id) == load.stand_in => {}
+            Kind::File { size } if load.is_inline(id) => self.inline_file(id, size)?,
+            _ if load.is_inline(id) => {}
             // Its blocks are another file's.
             Kind::File { .. } if load.tree.first_equal(id).is_some() => {}
             Kind::File { .. } => self.file(id)?,
@@ -336,6 +338,20 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// Reads a file whose content lies in its inode.
+    fn inline_file(&mut self, id: NodeId, size: Bytes) -> Result<(), ImageError> {
+        let content = self.opener.open(id)?;
+        let mut bytes = vec![0; index_of(size.get())];
+        for segment in self.writer.load().tree.segments(id) {
+            let part = index_of(segment.at.get())..index_of((segment.at + segment.len).get());
+            content.read_exact_at(&mut bytes[part], source_of(&segment, segment.at))?;
+            self.done += segment.len;
+        }
+        content.verify()?;
+        self.writer.inodes.inline.put(id, bytes);
+        Ok(())
+    }
+
     /// Puts `len` bytes of a file from byte `at` on into the buffer, with zeros where no segment is.
     fn gathered(
         &mut self,
@@ -400,16 +416,4 @@ fn whole_blocks(segment: &Segment, at: Bytes, stop: Bytes, size: BlockSize) -> B
     let end = (segment.at + segment.len).min(stop);
     let whole = end - Bytes::of(size.within(end));
     whole.saturating_sub(at)
-}
-
-fn file_type(kind: &Kind<'_>) -> FileType {
-    match kind {
-        Kind::Directory => FileType::Directory,
-        Kind::File { .. } => FileType::Regular,
-        Kind::Symlink { .. } => FileType::Symlink,
-        Kind::CharDevice { .. } => FileType::CharDevice,
-        Kind::BlockDevice { .. } => FileType::BlockDevice,
-        Kind::Fifo => FileType::Fifo,
-        Kind::Socket => FileType::Socket,
-    }
 }

@@ -155,7 +155,7 @@ fn a_partition_is_filled_and_no_byte_outside_of_it_changes() {
             (&["--partition", "1"], 20479 * 512 / 4096 * 4096),
             (&["--partition", "1", "--size", "min", "-F"], 0),
             (&["--partition=1", "--size=8M", "-F"], 8 << 20),
-            (&["--offset", &start, "--free", "2M", "-F"], 0),
+            (&["--offset", &start, "--size", "min", "-F"], 0),
         ];
         for (words, len) in cases {
             let said = build(&src, &[words, &[image]].concat(), Stdio::null());
@@ -165,7 +165,8 @@ fn a_partition_is_filled_and_no_byte_outside_of_it_changes() {
             assert!(before[FIRST.end..] == after[FIRST.end..], "{words:?}: behind");
             checked(&bench, &after);
             let info = hectare(&["info", "--json", "--partition", "1", image]).ok().json();
-            let (blocks, size) = (info["blocks"].as_u64().unwrap(), info["block_size"].as_u64().unwrap());
+            let number = |field: &str| info["superblock"][field].as_str().unwrap().parse::<u64>().unwrap();
+            let (blocks, size) = (number("Block count"), number("Block size"));
             assert!(len == 0 || blocks * size == len, "{words:?}: {blocks} blocks");
             let read = hectare(&["cat", "--partition", "1", &format!("{image}:/dir/large")]).ok();
             assert!(read.out == vec![5; 3 << 20]);
@@ -185,7 +186,7 @@ fn a_partition_with_content_or_without_room_is_left_alone() {
     let before = fs::read(&path).unwrap();
     let room = 20479 * 512;
     let cases: [(&[&str], &[&str]); 8] = [
-        (&["--partition", "2"], &["contains an ext4 volume", "--force"]),
+        (&["--partition", "2"], &["holds an ext4 file system", "--force"]),
         (&["--partition", "3"], &["sdcard.img: partition 3: it has 1048576 bytes, and the image needs "]),
         (&["--partition", "3", "-F"], &["it has 1048576 bytes, and the image needs "]),
         (&["--partition", "3", "--size", "min", "-F"], &["it has 1048576 bytes, and the image needs "]),

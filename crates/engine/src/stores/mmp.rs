@@ -12,6 +12,7 @@
 //! The thread is one of its own, not the one that commits: a commit may take longer than others wait.
 
 use crate::error::{Error, Result};
+use crate::options::OpenOptions;
 use hectare_device::Device;
 use hectare_ext4::checksum::Seed;
 use hectare_ext4::error::{Corrupt, Place};
@@ -71,6 +72,9 @@ pub(crate) struct Guard {
     interval: u16,
     shared: Arc<Shared>,
     heartbeat: Option<JoinHandle<()>>,
+    /// The time that everything is stamped with, if it does not pass: what is left when the volume is closed
+    /// has it, too.
+    fixed_time: Option<Timestamp>,
 }
 
 #[derive(Default)]
@@ -88,14 +92,13 @@ struct Told {
 }
 
 /// Checks the MMP block and takes the volume for writing. Returns `None` where the volume has no such
-/// protection or is opened for reading only. A volume that may be in use is watched, if the caller `waits`.
+/// protection or is opened for reading only. A volume that may be in use is watched, if the options say so.
 pub(crate) fn enter(
     device: &Arc<dyn Device>,
     sb: &SuperBlock,
-    read_only: bool,
-    waits: bool,
+    options: &OpenOptions,
 ) -> Result<Option<Guard>> {
-    if read_only || !sb.features().incompat.contains(Incompat::MMP) {
+    if options.read_only || !sb.features().incompat.contains(Incompat::MMP) {
         return Ok(None);
     }
     let place = MmpBlock::of(sb);
@@ -109,7 +112,7 @@ pub(crate) fn enter(
                     .into(),
             ));
         }
-        Status::InUse { .. } if !waits => {
+        Status::InUse { .. } if !options.mmp_wait => {
             let gone = ", or, if that host is gone, clear the mark with tune2fs -f -E clear_mmp";
             return Err(in_use(&found, gone));
         }
@@ -125,7 +128,9 @@ pub(crate) fn enter(
             wait
         }
     };
-    Guard::take(device, sb, place, wait).map(Some)
+    let mut guard = Guard::take(device, sb, place, wait)?;
+    guard.fixed_time = options.fixed_time;
+    Ok(Some(guard))
 }
 
 /// How long the user of a volume may take to change the block.
@@ -183,7 +188,7 @@ impl Guard {
                 .spawn(move || beat(&*device, place, &shared, mine, every))
                 .map_err(|error| Error::Unsupported(format!("no thread can renew the mark (MMP): {error}")))?
         };
-        Ok(Self { place, interval, shared, heartbeat: Some(heartbeat) })
+        Ok(Self { place, interval, shared, heartbeat: Some(heartbeat), fixed_time: None })
     }
 
     /// Sets what is done when another host has written to the block.
@@ -214,7 +219,8 @@ impl Guard {
         if self.shared.told.lock().lost.is_some() {
             return Ok(());
         }
-        let clean = Mmp { status: Status::Clean, time: now(), check_interval: self.interval };
+        let time = self.fixed_time.map_or_else(now, seconds_of);
+        let clean = Mmp { status: Status::Clean, time, check_interval: self.interval };
         device.write_at(self.place.at, &clean.render(self.place.seed))?;
         Ok(())
     }
@@ -276,7 +282,11 @@ fn lose(shared: &Shared, who: &str) {
 }
 
 fn now() -> u64 {
-    Timestamp::now().seconds.cast_unsigned()
+    seconds_of(Timestamp::now())
+}
+
+fn seconds_of(time: Timestamp) -> u64 {
+    time.seconds.cast_unsigned()
 }
 
 /// A number that no other host is likely to start with.

@@ -37,6 +37,26 @@ pub fn clear(inode: &mut Inode, place: Place) -> Result<(), Corrupt> {
     Ok(())
 }
 
+/// Bytes that content can have beside the attributes in an inode's area; `None` if none can.
+///
+/// # Errors
+/// As [`store`].
+pub fn room(area: &[u8], place: Place) -> Result<Option<usize>, Corrupt> {
+    let held = Area::in_inode(area, place)?;
+    let mut attrs: Vec<Attr> = held.iter().flat_map(Area::entries).map(|entry| entry.to_attr()).collect();
+    attrs.push(Attr::new(Name::inline_data(), Vec::new()));
+    let fits = |attrs: &[Attr]| xattr::needs_block(attrs, area.len(), None).is_ok();
+    let Some(last) = attrs.len().checked_sub(1).filter(|_| fits(&attrs)) else { return Ok(None) };
+    let mut tail = 0;
+    loop {
+        attrs[last] = Attr::new(Name::inline_data(), vec![0; tail + 4]);
+        if !fits(&attrs) {
+            return Ok(Some(HEAD + tail));
+        }
+        tail += 4;
+    }
+}
+
 /// The most bytes that content can have in an inode with these many bytes for attributes, with no others.
 #[must_use]
 pub fn room_max(xattr_area: usize) -> usize {

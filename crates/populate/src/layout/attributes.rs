@@ -145,6 +145,16 @@ impl Attributes {
         &self.sets[id.index()].inode_area
     }
 
+    /// Likewise, by the set's index.
+    pub(crate) fn area(&self, set: usize) -> &[u8] {
+        &self.sets[set].inode_area
+    }
+
+    /// The area of an inode without attributes.
+    pub(crate) fn empty_area(&self) -> Vec<u8> {
+        vec![0; self.space]
+    }
+
     /// Whether a set needs a block.
     pub(crate) fn has_block(&self, id: XattrSetId) -> bool {
         self.sets[id.index()].has_block

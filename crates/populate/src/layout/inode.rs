@@ -2,10 +2,12 @@
 
 use super::Volume;
 use super::attributes::OutsideValue;
+use super::inline::InlineContents;
 use super::load::Load;
 use super::placed::Layout;
 use crate::time::Timestamp as TreeTime;
 use crate::tree::{Kind as NodeKind, NodeId};
+use hectare_ext4::dir::FileType;
 use hectare_ext4::feature::RoCompat;
 use hectare_ext4::inode::{BLOCK_BYTES, DeviceNumber, Inode, InodeFlags, Kind};
 use hectare_ext4::time::Timestamp;
@@ -24,6 +26,8 @@ pub(crate) struct Inodes<'a> {
     pub(crate) load: &'a Load<'a>,
     pub(crate) volume: Volume<'a>,
     pub(crate) layout: &'a Layout,
+    /// The content of files that lies in their inodes.
+    pub(crate) inline: &'a InlineContents,
     /// Creation time of nodes whose source has none.
     pub(crate) now: Timestamp,
 }
@@ -78,6 +82,9 @@ impl Inodes<'_> {
     }
 
     fn fill(&self, inode: &mut Inode, id: NodeId, kind: &NodeKind<'_>) {
+        if self.load.is_inline(id) {
+            return self.fill_inline(inode, id, kind);
+        }
         let block_size = self.volume.sb.geometry().block_size;
         match kind {
             NodeKind::Directory => {
@@ -148,6 +155,18 @@ fn format_kind(kind: &NodeKind<'_>) -> Kind {
         NodeKind::BlockDevice { .. } => Kind::BlockDevice,
         NodeKind::Fifo => Kind::Fifo,
         NodeKind::Socket => Kind::Socket,
+    }
+}
+
+pub(crate) fn file_type(kind: &NodeKind<'_>) -> FileType {
+    match kind {
+        NodeKind::Directory => FileType::Directory,
+        NodeKind::File { .. } => FileType::Regular,
+        NodeKind::Symlink { .. } => FileType::Symlink,
+        NodeKind::CharDevice { .. } => FileType::CharDevice,
+        NodeKind::BlockDevice { .. } => FileType::BlockDevice,
+        NodeKind::Fifo => FileType::Fifo,
+        NodeKind::Socket => FileType::Socket,
     }
 }
 

@@ -2,6 +2,7 @@
 //! size that the search tries.
 
 use super::attributes::Attributes;
+use super::inline::InlineNodes;
 use super::kept::Kept;
 use crate::error::ShownPath;
 use crate::image_error::ImageError as Error;
@@ -24,6 +25,8 @@ pub(crate) struct Load<'t> {
     pub(crate) format: Format,
     /// The tree's own lost+found: an empty directory that the formatter's stands in for.
     pub(crate) stand_in: Option<NodeId>,
+    /// What lies in inodes.
+    inline: InlineNodes,
     /// Blocks of each directory, by node.
     directories: Vec<u32>,
     /// What is kept of an old image.
@@ -48,11 +51,12 @@ impl<'t> Load<'t> {
             let reason = "lost+found has room in its inode only; larger inodes (-I 256) have more".to_owned();
             return Err(Error::Attributes { path: ShownPath::new(LOST_AND_FOUND), reason });
         }
+        let inline = InlineNodes::new(tree, &attributes, sb).map_err(hectare_ext4::FormatError::from)?;
         let format = Format::of(sb).map_err(hectare_ext4::FormatError::from)?;
         let block = sb.geometry().block_size.get().min(VERITY_BLOCK);
         let verity = Params::new(Algorithm::Sha256, block, &[]).expect("blocks of volumes can be hashed");
         let mut load =
-            Self { tree, attributes, format, stand_in, directories: Vec::new(), kept: None, verity };
+            Self { tree, attributes, format, stand_in, inline, directories: Vec::new(), kept: None, verity };
         load.directories = load.directory_sizes()?;
         Ok(load)
     }
@@ -60,6 +64,16 @@ impl<'t> Load<'t> {
     /// Blocks that a directory takes; 0 for other nodes.
     pub(crate) fn directory_blocks(&self, id: NodeId) -> u32 {
         self.directories[id.index()]
+    }
+
+    /// Whether a node's content lies in its inode.
+    pub(crate) fn is_inline(&self, id: NodeId) -> bool {
+        self.inline.has(id)
+    }
+
+    /// Files whose content lies in their inodes.
+    pub(crate) fn inline_files(&self) -> usize {
+        self.inline.files(self.tree)
     }
 
     /// Whether the root directory needs an entry for lost+found beside those of the tree.
@@ -77,7 +91,7 @@ impl<'t> Load<'t> {
         let tree = self.tree;
         let mut sizes = vec![0; tree.len()];
         for id in tree.ids().filter(|id| matches!(tree.kind(*id), Kind::Directory)) {
-            if Some(id) == self.stand_in {
+            if Some(id) == self.stand_in || self.is_inline(id) {
                 continue;
             }
             let extra = (id == NodeId::ROOT && self.adds_lost_and_found()).then_some(LOST_AND_FOUND);

@@ -107,6 +107,7 @@ pub(super) fn content_ranges(
     let size = geometry.block_size;
     let mut pending: Option<Range<u64>> = None;
     match load.tree.kind(id) {
+        _ if load.is_inline(id) => {}
         Kind::Directory => visit(0..u64::from(load.directory_blocks(id))),
         Kind::Symlink { target } if target.len() >= BLOCK_BYTES => visit(0..1),
         Kind::File { .. } => {
@@ -191,6 +192,7 @@ impl<'a, I: Iterator<Item = Range<u64>>> Placer<'a, I> {
         (self.id, self.last, self.extents) = (id, None, 0);
         let before = self.beside_maps();
         match self.load.tree.kind(id) {
+            _ if self.load.is_inline(id) => {}
             Kind::Directory => {
                 // The formatter reserves a block for the start of the root directory.
                 let kept = (id == NodeId::ROOT).then_some((0, self.root_block));

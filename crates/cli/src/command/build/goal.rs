@@ -99,7 +99,8 @@ impl<'a> Target<'a> {
         }
         let name = self.shown();
         if self.room.is_some() {
-            let goal = mkfs::Goal::open(self.path, self.part, &name, None, force)?;
+            let size = self.part.offset().map(|_| size);
+            let goal = mkfs::Goal::open(self.path, self.part, &name, size, force)?;
             return Ok(Goal::There(goal));
         }
         if self.path.exists() && !force {

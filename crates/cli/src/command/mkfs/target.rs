@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::image_device::{Hold, file_device};
 use crate::partition_args::Part;
-use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile, Topology};
+use hectare_device::{Device, FileDevice, FileOptions, Overwrite, PendingFile, SliceDevice, Topology};
 use hectare_mkfs::refuse_occupied;
 use hectare_units::Bytes;
 use std::path::Path;
@@ -53,6 +53,10 @@ impl Goal {
                 device = grown(file_device(path, Hold::Everybody)?, part, shown, size)?;
             }
             None => {}
+        }
+        if let (Some(size), Some(_)) = (size, part.offset()) {
+            // What lies behind the volume is the caller's.
+            device = Arc::new(SliceDevice::new(device, Bytes::ZERO, size).map_err(device_failed)?);
         }
         Ok(Self { target: Target::There(device), topology })
     }
