@@ -268,5 +268,13 @@ fn log_superblock(sb: &SuperBlock, recovery: &Recovery) -> Result<JournalSuperbl
     incompat.set(JournalIncompat::CSUM_V3, features.metadata_csum());
     incompat.set(JournalIncompat::BIT64, features.incompat.contains(Incompat::BIT64));
     superblock.set_features(JournalCompat::empty(), incompat)?;
+    if features.compat.contains(Compat::FAST_COMMIT) && !incompat.contains(JournalIncompat::FAST_COMMIT) {
+        let mut with_area = superblock.clone();
+        with_area.set_features(JournalCompat::empty(), incompat | JournalIncompat::FAST_COMMIT)?;
+        // A journal that is too small has none.
+        if with_area.fast_commit_area().is_some() {
+            return Ok(with_area);
+        }
+    }
     Ok(superblock)
 }

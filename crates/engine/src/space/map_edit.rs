@@ -65,6 +65,9 @@ impl MapMut<'_, '_> {
                 Err(Error::NoSpace) if done > 0 => break,
                 inserted => inserted?,
             }
+            if self.inode.kind() == Some(FileKind::File) {
+                self.core.state.fast.note_mapped(self.nr, next, step, at, unwritten);
+            }
             // At once, and not when all is mapped: what the map names must be in use, whatever follows.
             if let Some(space) = &mut space {
                 let last = at + Blocks::new(u64::from(step - 1));
@@ -110,10 +113,12 @@ impl MapMut<'_, '_> {
         // Blocks of names are in the cache and in the log.
         let names = self.inode.kind() != Some(FileKind::File);
         let first = if names { self.first_of_names(from, to_exclusive)? } else { from };
-        let mut progress =
-            self.kind().remove(self, first, to_exclusive, limit, &mut |physical, len, logical| {
+        let mut progress = self
+            .kind()
+            .remove(self, first, to_exclusive, limit, &mut |physical, len, logical| {
                 runs.push((physical, len, logical));
-            })?;
+            })
+            .inspect_err(|_| self.core.state.fast.make_unfit())?;
         if first > from {
             progress = Progress::More;
         }
@@ -125,6 +130,10 @@ impl MapMut<'_, '_> {
             } else if journalled {
                 self.core.state.forget_data(*first, *len);
             }
+        }
+        for (_, len, logical) in runs.iter().filter(|_| !names) {
+            let end = u64::from(logical.get()) + u64::from(*len);
+            self.core.state.fast.note_unmapped(self.nr, *logical, end);
         }
         for run in self.free_runs(&runs)? {
             self.inode.sectors =
