@@ -202,8 +202,7 @@ impl Log {
         self.device.write_durable(commit_at, &[IoSlice::new(&commit)])?;
         self.used += need;
         self.next = self.next.next();
-        // What they stand for is in the log.
-        self.fast_head = self.fast_area.start;
+        self.clear_fast()?;
         Ok(logged)
     }
 
@@ -213,6 +212,24 @@ impl Log {
         Bytes::new(u64::from(self.fast_area.end - self.fast_area.start) << self.block_size.shift())
     }
 
+    /// Forgets the fast commits: what they stand for is in the log. None of them counts any more. But e2fsck
+    /// (1.47) takes the first record of an older transaction for damage, and then drops the whole log, so
+    /// the area has to begin with nothing; a crash before that is on the device leaves what the kernel leaves.
+    fn clear_fast(&mut self) -> Result<(), LogError> {
+        if self.has_fast() {
+            self.fast_head = self.fast_area.start;
+            let empty = vec![0; self.block_size.len()];
+            self.device.write_durable(self.place(self.fast_head).0, &[IoSlice::new(&empty)])?;
+        }
+        Ok(())
+    }
+
+    /// Whether a part of the next transaction was written as fast commits.
+    #[must_use]
+    pub fn has_fast(&self) -> bool {
+        self.fast_head != self.fast_area.start
+    }
+
     /// Writes a fast commit of the next transaction, that is, of the one that runs, and returns when it is
     /// durable, with all file data written before. `false`, with nothing written, if it does not fit: then
     /// the transaction is to be [appended](Self::append).
@@ -220,7 +237,7 @@ impl Log {
     /// # Errors
     /// A write or flush that failed.
     pub fn append_fast(&mut self, records: &[FastRecord]) -> Result<bool, LogError> {
-        let opens = self.fast_head == self.fast_area.start;
+        let opens = !self.has_fast();
         let Some(bytes) = encode_fast_commit(records, self.next, opens, self.block_size) else {
             return Ok(false);
         };

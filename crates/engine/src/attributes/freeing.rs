@@ -50,7 +50,7 @@ pub(crate) fn delete(core: &Core, inode: &Arc<CachedInode>) -> Result<()> {
     if at_once.is_none() {
         truncate::unmap(core, inode, 0)?;
     }
-    let mut handle = core.start_recorded(DROP_CREDITS + at_once.unwrap_or(0))?;
+    let mut handle = core.start(DROP_CREDITS + at_once.unwrap_or(0))?;
     free_whole(core, &mut handle, inode)?;
     handle.stop();
     core.relieve_frees()

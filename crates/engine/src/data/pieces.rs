@@ -18,7 +18,7 @@ use crate::space::reserve;
 use crate::state::Core;
 use crate::state::sync::Seen;
 use crate::stores::inode_cache::CachedInode;
-use hectare_ext4::extent::{self, Extent, Mapping};
+use hectare_ext4::extent::{Extent, Mapping};
 use hectare_units::{Bytes, LogicalBlock, index_of, low32, u64_of};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -125,7 +125,7 @@ fn write_piece(
                 }
             };
             settle(core, inode, at, source, |map| {
-                extent::mark(map, LogicalBlock::new(low32(range.start)), range.end, false)?;
+                map.mark(LogicalBlock::new(low32(range.start)), range.end, false)?;
                 Ok(part.len())
             })
         }

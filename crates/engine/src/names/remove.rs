@@ -175,6 +175,7 @@ pub(crate) fn drop_unnamed(
     if inode.get().links > 0 {
         return Ok(Dropped::Stays);
     }
+    core.state.fast.make_unfit();
     // Checked after the links are gone: a concurrent close checks the links after its own count.
     if inode.is_in_use() {
         core.state.add_orphan(handle, inode);

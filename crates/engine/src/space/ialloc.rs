@@ -43,7 +43,6 @@ pub(crate) fn new_inode(
             return Err(error);
         }
     };
-    core.state.fast.note_used(nr);
     inode.generation = core.state.arbitrary();
     let cached = core.state.inodes.insert_new(nr, inode, home);
     drop(cached.edit(handle, &core.state.inodes));
@@ -177,7 +176,7 @@ pub(crate) fn free_inode(core: &Core, handle: &mut Handle<'_>, inode: &Arc<Cache
         directory
     };
     core.state.groups.free_inode(inode.nr(), directory).watched(&core.state.findings)?;
-    core.state.fast.note_freed(inode.nr());
+    core.state.fast.make_unfit();
     inode.mark_freed();
     Ok(())
 }

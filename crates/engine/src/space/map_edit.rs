@@ -16,7 +16,7 @@ use crate::state::Core;
 use crate::stores::fs_errors::Watched;
 use hectare_alloc::Run;
 use hectare_ext4::error::Place;
-use hectare_ext4::extent::{Extent, Progress, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite};
+use hectare_ext4::extent::{self, Extent, Progress, ROOT_LEN, TreeGeometry, TreeRead, TreeWrite};
 use hectare_ext4::inode::{Inode, Kind as FileKind};
 use hectare_ext4::map::MapKind;
 use hectare_journal::Handle;
@@ -91,6 +91,32 @@ impl MapMut<'_, '_> {
         let geometry = self.core.state.geometry();
         let end = geometry.cluster_start(geometry.cluster_of(at + Blocks::new(max.into())));
         low32((end - at).get())
+    }
+
+    /// Makes what is mapped from `from` to before `end` unwritten, or written, as [`extent::mark`].
+    pub(crate) fn mark(&mut self, from: LogicalBlock, end: u64, unwritten: bool) -> Result<()> {
+        let marked = extent::mark(self, from, end, unwritten)
+            .and_then(|()| self.note_all_mapped(from.get().into(), end));
+        marked.inspect_err(|_| self.core.state.fast.make_unfit())
+    }
+
+    /// Notes for fast commits how a range is mapped.
+    fn note_all_mapped(&self, from: u64, end: u64) -> Result<()> {
+        let mut at = from;
+        while self.core.state.fast.is_fit()
+            && let Some(extent) = self.as_ref().first_in(at, end)?
+        {
+            let first = at.max(extent.logical.get().into());
+            let Some(start) = extent.block_of(LogicalBlock::new(low32(first))) else { break };
+            let until = extent.end().min(end);
+            if first >= until {
+                break;
+            }
+            let (logical, len) = (LogicalBlock::new(low32(first)), low32(until - first));
+            self.core.state.fast.note_mapped(self.nr, logical, len, start, extent.unwritten);
+            at = until;
+        }
+        Ok(())
     }
 
     /// Unmaps up to a step's worth of extents from a range and frees their space.

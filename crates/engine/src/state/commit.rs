@@ -128,7 +128,7 @@ impl Commit for Committer {
     }
 
     fn may_be_fast(&self) -> bool {
-        self.state.fast.is_fit()
+        self.state.fast.is_promising()
     }
 
     fn fast_records(&self, _txn: TxnId) -> Option<Vec<FastRecord>> {

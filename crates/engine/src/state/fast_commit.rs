@@ -10,8 +10,8 @@
 //! inode last, with the size and the count of links that the others lead to.
 //!
 //! Hazards:
-//! - an inode without links when the records are made is gone after a crash. Only the names it lost are
-//!   recorded; nothing at all if it is as new as they are, since a replay would not know it;
+//! - a file without a name that is still open was left by an earlier transaction, as an orphan; what happens to
+//!   it now is not recorded, since it is gone after a crash;
 //! - records say nothing of directories but names: their times are those of the replay.
 //!
 //! What it is not: a decision. The journal asks for records when it is to make something safe
@@ -81,19 +81,12 @@ impl Fast<'_> {
                 NameChange::Linked(entry) => (entry, FastRecord::Link),
                 NameChange::Unlinked(entry) => (entry, FastRecord::Unlink),
             };
-            if self.made.contains(&entry.inode) && !self.has_names(entry.inode) {
-                continue;
-            }
             if matches!(change, NameChange::Created(_)) {
                 records.push(self.inode(self.files.get(&entry.inode)?, true)?);
             }
             records.push(record(entry.clone()));
         }
         Some(())
-    }
-
-    fn has_names(&self, nr: InodeNr) -> bool {
-        self.files.get(&nr).is_some_and(|inode| inode.get().links > 0)
     }
 
     /// The record of an inode: as it is now, with the time of its last overwrite. A new one is written whole, over

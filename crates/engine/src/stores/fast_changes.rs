@@ -4,15 +4,19 @@
 //! blocks that changed. So each operation has to say what it did. One that does not is *unfit*, and so is the
 //! transaction it belongs to: it is committed in full. That is the default. A handle makes its transaction
 //! unfit unless the operation asked for one with `Core::start_recorded`, and such an operation notes
-//! here each name it adds or removes; maps are noted where they change, and inodes where they are edited
-//! ([`crate::stores::inode_cache`]).
+//! here each name it adds or removes; maps are noted where they change (`space::map_edit`), and inodes where they
+//! are edited ([`crate::stores::inode_cache`]). Those parts of operations that shift extents, or change
+//! attributes, the superblock or files being truncated make the transaction unfit themselves.
 //!
-//! Invariants:
-//! - notes are made with a handle open, and taken with none: a fast commit has all of an operation or nothing;
-//! - a number that was freed is not used for another inode in a transaction that is committed fast: who
-//!   replays could take one for the other.
+//! Invariant: notes are made with a handle open, and taken with none, so a fast commit has all of an operation or
+//! nothing.
 //!
-//! Only regular files are recorded. The other kinds are rare, and the kernel's replay loses some of them.
+//! Who else replays fast commits decides what is recorded at all. The kernel (6.18) loses some kinds of files, so
+//! only regular ones are. e2fsck (1.47) does not free an inode that lost its last name, and takes a number
+//! that is used again for its old file; so no inode is freed by a fast commit.
+//!
+//! The first fast commit of a transaction empties the log, which pays for itself with the second one. After an
+//! unfit transaction the next is likely to be unfit as well, so it is not begun before one was fit.
 //!
 //! Hazard: memory. More changes than an area takes make the transaction unfit, and then none are kept.
 
@@ -20,7 +24,7 @@ use hectare_journal::format::{FastEntry, FastRecord};
 use hectare_units::{BlockNr, InodeNr, LogicalBlock};
 use parking_lot::Mutex;
 use rangemap::RangeMap;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of the area that a change takes at least: a range or a name.
@@ -68,9 +72,10 @@ pub(crate) struct FastChanges {
     /// Changes that are kept at most; 0 if the volume has no fast commits.
     most: usize,
     unfit: AtomicBool,
+    /// Whether the last transaction was fit.
+    steady: AtomicBool,
+    /// The notes, and how many changes they are.
     notes: Mutex<(Notes, usize)>,
-    /// Inodes freed by the running transaction.
-    freed: Mutex<HashSet<InodeNr>>,
 }
 
 impl FastChanges {
@@ -79,8 +84,8 @@ impl FastChanges {
         Self {
             most: usize::try_from(capacity / CHANGE_BYTES_MIN).unwrap_or(usize::MAX),
             unfit: AtomicBool::new(capacity == 0),
+            steady: AtomicBool::new(true),
             notes: Mutex::default(),
-            freed: Mutex::default(),
         }
     }
 
@@ -92,6 +97,11 @@ impl FastChanges {
     /// Whether the running transaction may be committed fast, so far.
     pub(crate) fn is_fit(&self) -> bool {
         !self.unfit.load(Ordering::Acquire)
+    }
+
+    /// Whether a fast commit is worth a try now.
+    pub(crate) fn is_promising(&self) -> bool {
+        self.is_fit() && self.steady.load(Ordering::Acquire)
     }
 
     /// The running transaction has changes that are not recorded.
@@ -153,20 +163,6 @@ impl FastChanges {
         }
     }
 
-    /// Notes that an inode was freed.
-    pub(crate) fn note_freed(&self, nr: InodeNr) {
-        if self.is_fit() {
-            self.freed.lock().insert(nr);
-        }
-    }
-
-    /// Notes that a number is used for a new inode.
-    pub(crate) fn note_used(&self, nr: InodeNr) {
-        if self.is_fit() && self.freed.lock().contains(&nr) {
-            self.make_unfit();
-        }
-    }
-
     /// Takes what was noted, for a fast commit; `None` if that can't be made. Called with no handle open.
     pub(crate) fn take(&self) -> Option<Notes> {
         let (notes, _) = std::mem::take(&mut *self.notes.lock());
@@ -177,8 +173,8 @@ impl FastChanges {
     pub(crate) fn restart(&self) {
         if self.is_on() {
             *self.notes.lock() = Default::default();
-            self.freed.lock().clear();
-            self.unfit.store(false, Ordering::Release);
+            let was_unfit = self.unfit.swap(false, Ordering::AcqRel);
+            self.steady.store(!was_unfit, Ordering::Release);
         }
     }
 }
@@ -248,23 +244,27 @@ mod tests {
     }
 
     #[test]
-    fn a_reused_number_or_too_many_changes_need_a_full_commit() {
-        let changes = FastChanges::new(CHANGE_BYTES_MIN * 3);
-        changes.note_freed(FILE);
-        changes.note_used(InodeNr::new(13));
-        assert!(changes.take().is_some());
-        changes.note_used(FILE);
-        assert!(!changes.is_fit() && changes.take().is_none());
-        changes.restart();
-        changes.note_used(FILE);
-        for n in 0..4 {
+    fn too_many_changes_need_a_full_commit() {
+        let changes = FastChanges::new(CHANGE_BYTES_MIN * 6);
+        for n in 0..7u32 {
             assert!(changes.is_fit(), "{n}");
-            changes.note_unmapped(FILE, at(n * 2), u64::from(n) * 2 + 1);
             changes.note_mapped(FILE, at(n * 2), 1, BlockNr::new(50), false);
         }
-        assert!(changes.take().is_none());
+        assert!(!changes.is_fit() && changes.take().is_none());
         changes.restart();
-        assert!(changes.take().unwrap().names.is_empty());
+        assert!(changes.take().unwrap().ranges.is_empty());
+    }
+
+    #[test]
+    fn an_unfit_transaction_is_followed_by_a_full_commit_first() {
+        let changes = FastChanges::new(4096);
+        assert!(changes.is_promising());
+        changes.make_unfit();
+        assert!(!changes.is_promising());
+        changes.restart();
+        assert!(changes.is_fit() && !changes.is_promising());
+        changes.restart();
+        assert!(changes.is_promising());
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Format {
     pub(super) journals_data: bool,
     /// Whether the journal lies on a disk of its own.
     external: bool,
+    /// Blocks of the journal's fast-commit area.
+    fast_blocks: u64,
 }
 
 const fn format(name: &'static str, block_size: BlockSize, mib: u64, features: &'static str) -> Format {
@@ -40,6 +42,7 @@ const fn format(name: &'static str, block_size: BlockSize, mib: u64, features: &
         clusters_per_group,
         journals_data: false,
         external: false,
+        fast_blocks: 0,
     }
 }
 
@@ -49,7 +52,7 @@ const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format
 }
 
 /// All of them. Groups are small, so that there are some.
-pub const FORMATS: [Format; 19] = [
+pub const FORMATS: [Format; 21] = [
     format("1k", BlockSize::KIB1, 8, "orphan_file"),
     format("1k-plain", BlockSize::KIB1, 8, "^metadata_csum,^64bit"),
     format("1k-orphan-list", BlockSize::KIB1, 8, "^flex_bg"),
@@ -87,6 +90,8 @@ pub const FORMATS: [Format; 19] = [
     format("1k-blocks", BlockSize::KIB1, 8, BLOCK_MAPS),
     format("4k-blocks", BlockSize::KIB4, 16, BLOCK_MAPS),
     Format { journals_data: true, ..format("1k-blocks-data", BlockSize::KIB1, 8, BLOCK_MAPS) },
+    Format { fast_blocks: FAST_BLOCKS, ..format("1k-fast", BlockSize::KIB1, 8, "fast_commit,orphan_file") },
+    Format { fast_blocks: FAST_BLOCKS, ..format("4k-fast", BlockSize::KIB4, 16, "fast_commit") },
 ];
 
 /// Without what ext3 lacks: files are mapped by blocks.
@@ -94,6 +99,9 @@ const BLOCK_MAPS: &str = "^extent,^64bit,^flex_bg,^metadata_csum,^huge_file";
 
 /// Blocks of the smallest journal.
 const JOURNAL_BLOCKS: u64 = 1024;
+
+/// Blocks that mkfs adds to the journal for fast commits: a 64th.
+const FAST_BLOCKS: u64 = JOURNAL_BLOCKS / 64;
 
 /// The file in the root that takes what is not to be left.
 pub(super) const BALLAST: &str = "ballast";
@@ -149,7 +157,7 @@ impl Format {
     /// Where the journal lies, if its first block, which is the first that is written, lies at a byte.
     pub(super) fn journal_at(self, first: u64) -> std::ops::Range<u64> {
         let first = first - first % u64::from(self.block_size.get());
-        first..first + JOURNAL_BLOCKS * u64::from(self.block_size.get())
+        first..first + (JOURNAL_BLOCKS + self.fast_blocks) * u64::from(self.block_size.get())
     }
 
     /// A volume with a directory for each thread, and, if little is to be left of its space, with a file
