@@ -106,7 +106,10 @@ impl Log {
         volume: Option<Arc<dyn Device>>,
     ) -> Self {
         let (first, end) = (superblock.first().get(), superblock.end().get());
-        let fast_area = superblock.fast_commit_area().map_or(0..0, |area| area.start.get()..area.end.get());
+        // The last block stays unused: the kernel (6.18) reads one block more than it finds fast commits in,
+        // and refuses a journal that has no more.
+        let fast_area =
+            superblock.fast_commit_area().map_or(0..0, |area| area.start.get()..area.end.get() - 1);
         Self {
             fast_head: fast_area.start,
             fast_area,

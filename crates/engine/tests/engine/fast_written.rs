@@ -7,10 +7,14 @@ use crate::common::{
     InMemory, assert_clean_bytes, entries_of, format_bytes, in_memory_with, pattern, save, unhurried,
 };
 use crate::fast_commits::{as_e2fsck_recovers, as_the_kernel_recovers, assert_equal, comparable};
+use hectare_device::{CrashStates, Device, MemoryDevice, RecordDevice};
 use hectare_engine::{Caller, Changes, Creation, FallocateMode, NewNode, OpenOptions, RenameMode, Volume};
+use hectare_ext4::checksum::crc32c;
 use hectare_oracle::{Entry, What, compare, debugfs, scratch, skip};
+use hectare_units::Bytes;
 use hectare_units::random::SplitMix64;
 use std::fs;
+use std::sync::Arc;
 
 const FORMATS: [(&str, &[&str]); 5] = [
     ("4K", &["-b", "4096", "-J", "size=8"]),
@@ -315,5 +319,56 @@ fn what_is_recorded_already_is_not_recorded_again() {
     });
     if let Err(reason) = checked {
         skip!(test, reason);
+    }
+}
+
+/// What a power cut leaves at some moment, torn writes and all, is the same for the kernel and the engine.
+#[test]
+fn the_kernel_and_the_engine_recover_the_same_at_any_moment() {
+    let test = "fast_written::the_kernel_and_the_engine";
+    let rounds = if crate::common::long(test) { 400 } else { 24 };
+    let what = What { holes: None, ..What::all() };
+    for (name, args) in &FORMATS[..2] {
+        let before = match prepared(args) {
+            Ok(held) => {
+                held.volume.close().unwrap();
+                held.device.to_vec()
+            }
+            Err(reason) => skip!(test, reason),
+        };
+        let recorder = Arc::new(RecordDevice::new(MemoryDevice::from_bytes(&before)));
+        let volume = Volume::open(Arc::clone(&recorder) as Arc<dyn Device>, options()).unwrap();
+        let mut random = SplitMix64::new(11);
+        some_of_each(&volume);
+        for n in 0..60 {
+            one_change(&volume, &mut random);
+            write(&volume, "folder/kept", 100_000 + n * 900, b"synced");
+        }
+        volume.end_changes("the machine stops");
+        let mut states = CrashStates::new(MemoryDevice::from_bytes(&before), recorder.log());
+        let points: Vec<usize> = states.points().collect();
+        let mut chosen: Vec<usize> =
+            (0..rounds).map(|_| points[random.below(points.len() as u64) as usize]).collect();
+        chosen.sort_unstable();
+        let mut torn = 0;
+        for (round, point) in (0..).zip(chosen) {
+            let device = states.torn(point, round).unwrap();
+            let mut bytes = vec![0; before.len()];
+            device.read_at(Bytes::ZERO, &mut bytes).unwrap();
+            if crc32c(!0, &bytes[1024..2044]).to_le_bytes() != bytes[2044..2048] {
+                torn += 1; // the superblock, which the kernel does not look for in the log
+                continue;
+            }
+            let ours = in_memory_with(&bytes, options()).unwrap();
+            let expected = entries_of(&ours.volume);
+            ours.volume.close().unwrap();
+            assert_clean_bytes(&ours.device.to_vec());
+            println!("{name}, point {point}, seed {round}");
+            match as_the_kernel_recovers(&bytes, true) {
+                Ok(theirs) => assert_equal(&theirs, &expected, what),
+                Err(reason) => skip!(test, reason),
+            }
+        }
+        assert!(torn < rounds / 4, "{torn}");
     }
 }
