@@ -344,8 +344,8 @@ fn the_kernel_and_the_engine_recover_the_same_at_any_moment() {
             one_change(&volume, &mut random);
             write(&volume, "folder/kept", 100_000 + n * 900, b"synced");
         }
-        volume.end_changes("the machine stops");
         let mut states = CrashStates::new(MemoryDevice::from_bytes(&before), recorder.log());
+        volume.end_changes("the machine stops");
         let points: Vec<usize> = states.points().collect();
         let mut chosen: Vec<usize> =
             (0..rounds).map(|_| points[random.below(points.len() as u64) as usize]).collect();

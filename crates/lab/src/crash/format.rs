@@ -48,7 +48,7 @@ const fn format(name: &'static str, block_size: BlockSize, mib: u64, features: &
 
 /// With the journal on a disk of its own.
 const fn external(name: &'static str, block_size: BlockSize, mib: u64) -> Format {
-    Format { external: true, ..format(name, block_size, mib, "^has_journal") }
+    Format { external: true, ..format(name, block_size, mib, "") }
 }
 
 /// All of them. Groups are small, so that there are some.
@@ -188,12 +188,14 @@ impl Format {
             now: NOW,
             ..FormatOptions::default()
         };
+        let journal_device = parts.make_journal(&options).map_err(|e| at(e.to_string()))?;
+        let options = FormatOptions { journal_device, ..options };
         let plan = Plan::new(&options, self.len(), true).map_err(|e| at(e.to_string()))?;
         execute(&plan, &*parts.volume, &plan.empty(), 1).map_err(|e| at(e.to_string()))?;
         if self.journals_data {
             ask_for_data_journalling(&*parts.volume).map_err(at)?;
         }
-        parts.join(self.block_size).map_err(at)?;
+        parts.join(self.block_size, plan.superblock().uuid()).map_err(|e| at(e.to_string()))?;
         let volume = parts.open(open_options(seed)).map_err(|e| at(e.to_string()))?;
         for (top, id) in tops {
             let creation = Creation { uid: *id, ..Creation::default() };
