@@ -43,6 +43,7 @@ targets![
     check,
     journal,
     fast_commit,
+    fast_written,
     shift,
     requests,
 ];

@@ -217,7 +217,8 @@ impl Log {
 
     /// Forgets the fast commits: what they stand for is in the log. None of them counts any more. But e2fsck
     /// (1.47) takes the first record of an older transaction for damage, and then drops the whole log, so
-    /// the area has to begin with nothing; a crash before that is on the device leaves what the kernel leaves.
+    /// the area has to begin with nothing; a crash before that is on the device leaves what the kernel
+    /// leaves.
     fn clear_fast(&mut self) -> Result<(), LogError> {
         if self.has_fast() {
             self.fast_head = self.fast_area.start;

@@ -93,8 +93,8 @@ pub(crate) fn assemble(recovered: Recovered, options: OpenOptions) -> Result<Cor
     Ok(Core { state, journal, background: OnceLock::new() })
 }
 
-/// What notes changes for fast commits, if the volume has them. None are made where data is journalled; nor where
-/// space comes in clusters, since the kernel (6.18) counts a replayed file's space in blocks.
+/// What notes changes for fast commits, if the volume has them. None are made where data is journalled; nor
+/// where space comes in clusters, since the kernel (6.18) counts a replayed file's space in blocks.
 fn fast_changes(sb: &SuperBlock, log: Option<&VolumeLog>, data_mode: DataMode) -> FastChanges {
     let wanted = sb.features().compat.contains(Compat::FAST_COMMIT)
         && data_mode != DataMode::Journal

@@ -5,13 +5,13 @@
 //! ([`crate::stores::fast_changes`]), a block as a rule. All that was noted is written, not only what is
 //! asked for: names and maps depend on each other.
 //!
-//! The order of the records is what replaying them needs, here and in the kernel: the names in the order in which
-//! they changed, each new inode before its first; then for each file what its blocks are mapped to, and the
-//! inode last, with the size and the count of links that the others lead to.
+//! The order of the records is what replaying them needs, here and in the kernel: the names in the order in
+//! which they changed, each new inode before its first; then for each file what its blocks are mapped to,
+//! and the inode last, with the size and the count of links that the others lead to.
 //!
 //! Hazards:
-//! - a file without a name that is still open was left by an earlier transaction, as an orphan; what happens to
-//!   it now is not recorded, since it is gone after a crash;
+//! - a file without a name that is still open was left by an earlier transaction, as an orphan; what
+//!   happens to it now is not recorded, since it is gone after a crash;
 //! - records say nothing of directories but names: their times are those of the replay.
 //!
 //! What it is not: a decision. The journal asks for records when it is to make something safe
@@ -89,11 +89,12 @@ impl Fast<'_> {
         Some(())
     }
 
-    /// The record of an inode: as it is now, with the time of its last overwrite. A new one is written whole, over
-    /// what its place in the table held before.
+    /// The record of an inode: as it is now, with the time of its last overwrite. A new one is written
+    /// whole, over what its place in the table held before.
     fn inode(&self, inode: &CachedInode, whole: bool) -> Option<FastRecord> {
         let (nr, data) = (inode.nr(), inode.as_to_be_written());
-        // One that is yet to be truncated is found through its place among the orphans, which is not recorded.
+        // One that is yet to be truncated is found through its place among the orphans, which is not
+        // recorded.
         if !is_fit(&data) || self.state.orphans.holds(nr) {
             return None;
         }

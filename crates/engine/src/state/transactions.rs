@@ -29,7 +29,8 @@ impl Core {
         let _ = catch_unwind(AssertUnwindSafe(|| self.journal.abort(reason)));
     }
 
-    /// Opens a transaction. Don't wait for anything while it is open. The transaction can't be committed fast.
+    /// Opens a transaction. Don't wait for anything while it is open. The transaction can't be committed
+    /// fast.
     #[track_caller]
     pub(crate) fn start(&self, credits: u32) -> Result<Handle<'_>> {
         let handle = self.start_recorded(credits)?;

@@ -4,19 +4,19 @@
 //! blocks that changed. So each operation has to say what it did. One that does not is *unfit*, and so is the
 //! transaction it belongs to: it is committed in full. That is the default. A handle makes its transaction
 //! unfit unless the operation asked for one with `Core::start_recorded`, and such an operation notes
-//! here each name it adds or removes; maps are noted where they change (`space::map_edit`), and inodes where they
-//! are edited ([`crate::stores::inode_cache`]). Those parts of operations that shift extents, or change
-//! attributes, the superblock or files being truncated make the transaction unfit themselves.
+//! here each name it adds or removes; maps are noted where they change (`space::map_edit`), and inodes
+//! where they are edited ([`crate::stores::inode_cache`]). Those parts of operations that shift extents, or
+//! change attributes, the superblock or files being truncated make the transaction unfit themselves.
 //!
-//! Invariant: notes are made with a handle open, and taken with none, so a fast commit has all of an operation or
-//! nothing.
+//! Invariant: notes are made with a handle open, and taken with none, so a fast commit has all of an
+//! operation or nothing.
 //!
-//! Who else replays fast commits decides what is recorded at all. The kernel (6.18) loses some kinds of files, so
-//! only regular ones are. e2fsck (1.47) does not free an inode that lost its last name, and takes a number
-//! that is used again for its old file; so no inode is freed by a fast commit.
+//! Who else replays fast commits decides what is recorded at all. The kernel (6.18) loses some kinds of
+//! files, so only regular ones are. e2fsck (1.47) does not free an inode that lost its last name, and takes
+//! a number that is used again for its old file; so no inode is freed by a fast commit.
 //!
-//! The first fast commit of a transaction empties the log, which pays for itself with the second one. After an
-//! unfit transaction the next is likely to be unfit as well, so it is not begun before one was fit.
+//! The first fast commit of a transaction empties the log, which pays for itself with the second one. After
+//! an unfit transaction the next is likely to be unfit as well, so it is not begun before one was fit.
 //!
 //! Hazard: memory. More changes than an area takes make the transaction unfit, and then none are kept.
 

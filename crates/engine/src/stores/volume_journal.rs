@@ -164,10 +164,11 @@ impl VolumeLog {
         Ok(())
     }
 
-    /// Writes a fast commit of the running transaction, durable when this returns; `false` if it does not fit.
+    /// Writes a fast commit of the running transaction, durable when this returns; `false` if it does not
+    /// fit.
     ///
-    /// Before the first one of a transaction, the log is emptied. e2fsck (1.47) replays fast commits on what it
-    /// found when it opened the volume, so that changes of the log would be lost or half undone.
+    /// Before the first one of a transaction, the log is emptied. e2fsck (1.47) replays fast commits on
+    /// what it found when it opened the volume, so that changes of the log would be lost or half undone.
     pub(crate) fn commit_fast(&self, records: &[FastRecord]) -> Result<bool> {
         let is_first = !self.log.lock().has_fast();
         if is_first {

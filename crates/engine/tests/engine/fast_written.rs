@@ -1,7 +1,8 @@
-//! Fast commits that the engine writes: what was synced is recovered by the kernel, by e2fsck and by the engine.
+//! Fast commits that the engine writes: what was synced is recovered by the kernel, by e2fsck and by the
+//! engine.
 //!
-//! A crash is made by copying the bytes of the device after a sync of one file. The expected state is what the
-//! engine shows at that moment; debugfs says that it was written as fast commits.
+//! A crash is made by copying the bytes of the device after a sync of one file. The expected state is what
+//! the engine shows at that moment; debugfs says that it was written as fast commits.
 
 use crate::common::{
     InMemory, assert_clean_bytes, entries_of, format_bytes, in_memory_with, pattern, save, unhurried,

@@ -100,8 +100,8 @@ impl JournalSuperblock {
         Self { raw, block_size }
     }
 
-    /// The superblock of a fresh external journal of `blocks` blocks that no volume uses; it lies in block `at`
-    /// of its device.
+    /// The superblock of a fresh external journal of `blocks` blocks that no volume uses; it lies in block
+    /// `at` of its device.
     #[must_use]
     pub fn external(block_size: BlockSize, blocks: u32, at: LogicalBlock, uuid: [u8; 16]) -> Self {
         let mut fresh = Self::new(block_size, blocks, 0, uuid);

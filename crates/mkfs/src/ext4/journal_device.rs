@@ -1,8 +1,10 @@
-//! External journals: a device that holds nothing else (`-O journal_dev`), and volumes that use one (`-J device=`).
+//! External journals: a device that holds nothing else (`-O journal_dev`), and volumes that use one (`-J
+//! device=`).
 //!
-//! The device begins like a volume, with a superblock at byte 1024 that says what it is, how long and by which UUID
-//! it is known; the log's own superblock is in the block after it, and lists the volumes that use it. A
-//! volume names its journal by that UUID, and by a device number for mounts that are told nothing.
+//! The device begins like a volume, with a superblock at byte 1024 that says what it is, how long and by
+//! which UUID it is known; the log's own superblock is in the block after it, and lists the volumes that
+//! use it. A volume names its journal by that UUID, and by a device number for mounts that are told
+//! nothing.
 //!
 //! Hazard: one volume at a time can use it. A second one would replay the first one's log.
 
@@ -34,8 +36,8 @@ pub struct JournalDeviceId {
     pub number: u32,
 }
 
-/// Makes a device an external journal that no volume uses yet; returns its UUID. Of the options only the block
-/// size, the UUID, the label and the time count.
+/// Makes a device an external journal that no volume uses yet; returns its UUID. Of the options only the
+/// block size, the UUID, the label and the time count.
 ///
 /// # Errors
 /// If the device is too small or too large for a log, or can't be written.
@@ -61,8 +63,8 @@ pub fn make_journal_device(device: &dyn Device, options: &FormatOptions) -> Resu
     Ok(uuid)
 }
 
-/// An external journal that a new volume can use: the size of its blocks, and its UUID. One that a volume uses
-/// already counts only if `force`.
+/// An external journal that a new volume can use: the size of its blocks, and its UUID. One that a volume
+/// uses already counts only if `force`.
 ///
 /// # Errors
 /// If it is none, is used, or can't be read.
